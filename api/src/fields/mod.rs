@@ -1,0 +1,1 @@
+//! Field ownership: managed fields and server-side apply.

@@ -1,0 +1,118 @@
+//! The strategy of a kind: the rules that only code can state.
+//!
+//! Owns the interface between the request pipeline and a kind. A strategy never reads the store, the clock or the
+//! network: what it needs comes in, what it decides goes out.
+
+use serde_json::Value;
+
+use crate::validate::FieldError;
+use orch_proto::Brand;
+
+/// What a strategy may know of the request and its surroundings.
+#[derive(Clone, Copy, Debug)]
+pub struct Context<'a> {
+    /// The cluster's names.
+    pub brand: &'static Brand,
+    /// API group of the request (branded, empty for core); `events` is served under two.
+    pub group: &'a str,
+    /// Namespace of the request; empty for cluster-scoped kinds.
+    pub namespace: &'a str,
+    /// Sub-resource of the request (`status`, `finalize`); empty for the main resource.
+    pub subresource: &'a str,
+    /// Name of the authenticated user.
+    pub user: &'a str,
+    /// Time of the request, RFC 3339 with second precision.
+    pub now: &'a str,
+}
+
+/// Which names a kind accepts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NameRule {
+    /// Lower-case labels separated by dots, at most 253 bytes.
+    Dns1123Subdomain,
+    /// One lower-case label, at most 63 bytes.
+    Dns1123Label,
+    /// One label that starts with a letter, at most 63 bytes.
+    Dns1035Label,
+    /// Anything that can stand in a path: not `.`, `..`, and no `/` or `%`.
+    PathSegment,
+}
+
+/// One cell of a table row before it is printed.
+pub type Cell = Value;
+
+/// The rules of one kind. Every method has the behaviour of a plain kind as its default.
+pub trait Strategy: Send + Sync + 'static {
+    /// Which names are valid.
+    fn name_rule(&self) -> NameRule {
+        NameRule::Dns1123Subdomain
+    }
+
+    /// Sets what the server decides on create (status reset, generation, derived fields), before validation.
+    fn prepare_for_create(&self, _context: &Context<'_>, _new: &mut Value) {}
+
+    /// Restores what an update may not touch (status on the main resource, spec on `status`) and raises generation.
+    fn prepare_for_update(&self, _context: &Context<'_>, _old: &Value, _new: &mut Value) {}
+
+    /// Rules for a new object, metadata excepted (the pipeline checks that for every kind).
+    fn validate_create(&self, _context: &Context<'_>, _new: &Value) -> Vec<FieldError> {
+        Vec::new()
+    }
+
+    /// Rules for a change, metadata excepted.
+    fn validate_update(&self, context: &Context<'_>, _old: &Value, new: &Value) -> Vec<FieldError> {
+        self.validate_create(context, new)
+    }
+
+    /// Texts for `Warning` headers.
+    fn warnings(&self, _context: &Context<'_>, _old: Option<&Value>, _new: &Value) -> Vec<String> {
+        Vec::new()
+    }
+
+    /// PUT on an absent name creates it.
+    fn allows_create_on_update(&self) -> bool {
+        false
+    }
+
+    /// PUT without a resourceVersion is accepted.
+    fn allows_unconditional_update(&self) -> bool {
+        true
+    }
+
+    /// Whether `metadata.generation` is kept (set to 1 on create, raised when the spec changes).
+    fn has_generation(&self) -> bool {
+        false
+    }
+
+    /// Field selectors of the kind besides `metadata.name` and `metadata.namespace`, in a fixed order.
+    fn selectable_fields(&self) -> &'static [&'static str] {
+        &[]
+    }
+
+    /// The value of each of [`Strategy::selectable_fields`], in the same order; absent is the empty string.
+    fn field_values(&self, _object: &Value) -> Vec<String> {
+        Vec::new()
+    }
+
+    /// Field paths (as in managed fields, for example `f:status`) that this sub-resource may not own.
+    fn reset_fields(&self, _subresource: &str) -> &'static [&'static [&'static str]] {
+        &[]
+    }
+
+    /// Seconds an object of this kind has to end by itself, given what the delete asked for.
+    /// `None`: the kind knows no graceful deletion and goes at once.
+    fn grace_period_seconds(&self, _object: &Value, _requested: Option<i64>) -> Option<i64> {
+        None
+    }
+
+    /// The cells of a table row, one for each column the schema names. `None`: the kind has only the default columns.
+    fn table_row(&self, _object: &Value, _now: &str) -> Option<Vec<Cell>> {
+        None
+    }
+}
+
+/// A kind without rules of its own.
+#[derive(Debug)]
+pub struct Plain;
+
+impl Strategy for Plain {}

@@ -1,0 +1,163 @@
+//! Field paths and field errors: how a rule says which field is wrong and why.
+//!
+//! Owns the wording that all rules share. The texts are the interface: clients compare them (spec 7).
+
+use std::fmt;
+
+/// The path of a field as messages print it: `spec.containers[0].name`, `data[bad key!]`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Path(String);
+
+impl Path {
+    /// The path of a top-level field.
+    pub fn new(name: &str) -> Self {
+        Path(name.to_owned())
+    }
+
+    /// The field `name` below this one.
+    #[must_use]
+    pub fn child(&self, name: &str) -> Self {
+        if self.0.is_empty() { Path(name.to_owned()) } else { Path(format!("{}.{name}", self.0)) }
+    }
+
+    /// The list item at `index`.
+    #[must_use]
+    pub fn index(&self, index: usize) -> Self {
+        Path(format!("{}[{index}]", self.0))
+    }
+
+    /// The map entry under `key`.
+    #[must_use]
+    pub fn key(&self, key: &str) -> Self {
+        Path(format!("{}[{key}]", self.0))
+    }
+
+    /// The path's text.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for Path {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// Why a field is refused; the names of the causes of an `Invalid` Status.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FieldErrorKind {
+    /// `FieldValueRequired`.
+    Required,
+    /// `FieldValueInvalid`.
+    Invalid,
+    /// `FieldValueNotSupported`.
+    NotSupported,
+    /// `FieldValueForbidden`.
+    Forbidden,
+    /// `FieldValueDuplicate`.
+    Duplicate,
+    /// `FieldValueTooLong`.
+    TooLong,
+    /// `FieldValueTooMany`.
+    TooMany,
+    /// `FieldValueNotFound`.
+    NotFound,
+    /// `FieldValueTypeInvalid`.
+    TypeInvalid,
+    /// `InternalError`.
+    Internal,
+}
+
+/// One refused field. `Display` gives `path: message`; [`FieldError::message`] the part behind the path.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FieldError {
+    /// Where.
+    pub path: Path,
+    /// Why, as a class.
+    pub kind: FieldErrorKind,
+    /// The message without the path: `Invalid value: "a/b": may not contain '/'`.
+    pub message: String,
+}
+
+impl FieldError {
+    /// A field that must be set.
+    pub fn required(path: Path, detail: &str) -> Self {
+        Self::with_detail(path, FieldErrorKind::Required, "Required value".to_owned(), detail)
+    }
+
+    /// A value that breaks a rule. `shown` is the value as JSON prints it (strings quoted).
+    pub fn invalid(path: Path, shown: &str, detail: &str) -> Self {
+        Self::with_detail(path, FieldErrorKind::Invalid, format!("Invalid value: {shown}"), detail)
+    }
+
+    /// A string value that breaks a rule.
+    pub fn invalid_str(path: Path, value: &str, detail: &str) -> Self {
+        Self::invalid(path, &quoted(value), detail)
+    }
+
+    /// A value outside an enumeration; `supported` in the order in which the reference lists them.
+    pub fn not_supported(path: Path, value: &str, supported: &[&str]) -> Self {
+        let names: Vec<String> = supported.iter().map(|name| quoted(name)).collect();
+        let message = format!("Unsupported value: {}: supported values: {}", quoted(value), names.join(", "));
+        FieldError { path, kind: FieldErrorKind::NotSupported, message }
+    }
+
+    /// A field that may not be set or changed.
+    pub fn forbidden(path: Path, detail: &str) -> Self {
+        Self::with_detail(path, FieldErrorKind::Forbidden, "Forbidden".to_owned(), detail)
+    }
+
+    /// A value that stands twice where it may stand once.
+    pub fn duplicate(path: Path, shown: &str) -> Self {
+        FieldError { path, kind: FieldErrorKind::Duplicate, message: format!("Duplicate value: {shown}") }
+    }
+
+    /// A value past its length; `limit` in bytes.
+    pub fn too_long(path: Path, limit: usize) -> Self {
+        let unit = if limit == 1 { "byte" } else { "bytes" };
+        let message = format!("Too long: may not be more than {limit} {unit}");
+        FieldError { path, kind: FieldErrorKind::TooLong, message }
+    }
+
+    /// A list past its length.
+    pub fn too_many(path: Path, actual: usize, limit: usize) -> Self {
+        let unit = if limit == 1 { "item" } else { "items" };
+        let message = format!("Too many: {actual}: must have at most {limit} {unit}");
+        FieldError { path, kind: FieldErrorKind::TooMany, message }
+    }
+
+    fn with_detail(path: Path, kind: FieldErrorKind, message: String, detail: &str) -> Self {
+        let message = if detail.is_empty() { message } else { format!("{message}: {detail}") };
+        FieldError { path, kind, message }
+    }
+}
+
+impl fmt::Display for FieldError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.path, self.message)
+    }
+}
+
+impl FieldErrorKind {
+    /// The `reason` of the cause in a Status.
+    pub fn reason(self) -> &'static str {
+        match self {
+            FieldErrorKind::Required => "FieldValueRequired",
+            FieldErrorKind::Invalid => "FieldValueInvalid",
+            FieldErrorKind::NotSupported => "FieldValueNotSupported",
+            FieldErrorKind::Forbidden => "FieldValueForbidden",
+            FieldErrorKind::Duplicate => "FieldValueDuplicate",
+            FieldErrorKind::TooLong => "FieldValueTooLong",
+            FieldErrorKind::TooMany => "FieldValueTooMany",
+            FieldErrorKind::NotFound => "FieldValueNotFound",
+            FieldErrorKind::TypeInvalid => "FieldValueTypeInvalid",
+            FieldErrorKind::Internal => "InternalError",
+        }
+    }
+}
+
+/// `text` in double quotes as messages show a string value.
+pub fn quoted(text: &str) -> String {
+    serde_json::Value::from(text).to_string()
+}

@@ -1,0 +1,80 @@
+//! The product's names as they stand on the wire, in one table.
+//!
+//! Owns every string of the interface that carries the brand: group domains, label domain, media type, OpenAPI
+//! prefix, namespaces and well-known names. No other file spells one. A cluster chooses its brand when it is made
+//! and keeps it in its state (DESIGN 6).
+
+/// The names of one brand. Chosen with `--brand` when a cluster is made; the same on all its nodes.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Brand {
+    /// The word itself, as given to `--brand`: `orch` or `kubernetes`.
+    pub name: &'static str,
+    /// Domain of the built-in API groups: `rbac.authorization.` + this.
+    pub group_domain: &'static str,
+    /// Domain of well-known labels, annotations and finalizers.
+    pub label_domain: &'static str,
+    /// Media type of the Protobuf representation.
+    pub protobuf_media_type: &'static str,
+    /// Prefix of the schema extensions in OpenAPI documents, for example `x-kubernetes-list-type`.
+    pub extension_prefix: &'static str,
+    /// Namespace of the system's own objects.
+    pub system_namespace: &'static str,
+    /// Namespace whose objects everybody may read.
+    pub public_namespace: &'static str,
+    /// Namespace of the node heartbeats.
+    pub node_lease_namespace: &'static str,
+    /// The finalizer that keeps a namespace until its content is gone.
+    pub namespace_finalizer: &'static str,
+    /// Name of the service through which the API is reached inside the cluster.
+    pub api_service: &'static str,
+    /// Name of the default scheduler.
+    pub scheduler_name: &'static str,
+}
+
+/// The brand of a new cluster unless told otherwise.
+pub static ORCH: Brand = Brand {
+    name: "orch",
+    group_domain: "orch.io",
+    label_domain: "orch.io",
+    protobuf_media_type: "application/vnd.orch.protobuf",
+    extension_prefix: "x-orch-",
+    system_namespace: "orch-system",
+    public_namespace: "orch-public",
+    node_lease_namespace: "orch-node-lease",
+    namespace_finalizer: "orch",
+    api_service: "orch",
+    scheduler_name: "default-scheduler",
+};
+
+/// The brand under which unmodified clients of that ecosystem work.
+pub static KUBERNETES: Brand = Brand {
+    name: "kubernetes",
+    group_domain: "k8s.io",
+    label_domain: "kubernetes.io",
+    protobuf_media_type: "application/vnd.kubernetes.protobuf",
+    extension_prefix: "x-kubernetes-",
+    system_namespace: "kube-system",
+    public_namespace: "kube-public",
+    node_lease_namespace: "kube-node-lease",
+    namespace_finalizer: "kubernetes",
+    api_service: "kubernetes",
+    scheduler_name: "default-scheduler",
+};
+
+impl Brand {
+    /// The brand called `name`, or `None` where there is no such brand.
+    pub fn named(name: &str) -> Option<&'static Brand> {
+        [&ORCH, &KUBERNETES].into_iter().find(|brand| brand.name == name)
+    }
+
+    /// The full name of a built-in group: `rbac.authorization` becomes `rbac.authorization.orch.io`.
+    /// Groups without a domain (core, `apps`, `policy`, `batch`, `autoscaling`) do not come here.
+    pub fn group(&self, stem: &str) -> String {
+        format!("{stem}.{}", self.group_domain)
+    }
+
+    /// A well-known label or annotation: `metadata.name` becomes `orch.io/metadata.name`.
+    pub fn label(&self, name: &str) -> String {
+        format!("{}/{name}", self.label_domain)
+    }
+}

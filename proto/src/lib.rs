@@ -1,0 +1,9 @@
+//! Every type that crosses a process or a disk.
+//!
+//! Owns the `.proto` files of the resource kinds (with the options that say what the wire cannot), the messages of
+//! the replicated store and of the peer protocol, and the product's names. It never decides anything: no defaulting,
+//! no validation, no network.
+
+pub mod brand;
+
+pub use brand::Brand;

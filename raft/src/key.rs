@@ -1,0 +1,101 @@
+//! Names of things in the store: revisions and object keys.
+//!
+//! Owns the one constructor of a key, so that nothing behind it checks names again. A key never holds the bytes that
+//! separate its parts (Invariant: no `/` inside a namespace or a name).
+
+use std::fmt;
+use std::sync::Arc;
+
+/// Position in the log, which is also the resourceVersion of what that entry wrote. 0 and 1 are never an object's.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Revision(pub u64);
+
+impl fmt::Display for Revision {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+/// Where an object is stored: its resource and its path below it.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Key {
+    resource: Arc<str>,
+    path: Arc<str>,
+}
+
+/// A namespace or name that cannot be part of a key.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{part:?} cannot be part of a key: it is empty, too long, a relative path, or holds '/' or NUL")]
+pub struct KeyError {
+    /// The refused part.
+    pub part: String,
+}
+
+/// Longest namespace or name in bytes: the reference's object names end at 253.
+pub const PART_BYTES_MAX: usize = 253;
+
+impl Key {
+    /// The key of `name`, in `namespace` unless that is empty (cluster-scoped).
+    ///
+    /// # Errors
+    /// A part that would escape its place: empty name, `.`, `..`, `/`, NUL, or over [`PART_BYTES_MAX`].
+    pub fn new(resource: &Arc<str>, namespace: &str, name: &str) -> Result<Self, KeyError> {
+        check_part(name)?;
+        let path = if namespace.is_empty() {
+            Arc::from(name)
+        } else {
+            check_part(namespace)?;
+            Arc::from(format!("{namespace}/{name}"))
+        };
+        Ok(Key { resource: resource.clone(), path })
+    }
+
+    /// A key read back from an entry or a disk, where it was written by [`Key::new`].
+    pub(crate) fn from_stored(resource: Arc<str>, path: Arc<str>) -> Self {
+        Key { resource, path }
+    }
+
+    /// The resource in storage terms: `configmaps`, `roles.rbac.authorization`.
+    pub fn resource(&self) -> &Arc<str> {
+        &self.resource
+    }
+
+    /// `namespace/name`, or `name` for cluster-scoped resources. Lists are in the byte order of this.
+    pub fn path(&self) -> &Arc<str> {
+        &self.path
+    }
+
+    /// The namespace; empty for cluster-scoped resources.
+    pub fn namespace(&self) -> &str {
+        self.path.split_once('/').map_or("", |(namespace, _)| namespace)
+    }
+
+    /// The object's name.
+    pub fn name(&self) -> &str {
+        self.path.rsplit_once('/').map_or(&*self.path, |(_, name)| name)
+    }
+}
+
+fn check_part(part: &str) -> Result<(), KeyError> {
+    let escapes = part.is_empty() || part == "." || part == ".." || part.contains(['/', '\0']);
+    if escapes || part.len() > PART_BYTES_MAX { Err(KeyError { part: part.to_owned() }) } else { Ok(()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parts_that_would_widen_a_key_range_are_refused() {
+        let pods: Arc<str> = Arc::from("pods");
+        for bad in ["", ".", "..", "a/b", "a\0b", &"x".repeat(254)] {
+            assert!(Key::new(&pods, "ns", bad).is_err(), "name {bad:?}");
+            if !bad.is_empty() {
+                assert!(Key::new(&pods, bad, "n").is_err(), "namespace {bad:?}");
+            }
+        }
+        let key = Key::new(&pods, "ns", "with:colon and space").unwrap();
+        assert_eq!((key.namespace(), key.name()), ("ns", "with:colon and space"));
+        assert_eq!(Key::new(&pods, "", "n").unwrap().namespace(), "");
+    }
+}

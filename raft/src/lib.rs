@@ -1,0 +1,18 @@
+//! The replicated store: state machine, history, log, snapshots, peer transport, membership.
+//!
+//! Owns what a write does to the state and the order in which writes happen. The revision of a change is the index of
+//! its log entry. No type of the consensus library appears in a public signature; everything that decides is generic
+//! over runtime, disk and network (DESIGN 3). It never parses an object's bytes.
+
+pub mod key;
+pub mod memory;
+pub mod object;
+pub mod state;
+pub mod store;
+pub mod transaction;
+
+pub use key::{Key, Revision};
+pub use object::{Index, Object};
+pub use state::{Change, Collection, Compacted, State};
+pub use store::{ProposeError, ReadError, Store};
+pub use transaction::{Condition, Operation, Outcome, Put, Transaction};

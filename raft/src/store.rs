@@ -1,0 +1,73 @@
+//! The store as the API sees it: propose, read, wait.
+//!
+//! Owns the interface between the request pipeline and replication. Implementations: a cluster node, and one state
+//! machine in memory for tests of the layers above.
+
+use std::future::Future;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::watch;
+
+use crate::key::Revision;
+use crate::state::State;
+use crate::transaction::{Outcome, Transaction};
+
+/// Why a proposal has no outcome.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ProposeError {
+    /// Certainly not done; may be sent again.
+    #[error("not proposed: {reason}")]
+    NotProposed {
+        /// What stood in the way: no leader known, shutting down, queue full.
+        reason: String,
+    },
+    /// May or may not have happened; must not be repeated silently.
+    #[error("outcome unknown: {reason}")]
+    Unknown {
+        /// What was lost: the deadline passed, the leader changed, the connection broke.
+        reason: String,
+    },
+    /// Larger than an entry may be.
+    #[error("transaction of {bytes} bytes is over the limit of {limit}")]
+    TooLarge {
+        /// Encoded size.
+        bytes: usize,
+        /// The limit it passed.
+        limit: usize,
+    },
+}
+
+/// Why a linearizable read cannot be served.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("no read barrier: {reason}")]
+pub struct ReadError {
+    /// No leader, no quorum, or the deadline passed.
+    pub reason: String,
+}
+
+/// A handle on the replicated state of this node. Cheap to clone.
+pub trait Store: Clone + Send + Sync + 'static {
+    /// The newest state applied on this node. Never blocks; the state never changes under the caller.
+    fn state(&self) -> Arc<State>;
+
+    /// Proposes and waits until this node has applied it: the caller sees its own write in [`Store::state`].
+    fn propose(&self, transaction: Transaction)
+    -> impl Future<Output = Result<Outcome, ProposeError>> + Send;
+
+    /// A point no older than any write acknowledged before the call; returns once this node has applied it.
+    /// Calls that wait at the same time share one round to the quorum.
+    fn barrier(&self) -> impl Future<Output = Result<Revision, ReadError>> + Send;
+
+    /// Waits until this node has applied `at_least`; `false` when `timeout` passes first.
+    fn wait_applied(&self, at_least: Revision, timeout: Duration) -> impl Future<Output = bool> + Send;
+
+    /// Told each time a change of `resource` is applied (the value is the newest revision of the resource).
+    fn subscribe(&self, resource: &Arc<str>) -> watch::Receiver<Revision>;
+
+    /// Completes after `duration` of the runtime's time.
+    fn sleep(&self, duration: Duration) -> impl Future<Output = ()> + Send;
+
+    /// Whether this node leads now: loops that act for the cluster run only here.
+    fn is_leader(&self) -> bool;
+}
