@@ -4,12 +4,14 @@
 //! its log entry. No type of the consensus library appears in a public signature; everything that decides is generic
 //! over runtime, disk and network (DESIGN 3). It never parses an object's bytes.
 
+pub mod disk;
 pub mod key;
 pub mod memory;
 pub mod object;
 pub mod state;
 pub mod store;
 pub mod transaction;
+pub mod transport;
 
 pub use key::{Key, Revision};
 pub use object::{Index, Object};

@@ -1,0 +1,103 @@
+//! What a member needs of its disk, as an interface over bytes.
+//!
+//! Owns the contract between the consensus adapter and whatever keeps its log, vote and state: RocksDB in a process,
+//! a simulated disk that forgets what was not synced in a simulation. Everything crossing it is encoded by us; no type
+//! of the consensus library does.
+//!
+//! Invariant: what is written through one `Disk` becomes durable in the order of the calls. Invariant: an error is
+//! final; the caller stops the process and never retries a failed sync.
+
+use bytes::Bytes;
+
+/// One log entry, encoded.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LogRecord {
+    /// Position in the log.
+    pub index: u64,
+    /// The encoded entry.
+    pub bytes: Bytes,
+}
+
+/// Small values beside the log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum MetaKey {
+    /// Who this directory belongs to: cluster, node, brand. Written once.
+    Identity,
+    /// The vote. Must be durable before it is answered.
+    Vote,
+    /// The newest committed log id known here. May be lost.
+    Committed,
+    /// The last purged log id.
+    Purged,
+    /// The log id, membership and revision up to which the stored state is complete.
+    StateMark,
+}
+
+/// What a failed operation tried.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("disk: {operation}: {reason}")]
+pub struct DiskError {
+    /// The operation: `append`, `flush`, `read state`.
+    pub operation: &'static str,
+    /// What the layer below said.
+    pub reason: String,
+}
+
+/// Called once, from any thread, when everything up to its call is durable, or when that failed.
+pub type OnDurable = Box<dyn FnOnce(Result<(), DiskError>) + Send>;
+
+/// One change of the stored state. `record` is the encoded object; `None` removes it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StateWrite {
+    /// Resource in storage terms.
+    pub resource: Box<str>,
+    /// `namespace/name` or `name`.
+    pub path: Box<str>,
+    /// The encoded object, or `None` for a removal.
+    pub record: Option<Bytes>,
+}
+
+/// Durable storage of one member.
+pub trait Disk: Send + Sync + 'static {
+    /// The value under `key`, if it was ever written.
+    fn meta(&self, key: MetaKey) -> Result<Option<Bytes>, DiskError>;
+
+    /// Writes a small value. With `on_durable` it is synced (grouped with other writers) and then told; without, it
+    /// becomes durable with whatever is synced next.
+    fn save_meta(&self, key: MetaKey, value: Bytes, on_durable: Option<OnDurable>) -> Result<(), DiskError>;
+
+    /// First and last index of the log, `None` when it is empty.
+    fn log_bounds(&self) -> Result<Option<(u64, u64)>, DiskError>;
+
+    /// Appends entries. They are readable when this returns and durable when `on_durable` is called.
+    fn append(&self, records: Vec<LogRecord>, on_durable: OnDurable) -> Result<(), DiskError>;
+
+    /// Entries from `from` up to but excluding `to`, in order, stopping early after about `bytes_max` bytes but never
+    /// before one entry.
+    fn read_log(&self, from: u64, to: u64, bytes_max: usize) -> Result<Vec<LogRecord>, DiskError>;
+
+    /// Removes every entry after `index` (all of them for `None`), ordered before later appends.
+    fn truncate_after(&self, index: Option<u64>) -> Result<(), DiskError>;
+
+    /// Forgets entries up to and including `index`; `marker` (the purged log id) is durable first. Space is given back
+    /// in the background.
+    fn purge_through(&self, index: u64, marker: Bytes) -> Result<(), DiskError>;
+
+    /// Changes the stored state and its mark in one atomic, unsynced step: the log replays what a crash loses.
+    fn write_state(&self, writes: Vec<StateWrite>, mark: Bytes) -> Result<(), DiskError>;
+
+    /// Calls `each` with resource, path and record of every stored object.
+    fn read_state(&self, each: &mut dyn FnMut(&str, &str, Bytes)) -> Result<(), DiskError>;
+
+    /// Starts a new generation of the state beside the current one; dropping it leaves the current one in place.
+    fn begin_install(&self) -> Result<Box<dyn Install>, DiskError>;
+}
+
+/// A state being received. A crash before [`Install::commit`] returns leaves the old state.
+pub trait Install: Send {
+    /// Adds objects.
+    fn put(&mut self, writes: Vec<StateWrite>) -> Result<(), DiskError>;
+
+    /// Makes the new generation and its mark the state, durably and in one step, and drops the old one.
+    fn commit(self: Box<Self>, mark: Bytes) -> Result<(), DiskError>;
+}
