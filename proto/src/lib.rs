@@ -6,4 +6,10 @@
 
 pub mod brand;
 
+/// The peer protocol: frames of bytes between members.
+#[allow(missing_docs, clippy::too_many_lines, reason = "generated; the comments stand in peer.proto")]
+pub mod peer {
+    tonic::include_proto!("orch.peer.v1");
+}
+
 pub use brand::Brand;
