@@ -34,6 +34,8 @@ pub struct Object {
     pub written_ms: u64,
     /// Canonical JSON without `kind` and `apiVersion`, with the revision in place: `{"metadata":{...},...}`.
     pub json: Bytes,
+    /// Byte of `json` at which the digits of `revision` start.
+    pub revision_at: u32,
     /// What is kept parsed.
     pub index: Index,
     /// The Protobuf form, derived when first asked for.
@@ -45,6 +47,16 @@ impl Object {
     pub fn label(&self, label: &str) -> Option<&str> {
         let labels = &self.index.labels;
         labels.binary_search_by(|(key, _)| key.as_str().cmp(label)).ok().map(|at| labels[at].1.as_str())
+    }
+}
+
+impl Object {
+    /// `json` before and after the digits of its revision: a removal is announced with the bytes
+    /// of the last version under the revision of the removal.
+    pub fn json_around_revision(&self) -> (&[u8], &[u8]) {
+        let at = self.revision_at as usize;
+        let digits = self.json[at..].iter().take_while(|byte| byte.is_ascii_digit()).count();
+        (&self.json[..at], &self.json[at + digits..])
     }
 }
 

@@ -184,6 +184,7 @@ impl State {
             created,
             written_ms: time_ms,
             json,
+            revision_at: put.revision_at,
             index: put.index.clone(),
             protobuf: OnceLock::new(),
         });
