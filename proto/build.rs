@@ -7,6 +7,7 @@ use std::error::Error;
 
 fn main() -> Result<(), Box<dyn Error>> {
     peer()?;
+    store()?;
     Ok(())
 }
 
@@ -16,5 +17,13 @@ fn peer() -> Result<(), Box<dyn Error>> {
     println!("cargo::rerun-if-changed=peer");
     let descriptors = protox::compile(["peer/peer.proto"], ["."])?;
     tonic_prost_build::configure().bytes(".orch.peer.v1").compile_fds(descriptors)?;
+    Ok(())
+}
+
+/// What the replicated store keeps and says. Bytes are slices of what they were decoded from.
+fn store() -> Result<(), Box<dyn Error>> {
+    println!("cargo::rerun-if-changed=store");
+    let descriptors = protox::compile(["store/store.proto"], ["."])?;
+    tonic_prost_build::configure().bytes(".orch.store.v1").compile_fds(descriptors)?;
     Ok(())
 }

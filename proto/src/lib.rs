@@ -12,4 +12,10 @@ pub mod peer {
     tonic::include_proto!("orch.peer.v1");
 }
 
+/// What the replicated store keeps on disk and what its members say to each other.
+#[allow(missing_docs, clippy::too_many_lines, reason = "generated; the comments stand in store.proto")]
+pub mod store {
+    tonic::include_proto!("orch.store.v1");
+}
+
 pub use brand::Brand;
