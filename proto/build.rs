@@ -1,13 +1,37 @@
-//! Compiles the `.proto` files of this crate without protoc.
+//! Compiles the `.proto` files of this crate without protoc: the kinds into one embedded descriptor set, the rest
+//! into prost and tonic code.
 //!
 //! Each family of schemas has its own function, so that options of one (zero-copy bytes, custom options) never leak
 //! into another.
 
 use std::error::Error;
+use std::path::{Path, PathBuf};
 
 fn main() -> Result<(), Box<dyn Error>> {
+    schema()?;
+    envelope()?;
     peer()?;
     store()?;
+    Ok(())
+}
+
+/// The resource kinds: only descriptors, with their custom options, read through `orch_proto::descriptors()`.
+fn schema() -> Result<(), Box<dyn Error>> {
+    println!("cargo::rerun-if-changed=schema");
+    let files = proto_files(Path::new("schema"))?;
+    let mut compiler = protox::Compiler::new(["."])?;
+    compiler.include_imports(true);
+    compiler.open_files(&files)?;
+    let target = Path::new(&std::env::var("OUT_DIR")?).join("schema.bin");
+    std::fs::write(target, compiler.encode_file_descriptor_set())?;
+    Ok(())
+}
+
+/// The head of the Protobuf representation of an object.
+fn envelope() -> Result<(), Box<dyn Error>> {
+    println!("cargo::rerun-if-changed=envelope");
+    let descriptors = protox::compile(["envelope/envelope.proto"], ["."])?;
+    tonic_prost_build::configure().bytes(".orch.envelope").compile_fds(descriptors)?;
     Ok(())
 }
 
@@ -26,4 +50,19 @@ fn store() -> Result<(), Box<dyn Error>> {
     let descriptors = protox::compile(["store/store.proto"], ["."])?;
     tonic_prost_build::configure().bytes(".orch.store.v1").compile_fds(descriptors)?;
     Ok(())
+}
+
+/// Every `.proto` file under `folder`, in a fixed order.
+fn proto_files(folder: &Path) -> Result<Vec<PathBuf>, Box<dyn Error>> {
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir(folder)? {
+        let path = entry?.path();
+        if path.is_dir() {
+            found.extend(proto_files(&path)?);
+        } else if path.extension().is_some_and(|extension| extension == "proto") {
+            found.push(path);
+        }
+    }
+    found.sort();
+    Ok(found)
 }

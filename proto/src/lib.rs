@@ -6,6 +6,12 @@
 
 pub mod brand;
 
+/// The head of the Protobuf representation of an object: `Unknown` and `TypeMeta`.
+#[allow(missing_docs, reason = "generated; the comments stand in envelope.proto")]
+pub mod envelope {
+    tonic::include_proto!("orch.envelope");
+}
+
 /// The peer protocol: frames of bytes between members.
 #[allow(missing_docs, clippy::too_many_lines, reason = "generated; the comments stand in peer.proto")]
 pub mod peer {
@@ -19,3 +25,8 @@ pub mod store {
 }
 
 pub use brand::Brand;
+
+/// The `.proto` files of all kinds as one encoded `FileDescriptorSet`, custom options included.
+pub fn descriptors() -> &'static [u8] {
+    include_bytes!(concat!(env!("OUT_DIR"), "/schema.bin"))
+}
