@@ -1,1 +1,21 @@
-//! Who is asking: bearer tokens, client certificates, anonymous.
+//! Who is asking: client certificates, bearer tokens, the local administrator of a development node, anonymous.
+//!
+//! Owns the way from a connection and its headers to a [`User`]. It never decides what a user may do and never
+//! logs, keeps or answers a token: errors name a line of the file, the table keeps digests only.
+//!
+//! The order is the reference's: a verified client certificate, then a bearer token, and only where neither was
+//! presented the local administrator or the anonymous user. Invariant: a credential that was presented and is bad
+//! is never answered as anonymous.
+
+mod authenticator;
+mod peer;
+mod token;
+mod user;
+
+pub use authenticator::{AnonymousAccess, Authenticator, Unauthenticated};
+pub use peer::{CertificateFault, ClientCertificate, Peer};
+pub use token::{TokenFileError, TokenTable};
+pub use user::{GROUP_AUTHENTICATED, GROUP_MASTERS, GROUP_UNAUTHENTICATED, USER_ADMIN, USER_ANONYMOUS, User};
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,52 @@
+//! The other end of a connection, as the listener established it.
+//!
+//! The listener puts a [`Peer`] behind an `Arc` into the extensions of every request of a connection. It is the only
+//! input of authentication besides the headers; nothing in it comes from the request itself.
+
+use std::net::SocketAddr;
+use std::sync::{Arc, OnceLock};
+
+use super::user::User;
+
+/// Who is connected. Found in a request's extensions as `Arc<Peer>`.
+#[derive(Debug)]
+pub struct Peer {
+    /// Remote address of the connection.
+    pub address: SocketAddr,
+    /// The client certificate, if one was presented: verified, or why it is not.
+    pub certificate: Option<Result<ClientCertificate, CertificateFault>>,
+    /// Whether this is the plain loopback port of a development node.
+    pub local_admin: bool,
+}
+
+/// The subject of a client certificate whose chain, validity and purpose have been checked.
+#[derive(Debug, Default)]
+pub struct ClientCertificate {
+    /// Common name of the subject: the user's name.
+    pub common_name: String,
+    /// Organizations of the subject: the user's groups.
+    pub organizations: Vec<String>,
+    /// The user's uid, where the subject carries one.
+    pub uid: Option<String>,
+    /// SHA-256 of the certificate in lower-case hexadecimal: becomes the credential id.
+    pub fingerprint: String,
+    /// The user made of it, on first use.
+    pub(super) user: OnceLock<Arc<User>>,
+}
+
+impl ClientCertificate {
+    /// A certificate whose chain, validity and purpose have been checked by the caller.
+    pub fn new(
+        common_name: String,
+        organizations: Vec<String>,
+        uid: Option<String>,
+        fingerprint: String,
+    ) -> Self {
+        ClientCertificate { common_name, organizations, uid, fingerprint, user: OnceLock::new() }
+    }
+}
+
+/// Why a presented certificate identifies nobody: expired, of another authority, not meant for clients.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("client certificate: {0}")]
+pub struct CertificateFault(pub String);
