@@ -5,8 +5,10 @@
 //! over runtime, disk and network (DESIGN 3). It never parses an object's bytes.
 
 pub mod disk;
+mod encoding;
 pub mod key;
 pub mod memory;
+mod notify;
 pub mod object;
 pub mod state;
 pub mod store;
@@ -14,7 +16,8 @@ pub mod transaction;
 pub mod transport;
 
 pub use key::{Key, Revision};
+pub use notify::Subscription;
 pub use object::{Index, Object};
-pub use state::{Change, Collection, Compacted, State};
+pub use state::{Change, Collection, Compacted, Evicted, HistoryBounds, State};
 pub use store::{ProposeError, ReadError, Store};
 pub use transaction::{Condition, Operation, Outcome, Put, Transaction};

@@ -8,25 +8,24 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
-use parking_lot::Mutex;
-use tokio::sync::watch;
-
 use crate::key::Revision;
-use crate::state::State;
+use crate::notify::{Announcer, Gate, Subscription};
+use crate::state::{HistoryBounds, State};
 use crate::store::{ProposeError, ReadError, Store};
 use crate::transaction::{Operation, Outcome, Transaction};
+use parking_lot::Mutex;
 
 /// A handle on the one state; clones share it.
 #[derive(Clone, Debug)]
 pub struct MemoryStore {
     inner: Arc<Mutex<Inner>>,
-    applied: watch::Sender<Revision>,
+    applied: Arc<Gate>,
 }
 
 #[derive(Debug)]
 struct Inner {
     state: Arc<State>,
-    subscribers: BTreeMap<Arc<str>, watch::Sender<Revision>>,
+    subscribers: BTreeMap<Arc<str>, Announcer>,
 }
 
 impl Default for MemoryStore {
@@ -35,15 +34,18 @@ impl Default for MemoryStore {
         let mut state = State::default();
         state.advance(Revision(1));
         let inner = Inner { state: Arc::new(state), subscribers: BTreeMap::new() };
-        MemoryStore { inner: Arc::new(Mutex::new(inner)), applied: watch::Sender::new(Revision(1)) }
+        let applied = Gate::default();
+        applied.advance(Revision(1));
+        MemoryStore { inner: Arc::new(Mutex::new(inner)), applied: Arc::new(applied) }
     }
 }
 
 impl MemoryStore {
-    /// Drops history as [`State::trim_history`] does.
+    /// Drops history as [`State::trim_history`] does, however many entries it spans.
     pub fn trim_history(&self, before_ms: u64, bytes_max: usize) {
+        let bounds = HistoryBounds { before_ms, bytes_max, entries_max: u64::MAX };
         let mut inner = self.inner.lock();
-        Arc::make_mut(&mut inner.state).trim_history(before_ms, bytes_max);
+        Arc::make_mut(&mut inner.state).trim_history(&bounds);
     }
 
     fn apply(&self, transaction: &Transaction) -> Outcome {
@@ -58,11 +60,11 @@ impl MemoryStore {
                     Operation::Delete(key) => key,
                 };
                 if let Some(subscriber) = inner.subscribers.get(key.resource()) {
-                    subscriber.send_replace(revision);
+                    subscriber.announce(revision);
                 }
             }
         }
-        self.applied.send_replace(revision);
+        self.applied.advance(revision);
         outcome
     }
 }
@@ -85,15 +87,11 @@ impl Store for MemoryStore {
     }
 
     async fn wait_applied(&self, at_least: Revision, timeout: Duration) -> bool {
-        let mut applied = self.applied.subscribe();
-        let reached = applied.wait_for(|&now| now >= at_least);
-        tokio::time::timeout(timeout, reached).await.is_ok_and(|result| result.is_ok())
+        tokio::time::timeout(timeout, self.applied.wait(at_least)).await.is_ok()
     }
 
-    fn subscribe(&self, resource: &Arc<str>) -> watch::Receiver<Revision> {
-        let mut inner = self.inner.lock();
-        let sender = inner.subscribers.entry(resource.clone());
-        sender.or_insert_with(|| watch::Sender::new(Revision(0))).subscribe()
+    fn subscribe(&self, resource: &Arc<str>) -> Subscription {
+        self.inner.lock().subscribers.entry(resource.clone()).or_default().subscribe()
     }
 
     fn sleep(&self, duration: Duration) -> impl Future<Output = ()> + Send {

@@ -7,9 +7,8 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::sync::watch;
-
 use crate::key::Revision;
+use crate::notify::Subscription;
 use crate::state::State;
 use crate::transaction::{Outcome, Transaction};
 
@@ -62,8 +61,8 @@ pub trait Store: Clone + Send + Sync + 'static {
     /// Waits until this node has applied `at_least`; `false` when `timeout` passes first.
     fn wait_applied(&self, at_least: Revision, timeout: Duration) -> impl Future<Output = bool> + Send;
 
-    /// Told each time a change of `resource` is applied (the value is the newest revision of the resource).
-    fn subscribe(&self, resource: &Arc<str>) -> watch::Receiver<Revision>;
+    /// Told when changes of `resource` were applied, once for each batch, with the newest revision of the resource.
+    fn subscribe(&self, resource: &Arc<str>) -> Subscription;
 
     /// Completes after `duration` of the runtime's time.
     fn sleep(&self, duration: Duration) -> impl Future<Output = ()> + Send;

@@ -1,0 +1,255 @@
+//! How transactions and objects stand in log entries, on disk and in snapshots.
+//!
+//! Owns the translation between the store's types and their messages, both ways. Decoding never trusts its input: a
+//! position or key that could not have been written is an error, never a panic. Object bytes taken out of a larger
+//! buffer are copied where they will live long, so that one object never keeps a whole frame in memory.
+
+use std::sync::{Arc, OnceLock};
+
+use bytes::Bytes;
+use orch_proto::store as wire;
+use prost::Message;
+
+use crate::key::{Key, Revision};
+use crate::object::{Index, Object, SharedObject};
+use crate::transaction::{Condition, Operation, Put, Transaction};
+
+/// Bytes that are not what they should be: corruption, or a newer version's format.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("cannot decode {what}: {reason}")]
+pub(crate) struct DecodeError {
+    /// The message.
+    pub(crate) what: &'static str,
+    /// What is wrong with it.
+    pub(crate) reason: String,
+}
+
+impl DecodeError {
+    pub(crate) fn new(what: &'static str, reason: impl ToString) -> Self {
+        DecodeError { what, reason: reason.to_string() }
+    }
+
+    fn missing(what: &'static str, field: &str) -> Self {
+        DecodeError { what, reason: format!("no {field}") }
+    }
+}
+
+/// Decodes any message, naming it in the error.
+pub(crate) fn decode<M: Message + Default>(what: &'static str, bytes: Bytes) -> Result<M, DecodeError> {
+    M::decode(bytes).map_err(|error| DecodeError::new(what, error))
+}
+
+/// Names one proposal among all that were ever made.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct ProposalId {
+    /// The proposing member.
+    pub(crate) node: u64,
+    /// The start of it.
+    pub(crate) incarnation: u64,
+    /// Counts from 1 within that.
+    pub(crate) sequence: u64,
+}
+
+/// The one encoding of a transaction, made by its proposer.
+pub(crate) fn encode_transaction(id: ProposalId, transaction: &Transaction) -> Bytes {
+    let message = wire::Transaction {
+        id: Some(wire::ProposalId { node: id.node, incarnation: id.incarnation, sequence: id.sequence }),
+        proposed_ms: transaction.proposed_ms,
+        conditions: transaction.conditions.iter().map(condition_to_wire).collect(),
+        operations: transaction.operations.iter().map(operation_to_wire).collect(),
+    };
+    Bytes::from(message.encode_to_vec())
+}
+
+/// Reads a transaction back. Object bytes are slices of `bytes`.
+pub(crate) fn decode_transaction(bytes: Bytes) -> Result<(ProposalId, Transaction), DecodeError> {
+    let message: wire::Transaction = decode("transaction", bytes)?;
+    let id = message.id.unwrap_or_default();
+    let id = ProposalId { node: id.node, incarnation: id.incarnation, sequence: id.sequence };
+    let conditions = message.conditions.into_iter().map(condition_from_wire).collect::<Result<_, _>>()?;
+    let operations = message.operations.into_iter().map(operation_from_wire).collect::<Result<_, _>>()?;
+    Ok((id, Transaction { proposed_ms: message.proposed_ms, conditions, operations }))
+}
+
+fn key_to_wire(key: &Key) -> wire::Key {
+    wire::Key { resource: key.resource().to_string(), path: key.path().to_string() }
+}
+
+fn key_from_wire(key: wire::Key) -> Key {
+    Key::from_stored(Arc::from(key.resource), Arc::from(key.path))
+}
+
+fn condition_to_wire(condition: &Condition) -> wire::Condition {
+    use wire::condition::Kind;
+    let kind = match condition {
+        Condition::Absent(key) => Kind::Absent(key_to_wire(key)),
+        Condition::Exists(key) => Kind::Exists(key_to_wire(key)),
+        Condition::AtRevision(key, revision) => {
+            Kind::AtRevision(wire::KeyRevision { key: Some(key_to_wire(key)), revision: revision.0 })
+        }
+        Condition::NamespaceActive(namespace) => Kind::NamespaceActive(namespace.to_string()),
+    };
+    wire::Condition { kind: Some(kind) }
+}
+
+fn condition_from_wire(condition: wire::Condition) -> Result<Condition, DecodeError> {
+    use wire::condition::Kind;
+    match condition.kind.ok_or_else(|| DecodeError::missing("condition", "kind"))? {
+        Kind::Absent(key) => Ok(Condition::Absent(key_from_wire(key))),
+        Kind::Exists(key) => Ok(Condition::Exists(key_from_wire(key))),
+        Kind::AtRevision(at) => {
+            let key = at.key.ok_or_else(|| DecodeError::missing("condition", "key"))?;
+            Ok(Condition::AtRevision(key_from_wire(key), Revision(at.revision)))
+        }
+        Kind::NamespaceActive(namespace) => Ok(Condition::NamespaceActive(Arc::from(namespace))),
+    }
+}
+
+fn operation_to_wire(operation: &Operation) -> wire::Operation {
+    use wire::operation::Kind;
+    let kind = match operation {
+        Operation::Put(put) => Kind::Put(wire::Put {
+            key: Some(key_to_wire(&put.key)),
+            json: put.json.clone(),
+            revision_at: put.revision_at,
+            index: Some(index_to_wire(&put.index)),
+        }),
+        Operation::Delete(key) => Kind::Delete(key_to_wire(key)),
+    };
+    wire::Operation { kind: Some(kind) }
+}
+
+fn operation_from_wire(operation: wire::Operation) -> Result<Operation, DecodeError> {
+    use wire::operation::Kind;
+    let put = match operation.kind.ok_or_else(|| DecodeError::missing("operation", "kind"))? {
+        Kind::Delete(key) => return Ok(Operation::Delete(key_from_wire(key))),
+        Kind::Put(put) => put,
+    };
+    if put.revision_at as usize > put.json.len() {
+        return Err(DecodeError::new("put", "the revision's place lies outside the object"));
+    }
+    let key = key_from_wire(put.key.ok_or_else(|| DecodeError::missing("put", "key"))?);
+    let index = index_from_wire(put.index.unwrap_or_default());
+    Ok(Operation::Put(Put { key, json: put.json, revision_at: put.revision_at, index }))
+}
+
+fn index_to_wire(index: &Index) -> wire::Index {
+    let label = |(key, value): &(String, String)| wire::Label { key: key.clone(), value: value.clone() };
+    wire::Index {
+        uid: index.uid.clone(),
+        labels: index.labels.iter().map(label).collect(),
+        fields: index.fields.clone(),
+        owners: index.owners.clone(),
+        terminating: index.terminating,
+    }
+}
+
+fn index_from_wire(index: wire::Index) -> Index {
+    Index {
+        uid: index.uid,
+        labels: index.labels.into_iter().map(|label| (label.key, label.value)).collect(),
+        fields: index.fields,
+        owners: index.owners,
+        terminating: index.terminating,
+    }
+}
+
+/// An object as stored and as sent in snapshots.
+pub(crate) fn object_to_wire(object: &Object) -> wire::StoredObject {
+    wire::StoredObject {
+        revision: object.revision.0,
+        created: object.created.0,
+        written_ms: object.written_ms,
+        json: object.json.clone(),
+        revision_at: object.revision_at,
+        index: Some(index_to_wire(&object.index)),
+    }
+}
+
+/// Reads an object back into memory of its own.
+pub(crate) fn object_from_wire(object: wire::StoredObject) -> Result<SharedObject, DecodeError> {
+    if object.revision_at as usize > object.json.len() {
+        return Err(DecodeError::new("object", "the revision's place lies outside the object"));
+    }
+    Ok(Arc::new(Object {
+        revision: Revision(object.revision),
+        created: Revision(object.created),
+        written_ms: object.written_ms,
+        json: Bytes::copy_from_slice(&object.json),
+        revision_at: object.revision_at,
+        index: index_from_wire(object.index.unwrap_or_default()),
+        protobuf: OnceLock::new(),
+    }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn transaction() -> Transaction {
+        let key = |name| Key::new(&Arc::from("configmaps"), "ns", name).unwrap();
+        let put = Put {
+            key: key("a"),
+            json: Bytes::from_static(b"{\"metadata\":{\"resourceVersion\":\"\"}}"),
+            revision_at: 33,
+            index: Index {
+                uid: "u".into(),
+                labels: vec![("k".into(), "v".into())],
+                fields: vec![String::new(), "x".into()],
+                owners: vec!["o".into()],
+                terminating: true,
+            },
+        };
+        Transaction {
+            proposed_ms: 7,
+            conditions: vec![
+                Condition::Absent(key("a")),
+                Condition::Exists(key("b")),
+                Condition::AtRevision(key("c"), Revision(9)),
+                Condition::NamespaceActive(Arc::from("ns")),
+            ],
+            operations: vec![Operation::Put(put), Operation::Delete(key("d"))],
+        }
+    }
+
+    #[test]
+    fn a_transaction_survives_its_encoding() {
+        let id = ProposalId { node: 1, incarnation: u64::MAX, sequence: 3 };
+        let encoded = encode_transaction(id, &transaction());
+        assert_eq!(decode_transaction(encoded).unwrap(), (id, transaction()));
+    }
+
+    #[test]
+    fn an_object_survives_its_encoding_and_owns_its_bytes() {
+        let object = Object {
+            revision: Revision(9),
+            created: Revision(4),
+            written_ms: 5,
+            json: Bytes::from_static(b"{}"),
+            revision_at: 1,
+            index: Index { uid: "u".into(), ..Index::default() },
+            protobuf: OnceLock::new(),
+        };
+        let frame = Bytes::from(object_to_wire(&object).encode_to_vec());
+        let back = object_from_wire(decode("object", frame.clone()).unwrap()).unwrap();
+        assert_eq!((back.revision, back.created, back.written_ms), (Revision(9), Revision(4), 5));
+        assert_eq!(back.revision_at, 1);
+        assert_eq!((&back.json, &back.index), (&object.json, &object.index));
+        assert!(!frame.as_ptr_range().contains(&back.json.as_ptr()), "a slice would keep the frame alive");
+    }
+
+    #[test]
+    fn malformed_transactions_are_errors() {
+        let outside = wire::Put { json: Bytes::from_static(b"{}"), revision_at: 3, ..wire::Put::default() };
+        let put = |put| wire::Operation { kind: Some(wire::operation::Kind::Put(put)) };
+        let of = |operations, conditions| {
+            let message = wire::Transaction { operations, conditions, ..wire::Transaction::default() };
+            decode_transaction(Bytes::from(message.encode_to_vec()))
+        };
+        assert!(of(vec![put(outside)], vec![]).is_err());
+        assert!(of(vec![put(wire::Put::default())], vec![]).is_err(), "no key");
+        assert!(of(vec![wire::Operation { kind: None }], vec![]).is_err());
+        assert!(of(vec![], vec![wire::Condition { kind: None }]).is_err());
+        assert!(decode_transaction(Bytes::from_static(b"\xff\xff")).is_err());
+    }
+}

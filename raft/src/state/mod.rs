@@ -1,0 +1,211 @@
+//! The applied state and how a transaction changes it.
+//!
+//! Owns `apply`: a pure function of state and entry, the same bytes on every node for ever. State lives in persistent
+//! ordered maps, one for each resource; a reader holds a root and is never blocked. Each resource keeps its recent
+//! changes with their old values, which serve watches and rebuild any revision inside the window.
+//!
+//! The window is one for all resources: trimming drops whole revisions, oldest first, raises one floor and hands the
+//! dropped changes to the caller, who writes them to the state on disk. So the disk holds the state as of the floor
+//! (docs/decisions/0002).
+//!
+//! Invariant: no clock, no randomness, no unordered map. Invariant: `floor <= applied`, and every change after the
+//! floor is in the history of its resource.
+
+mod collection;
+mod history;
+#[cfg(test)]
+mod tests;
+
+use std::sync::{Arc, OnceLock};
+
+use imbl::OrdMap;
+
+pub use self::collection::{Change, Collection, Compacted};
+use self::history::Ring;
+pub use self::history::{Evicted, HistoryBounds};
+use crate::key::{Key, Revision};
+use crate::object::{Object, SharedObject, splice_revision};
+use crate::transaction::{Condition, Operation, Outcome, Put, Transaction};
+
+/// The resource that holds namespaces: a condition looks there.
+pub const NAMESPACES: &str = "namespaces";
+
+/// Everything applied up to one revision. Cloning shares structure.
+#[derive(Clone, Debug, Default)]
+pub struct State {
+    applied: Revision,
+    collections: OrdMap<Arc<str>, Arc<Collection>>,
+    /// What a resource without objects and changes looks like: its floor is everyone's.
+    untouched: Arc<Collection>,
+    /// Which change is the oldest of all, and what they cost together.
+    ring: Ring,
+    floor: Revision,
+}
+
+/// An object before and after one operation.
+type Changed = (Option<SharedObject>, Option<SharedObject>);
+
+impl State {
+    /// The index of the last entry applied, whatever it held.
+    pub fn applied(&self) -> Revision {
+        self.applied
+    }
+
+    /// The oldest revision that can still be rebuilt, of any resource.
+    pub fn floor(&self) -> Revision {
+        self.floor
+    }
+
+    /// Bytes that the history keeps alive.
+    pub fn history_bytes(&self) -> usize {
+        self.ring.bytes()
+    }
+
+    /// Notes that an entry without a transaction (a blank or membership entry) was applied.
+    pub fn advance(&mut self, to: Revision) {
+        debug_assert!(self.applied <= to, "entries are applied in order");
+        self.applied = to;
+    }
+
+    /// The objects of `resource`; an empty collection when nothing was ever stored there.
+    pub fn collection(&self, resource: &str) -> Arc<Collection> {
+        self.collections.get(resource).unwrap_or(&self.untouched).clone()
+    }
+
+    /// The object under `key`.
+    pub fn object(&self, key: &Key) -> Option<&SharedObject> {
+        self.collections.get(key.resource())?.get(key.path())
+    }
+
+    /// Every resource with its objects, in the order of their names.
+    pub fn collections(&self) -> impl Iterator<Item = (&Arc<str>, &Arc<Collection>)> {
+        self.collections.iter()
+    }
+
+    /// Applies one transaction as entry `revision`.
+    pub fn apply(&mut self, revision: Revision, transaction: &Transaction) -> Outcome {
+        debug_assert!(self.applied < revision, "entries are applied once, in order");
+        self.applied = revision;
+        for (position, condition) in transaction.conditions.iter().enumerate() {
+            if let Err(current) = self.check(condition) {
+                return Outcome::Refused { condition: position, current, revision };
+            }
+        }
+        let mut first = None;
+        for operation in &transaction.operations {
+            let changed = match operation {
+                Operation::Put(put) => self.put(revision, transaction.proposed_ms, put),
+                Operation::Delete(key) => self.delete(revision, transaction.proposed_ms, key),
+            };
+            first.get_or_insert(changed);
+        }
+        let (previous, object) = first.unwrap_or_default();
+        Outcome::Applied { revision, object, previous }
+    }
+
+    /// Whether the history holds more than `bounds` allow.
+    pub fn exceeds(&self, bounds: &HistoryBounds) -> bool {
+        self.applied.0 - self.floor.0 > bounds.entries_max || self.ring.exceeds(bounds)
+    }
+
+    /// Forgets revisions, oldest first and each as a whole, until `bounds` hold, and gives what was forgotten in
+    /// order. Local to a node: where the floor is differs between nodes, what lies above it never does.
+    pub fn trim_history(&mut self, bounds: &HistoryBounds) -> Vec<Evicted> {
+        let mut evicted = Vec::new();
+        let entries_floor = Revision(self.applied.0.saturating_sub(bounds.entries_max));
+        let mut floor = self.floor.max(entries_floor);
+        while let Some(oldest) = self.ring.oldest() {
+            let whole_revision = oldest <= floor;
+            if !whole_revision && !self.ring.exceeds(bounds) {
+                break;
+            }
+            floor = floor.max(oldest);
+            evicted.extend(self.forget_oldest());
+        }
+        self.raise_floor(floor);
+        evicted
+    }
+
+    /// Puts back an object read from disk or a snapshot, without history. Used before the first apply only.
+    pub fn restore(&mut self, key: &Key, object: SharedObject) {
+        self.collection_mut(key.resource()).restore(key.path().clone(), object);
+    }
+
+    /// Ends a restore: everything up to `applied` is here, and history starts there.
+    pub fn finish_restore(&mut self, applied: Revision) {
+        self.applied = applied;
+        self.raise_floor(applied);
+    }
+
+    fn forget_oldest(&mut self) -> Option<Evicted> {
+        let resource = self.ring.forget_oldest()?;
+        let change = self.collection_mut(&resource).forget_oldest()?;
+        Some(Evicted { resource, change })
+    }
+
+    /// Raises the floor of all resources together.
+    fn raise_floor(&mut self, floor: Revision) {
+        if floor == self.floor {
+            return;
+        }
+        self.floor = floor;
+        Arc::make_mut(&mut self.untouched).raise_floor(floor);
+        let resources: Vec<Arc<str>> = self.collections.keys().cloned().collect();
+        for resource in resources {
+            self.collection_mut(&resource).raise_floor(floor);
+        }
+    }
+
+    fn check(&self, condition: &Condition) -> Result<(), Option<SharedObject>> {
+        match condition {
+            Condition::Absent(key) => self.object(key).map_or(Ok(()), |found| Err(Some(found.clone()))),
+            Condition::Exists(key) => self.object(key).map_or(Err(None), |_| Ok(())),
+            Condition::AtRevision(key, revision) => match self.object(key) {
+                Some(found) if found.revision == *revision => Ok(()),
+                found => Err(found.cloned()),
+            },
+            Condition::NamespaceActive(namespace) => {
+                let found = self.collections.get(NAMESPACES).and_then(|all| all.get(namespace));
+                match found {
+                    Some(object) if !object.index.terminating => Ok(()),
+                    found => Err(found.cloned()),
+                }
+            }
+        }
+    }
+
+    fn put(&mut self, revision: Revision, time_ms: u64, put: &Put) -> Changed {
+        let old = self.object(&put.key).cloned();
+        let new = Arc::new(Object {
+            revision,
+            created: old.as_ref().map_or(revision, |old| old.created),
+            written_ms: time_ms,
+            json: splice_revision(&put.json, put.revision_at as usize, revision),
+            revision_at: put.revision_at,
+            index: put.index.clone(),
+            protobuf: OnceLock::new(),
+        });
+        let path = put.key.path().clone();
+        let change = Change { revision, time_ms, path, old: old.clone(), new: Some(new.clone()) };
+        self.record(put.key.resource(), change);
+        (old, Some(new))
+    }
+
+    fn delete(&mut self, revision: Revision, time_ms: u64, key: &Key) -> Changed {
+        let Some(old) = self.object(key).cloned() else { return (None, None) };
+        let change =
+            Change { revision, time_ms, path: key.path().clone(), old: Some(old.clone()), new: None };
+        self.record(key.resource(), change);
+        (Some(old), None)
+    }
+
+    fn record(&mut self, resource: &Arc<str>, change: Change) {
+        self.ring.push(resource, &change);
+        self.collection_mut(resource).record(change);
+    }
+
+    fn collection_mut(&mut self, resource: &Arc<str>) -> &mut Collection {
+        let untouched = &self.untouched;
+        Arc::make_mut(self.collections.entry(resource.clone()).or_insert_with(|| untouched.clone()))
+    }
+}
