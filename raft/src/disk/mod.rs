@@ -7,6 +7,8 @@
 //! Invariant: what is written through one `Disk` becomes durable in the order of the calls. Invariant: an error is
 //! final; the caller stops the process and never retries a failed sync.
 
+pub mod rocks;
+
 use bytes::Bytes;
 
 /// One log entry, encoded.

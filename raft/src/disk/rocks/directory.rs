@@ -1,0 +1,259 @@
+//! The directory a store lives in: whose it is, and that nobody else is in it.
+//!
+//! Owns two small files beside the database. `IN-USE` is locked for the life of the value (the kernel lets go when
+//! the process dies) and names its holder. `FORMAT` says that the directory is ours and whether the database in it
+//! was ever complete: a finished directory that has lost its database is damaged, not new, so that a member whose
+//! disk was emptied never starts as if it had promised nothing.
+//!
+//! It never deletes anything it did not write.
+
+use std::fs::{self, File, OpenOptions, TryLockError};
+use std::io::{self, Read, Seek, Write};
+use std::path::{Path, PathBuf};
+
+use crate::disk::DiskError;
+
+const LOCK_FILE: &str = "IN-USE";
+const FORMAT_FILE: &str = "FORMAT";
+const FORMAT_DRAFT: &str = "FORMAT.new";
+/// Of a directory whose database has been made.
+const FORMAT_COMPLETE: &str = "orch store 1\n";
+/// Of a directory in which it is being made: nothing in it was promised to anyone yet.
+const FORMAT_NEW: &str = "orch store 1 being created\n";
+/// The most of `FORMAT` or `IN-USE` that is read: a stranger's file may be large.
+const SMALL_FILE_BYTES_MAX: u64 = 256;
+
+/// Why a store could not be opened.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    /// Another process, or another store of this process, has it open.
+    #[error("data directory {} is in use by {holder}", path.display())]
+    InUse {
+        /// The directory.
+        path: PathBuf,
+        /// `process 1234`, or what else is known.
+        holder: String,
+    },
+    /// It holds other files, or is a file.
+    #[error("{} is not a data directory of this program: {reason}", path.display())]
+    NotOurs {
+        /// The directory.
+        path: PathBuf,
+        /// What was found.
+        reason: String,
+    },
+    /// This user may not read or write it.
+    #[error("no permission to use data directory {}: {reason}", path.display())]
+    Permission {
+        /// The directory.
+        path: PathBuf,
+        /// What was tried.
+        reason: String,
+    },
+    /// It is ours and cannot be read: damage, a missing database, a failing disk.
+    #[error("data directory {} is unreadable: {reason}", path.display())]
+    Unreadable {
+        /// The directory.
+        path: PathBuf,
+        /// What was found.
+        reason: String,
+    },
+    /// It was written by a version whose format this one does not know.
+    #[error("data directory {} has the format {found:?}, which this version does not know", path.display())]
+    Format {
+        /// The directory.
+        path: PathBuf,
+        /// The first line of `FORMAT`.
+        found: String,
+    },
+}
+
+impl OpenError {
+    pub(super) fn damaged(path: &Path, error: DiskError) -> OpenError {
+        OpenError::Unreadable { path: path.to_owned(), reason: error.to_string() }
+    }
+
+    fn io(path: &Path, attempt: &str, error: &io::Error) -> OpenError {
+        let path = path.to_owned();
+        let reason = format!("{attempt}: {error}");
+        match error.kind() {
+            io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
+                OpenError::Permission { path, reason }
+            }
+            io::ErrorKind::NotADirectory | io::ErrorKind::AlreadyExists => {
+                OpenError::NotOurs { path, reason }
+            }
+            _ => OpenError::Unreadable { path, reason },
+        }
+    }
+}
+
+/// A locked directory.
+#[derive(Debug)]
+pub(super) struct DataDirectory {
+    path: PathBuf,
+    is_new: bool,
+    // Dropping it unlocks.
+    _lock: File,
+}
+
+impl DataDirectory {
+    /// Locks `path`, creating it where it is absent.
+    pub(super) fn lock(path: &Path) -> Result<DataDirectory, OpenError> {
+        fs::create_dir_all(path).map_err(|error| OpenError::io(path, "create", &error))?;
+        let format = read_format(path)?;
+        if format.is_none() {
+            require_empty(path)?;
+        }
+        let lock = lock_file(path)?;
+        // Read again: its first holder may have finished it since.
+        let is_new = match read_format(path)?.as_deref() {
+            None => {
+                write_format(path, FORMAT_NEW)?;
+                true
+            }
+            Some(FORMAT_NEW) => true,
+            Some(FORMAT_COMPLETE) => false,
+            Some(other) => {
+                let found = other.lines().next().unwrap_or_default().to_owned();
+                return Err(OpenError::Format { path: path.to_owned(), found });
+            }
+        };
+        Ok(DataDirectory { path: path.to_owned(), is_new, _lock: lock })
+    }
+
+    /// Whether the database in it is still to be made.
+    pub(super) fn is_new(&self) -> bool {
+        self.is_new
+    }
+
+    /// Records that the database has been made.
+    pub(super) fn complete(&mut self) -> Result<(), OpenError> {
+        if self.is_new {
+            write_format(&self.path, FORMAT_COMPLETE)?;
+            self.is_new = false;
+        }
+        Ok(())
+    }
+}
+
+fn read_format(path: &Path) -> Result<Option<String>, OpenError> {
+    match File::open(path.join(FORMAT_FILE)) {
+        Ok(file) => read_small(file).map(Some).map_err(|error| OpenError::io(path, "read FORMAT", &error)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(OpenError::io(path, "open FORMAT", &error)),
+    }
+}
+
+fn read_small(file: impl Read) -> io::Result<String> {
+    let mut text = Vec::new();
+    file.take(SMALL_FILE_BYTES_MAX).read_to_end(&mut text)?;
+    Ok(String::from_utf8_lossy(&text).into_owned())
+}
+
+/// Replaces `FORMAT` in one durable step.
+fn write_format(path: &Path, text: &str) -> Result<(), OpenError> {
+    let write = || -> io::Result<()> {
+        let draft = path.join(FORMAT_DRAFT);
+        let mut file = File::create(&draft)?;
+        file.write_all(text.as_bytes())?;
+        file.sync_all()?;
+        fs::rename(&draft, path.join(FORMAT_FILE))?;
+        File::open(path)?.sync_all()
+    };
+    write().map_err(|error| OpenError::io(path, "write FORMAT", &error))
+}
+
+/// A directory without `FORMAT` may hold nothing but what a crash of ours can have left before it was written.
+fn require_empty(path: &Path) -> Result<(), OpenError> {
+    let list = |error: io::Error| OpenError::io(path, "list", &error);
+    for entry in fs::read_dir(path).map_err(list)? {
+        let name = entry.map_err(list)?.file_name();
+        if name != LOCK_FILE && name != FORMAT_DRAFT {
+            let reason = format!("it has no FORMAT file but holds {}", name.display());
+            return Err(OpenError::NotOurs { path: path.to_owned(), reason });
+        }
+    }
+    Ok(())
+}
+
+fn lock_file(path: &Path) -> Result<File, OpenError> {
+    let mut file = OpenOptions::new()
+        .read(true)
+        .write(true)
+        .create(true)
+        .truncate(false)
+        .open(path.join(LOCK_FILE))
+        .map_err(|error| OpenError::io(path, "open IN-USE", &error))?;
+    match file.try_lock() {
+        Ok(()) => {}
+        Err(TryLockError::WouldBlock) => {
+            let holder = read_small(&file).map(|text| text.trim().to_owned()).unwrap_or_default();
+            let holder = if holder.is_empty() { "another process".to_owned() } else { holder };
+            return Err(OpenError::InUse { path: path.to_owned(), holder });
+        }
+        Err(TryLockError::Error(error)) => return Err(OpenError::io(path, "lock IN-USE", &error)),
+    }
+    let mut name_holder = || -> io::Result<()> {
+        file.set_len(0)?;
+        file.rewind()?;
+        writeln!(file, "process {}", std::process::id())
+    };
+    name_holder().map_err(|error| OpenError::io(path, "write IN-USE", &error))?;
+    Ok(file)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn lock(path: &Path) -> Result<DataDirectory, OpenError> {
+        DataDirectory::lock(path)
+    }
+
+    #[test]
+    fn a_directory_is_new_until_it_is_complete() {
+        let root = tempfile::tempdir().unwrap();
+        let path = root.path().join("a/b");
+        assert!(lock(&path).unwrap().is_new());
+        let mut again = lock(&path).unwrap();
+        assert!(again.is_new());
+        again.complete().unwrap();
+        drop(again);
+        assert!(!lock(&path).unwrap().is_new());
+    }
+
+    #[test]
+    fn a_second_holder_is_told_who_holds_it() {
+        let root = tempfile::tempdir().unwrap();
+        let _held = lock(root.path()).unwrap();
+        let Err(OpenError::InUse { holder, .. }) = lock(root.path()) else { panic!("locked twice") };
+        assert_eq!(holder, format!("process {}", std::process::id()));
+    }
+
+    #[test]
+    fn other_peoples_files_are_left_alone() {
+        let root = tempfile::tempdir().unwrap();
+        fs::write(root.path().join("thesis.tex"), "x").unwrap();
+        assert!(matches!(lock(root.path()), Err(OpenError::NotOurs { .. })));
+        assert_eq!(fs::read_dir(root.path()).unwrap().count(), 1);
+        let file = root.path().join("thesis.tex");
+        assert!(matches!(lock(&file), Err(OpenError::NotOurs { .. })));
+    }
+
+    #[test]
+    fn an_unknown_format_is_named() {
+        let root = tempfile::tempdir().unwrap();
+        fs::write(root.path().join(FORMAT_FILE), "orch store 9\n").unwrap();
+        let error = lock(root.path()).unwrap_err().to_string();
+        assert!(error.contains("orch store 9"), "{error}");
+    }
+
+    #[test]
+    fn refusals_of_the_system_keep_their_meaning() {
+        let kind = |kind: io::ErrorKind| OpenError::io(Path::new("/d"), "open", &io::Error::from(kind));
+        assert!(matches!(kind(io::ErrorKind::PermissionDenied), OpenError::Permission { .. }));
+        assert!(matches!(kind(io::ErrorKind::NotADirectory), OpenError::NotOurs { .. }));
+        assert!(matches!(kind(io::ErrorKind::StorageFull), OpenError::Unreadable { .. }));
+    }
+}

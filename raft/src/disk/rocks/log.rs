@@ -1,0 +1,200 @@
+//! The log: its bounds in memory, its entries in one column family.
+//!
+//! Invariant: the entries between first and last are consecutive; an append that would leave a hole is refused, and a
+//! hole found while reading is damage. The bounds are locked while an iterator is made, so that a reader sees the log
+//! as it was at one moment: neither a truncation nor the sweeper can make a hole under it.
+
+use bytes::Bytes;
+use rocksdb::{DBRawIteratorWithThreadMode, ReadOptions, WriteBatch};
+
+use super::{CF_LOG, CF_META, Core, Db, failed, family, record};
+use crate::disk::{DiskError, LogRecord, MetaKey};
+
+/// Which entries there are.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct LogBounds {
+    // Entries up to here are forgotten; the sweeper may not have reached them yet.
+    purged: Option<u64>,
+    // First and last. Invariant: purged < first <= last.
+    span: Option<(u64, u64)>,
+}
+
+impl LogBounds {
+    /// Reads the bounds from a database that was just opened.
+    pub(super) fn find(db: &Db) -> Result<LogBounds, DiskError> {
+        let purged = record::load_number(db, "read purged index", record::META_PURGED_INDEX)?;
+        let log = family(db, CF_LOG)?;
+        let mut entries = db.raw_iterator_cf(&log);
+        entries.seek(record::log_key(purged.map_or(0, |index| index.saturating_add(1))));
+        let first = index_at(&entries)?;
+        let Some(first) = first else { return Ok(LogBounds { purged, span: None }) };
+        entries.seek_to_last();
+        let last = index_at(&entries)?.unwrap_or(first);
+        Ok(LogBounds { purged, span: Some((first, last)) })
+    }
+
+    /// First and last index.
+    pub(super) fn span(&self) -> Option<(u64, u64)> {
+        self.span
+    }
+
+    /// The index up to which entries are forgotten.
+    pub(super) fn purged(&self) -> Option<u64> {
+        self.purged
+    }
+
+    fn may_follow(&self, index: u64) -> bool {
+        match (self.span, self.purged) {
+            (Some((_, last)), _) => last.checked_add(1) == Some(index),
+            (None, Some(purged)) => index > purged,
+            (None, None) => true,
+        }
+    }
+
+    fn grow(&mut self, from: u64, to: u64) {
+        self.span = Some((self.span.map_or(from, |(first, _)| first), to));
+    }
+
+    fn cut_after(&mut self, index: Option<u64>) {
+        self.span = match (self.span, index) {
+            (Some((first, last)), Some(index)) if index >= first => Some((first, last.min(index))),
+            _ => None,
+        };
+    }
+
+    fn purge(&mut self, index: u64) {
+        let purged = self.purged.map_or(index, |purged| purged.max(index));
+        self.purged = Some(purged);
+        self.span = self.span.filter(|(_, last)| *last > purged).map(|(first, last)| {
+            // No overflow: last is greater.
+            (first.max(purged + 1), last)
+        });
+    }
+}
+
+impl Core {
+    /// Writes entries, which must follow the last one.
+    pub(super) fn append(&self, records: &[LogRecord]) -> Result<(), DiskError> {
+        self.fuse.check()?;
+        let (Some(first), Some(last)) = (records.first(), records.last()) else { return Ok(()) };
+        let mut bounds = self.bounds.write();
+        if !bounds.may_follow(first.index) || !is_consecutive(records) {
+            return Err(DiskError {
+                operation: "append",
+                reason: format!("entries {} to {} do not follow {bounds:?}", first.index, last.index),
+            });
+        }
+        let batch = entries_batch(&self.db, records)?;
+        self.write("append", batch)?;
+        bounds.grow(first.index, last.index);
+        Ok(())
+    }
+
+    /// Entries of `from..to` that are there, as many as fit into `bytes_max` but at least one.
+    pub(super) fn read_log(&self, from: u64, to: u64, bytes_max: usize) -> Result<Vec<LogRecord>, DiskError> {
+        self.fuse.check()?;
+        let log = family(&self.db, CF_LOG)?;
+        let bounds = self.bounds.read();
+        let Some((first, last)) = bounds.span() else { return Ok(Vec::new()) };
+        let (from, to) = (from.max(first), to.min(last.saturating_add(1)));
+        if from >= to {
+            return Ok(Vec::new());
+        }
+        let mut options = ReadOptions::default();
+        options.set_iterate_lower_bound(record::log_key(from));
+        options.set_iterate_upper_bound(record::log_key(to));
+        options.fill_cache(false);
+        let entries = self.db.raw_iterator_cf_opt(&log, options);
+        drop(bounds);
+        collect(entries, from, to, bytes_max)
+    }
+
+    /// Removes the entries after `index`.
+    pub(super) fn truncate_after(&self, index: Option<u64>) -> Result<(), DiskError> {
+        self.fuse.check()?;
+        let mut bounds = self.bounds.write();
+        let Some((first, last)) = bounds.span() else { return Ok(()) };
+        let from = index.map_or(first, |index| index.saturating_add(1).max(first));
+        if from > last {
+            return Ok(());
+        }
+        let log = family(&self.db, CF_LOG)?;
+        let mut batch = WriteBatch::default();
+        if from < last {
+            batch.delete_range_cf(&log, record::log_key(from), record::log_key(last));
+        }
+        batch.delete_cf(&log, record::log_key(last));
+        self.write("truncate", batch)?;
+        bounds.cut_after(index);
+        Ok(())
+    }
+
+    /// Forgets the entries up to `index`; the marker is written, the entries stay until the sweeper comes.
+    pub(super) fn purge_through(&self, index: u64, marker: &[u8]) -> Result<(), DiskError> {
+        self.fuse.check()?;
+        let mut bounds = self.bounds.write();
+        let meta = family(&self.db, CF_META)?;
+        let name = record::meta_key(MetaKey::Purged);
+        let number = bounds.purged().map_or(index, |purged| purged.max(index)).to_be_bytes();
+        let mut batch = WriteBatch::default();
+        batch.put_cf(&meta, name, record::seal(name, marker));
+        let sealed_number = record::seal(record::META_PURGED_INDEX, &number);
+        batch.put_cf(&meta, record::META_PURGED_INDEX, sealed_number);
+        self.write("purge", batch)?;
+        bounds.purge(index);
+        Ok(())
+    }
+}
+
+fn is_consecutive(records: &[LogRecord]) -> bool {
+    records.windows(2).all(|pair| pair[0].index.checked_add(1) == Some(pair[1].index))
+}
+
+fn entries_batch(db: &Db, records: &[LogRecord]) -> Result<WriteBatch, DiskError> {
+    let log = family(db, CF_LOG)?;
+    let mut batch = WriteBatch::default();
+    let mut value = Vec::new();
+    for entry in records {
+        let key = record::log_key(entry.index);
+        record::seal_into(&mut value, &key, &entry.bytes);
+        batch.put_cf(&log, key, &value);
+    }
+    Ok(batch)
+}
+
+fn collect(
+    mut entries: DBRawIteratorWithThreadMode<'_, Db>,
+    from: u64,
+    to: u64,
+    bytes_max: usize,
+) -> Result<Vec<LogRecord>, DiskError> {
+    let mut found = Vec::new();
+    let mut bytes = 0;
+    entries.seek(record::log_key(from));
+    for index in from..to {
+        let Some((key, value)) = entries.item() else {
+            entries.status().map_err(failed("read log"))?;
+            return Err(hole(index));
+        };
+        if key != record::log_key(index) {
+            return Err(hole(index));
+        }
+        let body = Bytes::copy_from_slice(record::unseal("read log", key, value)?);
+        bytes += body.len();
+        if bytes > bytes_max && !found.is_empty() {
+            break;
+        }
+        found.push(LogRecord { index, bytes: body });
+        entries.next();
+    }
+    Ok(found)
+}
+
+fn hole(index: u64) -> DiskError {
+    DiskError { operation: "read log", reason: format!("entry {index} is missing") }
+}
+
+fn index_at(entries: &DBRawIteratorWithThreadMode<'_, Db>) -> Result<Option<u64>, DiskError> {
+    entries.status().map_err(failed("read log bounds"))?;
+    entries.key().map(record::log_index).transpose()
+}

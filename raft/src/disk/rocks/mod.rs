@@ -1,0 +1,189 @@
+//! The disk of a real process: log, vote and state of one member in one RocksDB.
+//!
+//! Owns a directory, locked for as long as the value lives. Column families: `raft_log` (eight-byte big-endian index),
+//! `raft_meta` (small values) and one `objects-N` per generation of the state, of which a key in `raft_meta` names the
+//! current one. All of them share one write-ahead log, so what is written is lost only from the end, in the order of
+//! the writes. Writes are unsynced and readable at once; one thread syncs for everybody who waits ([`flusher`]).
+//!
+//! Invariant: every value carries a checksum over its key and bytes, and nothing that fails it is handed out.
+//! Invariant: after a failed write or sync nothing is written again; every later operation fails with that error.
+//! It never interprets a record, a vote or an object.
+
+mod directory;
+mod flusher;
+mod log;
+mod options;
+mod record;
+mod state;
+mod sweeper;
+#[cfg(test)]
+mod tests;
+
+use std::path::Path;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use parking_lot::{Mutex, RwLock};
+use rocksdb::{BoundColumnFamily, DBWithThreadMode, MultiThreaded, WriteBatch};
+
+use self::directory::DataDirectory;
+pub use self::directory::OpenError;
+use self::flusher::{Flusher, Fuse};
+use self::log::LogBounds;
+use self::state::Generations;
+use self::sweeper::Sweeper;
+use super::{Disk, DiskError, Install, LogRecord, MetaKey, OnDurable, StateWrite};
+
+type Db = DBWithThreadMode<MultiThreaded>;
+
+/// Column family of the log.
+const CF_LOG: &str = "raft_log";
+/// Column family of the small values.
+const CF_META: &str = "raft_meta";
+
+/// One member's storage. Dropping it syncs what is pending, stops its threads and unlocks the directory.
+pub struct RocksDisk {
+    // Declared first so that it ends first: it completes what is pending, which may wake the sweeper.
+    flusher: Flusher,
+    sweeper: Sweeper,
+    // Held from a write to its place in the flusher's queue, so that callbacks keep the order of the writes.
+    order: Mutex<()>,
+    core: Arc<Core>,
+}
+
+/// What the threads and a running installation share with the disk.
+struct Core {
+    db: Db,
+    fuse: Arc<Fuse>,
+    bounds: RwLock<LogBounds>,
+    generations: RwLock<Generations>,
+    // Last, so that the directory is unlocked after the database has closed.
+    _directory: DataDirectory,
+}
+
+impl std::fmt::Debug for RocksDisk {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("RocksDisk").field("path", &self.core.db.path()).finish_non_exhaustive()
+    }
+}
+
+impl RocksDisk {
+    /// Opens the storage in `path`, which must be empty, absent (it is created) or one of ours. Removes what a
+    /// crashed installation left.
+    pub fn open(path: &Path) -> Result<RocksDisk, OpenError> {
+        let directory = DataDirectory::lock(path)?;
+        let core = Arc::new(Core::open(path, directory)?);
+        let unreadable = |error: DiskError| OpenError::damaged(path, error);
+        let flushed = Arc::clone(&core);
+        let flusher = Flusher::start(Arc::clone(&core.fuse), move || flushed.sync()).map_err(unreadable)?;
+        let sweeper = Sweeper::start(Arc::clone(&core)).map_err(unreadable)?;
+        Ok(RocksDisk { flusher, sweeper, order: Mutex::new(()), core })
+    }
+}
+
+impl Core {
+    fn open(path: &Path, mut directory: DataDirectory) -> Result<Core, OpenError> {
+        let (db, found) = options::open(path, directory.is_new())?;
+        let damaged = |error: DiskError| OpenError::damaged(path, error);
+        let generations = Generations::open(&db, &found, directory.is_new()).map_err(damaged)?;
+        let bounds = LogBounds::find(&db).map_err(damaged)?;
+        directory.complete()?;
+        Ok(Core {
+            db,
+            fuse: Arc::new(Fuse::default()),
+            bounds: RwLock::new(bounds),
+            generations: RwLock::new(generations),
+            _directory: directory,
+        })
+    }
+
+    fn write(&self, operation: &'static str, batch: WriteBatch) -> Result<(), DiskError> {
+        self.fuse.check()?;
+        self.db.write(batch).map_err(|error| self.fuse.blow(failed(operation)(error)))
+    }
+
+    fn sync(&self) -> Result<(), DiskError> {
+        self.db.flush_wal(true).map_err(failed("flush"))
+    }
+}
+
+impl Disk for RocksDisk {
+    fn meta(&self, key: MetaKey) -> Result<Option<Bytes>, DiskError> {
+        self.core.fuse.check()?;
+        record::load(&self.core.db, "read meta", record::meta_key(key))
+    }
+
+    fn save_meta(&self, key: MetaKey, value: Bytes, on_durable: Option<OnDurable>) -> Result<(), DiskError> {
+        let name = record::meta_key(key);
+        let mut batch = WriteBatch::default();
+        batch.put_cf(&family(&self.core.db, CF_META)?, name, record::seal(name, &value));
+        let _order = self.order.lock();
+        let written = self.core.write("save meta", batch);
+        if let Some(on_durable) = on_durable {
+            self.flusher.complete(&written, on_durable);
+        }
+        written
+    }
+
+    fn log_bounds(&self) -> Result<Option<(u64, u64)>, DiskError> {
+        self.core.fuse.check()?;
+        Ok(self.core.bounds.read().span())
+    }
+
+    fn append(&self, records: Vec<LogRecord>, on_durable: OnDurable) -> Result<(), DiskError> {
+        let _order = self.order.lock();
+        let written = self.core.append(&records);
+        self.flusher.complete(&written, on_durable);
+        written
+    }
+
+    fn read_log(&self, from: u64, to: u64, bytes_max: usize) -> Result<Vec<LogRecord>, DiskError> {
+        self.core.read_log(from, to, bytes_max)
+    }
+
+    fn truncate_after(&self, index: Option<u64>) -> Result<(), DiskError> {
+        let _order = self.order.lock();
+        self.core.truncate_after(index)
+    }
+
+    fn purge_through(&self, index: u64, marker: Bytes) -> Result<(), DiskError> {
+        let _order = self.order.lock();
+        self.core.purge_through(index, &marker)?;
+        let sweep = self.sweeper.handle();
+        self.flusher.complete(
+            &Ok(()),
+            Box::new(move |durable| {
+                // A failed sync has blown the fuse: nothing is swept, the next operation reports it.
+                if durable.is_ok() {
+                    sweep.purged_through(index);
+                }
+            }),
+        );
+        Ok(())
+    }
+
+    fn write_state(&self, writes: Vec<StateWrite>, mark: Bytes) -> Result<(), DiskError> {
+        self.core.write_state(&writes, &mark)
+    }
+
+    fn read_state(&self, each: &mut dyn FnMut(&str, &str, Bytes)) -> Result<(), DiskError> {
+        self.core.read_state(each)
+    }
+
+    fn begin_install(&self) -> Result<Box<dyn Install>, DiskError> {
+        state::begin_install(&self.core)
+    }
+}
+
+/// The handle of a column family that is there for as long as the database.
+fn family<'a>(db: &'a Db, name: &str) -> Result<Arc<BoundColumnFamily<'a>>, DiskError> {
+    db.cf_handle(name).ok_or_else(|| DiskError {
+        operation: "column family",
+        reason: format!("column family {name} is missing"),
+    })
+}
+
+/// Turns an error of the layer below into ours.
+fn failed(operation: &'static str) -> impl Fn(rocksdb::Error) -> DiskError {
+    move |error| DiskError { operation, reason: error.into_string() }
+}

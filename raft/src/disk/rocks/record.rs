@@ -1,0 +1,150 @@
+//! How keys and values stand in the database.
+//!
+//! A value is a little-endian CRC-32 over its key and body, then the body: the checksum finds a flipped bit and also
+//! a value that ended up under another key. Log keys are big-endian so that they sort by index; a state key is the
+//! length of the resource (two bytes, big-endian), the resource and the path, so that no byte is special in either.
+
+use bytes::Bytes;
+
+use super::{CF_META, Db, failed, family};
+use crate::disk::{DiskError, MetaKey};
+
+/// Bytes of checksum before each body.
+const SEAL_BYTES: usize = 4;
+/// Bytes of length before the resource in a state key.
+const RESOURCE_LENGTH_BYTES: usize = 2;
+
+/// The number of the current generation of the state.
+pub(super) const META_GENERATION: &[u8] = b"generation";
+/// The index up to which the log is purged, written with [`MetaKey::Purged`], whose bytes only the caller can read.
+pub(super) const META_PURGED_INDEX: &[u8] = b"purged_index";
+
+/// The name under which a small value is kept.
+pub(super) fn meta_key(key: MetaKey) -> &'static [u8] {
+    match key {
+        MetaKey::Identity => b"identity",
+        MetaKey::Vote => b"vote",
+        MetaKey::Committed => b"committed",
+        MetaKey::Purged => b"purged",
+        MetaKey::StateMark => b"state_mark",
+    }
+}
+
+/// The key of a log entry.
+pub(super) fn log_key(index: u64) -> [u8; 8] {
+    index.to_be_bytes()
+}
+
+/// The index a log key stands for.
+pub(super) fn log_index(key: &[u8]) -> Result<u64, DiskError> {
+    let bytes = key.try_into().map_err(|_| DiskError {
+        operation: "read log",
+        reason: format!("a key of {} bytes stands in the log", key.len()),
+    })?;
+    Ok(u64::from_be_bytes(bytes))
+}
+
+/// The key of a stored object.
+pub(super) fn state_key(resource: &str, path: &str) -> Result<Vec<u8>, DiskError> {
+    let length = u16::try_from(resource.len()).map_err(|_| DiskError {
+        operation: "write state",
+        reason: format!("a resource name of {} bytes", resource.len()),
+    })?;
+    let mut key = Vec::with_capacity(RESOURCE_LENGTH_BYTES + resource.len() + path.len());
+    key.extend_from_slice(&length.to_be_bytes());
+    key.extend_from_slice(resource.as_bytes());
+    key.extend_from_slice(path.as_bytes());
+    Ok(key)
+}
+
+/// Resource and path of a state key, `None` when it is not one.
+pub(super) fn split_state_key(key: &[u8]) -> Option<(&str, &str)> {
+    let (length, rest) = key.split_first_chunk::<RESOURCE_LENGTH_BYTES>()?;
+    let (resource, path) = rest.split_at_checked(usize::from(u16::from_be_bytes(*length)))?;
+    Some((std::str::from_utf8(resource).ok()?, std::str::from_utf8(path).ok()?))
+}
+
+/// The value to store for `body` under `key`.
+pub(super) fn seal(key: &[u8], body: &[u8]) -> Vec<u8> {
+    let mut value = Vec::with_capacity(SEAL_BYTES + body.len());
+    seal_into(&mut value, key, body);
+    value
+}
+
+/// [`seal`] into a buffer that is used again and again.
+pub(super) fn seal_into(value: &mut Vec<u8>, key: &[u8], body: &[u8]) {
+    value.clear();
+    value.extend_from_slice(&checksum(key, body).to_le_bytes());
+    value.extend_from_slice(body);
+}
+
+/// The body of a stored value, or an error where its checksum does not match.
+pub(super) fn unseal<'a>(
+    operation: &'static str,
+    key: &[u8],
+    value: &'a [u8],
+) -> Result<&'a [u8], DiskError> {
+    value
+        .split_first_chunk::<SEAL_BYTES>()
+        .filter(|(seal, body)| u32::from_le_bytes(**seal) == checksum(key, body))
+        .map(|(_, body)| body)
+        .ok_or_else(|| DiskError {
+            operation,
+            reason: format!("the record under key {} is damaged: checksum mismatch", key.escape_ascii()),
+        })
+}
+
+/// A small value.
+pub(super) fn load(db: &Db, operation: &'static str, name: &[u8]) -> Result<Option<Bytes>, DiskError> {
+    let stored = db.get_pinned_cf(&family(db, CF_META)?, name).map_err(failed(operation))?;
+    stored.map(|value| unseal(operation, name, &value).map(Bytes::copy_from_slice)).transpose()
+}
+
+/// A small number of ours.
+pub(super) fn load_number(db: &Db, operation: &'static str, name: &[u8]) -> Result<Option<u64>, DiskError> {
+    let Some(body) = load(db, operation, name)? else { return Ok(None) };
+    let bytes = body
+        .as_ref()
+        .try_into()
+        .map_err(|_| DiskError { operation, reason: format!("{} is not a number", name.escape_ascii()) })?;
+    Ok(Some(u64::from_be_bytes(bytes)))
+}
+
+fn checksum(key: &[u8], body: &[u8]) -> u32 {
+    let mut hasher = crc32fast::Hasher::new();
+    hasher.update(key);
+    hasher.update(body);
+    hasher.finalize()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn any_flipped_bit_breaks_the_seal() {
+        let value = seal(b"key", b"some bytes");
+        assert_eq!(unseal("t", b"key", &value).unwrap(), b"some bytes");
+        for bit in 0..value.len() * 8 {
+            let mut flipped = value.clone();
+            flipped[bit / 8] ^= 1 << (bit % 8);
+            assert!(unseal("t", b"key", &flipped).is_err(), "bit {bit}");
+        }
+    }
+
+    #[test]
+    fn a_value_under_another_key_is_refused() {
+        assert!(unseal("t", b"other", &seal(b"key", b"body")).is_err());
+        assert!(unseal("t", b"key", b"abc").is_err());
+    }
+
+    #[test]
+    fn state_keys_split_where_they_were_joined() {
+        for (resource, path) in [("pods", "a/b"), ("", ""), ("x\0y", "/"), ("é", "ü")] {
+            assert_eq!(split_state_key(&state_key(resource, path).unwrap()), Some((resource, path)));
+        }
+        assert_eq!(split_state_key(&[0, 9, b'a']), None);
+        assert_eq!(split_state_key(&[0]), None);
+        assert!(state_key(&"r".repeat(70_000), "x").is_err());
+    }
+}

@@ -1,0 +1,213 @@
+//! The applied state: generations of it, one of them current.
+//!
+//! Objects are written together with the mark that says how far they go, in one batch, unsynced: after a crash the
+//! log replays the rest. A state received from a peer goes into a new column family, past the write-ahead log; once
+//! its tables are on disk, one synced batch names it current and sets its mark.
+//!
+//! Invariant: exactly one generation is current, and a generation that is not current is garbage: dropped with its
+//! installation, or at the next open.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use rocksdb::{ReadOptions, WriteBatch, WriteOptions};
+
+use super::{CF_META, Core, Db, failed, family, options, record};
+use crate::disk::{DiskError, Install, MetaKey, StateWrite};
+
+/// Before the number of a generation's column family.
+const CF_GENERATION_PREFIX: &str = "objects-";
+/// Read ahead while the whole state is read: large steps, once.
+const READ_AHEAD_BYTES: usize = 2 << 20;
+
+/// Whether a column family is a generation of the state.
+pub(super) fn is_generation(name: &str) -> bool {
+    name.starts_with(CF_GENERATION_PREFIX)
+}
+
+fn generation_name(number: u64) -> String {
+    format!("{CF_GENERATION_PREFIX}{number}")
+}
+
+/// Which generation is current, and the numbers given out.
+#[derive(Debug)]
+pub(super) struct Generations {
+    current: String,
+    // Invariant: greater than every number given out, so that a late drop never meets a new generation.
+    next: u64,
+}
+
+impl Generations {
+    /// Finds the current generation and drops every other one of `found`; makes the first in a new database.
+    pub(super) fn open(db: &Db, found: &[String], is_new: bool) -> Result<Generations, DiskError> {
+        let number = match record::load_number(db, "read generation", record::META_GENERATION)? {
+            Some(number) => number,
+            None if is_new => make_first(db)?,
+            None => {
+                let reason = "the current generation of the state is not named".to_owned();
+                return Err(DiskError { operation: "open state", reason });
+            }
+        };
+        let current = generation_name(number);
+        family(db, &current)?;
+        for name in found.iter().filter(|name| **name != current) {
+            tracing::info!(generation = %name, "dropping a state whose installation did not finish");
+            db.drop_cf(name).map_err(failed("drop generation"))?;
+        }
+        Ok(Generations { current, next: number.saturating_add(1) })
+    }
+}
+
+fn make_first(db: &Db) -> Result<u64, DiskError> {
+    let number = 1;
+    let name = generation_name(number);
+    // There already when a first start was interrupted here.
+    if db.cf_handle(&name).is_none() {
+        db.create_cf(&name, &options::generation_family()).map_err(failed("create state"))?;
+    }
+    let mut batch = WriteBatch::default();
+    name_current(db, &mut batch, number)?;
+    db.write_opt(batch, &synced()).map_err(failed("create state"))?;
+    Ok(number)
+}
+
+fn name_current(db: &Db, batch: &mut WriteBatch, number: u64) -> Result<(), DiskError> {
+    let sealed = record::seal(record::META_GENERATION, &number.to_be_bytes());
+    batch.put_cf(&family(db, CF_META)?, record::META_GENERATION, sealed);
+    Ok(())
+}
+
+fn put_mark(db: &Db, batch: &mut WriteBatch, mark: &[u8]) -> Result<(), DiskError> {
+    let name = record::meta_key(MetaKey::StateMark);
+    batch.put_cf(&family(db, CF_META)?, name, record::seal(name, mark));
+    Ok(())
+}
+
+fn put_objects(
+    db: &Db,
+    batch: &mut WriteBatch,
+    generation: &str,
+    writes: &[StateWrite],
+) -> Result<(), DiskError> {
+    let objects = family(db, generation)?;
+    let mut value = Vec::new();
+    for write in writes {
+        let key = record::state_key(&write.resource, &write.path)?;
+        if let Some(body) = &write.record {
+            record::seal_into(&mut value, &key, body);
+            batch.put_cf(&objects, &key, &value);
+        } else {
+            batch.delete_cf(&objects, &key);
+        }
+    }
+    Ok(())
+}
+
+fn synced() -> WriteOptions {
+    let mut options = WriteOptions::default();
+    options.set_sync(true);
+    options
+}
+
+impl Core {
+    /// Changes the current generation and its mark in one step.
+    pub(super) fn write_state(&self, writes: &[StateWrite], mark: &[u8]) -> Result<(), DiskError> {
+        self.fuse.check()?;
+        let generations = self.generations.read();
+        let mut batch = WriteBatch::default();
+        put_objects(&self.db, &mut batch, &generations.current, writes)?;
+        put_mark(&self.db, &mut batch, mark)?;
+        self.write("write state", batch)
+    }
+
+    /// Every object of the current generation.
+    pub(super) fn read_state(&self, each: &mut dyn FnMut(&str, &str, Bytes)) -> Result<(), DiskError> {
+        self.fuse.check()?;
+        let generations = self.generations.read();
+        let objects = family(&self.db, &generations.current)?;
+        let mut options = ReadOptions::default();
+        options.fill_cache(false);
+        options.set_readahead_size(READ_AHEAD_BYTES);
+        let mut entries = self.db.raw_iterator_cf_opt(&objects, options);
+        // The iterator keeps its generation alive: a callback may write, or take long.
+        drop(generations);
+        entries.seek_to_first();
+        while let Some((key, value)) = entries.item() {
+            let body = record::unseal("read state", key, value)?;
+            let (resource, path) = record::split_state_key(key).ok_or_else(|| DiskError {
+                operation: "read state",
+                reason: format!("{} is not the key of an object", key.escape_ascii()),
+            })?;
+            each(resource, path, Bytes::copy_from_slice(body));
+            entries.next();
+        }
+        entries.status().map_err(failed("read state"))
+    }
+}
+
+/// A state being received into a generation of its own.
+struct RocksInstall {
+    core: Arc<Core>,
+    number: u64,
+    name: String,
+    is_committed: bool,
+}
+
+/// Makes a new, empty generation.
+pub(super) fn begin_install(core: &Arc<Core>) -> Result<Box<dyn Install>, DiskError> {
+    core.fuse.check()?;
+    let number = {
+        let mut generations = core.generations.write();
+        let number = generations.next;
+        generations.next = number.saturating_add(1);
+        number
+    };
+    let name = generation_name(number);
+    core.db
+        .create_cf(&name, &options::generation_family())
+        .map_err(|error| core.fuse.blow(failed("begin install")(error)))?;
+    Ok(Box::new(RocksInstall { core: Arc::clone(core), number, name, is_committed: false }))
+}
+
+impl Install for RocksInstall {
+    fn put(&mut self, writes: Vec<StateWrite>) -> Result<(), DiskError> {
+        self.core.fuse.check()?;
+        let mut batch = WriteBatch::default();
+        put_objects(&self.core.db, &mut batch, &self.name, &writes)?;
+        let mut past_the_log = WriteOptions::default();
+        past_the_log.disable_wal(true);
+        let written = self.core.db.write_opt(batch, &past_the_log);
+        written.map_err(|error| self.core.fuse.blow(failed("install")(error)))
+    }
+
+    fn commit(mut self: Box<Self>, mark: Bytes) -> Result<(), DiskError> {
+        let core = Arc::clone(&self.core);
+        core.fuse.check()?;
+        let blow = |error| core.fuse.blow(failed("commit install")(error));
+        core.db.flush_cf(&family(&core.db, &self.name)?).map_err(blow)?;
+        let mut batch = WriteBatch::default();
+        name_current(&core.db, &mut batch, self.number)?;
+        put_mark(&core.db, &mut batch, &mark)?;
+        let old = {
+            let mut generations = core.generations.write();
+            core.db.write_opt(batch, &synced()).map_err(blow)?;
+            // Before anything else can fail: dropping this value must not take the current state with it.
+            self.is_committed = true;
+            std::mem::replace(&mut generations.current, self.name.clone())
+        };
+        core.db.drop_cf(&old).map_err(blow)
+    }
+}
+
+impl Drop for RocksInstall {
+    fn drop(&mut self) {
+        // After a failed write nothing is known about what is current: the next open decides.
+        if self.is_committed || self.core.fuse.check().is_err() {
+            return;
+        }
+        if let Err(error) = self.core.db.drop_cf(&self.name) {
+            let error = self.core.fuse.blow(failed("abandon install")(error));
+            tracing::error!(%error, generation = %self.name, "an unfinished state cannot be removed");
+        }
+    }
+}
