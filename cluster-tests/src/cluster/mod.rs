@@ -1,0 +1,279 @@
+//! A cluster of real `orch serve` processes on loopback, for tests and for the benchmark.
+//!
+//! Owns the processes, their directories and their certificates: dropping a `Cluster` kills and reaps every process
+//! (by its handle, never by name) and removes every file. What a test learns of the cluster it learns from outside,
+//! through the API and `GET /orch/v1/cluster`. One cluster runs at a time on a machine's target directory: two would
+//! fight over the cores and make elections out of slowness.
+
+mod binary;
+mod node;
+mod status;
+
+use std::fs::{self, File};
+use std::net::TcpListener;
+use std::path::Path;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail, ensure};
+use tempfile::TempDir;
+use tokio::runtime::Builder;
+use tokio::time::sleep;
+
+use crate::client::{Access, Client, Endpoint, Identity, Trust};
+use node::Node;
+pub use status::{Member, Status};
+
+/// The administrator's token, in the group `system:masters`.
+pub const ADMIN_TOKEN: &str = "admin-5e1f0c8e7d2b4a69";
+
+/// The token of `alice`, in the group `devs`.
+pub const ALICE_TOKEN: &str = "alice-93b7d1f04c6e8a25";
+
+/// How long a cluster may take to become ready, an election under load included; far over what is promised, so that
+/// a test that measures the promise says so itself.
+pub const READY_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// How often a condition is looked at again.
+const LOOK_INTERVAL: Duration = Duration::from_millis(10);
+
+/// Names of members; five is the largest cluster that is meant to be run.
+const NAMES: [&str; 5] = ["a", "b", "c", "d", "e"];
+
+/// What cluster to start.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// Members, one to five.
+    pub nodes: usize,
+    /// The names on the wire: `orch` or `kubernetes`.
+    pub brand: &'static str,
+    /// Further flags of `orch serve`.
+    pub flags: Vec<String>,
+}
+
+impl Options {
+    /// A cluster of `nodes` members with nothing out of the ordinary.
+    pub fn nodes(nodes: usize) -> Self {
+        Self { nodes, brand: "orch", flags: Vec::new() }
+    }
+}
+
+/// A running cluster. Members are numbered from 0.
+pub struct Cluster {
+    // The order is that of dropping: processes first, then their files, then the lock.
+    nodes: Vec<Node>,
+    folder: TempDir,
+    ready: Duration,
+    authority: Vec<u8>,
+    _lock: File,
+}
+
+impl Cluster {
+    /// Starts a cluster and waits until every member is ready.
+    pub async fn start(options: Options) -> Result<Self> {
+        ensure!((1..=NAMES.len()).contains(&options.nodes), "a cluster has one to {} members", NAMES.len());
+        let binary = binary::find()?;
+        let lock = tokio::task::spawn_blocking({
+            let path = binary.with_file_name("orch-processes.lock");
+            move || -> Result<File> {
+                let file = File::create(&path).with_context(|| format!("cannot make {}", path.display()))?;
+                file.lock()?;
+                Ok(file)
+            }
+        });
+        let lock = lock.await??;
+        let folder = tempfile::Builder::new().prefix("orch-cluster-").tempdir()?;
+        let names = &NAMES[..options.nodes];
+        make_certificates(&binary, folder.path(), names, options.brand)?;
+        write_tokens(folder.path())?;
+        let ports = free_ports(names.len())?;
+        let entries: Vec<_> =
+            names.iter().zip(ports).map(|(name, port)| format!("{name}=127.0.0.1:{port}")).collect();
+        let initial_cluster = entries.join(",");
+        let nodes = names
+            .iter()
+            .map(|name| {
+                let mut flags = vec![format!("--initial-cluster={initial_cluster}")];
+                flags.push(format!("--brand={}", options.brand));
+                flags.extend(options.flags.iter().cloned());
+                Node::new(&binary, folder.path(), name, flags)
+            })
+            .collect();
+        let authority = fs::read(folder.path().join("certs/ca.crt"))?;
+        let mut cluster = Self { nodes, folder, ready: Duration::ZERO, authority, _lock: lock };
+        let start = Instant::now();
+        for node in &mut cluster.nodes {
+            node.spawn()?;
+        }
+        for node in 0..cluster.nodes.len() {
+            cluster.wait_ready(node).await?;
+        }
+        cluster.ready = start.elapsed();
+        Ok(cluster)
+    }
+
+    /// Starts a cluster of `nodes` members from a program without a runtime of its own.
+    pub fn start_blocking(nodes: usize) -> Result<Self> {
+        Builder::new_current_thread().enable_all().build()?.block_on(Self::start(Options::nodes(nodes)))
+    }
+
+    /// How many members it has.
+    pub fn size(&self) -> usize {
+        self.nodes.len()
+    }
+
+    /// A client of member `node`, as the administrator.
+    pub fn client(&self, node: usize) -> Result<Client> {
+        self.client_as(node, Identity::Token(ADMIN_TOKEN.into()))
+    }
+
+    /// A client of member `node` with another identity. It speaks to the process that runs now, not to a later one.
+    pub fn client_as(&self, node: usize, identity: Identity) -> Result<Client> {
+        let endpoint = self.nodes[node].endpoint().context("the member does not run")?;
+        Ok(Client::new(endpoint, Access::new(Trust::Authority(self.authority.clone()), identity)))
+    }
+
+    /// Every member's endpoint with the administrator's access.
+    pub fn doors(&self) -> Vec<(Endpoint, Access)> {
+        let identity = Identity::Token(ADMIN_TOKEN.into());
+        let access = Access::new(Trust::Authority(self.authority.clone()), identity);
+        self.nodes.iter().filter_map(Node::endpoint).map(|endpoint| (endpoint, access.clone())).collect()
+    }
+
+    /// Process ids of the members that run.
+    pub fn pids(&self) -> Vec<u32> {
+        self.nodes.iter().filter_map(Node::pid).collect()
+    }
+
+    /// Milliseconds from the start of the processes until all were ready.
+    pub fn ready_ms(&self) -> u64 {
+        u64::try_from(self.ready.as_millis()).unwrap_or(u64::MAX)
+    }
+
+    /// Where `orch certs init` put the certificates.
+    pub fn certificates(&self) -> std::path::PathBuf {
+        self.folder.path().join("certs")
+    }
+
+    /// Kills member `node` with SIGKILL and reaps it.
+    pub fn kill(&mut self, node: usize) -> Result<()> {
+        self.nodes[node].kill()
+    }
+
+    /// Stops member `node` where it stands (SIGSTOP); it keeps its connections and its belief.
+    pub fn pause(&mut self, node: usize) -> Result<()> {
+        self.nodes[node].pause()
+    }
+
+    /// Lets a paused member go on (SIGCONT).
+    pub fn resume(&mut self, node: usize) -> Result<()> {
+        self.nodes[node].resume()
+    }
+
+    /// Starts a killed member again on its data, and does not wait.
+    pub fn respawn(&mut self, node: usize) -> Result<()> {
+        self.nodes[node].spawn()
+    }
+
+    /// Waits until member `node` says it is ready.
+    pub async fn wait_ready(&mut self, node: usize) -> Result<()> {
+        let deadline = Instant::now() + READY_TIMEOUT;
+        loop {
+            self.nodes[node].check_alive()?;
+            if let Ok(client) = self.client(node)
+                && let Ok(answer) = client.with_timeout(Duration::from_secs(2)).get("/readyz").await
+                && answer.status == 200
+            {
+                return Ok(());
+            }
+            if Instant::now() > deadline {
+                bail!(
+                    "{} is not ready after {READY_TIMEOUT:?}\n{}",
+                    self.nodes[node].name(),
+                    self.nodes[node].log()
+                );
+            }
+            sleep(LOOK_INTERVAL).await;
+        }
+    }
+
+    /// What member `node` knows of the cluster.
+    pub async fn status(&self, node: usize) -> Result<Status> {
+        let client = self.client(node)?.with_timeout(Duration::from_secs(2));
+        let answer = client.get("/orch/v1/cluster").await?.success()?;
+        serde_json::from_value(answer).context("the cluster's status is not as expected")
+    }
+
+    /// The leader as most members that run and answer see it, once they agree.
+    pub async fn leader(&self) -> Result<usize> {
+        let deadline = Instant::now() + READY_TIMEOUT;
+        while Instant::now() < deadline {
+            let mut votes = vec![0; self.nodes.len()];
+            for node in 0..self.nodes.len() {
+                if self.nodes[node].is_running()
+                    && let Ok(status) = self.status(node).await
+                    && let Some(name) = status.leader_name()
+                    && let Some(place) = NAMES.iter().position(|known| *known == name)
+                    && place < votes.len()
+                {
+                    votes[place] += 1;
+                }
+            }
+            if let Some(leader) = votes.iter().position(|count| *count * 2 > self.nodes.len()) {
+                return Ok(leader);
+            }
+            sleep(LOOK_INTERVAL).await;
+        }
+        bail!("no leader that most members agree on within {READY_TIMEOUT:?}")
+    }
+
+    /// Waits until member `node` has applied at least `index`.
+    pub async fn wait_applied(&self, node: usize, index: u64) -> Result<()> {
+        let deadline = Instant::now() + READY_TIMEOUT;
+        let mut applied = None;
+        while Instant::now() < deadline {
+            applied = self.status(node).await.ok().map(|status| status.applied);
+            if applied.is_some_and(|applied| applied >= index) {
+                return Ok(());
+            }
+            sleep(LOOK_INTERVAL).await;
+        }
+        bail!("{} has applied {applied:?}, not {index}, after {READY_TIMEOUT:?}", self.nodes[node].name())
+    }
+}
+
+impl Drop for Cluster {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            for node in &self.nodes {
+                eprintln!("{}", node.log());
+            }
+        }
+    }
+}
+
+fn make_certificates(binary: &Path, folder: &Path, names: &[&str], brand: &str) -> Result<()> {
+    let mut command = Command::new(binary);
+    command.args(["certs", "init", "--brand", brand, "--dir"]).arg(folder.join("certs"));
+    for name in names {
+        command.arg("--member").arg(format!("{name}=127.0.0.1,localhost"));
+    }
+    let output = command.output().with_context(|| format!("cannot run {}", binary.display()))?;
+    if !output.status.success() {
+        bail!("`orch certs init` failed: {}", String::from_utf8_lossy(&output.stderr));
+    }
+    Ok(())
+}
+
+fn write_tokens(folder: &Path) -> Result<()> {
+    let text = format!("{ADMIN_TOKEN},admin,1,\"system:masters\"\n{ALICE_TOKEN},alice,2,\"devs\"\n");
+    fs::write(folder.join("tokens.csv"), text)?;
+    Ok(())
+}
+
+/// Free ports of loopback for peers, which have to be known before the processes start: held together while they
+/// are chosen, so that they differ, and let go just before use.
+fn free_ports(count: usize) -> Result<Vec<u16>> {
+    let listeners: Vec<_> = (0..count).map(|_| TcpListener::bind("127.0.0.1:0")).collect::<Result<_, _>>()?;
+    listeners.iter().map(|listener| Ok(listener.local_addr()?.port())).collect()
+}

@@ -1,0 +1,155 @@
+//! One `orch serve` process: its directory, its log, its signals. Reaped by handle when dropped.
+
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+
+use anyhow::{Context, Result, bail};
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+
+use crate::client::Endpoint;
+
+/// How much of a log an error message carries.
+const LOG_LINES_MAX: usize = 60;
+
+/// A member, running or not.
+pub(super) struct Node {
+    name: String,
+    binary: PathBuf,
+    arguments: Vec<String>,
+    data: PathBuf,
+    log: PathBuf,
+    child: Option<Child>,
+    paused: bool,
+}
+
+impl Node {
+    /// A member that does not run yet; its files are under `folder`.
+    pub(super) fn new(binary: &Path, folder: &Path, name: &str, flags: Vec<String>) -> Self {
+        let data = folder.join(name);
+        let mut arguments = vec![
+            "serve".to_owned(),
+            format!("--name={name}"),
+            format!("--data-dir={}", data.display()),
+            format!("--certs-dir={}", folder.join("certs").display()),
+            format!("--token-auth-file={}", folder.join("tokens.csv").display()),
+            "--bind-address=127.0.0.1".to_owned(),
+            "--secure-port=0".to_owned(),
+        ];
+        arguments.extend(flags);
+        let log = folder.join(format!("{name}.log"));
+        Self {
+            name: name.to_owned(),
+            binary: binary.to_owned(),
+            arguments,
+            data,
+            log,
+            child: None,
+            paused: false,
+        }
+    }
+
+    /// Its name.
+    pub(super) fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Starts the process; its output is appended to the log.
+    pub(super) fn spawn(&mut self) -> Result<()> {
+        if self.child.is_some() {
+            bail!("{} runs already", self.name);
+        }
+        let _ = fs::remove_file(self.endpoints_path()); // of the process before; absent at the first start
+        let log = File::options().create(true).append(true).open(&self.log)?;
+        let child = Command::new(&self.binary)
+            .args(&self.arguments)
+            .env("RUST_BACKTRACE", "1")
+            .stdin(Stdio::null())
+            .stdout(log.try_clone()?)
+            .stderr(log)
+            .spawn()
+            .with_context(|| format!("cannot start {}", self.binary.display()))?;
+        self.child = Some(child);
+        Ok(())
+    }
+
+    /// Whether it was started, and not killed or paused since.
+    pub(super) fn is_running(&self) -> bool {
+        self.child.is_some() && !self.paused
+    }
+
+    /// An error with its log where the process has ended by itself.
+    pub(super) fn check_alive(&mut self) -> Result<()> {
+        let Some(child) = &mut self.child else { bail!("{} was not started", self.name) };
+        if let Some(status) = child.try_wait()? {
+            self.child = None;
+            bail!("{} ended with {status}\n{}", self.name, self.log());
+        }
+        Ok(())
+    }
+
+    /// Its process id.
+    pub(super) fn pid(&self) -> Option<u32> {
+        self.child.as_ref().map(Child::id)
+    }
+
+    /// Where it listens for clients, once it does.
+    pub(super) fn endpoint(&self) -> Option<Endpoint> {
+        self.child.as_ref()?;
+        let text = fs::read_to_string(self.endpoints_path()).ok()?;
+        let endpoints: Value = serde_json::from_str(&text).ok()?;
+        endpoints["https"].as_str()?.parse().ok()
+    }
+
+    /// Kills and reaps it.
+    pub(super) fn kill(&mut self) -> Result<()> {
+        if let Some(mut child) = self.child.take() {
+            child.kill()?;
+            child.wait()?;
+        }
+        self.paused = false;
+        Ok(())
+    }
+
+    /// Stops it where it stands.
+    pub(super) fn pause(&mut self) -> Result<()> {
+        self.signal(Signal::STOP)?;
+        self.paused = true;
+        Ok(())
+    }
+
+    /// Lets it go on.
+    pub(super) fn resume(&mut self) -> Result<()> {
+        self.signal(Signal::CONT)?;
+        self.paused = false;
+        Ok(())
+    }
+
+    /// The end of its log, headed by its name.
+    pub(super) fn log(&self) -> String {
+        let text = fs::read(&self.log).unwrap_or_default();
+        let text = String::from_utf8_lossy(&text);
+        let lines: Vec<_> = text.lines().collect();
+        let end = &lines[lines.len().saturating_sub(LOG_LINES_MAX)..];
+        format!("--- log of {}\n{}", self.name, end.join("\n"))
+    }
+
+    fn endpoints_path(&self) -> PathBuf {
+        self.data.join("endpoints.json")
+    }
+
+    fn signal(&self, signal: Signal) -> Result<()> {
+        let pid = self.pid().and_then(|pid| i32::try_from(pid).ok()).and_then(Pid::from_raw);
+        kill_process(pid.context("the member does not run")?, signal)?;
+        Ok(())
+    }
+}
+
+impl Drop for Node {
+    fn drop(&mut self) {
+        if let Err(error) = self.kill() {
+            eprintln!("{} could not be reaped: {error:#}", self.name);
+        }
+    }
+}

@@ -1,0 +1,45 @@
+//! What a member answers at `GET /orch/v1/cluster`.
+
+use serde::Deserialize;
+use serde_json::Value;
+
+/// One member's view of the cluster.
+#[derive(Debug, Clone, Deserialize)]
+pub struct Status {
+    /// The member that answered.
+    pub name: String,
+    /// The leader it follows, by name or id; null while there is none.
+    leader: Value,
+    /// Its term.
+    pub term: u64,
+    /// The last log entry it has applied.
+    pub applied: u64,
+    /// All members.
+    pub members: Vec<Member>,
+}
+
+/// A member of the cluster.
+#[derive(Debug, Clone, Deserialize)]
+pub struct Member {
+    /// Its number, never used again.
+    pub id: u64,
+    /// Its name.
+    pub name: String,
+    /// Where its peers reach it.
+    pub address: String,
+    /// `voter` or `learner`.
+    pub role: String,
+}
+
+impl Status {
+    /// The leader's name, where there is a leader.
+    pub fn leader_name(&self) -> Option<&str> {
+        match &self.leader {
+            Value::String(name) => Some(name),
+            leader => {
+                let id = leader.as_u64()?;
+                self.members.iter().find(|member| member.id == id).map(|member| member.name.as_str())
+            }
+        }
+    }
+}

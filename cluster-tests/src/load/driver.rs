@@ -1,0 +1,196 @@
+//! Closed-loop clients: each sends its next request when the last is answered, until the count or the time is up.
+//!
+//! Clients are spread over a few threads with a runtime each, so that no task moves between cores. Connecting is
+//! not part of what is measured: the clock and the servers' CPU time start when all are connected.
+
+use std::sync::Barrier;
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Result, anyhow};
+use futures::future::{join_all, try_join_all};
+use tokio::runtime::Builder;
+use tokio::time::{sleep, timeout};
+
+use super::multiplex::Multiplexed;
+use super::tally::Tally;
+use super::target::Target;
+use super::wire::{Call, Connection, Reply};
+use super::work::Script;
+use super::{OPERATION_TIMEOUT, process};
+
+/// Pause before a client that lost its connection connects again, so that a dead server is not stormed.
+const RECONNECT_PAUSE: Duration = Duration::from_millis(50);
+
+/// How a work is driven.
+#[derive(Clone)]
+pub(super) struct Load {
+    pub(super) targets: Vec<Target>,
+    pub(super) threads: u32,
+    pub(super) clients: u32,
+    pub(super) duration: Duration,
+    pub(super) count: Option<u64>,
+    pub(super) http2: bool,
+    pub(super) pids: Vec<u32>,
+}
+
+/// What came of it.
+pub(super) struct Outcome {
+    pub(super) tally: Tally,
+    pub(super) elapsed: Duration,
+    /// CPU time that the server processes used meanwhile; absent without process ids.
+    pub(super) cpu: Option<Duration>,
+}
+
+/// Runs the clients of `load`, client number `n` with the script `script(n)`.
+pub(super) fn drive(load: &Load, script: impl Fn(u32) -> Script + Sync) -> Result<Outcome> {
+    let threads = load.threads.min(load.clients);
+    let connected = Barrier::new(threads as usize + 1);
+    let started = Barrier::new(threads as usize + 1);
+    let budget =
+        AtomicI64::new(load.count.map_or(i64::MAX, |count| i64::try_from(count).unwrap_or(i64::MAX)));
+    thread::scope(|scope| {
+        let workers: Vec<_> = (0..threads)
+            .map(|thread| {
+                let numbers: Vec<u32> = (thread..load.clients).step_by(threads as usize).collect();
+                let (connected, started, budget, script) = (&connected, &started, &budget, &script);
+                scope.spawn(move || -> Result<Tally> {
+                    let runtime = Builder::new_current_thread().enable_all().build()?;
+                    let clients = runtime.block_on(connect_all(load, &numbers, script));
+                    connected.wait();
+                    started.wait();
+                    runtime.block_on(run_all(clients?, load.duration, budget))
+                })
+            })
+            .collect();
+        connected.wait();
+        let cpu_before = process::cpu_time(&load.pids);
+        let start = Instant::now();
+        started.wait();
+        let mut tally = Tally::new()?;
+        for worker in workers {
+            tally.merge(&worker.join().map_err(|_| anyhow!("a load thread panicked"))??)?;
+        }
+        let elapsed = start.elapsed();
+        let cpu = process::cpu_time(&load.pids)?.saturating_sub(cpu_before?);
+        Ok(Outcome { tally, elapsed, cpu: (!load.pids.is_empty()).then_some(cpu) })
+    })
+}
+
+/// A client before it starts.
+struct Client {
+    line: Line,
+    target: Target,
+    script: Script,
+}
+
+/// A connection of its own, or a share in one.
+enum Line {
+    Own(Connection),
+    Shared(Multiplexed),
+}
+
+impl Line {
+    async fn open(target: &Target, http2: bool) -> Result<Self> {
+        if http2 {
+            return Ok(Self::Shared(Multiplexed::open(target).await?));
+        }
+        Ok(Self::Own(Connection::open(target).await?))
+    }
+
+    async fn exchange(&mut self, call: &Call<'_>) -> Result<Reply> {
+        match self {
+            Self::Own(connection) => Ok(connection.exchange(call).await?),
+            Self::Shared(connection) => connection.exchange(call).await,
+        }
+    }
+
+    fn head(&self) -> &[u8] {
+        match self {
+            Self::Own(connection) => connection.head(),
+            Self::Shared(connection) => connection.head(),
+        }
+    }
+}
+
+async fn connect_all(load: &Load, numbers: &[u32], script: impl Fn(u32) -> Script) -> Result<Vec<Client>> {
+    let mut shared = Vec::new();
+    if load.http2 {
+        shared = try_join_all(load.targets.iter().map(Multiplexed::open)).await?;
+    }
+    let connecting = numbers.iter().map(|number| {
+        let place = *number as usize % load.targets.len();
+        let target = load.targets[place].clone();
+        let shared = shared.get(place).cloned();
+        let script = script(*number);
+        async move {
+            let line = match shared {
+                Some(shared) => Line::Shared(shared),
+                None => Line::open(&target, false).await?,
+            };
+            anyhow::Ok(Client { line, target, script })
+        }
+    });
+    try_join_all(connecting).await
+}
+
+async fn run_all(clients: Vec<Client>, duration: Duration, budget: &AtomicI64) -> Result<Tally> {
+    let deadline = Instant::now() + duration;
+    let mut total = Tally::new()?;
+    for tally in join_all(clients.into_iter().map(|client| repeat(client, deadline, budget))).await {
+        total.merge(&tally?)?;
+    }
+    Ok(total)
+}
+
+async fn repeat(mut client: Client, deadline: Instant, budget: &AtomicI64) -> Result<Tally> {
+    let mut tally = Tally::new()?;
+    while Instant::now() < deadline && budget.fetch_sub(1, Ordering::Relaxed) > 0 {
+        let start = Instant::now();
+        let call = client.script.next();
+        let Err(kind) = (match timeout(OPERATION_TIMEOUT, client.line.exchange(&call)).await {
+            Ok(Ok(reply)) => {
+                let good = client.script.answered(&reply, client.line.head());
+                if good {
+                    tally.success(start.elapsed(), reply.bytes);
+                } else {
+                    tally.failure(format!("status {}", reply.status));
+                }
+                Ok(())
+            }
+            Ok(Err(error)) => Err(broken(&error)),
+            Err(_) => Err("timeout".to_owned()),
+        }) else {
+            continue;
+        };
+        tally.failure(kind);
+        if !reconnect(&mut client, deadline).await {
+            tally.failure("cannot connect again");
+            break;
+        }
+    }
+    Ok(tally)
+}
+
+/// Connects again until the deadline; whether it worked.
+async fn reconnect(client: &mut Client, deadline: Instant) -> bool {
+    let http2 = matches!(client.line, Line::Shared(_));
+    loop {
+        sleep(RECONNECT_PAUSE).await;
+        if let Ok(line) = Line::open(&client.target, http2).await {
+            client.line = line;
+            return true;
+        }
+        if Instant::now() >= deadline {
+            return false;
+        }
+    }
+}
+
+fn broken(error: &anyhow::Error) -> String {
+    match error.downcast_ref::<std::io::Error>() {
+        Some(error) => format!("connection: {}", error.kind()),
+        None => "connection: HTTP/2".to_owned(),
+    }
+}

@@ -1,0 +1,197 @@
+//! The watch work: many watchers that all see every change, and writers that make changes as fast as they are seen.
+//!
+//! Writers patch objects with the time in them; a watcher counts the lines it gets. A writer waits while the slowest
+//! watcher is more than `LAG_EVENTS_MAX` behind, so that the rate is one that all watchers sustain. At the end each
+//! watcher must have got exactly as many events as there were acknowledged changes; anything else is an error.
+//! Latencies are those of delivery, from before the write was sent, on one watcher of each thread.
+
+mod lines;
+mod writer;
+
+use std::sync::Barrier;
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Result, anyhow};
+use futures::future::{join_all, try_join_all};
+use tokio::runtime::Builder;
+use tokio::time::timeout;
+
+use super::driver::{Load, Outcome};
+use super::process;
+use super::tally::Tally;
+use super::wire::{Call, Connection};
+use lines::Lines;
+
+/// Objects that the writers patch, spread over them.
+pub(super) const OBJECTS: u32 = 256;
+
+/// How far the slowest watcher may fall behind before writers wait: enough to batch, little against any history.
+const LAG_EVENTS_MAX: u64 = 1000;
+
+/// How long a watcher waits before it looks whether it has everything.
+const LOOK_INTERVAL: Duration = Duration::from_millis(100);
+
+/// How long after the last write a watcher may be without an event before the rest counts as missed.
+const QUIET_MAX: Duration = Duration::from_secs(15);
+
+/// What all watchers and writers share.
+struct Shared {
+    /// The clock that stamps count from.
+    epoch: Instant,
+    namespace: String,
+    /// Writers; the clients of the load.
+    writers: u32,
+    /// Changes acknowledged.
+    written: AtomicU64,
+    /// Operations left.
+    budget: AtomicI64,
+    writers_left: AtomicU64,
+    failed: AtomicBool,
+    /// Events seen, by watcher; `u64::MAX` for one that ended.
+    seen: Vec<AtomicU64>,
+}
+
+impl Shared {
+    fn slowest(&self) -> u64 {
+        self.seen.iter().map(|seen| seen.load(Ordering::Relaxed)).min().unwrap_or(u64::MAX)
+    }
+
+    fn complete(&self) -> bool {
+        self.writers_left.load(Ordering::Acquire) == 0
+    }
+}
+
+/// Runs `watchers` watchers of `namespace` from `version` on, and the clients of `load` as writers.
+pub(super) fn watch(load: &Load, namespace: &str, version: &str, watchers: u32) -> Result<Outcome> {
+    let threads = load.threads.min(watchers);
+    let shared = Shared {
+        epoch: Instant::now(),
+        namespace: namespace.to_owned(),
+        writers: load.clients,
+        written: AtomicU64::new(0),
+        budget: AtomicI64::new(load.count.map_or(i64::MAX, |count| i64::try_from(count).unwrap_or(i64::MAX))),
+        writers_left: AtomicU64::new(u64::from(load.clients)),
+        failed: AtomicBool::new(false),
+        seen: (0..watchers).map(|_| AtomicU64::new(0)).collect(),
+    };
+    let (connected, started) = (Barrier::new(threads as usize + 1), Barrier::new(threads as usize + 1));
+    thread::scope(|scope| {
+        let workers: Vec<_> = (0..threads)
+            .map(|thread| {
+                let (shared, connected, started) = (&shared, &connected, &started);
+                scope.spawn(move || -> Result<Tally> {
+                    let runtime = Builder::new_current_thread().enable_all().build()?;
+                    let opened = runtime.block_on(open_all(load, shared, version, (thread, threads)));
+                    shared.failed.fetch_or(opened.is_err(), Ordering::AcqRel);
+                    connected.wait();
+                    started.wait();
+                    let (watchers, writers) = opened?;
+                    if shared.failed.load(Ordering::Acquire) {
+                        return Tally::new(); // another thread says why
+                    }
+                    runtime.block_on(run_all(shared, watchers, writers, load.duration))
+                })
+            })
+            .collect();
+        connected.wait();
+        let cpu_before = process::cpu_time(&load.pids);
+        let start = Instant::now();
+        started.wait();
+        let mut tally = Tally::new()?;
+        for worker in workers {
+            tally.merge(&worker.join().map_err(|_| anyhow!("a load thread panicked"))??)?;
+        }
+        let elapsed = start.elapsed();
+        let cpu = process::cpu_time(&load.pids)?.saturating_sub(cpu_before?);
+        Ok(Outcome { tally, elapsed, cpu: (!load.pids.is_empty()).then_some(cpu) })
+    })
+}
+
+type Opened = (Vec<(usize, Connection)>, Vec<(u32, Connection)>);
+
+/// The watchers and the writers of one thread out of several, connected.
+async fn open_all(
+    load: &Load,
+    shared: &Shared,
+    version: &str,
+    (thread, threads): (u32, u32),
+) -> Result<Opened> {
+    let watchers = (thread as usize..shared.seen.len()).step_by(threads as usize).map(async |number| {
+        let mut connection = Connection::open(&load.targets[number % load.targets.len()]).await?;
+        let path =
+            format!("/api/v1/namespaces/{}/configmaps?watch=1&resourceVersion={version}", shared.namespace);
+        let call = Call { method: "GET", path: &path, content_type: "", body: b"" };
+        let status = timeout(super::OPERATION_TIMEOUT, connection.begin(&call)).await??;
+        anyhow::ensure!(status == 200, "a watch was answered {status}");
+        anyhow::Ok((number, connection))
+    });
+    let writers = (thread..shared.writers).step_by(threads as usize).map(async |number| {
+        let target = &load.targets[number as usize % load.targets.len()];
+        anyhow::Ok((number, Connection::open(target).await?))
+    });
+    Ok((try_join_all(watchers).await?, try_join_all(writers).await?))
+}
+
+async fn run_all(
+    shared: &Shared,
+    watchers: Vec<(usize, Connection)>,
+    writers: Vec<(u32, Connection)>,
+    duration: Duration,
+) -> Result<Tally> {
+    let deadline = Instant::now() + duration;
+    let first = watchers.first().map(|(number, _)| *number);
+    let watching = watchers.into_iter().map(|(number, connection)| {
+        let lines = if Some(number) == first { Lines::sampling(shared.epoch) } else { Lines::counting() };
+        follow(shared, number, connection, lines)
+    });
+    let writing =
+        writers.into_iter().map(|(number, connection)| writer::write(shared, number, connection, deadline));
+    let (watched, written) = futures::join!(join_all(watching), join_all(writing));
+    let mut total = Tally::new()?;
+    for tally in watched.into_iter().chain(written) {
+        total.merge(&tally?)?;
+    }
+    Ok(total)
+}
+
+/// Reads one watch until it has every change.
+async fn follow(
+    shared: &Shared,
+    number: usize,
+    mut connection: Connection,
+    mut lines: Lines,
+) -> Result<Tally> {
+    let mut tally = Tally::new()?;
+    let mut last = Instant::now();
+    let failure = loop {
+        let written = shared.written.load(Ordering::Acquire);
+        if shared.complete() && lines.events >= written {
+            break (lines.events > written).then(|| "watch: too many events".to_owned());
+        }
+        match timeout(LOOK_INTERVAL, connection.piece()).await {
+            Ok(Ok(Some(piece))) => {
+                last = Instant::now();
+                tally.bytes += piece.len() as u64;
+                lines.feed(piece, |latency| tally.latency(latency));
+                shared.seen[number].store(lines.events, Ordering::Relaxed);
+                if lines.ended_with_error {
+                    break Some("watch: ERROR event".to_owned());
+                }
+            }
+            Ok(Ok(None)) => break Some("watch: ended".to_owned()),
+            Ok(Err(error)) => break Some(format!("watch: {}", error.kind())),
+            Err(_) if shared.complete() && last.elapsed() > QUIET_MAX => {
+                break Some("watch: events missed".to_owned());
+            }
+            Err(_) => {}
+        }
+    };
+    shared.seen[number].store(u64::MAX, Ordering::Relaxed);
+    tally.operations = lines.events;
+    if let Some(kind) = failure {
+        tally.failure(kind);
+    }
+    Ok(tally)
+}

@@ -1,0 +1,73 @@
+//! Namespaces and objects that the works need: made before, removed after.
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+use serde_json::json;
+use tokio::runtime::Builder;
+
+use super::driver::{Load, drive};
+use super::target::Target;
+use super::work::{Kind, Script};
+use crate::client::{Client, Response};
+
+/// Clients that fill a namespace.
+const FILLING_CLIENTS: u32 = 64;
+
+/// Filling a namespace with the largest number of objects at the slowest rate seen stays well under this.
+const FILLING_TIME_MAX: Duration = Duration::from_secs(1800);
+
+/// Makes the namespace `name`; one that exists already will do.
+pub(super) fn make_namespace(target: &Target, name: &str) -> Result<()> {
+    let body = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}});
+    let answer = ask(target, async |client| client.post("/api/v1/namespaces", &body).await)?;
+    if answer.status != 409 {
+        answer.success().with_context(|| format!("cannot make the namespace {name}"))?;
+    }
+    Ok(())
+}
+
+/// Fills `namespace` with `objects` config maps named `o-0` and on.
+pub(super) fn fill(load: &Load, namespace: &str, payload: &Arc<str>, objects: u32) -> Result<()> {
+    let numbers = Arc::new(AtomicU64::new(0));
+    let filling = Load {
+        clients: FILLING_CLIENTS.min(objects),
+        duration: FILLING_TIME_MAX,
+        count: Some(u64::from(objects)),
+        pids: Vec::new(),
+        ..load.clone()
+    };
+    let kind = Kind::Create(numbers);
+    let outcome = drive(&filling, |client| Script::new(kind.clone(), namespace, payload, client))?;
+    if outcome.tally.operations != u64::from(objects) {
+        let (made, errors) = (outcome.tally.operations, outcome.tally.errors);
+        bail!("only {made} of {objects} objects could be made in {namespace}: {errors:?}");
+    }
+    Ok(())
+}
+
+/// The version of the config maps of `namespace` now, to watch from.
+pub(super) fn version(target: &Target, namespace: &str) -> Result<String> {
+    let path = format!("/api/v1/namespaces/{namespace}/configmaps?limit=1");
+    let list = ask(target, async |client| client.get(&path).await)?.success()?;
+    let version = list["metadata"]["resourceVersion"].as_str().context("the list has no resourceVersion")?;
+    Ok(version.to_owned())
+}
+
+/// Removes the config maps of `namespace` and the namespace.
+pub(super) fn remove(target: &Target, namespace: &str) -> Result<()> {
+    let path = format!("/api/v1/namespaces/{namespace}");
+    let objects = format!("{path}/configmaps");
+    ask(target, async |client| client.delete(&objects).await)?.success()?;
+    ask(target, async |client| client.delete(&path).await)?.success()?;
+    Ok(())
+}
+
+/// One request outside of what is measured.
+fn ask(target: &Target, request: impl AsyncFnOnce(Client) -> Result<Response>) -> Result<Response> {
+    let runtime = Builder::new_current_thread().enable_all().build()?;
+    let client = Client::new(target.endpoint.clone(), target.access.clone());
+    runtime.block_on(request(client.with_timeout(super::OPERATION_TIMEOUT)))
+}

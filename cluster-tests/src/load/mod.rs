@@ -1,0 +1,33 @@
+//! The benchmark: drives any server of this API over TLS and says how fast it is and what it costs.
+//!
+//! `options` is the command line, `fixture` makes namespaces and objects, `work` says which requests a work sends,
+//! `driver` runs closed-loop clients over `wire` connections (HTTP/1.1, or `multiplex` for HTTP/2), `fanout` is the
+//! watch work, `process` reads the servers' CPU time and memory, `reference` holds the figures to compare with and
+//! `report` prints.
+//!
+//! The generator shares the machine with the server, so it is lean: no request is built twice, no answer is decoded,
+//! bodies are counted and dropped. Every work ends by count or by time, whichever comes first, and every operation
+//! by `OPERATION_TIMEOUT`.
+
+mod driver;
+mod fanout;
+mod fixture;
+mod multiplex;
+mod options;
+mod process;
+mod reference;
+mod report;
+mod run;
+mod tally;
+mod target;
+mod wire;
+mod work;
+
+pub use options::Options;
+pub use report::Report;
+pub use run::run;
+
+use std::time::Duration;
+
+/// How long one operation may take before it counts as an error of kind `timeout`: the server's own limit.
+const OPERATION_TIMEOUT: Duration = Duration::from_secs(60);

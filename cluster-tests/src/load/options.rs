@@ -1,0 +1,167 @@
+//! The benchmark's command line.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{Parser, ValueEnum};
+
+/// Drives a server of this API over TLS and prints rates, latencies and the server's cost, beside the reference's.
+#[derive(Debug, Clone, Parser)]
+#[command(name = "bench", max_term_width = 110)]
+pub struct Options {
+    /// What to measure.
+    #[arg(value_enum, required = true)]
+    pub works: Vec<WorkName>,
+    /// Base URL of a server, `https://HOST:PORT`; repeat it to spread the clients over several.
+    #[arg(long = "base", value_name = "URL")]
+    pub bases: Vec<String>,
+    /// Start a cluster of this many `orch serve` processes on loopback and measure that.
+    #[arg(long, value_name = "NODES", conflicts_with = "bases")]
+    pub start: Option<usize>,
+    /// Client configuration file (kubeconfig format): server, authority and credentials.
+    #[arg(long, value_name = "FILE")]
+    pub kubeconfig: Option<PathBuf>,
+    /// Certificate authority of the servers, PEM.
+    #[arg(long, value_name = "FILE")]
+    pub cafile: Option<PathBuf>,
+    /// Believe any server certificate.
+    #[arg(long)]
+    pub insecure_skip_verify: bool,
+    /// Bearer token.
+    #[arg(long, conflicts_with = "client_cert")]
+    pub token: Option<String>,
+    /// Client certificate, PEM.
+    #[arg(long, value_name = "FILE", requires = "client_key")]
+    pub client_cert: Option<PathBuf>,
+    /// Key of the client certificate, PEM.
+    #[arg(long, value_name = "FILE", requires = "client_cert")]
+    pub client_key: Option<PathBuf>,
+    /// Clients at once; by default 64 for create, 32 for get and patch, 4 for lists.
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    pub clients: Option<u32>,
+    /// Payload of one object, in bytes.
+    #[arg(long, default_value_t = 1024, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    pub size: u32,
+    /// Objects in the lists.
+    #[arg(long, default_value_t = 10_000, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    pub objects: u32,
+    /// Watchers of the watch work.
+    #[arg(long, default_value_t = 200, value_parser = clap::value_parser!(u32).range(1..=20_000))]
+    pub watchers: u32,
+    /// How long each work runs: `10s`, `500ms`, `2m`.
+    #[arg(long, default_value = "10s", value_parser = duration)]
+    pub duration: Duration,
+    /// At most this many operations in each work.
+    #[arg(long)]
+    pub count: Option<u64>,
+    /// Process ids of the servers (and of their store), on this machine: for CPU time and memory.
+    #[arg(long, value_delimiter = ',')]
+    pub pids: Vec<u32>,
+    /// Threads of the load generator.
+    #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u32).range(1..=64))]
+    pub threads: u32,
+    /// Speak HTTP/2, all clients of a thread on one connection to each server.
+    #[arg(long)]
+    pub http2: bool,
+    /// Leave the namespaces and objects behind.
+    #[arg(long)]
+    pub keep: bool,
+    /// Write the figures to this file, as JSON.
+    #[arg(long, value_name = "FILE")]
+    pub json: Option<PathBuf>,
+}
+
+/// The works that can be asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum WorkName {
+    /// Create config maps.
+    Create,
+    /// Get by name with a quorum (no resourceVersion).
+    Get,
+    /// Get by name at any version (resourceVersion=0).
+    GetAny,
+    /// Merge-patch config maps.
+    MergePatch,
+    /// List all objects.
+    List,
+    /// List in chunks of 500.
+    ListChunked,
+    /// Watchers that all see every change.
+    Watch,
+    /// Of twenty operations 12 quorum gets, 2 any gets, 3 patches, 2 creates, 1 short list.
+    Mixed,
+    /// All of the above, one after the other.
+    All,
+}
+
+impl WorkName {
+    /// `all` spelled out.
+    pub(super) fn expand(names: &[WorkName]) -> Vec<WorkName> {
+        let every: Vec<_> =
+            Self::value_variants().iter().copied().filter(|name| *name != Self::All).collect();
+        names.iter().flat_map(|name| if *name == Self::All { every.clone() } else { vec![*name] }).collect()
+    }
+
+    /// The word on the command line and in reports.
+    pub(super) fn word(self) -> &'static str {
+        match self {
+            Self::Create => "create",
+            Self::Get => "get",
+            Self::GetAny => "get-any",
+            Self::MergePatch => "merge-patch",
+            Self::List => "list",
+            Self::ListChunked => "list-chunked",
+            Self::Watch => "watch",
+            Self::Mixed => "mixed",
+            Self::All => "all",
+        }
+    }
+
+    /// Clients at once as in the reference's figures.
+    pub(super) fn clients(self) -> u32 {
+        match self {
+            Self::Create => 64,
+            Self::Get | Self::GetAny | Self::MergePatch | Self::Mixed | Self::All => 32,
+            Self::List | Self::ListChunked => 4,
+            Self::Watch => 16,
+        }
+    }
+}
+
+fn duration(text: &str) -> Result<Duration, String> {
+    let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
+    let number: u64 = digits.parse().map_err(|_| format!("`{text}` is not a duration such as 10s"))?;
+    let duration = match &text[digits.len()..] {
+        "ms" => Duration::from_millis(number),
+        "s" | "" => Duration::from_secs(number),
+        "m" => Duration::from_secs(number.saturating_mul(60)),
+        unit => return Err(format!("unknown unit `{unit}`: ms, s or m is wanted")),
+    };
+    let bound = Duration::from_secs(3600);
+    if duration.is_zero() || duration > bound {
+        return Err("a work runs for at least 1 ms and at most an hour".into());
+    }
+    Ok(duration)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn durations_parse_with_units_and_bounds() {
+        assert_eq!(duration("500ms"), Ok(Duration::from_millis(500)));
+        assert_eq!(duration("10s"), Ok(Duration::from_secs(10)));
+        assert_eq!(duration("2m"), Ok(Duration::from_secs(120)));
+        for bad in ["", "x", "1h", "0s", "61m", "-1s"] {
+            assert!(duration(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn all_is_every_work_once() {
+        let every = WorkName::expand(&[WorkName::All]);
+        assert_eq!(every.len(), 8);
+        assert!(!every.contains(&WorkName::All));
+    }
+}

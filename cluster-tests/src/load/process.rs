@@ -1,0 +1,83 @@
+//! CPU time and memory of server processes on this machine, from `/proc`.
+
+use std::fs;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use serde::Serialize;
+
+/// The kernel reports CPU time to user space in hundredths of a second on every Linux architecture that runs here.
+const TICKS_PER_SECOND: u64 = 100;
+
+/// Memory of one process, in kilobytes.
+#[derive(Debug, Clone, Serialize)]
+pub(super) struct Memory {
+    pub(super) pid: u32,
+    /// Resident now.
+    pub(super) rss_kb: u64,
+    /// Resident now, shared pages divided among their users; absent where the kernel does not say.
+    pub(super) pss_kb: Option<u64>,
+    /// The most that was resident.
+    pub(super) peak_kb: u64,
+}
+
+/// User and system time used so far by all of `pids`.
+pub(super) fn cpu_time(pids: &[u32]) -> Result<Duration> {
+    let mut ticks = 0;
+    for pid in pids {
+        let text = fs::read_to_string(format!("/proc/{pid}/stat"));
+        let text = text.with_context(|| format!("cannot read the CPU time of process {pid}"))?;
+        ticks += stat_ticks(&text).with_context(|| format!("/proc/{pid}/stat is not as expected"))?;
+    }
+    Ok(Duration::from_millis(ticks * (1000 / TICKS_PER_SECOND)))
+}
+
+/// Memory of each of `pids`.
+pub(super) fn memory(pids: &[u32]) -> Result<Vec<Memory>> {
+    pids.iter()
+        .map(|pid| one(*pid).with_context(|| format!("cannot read the memory of process {pid}")))
+        .collect()
+}
+
+fn one(pid: u32) -> Result<Memory> {
+    let status = fs::read_to_string(format!("/proc/{pid}/status"))?;
+    let rollup = fs::read_to_string(format!("/proc/{pid}/smaps_rollup")).unwrap_or_default();
+    Ok(Memory {
+        pid,
+        rss_kb: field(&status, "VmRSS:").context("no VmRSS")?,
+        pss_kb: field(&rollup, "Pss:"),
+        peak_kb: field(&status, "VmHWM:").context("no VmHWM")?,
+    })
+}
+
+/// utime and stime: the 14th and 15th field, counted after the command, which may hold spaces and brackets.
+fn stat_ticks(text: &str) -> Option<u64> {
+    let (_, rest) = text.rsplit_once(')')?;
+    let mut fields = rest.split_whitespace().skip(11);
+    let user: u64 = fields.next()?.parse().ok()?;
+    let system: u64 = fields.next()?.parse().ok()?;
+    Some(user + system)
+}
+
+fn field(text: &str, name: &str) -> Option<u64> {
+    let line = text.lines().find(|line| line.starts_with(name))?;
+    line[name.len()..].split_whitespace().next()?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cpu_time_is_found_behind_an_odd_command() {
+        let line = "42 (a) b) S 1 2 3 4 5 6 7 8 9 10 700 55 0 0 20 0";
+        assert_eq!(stat_ticks(line), Some(755));
+    }
+
+    #[test]
+    fn this_process_uses_memory() {
+        let memory = memory(&[std::process::id()]).unwrap();
+        assert!(memory[0].rss_kb > 0 && memory[0].peak_kb >= memory[0].rss_kb);
+        assert!(cpu_time(&[u32::MAX]).is_err());
+    }
+}

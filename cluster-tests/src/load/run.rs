@@ -1,0 +1,183 @@
+//! A whole benchmark: from the command line to the report.
+
+use std::fs;
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use anyhow::{Context, Result, bail};
+
+use super::driver::{Load, Outcome, drive};
+use super::options::{Options, WorkName};
+use super::report::{Report, Row};
+use super::target::Target;
+use super::work::{Kind, Script, payload};
+use super::{fanout, fixture, process};
+use crate::client::{Access, Endpoint, Identity, Trust};
+use crate::cluster::Cluster;
+
+/// Objects that gets and patches are spread over.
+const OBJECTS: u32 = 1000;
+
+/// Runs the works asked for, one after the other, and says what was measured. Progress goes to standard error.
+pub fn run(options: &Options) -> Result<Report> {
+    let mut bench = Bench::prepare(options)?;
+    let mut rows = Vec::new();
+    for name in WorkName::expand(&options.works) {
+        eprintln!("{} ...", name.word());
+        let outcome = bench.work(name).with_context(|| format!("the work {} failed", name.word()))?;
+        rows.push(Row::new(name, bench.clients(name), bench.load.targets.len(), &outcome));
+    }
+    let memory = process::memory(&bench.load.pids)?;
+    bench.clean_up();
+    Ok(Report::new(options, rows, memory, bench.ready_ms))
+}
+
+struct Bench<'a> {
+    options: &'a Options,
+    load: Load,
+    payload: Arc<str>,
+    /// Prefix of this run's namespaces.
+    prefix: String,
+    namespaces: Vec<String>,
+    /// Start to ready of the slowest server, where they were started here.
+    ready_ms: Option<u64>,
+    /// Held so that its processes live as long as the run.
+    _cluster: Option<Cluster>,
+}
+
+impl<'a> Bench<'a> {
+    fn prepare(options: &'a Options) -> Result<Self> {
+        let cluster = options.start.map(Cluster::start_blocking).transpose()?;
+        let (targets, pids) = match &cluster {
+            Some(cluster) => {
+                let target = |(endpoint, access)| Target { endpoint, access };
+                (cluster.doors().into_iter().map(target).collect(), cluster.pids())
+            }
+            None => (targets(options)?, options.pids.clone()),
+        };
+        let load = Load {
+            targets,
+            threads: options.threads,
+            clients: 1,
+            duration: options.duration,
+            count: options.count,
+            http2: options.http2,
+            pids,
+        };
+        let stamp = SystemTime::now().duration_since(UNIX_EPOCH)?.as_millis();
+        Ok(Self {
+            options,
+            load,
+            payload: payload(options.size),
+            prefix: format!("bench-{stamp}"),
+            namespaces: Vec::new(),
+            ready_ms: cluster.as_ref().map(Cluster::ready_ms),
+            _cluster: cluster,
+        })
+    }
+
+    /// The clients of a work; of the watch work, the watchers.
+    fn clients(&self, name: WorkName) -> u32 {
+        match name {
+            WorkName::Watch => self.options.watchers,
+            _ => self.options.clients.unwrap_or(name.clients()),
+        }
+    }
+
+    fn work(&mut self, name: WorkName) -> Result<Outcome> {
+        let created = Arc::new(AtomicU64::new(u64::from(OBJECTS)));
+        let (namespace, kind) = match name {
+            WorkName::Create => (self.namespace("create", 0)?, Kind::Create(Arc::default())),
+            WorkName::Get => (self.namespace("get", OBJECTS)?, Kind::Get { objects: OBJECTS, any: false }),
+            WorkName::GetAny => (self.namespace("get", OBJECTS)?, Kind::Get { objects: OBJECTS, any: true }),
+            WorkName::MergePatch => (self.namespace("get", OBJECTS)?, Kind::Patch { objects: OBJECTS }),
+            WorkName::List => (self.namespace("list", self.options.objects)?, Kind::List),
+            WorkName::ListChunked => (self.namespace("list", self.options.objects)?, Kind::Chunked),
+            WorkName::Mixed => (self.namespace("mixed", OBJECTS)?, Kind::Mixed { objects: OBJECTS, created }),
+            WorkName::Watch => return self.watch(),
+            WorkName::All => bail!("`all` is not one work"),
+        };
+        let load = Load { clients: self.clients(name), ..self.load.clone() };
+        drive(&load, |client| Script::new(kind.clone(), &namespace, &self.payload, client))
+    }
+
+    fn watch(&mut self) -> Result<Outcome> {
+        let namespace = self.namespace("watch", fanout::OBJECTS)?;
+        let version = fixture::version(&self.load.targets[0], &namespace)?;
+        let writers = self.options.clients.unwrap_or(WorkName::Watch.clients());
+        let load = Load { clients: writers, ..self.load.clone() };
+        fanout::watch(&load, &namespace, &version, self.options.watchers)
+    }
+
+    /// This run's namespace `word`, filled with `objects` objects when it is first asked for.
+    fn namespace(&mut self, word: &str, objects: u32) -> Result<String> {
+        let name = format!("{}-{word}", self.prefix);
+        if !self.namespaces.contains(&name) {
+            fixture::make_namespace(&self.load.targets[0], &name)?;
+            self.namespaces.push(name.clone());
+            if objects > 0 {
+                fixture::fill(&self.load, &name, &self.payload, objects)?;
+            }
+        }
+        Ok(name)
+    }
+
+    /// Removes what was made, unless it is to be kept or the servers go anyway. What cannot be removed is named.
+    fn clean_up(&self) {
+        if self.options.keep || self.options.start.is_some() {
+            return;
+        }
+        for namespace in &self.namespaces {
+            if let Err(error) = fixture::remove(&self.load.targets[0], namespace) {
+                eprintln!("the namespace {namespace} stays behind: {error:#}");
+            }
+        }
+    }
+}
+
+fn targets(options: &Options) -> Result<Vec<Target>> {
+    let mut bases = options.bases.clone();
+    let mut access = None;
+    if let Some(path) = &options.kubeconfig {
+        let (server, found) = Access::from_kubeconfig(path)?;
+        access = Some(found);
+        if bases.is_empty() {
+            bases.push(server);
+        }
+    }
+    if bases.is_empty() {
+        bail!("no server is named: --base URL, --kubeconfig FILE or --start NODES is wanted");
+    }
+    let access = match access {
+        Some(access) => access,
+        None => Access::new(trust(options)?, identity(options)?),
+    };
+    bases
+        .iter()
+        .map(|base| Ok(Target { endpoint: base.parse::<Endpoint>()?, access: access.clone() }))
+        .collect()
+}
+
+fn trust(options: &Options) -> Result<Trust> {
+    match &options.cafile {
+        Some(path) => {
+            Ok(Trust::Authority(fs::read(path).with_context(|| format!("cannot read {}", path.display()))?))
+        }
+        None if options.insecure_skip_verify => Ok(Trust::Anyone),
+        None if options.bases.iter().all(|base| base.starts_with("http://")) => Ok(Trust::Anyone),
+        None => bail!("whom to trust? --cafile FILE or --insecure-skip-verify is wanted"),
+    }
+}
+
+fn identity(options: &Options) -> Result<Identity> {
+    if let Some(token) = &options.token {
+        return Ok(Identity::Token(token.clone()));
+    }
+    let (Some(chain), Some(key)) = (&options.client_cert, &options.client_key) else {
+        return Ok(Identity::Anonymous);
+    };
+    let read =
+        |path: &std::path::PathBuf| fs::read(path).with_context(|| format!("cannot read {}", path.display()));
+    Ok(Identity::Certificate { chain: read(chain)?, key: read(key)? })
+}

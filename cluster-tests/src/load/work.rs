@@ -1,0 +1,203 @@
+//! Which requests a work sends: one `Script` a client, formatted into buffers that it keeps.
+
+use std::fmt::Write as _;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use memchr::memmem;
+use rand::rngs::StdRng;
+use rand::{Rng, SeedableRng};
+
+use super::wire::{Call, Reply};
+
+/// Objects of one chunk in a chunked list, as clients of this API ask for.
+pub(super) const CHUNK_OBJECTS: u32 = 500;
+
+/// Objects of the short list in the mixed work.
+const SHORT_LIST_OBJECTS: u32 = 50;
+
+/// What one client does over and over.
+#[derive(Clone)]
+pub(super) enum Kind {
+    /// Creates objects, numbered in one series by all clients.
+    Create(Arc<AtomicU64>),
+    /// Gets one of the first `objects` objects; any version, or by quorum.
+    Get { objects: u32, any: bool },
+    /// Merge-patches one of the first `objects` objects.
+    Patch { objects: u32 },
+    /// Lists everything.
+    List,
+    /// Lists chunk after chunk.
+    Chunked,
+    /// The mix of `--help`, over the first `objects` objects; created ones are numbered on.
+    Mixed { objects: u32, created: Arc<AtomicU64> },
+}
+
+/// The requests of one client.
+pub(super) struct Script {
+    kind: Kind,
+    namespace: String,
+    payload: Arc<str>,
+    random: StdRng,
+    sequence: u64,
+    continue_token: String,
+    path: String,
+    body: String,
+    expected: u16,
+}
+
+impl Script {
+    /// The script of client number `client` on the config maps of `namespace`.
+    pub(super) fn new(kind: Kind, namespace: &str, payload: &Arc<str>, client: u32) -> Self {
+        Self {
+            kind,
+            namespace: namespace.to_owned(),
+            payload: payload.clone(),
+            random: StdRng::seed_from_u64(u64::from(client)),
+            sequence: 0,
+            continue_token: String::new(),
+            path: String::new(),
+            body: String::new(),
+            expected: 200,
+        }
+    }
+
+    /// The next request.
+    pub(super) fn next(&mut self) -> Call<'_> {
+        self.sequence += 1;
+        self.expected = 200;
+        self.path.clear();
+        self.body.clear();
+        match self.kind.clone() {
+            Kind::Create(numbers) => self.create(&numbers),
+            Kind::Get { objects, any } => self.get(objects, any),
+            Kind::Patch { objects } => self.patch(objects),
+            Kind::List => self.list(0),
+            Kind::Chunked => self.list(CHUNK_OBJECTS),
+            Kind::Mixed { objects, created } => match self.random.random_range(0..20) {
+                0..12 => self.get(objects, false),
+                12..14 => self.get(objects, true),
+                14..17 => self.patch(objects),
+                17..19 => self.create(&created),
+                _ => {
+                    self.continue_token.clear();
+                    self.list(SHORT_LIST_OBJECTS)
+                }
+            },
+        }
+    }
+
+    /// Takes the answer; whether it was the one hoped for.
+    pub(super) fn answered(&mut self, reply: &Reply, head: &[u8]) -> bool {
+        if matches!(self.kind, Kind::Chunked) {
+            self.continue_token = if reply.status == 200 { continue_token(head) } else { String::new() };
+        }
+        reply.status == self.expected
+    }
+
+    fn create(&mut self, numbers: &AtomicU64) -> Call<'_> {
+        let number = numbers.fetch_add(1, Ordering::Relaxed);
+        self.expected = 201;
+        self.collection();
+        let (body, payload) = (&mut self.body, &self.payload);
+        let _ = write!(
+            body,
+            r#"{{"apiVersion":"v1","kind":"ConfigMap","metadata":{{"name":"o-{number}"}},"data":{{"payload":"{payload}"}}}}"#
+        );
+        Call { method: "POST", path: &self.path, content_type: "application/json", body: body.as_bytes() }
+    }
+
+    fn get(&mut self, objects: u32, any: bool) -> Call<'_> {
+        self.object(objects);
+        if any {
+            self.path.push_str("?resourceVersion=0");
+        }
+        Call { method: "GET", path: &self.path, content_type: "", body: b"" }
+    }
+
+    fn patch(&mut self, objects: u32) -> Call<'_> {
+        self.object(objects);
+        let value = self.random.random::<u64>();
+        let _ = write!(self.body, r#"{{"data":{{"sequence":"{}-{value}"}}}}"#, self.sequence);
+        let content_type = "application/merge-patch+json";
+        Call { method: "PATCH", path: &self.path, content_type, body: self.body.as_bytes() }
+    }
+
+    fn list(&mut self, limit: u32) -> Call<'_> {
+        self.collection();
+        if limit > 0 {
+            let _ = write!(self.path, "?limit={limit}");
+        }
+        if !self.continue_token.is_empty() {
+            let _ = write!(self.path, "&continue={}", self.continue_token);
+        }
+        Call { method: "GET", path: &self.path, content_type: "", body: b"" }
+    }
+
+    fn collection(&mut self) {
+        let _ = write!(self.path, "/api/v1/namespaces/{}/configmaps", self.namespace);
+    }
+
+    fn object(&mut self, objects: u32) {
+        let number = self.random.random_range(0..objects);
+        self.collection();
+        let _ = write!(self.path, "/o-{number}");
+    }
+}
+
+/// A payload of `size` letters and digits that does not compress better than such text does.
+pub(super) fn payload(size: u32) -> Arc<str> {
+    const LETTERS: &[u8; 62] = b"0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ";
+    let mut random = StdRng::seed_from_u64(u64::from(size));
+    let letters = (0..size).map(|_| char::from(LETTERS[random.random_range(0..LETTERS.len())]));
+    letters.collect::<String>().into()
+}
+
+/// The continue token at the start of a list, ready for a query; empty on the last page.
+fn continue_token(head: &[u8]) -> String {
+    const MARK: &[u8] = br#""continue":""#;
+    let Some(at) = memmem::find(head, MARK) else { return String::new() };
+    let token = head[at + MARK.len()..].split(|byte| *byte == b'"').next().unwrap_or_default();
+    let mut encoded = String::with_capacity(token.len());
+    for byte in token {
+        if byte.is_ascii_alphanumeric() || b"-._~".contains(byte) {
+            encoded.push(char::from(*byte));
+        } else {
+            let _ = write!(encoded, "%{byte:02X}");
+        }
+    }
+    encoded
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn script(kind: Kind) -> Script {
+        Script::new(kind, "n", &payload(8), 1)
+    }
+
+    #[test]
+    fn created_objects_are_numbered_in_one_series() {
+        let numbers = Arc::new(AtomicU64::new(0));
+        let mut first = script(Kind::Create(numbers.clone()));
+        let mut second = script(Kind::Create(numbers));
+        for (script, name) in [(&mut first, "o-0"), (&mut second, "o-1")] {
+            let body: serde_json::Value = serde_json::from_slice(script.next().body).unwrap();
+            assert_eq!(body["metadata"]["name"], name);
+        }
+        assert!(first.answered(&Reply { status: 201, bytes: 0 }, b""));
+        assert!(!first.answered(&Reply { status: 200, bytes: 0 }, b""));
+    }
+
+    #[test]
+    fn chunks_follow_the_continue_token_and_start_again() {
+        let mut script = script(Kind::Chunked);
+        let base = "/api/v1/namespaces/n/configmaps?limit=500";
+        assert_eq!(script.next().path, base);
+        script.answered(&Reply { status: 200, bytes: 0 }, br#"{"metadata":{"continue":"a+b="},"items":["#);
+        assert_eq!(script.next().path, format!("{base}&continue=a%2Bb%3D"));
+        script.answered(&Reply { status: 200, bytes: 0 }, br#"{"metadata":{},"items":["#);
+        assert_eq!(script.next().path, base);
+    }
+}
