@@ -1,8 +1,10 @@
-//! Tests of a whole cluster, and the tools they share with people: everything here reaches servers from outside.
+//! Tests of a whole cluster, and the tools they share with people.
 //!
 //! `client` speaks HTTPS to any server of this API, `cluster` runs real `orch serve` processes, `vectors` replays
-//! recorded scenarios, `load` measures. None of them looks inside a server: what they see, a user sees.
+//! recorded scenarios, `load` measures: what they see, a user sees, for none of them looks inside a server.
+//! `sim` does: it runs whole clusters on simulated disks, networks and time, and judges every step.
 
 pub mod client;
 pub mod cluster;
 pub mod load;
+pub mod sim;

@@ -1,0 +1,389 @@
+//! A disk in memory that forgets what was not synced.
+//!
+//! Owns two images of one member's disk: what reads see, and what a power cut would leave. Writes reach the first at
+//! once and the second, in order, when a sync completes after a seeded time. A crash keeps a seeded prefix of what was
+//! not yet synced, cut even inside a batch of log entries: a torn tail.
+//!
+//! Invariant: the durable image is always a prefix of the writes. Invariant: a handle from before a crash changes
+//! nothing after it.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use orch_raft::disk::{Disk, DiskError, Install, LogRecord, MetaKey, OnDurable, StateWrite};
+use parking_lot::Mutex;
+
+use super::dice::Dice;
+use super::runtime::NodeRuntime;
+use openraft_rt::AsyncRuntime;
+
+/// How long a sync takes, and what goes wrong with it.
+#[derive(Clone, Copy, Debug)]
+pub struct DiskManner {
+    /// Fastest sync.
+    pub sync_min: Duration,
+    /// Slowest sync.
+    pub sync_max: Duration,
+    /// Every sync fails: a process must stop.
+    pub sync_fails: bool,
+    /// Planted bug: a vote is called durable at once, and is not.
+    pub lies_about_vote: bool,
+    /// Planted bug: the state's mark is written apart from the state, and a crash loses it.
+    pub tears_mark_from_state: bool,
+}
+
+impl Default for DiskManner {
+    fn default() -> Self {
+        DiskManner {
+            sync_min: Duration::from_micros(100),
+            sync_max: Duration::from_millis(2),
+            sync_fails: false,
+            lies_about_vote: false,
+            tears_mark_from_state: false,
+        }
+    }
+}
+
+/// One member's disk. It outlives the member's processes; each run of one opens a handle.
+#[derive(Clone, Debug)]
+pub struct SimDisk {
+    platter: Arc<Mutex<Platter>>,
+    dice: Dice,
+}
+
+/// A process's handle on a [`SimDisk`], void after the next crash.
+#[derive(Clone, Debug)]
+pub struct DiskHandle {
+    platter: Arc<Mutex<Platter>>,
+    dice: Dice,
+    boot: u64,
+}
+
+struct Platter {
+    visible: Image,
+    durable: Image,
+    /// Writes that `visible` has and `durable` lacks.
+    unsynced: VecDeque<Step>,
+    /// Number of all writes so far; the newest in `unsynced` bears it.
+    written: u64,
+    waiting: VecDeque<(u64, OnDurable)>,
+    flushing: bool,
+    boot: u64,
+    syncs: u64,
+    manner: DiskManner,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct Image {
+    meta: BTreeMap<MetaKey, Bytes>,
+    log: BTreeMap<u64, Bytes>,
+    state: BTreeMap<(Box<str>, Box<str>), Bytes>,
+}
+
+#[derive(Clone, Debug)]
+enum Step {
+    Meta(MetaKey, Bytes),
+    Append(Vec<LogRecord>),
+    TruncateAfter(Option<u64>),
+    PurgeThrough(u64),
+    State(Vec<StateWrite>, Bytes),
+    Replace(Vec<StateWrite>, Bytes),
+}
+
+impl std::fmt::Debug for Platter {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Platter({} writes, {} unsynced)", self.written, self.unsynced.len())
+    }
+}
+
+impl Image {
+    fn take(&mut self, step: Step) {
+        match step {
+            Step::Meta(key, value) => {
+                self.meta.insert(key, value);
+            }
+            Step::Append(records) => {
+                self.log.extend(records.into_iter().map(|record| (record.index, record.bytes)));
+            }
+            Step::TruncateAfter(None) => self.log.clear(),
+            Step::TruncateAfter(Some(index)) => {
+                self.log.split_off(&(index + 1));
+            }
+            Step::PurgeThrough(index) => self.log = self.log.split_off(&(index + 1)),
+            Step::State(writes, mark) => {
+                for write in writes {
+                    self.write(write);
+                }
+                self.meta.insert(MetaKey::StateMark, mark);
+            }
+            Step::Replace(writes, mark) => {
+                self.state.clear();
+                self.take(Step::State(writes, mark));
+            }
+        }
+    }
+
+    fn write(&mut self, write: StateWrite) {
+        let key = (write.resource, write.path);
+        match write.record {
+            Some(record) => self.state.insert(key, record),
+            None => self.state.remove(&key),
+        };
+    }
+}
+
+impl Platter {
+    fn write(&mut self, step: Step) {
+        self.written += 1;
+        self.visible.take(step.clone());
+        self.unsynced.push_back(step);
+    }
+
+    /// Makes everything up to write number `through` durable; gives back who waited for that.
+    fn sync(&mut self, through: u64) -> Vec<OnDurable> {
+        self.syncs += 1;
+        let kept_back = self.written.saturating_sub(through);
+        while self.unsynced.len() as u64 > kept_back {
+            let Some(step) = self.unsynced.pop_front() else { break };
+            self.durable.take(step);
+        }
+        let mut told = Vec::new();
+        while self.waiting.front().is_some_and(|(number, _)| *number <= through) {
+            told.extend(self.waiting.pop_front().map(|(_, on_durable)| on_durable));
+        }
+        told
+    }
+
+    /// What a crash does to the writes not yet synced: a prefix survives, the last of it possibly in part.
+    fn tear(&mut self, dice: &Dice) {
+        let survivors = dice.index(self.unsynced.len() + 1);
+        let manner = self.manner;
+        for (position, step) in std::mem::take(&mut self.unsynced).into_iter().enumerate() {
+            match step {
+                _ if position < survivors => self.durable.take(step),
+                Step::Append(mut records) if position == survivors => {
+                    records.truncate(dice.index(records.len() + 1));
+                    self.durable.take(Step::Append(records));
+                }
+                Step::State(writes, _) if manner.tears_mark_from_state => {
+                    writes.into_iter().for_each(|write| self.durable.write(write));
+                }
+                _ => {}
+            }
+        }
+        self.waiting.clear();
+        self.flushing = false;
+        self.boot += 1;
+        self.visible = self.durable.clone();
+    }
+}
+
+impl SimDisk {
+    /// An empty disk.
+    pub fn new(dice: Dice) -> Self {
+        let platter = Platter {
+            visible: Image::default(),
+            durable: Image::default(),
+            unsynced: VecDeque::new(),
+            written: 0,
+            waiting: VecDeque::new(),
+            flushing: false,
+            boot: 0,
+            syncs: 0,
+            manner: DiskManner::default(),
+        };
+        SimDisk { platter: Arc::new(Mutex::new(platter)), dice }
+    }
+
+    /// A handle for the process that starts now.
+    pub fn open(&self) -> DiskHandle {
+        let boot = self.platter.lock().boot;
+        DiskHandle { platter: self.platter.clone(), dice: self.dice.clone(), boot }
+    }
+
+    /// Power is cut: what was not synced is gone but for a torn prefix, and every handle is void.
+    pub fn crash(&self) {
+        let dropped = {
+            let mut platter = self.platter.lock();
+            let waiting = std::mem::take(&mut platter.waiting);
+            platter.tear(&self.dice);
+            waiting
+        };
+        drop(dropped);
+    }
+
+    /// Replaces the disk by an empty one.
+    pub fn wipe(&self) {
+        self.crash();
+        let mut platter = self.platter.lock();
+        platter.visible = Image::default();
+        platter.durable = Image::default();
+    }
+
+    /// Changes how the disk behaves from now on.
+    pub fn behave(&self, change: impl FnOnce(&mut DiskManner)) {
+        change(&mut self.platter.lock().manner);
+    }
+
+    /// The log as reads see it: index and bytes.
+    pub fn log(&self) -> Vec<(u64, Bytes)> {
+        self.platter.lock().visible.log.iter().map(|(index, bytes)| (*index, bytes.clone())).collect()
+    }
+
+    /// The newest index in the log, if any.
+    pub fn last_index(&self) -> Option<u64> {
+        self.platter.lock().visible.log.keys().next_back().copied()
+    }
+
+    /// Number of syncs completed.
+    pub fn syncs(&self) -> u64 {
+        self.platter.lock().syncs
+    }
+}
+
+impl DiskHandle {
+    fn with<R>(&self, operation: &'static str, work: impl FnOnce(&mut Platter) -> R) -> Result<R, DiskError> {
+        let mut platter = self.platter.lock();
+        if platter.boot != self.boot {
+            return Err(DiskError { operation, reason: "the process of this handle is dead".to_owned() });
+        }
+        Ok(work(&mut platter))
+    }
+
+    fn write(
+        &self,
+        operation: &'static str,
+        step: Step,
+        on_durable: Option<OnDurable>,
+    ) -> Result<(), DiskError> {
+        let flush = self.with(operation, |platter| {
+            platter.write(step);
+            let Some(on_durable) = on_durable else { return false };
+            platter.waiting.push_back((platter.written, on_durable));
+            !std::mem::replace(&mut platter.flushing, true)
+        })?;
+        if flush {
+            NodeRuntime::spawn(self.clone().flush());
+        }
+        Ok(())
+    }
+
+    /// Syncs until nobody waits: each round takes everything written when it begins, as a group commit does.
+    async fn flush(self) {
+        loop {
+            let round = self.with("flush", |platter| {
+                platter.flushing = !platter.waiting.is_empty();
+                platter.flushing.then_some((platter.written, platter.manner))
+            });
+            let Ok(Some((through, manner))) = round else { return };
+            NodeRuntime::sleep(self.dice.duration(manner.sync_min, manner.sync_max)).await;
+            let told = self.with("flush", |platter| {
+                if platter.manner.sync_fails {
+                    let waiting = std::mem::take(&mut platter.waiting);
+                    return (waiting.into_iter().map(|(_, on_durable)| on_durable).collect(), true);
+                }
+                (platter.sync(through), false)
+            });
+            let Ok((told, failed)) = told else { return };
+            for on_durable in told {
+                let error = || DiskError { operation: "flush", reason: "injected".to_owned() };
+                on_durable(if failed { Err(error()) } else { Ok(()) });
+            }
+        }
+    }
+}
+
+impl Disk for DiskHandle {
+    fn meta(&self, key: MetaKey) -> Result<Option<Bytes>, DiskError> {
+        self.with("read meta", |platter| platter.visible.meta.get(&key).cloned())
+    }
+
+    fn save_meta(&self, key: MetaKey, value: Bytes, on_durable: Option<OnDurable>) -> Result<(), DiskError> {
+        let lies = self.with("save meta", |platter| platter.manner.lies_about_vote)?;
+        if lies && key == MetaKey::Vote {
+            self.with("save meta", |platter| platter.visible.meta.insert(key, value))?;
+            on_durable.into_iter().for_each(|on_durable| on_durable(Ok(())));
+            return Ok(());
+        }
+        self.write("save meta", Step::Meta(key, value), on_durable)
+    }
+
+    fn log_bounds(&self) -> Result<Option<(u64, u64)>, DiskError> {
+        self.with("read log bounds", |platter| {
+            let log = &platter.visible.log;
+            Some((*log.first_key_value()?.0, *log.last_key_value()?.0))
+        })
+    }
+
+    fn append(&self, records: Vec<LogRecord>, on_durable: OnDurable) -> Result<(), DiskError> {
+        self.write("append", Step::Append(records), Some(on_durable))
+    }
+
+    fn read_log(&self, from: u64, to: u64, bytes_max: usize) -> Result<Vec<LogRecord>, DiskError> {
+        self.with("read log", |platter| {
+            let mut records = Vec::new();
+            let mut bytes_read = 0;
+            for (index, bytes) in platter.visible.log.range(from..to.max(from)) {
+                if !records.is_empty() && bytes_read + bytes.len() > bytes_max {
+                    break;
+                }
+                bytes_read += bytes.len();
+                records.push(LogRecord { index: *index, bytes: bytes.clone() });
+            }
+            records
+        })
+    }
+
+    fn truncate_after(&self, index: Option<u64>) -> Result<(), DiskError> {
+        self.write("truncate", Step::TruncateAfter(index), None)
+    }
+
+    fn purge_through(&self, index: u64, marker: Bytes) -> Result<(), DiskError> {
+        self.write("purge", Step::Meta(MetaKey::Purged, marker), None)?;
+        self.write("purge", Step::PurgeThrough(index), None)
+    }
+
+    fn write_state(&self, writes: Vec<StateWrite>, mark: Bytes) -> Result<(), DiskError> {
+        self.write("write state", Step::State(writes, mark), None)
+    }
+
+    fn read_state(&self, each: &mut dyn FnMut(&str, &str, Bytes)) -> Result<(), DiskError> {
+        let state = self.with("read state", |platter| platter.visible.state.clone())?;
+        state.into_iter().for_each(|((resource, path), record)| each(&resource, &path, record));
+        Ok(())
+    }
+
+    fn begin_install(&self) -> Result<Box<dyn Install>, DiskError> {
+        self.with("begin install", |_| ())?;
+        Ok(Box::new(Generation { disk: self.clone(), writes: Vec::new() }))
+    }
+}
+
+/// A state being received; nothing of it is on the disk before it is committed.
+struct Generation {
+    disk: DiskHandle,
+    writes: Vec<StateWrite>,
+}
+
+impl Install for Generation {
+    fn put(&mut self, writes: Vec<StateWrite>) -> Result<(), DiskError> {
+        self.writes.extend(writes);
+        self.disk.with("install", |_| ())
+    }
+
+    fn commit(self: Box<Self>, mark: Bytes) -> Result<(), DiskError> {
+        let Generation { disk, writes } = *self;
+        let told = disk.with("commit install", |platter| {
+            platter.write(Step::Replace(writes, mark));
+            let through = platter.written;
+            platter.sync(through)
+        })?;
+        told.into_iter().for_each(|on_durable| on_durable(Ok(())));
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests;

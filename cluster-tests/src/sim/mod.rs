@@ -1,0 +1,13 @@
+//! Deterministic simulation of whole clusters: one thread, a virtual clock, one seed.
+//!
+//! Owns a disk that forgets, a network that cuts, processes that die and stop, clients that collide, and the oracles
+//! that judge what they saw. Everything random comes from the seed, so a seed replays a run exactly; a test shows
+//! that it does. `docs/simulation.md` says how to run it and how to read a failure.
+//!
+//! The store under test is the one that runs in production, over other implementations of its disk and network.
+
+pub mod dice;
+pub mod disk;
+pub mod network;
+pub mod runtime;
+pub mod trace;

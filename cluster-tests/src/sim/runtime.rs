@@ -1,0 +1,473 @@
+//! The runtime members run on: the seeded single-threaded one, with tasks gathered in groups that can die.
+//!
+//! A process that is killed loses all of its tasks between two instructions; a process that is stopped runs none of
+//! them and later all. [`SimRuntime`] offers neither, so [`NodeRuntime`] wraps it: every task belongs to the
+//! [`TaskGroup`] of the task that spawned it, and a group is killed, paused and resumed as a process is.
+//!
+//! Invariant: no code of a killed group runs after [`TaskGroup::kill`] returns, except the `Drop` of its values.
+//! Invariant: a panic in a group's task is recorded in the group, never lost in an unread join handle.
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::fmt;
+use std::future::Future;
+use std::panic::AssertUnwindSafe;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+use openraft_rt::{AsyncRuntime, OptionalSend};
+use openraft_rt_sim::{Elapsed, SimInstant, SimJoinError, SimJoinHandle, SimRuntime, SimSleep, SimTimeout};
+use parking_lot::Mutex;
+
+/// [`SimRuntime`] whose tasks inherit the group of their spawner.
+#[derive(Debug)]
+pub struct NodeRuntime(SimRuntime);
+
+impl NodeRuntime {
+    /// A runtime whose random streams derive from `seed`.
+    pub fn with_seed(seed: u64) -> Self {
+        NodeRuntime(SimRuntime::with_seed(seed))
+    }
+
+    /// Virtual time since the start of the run.
+    pub fn elapsed() -> Duration {
+        <SimInstant as openraft_rt::Instant>::now().elapsed_since_start()
+    }
+}
+
+/// Tasks that live, pause and die together: one run of one process, or one connection.
+#[derive(Clone)]
+pub struct TaskGroup(Arc<Group>);
+
+struct Group {
+    /// Told after each poll of one of the group's tasks.
+    after_poll: Box<dyn Fn() + Send + Sync>,
+    state: Mutex<GroupState>,
+}
+
+#[derive(Default)]
+struct GroupState {
+    phase: Phase,
+    next_slot: u64,
+    slots: BTreeMap<u64, Arc<dyn Slot>>,
+    /// Tasks that became runnable while the group was paused, in that order.
+    deferred: Vec<Waker>,
+    panics: Vec<String>,
+}
+
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+enum Phase {
+    #[default]
+    Running,
+    Paused,
+    Dead,
+}
+
+thread_local! {
+    static CURRENT: RefCell<Option<TaskGroup>> = const { RefCell::new(None) };
+}
+
+impl fmt::Debug for TaskGroup {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let state = self.0.state.lock();
+        write!(f, "TaskGroup({} tasks)", state.slots.len())
+    }
+}
+
+impl Default for TaskGroup {
+    fn default() -> Self {
+        TaskGroup::observed(|| ())
+    }
+}
+
+impl TaskGroup {
+    /// A group that calls `after_poll` each time one of its tasks has run: every event of a process is one poll.
+    pub fn observed(after_poll: impl Fn() + Send + Sync + 'static) -> Self {
+        TaskGroup(Arc::new(Group { after_poll: Box::new(after_poll), state: Mutex::default() }))
+    }
+
+    /// Spawns `future` as a task of this group.
+    pub fn spawn<T>(&self, future: T) -> NodeJoinHandle<T::Output>
+    where
+        T: Future + Send + 'static,
+        T::Output: Send + 'static,
+    {
+        spawn_in(Some(self.clone()), future)
+    }
+
+    /// Calls `make` as code of this group: what it spawns belongs to the group.
+    pub fn enter<R>(&self, make: impl FnOnce() -> R) -> R {
+        let _restore = Entered::new(Some(self.clone()));
+        make()
+    }
+
+    /// Drops every task where it stands. Further tasks spawned in the group never run.
+    pub fn kill(&self) {
+        let slots = {
+            let mut state = self.0.state.lock();
+            state.phase = Phase::Dead;
+            state.deferred.clear();
+            std::mem::take(&mut state.slots)
+        };
+        let _restore = Entered::new(Some(self.clone()));
+        for slot in slots.into_values() {
+            slot.drop_future();
+        }
+    }
+
+    /// Stops polling; timers run on, what they wake waits.
+    pub fn pause(&self) {
+        let mut state = self.0.state.lock();
+        if state.phase == Phase::Running {
+            state.phase = Phase::Paused;
+        }
+    }
+
+    /// Polls again, first what waited longest.
+    pub fn resume(&self) {
+        let wakers = {
+            let mut state = self.0.state.lock();
+            if state.phase == Phase::Paused {
+                state.phase = Phase::Running;
+            }
+            std::mem::take(&mut state.deferred)
+        };
+        wakers.into_iter().for_each(Waker::wake);
+    }
+
+    /// Whether [`TaskGroup::kill`] was called.
+    pub fn is_dead(&self) -> bool {
+        self.0.state.lock().phase == Phase::Dead
+    }
+
+    /// Whether the group is stopped for now.
+    pub fn is_paused(&self) -> bool {
+        self.0.state.lock().phase == Phase::Paused
+    }
+
+    /// Messages of panics in the group's tasks, taken once.
+    pub fn take_panics(&self) -> Vec<String> {
+        std::mem::take(&mut self.0.state.lock().panics)
+    }
+
+    fn same(&self, other: &TaskGroup) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+}
+
+/// Restores the spawner's group when code of another group has run.
+struct Entered {
+    previous: Option<TaskGroup>,
+}
+
+impl Entered {
+    fn new(group: Option<TaskGroup>) -> Self {
+        Entered { previous: CURRENT.with(|current| current.replace(group)) }
+    }
+}
+
+impl Drop for Entered {
+    fn drop(&mut self) {
+        CURRENT.with(|current| current.replace(self.previous.take()));
+    }
+}
+
+trait Slot: Send + Sync {
+    fn drop_future(&self);
+}
+
+struct TaskSlot<F> {
+    future: Mutex<Option<Pin<Box<F>>>>,
+    /// Wakes the executor's side of the task, so that whoever joins it learns of its death.
+    waker: Mutex<Option<Waker>>,
+}
+
+impl<F: Future + Send> Slot for TaskSlot<F> {
+    fn drop_future(&self) {
+        // A task that kills its own group is being polled: it is dropped when that poll returns.
+        if let Some(mut future) = self.future.try_lock() {
+            let taken = future.take();
+            drop(future);
+            drop(taken);
+        }
+        if let Some(waker) = self.waker.lock().take() {
+            waker.wake();
+        }
+    }
+}
+
+/// A task of a group, as the executor sees it. Gives `None` if the group died first.
+struct Fenced<F> {
+    group: Option<TaskGroup>,
+    number: u64,
+    slot: Arc<TaskSlot<F>>,
+}
+
+impl<F> Fenced<F> {
+    /// Whether the group forbids polling now; remembers the waker for when it allows it again.
+    fn held_back(&self, waker: &Waker) -> bool {
+        let Some(group) = &self.group else { return false };
+        let mut state = group.0.state.lock();
+        if state.phase == Phase::Paused {
+            state.deferred.push(waker.clone());
+        }
+        state.phase == Phase::Paused
+    }
+
+    fn is_dead(&self) -> bool {
+        self.group.as_ref().is_some_and(TaskGroup::is_dead)
+    }
+
+    fn forget(&self) {
+        if let Some(group) = &self.group {
+            group.0.state.lock().slots.remove(&self.number);
+        }
+    }
+}
+
+impl<F: Future + Send> Future for Fenced<F> {
+    type Output = Option<F::Output>;
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        if self.held_back(context.waker()) {
+            return Poll::Pending;
+        }
+        *self.slot.waker.lock() = Some(context.waker().clone());
+        let _restore = Entered::new(self.group.clone());
+        let mut guard = self.slot.future.lock();
+        let Some(future) = guard.as_mut().filter(|_| !self.is_dead()) else { return Poll::Ready(None) };
+        let polled = std::panic::catch_unwind(AssertUnwindSafe(|| future.as_mut().poll(context)));
+        let ended = !matches!(polled, Ok(Poll::Pending)) || self.is_dead();
+        let finished = if ended { guard.take() } else { None };
+        drop(guard);
+        drop(finished);
+        if ended {
+            self.forget();
+        }
+        let output = match polled {
+            Ok(Poll::Pending) if !ended => Poll::Pending,
+            Ok(Poll::Pending) => Poll::Ready(None),
+            Ok(Poll::Ready(output)) => Poll::Ready(Some(output)),
+            Err(payload) => {
+                if let Some(group) = &self.group {
+                    group.0.state.lock().panics.push(panic_message(payload.as_ref()));
+                }
+                std::panic::resume_unwind(payload)
+            }
+        };
+        if let Some(group) = &self.group {
+            (group.0.after_poll)();
+        }
+        output
+    }
+}
+
+/// What a panic said, as far as it said it in text.
+pub fn panic_message(payload: &(dyn std::any::Any + Send)) -> String {
+    let text = payload.downcast_ref::<&str>().map(|text| (*text).to_owned());
+    text.or_else(|| payload.downcast_ref::<String>().cloned()).unwrap_or_else(|| "panic without text".to_owned())
+}
+
+fn spawn_in<T>(group: Option<TaskGroup>, future: T) -> NodeJoinHandle<T::Output>
+where
+    T: Future + Send + 'static,
+    T::Output: Send + 'static,
+{
+    let slot = Arc::new(TaskSlot { future: Mutex::new(Some(Box::pin(future))), waker: Mutex::new(None) });
+    let mut number = 0;
+    if let Some(group) = &group {
+        let mut state = group.0.state.lock();
+        number = state.next_slot;
+        state.next_slot += 1;
+        if state.phase != Phase::Dead {
+            state.slots.insert(number, slot.clone());
+        }
+    }
+    NodeJoinHandle(SimRuntime::spawn(Fenced { group, number, slot }))
+}
+
+/// Resolves to a task's output, or to [`SimJoinError::Cancelled`] when its group died.
+pub struct NodeJoinHandle<T>(SimJoinHandle<Option<T>>);
+
+impl<T> Future for NodeJoinHandle<T> {
+    type Output = Result<T, SimJoinError>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        Pin::new(&mut self.0).poll(context).map(|joined| match joined {
+            Ok(Some(output)) => Ok(output),
+            Ok(None) => Err(SimJoinError::Cancelled),
+            Err(error) => Err(error),
+        })
+    }
+}
+
+impl AsyncRuntime for NodeRuntime {
+    type JoinError = SimJoinError;
+    type JoinHandle<T: OptionalSend + 'static> = NodeJoinHandle<T>;
+    type Sleep = SimSleep;
+    type Instant = SimInstant;
+    type TimeoutError = Elapsed;
+    type Timeout<R, T: Future<Output = R> + OptionalSend> = SimTimeout<T>;
+    type ThreadLocalRng = <SimRuntime as AsyncRuntime>::ThreadLocalRng;
+    type Mpsc = <SimRuntime as AsyncRuntime>::Mpsc;
+    type Watch = <SimRuntime as AsyncRuntime>::Watch;
+    type Oneshot = <SimRuntime as AsyncRuntime>::Oneshot;
+    type Mutex<T: OptionalSend + 'static> = <SimRuntime as AsyncRuntime>::Mutex<T>;
+
+    fn spawn<T>(future: T) -> Self::JoinHandle<T::Output>
+    where
+        T: Future + OptionalSend + 'static,
+        T::Output: OptionalSend + 'static,
+    {
+        spawn_in(CURRENT.with(|current| current.borrow().clone()), future)
+    }
+
+    fn sleep(duration: Duration) -> Self::Sleep {
+        SimRuntime::sleep(duration)
+    }
+
+    fn sleep_until(deadline: Self::Instant) -> Self::Sleep {
+        SimRuntime::sleep_until(deadline)
+    }
+
+    fn timeout<R, F: Future<Output = R> + OptionalSend>(duration: Duration, future: F) -> Self::Timeout<R, F> {
+        SimRuntime::timeout(duration, future)
+    }
+
+    fn timeout_at<R, F>(deadline: Self::Instant, future: F) -> Self::Timeout<R, F>
+    where
+        F: Future<Output = R> + OptionalSend,
+    {
+        SimRuntime::timeout_at(deadline, future)
+    }
+
+    fn is_panic(join_error: &Self::JoinError) -> bool {
+        SimRuntime::is_panic(join_error)
+    }
+
+    fn thread_rng() -> Self::ThreadLocalRng {
+        SimRuntime::thread_rng()
+    }
+
+    fn new(threads: usize) -> Self {
+        NodeRuntime(SimRuntime::new(threads))
+    }
+
+    fn block_on<F, T>(&mut self, future: F) -> T
+    where
+        F: Future<Output = T>,
+    {
+        self.0.block_on(future)
+    }
+
+    fn spawn_blocking<F, T>(work: F) -> impl Future<Output = Result<T, std::io::Error>> + Send
+    where
+        F: FnOnce() -> T + Send + 'static,
+        T: Send + 'static,
+    {
+        SimRuntime::spawn_blocking(work)
+    }
+}
+
+/// The group whose code is running, if any.
+pub fn current_group() -> Option<TaskGroup> {
+    CURRENT.with(|current| current.borrow().clone())
+}
+
+/// Spawns `future` outside every group: it belongs to the world, as a message on a wire does.
+pub fn spawn_detached<T>(future: T) -> NodeJoinHandle<T::Output>
+where
+    T: Future + Send + 'static,
+    T::Output: Send + 'static,
+{
+    spawn_in(None, future)
+}
+
+impl PartialEq for TaskGroup {
+    fn eq(&self, other: &Self) -> bool {
+        self.same(other)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicU64, Ordering};
+
+    use super::*;
+
+    fn ticking(count: Arc<AtomicU64>) -> impl Future<Output = ()> + Send {
+        async move {
+            loop {
+                NodeRuntime::sleep(Duration::from_millis(1)).await;
+                count.fetch_add(1, Ordering::Relaxed);
+            }
+        }
+    }
+
+    async fn pass(milliseconds: u64) {
+        NodeRuntime::sleep(Duration::from_millis(milliseconds)).await;
+    }
+
+    #[test]
+    fn a_killed_group_takes_the_tasks_its_tasks_spawned_with_it() {
+        NodeRuntime::with_seed(1).block_on(async {
+            let (group, count) = (TaskGroup::default(), Arc::new(AtomicU64::new(0)));
+            let inner = count.clone();
+            let handle = group.spawn(async move {
+                NodeRuntime::spawn(ticking(inner));
+                std::future::pending::<()>().await;
+            });
+            pass(10).await;
+            let before = count.load(Ordering::Relaxed);
+            assert!(before > 5, "{before}");
+            group.kill();
+            pass(10).await;
+            assert_eq!(count.load(Ordering::Relaxed), before);
+            assert_eq!(handle.await, Err(SimJoinError::Cancelled));
+            assert_eq!(group.spawn(async {}).await, Err(SimJoinError::Cancelled));
+        });
+    }
+
+    #[test]
+    fn a_paused_group_stands_still_and_runs_on_when_resumed() {
+        NodeRuntime::with_seed(1).block_on(async {
+            let (group, count) = (TaskGroup::default(), Arc::new(AtomicU64::new(0)));
+            group.spawn(ticking(count.clone()));
+            pass(5).await;
+            group.pause();
+            let before = count.load(Ordering::Relaxed);
+            pass(50).await;
+            assert_eq!(count.load(Ordering::Relaxed), before);
+            group.resume();
+            pass(5).await;
+            assert!(count.load(Ordering::Relaxed) > before);
+        });
+    }
+
+    #[test]
+    fn a_task_may_kill_its_own_group() {
+        NodeRuntime::with_seed(1).block_on(async {
+            let group = TaskGroup::default();
+            let own = group.clone();
+            let handle = group.spawn(async move {
+                own.kill();
+                pass(1).await;
+                unreachable!("the group is dead");
+            });
+            assert_eq!(handle.await, Err(SimJoinError::Cancelled));
+            assert!(group.take_panics().is_empty());
+        });
+    }
+
+    #[test]
+    fn a_panic_is_kept_for_the_world_to_see() {
+        NodeRuntime::with_seed(1).block_on(async {
+            let group = TaskGroup::default();
+            group.spawn(async { panic!("planted") });
+            pass(1).await;
+            assert_eq!(group.take_panics(), ["planted"]);
+        });
+    }
+}
