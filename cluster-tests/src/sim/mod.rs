@@ -8,6 +8,8 @@
 
 pub mod dice;
 pub mod disk;
+pub mod history;
+pub mod linearizability;
 pub mod network;
 pub mod runtime;
 pub mod trace;
