@@ -170,11 +170,12 @@ impl Ledger {
             return Ok(());
         }
         let mut inner = self.0.lock();
-        let whole = inner.compare_changes(node, state, cursor.applied)?;
-        if !whole && applied > inner.frontier {
-            let frontier = inner.frontier;
-            inner.gaps.push((frontier, applied));
+        // What lies before its floor a member no longer tells; others have told it, or nobody can.
+        let (from, frontier) = (cursor.applied.max(state.floor()), inner.frontier);
+        if from > frontier {
+            inner.gaps.push((frontier, from));
         }
+        inner.compare_changes(node, state, from)?;
         inner.frontier = inner.frontier.max(applied);
         cursor.applied = applied;
         inner.compare_digest(node, state)
@@ -239,19 +240,14 @@ impl Ledger {
 }
 
 impl Inner {
-    /// `false` when the member no longer knows what changed since `from`.
-    fn compare_changes(&mut self, node: NodeId, state: &State, from: Revision) -> Result<bool, Disagreement> {
+    fn compare_changes(&mut self, node: NodeId, state: &State, from: Revision) -> Result<(), Disagreement> {
         let mut resources: Vec<Arc<str>> = self.changes.keys().cloned().collect();
         resources.extend(state.collections().map(|(resource, _)| resource.clone()));
         resources.sort();
         resources.dedup();
-        let mut whole = true;
         for resource in resources {
             let collection = state.collection(&resource);
-            let Ok(changes) = collection.changes_after(from) else {
-                whole = false;
-                continue;
-            };
+            let changes = collection.changes_after(from).into_iter().flatten();
             let shown: BTreeMap<Revision, Noted> = changes
                 .map(|change| {
                     let (old, new) = (change.old.as_deref().map(version), change.new.as_deref().map(version));
@@ -260,7 +256,7 @@ impl Inner {
                 .collect();
             self.compare_resource(node, &resource, from, state.applied(), shown)?;
         }
-        Ok(whole)
+        Ok(())
     }
 
     fn compare_resource(
@@ -339,7 +335,8 @@ impl Inner {
         let happened = self.tags.get(&tag).copied();
         let right = match call.told {
             Told::Applied { revision, .. } => {
-                happened == Some(revision) || self.in_gap(Revision(revision.0 - 1), revision)
+                let forgotten = |(after, to): &(Revision, Revision)| *after < revision && revision <= *to;
+                happened == Some(revision) || (happened.is_none() && self.gaps.iter().any(forgotten))
             }
             Told::Refused { .. } | Told::NotDone => happened.is_none(),
             Told::Found { .. } | Told::Unknown => true,

@@ -9,7 +9,10 @@
 pub mod dice;
 pub mod disk;
 pub mod history;
+pub mod ledger;
 pub mod linearizability;
 pub mod network;
 pub mod runtime;
+pub mod sightings;
+pub mod things;
 pub mod trace;
