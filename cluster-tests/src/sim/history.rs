@@ -94,9 +94,9 @@ impl Told {
     /// The revision the answer is as of, when there is one.
     pub fn revision(&self) -> Option<Revision> {
         match self {
-            Told::Applied { revision, .. } | Told::Refused { revision, .. } | Told::Found { revision, .. } => {
-                Some(*revision)
-            }
+            Told::Applied { revision, .. }
+            | Told::Refused { revision, .. }
+            | Told::Found { revision, .. } => Some(*revision),
             Told::NotDone | Told::Unknown => None,
         }
     }

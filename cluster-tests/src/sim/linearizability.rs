@@ -16,7 +16,9 @@ use super::history::{Ask, Call, Guard, Tag, Told, Version};
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Anomaly {
     /// No order explains the answers about a key.
-    #[error("no order explains the answers about {path}; the search got to {reached} of {calls} calls, then:\n{stuck}")]
+    #[error(
+        "no order explains the answers about {path}; the search got to {reached} of {calls} calls, then:\n{stuck}"
+    )]
     NotLinearizable {
         /// The key.
         path: Arc<str>,

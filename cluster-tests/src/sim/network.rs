@@ -279,7 +279,11 @@ impl Transport for SimTransport {
 }
 
 /// One direction of a connection: what is sent on the returned sender comes out of the returned receiver, later.
-fn pump(network: &SimNetwork, way: Way, connection: &TaskGroup) -> (mpsc::Sender<Bytes>, mpsc::Receiver<Bytes>) {
+fn pump(
+    network: &SimNetwork,
+    way: Way,
+    connection: &TaskGroup,
+) -> (mpsc::Sender<Bytes>, mpsc::Receiver<Bytes>) {
     let (sender, mut entering) = mpsc::channel::<Bytes>(WINDOW_FRAMES);
     let (wire, on_wire) = mpsc::channel(WINDOW_FRAMES);
     let (leaving, receiver) = mpsc::channel(WINDOW_FRAMES);

@@ -267,7 +267,8 @@ impl<F: Future + Send> Future for Fenced<F> {
 /// What a panic said, as far as it said it in text.
 pub fn panic_message(payload: &(dyn std::any::Any + Send)) -> String {
     let text = payload.downcast_ref::<&str>().map(|text| (*text).to_owned());
-    text.or_else(|| payload.downcast_ref::<String>().cloned()).unwrap_or_else(|| "panic without text".to_owned())
+    text.or_else(|| payload.downcast_ref::<String>().cloned())
+        .unwrap_or_else(|| "panic without text".to_owned())
 }
 
 fn spawn_in<T>(group: Option<TaskGroup>, future: T) -> NodeJoinHandle<T::Output>
@@ -332,7 +333,10 @@ impl AsyncRuntime for NodeRuntime {
         SimRuntime::sleep_until(deadline)
     }
 
-    fn timeout<R, F: Future<Output = R> + OptionalSend>(duration: Duration, future: F) -> Self::Timeout<R, F> {
+    fn timeout<R, F: Future<Output = R> + OptionalSend>(
+        duration: Duration,
+        future: F,
+    ) -> Self::Timeout<R, F> {
         SimRuntime::timeout(duration, future)
     }
 

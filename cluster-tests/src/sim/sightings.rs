@@ -130,8 +130,7 @@ impl Filter {
     /// The event that a change is to this watch, if it is one: what a server does.
     pub fn sight(&self, change: &Change) -> Option<Sighting> {
         let version = |object: &Option<Arc<orch_raft::Object>>| object.as_deref().and_then(Version::of);
-        let noted =
-            Noted { path: change.path.clone(), old: version(&change.old), new: version(&change.new) };
+        let noted = Noted { path: change.path.clone(), old: version(&change.old), new: version(&change.new) };
         self.expect(change.revision, &noted)
     }
 
@@ -153,7 +152,9 @@ impl Watched {
     /// # Errors
     /// The first event that is missing, repeated, out of order or wrong.
     pub fn check(&self, ledger: &Ledger) -> Result<bool, Mistaken> {
-        let Some(changes) = ledger.changes(&self.resource, self.start, self.through) else { return Ok(false) };
+        let Some(changes) = ledger.changes(&self.resource, self.start, self.through) else {
+            return Ok(false);
+        };
         let expect = |(revision, noted): &(Revision, Noted)| self.filter.expect(*revision, noted);
         let expected: Vec<Sighting> = changes.iter().filter_map(expect).collect();
         if expected == self.sightings {
@@ -161,7 +162,8 @@ impl Watched {
         }
         let longest = expected.len().max(self.sightings.len());
         let wrong = (0..longest).find(|at| expected.get(*at) != self.sightings.get(*at)).unwrap_or(longest);
-        let print = |list: &[Sighting]| list.get(wrong).map_or("nothing".to_owned(), |one| format!("{one:?}"));
+        let print =
+            |list: &[Sighting]| list.get(wrong).map_or("nothing".to_owned(), |one| format!("{one:?}"));
         Err(Mistaken::Watch {
             client: self.client,
             resource: self.resource.clone(),

@@ -43,7 +43,13 @@ fn put(key: Key, tag: Tag, extras: Extras) -> Operation {
 }
 
 /// The transaction that writes `tag` to the thing `path`, or removes it, if `guard` holds.
-pub fn transaction(path: &str, guard: Guard, tag: Option<Tag>, extras: Extras, proposed_ms: u64) -> Transaction {
+pub fn transaction(
+    path: &str,
+    guard: Guard,
+    tag: Option<Tag>,
+    extras: Extras,
+    proposed_ms: u64,
+) -> Transaction {
     let conditions = match guard {
         Guard::Always => Vec::new(),
         Guard::Absent => vec![Condition::Absent(thing(path))],

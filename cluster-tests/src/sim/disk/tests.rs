@@ -160,7 +160,8 @@ fn a_failing_sync_tells_everyone_and_keeps_nothing() {
         disk.behave(|manner| manner.sync_fails = true);
         let failed = Arc::new(AtomicU64::new(0));
         let inner = failed.clone();
-        let told: OnDurable = Box::new(move |result| _ = result.map_err(|_| inner.fetch_add(1, Ordering::Relaxed)));
+        let told: OnDurable =
+            Box::new(move |result| _ = result.map_err(|_| inner.fetch_add(1, Ordering::Relaxed)));
         disk.open().append(vec![record(1)], told).unwrap();
         settle().await;
         assert_eq!(failed.load(Ordering::Relaxed), 1);

@@ -62,7 +62,10 @@ fn another_value_or_a_missing_change_is_named() {
     skipped.advance(Revision(3));
     write(&mut skipped, 4, 9, Extras::default());
     let found = observe(&ledger, &skipped);
-    assert!(matches!(found, Err(Disagreement::Change { revision: Revision(3), shown: None, .. })), "{found:?}");
+    assert!(
+        matches!(found, Err(Disagreement::Change { revision: Revision(3), shown: None, .. })),
+        "{found:?}"
+    );
 }
 
 #[test]
@@ -113,7 +116,8 @@ fn a_mirror_without_its_thing_is_named() {
     write(&mut state, 2, 7, Extras { mirrored: true, ..Extras::default() });
     observe(&ledger, &state).unwrap();
     assert_eq!(ledger.check_calls(&[]), Ok(()));
-    let mut torn = transaction("k", Guard::Always, Some(Tag(8)), Extras { mirrored: true, ..Extras::default() }, 0);
+    let mut torn =
+        transaction("k", Guard::Always, Some(Tag(8)), Extras { mirrored: true, ..Extras::default() }, 0);
     torn.operations.remove(0);
     state.apply(Revision(3), &torn);
     observe(&ledger, &state).unwrap();
@@ -132,7 +136,8 @@ fn answers_are_held_against_what_happened() {
         told,
     };
     let applied = |revision| Told::Applied { revision: Revision(revision), previous: None };
-    for right in [call(7, applied(2)), call(7, Told::Unknown), call(9, Told::NotDone), call(9, Told::Unknown)] {
+    for right in [call(7, applied(2)), call(7, Told::Unknown), call(9, Told::NotDone), call(9, Told::Unknown)]
+    {
         assert_eq!(ledger.check_calls(&[right]), Ok(()));
     }
     for wrong in [call(7, applied(3)), call(7, Told::NotDone), call(9, applied(2))] {

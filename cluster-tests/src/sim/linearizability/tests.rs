@@ -55,7 +55,10 @@ fn accepts(text: &str) {
 #[track_caller]
 fn rejects(text: &str) {
     let found = check_registers(&history(text));
-    assert!(matches!(found, Err(Anomaly::NotLinearizable { .. } | Anomaly::TwoRevisions { .. })), "{found:?}");
+    assert!(
+        matches!(found, Err(Anomaly::NotLinearizable { .. } | Anomaly::TwoRevisions { .. })),
+        "{found:?}"
+    );
 }
 
 #[track_caller]
@@ -241,7 +244,11 @@ fn long_overlapping_histories_are_judged_quickly() {
         for client in 0..6 {
             revision += 1;
             let was = if revision == 2 { 0 } else { revision - 1 };
-            calls.push(format!("{}-{} w{revision} always => ok{revision} was{was}", base + client, base + 19 - client));
+            calls.push(format!(
+                "{}-{} w{revision} always => ok{revision} was{was}",
+                base + client,
+                base + 19 - client
+            ));
         }
         calls.push(format!("{}-0 w9{round:04} at{before} => ?", base + 7));
     }
