@@ -1,0 +1,378 @@
+//! What changed between two states of an object, as field sets.
+//!
+//! Owns the comparison that ownership rests on. It reads both values in place and builds elements only for what
+//! differs. A field that the wire writes even when empty counts as present on both sides, so that `spec` or an empty
+//! list is not "added" by the first write.
+
+use serde_json::{Map, Value};
+
+use super::element::PathElement;
+use super::set::FieldSet;
+use super::shape::{self, ItemError, Shape, field_of, for_each_emitted, same, type_of_field, zero_of};
+use crate::schema::types::{ObjectType, Schema, TypeId, ValueType};
+
+/// The differences between an old and a new state.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Comparison {
+    /// Fields that the new state has and that are new or different.
+    pub changed: FieldSet,
+    /// Fields that only the old state has.
+    pub removed: FieldSet,
+}
+
+/// Fields of `metadata` that nobody owns. Comparing them would be wasted, and `managedFields` would be costly.
+pub(super) const UNOWNED_METADATA: [&str; 9] = [
+    "name",
+    "namespace",
+    "creationTimestamp",
+    "selfLink",
+    "uid",
+    "clusterName",
+    "generation",
+    "managedFields",
+    "resourceVersion",
+];
+
+/// Compares two objects of the type `root`, leaving out what nobody owns (`apiVersion`, `kind`, the identity in
+/// `metadata`).
+pub fn compare(schema: &Schema, root: TypeId, old: &Value, new: &Value) -> Result<Comparison, ItemError> {
+    let walker = Walker { schema };
+    let mut out = Node::default();
+    let ty = schema.get(root);
+    let (old, new) = (object(Some(old)), object(Some(new)));
+    walker.fields(ty, Some(old), Some(new), Level::Root, &mut out)?;
+    Ok(Comparison { changed: out.changed, removed: out.removed })
+}
+
+/// Which names a level leaves out.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Level {
+    Root,
+    Metadata,
+    Inner,
+}
+
+impl Level {
+    fn skips(self, name: &str) -> bool {
+        match self {
+            Level::Root => name == "apiVersion" || name == "kind",
+            Level::Metadata => UNOWNED_METADATA.contains(&name),
+            Level::Inner => false,
+        }
+    }
+
+    fn below(self, name: &str) -> Level {
+        if self == Level::Root && name == "metadata" { Level::Metadata } else { Level::Inner }
+    }
+}
+
+/// The differences at and below one place.
+#[derive(Default)]
+struct Node {
+    changed: FieldSet,
+    removed: FieldSet,
+    self_changed: bool,
+    self_removed: bool,
+}
+
+impl Node {
+    fn take(&mut self, element: impl FnOnce() -> PathElement, child: Node) {
+        let Node { changed, removed, self_changed, self_removed } = child;
+        let any_changed = self_changed || !changed.is_empty();
+        let any_removed = self_removed || !removed.is_empty();
+        if !any_changed && !any_removed {
+            return;
+        }
+        let element = element();
+        if any_changed && any_removed {
+            self.changed.push(element.clone(), self_changed, changed);
+            self.removed.push(element, self_removed, removed);
+        } else if any_changed {
+            self.changed.push(element, self_changed, changed);
+        } else {
+            self.removed.push(element, self_removed, removed);
+        }
+    }
+
+    fn seal(&mut self) {
+        self.changed.seal();
+        self.removed.seal();
+    }
+
+    /// A place that is one leaf.
+    fn leaf(&mut self, old: Option<&Value>, new: Option<&Value>) {
+        match (old, new) {
+            (None, _) => self.self_changed = true,
+            (Some(_), None) => self.self_removed = true,
+            (Some(old), Some(new)) => self.self_changed |= !same(old, new),
+        }
+    }
+}
+
+struct Walker<'s> {
+    schema: &'s Schema,
+}
+
+impl<'s> Walker<'s> {
+    /// Compares one place; at least one side is there.
+    fn place(
+        &self,
+        ty: &'s ValueType,
+        old: Option<&Value>,
+        new: Option<&Value>,
+        level: Level,
+    ) -> Result<Node, ItemError> {
+        let mut node = Node::default();
+        if matches!((old, new), (Some(old), Some(new)) if std::ptr::eq(old, new)) {
+            return Ok(node);
+        }
+        let shape = Shape::of(self.schema, ty, new.or(old));
+        if matches!(ty, ValueType::Untyped)
+            && is_object(old) != is_object(new)
+            && old.is_some()
+            && new.is_some()
+        {
+            self.untyped_changed_form(old, new, &mut node)?;
+        } else {
+            self.shaped(shape, old, new, level, &mut node)?;
+        }
+        if old.is_none() {
+            node.self_changed = true;
+        } else if new.is_none() {
+            node.self_removed = true;
+        }
+        Ok(node)
+    }
+
+    /// Untyped content that was an object and is none any more, or the other way round: the entries come or go, and the
+    /// place itself changes unless it goes to or comes from null.
+    fn untyped_changed_form(
+        &self,
+        old: Option<&Value>,
+        new: Option<&Value>,
+        node: &mut Node,
+    ) -> Result<(), ItemError> {
+        let (before, after) = (object(old), object(new));
+        let null = old.or(new).is_some_and(Value::is_null) || new.is_some_and(Value::is_null);
+        node.self_changed = !null || before.is_empty() && after.is_empty();
+        self.entries(&shape::UNTYPED, before, after, node)
+    }
+
+    fn shaped(
+        &self,
+        shape: Shape<'s>,
+        old: Option<&Value>,
+        new: Option<&Value>,
+        level: Level,
+        node: &mut Node,
+    ) -> Result<(), ItemError> {
+        match shape {
+            Shape::Leaf => node.leaf(old, new),
+            Shape::Struct(ty) => {
+                if self.is_empty_struct(ty, old) && self.is_empty_struct(ty, new) {
+                    node.leaf(old, new);
+                } else {
+                    let (old, new) = (old.map(|v| object(Some(v))), new.map(|v| object(Some(v))));
+                    self.fields(ty, old, new, level, node)?;
+                }
+            }
+            Shape::Map(value) => {
+                let (before, after) = (object(old), object(new));
+                if before.is_empty() && after.is_empty() {
+                    node.leaf(old, new);
+                } else {
+                    self.entries(value, before, after, node)?;
+                }
+            }
+            Shape::Set | Shape::Keyed { .. } => {
+                let (before, after) = (list(old), list(new));
+                if before.is_empty() && after.is_empty() {
+                    node.leaf(old, new);
+                } else {
+                    self.items(shape, before, after, node)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// An object without fields, those that are always written included.
+    fn is_empty_struct(&self, ty: &'s ObjectType, value: Option<&Value>) -> bool {
+        let Some(value) = value else { return true };
+        if !object(Some(value)).is_empty() {
+            return false;
+        }
+        let mut any = false;
+        if !value.is_null() {
+            for_each_emitted(self.schema, ty, &mut |_| any = true);
+        }
+        !any
+    }
+
+    fn fields(
+        &self,
+        ty: &'s ObjectType,
+        old: Option<&Map<String, Value>>,
+        new: Option<&Map<String, Value>>,
+        level: Level,
+        node: &mut Node,
+    ) -> Result<(), ItemError> {
+        let emitted = |name: &str| {
+            field_of(self.schema, ty, name).filter(|field| field.emit_empty).map(|field| zero_of(field))
+        };
+        for (name, value) in new.into_iter().flatten() {
+            let Some(inner) = type_of_field(self.schema, ty, name) else { continue };
+            if !level.skips(name) {
+                let before = old.and_then(|old| old.get(name).or_else(|| emitted(name)));
+                let child = self.place(inner, before, Some(value), level.below(name))?;
+                node.take(|| PathElement::field(name), child);
+            }
+        }
+        for (name, value) in old.into_iter().flatten() {
+            if level.skips(name) || new.is_some_and(|new| new.contains_key(name)) {
+                continue;
+            }
+            let Some(inner) = type_of_field(self.schema, ty, name) else { continue };
+            let after = new.and_then(|_| emitted(name));
+            let child = self.place(inner, Some(value), after, level.below(name))?;
+            node.take(|| PathElement::field(name), child);
+        }
+        if old.is_none() || new.is_none() {
+            self.emitted_fields(ty, old.or(new), old.is_none(), node)?;
+        }
+        node.seal();
+        Ok(())
+    }
+
+    /// The fields of an added or removed object that are absent but written anyway.
+    fn emitted_fields(
+        &self,
+        ty: &'s ObjectType,
+        present: Option<&Map<String, Value>>,
+        is_added: bool,
+        node: &mut Node,
+    ) -> Result<(), ItemError> {
+        let mut absent = Vec::new();
+        for_each_emitted(self.schema, ty, &mut |field| {
+            if !present.is_some_and(|present| present.contains_key(&*field.name)) {
+                absent.push(field);
+            }
+        });
+        for field in absent {
+            let zero = Some(zero_of(field));
+            let (old, new) = if is_added { (None, zero) } else { (zero, None) };
+            let child = self.place(&field.value, old, new, Level::Inner)?;
+            node.take(|| PathElement::field(&field.name), child);
+        }
+        Ok(())
+    }
+
+    fn entries(
+        &self,
+        ty: &'s ValueType,
+        old: &Map<String, Value>,
+        new: &Map<String, Value>,
+        node: &mut Node,
+    ) -> Result<(), ItemError> {
+        for (name, value) in new {
+            let child = self.place(ty, old.get(name), Some(value), Level::Inner)?;
+            node.take(|| PathElement::field(name), child);
+        }
+        for (name, value) in old.iter().filter(|(name, _)| !new.contains_key(*name)) {
+            let child = self.place(ty, Some(value), None, Level::Inner)?;
+            node.take(|| PathElement::field(name), child);
+        }
+        node.seal();
+        Ok(())
+    }
+
+    fn items(
+        &self,
+        shape: Shape<'s>,
+        old: &[Value],
+        new: &[Value],
+        node: &mut Node,
+    ) -> Result<(), ItemError> {
+        if old.len() == new.len() && old.iter().zip(new).all(|(old, new)| same(old, new)) {
+            return Ok(());
+        }
+        let mut items: Vec<Item<'_>> = Vec::with_capacity(old.len() + new.len());
+        for (values, is_new) in [(old, false), (new, true)] {
+            for value in values {
+                let element = shape::element_of_item(self.schema, shape, value)?;
+                items.push(Item { element, is_new, value });
+            }
+        }
+        // Stable: the items of one element stay in list order, old before new.
+        items.sort_by(|a, b| a.element.cmp(&b.element));
+        for group in items.chunk_by(|a, b| a.element == b.element) {
+            let at = group.partition_point(|item| !item.is_new);
+            let child = self.group(shape, &group[..at], &group[at..])?;
+            node.take(|| group[0].element.clone(), child);
+        }
+        Ok(())
+    }
+
+    /// All items of one element. More than one on a side is a duplicate: then the element is one leaf.
+    fn group(&self, shape: Shape<'s>, old: &[Item<'_>], new: &[Item<'_>]) -> Result<Node, ItemError> {
+        match (old, new) {
+            ([] | [_], [] | [_]) => {
+                self.item(shape, old.first().map(|item| item.value), new.first().map(|item| item.value))
+            }
+            ([_, _, ..], [_, _, ..]) => {
+                let equal = old.len() == new.len()
+                    && old.iter().zip(new).all(|(old, new)| same(old.value, new.value));
+                Ok(Node { self_changed: !equal, ..Node::default() })
+            }
+            ([_, _, ..], _) => {
+                let mut node = match new.first() {
+                    Some(item) => self.item(shape, None, Some(item.value))?,
+                    None => Node::default(),
+                };
+                node.self_removed = true;
+                Ok(node)
+            }
+            (_, [_, _, ..]) => {
+                let mut node = match old.first() {
+                    Some(item) => self.item(shape, Some(item.value), None)?,
+                    None => Node::default(),
+                };
+                node.self_changed = true;
+                Ok(node)
+            }
+        }
+    }
+
+    fn item(&self, shape: Shape<'s>, old: Option<&Value>, new: Option<&Value>) -> Result<Node, ItemError> {
+        if let Shape::Keyed { item, .. } = shape {
+            return self.place(item, old, new, Level::Inner);
+        }
+        let mut node = Node::default();
+        node.leaf(old, new);
+        Ok(node)
+    }
+}
+
+struct Item<'v> {
+    element: PathElement,
+    is_new: bool,
+    value: &'v Value,
+}
+
+fn is_object(value: Option<&Value>) -> bool {
+    value.is_some_and(Value::is_object)
+}
+
+fn object(value: Option<&Value>) -> &Map<String, Value> {
+    match value {
+        Some(Value::Object(map)) => map,
+        _ => shape::empty_object().as_object().expect("the empty object is an object"),
+    }
+}
+
+fn list(value: Option<&Value>) -> &[Value] {
+    match value {
+        Some(Value::Array(items)) => items,
+        _ => &[],
+    }
+}

@@ -1,0 +1,216 @@
+//! The managers of an object: `metadata.managedFields` as entries with field sets.
+//!
+//! Owns decoding, encoding and order. An entry is identified by manager, operation, sub-resource and, for updates, the
+//! version; two entries of one identity never exist. Written order: applies before updates, older before newer, then
+//! by name, version and sub-resource; an entry without time counts as oldest.
+
+use serde_json::{Map, Value};
+
+use super::set::FieldSet;
+use super::wire::WireError;
+
+/// Who wrote: by apply, or by create, update and patch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Operation {
+    /// Server-side apply.
+    Apply,
+    /// Everything else.
+    Update,
+}
+
+impl Operation {
+    /// The word on the wire.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Operation::Apply => "Apply",
+            Operation::Update => "Update",
+        }
+    }
+}
+
+/// One entry of `managedFields`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ManagedEntry {
+    /// Name of the manager.
+    pub manager: String,
+    /// How it wrote.
+    pub operation: Operation,
+    /// Version of the schema that the paths follow (`apps/v1`).
+    pub api_version: String,
+    /// Sub-resource it wrote through; empty for the main resource.
+    pub subresource: String,
+    /// When its set last changed, RFC 3339 with seconds.
+    pub time: Option<String>,
+    /// What it owns.
+    pub set: FieldSet,
+}
+
+/// Why `managedFields` cannot be read.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ManagedError {
+    /// Not a list of objects.
+    #[error("managed fields must be a list of objects")]
+    Form,
+    /// The operation is neither of the two.
+    #[error("operation must be `Apply` or `Update`")]
+    Operation,
+    /// An entry without version.
+    #[error("apiVersion must not be empty")]
+    NoVersion,
+    /// An entry without `fieldsType`.
+    #[error("missing fieldsType in managed fields entry {0}")]
+    NoFieldsType(usize),
+    /// A `fieldsType` that is not `FieldsV1`.
+    #[error("invalid fieldsType {fields_type:?} in managed fields entry {index}")]
+    FieldsType {
+        /// What it said.
+        fields_type: String,
+        /// Position of the entry.
+        index: usize,
+    },
+    /// The set of an entry cannot be read.
+    #[error("error decoding set: {0}")]
+    Set(#[from] WireError),
+}
+
+/// All entries of an object.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Managed {
+    pub(super) entries: Vec<ManagedEntry>,
+}
+
+impl ManagedEntry {
+    /// Whether both stand for the same writer.
+    pub fn is_same_writer(&self, other: &ManagedEntry) -> bool {
+        self.operation == other.operation
+            && self.manager == other.manager
+            && self.subresource == other.subresource
+            && (self.operation == Operation::Apply || self.api_version == other.api_version)
+    }
+
+    fn decode(index: usize, value: &Value) -> Result<ManagedEntry, ManagedError> {
+        let map = value.as_object().ok_or(ManagedError::Form)?;
+        let text = |name: &str| map.get(name).and_then(Value::as_str).unwrap_or_default();
+        let operation = match text("operation") {
+            "Apply" => Operation::Apply,
+            "Update" => Operation::Update,
+            _ => return Err(ManagedError::Operation),
+        };
+        let api_version = text("apiVersion");
+        if api_version.is_empty() {
+            return Err(ManagedError::NoVersion);
+        }
+        match text("fieldsType") {
+            "FieldsV1" => {}
+            "" => return Err(ManagedError::NoFieldsType(index)),
+            other => return Err(ManagedError::FieldsType { fields_type: other.to_owned(), index }),
+        }
+        let set = match map.get("fieldsV1") {
+            Some(fields) => FieldSet::from_fields_v1(fields)?,
+            None => FieldSet::EMPTY,
+        };
+        Ok(ManagedEntry {
+            manager: text("manager").to_owned(),
+            operation,
+            api_version: api_version.to_owned(),
+            subresource: text("subresource").to_owned(),
+            time: map.get("time").and_then(Value::as_str).map(str::to_owned),
+            set,
+        })
+    }
+
+    fn encode(self) -> Value {
+        let mut map = Map::with_capacity(7);
+        let mut put = |name: &str, value: Value| {
+            map.insert(name.to_owned(), value);
+        };
+        if !self.manager.is_empty() {
+            put("manager", self.manager.into());
+        }
+        put("operation", self.operation.as_str().into());
+        put("apiVersion", self.api_version.into());
+        if let Some(time) = self.time {
+            put("time", time.into());
+        }
+        put("fieldsType", "FieldsV1".into());
+        put("fieldsV1", self.set.to_fields_v1());
+        if !self.subresource.is_empty() {
+            put("subresource", self.subresource.into());
+        }
+        Value::Object(map)
+    }
+}
+
+impl Managed {
+    /// Reads `metadata.managedFields`; absent and null are no entries.
+    pub fn decode(value: Option<&Value>) -> Result<Managed, ManagedError> {
+        let items = match value {
+            None | Some(Value::Null) => return Ok(Managed::default()),
+            Some(Value::Array(items)) => items,
+            Some(_) => return Err(ManagedError::Form),
+        };
+        let mut managed = Managed { entries: Vec::with_capacity(items.len() + 1) };
+        for (index, item) in items.iter().enumerate() {
+            managed.put(ManagedEntry::decode(index, item)?);
+        }
+        Ok(managed)
+    }
+
+    /// The value of `metadata.managedFields`; `None` where it is left out.
+    pub fn encode(mut self) -> Option<Value> {
+        if self.entries.is_empty() {
+            return None;
+        }
+        self.entries.sort_by(|a, b| {
+            let key = |entry: &'_ ManagedEntry| (entry.operation, entry.time.is_some());
+            key(a)
+                .cmp(&key(b))
+                .then_with(|| a.time.cmp(&b.time))
+                .then_with(|| a.manager.cmp(&b.manager))
+                .then_with(|| a.api_version.cmp(&b.api_version))
+                .then_with(|| a.subresource.cmp(&b.subresource))
+        });
+        Some(Value::Array(self.entries.into_iter().map(ManagedEntry::encode).collect()))
+    }
+
+    /// The entries.
+    pub fn entries(&self) -> &[ManagedEntry] {
+        &self.entries
+    }
+
+    /// Adds an entry in the place of one of the same writer.
+    pub(super) fn put(&mut self, entry: ManagedEntry) {
+        match self.entries.iter_mut().find(|other| other.is_same_writer(&entry)) {
+            Some(other) => *other = entry,
+            None => self.entries.push(entry),
+        }
+    }
+
+    /// Takes the entry of a writer out.
+    pub(super) fn take(&mut self, writer: &ManagedEntry) -> Option<ManagedEntry> {
+        let at = self.entries.iter().position(|entry| entry.is_same_writer(writer))?;
+        Some(self.entries.remove(at))
+    }
+
+    /// Drops entries that own nothing.
+    pub(super) fn drop_empty(&mut self) {
+        self.entries.retain(|entry| !entry.set.is_empty());
+    }
+}
+
+/// `metadata.managedFields` of an object.
+pub(super) fn managed_fields_of(object: &Value) -> Option<&Value> {
+    object.get("metadata")?.get("managedFields")
+}
+
+/// Whether the list asks to forget all owners: it is there and empty, or has one empty item.
+pub(super) fn is_reset(managed_fields: Option<&Value>) -> bool {
+    match managed_fields {
+        Some(Value::Array(items)) => match items.as_slice() {
+            [] => true,
+            [Value::Object(item)] => item.is_empty(),
+            _ => false,
+        },
+        _ => false,
+    }
+}

@@ -1,0 +1,227 @@
+//! Ownership after a create, an update or a patch that is not an apply.
+//!
+//! Owns what such a write does to `managedFields`: the writer owns what it changed or added, nobody owns what went
+//! away, and who wrote a changed field before loses it. Objects that nobody tracks (they exist, and have no managers)
+//! stay untracked until the first apply. This runs on every write, so the common case, a writer changing what it
+//! already owns, is decided on the stored form without parsing it.
+
+use serde_json::Value;
+
+use super::compare::{Comparison, compare};
+use super::element::PathElement;
+use super::managed::{Managed, ManagedEntry, Operation, is_reset, managed_fields_of};
+use super::set::FieldSet;
+use super::shape::{ItemError, empty_object, same};
+use crate::schema::types::{Schema, TypeId};
+
+/// More update managers than this are folded into [`ANCIENT_CHANGES`]; what the reference keeps, and enough to see who
+/// is at work without objects growing with every tool that ever touched them.
+pub const UPDATE_MANAGERS_MAX: usize = 10;
+
+/// The manager of folded entries.
+pub const ANCIENT_CHANGES: &str = "ancient-changes";
+
+/// Who writes, and how it is recorded.
+#[derive(Clone, Copy, Debug)]
+pub struct Writer<'a> {
+    /// Manager name, see [`super::manager_of`]; an empty one is recorded as `unknown`.
+    pub manager: &'a str,
+    /// Version of the request (`apps/v1`).
+    pub api_version: &'a str,
+    /// Sub-resource of the request; empty for the main resource.
+    pub subresource: &'a str,
+    /// Time of the request, RFC 3339 with seconds, UTC.
+    pub now: &'a str,
+    /// Fields that this endpoint resets and therefore nobody can own through it, as paths of field names with or
+    /// without their `f:` (see [`crate::kinds::Strategy::reset_fields`]).
+    pub reset: &'a [&'a [&'a str]],
+}
+
+impl Writer<'_> {
+    pub(super) fn entry(&self, operation: Operation, set: FieldSet) -> ManagedEntry {
+        ManagedEntry {
+            manager: if self.manager.is_empty() { "unknown".to_owned() } else { self.manager.to_owned() },
+            operation,
+            api_version: self.api_version.to_owned(),
+            subresource: self.subresource.to_owned(),
+            time: Some(self.now.to_owned()),
+            set,
+        }
+    }
+
+    /// The paths of [`Writer::reset`] as a set.
+    pub(super) fn reset_set(&self) -> FieldSet {
+        let mut set = FieldSet::EMPTY;
+        for path in self.reset {
+            let path: Vec<PathElement> =
+                path.iter().map(|name| PathElement::field(name.strip_prefix("f:").unwrap_or(name))).collect();
+            set.insert(&path);
+        }
+        set
+    }
+}
+
+/// Why ownership could not be worked out.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum FieldsError {
+    /// Items of a list cannot be told apart.
+    #[error("failed to compare objects: {0}")]
+    Item(#[from] ItemError),
+}
+
+/// Writes `metadata.managedFields` of `new`, an object about to be stored in the place of `live` (`None` on create).
+///
+/// `new` may carry its own `managedFields`: on the main resource they replace the stored ones when they can be read,
+/// and an empty list forgets all owners. On an error the stored managers are kept; the write itself may go on.
+pub fn track_update(
+    schema: &Schema,
+    root: TypeId,
+    live: Option<&Value>,
+    new: &mut Value,
+    writer: &Writer<'_>,
+) -> Result<(), FieldsError> {
+    let stored = live.and_then(managed_fields_of);
+    let sent =
+        new.get_mut("metadata").and_then(Value::as_object_mut).and_then(|m| m.shift_remove("managedFields"));
+    let source = source_of(stored, sent.as_ref(), writer);
+    let exists = live.is_some_and(is_stored);
+    if exists && source.is_empty() {
+        return Ok(());
+    }
+    let result = compare(schema, root, live.unwrap_or(empty_object()), new);
+    let (managed, error) = match result {
+        Ok(comparison) => (after_update(source, comparison, writer), None),
+        Err(error) => (stored.cloned(), Some(error)),
+    };
+    if let (Some(managed), Some(metadata)) = (managed, metadata_of(new)) {
+        metadata.insert("managedFields".to_owned(), managed);
+    }
+    error.map_or(Ok(()), |error| Err(error.into()))
+}
+
+/// Whether the object has been stored before: it has a uid.
+fn is_stored(live: &Value) -> bool {
+    live.get("metadata").and_then(|m| m.get("uid")).and_then(Value::as_str).is_some_and(|uid| !uid.is_empty())
+}
+
+pub(super) fn metadata_of(object: &mut Value) -> Option<&mut serde_json::Map<String, Value>> {
+    object
+        .as_object_mut()?
+        .entry("metadata")
+        .or_insert_with(|| Value::Object(serde_json::Map::new()))
+        .as_object_mut()
+}
+
+/// Where the managers before the write come from.
+enum Source<'a> {
+    /// The stored list, in its written form.
+    Stored(Option<&'a Value>),
+    /// A list that the client wrote.
+    Sent(Managed),
+}
+
+impl Source<'_> {
+    fn is_empty(&self) -> bool {
+        match self {
+            Source::Stored(value) => value.and_then(Value::as_array).is_none_or(Vec::is_empty),
+            Source::Sent(managed) => managed.entries.is_empty(),
+        }
+    }
+}
+
+fn source_of<'a>(stored: Option<&'a Value>, sent: Option<&Value>, writer: &Writer<'_>) -> Source<'a> {
+    let Some(sent) = sent.filter(|_| writer.subresource.is_empty()) else {
+        return Source::Stored(stored);
+    };
+    if is_reset(Some(sent)) {
+        return Source::Sent(Managed::default());
+    }
+    if stored.is_some_and(|stored| same(stored, sent)) {
+        return Source::Stored(stored);
+    }
+    match Managed::decode(Some(sent)) {
+        Ok(managed) if !managed.entries.is_empty() => Source::Sent(managed),
+        // A list that cannot be read counts as not sent, so that a client which mangles it cannot lose it.
+        Ok(_) | Err(_) => Source::Stored(stored),
+    }
+}
+
+/// The new `managedFields`; `None` where nobody owns anything.
+fn after_update(source: Source<'_>, comparison: Comparison, writer: &Writer<'_>) -> Option<Value> {
+    let Comparison { mut changed, mut removed } = comparison;
+    if !writer.reset.is_empty() {
+        let reset = writer.reset_set();
+        changed.subtract_below(&reset);
+        removed.subtract_below(&reset);
+    }
+    let managed = match source {
+        Source::Stored(None) => Managed::default(),
+        Source::Stored(Some(stored)) => {
+            if changed.is_empty() && removed.is_empty() {
+                return Some(stored.clone());
+            }
+            // What was stored was written by this module; should it be unreadable, tracking starts anew.
+            Managed::decode(Some(stored)).unwrap_or_default()
+        }
+        Source::Sent(managed) => managed,
+    };
+    record_update(managed, changed, &removed, writer).encode()
+}
+
+/// Hands `changed` to the writer and takes `changed` and `removed` from everyone else.
+pub(super) fn record_update(
+    mut managed: Managed,
+    changed: FieldSet,
+    removed: &FieldSet,
+    writer: &Writer<'_>,
+) -> Managed {
+    for entry in &mut managed.entries {
+        entry.set.subtract(&changed);
+        entry.set.subtract(removed);
+    }
+    managed.drop_empty();
+    if !changed.is_empty() {
+        let mut entry = writer.entry(Operation::Update, changed);
+        if let Some(previous) = managed.take(&entry) {
+            entry.set.unite(previous.set);
+        }
+        managed.entries.push(entry);
+    }
+    fold_old_updates(&mut managed);
+    managed
+}
+
+/// Folds the oldest update entries of a version into one until [`UPDATE_MANAGERS_MAX`] are left. The first entry of
+/// each version stays by itself until a second one joins it.
+fn fold_old_updates(managed: &mut Managed) {
+    let is_update = |entry: &ManagedEntry| entry.operation == Operation::Update;
+    let count = managed.entries.iter().filter(|entry| is_update(entry)).count();
+    let Some(mut excess) = count.checked_sub(UPDATE_MANAGERS_MAX).filter(|excess| *excess > 0) else {
+        return;
+    };
+    let (mut updates, applies) =
+        std::mem::take(&mut managed.entries).into_iter().partition::<Vec<_>, _>(is_update);
+    managed.entries = applies;
+    // An earlier fold goes first, so that the next one joins it.
+    let is_fold = |entry: &ManagedEntry| entry.manager == ANCIENT_CHANGES && entry.subresource.is_empty();
+    updates.sort_by(|a, b| {
+        let name = |entry: &'_ ManagedEntry| (entry.manager.clone(), entry.api_version.clone());
+        is_fold(b).cmp(&is_fold(a)).then_with(|| a.time.cmp(&b.time)).then_with(|| name(a).cmp(&name(b)))
+    });
+    let mut kept: Vec<ManagedEntry> = Vec::with_capacity(updates.len());
+    for entry in updates {
+        let first = kept.iter().position(|other| other.api_version == entry.api_version);
+        match first.filter(|_| excess > 0) {
+            Some(first) => {
+                let bucket = &mut kept[first];
+                bucket.manager = ANCIENT_CHANGES.to_owned();
+                bucket.subresource.clear();
+                bucket.time = entry.time;
+                bucket.set.unite(entry.set);
+                excess -= 1;
+            }
+            None => kept.push(entry),
+        }
+    }
+    managed.entries.append(&mut kept);
+}
