@@ -191,7 +191,7 @@ fn keyed_element(
         ValueType::Object(id) => field_of(schema, schema.get(*id), name)?.default.as_ref(),
         _ => None,
     };
-    let found = |name: &'_ Box<str>| map.get(&**name).or_else(|| default(name));
+    let found = |name: &str| map.get(name).or_else(|| default(name));
     let element = PathElement::key(keys.iter().filter_map(|name| Some((&**name, found(name)?))));
     match &element {
         PathElement::Key(fields) if fields.is_empty() && !keys.is_empty() => {
