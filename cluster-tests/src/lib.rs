@@ -8,3 +8,4 @@ pub mod client;
 pub mod cluster;
 pub mod load;
 pub mod sim;
+pub mod vectors;

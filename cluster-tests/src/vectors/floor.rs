@@ -1,0 +1,69 @@
+//! The floor: how many steps of each area have matched once. It may rise and never falls.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::PathBuf;
+
+use anyhow::{Context, Result};
+
+use super::{Outcome, folder};
+
+/// The file beside the recordings.
+pub(super) const FILE_NAME: &str = "floor.json";
+
+/// Matched steps by area.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Floor(BTreeMap<String, usize>);
+
+impl Floor {
+    /// The committed floor.
+    pub fn read() -> Result<Self> {
+        let path = path();
+        let text = fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))?;
+        Ok(Self(serde_json::from_str(&text)?))
+    }
+
+    /// Areas in which fewer steps match than before, with both figures, a line each.
+    pub fn lost(&self, outcome: &Outcome) -> Vec<(String, usize, usize)> {
+        let matched = |area: &str| outcome.scores.get(area).map_or(0, |score| score.matched);
+        let all = self.0.iter().map(|(area, floor)| (area.clone(), matched(area), *floor));
+        all.filter(|(_, matched, floor)| matched < floor).collect()
+    }
+
+    /// The floor raised to `outcome` wherever that is higher.
+    pub fn raised(&self, outcome: &Outcome) -> Self {
+        let mut areas = self.0.clone();
+        for (area, score) in &outcome.scores {
+            let floor = areas.entry(area.clone()).or_default();
+            *floor = score.matched.max(*floor);
+        }
+        Self(areas)
+    }
+
+    /// Writes it to its file.
+    pub fn write(&self) -> Result<()> {
+        fs::write(path(), serde_json::to_string_pretty(&self.0)? + "\n")?;
+        Ok(())
+    }
+}
+
+fn path() -> PathBuf {
+    folder().join(FILE_NAME)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Score;
+    use super::*;
+
+    #[test]
+    fn a_floor_rises_and_a_fall_is_named() {
+        let scores = |matched| [("crud".to_owned(), Score { matched, judged: 9 })].into_iter().collect();
+        let outcome = |matched| Outcome { scores: scores(matched), ..Outcome::default() };
+        let floor = Floor([("crud".to_owned(), 5), ("rv".to_owned(), 0)].into_iter().collect());
+        assert!(floor.lost(&outcome(5)).is_empty());
+        assert_eq!(floor.lost(&outcome(4)), [("crud".to_owned(), 4, 5)]);
+        assert_eq!(floor.raised(&outcome(4)), floor);
+        assert!(floor.raised(&outcome(7)).lost(&outcome(6)) == [("crud".to_owned(), 6, 7)]);
+    }
+}

@@ -1,0 +1,132 @@
+//! Recorded scenarios: what the reference answered, replayed against a server of ours.
+//!
+//! `scenario` reads the recordings, `replay` does their steps, `normalize` replaces what differs from run to run by
+//! placeholders (as was done when recording), `diff` compares, `floor` keeps what once matched from being lost.
+//! A recording's format is described in `cluster-tests/vectors/README.md`.
+
+mod diff;
+mod envelope;
+mod floor;
+mod normalize;
+mod replay;
+mod scenario;
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+
+use anyhow::Result;
+
+use crate::client::Client;
+pub use floor::Floor;
+pub use scenario::{Scenario, Selection, load};
+
+/// Differences printed for one step before the rest is only counted.
+const DIFFERENCES_SHOWN_MAX: usize = 12;
+
+/// Where the recordings are in the source tree.
+pub fn folder() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("vectors")
+}
+
+/// Clients by the users that scenarios name.
+pub struct Users {
+    /// The administrator, in `system:masters`.
+    pub admin: Client,
+    /// A user in the group `devs`, without a role.
+    pub alice: Client,
+    /// Nobody.
+    pub anonymous: Client,
+}
+
+/// How many judged steps there were in an area, and how many matched.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Score {
+    /// Steps that match.
+    pub matched: usize,
+    /// Steps judged.
+    pub judged: usize,
+}
+
+/// What came of a replay.
+#[derive(Debug, Default)]
+pub struct Outcome {
+    /// By area.
+    pub scores: BTreeMap<String, Score>,
+    /// The differences of each area, ready to print.
+    pub differences: BTreeMap<String, String>,
+}
+
+impl Outcome {
+    /// All areas together.
+    pub fn total(&self) -> Score {
+        self.scores.values().fold(Score::default(), |sum, score| Score {
+            matched: sum.matched + score.matched,
+            judged: sum.judged + score.judged,
+        })
+    }
+
+    /// The figures by area, a line each, and the total.
+    pub fn table(&self) -> String {
+        let mut text = String::new();
+        for (area, score) in &self.scores {
+            let _ = writeln!(text, "{area:18} {:4} of {}", score.matched, score.judged);
+        }
+        let total = self.total();
+        let _ = write!(text, "{} of {} steps match", total.matched, total.judged);
+        text
+    }
+
+    fn judge(&mut self, scenario: &Scenario, step: usize, title: &str, differences: &[String]) {
+        let score = self.scores.entry(scenario.area.clone()).or_default();
+        score.judged += 1;
+        if differences.is_empty() {
+            score.matched += 1;
+            return;
+        }
+        let text = self.differences.entry(scenario.area.clone()).or_default();
+        let _ = writeln!(text, "{}/{} step {step}: {title}", scenario.area, scenario.name);
+        for difference in differences.iter().take(DIFFERENCES_SHOWN_MAX) {
+            let _ = writeln!(text, "    {difference}");
+        }
+        if differences.len() > DIFFERENCES_SHOWN_MAX {
+            let _ = writeln!(text, "    ... and {} more", differences.len() - DIFFERENCES_SHOWN_MAX);
+        }
+    }
+}
+
+/// Replays `scenarios` in order and judges every step that has an expectation.
+pub async fn replay(scenarios: &[Scenario], users: &Users) -> Result<Outcome> {
+    let mut outcome = Outcome::default();
+    for scenario in scenarios {
+        let mut run = replay::Run::new(users);
+        for (number, step) in scenario.steps.iter().enumerate() {
+            let got = match run.step(step).await {
+                Ok(answer) => answer,
+                Err(error) => serde_json::json!({"error": format!("{error:#}")}),
+            };
+            if let Some(want) = step.get("expect") {
+                outcome.judge(scenario, number, &replay::title(step), &diff::differences(want, &got));
+            }
+        }
+    }
+    Ok(outcome)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_recorded_answer_matches_itself() {
+        let scenarios = load(&folder(), &Selection::default()).unwrap();
+        for scenario in &scenarios {
+            for expected in scenario.steps.iter().filter_map(|step| step.get("expect")) {
+                if expected["status"] != "4xx" {
+                    let again = normalize::normalize(expected.clone(), None);
+                    assert_eq!(diff::differences(expected, &again), [""; 0], "{}/{}", scenario.area, scenario.name);
+                }
+            }
+        }
+    }
+}

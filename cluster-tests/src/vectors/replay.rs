@@ -1,0 +1,343 @@
+//! Does the steps of one scenario: sends requests, opens and collects watches, waits, saves values for later steps.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use bytes::Bytes;
+use http::{HeaderMap, Method};
+use http_body_util::BodyExt;
+use hyper::body::Incoming;
+use parking_lot::Mutex;
+use regex::{Captures, Regex};
+use serde_json::{Map, Value, json};
+use tokio::task::JoinHandle;
+use tokio::time::{sleep, timeout};
+
+use super::Users;
+use super::normalize::normalize;
+use crate::client::{Client, Response};
+
+/// How long a `collect` waits for its events unless the step says otherwise.
+const COLLECT_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// How long a `collect` waits on, so that an event too many shows.
+const SETTLE: Duration = Duration::from_millis(300);
+
+/// How often a `collect` looks.
+const LOOK_INTERVAL: Duration = Duration::from_millis(5);
+
+/// How long the head of a watch's answer may take.
+const WATCH_OPEN_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// The headers that are part of an expectation.
+const JUDGED_HEADERS: [&str; 5] = ["Warning", "Retry-After", "Allow", "WWW-Authenticate", "Location"];
+
+/// One pass over one scenario.
+pub(super) struct Run<'a> {
+    users: &'a Users,
+    saved: HashMap<String, String>,
+    watches: HashMap<String, OpenWatch>,
+    placeholder: Regex,
+}
+
+/// A watch with what it has received.
+struct OpenWatch {
+    received: Arc<Mutex<Received>>,
+    pump: Option<JoinHandle<()>>,
+}
+
+#[derive(Default)]
+struct Received {
+    events: Vec<Value>,
+    closed: bool,
+}
+
+impl Received {
+    fn is_enough(&self, count: u64) -> bool {
+        self.closed || self.events.len() as u64 >= count
+    }
+}
+
+impl Drop for OpenWatch {
+    fn drop(&mut self) {
+        if let Some(pump) = &self.pump {
+            pump.abort();
+        }
+    }
+}
+
+/// What a step does, for people.
+pub(super) fn title(step: &Map<String, Value>) -> String {
+    match step.get("do").and_then(Value::as_str) {
+        Some(request) => request.to_owned(),
+        None => format!("collect {}", text(step, "collect")),
+    }
+}
+
+impl<'a> Run<'a> {
+    /// A pass that has saved nothing yet.
+    pub(super) fn new(users: &'a Users) -> Self {
+        let placeholder = Regex::new(r"\$\{(\w+)\}").expect("the pattern is valid");
+        Self { users, saved: HashMap::new(), watches: HashMap::new(), placeholder }
+    }
+
+    /// Does one step; what the server answered, normalized. Null for a step that waits.
+    pub(super) async fn step(&mut self, recorded: &Map<String, Value>) -> Result<Value> {
+        if let Some(seconds) = recorded.get("wait").and_then(Value::as_f64) {
+            sleep(Duration::from_secs_f64(seconds)).await;
+            return Ok(Value::Null);
+        }
+        let mut step = Map::new();
+        for (name, value) in recorded {
+            if name != "expect" && name != "save" {
+                step.insert(name.clone(), self.substitute(value)?);
+            }
+        }
+        if let Some(watch) = step.get("collect").and_then(Value::as_str) {
+            return self.collect(watch, &step).await;
+        }
+        let request = text(&step, "do");
+        let (method, path) = request.split_once(' ').context("a step has neither request nor wait")?;
+        if let Some(watch) = step.get("watch").and_then(Value::as_str) {
+            return self.open(watch, path, &step).await;
+        }
+        let answer = self.send(method, path, &step).await?;
+        let body = decode(&answer.body, content_type(&answer.headers));
+        if let Some(save) = recorded.get("save").and_then(Value::as_object) {
+            self.save(save, &answer, &body);
+        }
+        Ok(judged(answer.status, &answer.headers, body))
+    }
+
+    async fn send(&self, method: &str, path: &str, step: &Map<String, Value>) -> Result<Response> {
+        let mut headers = headers(step);
+        let (body, is_document) = body(step)?;
+        let has_type = headers.iter().any(|(name, _)| name.eq_ignore_ascii_case("content-type"));
+        if is_document && !has_type {
+            headers.push(("Content-Type".into(), "application/json".into()));
+        }
+        let headers = borrowed(&headers);
+        self.user(step)?.send(method.parse::<Method>()?, path, &headers, body).await
+    }
+
+    async fn open(&mut self, name: &str, path: &str, step: &Map<String, Value>) -> Result<Value> {
+        let headers = headers(step);
+        let headers = borrowed(&headers);
+        let opening = self.user(step)?.start(Method::GET, path, &headers, Bytes::new());
+        let (connection, answer) = timeout(WATCH_OPEN_TIMEOUT, opening).await??;
+        let (head, body) = answer.into_parts();
+        let status = head.status.as_u16();
+        let received = Arc::new(Mutex::new(Received { closed: status != 200, ..Received::default() }));
+        if status != 200 {
+            let content = timeout(WATCH_OPEN_TIMEOUT, body.collect()).await??.to_bytes();
+            self.watches.insert(name.to_owned(), OpenWatch { received, pump: None });
+            let body = decode(&content, content_type(&head.headers));
+            let mut answer = opened(status, &head.headers);
+            answer.insert("body".into(), normalize(body, None));
+            return Ok(Value::Object(answer));
+        }
+        let sink = received.clone();
+        let pump = tokio::spawn(async move {
+            pump(body, &sink).await;
+            sink.lock().closed = true;
+            drop(connection);
+        });
+        self.watches.insert(name.to_owned(), OpenWatch { received, pump: Some(pump) });
+        Ok(Value::Object(opened(status, &head.headers)))
+    }
+
+    async fn collect(&mut self, name: &str, step: &Map<String, Value>) -> Result<Value> {
+        let watch = self.watches.get(name).with_context(|| format!("no watch `{name}` is open"))?;
+        let count = step.get("count").and_then(Value::as_u64).unwrap_or_default();
+        let patience = seconds(step, "timeout").unwrap_or(COLLECT_TIMEOUT);
+        let deadline = Instant::now() + patience;
+        while Instant::now() < deadline {
+            if watch.received.lock().is_enough(count) {
+                break;
+            }
+            sleep(LOOK_INTERVAL).await;
+        }
+        sleep(seconds(step, "settle").unwrap_or(SETTLE)).await;
+        let mut events = std::mem::take(&mut watch.received.lock().events);
+        // A plain bookmark may come at any time.
+        events
+            .retain(|event| event["type"] != "BOOKMARK" || event.to_string().contains("initial-events-end"));
+        Ok(json!({"events": normalize(Value::Array(events), None)}))
+    }
+
+    fn user(&self, step: &Map<String, Value>) -> Result<&Client> {
+        match step.get("as").and_then(Value::as_str) {
+            None | Some("admin") => Ok(&self.users.admin),
+            Some("alice") => Ok(&self.users.alice),
+            Some("anonymous") => Ok(&self.users.anonymous),
+            Some(other) => bail!("no client for the user {other}"),
+        }
+    }
+
+    fn save(&mut self, save: &Map<String, Value>, answer: &Response, body: &Value) {
+        for (name, path) in save {
+            let path = path.as_str().unwrap_or_default();
+            let value = match path {
+                "$raw" => Some(STANDARD.encode(&answer.body)),
+                path => lookup(body, path).map(|value| match value {
+                    Value::String(text) => text.clone(),
+                    other => other.to_string(),
+                }),
+            };
+            self.saved.insert(name.clone(), value.unwrap_or_else(|| format!("<unsaved:{path}>")));
+        }
+    }
+
+    /// `value` with every `${name}` in its strings replaced by what was saved under the name.
+    fn substitute(&self, value: &Value) -> Result<Value> {
+        Ok(match value {
+            Value::String(text) => Value::String(self.substitute_text(text)?),
+            Value::Array(items) => {
+                Value::Array(items.iter().map(|item| self.substitute(item)).collect::<Result<_>>()?)
+            }
+            Value::Object(fields) => {
+                let mut out = Map::new();
+                for (name, field) in fields {
+                    out.insert(self.substitute_text(name)?, self.substitute(field)?);
+                }
+                Value::Object(out)
+            }
+            other => other.clone(),
+        })
+    }
+
+    fn substitute_text(&self, text: &str) -> Result<String> {
+        let mut missing = None;
+        let replaced = self.placeholder.replace_all(text, |found: &Captures<'_>| {
+            let saved = self.saved.get(&found[1]);
+            if saved.is_none() {
+                missing = Some(found[1].to_owned());
+            }
+            saved.cloned().unwrap_or_default()
+        });
+        match missing {
+            Some(name) => bail!("nothing was saved as `{name}`"),
+            None => Ok(replaced.into_owned()),
+        }
+    }
+}
+
+/// Reads events, a line each, until the stream ends or holds something that is none.
+async fn pump(mut body: Incoming, sink: &Mutex<Received>) {
+    let mut rest: Vec<u8> = Vec::new();
+    while let Some(Ok(frame)) = body.frame().await {
+        let Ok(data) = frame.into_data() else { continue };
+        rest.extend_from_slice(&data);
+        while let Some(end) = memchr::memchr(b'\n', &rest) {
+            let line: Vec<u8> = rest.drain(..=end).collect();
+            if line.trim_ascii().is_empty() {
+                continue;
+            }
+            let Ok(event) = serde_json::from_slice(&line) else { return };
+            sink.lock().events.push(event);
+        }
+    }
+}
+
+/// An answer in the form of an expectation.
+fn judged(status: u16, headers: &HeaderMap, body: Value) -> Value {
+    let mut out = opened(status, headers);
+    let mut kept = Map::new();
+    for name in JUDGED_HEADERS {
+        let values =
+            headers.get_all(name).iter().map(|value| String::from_utf8_lossy(value.as_bytes()).into_owned());
+        let mut values: Vec<String> = values.collect();
+        values.sort();
+        if !values.is_empty() {
+            kept.insert(name.into(), json!(values));
+        }
+    }
+    if !kept.is_empty() {
+        out.insert("headers".into(), Value::Object(kept));
+    }
+    out.insert("body".into(), normalize(body, None));
+    Value::Object(out)
+}
+
+/// Status and content type, which is all that is judged of a watch that opened.
+fn opened(status: u16, headers: &HeaderMap) -> Map<String, Value> {
+    let mut out = Map::new();
+    out.insert("status".into(), json!(status));
+    out.insert("contentType".into(), json!(judged_type(content_type(headers))));
+    out
+}
+
+/// The content type without parameters, but for those that choose a representation.
+fn judged_type(content_type: &str) -> &str {
+    if content_type.contains("Table") || content_type.contains("as=") {
+        return content_type;
+    }
+    content_type.split(';').next().unwrap_or_default().trim()
+}
+
+fn content_type(headers: &HeaderMap) -> &str {
+    headers.get("content-type").and_then(|value| value.to_str().ok()).unwrap_or_default()
+}
+
+fn decode(raw: &[u8], content_type: &str) -> Value {
+    let as_text = || json!({"$text": String::from_utf8_lossy(raw)});
+    if content_type.contains("json") {
+        return serde_json::from_slice(raw).unwrap_or_else(|_| as_text());
+    }
+    if content_type.contains("protobuf") {
+        return json!({"$base64": STANDARD.encode(raw)});
+    }
+    as_text()
+}
+
+/// The step's body as bytes, and whether it is a document (and so JSON unless a header says otherwise).
+fn body(step: &Map<String, Value>) -> Result<(Bytes, bool)> {
+    Ok(match step.get("body") {
+        None | Some(Value::Null) => (Bytes::new(), false),
+        Some(Value::String(text)) => (Bytes::from(text.clone()), false),
+        Some(Value::Object(fields)) if fields.contains_key("$base64") => {
+            (Bytes::from(STANDARD.decode(fields["$base64"].as_str().unwrap_or_default())?), false)
+        }
+        Some(document) => (Bytes::from(serde_json::to_vec(document)?), true),
+    })
+}
+
+/// The recorder's own headers, then the step's.
+fn headers(step: &Map<String, Value>) -> Vec<(String, String)> {
+    let given = step.get("headers").and_then(Value::as_object);
+    let mut headers: Vec<(String, String)> = given
+        .into_iter()
+        .flatten()
+        .map(|(name, value)| (name.clone(), value.as_str().unwrap_or_default().to_owned()))
+        .collect();
+    for (name, value) in [("User-Agent", "vectors"), ("Accept-Encoding", "identity")] {
+        if !headers.iter().any(|(given, _)| given.eq_ignore_ascii_case(name)) {
+            headers.push((name.into(), value.into()));
+        }
+    }
+    headers
+}
+
+fn borrowed(headers: &[(String, String)]) -> Vec<(&str, &str)> {
+    headers.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect()
+}
+
+fn lookup<'v>(document: &'v Value, path: &str) -> Option<&'v Value> {
+    path.split('.').try_fold(document, |value, part| match value {
+        Value::Array(items) => items.get(part.parse::<usize>().ok()?),
+        Value::Object(fields) => fields.get(part),
+        _ => None,
+    })
+}
+
+fn seconds(step: &Map<String, Value>, name: &str) -> Option<Duration> {
+    step.get(name).and_then(Value::as_f64).map(Duration::from_secs_f64)
+}
+
+fn text<'v>(step: &'v Map<String, Value>, name: &str) -> &'v str {
+    step.get(name).and_then(Value::as_str).unwrap_or_default()
+}
