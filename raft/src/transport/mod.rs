@@ -4,6 +4,8 @@
 //! process, a simulated network in a simulation. A transport never looks into a frame, and never delivers one from a
 //! peer whose identity it has not checked.
 
+pub mod tonic;
+
 use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,0 +1,245 @@
+//! What a member says of itself with every call and stream, and how that is judged.
+//!
+//! The certificate proves a name. The metadata adds the id, the cluster and the purpose; they must fit the name and
+//! this member's own cluster before a frame is read. Everything in them is a claim until [`Gate::admit`] has passed.
+
+use std::sync::{Arc, OnceLock};
+
+use tonic::metadata::{Ascii, MetadataMap, MetadataValue};
+use tonic::service::Interceptor;
+use tonic::{Request, Status};
+
+use super::incoming::PeerInfo;
+use crate::transport::{NodeId, Purpose};
+
+const KEY_NODE_ID: &str = "orch-node-id";
+const KEY_NODE_NAME: &str = "orch-node-name";
+const KEY_CLUSTER: &str = "orch-cluster";
+const KEY_PURPOSE: &str = "orch-purpose";
+/// Bytes of a cluster's id. Ours are UUIDs.
+const CLUSTER_BYTES_MAX: usize = 64;
+
+/// Why a cluster cannot be pinned.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ClusterPinError {
+    /// A member belongs to one cluster for ever.
+    #[error("this member belongs to cluster {pinned}, not to {given}")]
+    Other {
+        /// The cluster pinned before.
+        pinned: Arc<str>,
+        /// The one given now.
+        given: String,
+    },
+    /// An id is 1 to 64 visible ASCII characters.
+    #[error("{0:?} is not a cluster id")]
+    Malformed(String),
+}
+
+/// The cluster this member belongs to, once it is known. Clones share it: transport and server take one each.
+#[derive(Clone, Debug, Default)]
+pub struct ClusterPin(Arc<OnceLock<Arc<str>>>);
+
+impl ClusterPin {
+    /// Fixes the cluster, once. Until then this member says nothing of its cluster, which others accept for
+    /// [`Purpose::Control`] only, and refuses nobody for theirs.
+    pub fn pin(&self, cluster: &str) -> Result<(), ClusterPinError> {
+        let is_visible = cluster.bytes().all(|byte| byte.is_ascii_graphic());
+        if cluster.is_empty() || cluster.len() > CLUSTER_BYTES_MAX || !is_visible {
+            return Err(ClusterPinError::Malformed(cluster.to_owned()));
+        }
+        let pinned = self.0.get_or_init(|| cluster.into());
+        if **pinned == *cluster {
+            return Ok(());
+        }
+        Err(ClusterPinError::Other { pinned: Arc::clone(pinned), given: cluster.to_owned() })
+    }
+
+    /// The cluster, if it is known.
+    pub fn cluster(&self) -> Option<&Arc<str>> {
+        self.0.get()
+    }
+}
+
+/// What a peer says of itself, after its certificate has proved the name and its cluster was found to be ours.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Claim {
+    /// Its id. Only a claim: [`Admits`] compares it with the name.
+    pub id: NodeId,
+    /// Its name, as in its certificate.
+    pub name: Arc<str>,
+    /// What it wants to use the connection for.
+    pub purpose: Purpose,
+    /// Whether it knows which cluster it belongs to. A member that is about to join does not.
+    pub is_pinned: bool,
+}
+
+/// Decides whether a peer may speak as who it claims to be, usually by the membership: a known id must have this
+/// name. The error text is what the peer gets to see.
+pub type Admits = Arc<dyn Fn(&Claim) -> Result<(), String> + Send + Sync>;
+
+/// The metadata this member sends.
+#[derive(Clone, Debug)]
+pub(super) struct OwnClaim {
+    id: MetadataValue<Ascii>,
+    name: MetadataValue<Ascii>,
+    cluster: ClusterPin,
+}
+
+impl OwnClaim {
+    /// `None` where the name cannot stand in a header, which no name in a certificate's DNS names does.
+    pub(super) fn new(id: NodeId, name: &str, cluster: ClusterPin) -> Option<OwnClaim> {
+        Some(OwnClaim { id: id.0.into(), name: name.parse().ok()?, cluster })
+    }
+
+    /// Puts the claim into the metadata of a call or stream.
+    pub(super) fn write(&self, purpose: Purpose, metadata: &mut MetadataMap) {
+        metadata.insert(KEY_NODE_ID, self.id.clone());
+        metadata.insert(KEY_NODE_NAME, self.name.clone());
+        metadata.insert(KEY_PURPOSE, MetadataValue::from_static(purpose_name(purpose)));
+        // A pinned id is visible ASCII, so it always is a header.
+        if let Some(Ok(cluster)) = self.cluster.cluster().map(|cluster| cluster.parse()) {
+            metadata.insert(KEY_CLUSTER, cluster);
+        }
+    }
+}
+
+/// Judges every call and stream before its body is read.
+#[derive(Clone)]
+pub(super) struct Gate {
+    pub(super) cluster: ClusterPin,
+    pub(super) admits: Admits,
+}
+
+impl Gate {
+    fn admit(&self, certified: &PeerInfo, metadata: &MetadataMap) -> Result<Claim, Status> {
+        let claim = Claim {
+            id: read(metadata, KEY_NODE_ID)?
+                .and_then(|id| id.parse().ok())
+                .map(NodeId)
+                .ok_or_else(|| missing(KEY_NODE_ID))?,
+            name: Arc::clone(&certified.name),
+            purpose: read(metadata, KEY_PURPOSE)?.and_then(purpose_of).ok_or_else(|| missing(KEY_PURPOSE))?,
+            is_pinned: read(metadata, KEY_CLUSTER)?.is_some(),
+        };
+        let name = read(metadata, KEY_NODE_NAME)?.ok_or_else(|| missing(KEY_NODE_NAME))?;
+        if *name != *certified.name {
+            let certified = &certified.name;
+            return Err(Status::permission_denied(format!("the certificate names {certified}, not {name}")));
+        }
+        self.check_cluster(&claim, read(metadata, KEY_CLUSTER)?)?;
+        (self.admits)(&claim).map_err(Status::permission_denied)?;
+        Ok(claim)
+    }
+
+    fn check_cluster(&self, claim: &Claim, claimed: Option<&str>) -> Result<(), Status> {
+        match (self.cluster.cluster(), claimed) {
+            (Some(own), Some(claimed)) if **own != *claimed => Err(Status::permission_denied(format!(
+                "this member belongs to cluster {own}, the frame to cluster {claimed}"
+            ))),
+            (Some(_), None) if claim.purpose != Purpose::Control => {
+                Err(Status::permission_denied("a member that names no cluster may only ask to join one"))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+impl Interceptor for Gate {
+    fn call(&mut self, mut request: Request<()>) -> Result<Request<()>, Status> {
+        let certified = request.extensions().get::<PeerInfo>().cloned();
+        let certified = certified.ok_or_else(|| Status::unauthenticated("no certificate"))?;
+        let claim = self.admit(&certified, request.metadata()).inspect_err(|status| {
+            tracing::warn!(peer = %certified.name, address = %certified.address, reason = status.message(),
+                "refused a peer");
+        })?;
+        request.extensions_mut().insert(claim);
+        Ok(request)
+    }
+}
+
+fn read<'a>(metadata: &'a MetadataMap, key: &'static str) -> Result<Option<&'a str>, Status> {
+    metadata.get(key).map(|value| value.to_str().map_err(|_| missing(key))).transpose()
+}
+
+fn missing(key: &'static str) -> Status {
+    Status::invalid_argument(format!("metadata {key} is missing or malformed"))
+}
+
+fn purpose_name(purpose: Purpose) -> &'static str {
+    match purpose {
+        Purpose::Control => "control",
+        Purpose::Append => "append",
+        Purpose::Snapshot => "snapshot",
+        Purpose::Forward => "forward",
+    }
+}
+
+fn purpose_of(name: &str) -> Option<Purpose> {
+    [Purpose::Control, Purpose::Append, Purpose::Snapshot, Purpose::Forward]
+        .into_iter()
+        .find(|purpose| purpose_name(*purpose) == name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pinned(cluster: &str) -> ClusterPin {
+        let pin = ClusterPin::default();
+        pin.pin(cluster).unwrap();
+        pin
+    }
+
+    /// What a member with cluster `own` answers to member `a` with the certificate of `certified`.
+    fn judge(own: &ClusterPin, certified: &str, metadata: &MetadataMap) -> Result<Claim, tonic::Code> {
+        let admits: Admits =
+            Arc::new(|claim| if claim.id == NodeId(7) { Ok(()) } else { Err("who?".into()) });
+        let info = PeerInfo { name: certified.into(), address: ([127, 0, 0, 1], 1).into() };
+        Gate { cluster: own.clone(), admits }.admit(&info, metadata).map_err(|status| status.code())
+    }
+
+    fn metadata(id: u64, cluster: &ClusterPin, purpose: Purpose) -> MetadataMap {
+        let mut metadata = MetadataMap::new();
+        OwnClaim::new(NodeId(id), "a", cluster.clone()).unwrap().write(purpose, &mut metadata);
+        metadata
+    }
+
+    #[test]
+    fn a_claim_must_fit_certificate_cluster_and_membership() {
+        let (ours, other, none) = (pinned("c1"), pinned("c2"), ClusterPin::default());
+        let (control, append) = (Purpose::Control, Purpose::Append);
+        let claim = |purpose, is_pinned| Ok(Claim { id: NodeId(7), name: "a".into(), purpose, is_pinned });
+        let refused = Err(tonic::Code::PermissionDenied);
+        assert_eq!(judge(&ours, "a", &metadata(7, &ours, append)), claim(append, true));
+        assert_eq!(judge(&none, "a", &metadata(7, &other, append)), claim(append, true));
+        assert_eq!(judge(&ours, "a", &metadata(7, &none, control)), claim(control, false));
+        assert_eq!(judge(&ours, "a", &metadata(7, &none, append)), refused);
+        assert_eq!(judge(&ours, "a", &metadata(7, &other, control)), refused);
+        assert_eq!(judge(&ours, "b", &metadata(7, &ours, append)), refused);
+        assert_eq!(judge(&ours, "a", &metadata(8, &ours, append)), refused);
+    }
+
+    #[test]
+    fn malformed_metadata_is_refused() {
+        let ours = pinned("c1");
+        for (key, value) in
+            [(KEY_NODE_ID, "x"), (KEY_NODE_ID, "-1"), (KEY_PURPOSE, "gossip"), (KEY_NODE_NAME, "")]
+        {
+            let mut metadata = metadata(7, &ours, Purpose::Append);
+            metadata.insert(key, value.parse().unwrap());
+            assert!(judge(&ours, "a", &metadata).is_err(), "{key} {value}");
+            metadata.remove(key);
+            assert_eq!(judge(&ours, "a", &metadata), Err(tonic::Code::InvalidArgument), "{key}");
+        }
+    }
+
+    #[test]
+    fn a_cluster_is_pinned_once() {
+        let pin = pinned("c1");
+        assert_eq!(pin.pin("c1"), Ok(()));
+        assert!(matches!(pin.pin("c2"), Err(ClusterPinError::Other { .. })));
+        for malformed in ["", "a b", "\u{e9}", &"x".repeat(65)] {
+            assert!(matches!(ClusterPin::default().pin(malformed), Err(ClusterPinError::Malformed(_))));
+        }
+    }
+}

@@ -1,0 +1,140 @@
+//! The connection to one peer for one purpose: idle, being made, or ready.
+//!
+//! Callers that come while it is being made wait for the same attempt, which runs on when they give up: a call with
+//! a deadline shorter than a handshake would otherwise never get through. After a failure, and after a connection
+//! that did not last, nothing is tried for a while, and callers are told the last reason at once.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::FutureExt;
+use futures::future::{BoxFuture, Shared};
+use parking_lot::Mutex;
+use tokio::time::Instant;
+use tonic::transport::Channel;
+
+use super::connector::connect;
+use super::spawn;
+use super::tls::PeerTls;
+
+/// The first pause after a failure. It doubles with every further one.
+const BACKOFF_MIN: Duration = Duration::from_millis(50);
+/// The longest pause: shorter than an election, so that a member that is back is found before one.
+const BACKOFF_MAX: Duration = Duration::from_millis(500);
+/// A connection that ends sooner counts as a failure: a peer that refuses our certificate says so only after the
+/// handshake.
+const STEADY_AFTER: Duration = Duration::from_secs(1);
+
+type Attempt = Shared<BoxFuture<'static, Result<Ready, Arc<str>>>>;
+
+/// A connection, and when it was made.
+#[derive(Clone)]
+pub(super) struct Ready {
+    pub(super) channel: Channel,
+    since: Instant,
+}
+
+enum State {
+    Idle { not_before: Option<Instant>, reason: Arc<str> },
+    Connecting(Attempt),
+    Ready(Ready),
+}
+
+struct Line {
+    state: State,
+    // Since the last connection that lasted.
+    failures: u32,
+}
+
+/// One peer, one address, one purpose. Clones share the connection.
+#[derive(Clone)]
+pub(super) struct Link {
+    pub(super) name: Arc<str>,
+    pub(super) address: Arc<str>,
+    line: Arc<Mutex<Line>>,
+}
+
+impl Link {
+    /// A link that has not been tried.
+    pub(super) fn new(name: Arc<str>, address: Arc<str>) -> Link {
+        let state = State::Idle { not_before: None, reason: "not tried".into() };
+        Link { name, address, line: Arc::new(Mutex::new(Line { state, failures: 0 })) }
+    }
+
+    /// A connection, or why there is none now.
+    pub(super) async fn ready(&self, tls: &PeerTls) -> Result<Ready, Arc<str>> {
+        let attempt = {
+            let mut line = self.line.lock();
+            match &line.state {
+                State::Ready(ready) => return Ok(ready.clone()),
+                State::Connecting(attempt) => attempt.clone(),
+                State::Idle { not_before: Some(instant), reason } if Instant::now() < *instant => {
+                    return Err(Arc::clone(reason));
+                }
+                State::Idle { .. } => {
+                    let attempt = self.attempt(tls.clone());
+                    line.state = State::Connecting(attempt.clone());
+                    spawn(attempt.clone().map(drop));
+                    attempt
+                }
+            }
+        };
+        attempt.await
+    }
+
+    /// Forgets a connection that was found closed, unless a newer one has taken its place.
+    pub(super) fn closed(&self, spent: &Ready) {
+        let mut line = self.line.lock();
+        if !matches!(&line.state, State::Ready(ready) if ready.since == spent.since) {
+            return;
+        }
+        let is_steady = spent.since.elapsed() >= STEADY_AFTER;
+        let failures = if is_steady { 0 } else { line.failures.saturating_add(1) };
+        let reason = "the peer closes the connection; it may refuse this member's certificate".into();
+        let not_before = (failures > 0).then(|| Instant::now() + backoff(failures));
+        *line = Line { state: State::Idle { not_before, reason }, failures };
+    }
+
+    fn attempt(&self, tls: PeerTls) -> Attempt {
+        let link = self.clone();
+        let attempt = async move {
+            let connected = connect(&tls, &link.name, &link.address).await;
+            link.settle(connected)
+        };
+        attempt.boxed().shared()
+    }
+
+    fn settle(&self, connected: Result<Channel, String>) -> Result<Ready, Arc<str>> {
+        let mut line = self.line.lock();
+        match connected {
+            Ok(channel) => {
+                let ready = Ready { channel, since: Instant::now() };
+                line.state = State::Ready(ready.clone());
+                Ok(ready)
+            }
+            Err(reason) => {
+                let failures = line.failures.saturating_add(1);
+                let reason: Arc<str> = reason.into();
+                let not_before = Some(Instant::now() + backoff(failures));
+                *line = Line { state: State::Idle { not_before, reason: Arc::clone(&reason) }, failures };
+                Err(reason)
+            }
+        }
+    }
+}
+
+fn backoff(failures: u32) -> Duration {
+    let doublings = failures.saturating_sub(1).min(BACKOFF_MAX.as_millis().ilog2());
+    BACKOFF_MIN.saturating_mul(1 << doublings).min(BACKOFF_MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pauses_double_up_to_the_longest() {
+        let pauses: Vec<u128> = [0, 1, 2, 3, 4, 5, 6, u32::MAX].map(|n| backoff(n).as_millis()).to_vec();
+        assert_eq!(pauses, [50, 50, 100, 200, 400, 500, 500, 500]);
+    }
+}

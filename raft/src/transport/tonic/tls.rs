@@ -1,0 +1,281 @@
+//! A member's certificate, key and trust, exchangeable while it runs.
+//!
+//! Both ends of a connection prove who they are with certificates of the peer authority, TLS 1.3 only, without
+//! resumption: a resumed session would skip the check of a certificate that may have been replaced since. A change
+//! holds for new connections; existing ones keep what they were made with.
+
+use std::sync::Arc;
+
+use arc_swap::ArcSwap;
+use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::client::{Resumption, verify_server_cert_signed_by_trust_anchor};
+use rustls::crypto::{
+    CryptoProvider, WebPkiSupportedAlgorithms, ring, verify_tls12_signature, verify_tls13_signature,
+};
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
+use rustls::server::{NoServerSessionStorage, ParsedCertificate, WebPkiClientVerifier};
+use rustls::sign::{CertifiedKey, SingleCertAndKey};
+use rustls::version::TLS13;
+use rustls::{
+    CertificateError, ClientConfig, DigitallySignedStruct, RootCertStore, ServerConfig, SignatureScheme,
+};
+
+use super::identity::{PeerNameError, peer_name_of};
+
+/// The one protocol inside TLS.
+const ALPN_HTTP2: &[u8] = b"h2";
+
+/// What is wrong with the given certificates.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum PeerTlsError {
+    /// A text that should be PEM is not, or lacks what it should hold.
+    #[error("the peer {item} cannot be read: {reason}")]
+    Unreadable {
+        /// `authority`, `certificate`, `private key`.
+        item: &'static str,
+        /// Why.
+        reason: String,
+    },
+    /// Certificate and key do not belong together, or the key's kind is not supported.
+    #[error("the peer certificate and private key do not fit: {0}")]
+    KeyMismatch(String),
+    /// It was not signed by the authority, or not for this time.
+    #[error("the peer certificate is not valid under the peer authority: {0}")]
+    Untrusted(String),
+    /// It names no member.
+    #[error("the peer certificate names no member: {0}")]
+    Nameless(#[from] PeerNameError),
+    /// It belongs to another member.
+    #[error("the peer certificate names member {found}, but this member is {expected}")]
+    WrongName {
+        /// This member's configured name.
+        expected: Arc<str>,
+        /// The name in the certificate.
+        found: String,
+    },
+}
+
+/// A member's side of every peer connection. Clones share what they hold: a reload reaches all of them.
+#[derive(Clone)]
+pub struct PeerTls {
+    name: Arc<str>,
+    current: Arc<ArcSwap<Credentials>>,
+}
+
+impl std::fmt::Debug for PeerTls {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("PeerTls").field("name", &self.name).finish_non_exhaustive()
+    }
+}
+
+impl PeerTls {
+    /// Takes the certificates of the peer authority (one or more, so that an authority can be replaced), this
+    /// member's certificate with its chain, and its private key, each as PEM. The certificate must be valid now and
+    /// name `node_name` (see [`peer_name_of`]).
+    pub fn from_pem(
+        ca: &[u8],
+        certificate: &[u8],
+        key: &[u8],
+        node_name: &str,
+    ) -> Result<PeerTls, PeerTlsError> {
+        let name: Arc<str> = node_name.into();
+        let credentials = Credentials::from_pem(ca, certificate, key, &name)?;
+        Ok(PeerTls { name, current: Arc::new(ArcSwap::from_pointee(credentials)) })
+    }
+
+    /// Replaces authority, certificate and key for connections made from now on. After an error nothing has changed.
+    pub fn reload(&self, ca: &[u8], certificate: &[u8], key: &[u8]) -> Result<(), PeerTlsError> {
+        let credentials = Credentials::from_pem(ca, certificate, key, &self.name)?;
+        self.current.store(Arc::new(credentials));
+        Ok(())
+    }
+
+    /// This member's name.
+    pub fn name(&self) -> &Arc<str> {
+        &self.name
+    }
+
+    pub(super) fn server(&self) -> Arc<ServerConfig> {
+        Arc::clone(&self.current.load().server)
+    }
+
+    /// For one connection, to member `expected`, or to whatever member is found where that is `None`.
+    pub(super) fn client(&self, expected: Option<Arc<str>>) -> Result<ClientConfig, rustls::Error> {
+        self.current.load().client(expected)
+    }
+}
+
+/// What one reload brought.
+struct Credentials {
+    provider: Arc<CryptoProvider>,
+    roots: Arc<RootCertStore>,
+    own: Arc<SingleCertAndKey>,
+    server: Arc<ServerConfig>,
+}
+
+impl Credentials {
+    fn from_pem(
+        ca: &[u8],
+        certificate: &[u8],
+        key: &[u8],
+        name: &Arc<str>,
+    ) -> Result<Credentials, PeerTlsError> {
+        let provider = Arc::new(ring::default_provider());
+        let roots = Arc::new(roots(ca)?);
+        let chain = certificates("certificate", certificate)?;
+        check_own(&chain, &roots, &provider, name)?;
+        let key = PrivateKeyDer::from_pem_slice(key)
+            .map_err(|error| PeerTlsError::Unreadable { item: "private key", reason: error.to_string() })?;
+        let own = CertifiedKey::from_der(chain, key, &provider)
+            .map_err(|error| PeerTlsError::KeyMismatch(error.to_string()))?;
+        let own = Arc::new(SingleCertAndKey::from(own));
+        let server = server_config(&provider, &roots, &own)
+            .map_err(|reason| PeerTlsError::Unreadable { item: "authority", reason })?;
+        Ok(Credentials { provider, roots, own, server: Arc::new(server) })
+    }
+
+    fn client(&self, expected: Option<Arc<str>>) -> Result<ClientConfig, rustls::Error> {
+        let verifier = NamedPeer {
+            expected,
+            roots: Arc::clone(&self.roots),
+            algorithms: self.provider.signature_verification_algorithms,
+        };
+        let mut config = ClientConfig::builder_with_provider(Arc::clone(&self.provider))
+            .with_protocol_versions(&[&TLS13])?
+            .dangerous()
+            .with_custom_certificate_verifier(Arc::new(verifier))
+            .with_client_cert_resolver(Arc::clone(&self.own) as _);
+        config.alpn_protocols = vec![ALPN_HTTP2.to_vec()];
+        config.resumption = Resumption::disabled();
+        config.enable_sni = false;
+        Ok(config)
+    }
+}
+
+fn server_config(
+    provider: &Arc<CryptoProvider>,
+    roots: &Arc<RootCertStore>,
+    own: &Arc<SingleCertAndKey>,
+) -> Result<ServerConfig, String> {
+    let verifier = WebPkiClientVerifier::builder_with_provider(Arc::clone(roots), Arc::clone(provider))
+        .build()
+        .map_err(|error| error.to_string())?;
+    let mut config = ServerConfig::builder_with_provider(Arc::clone(provider))
+        .with_protocol_versions(&[&TLS13])
+        .map_err(|error| error.to_string())?
+        .with_client_cert_verifier(verifier)
+        .with_cert_resolver(Arc::clone(own) as _);
+    config.alpn_protocols = vec![ALPN_HTTP2.to_vec()];
+    config.session_storage = Arc::new(NoServerSessionStorage {});
+    config.send_tls13_tickets = 0;
+    Ok(config)
+}
+
+fn certificates(item: &'static str, pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, PeerTlsError> {
+    let unreadable = |reason: String| PeerTlsError::Unreadable { item, reason };
+    let found: Vec<_> = CertificateDer::pem_slice_iter(pem)
+        .collect::<Result<_, _>>()
+        .map_err(|error| unreadable(error.to_string()))?;
+    if found.is_empty() {
+        return Err(unreadable("it holds no certificate".to_owned()));
+    }
+    Ok(found)
+}
+
+fn roots(ca: &[u8]) -> Result<RootCertStore, PeerTlsError> {
+    let mut roots = RootCertStore::empty();
+    for certificate in certificates("authority", ca)? {
+        roots
+            .add(certificate)
+            .map_err(|error| PeerTlsError::Unreadable { item: "authority", reason: error.to_string() })?;
+    }
+    Ok(roots)
+}
+
+/// Finds at start what every peer would find later.
+fn check_own(
+    chain: &[CertificateDer<'static>],
+    roots: &RootCertStore,
+    provider: &CryptoProvider,
+    name: &Arc<str>,
+) -> Result<(), PeerTlsError> {
+    let Some((own, intermediates)) = chain.split_first() else { return Err(PeerNameError::Missing.into()) };
+    let algorithms = &provider.signature_verification_algorithms;
+    verify_chain(own, intermediates, roots, algorithms, UnixTime::now())
+        .map_err(|error| PeerTlsError::Untrusted(error.to_string()))?;
+    let found = peer_name_of(own)?;
+    if *found != **name {
+        return Err(PeerTlsError::WrongName { expected: Arc::clone(name), found });
+    }
+    Ok(())
+}
+
+fn verify_chain(
+    end: &CertificateDer<'_>,
+    intermediates: &[CertificateDer<'_>],
+    roots: &RootCertStore,
+    algorithms: &WebPkiSupportedAlgorithms,
+    now: UnixTime,
+) -> Result<(), rustls::Error> {
+    let parsed = ParsedCertificate::try_from(end)?;
+    verify_server_cert_signed_by_trust_anchor(&parsed, roots, intermediates, now, algorithms.all)
+}
+
+/// Accepts a server that the peer authority signed and that is the member one wants to reach. The usual check of
+/// host names would also take a wildcard or a name in other letters.
+#[derive(Debug)]
+struct NamedPeer {
+    expected: Option<Arc<str>>,
+    roots: Arc<RootCertStore>,
+    algorithms: WebPkiSupportedAlgorithms,
+}
+
+impl ServerCertVerifier for NamedPeer {
+    fn verify_server_cert(
+        &self,
+        end: &CertificateDer<'_>,
+        intermediates: &[CertificateDer<'_>],
+        _server_name: &ServerName<'_>,
+        _ocsp: &[u8],
+        now: UnixTime,
+    ) -> Result<ServerCertVerified, rustls::Error> {
+        verify_chain(end, intermediates, &self.roots, &self.algorithms, now)?;
+        let found = peer_name_of(end).map_err(|error| rustls::Error::General(error.to_string()))?;
+        match &self.expected {
+            Some(expected) if **expected != *found => Err(CertificateError::NotValidForNameContext {
+                expected: server_name(expected)?,
+                presented: vec![found],
+            }
+            .into()),
+            Some(_) | None => Ok(ServerCertVerified::assertion()),
+        }
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        verify_tls12_signature(message, certificate, signed, &self.algorithms)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        verify_tls13_signature(message, certificate, signed, &self.algorithms)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.algorithms.supported_schemes()
+    }
+}
+
+fn server_name(name: &str) -> Result<ServerName<'static>, rustls::Error> {
+    let name = super::identity::peer_dns_name(name);
+    ServerName::try_from(name).map_err(|error| rustls::Error::General(error.to_string()))
+}
