@@ -40,8 +40,8 @@ pub enum ClusterPinError {
 pub struct ClusterPin(Arc<OnceLock<Arc<str>>>);
 
 impl ClusterPin {
-    /// Fixes the cluster, once. Until then this member says nothing of its cluster, which others accept for
-    /// [`Purpose::Control`] only, and refuses nobody for theirs.
+    /// Fixes the cluster, once. Until then this member says nothing of its cluster and refuses nobody for theirs; the
+    /// others go by whether they know its id.
     pub fn pin(&self, cluster: &str) -> Result<(), ClusterPinError> {
         let is_visible = cluster.bytes().all(|byte| byte.is_ascii_graphic());
         if cluster.is_empty() || cluster.len() > CLUSTER_BYTES_MAX || !is_visible {
@@ -73,9 +73,31 @@ pub struct Claim {
     pub is_pinned: bool,
 }
 
-/// Decides whether a peer may speak as who it claims to be, usually by the membership: a known id must have this
-/// name. The error text is what the peer gets to see.
-pub type Admits = Arc<dyn Fn(&Claim) -> Result<(), String> + Send + Sync>;
+/// What a peer may use connections for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Standing {
+    /// Everything.
+    Member,
+    /// [`Purpose::Control`] only: it may ask who we are and to be taken in.
+    Joining,
+}
+
+/// Decides whether a peer may speak as who it claims to be. The error text is what the peer gets to see.
+pub type Admits = Arc<dyn Fn(&Claim) -> Result<Standing, String> + Send + Sync>;
+
+/// Admits by the membership as this member knows it: `name_of` gives the name of a known id, of the members a new
+/// cluster starts with too.
+///
+/// A known id must come with its name. An unknown one may be newer than what we know, and even be the leader that
+/// has to tell us, so it stands as a member if it knows our cluster. If it knows none, it can only be about to join.
+pub fn admit_by_membership(name_of: impl Fn(NodeId) -> Option<Arc<str>> + Send + Sync + 'static) -> Admits {
+    Arc::new(move |claim| match name_of(claim.id) {
+        Some(name) if name == claim.name => Ok(Standing::Member),
+        Some(name) => Err(format!("member {} is {name}, not {}", claim.id.0, claim.name)),
+        None if claim.is_pinned => Ok(Standing::Member),
+        None => Ok(Standing::Joining),
+    })
+}
 
 /// The metadata this member sends.
 #[derive(Clone, Debug)]
@@ -126,19 +148,20 @@ impl Gate {
             let certified = &certified.name;
             return Err(Status::permission_denied(format!("the certificate names {certified}, not {name}")));
         }
-        self.check_cluster(&claim, read(metadata, KEY_CLUSTER)?)?;
-        (self.admits)(&claim).map_err(Status::permission_denied)?;
-        Ok(claim)
+        self.check_cluster(read(metadata, KEY_CLUSTER)?)?;
+        match (self.admits)(&claim).map_err(Status::permission_denied)? {
+            Standing::Joining if claim.purpose != Purpose::Control => {
+                Err(Status::permission_denied("who is no member may only ask to become one"))
+            }
+            Standing::Joining | Standing::Member => Ok(claim),
+        }
     }
 
-    fn check_cluster(&self, claim: &Claim, claimed: Option<&str>) -> Result<(), Status> {
+    fn check_cluster(&self, claimed: Option<&str>) -> Result<(), Status> {
         match (self.cluster.cluster(), claimed) {
             (Some(own), Some(claimed)) if **own != *claimed => Err(Status::permission_denied(format!(
                 "this member belongs to cluster {own}, the frame to cluster {claimed}"
             ))),
-            (Some(_), None) if claim.purpose != Purpose::Control => {
-                Err(Status::permission_denied("a member that names no cluster may only ask to join one"))
-            }
             _ => Ok(()),
         }
     }
@@ -192,8 +215,11 @@ mod tests {
 
     /// What a member with cluster `own` answers to member `a` with the certificate of `certified`.
     fn judge(own: &ClusterPin, certified: &str, metadata: &MetadataMap) -> Result<Claim, tonic::Code> {
-        let admits: Admits =
-            Arc::new(|claim| if claim.id == NodeId(7) { Ok(()) } else { Err("who?".into()) });
+        let admits = admit_by_membership(|id| match id.0 {
+            7 => Some("a".into()),
+            8 => Some("b".into()),
+            _ => None,
+        });
         let info = PeerInfo { name: certified.into(), address: ([127, 0, 0, 1], 1).into() };
         Gate { cluster: own.clone(), admits }.admit(&info, metadata).map_err(|status| status.code())
     }
@@ -208,12 +234,17 @@ mod tests {
     fn a_claim_must_fit_certificate_cluster_and_membership() {
         let (ours, other, none) = (pinned("c1"), pinned("c2"), ClusterPin::default());
         let (control, append) = (Purpose::Control, Purpose::Append);
-        let claim = |purpose, is_pinned| Ok(Claim { id: NodeId(7), name: "a".into(), purpose, is_pinned });
+        let claim =
+            |id, purpose, is_pinned| Ok(Claim { id: NodeId(id), name: "a".into(), purpose, is_pinned });
         let refused = Err(tonic::Code::PermissionDenied);
-        assert_eq!(judge(&ours, "a", &metadata(7, &ours, append)), claim(append, true));
-        assert_eq!(judge(&none, "a", &metadata(7, &other, append)), claim(append, true));
-        assert_eq!(judge(&ours, "a", &metadata(7, &none, control)), claim(control, false));
-        assert_eq!(judge(&ours, "a", &metadata(7, &none, append)), refused);
+        assert_eq!(judge(&ours, "a", &metadata(7, &ours, append)), claim(7, append, true));
+        assert_eq!(judge(&none, "a", &metadata(7, &other, append)), claim(7, append, true));
+        // A member that has not learned its cluster yet may be elected all the same.
+        assert_eq!(judge(&ours, "a", &metadata(7, &none, append)), claim(7, append, false));
+        // A leader we have not heard of, and a stranger.
+        assert_eq!(judge(&ours, "a", &metadata(9, &ours, append)), claim(9, append, true));
+        assert_eq!(judge(&ours, "a", &metadata(9, &none, control)), claim(9, control, false));
+        assert_eq!(judge(&ours, "a", &metadata(9, &none, append)), refused);
         assert_eq!(judge(&ours, "a", &metadata(7, &other, control)), refused);
         assert_eq!(judge(&ours, "b", &metadata(7, &ours, append)), refused);
         assert_eq!(judge(&ours, "a", &metadata(8, &ours, append)), refused);

@@ -21,7 +21,7 @@ mod tls;
 
 use std::time::Duration;
 
-pub use self::claim::{Admits, Claim, ClusterPin, ClusterPinError};
+pub use self::claim::{Admits, Claim, ClusterPin, ClusterPinError, Standing, admit_by_membership};
 pub use self::client::TonicTransport;
 pub use self::identity::{PEER_NAME_SUFFIX, PeerNameError, peer_dns_name, peer_name_of};
 pub use self::server::PeerServer;

@@ -106,15 +106,16 @@ struct Served {
     _stop: oneshot::Sender<()>,
 }
 
-/// Serves `tls`'s member with id 1. Ids under 100 are admitted.
+/// Serves `tls`'s member with id 1, which knows member b with id 2. Ids under 100 are admitted.
 async fn serve_cluster(tls: PeerTls, cluster: ClusterPin) -> Served {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap().to_string().into();
     let echo = Arc::new(Echo::default());
-    let admits: Admits =
-        Arc::new(
-            |claim| if claim.id.0 < 100 { Ok(()) } else { Err(format!("{} is not a member", claim.name)) },
-        );
+    let members = admit_by_membership(|id| (id == NodeId(2)).then(|| "b".into()));
+    let admits: Admits = Arc::new(move |claim| match claim.id.0 {
+        ..100 => members(claim),
+        _ => Err(format!("{} is not a member", claim.name)),
+    });
     let server = PeerServer::new(tls.clone(), cluster, admits, Arc::new(Arc::clone(&echo)));
     let (stop, stopped) = oneshot::channel::<()>();
     spawn(async move {
@@ -281,7 +282,7 @@ async fn a_server_with_another_members_name_is_refused() {
 async fn whoever_answers_is_good_enough_for_a_member_that_knows_no_name() {
     let authority = Authority::new();
     let served = serve(authority.tls("a")).await;
-    let joiner = TonicTransport::new(NodeId(2), authority.tls("b"), ClusterPin::default()).unwrap();
+    let joiner = TonicTransport::new(NodeId(3), authority.tls("j"), ClusterPin::default()).unwrap();
     let somebody = Peer { id: NodeId(0), name: "".into(), address: Arc::clone(&served.peer.address) };
     call(&joiner, &somebody, Purpose::Control, b"who are you").await.unwrap();
     let refused = call(&joiner, &somebody, Purpose::Append, b"entries").await;
