@@ -17,7 +17,7 @@ mod update;
 mod wire;
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 
 pub use compare::{Comparison, compare};
 pub use element::{ElementError, KeyValue, PathElement};
@@ -25,6 +25,7 @@ pub use managed::{Managed, ManagedEntry, ManagedError, Operation};
 pub use manager::{MANAGER_BYTES_MAX, check_manager, manager_of};
 pub use set::FieldSet;
 pub use shape::ItemError;
+pub(crate) use shape::field_of;
 pub use update::{ANCIENT_CHANGES, FieldsError, UPDATE_MANAGERS_MAX, Writer, track_update};
 pub use wire::WireError;
 

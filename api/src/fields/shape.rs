@@ -107,7 +107,7 @@ impl<'s> Shape<'s> {
 }
 
 /// The declared field `name` of `ty`, also where an inlined message brings it.
-pub(super) fn field_of<'s>(schema: &'s Schema, ty: &'s ObjectType, name: &str) -> Option<&'s Field> {
+pub(crate) fn field_of<'s>(schema: &'s Schema, ty: &'s ObjectType, name: &str) -> Option<&'s Field> {
     if let Some(field) = ty.field(name) {
         return Some(field);
     }

@@ -1,1 +1,52 @@
 //! The patch formats: JSON patch, merge patch, strategic merge patch.
+//!
+//! Owns turning a stored object and a patch into the object to store. All three are pure functions of values (and of
+//! the type tables, for strategic patches); the result still has to pass decoding, defaulting and validation. A patch
+//! that fails may leave its target half changed: callers patch a copy and drop it on an error.
+//!
+//! Invariant: no result is nested deeper than [`DEPTH_MAX`], whatever a client sends, so that every later pass over it
+//! may recurse.
+
+mod go_text;
+mod json_patch;
+mod merge_patch;
+mod pointer;
+mod strategic;
+
+#[cfg(test)]
+mod tests;
+
+pub use json_patch::{COPIED_BYTES_MAX, JsonPatch, MOVED_ITEMS_MAX, OPERATIONS_MAX};
+pub use merge_patch::merge_patch;
+pub use strategic::strategic_merge_patch;
+
+/// Levels an object may have: as many as the JSON parser accepts, so that what is stored can be read.
+pub const DEPTH_MAX: usize = 127;
+
+/// Why a patch was not applied.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum PatchError {
+    /// The patch is not of its format (400, the text is the message).
+    #[error("{0}")]
+    Malformed(String),
+    /// The patch is well formed but does not fit the object: a failed test, a missing path (422; the reference keeps
+    /// the text to itself and says that the server rejected the request).
+    #[error("{0}")]
+    CannotApply(String),
+    /// More operations than [`OPERATIONS_MAX`] (413).
+    #[error("The allowed maximum operations in a JSON patch is {OPERATIONS_MAX}, got {0}")]
+    TooManyOperations(usize),
+    /// The kind has no strategic merge patch (400): custom resources.
+    #[error("strategic merge patch format is not supported")]
+    Unsupported,
+}
+
+/// Levels of `value`: 0 for a scalar.
+fn depth_of(value: &serde_json::Value) -> usize {
+    use serde_json::Value;
+    match value {
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => 0,
+        Value::Array(items) => 1 + items.iter().map(depth_of).max().unwrap_or(0),
+        Value::Object(map) => 1 + map.values().map(depth_of).max().unwrap_or(0),
+    }
+}

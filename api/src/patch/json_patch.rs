@@ -1,0 +1,208 @@
+//! JSON patch (RFC 6902).
+//!
+//! Owns the operations and their bounds: their number, the bytes that `copy` may add, the list items that insertions
+//! and removals may shift, and the depth of the result. The reference's reading is kept where it is wider than the
+//! RFC: negative indexes count from the end, a missing `value` is null, and `test` finds null where nothing is.
+//! A library exists, but it has none of these bounds and would have to be driven one operation at a time.
+
+use serde::Deserialize;
+use serde_json::Value;
+
+use super::pointer::{Pointer, index};
+use super::{DEPTH_MAX, PatchError, depth_of};
+
+/// Operations a patch may have; more is refused outright.
+pub const OPERATIONS_MAX: usize = 10_000;
+
+/// Bytes that all `copy` operations of a patch may add: as much as a request body may have. Without a bound ten copies
+/// of a document into itself make it a thousand times as long.
+pub const COPIED_BYTES_MAX: usize = 3 * 1024 * 1024;
+
+/// List items that a patch may shift by inserting and removing. An object of the largest size shifted from its front by
+/// every operation would keep a core busy for a minute; real patches stay far below.
+pub const MOVED_ITEMS_MAX: usize = 50_000_000;
+
+/// A JSON patch.
+#[derive(Debug)]
+pub struct JsonPatch {
+    operations: Vec<Operation>,
+    unknown: Vec<String>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Operation {
+    #[serde(default)]
+    op: String,
+    #[serde(default)]
+    path: String,
+    #[serde(default)]
+    from: Option<String>,
+    #[serde(default)]
+    value: Value,
+    #[serde(flatten)]
+    unknown: serde_json::Map<String, Value>,
+}
+
+impl JsonPatch {
+    /// Reads a patch from its parsed body.
+    pub fn parse(body: Value) -> Result<JsonPatch, PatchError> {
+        let malformed = |text: String| PatchError::Malformed(format!("error decoding patch: {text}"));
+        let Value::Array(items) = body else {
+            return Err(malformed("a JSON patch is a list of operations".to_owned()));
+        };
+        if items.len() > OPERATIONS_MAX {
+            return Err(PatchError::TooManyOperations(items.len()));
+        }
+        let mut patch = JsonPatch { operations: Vec::with_capacity(items.len()), unknown: Vec::new() };
+        for (at, item) in items.into_iter().enumerate() {
+            let operation: Operation = serde_json::from_value(item)
+                .map_err(|error| malformed(format!("operation {at}: {error}")))?;
+            patch.unknown.extend(operation.unknown.keys().map(|name| format!("[{at}].{name}")));
+            patch.operations.push(operation);
+        }
+        Ok(patch)
+    }
+
+    /// Members of operations that mean nothing, as `[1].foo`; field validation warns of them or refuses the patch.
+    pub fn unknown_fields(&self) -> &[String] {
+        &self.unknown
+    }
+
+    /// Applies all operations to `document`, in order.
+    pub fn apply(&self, document: &mut Value) -> Result<(), PatchError> {
+        let mut run = Run { document, copied_bytes: 0, moved_items: 0 };
+        self.operations.iter().try_for_each(|operation| run.step(operation))
+    }
+}
+
+struct Run<'d> {
+    document: &'d mut Value,
+    copied_bytes: usize,
+    moved_items: usize,
+}
+
+impl Run<'_> {
+    fn step(&mut self, operation: &Operation) -> Result<(), PatchError> {
+        let path = Pointer::parse(&operation.path)?;
+        match operation.op.as_str() {
+            "add" => self.add(&path, operation.value.clone()),
+            "remove" => self.remove(&path).map(drop),
+            "replace" => self.replace(&path, operation.value.clone()),
+            "test" => self.test(&path, &operation.value),
+            "move" => {
+                let from = Pointer::parse(operation.from.as_deref().unwrap_or_default())?;
+                let value = self.remove(&from)?;
+                self.add(&path, value)
+            }
+            "copy" => {
+                let from = Pointer::parse(operation.from.as_deref().unwrap_or_default())?;
+                let value = from.find(self.document).ok_or_else(|| from.missing())?;
+                self.copied_bytes = self.copied_bytes.saturating_add(size_of_json(value));
+                if self.copied_bytes > COPIED_BYTES_MAX {
+                    return Err(PatchError::CannotApply(format!(
+                        "the accumulated size increase of copy is {}, exceeding the limit {COPIED_BYTES_MAX}",
+                        self.copied_bytes
+                    )));
+                }
+                let value = value.clone();
+                self.add(&path, value)
+            }
+            other => Err(PatchError::CannotApply(format!("unexpected operation: {other:?}"))),
+        }
+    }
+
+    fn add(&mut self, path: &Pointer<'_>, value: Value) -> Result<(), PatchError> {
+        check_depth(path, &value)?;
+        let Some((parent, last)) = path.parent_in(self.document)? else {
+            *self.document = value;
+            return Ok(());
+        };
+        match parent {
+            Value::Object(map) => {
+                map.insert(last.to_owned(), value);
+            }
+            Value::Array(items) => {
+                let len = items.len();
+                // The place behind the last item counts too: -1 appends.
+                let at = if last == "-" { Some(len) } else { index(last, len + 1) };
+                let at = at.filter(|at| *at <= len).ok_or_else(|| path.missing())?;
+                items.insert(at, value);
+                self.spend(len - at)?;
+            }
+            _ => return Err(path.missing()),
+        }
+        Ok(())
+    }
+
+    fn remove(&mut self, path: &Pointer<'_>) -> Result<Value, PatchError> {
+        let (parent, last) = path.parent_in(self.document)?.ok_or_else(|| path.missing())?;
+        match parent {
+            // Keys have no order that means anything, so the last may take the place of the removed one.
+            Value::Object(map) => map.swap_remove(last).ok_or_else(|| path.missing()),
+            Value::Array(items) => {
+                let at = index(last, items.len()).filter(|at| *at < items.len());
+                let at = at.ok_or_else(|| path.missing())?;
+                let shifted = items.len() - at;
+                let value = items.remove(at);
+                self.spend(shifted)?;
+                Ok(value)
+            }
+            _ => Err(path.missing()),
+        }
+    }
+
+    fn replace(&mut self, path: &Pointer<'_>, value: Value) -> Result<(), PatchError> {
+        check_depth(path, &value)?;
+        let Some((parent, last)) = path.parent_in(self.document)? else {
+            *self.document = value;
+            return Ok(());
+        };
+        let place = match parent {
+            Value::Object(map) => map.get_mut(last),
+            Value::Array(items) => index(last, items.len()).and_then(|at| items.get_mut(at)),
+            _ => None,
+        };
+        *place.ok_or_else(|| path.missing())? = value;
+        Ok(())
+    }
+
+    fn test(&self, path: &Pointer<'_>, expected: &Value) -> Result<(), PatchError> {
+        let found = path.find(self.document).unwrap_or(&Value::Null);
+        if found == expected {
+            Ok(())
+        } else {
+            Err(PatchError::CannotApply("testing value failed".to_owned()))
+        }
+    }
+
+    fn spend(&mut self, items: usize) -> Result<(), PatchError> {
+        self.moved_items = self.moved_items.saturating_add(items);
+        if self.moved_items > MOVED_ITEMS_MAX {
+            return Err(PatchError::CannotApply(format!(
+                "the operations move more than {MOVED_ITEMS_MAX} list items"
+            )));
+        }
+        Ok(())
+    }
+}
+
+fn check_depth(path: &Pointer<'_>, value: &Value) -> Result<(), PatchError> {
+    if path.len() + depth_of(value) > DEPTH_MAX {
+        return Err(PatchError::CannotApply(format!("the result would have more than {DEPTH_MAX} levels")));
+    }
+    Ok(())
+}
+
+/// Bytes of the JSON text of `value`, escapes left out of account.
+fn size_of_json(value: &Value) -> usize {
+    match value {
+        Value::Null | Value::Bool(true) => 4,
+        Value::Bool(false) => 5,
+        Value::Number(number) => number.to_string().len(),
+        Value::String(text) => text.len() + 2,
+        Value::Array(items) => 2 + items.iter().map(|item| 1 + size_of_json(item)).sum::<usize>(),
+        Value::Object(map) => {
+            2 + map.iter().map(|(key, value)| key.len() + 4 + size_of_json(value)).sum::<usize>()
+        }
+    }
+}

@@ -1,0 +1,75 @@
+//! JSON pointers (RFC 6901) and the places they lead to.
+
+use std::borrow::Cow;
+
+use serde_json::Value;
+
+use super::PatchError;
+
+/// The steps of a pointer. The empty pointer is the whole document.
+pub(super) struct Pointer<'a> {
+    text: &'a str,
+    steps: Vec<Cow<'a, str>>,
+}
+
+impl<'a> Pointer<'a> {
+    pub(super) fn parse(text: &'a str) -> Result<Self, PatchError> {
+        let mut parts = text.split('/');
+        if parts.next() != Some("") {
+            return Err(PatchError::CannotApply(format!("path must start with a slash: {text:?}")));
+        }
+        Ok(Pointer { text, steps: parts.map(unescape).collect() })
+    }
+
+    /// Number of steps.
+    pub(super) fn len(&self) -> usize {
+        self.steps.len()
+    }
+
+    /// The container of the place and the last step; `None` for the whole document.
+    pub(super) fn parent_in<'v>(
+        &self,
+        root: &'v mut Value,
+    ) -> Result<Option<(&'v mut Value, &str)>, PatchError> {
+        let Some((last, above)) = self.steps.split_last() else { return Ok(None) };
+        let mut place = root;
+        for step in above {
+            place = match place {
+                Value::Object(map) => map.get_mut(&**step),
+                Value::Array(items) => index(step, items.len()).and_then(|at| items.get_mut(at)),
+                _ => None,
+            }
+            .ok_or_else(|| self.missing())?;
+        }
+        Ok(Some((place, last)))
+    }
+
+    /// The value at the place.
+    pub(super) fn find<'v>(&self, root: &'v Value) -> Option<&'v Value> {
+        self.steps.iter().try_fold(root, |place, step| match place {
+            Value::Object(map) => map.get(&**step),
+            Value::Array(items) => items.get(index(step, items.len())?),
+            _ => None,
+        })
+    }
+
+    /// The error of a place that is not there.
+    pub(super) fn missing(&self) -> PatchError {
+        PatchError::CannotApply(format!("doc is missing path: {:?}", self.text))
+    }
+}
+
+fn unescape(step: &str) -> Cow<'_, str> {
+    if step.contains('~') {
+        Cow::Owned(step.replace("~1", "/").replace("~0", "~"))
+    } else {
+        Cow::Borrowed(step)
+    }
+}
+
+/// The item that `step` names among `len`; negative counts from the end, as the reference has it.
+pub(super) fn index(step: &str, len: usize) -> Option<usize> {
+    let at: i64 = step.parse().ok()?;
+    let at = if at < 0 { at.checked_add(i64::try_from(len).ok()?)? } else { at };
+    usize::try_from(at).ok()
+}

@@ -1,0 +1,216 @@
+//! Strategic merge patch: a merge patch that knows the types.
+//!
+//! Owns the merge of objects and its directives: `$patch` replaces or empties an object, `$retainKeys` drops what it
+//! does not list, `$deleteFromPrimitiveList/...` and `$setElementOrder/...` stand beside the list they speak of. Lists
+//! are in `lists`, their order in `order`, the directives of the types in `meta`. Messages are the reference's.
+
+mod lists;
+mod meta;
+mod order;
+
+use serde_json::{Map, Value};
+
+use self::meta::Meta;
+use super::PatchError;
+use super::go_text::{printed, type_name};
+use crate::schema::types::{Schema, TypeId};
+
+const DIRECTIVE: &str = "$patch";
+const RETAIN_KEYS: &str = "$retainKeys";
+const DELETE_FROM_PRIMITIVE_LIST: &str = "$deleteFromPrimitiveList";
+const SET_ELEMENT_ORDER: &str = "$setElementOrder";
+
+/// Merges `patch` into `target`, an object of the type `root`.
+pub fn strategic_merge_patch(
+    schema: &Schema,
+    root: TypeId,
+    target: &mut Value,
+    patch: Value,
+) -> Result<(), PatchError> {
+    let Value::Object(patch) = patch else {
+        let text = format!("error decoding patch: expected an object, got {}", type_name(&patch));
+        return Err(PatchError::Malformed(text));
+    };
+    if !target.is_object() {
+        *target = Value::Object(Map::new());
+    }
+    let Value::Object(target) = target else { return Ok(()) };
+    Merger { schema }.merge(target, patch, Meta::Struct(schema.get(root)))
+}
+
+struct Merger<'s> {
+    schema: &'s Schema,
+}
+
+impl<'s> Merger<'s> {
+    /// Merges an object.
+    fn merge(
+        &self,
+        target: &mut Map<String, Value>,
+        mut patch: Map<String, Value>,
+        meta: Meta<'s>,
+    ) -> Result<(), PatchError> {
+        if let Some(directive) = patch.swap_remove(DIRECTIVE) {
+            return match directive.as_str() {
+                Some("replace") => {
+                    *target = patch;
+                    Ok(())
+                }
+                Some("delete") => {
+                    target.clear();
+                    Ok(())
+                }
+                _ => Err(unknown_directive(directive, patch)),
+            };
+        }
+        retain_keys(target, &mut patch)?;
+        self.merge_ordered_lists(target, &mut patch, meta)?;
+        patch.into_iter().try_for_each(|(key, value)| self.merge_field(target, key, value, meta))
+    }
+
+    fn merge_field(
+        &self,
+        target: &mut Map<String, Value>,
+        key: String,
+        value: Value,
+        meta: Meta<'s>,
+    ) -> Result<(), PatchError> {
+        let deletes = key.starts_with(DELETE_FROM_PRIMITIVE_LIST);
+        let key = if deletes {
+            list_of_directive(&key, DELETE_FROM_PRIMITIVE_LIST)
+                .ok_or_else(|| malformed("invalid patch format of primitive list"))?
+                .to_owned()
+        } else {
+            key
+        };
+        if value.is_null() {
+            target.swap_remove(&key);
+            return Ok(());
+        }
+        match (target.get_mut(&key), value) {
+            (Some(Value::Object(old)), Value::Object(patch)) => {
+                let (inner, strategy) = meta.field(self.schema, &key)?;
+                if strategy.replace {
+                    *old = patch;
+                    return Ok(());
+                }
+                self.merge(old, patch, inner)
+            }
+            (Some(Value::Array(old)), Value::Array(patch)) => {
+                let (item, strategy) = meta.field(self.schema, &key)?;
+                *old = self.merge_list(std::mem::take(old), patch, item, strategy, deletes)?;
+                Ok(())
+            }
+            _ if deletes => Ok(()),
+            (_, mut value) => {
+                discard_nulls(&mut value);
+                match without_directives(value) {
+                    Some(value) => drop(target.insert(key, value)),
+                    None => drop(target.swap_remove(&key)),
+                }
+                Ok(())
+            }
+        }
+    }
+
+    /// Merges each list whose order the patch gives, and takes list and order out of the patch.
+    fn merge_ordered_lists(
+        &self,
+        target: &mut Map<String, Value>,
+        patch: &mut Map<String, Value>,
+        meta: Meta<'s>,
+    ) -> Result<(), PatchError> {
+        let directives: Vec<String> =
+            patch.keys().filter(|key| key.starts_with(SET_ELEMENT_ORDER)).cloned().collect();
+        for directive in directives {
+            let Some(order) = patch.swap_remove(&directive) else { continue };
+            let Value::Array(order) = order else { return Err(wrong_type("[]interface {}", &order)) };
+            let key = list_of_directive(&directive, SET_ELEMENT_ORDER)
+                .ok_or_else(|| malformed("invalid patch format of setElementOrder list"))?;
+            let old = list_in(target, key)?;
+            let new = list_in(patch, key)?;
+            let (item, strategy) = meta.field(self.schema, key)?;
+            let merged = self.merge_in_order(old, new, &order, item, strategy)?;
+            if let Some(merged) = merged {
+                target.insert(key.to_owned(), Value::Array(merged));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Takes the list under `key` out of `map`.
+fn list_in(map: &mut Map<String, Value>, key: &str) -> Result<Option<Vec<Value>>, PatchError> {
+    match map.get_mut(key) {
+        None => Ok(None),
+        Some(Value::Array(items)) => {
+            let items = std::mem::take(items);
+            map.swap_remove(key);
+            Ok(Some(items))
+        }
+        Some(other) => Err(wrong_type("[]interface {}", other)),
+    }
+}
+
+/// Applies `$retainKeys`: the patch may only set what it retains, and what it does not retain goes.
+fn retain_keys(target: &mut Map<String, Value>, patch: &mut Map<String, Value>) -> Result<(), PatchError> {
+    let Some(keys) = patch.swap_remove(RETAIN_KEYS) else { return Ok(()) };
+    let bad_format = || malformed("invalid patch format of retainKeys");
+    let keys = keys.as_array().ok_or_else(bad_format)?;
+    let retained: std::collections::BTreeSet<&str> = keys.iter().filter_map(Value::as_str).collect();
+    let is_free = |key: &str, value: &Value| {
+        value.is_null() || key.starts_with(DELETE_FROM_PRIMITIVE_LIST) || key.starts_with(SET_ELEMENT_ORDER)
+    };
+    if patch.iter().any(|(key, value)| !is_free(key, value) && !retained.contains(key.as_str())) {
+        return Err(bad_format());
+    }
+    target.retain(|key, _| retained.contains(key.as_str()));
+    Ok(())
+}
+
+/// The list that a directive speaks of: what stands behind its slash.
+fn list_of_directive<'k>(key: &'k str, directive: &str) -> Option<&'k str> {
+    key.strip_prefix(directive)?.strip_prefix('/')
+}
+
+/// Drops null members, at any depth.
+fn discard_nulls(value: &mut Value) {
+    match value {
+        Value::Object(map) => {
+            map.retain(|_, value| !value.is_null());
+            map.values_mut().for_each(discard_nulls);
+        }
+        Value::Array(items) => items.iter_mut().for_each(discard_nulls),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
+    }
+}
+
+/// A new value without the objects that only carry a directive; `None` where it is one itself.
+fn without_directives(value: Value) -> Option<Value> {
+    match value {
+        Value::Object(map) if map.contains_key(DIRECTIVE) => None,
+        Value::Object(map) => Some(Value::Object(
+            map.into_iter().filter_map(|(key, value)| Some((key, without_directives(value)?))).collect(),
+        )),
+        Value::Array(items) => Some(Value::Array(items.into_iter().filter_map(without_directives).collect())),
+        scalar => Some(scalar),
+    }
+}
+
+fn unknown_directive(directive: Value, mut patch: Map<String, Value>) -> PatchError {
+    let shown = printed(&directive);
+    patch.insert(DIRECTIVE.to_owned(), directive);
+    malformed(&format!("unknown patch type: {shown} in map: {}", printed(&Value::Object(patch))))
+}
+
+fn no_merge_key(item: &Value, merge_key: &str) -> PatchError {
+    malformed(&format!("map: {} does not contain declared merge key: {merge_key}", printed(item)))
+}
+
+fn wrong_type(expected: &str, actual: &Value) -> PatchError {
+    malformed(&format!("expected a {expected}, but received a {}", type_name(actual)))
+}
+
+fn malformed(text: &str) -> PatchError {
+    PatchError::Malformed(text.to_owned())
+}

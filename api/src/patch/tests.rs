@@ -1,0 +1,8 @@
+use serde_json::{Value, json};
+
+use super::*;
+use crate::fields::tests::schema;
+
+mod json_patch;
+mod merge_patch;
+mod strategic;
