@@ -7,6 +7,7 @@ use std::process::ExitCode;
 use anyhow::{Context, Result, bail};
 use clap::Parser;
 use orch_cluster_tests::client::{Access, Client, Endpoint, Identity, Trust};
+use orch_cluster_tests::cluster::{self, Cluster};
 use orch_cluster_tests::vectors::{self, Selection, Users};
 
 /// Replays the recorded scenarios against a server and prints where its answers differ from the reference's.
@@ -17,8 +18,11 @@ use orch_cluster_tests::vectors::{self, Selection, Users};
 #[command(name = "vectors", max_term_width = 110)]
 struct Options {
     /// Base URL of the server, `https://HOST:PORT`.
-    #[arg(long, value_name = "URL")]
-    base: String,
+    #[arg(long, value_name = "URL", required_unless_present = "start")]
+    base: Option<String>,
+    /// Start a server on loopback for this run.
+    #[arg(long, conflicts_with_all = ["base", "cafile", "tokens"])]
+    start: bool,
     /// Certificate authority of the server, PEM; without it any certificate is believed.
     #[arg(long, value_name = "FILE")]
     cafile: Option<PathBuf>,
@@ -45,7 +49,14 @@ struct Options {
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<ExitCode> {
     let options = Options::parse();
-    let users = users(&options)?;
+    let cluster = match options.start {
+        true => Some(Cluster::start(cluster::Options::nodes(1)).await?),
+        false => None,
+    };
+    let users = match &cluster {
+        Some(cluster) => Users::of(cluster, 0)?,
+        None => users(&options)?,
+    };
     let folder = options.folder.unwrap_or_else(vectors::folder);
     let selection = Selection { areas: options.areas, names: options.names, suffix: options.suffix };
     let outcome = vectors::replay(&vectors::load(&folder, &selection)?, &users).await?;
@@ -60,7 +71,7 @@ async fn main() -> Result<ExitCode> {
 }
 
 fn users(options: &Options) -> Result<Users> {
-    let endpoint: Endpoint = options.base.parse()?;
+    let endpoint: Endpoint = options.base.as_deref().unwrap_or_default().parse()?;
     let trust = match &options.cafile {
         Some(path) => {
             Trust::Authority(std::fs::read(path).with_context(|| format!("cannot read {}", path.display()))?)

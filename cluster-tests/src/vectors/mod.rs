@@ -17,7 +17,8 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Result;
 
-use crate::client::Client;
+use crate::client::{Client, Identity};
+use crate::cluster::{ALICE_TOKEN, Cluster};
 pub use floor::Floor;
 pub use scenario::{Scenario, Selection, load};
 
@@ -37,6 +38,17 @@ pub struct Users {
     pub alice: Client,
     /// Nobody.
     pub anonymous: Client,
+}
+
+impl Users {
+    /// The users of `cluster`, reaching it through member `node`.
+    pub fn of(cluster: &Cluster, node: usize) -> Result<Self> {
+        Ok(Self {
+            admin: cluster.client(node)?,
+            alice: cluster.client_as(node, Identity::Token(ALICE_TOKEN.into()))?,
+            anonymous: cluster.client_as(node, Identity::Anonymous)?,
+        })
+    }
 }
 
 /// How many judged steps there were in an area, and how many matched.
@@ -124,7 +136,13 @@ mod tests {
             for expected in scenario.steps.iter().filter_map(|step| step.get("expect")) {
                 if expected["status"] != "4xx" {
                     let again = normalize::normalize(expected.clone(), None);
-                    assert_eq!(diff::differences(expected, &again), [""; 0], "{}/{}", scenario.area, scenario.name);
+                    assert_eq!(
+                        diff::differences(expected, &again),
+                        [""; 0],
+                        "{}/{}",
+                        scenario.area,
+                        scenario.name
+                    );
                 }
             }
         }

@@ -1,17 +1,12 @@
 //! Replays every recorded scenario against a server and holds the result against the floor, which never falls.
 
-use orch_cluster_tests::client::Identity;
-use orch_cluster_tests::cluster::{ALICE_TOKEN, Cluster, Options};
+use orch_cluster_tests::cluster::{Cluster, Options};
 use orch_cluster_tests::vectors::{Floor, Selection, Users, folder, load, replay};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn recorded_scenarios_match_as_often_as_ever() {
     let cluster = Cluster::start(Options::nodes(1)).await.unwrap();
-    let users = Users {
-        admin: cluster.client(0).unwrap(),
-        alice: cluster.client_as(0, Identity::Token(ALICE_TOKEN.into())).unwrap(),
-        anonymous: cluster.client_as(0, Identity::Anonymous).unwrap(),
-    };
+    let users = Users::of(&cluster, 0).unwrap();
     let scenarios = load(&folder(), &Selection::default()).unwrap();
     let outcome = replay(&scenarios, &users).await.unwrap();
     eprintln!("{}", outcome.table());

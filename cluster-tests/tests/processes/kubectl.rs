@@ -1,0 +1,132 @@
+//! The ecosystem's own command line, unmodified, against a cluster of that brand.
+
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+use std::process::{Child, Command, Output, Stdio};
+
+use orch_cluster_tests::cluster::{Cluster, Options};
+
+/// The program; the test says so and ends where it is not installed.
+const KUBECTL: &str = "kubectl";
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn kubectl_creates_gets_applies_watches_and_deletes() {
+    if Command::new(KUBECTL).args(["version", "--client"]).output().is_err() {
+        eprintln!("SKIPPED: {KUBECTL} is not installed");
+        return;
+    }
+    let cluster = Cluster::start(Options { brand: "kubernetes", ..Options::nodes(1) }).await.unwrap();
+    tokio::task::spawn_blocking(move || Session::new(&cluster).all()).await.unwrap();
+}
+
+/// kubectl with the cluster's address and the administrator's certificate.
+struct Session {
+    server: String,
+    flags: Vec<String>,
+    folder: tempfile::TempDir,
+}
+
+impl Session {
+    fn new(cluster: &Cluster) -> Self {
+        let certificates = cluster.certificates();
+        let flag = |name: &str, file: &str| format!("--{name}={}", certificates.join(file).display());
+        let server = cluster.client(0).unwrap().endpoint().to_string();
+        let flags = vec![
+            format!("--server={server}"),
+            flag("certificate-authority", "ca.crt"),
+            flag("client-certificate", "admin.crt"),
+            flag("client-key", "admin.key"),
+        ];
+        Self { server, flags, folder: tempfile::tempdir().unwrap() }
+    }
+
+    fn all(&self) {
+        self.text(&["create", "namespace", "shop"]);
+        self.text(&["-n", "shop", "create", "configmap", "c", "--from-literal=colour=red"]);
+        assert_eq!(self.colour(), "red");
+        let mut watch = self.watch();
+        let file = self.folder.path().join("c.yaml");
+        self.write_manifest(&file, "green");
+        self.text(&["apply", "-f", &file.display().to_string()]);
+        assert_eq!(self.colour(), "green");
+        self.write_manifest(&file, "blue");
+        self.text(&["apply", "--server-side", "--force-conflicts", "-f", &file.display().to_string()]);
+        assert_eq!(self.colour(), "blue");
+        let table = self.text(&["-n", "shop", "get", "configmaps"]);
+        assert!(table.contains("NAME") && table.contains("DATA"), "{table}");
+        self.text(&["-n", "shop", "delete", "configmap", "c"]);
+        let gone = self.run(&["-n", "shop", "get", "configmap", "c"]);
+        assert!(String::from_utf8_lossy(&gone.stderr).contains("(NotFound)"), "{gone:?}");
+        assert_eq!(watch.take(3), ["red", "green", "blue"]);
+    }
+
+    fn colour(&self) -> String {
+        self.text(&["-n", "shop", "get", "configmap", "c", "-o", "jsonpath={.data.colour}"])
+    }
+
+    fn watch(&self) -> ColourWatch {
+        let mut child = self
+            .command(&["-n", "shop", "get", "configmap", "c", "-w", "-o", "jsonpath={.data.colour}{\"\\n\"}"])
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut lines = BufReader::new(child.stdout.take().unwrap());
+        let mut first = String::new();
+        lines.read_line(&mut first).unwrap(); // the watch is open once the first state is there
+        ColourWatch { child, lines, seen: vec![first.trim().to_owned()] }
+    }
+
+    fn write_manifest(&self, path: &Path, colour: &str) {
+        let text = format!(
+            "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: c\n  namespace: shop\ndata:\n  colour: {colour}\n"
+        );
+        std::fs::write(path, text).unwrap();
+    }
+
+    fn text(&self, arguments: &[&str]) -> String {
+        let output = self.run(arguments);
+        let (out, err) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+        assert!(output.status.success(), "kubectl {arguments:?} at {} failed:\n{out}{err}", self.server);
+        out.into_owned()
+    }
+
+    fn run(&self, arguments: &[&str]) -> Output {
+        self.command(arguments).output().unwrap()
+    }
+
+    fn command(&self, arguments: &[&str]) -> Command {
+        let mut command = Command::new(KUBECTL);
+        // Its own home, so that neither a configuration nor a discovery cache of the machine has a say.
+        command.env("HOME", self.folder.path()).env_remove("KUBECONFIG");
+        command.arg("--request-timeout=20s").args(&self.flags).args(arguments);
+        command
+    }
+}
+
+/// A running `kubectl get -w`.
+struct ColourWatch {
+    child: Child,
+    lines: BufReader<std::process::ChildStdout>,
+    seen: Vec<String>,
+}
+
+impl ColourWatch {
+    /// The first `count` different colours in order.
+    fn take(&mut self, count: usize) -> Vec<String> {
+        while self.seen.len() < count {
+            let mut line = String::new();
+            assert!(self.lines.read_line(&mut line).unwrap() > 0, "the watch ended after {:?}", self.seen);
+            if self.seen.last().is_some_and(|last| last != line.trim()) {
+                self.seen.push(line.trim().to_owned());
+            }
+        }
+        self.seen.clone()
+    }
+}
+
+impl Drop for ColourWatch {
+    fn drop(&mut self) {
+        let _ = self.child.kill(); // it may have ended by itself
+        let _ = self.child.wait();
+    }
+}

@@ -1,0 +1,15 @@
+//! Tests of real `orch serve` processes on loopback: killed, stopped, started again and asked nonsense.
+//!
+//! What the simulation shows of the store, these show of the product: nothing acknowledged is lost, a quorum read is
+//! never old, a watch goes on elsewhere without a gap.
+#![expect(clippy::unwrap_used, reason = "tests may unwrap, in what they call too")]
+
+mod bad_input;
+mod kubectl;
+mod leader_loss;
+mod load;
+mod objects;
+mod paused_leader;
+mod quorum;
+mod restart;
+mod vectors;

@@ -1,0 +1,96 @@
+//! A leader that was stopped and continued believes it still leads; it must not answer a quorum read from belief.
+
+use std::time::Duration;
+
+use orch_cluster_tests::client::Client;
+use orch_cluster_tests::cluster::{Cluster, Options};
+use serde_json::json;
+use tokio::task::JoinSet;
+use tokio::time::sleep;
+
+use crate::objects::{COLLECTION, config_map, make_namespace};
+
+/// Times the leader of the moment is stopped.
+const ROUNDS: u32 = 3;
+
+/// Reads that wait inside the stopped process, each on a connection of its own that was open before.
+const READS: usize = 16;
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_continued_leader_never_answers_a_quorum_read_with_old_data() {
+    let mut cluster = Cluster::start(Options::nodes(3)).await.unwrap();
+    let client = cluster.client(0).unwrap();
+    make_namespace(&client).await.unwrap();
+    client.post(COLLECTION, &config_map("register", "0")).await.unwrap().success().unwrap();
+    let mut answered = 0;
+    for round in 1..=ROUNDS {
+        answered += one_round(&mut cluster, &round.to_string()).await;
+    }
+    assert!(answered > 0, "no read that waited in a stopped leader was ever answered: nothing was shown");
+}
+
+/// Stops the leader, changes the register to `value` elsewhere, and reads it through the old leader. How many of the
+/// reads that waited inside it were answered with the value.
+async fn one_round(cluster: &mut Cluster, value: &str) -> usize {
+    let leader = cluster.leader().await.unwrap();
+    let old = cluster.client(leader).unwrap().with_timeout(Duration::from_secs(15));
+    open_connections(&old).await;
+    cluster.pause(leader).unwrap();
+    let mut waiting = JoinSet::new();
+    for _ in 0..READS {
+        let old = old.clone();
+        waiting.spawn(async move { read(&old).await });
+    }
+    write_elsewhere(cluster, leader, value).await;
+    cluster.resume(leader).unwrap();
+    let mut answered = 0;
+    while let Some(read) = waiting.join_next().await {
+        if let Some(read) = read.unwrap() {
+            assert_eq!(read, value, "a quorum read through the continued leader is old");
+            answered += 1;
+        }
+    }
+    for _ in 0..READS {
+        if let Some(read) = read(&old).await {
+            assert_eq!(read, value, "a quorum read after the continuation is old");
+        }
+    }
+    answered
+}
+
+/// As many connections to the server as there will be reads, so that none has to be made while it is stopped.
+async fn open_connections(client: &Client) {
+    let mut opening = JoinSet::new();
+    for _ in 0..READS {
+        let client = client.clone();
+        opening.spawn(async move { read(&client).await });
+    }
+    while let Some(read) = opening.join_next().await {
+        assert!(read.unwrap().is_some(), "a healthy leader does not answer");
+    }
+}
+
+/// The register by quorum; `None` where the server gives no answer or says that it cannot.
+async fn read(client: &Client) -> Option<String> {
+    let answer = client.get(&format!("{COLLECTION}/register")).await.ok()?;
+    if answer.status >= 429 {
+        return None;
+    }
+    let object = answer.success().unwrap();
+    Some(object["data"]["value"].as_str().unwrap().to_owned())
+}
+
+/// Changes the register through the other members, as soon as they have a leader of their own.
+async fn write_elsewhere(cluster: &Cluster, stopped: usize, value: &str) {
+    let patch = json!({"data": {"value": value}});
+    for attempt in 0..200 {
+        let node = (stopped + 1 + attempt % 2) % 3;
+        let client = cluster.client(node).unwrap().with_timeout(Duration::from_secs(2));
+        let answer = client.merge_patch(&format!("{COLLECTION}/register"), &patch).await;
+        if answer.is_ok_and(|answer| answer.status == 200) {
+            return;
+        }
+        sleep(Duration::from_millis(50)).await;
+    }
+    panic!("the members that run take no write while the old leader is stopped");
+}

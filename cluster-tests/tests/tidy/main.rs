@@ -1,0 +1,171 @@
+//! Holds the source tree against the rules of the house that no compiler checks: sizes, headers, leftovers, names
+//! in their one place, files that nobody uses, and documents that say what is there.
+
+mod modules;
+mod tree;
+
+use std::collections::BTreeSet;
+use std::fs;
+
+use orch_proto::brand::{Brand, KUBERNETES, ORCH};
+use tree::{Source, root, sources, top_folders};
+
+/// A file past this is split by noun.
+const FILE_LINES_MAX: usize = 600;
+
+/// Fails with every complaint at once, so that one run shows all there is to mend.
+fn check(rule: &str, complaints: impl IntoIterator<Item = String>) {
+    let complaints: Vec<_> = complaints.into_iter().collect();
+    assert!(complaints.is_empty(), "{rule}:\n  {}", complaints.join("\n  "));
+}
+
+#[test]
+fn every_module_opens_with_what_it_owns() {
+    let bad = sources("rs").into_iter().filter(|source| {
+        let header: Vec<_> = source.text.lines().take_while(|line| line.starts_with("//!")).collect();
+        header.concat().len() < "//! Owns this.".len()
+    });
+    check("a `//!` header comes first", bad.map(|source| source.name));
+}
+
+#[test]
+fn no_file_is_too_long() {
+    let long = sources("rs").into_iter().filter_map(|source| {
+        let lines = source.text.lines().count();
+        (lines > FILE_LINES_MAX).then(|| format!("{}: {lines} lines", source.name))
+    });
+    check("files are split by noun before 600 lines", long);
+}
+
+#[test]
+fn nothing_is_left_for_later() {
+    // Spelled apart, so that this file does not complain of itself.
+    let words = [concat!("TO", "DO"), concat!("FIX", "ME"), concat!("XX", "X:"), concat!("HA", "CK:")];
+    let ignored = concat!("#[ign", "ore");
+    let mut found = Vec::new();
+    for source in ["rs", "proto", "toml", "sh"].into_iter().flat_map(sources) {
+        for (number, line) in source.text.lines().enumerate() {
+            let is_left =
+                words.iter().any(|word| line.contains(word)) || line.trim_start().starts_with(ignored);
+            if is_left {
+                found.push(format!("{}:{}: {}", source.name, number + 1, line.trim()));
+            }
+        }
+    }
+    check("finish it or say so on an issue", found);
+}
+
+#[test]
+fn every_member_inherits_the_lints_and_the_versions() {
+    let mut wrong = Vec::new();
+    for manifest in sources("toml").into_iter().filter(|source| source.name.ends_with("/Cargo.toml")) {
+        if !manifest.text.contains("[lints]\nworkspace = true") {
+            wrong.push(format!("{}: no `[lints] workspace = true`", manifest.name));
+        }
+        wrong.extend(own_versions(&manifest));
+        let folder = manifest.name.trim_end_matches("/Cargo.toml");
+        if !root().join(folder).join("clippy.toml").is_file() {
+            wrong.push(format!("{folder}: no clippy.toml"));
+        }
+    }
+    check("members inherit from the workspace", wrong);
+}
+
+/// Dependencies with a version of their own instead of the workspace's.
+fn own_versions(manifest: &Source) -> Vec<String> {
+    let mut is_dependencies = false;
+    let mut found = Vec::new();
+    for line in manifest.text.lines() {
+        if line.starts_with('[') {
+            is_dependencies = line.contains("dependencies");
+        } else if is_dependencies && line.contains('=') && !line.contains("workspace = true") {
+            found.push(format!("{}: {line}", manifest.name));
+        }
+    }
+    found
+}
+
+#[test]
+fn the_brand_is_spelled_in_one_file() {
+    let names = brand_names();
+    let mut found = Vec::new();
+    for source in sources("rs") {
+        if source.name == "proto/src/brand.rs" || is_test(&source.name) {
+            continue;
+        }
+        for (number, line) in product_code(&source.text) {
+            if let Some(name) = names.iter().find(|name| line.contains(**name)) {
+                found.push(format!("{}:{number}: {name}", source.name));
+            }
+        }
+    }
+    check("take brand names from `orch_proto::Brand`", found);
+}
+
+/// Every string of the table that cannot be an everyday word.
+fn brand_names() -> BTreeSet<&'static str> {
+    let of = |brand: &'static Brand| {
+        [
+            brand.group_domain,
+            brand.label_domain,
+            brand.protobuf_media_type,
+            brand.extension_prefix,
+            brand.system_namespace,
+            brand.public_namespace,
+            brand.node_lease_namespace,
+        ]
+    };
+    [&ORCH, &KUBERNETES].into_iter().flat_map(of).collect()
+}
+
+fn is_test(name: &str) -> bool {
+    name.contains("/tests/") || name.ends_with("/tests.rs")
+}
+
+/// The lines of code with their numbers, up to the tests at the end, without comments.
+fn product_code(text: &str) -> impl Iterator<Item = (usize, &str)> {
+    let numbered = text.lines().enumerate().map(|(number, line)| (number + 1, line));
+    numbered
+        .take_while(|(_, line)| !line.starts_with("#[cfg(test)]"))
+        .filter(|(_, line)| !line.trim_start().starts_with("//"))
+}
+
+#[test]
+fn every_source_file_is_used() {
+    check("declare the module or remove the file", modules::unused(&sources("rs")));
+}
+
+#[test]
+fn every_schema_file_is_used() {
+    let build = fs::read_to_string(root().join("proto/build.rs")).unwrap();
+    let schemas = sources("proto");
+    let unused = schemas.iter().filter(|source| {
+        let path = source.name.trim_start_matches("proto/");
+        let folder = path.split('/').next().unwrap_or_default();
+        let is_compiled =
+            build.contains(path) || build.contains(&format!("proto_files(Path::new(\"{folder}\"))"));
+        !is_compiled && !schemas.iter().any(|other| other.text.contains(&format!("import \"{path}\"")))
+    });
+    check("compile or import the schema, or remove it", unused.map(|source| source.name.clone()));
+}
+
+#[test]
+fn the_architecture_names_every_top_level_folder() {
+    let text = fs::read_to_string(root().join("ARCHITECTURE.md")).expect("ARCHITECTURE.md is there");
+    let missing = top_folders().into_iter().filter(|folder| !text.contains(&format!("{folder}/")));
+    check("ARCHITECTURE.md says what each folder is for", missing);
+    assert!(text.contains("Invariant:"), "ARCHITECTURE.md says what must stay absent");
+}
+
+#[test]
+fn decisions_are_numbered_without_a_gap() {
+    let mut names = Vec::new();
+    if let Ok(entries) = fs::read_dir(root().join("docs/decisions")) {
+        names.extend(entries.map(|entry| entry.unwrap().file_name().to_string_lossy().into_owned()));
+    }
+    names.retain(|name| name.ends_with(".md") && name != "README.md");
+    names.sort();
+    let wrong =
+        names.iter().enumerate().filter(|(place, name)| !name.starts_with(&format!("{:04}-", place + 1)));
+    check("decisions are NNNN-title.md from 0001 on", wrong.map(|(_, name)| name.clone()));
+}
