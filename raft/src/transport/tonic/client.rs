@@ -14,7 +14,7 @@ use futures::StreamExt;
 use orch_proto::peer::Frame;
 use orch_proto::peer::peer_link_client::PeerLinkClient;
 use parking_lot::Mutex;
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, oneshot};
 use tokio::time::{Instant, timeout_at};
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::transport::Channel;
@@ -116,10 +116,22 @@ impl Transport for TonicTransport {
         for _ in 0..ATTEMPTS_MAX {
             let ready = self.ready(&link, peer, deadline).await?;
             let (sender, frames) = mpsc::channel(STREAM_FRAMES_MAX);
-            let request = self.request(purpose, ReceiverStream::new(frames).map(|body| Frame { body }));
+            // Ending our direction too resets the stream: the peer would go on sending to nobody otherwise.
+            let (unread, is_unread) = oneshot::channel::<()>();
+            let unread_for_good = async {
+                if is_unread.await.is_err() {
+                    std::future::pending().await
+                }
+            };
+            let frames = ReceiverStream::new(frames).map(|body| Frame { body }).take_until(unread_for_good);
+            let request = self.request(purpose, frames);
             let mut client = client(&ready);
             match timeout_at(deadline, client.stream(request)).await {
-                Ok(Ok(answer)) => return Ok(Duplex { sender, receiver: receive(answer.into_inner()) }),
+                Ok(Ok(answer)) => {
+                    // Nobody hears it where our direction has ended already.
+                    let on_unread = || drop(unread.send(()));
+                    return Ok(Duplex { sender, receiver: receive(answer.into_inner(), on_unread) });
+                }
                 Ok(Err(status)) if is_spent(&status) => link.closed(&ready),
                 // No frame has been given to the stream yet, so none can have been delivered.
                 Ok(Err(status)) => return Err(unreachable(peer, reason(&status))),

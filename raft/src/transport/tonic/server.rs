@@ -125,7 +125,8 @@ impl PeerLink for Link {
     ) -> Result<Response<Self::StreamStream>, Status> {
         let claim = admitted(&request)?;
         let (sender, frames) = mpsc::channel(STREAM_FRAMES_MAX);
-        let receiver = receive(request.into_inner());
+        // The service may stop reading and still answer.
+        let receiver = receive(request.into_inner(), || {});
         let serving = self.service.stream(claim.id, claim.purpose, Duplex { sender, receiver });
         spawn(serving);
         Ok(Response::new(Box::pin(send(frames))))
@@ -146,19 +147,23 @@ fn send(frames: mpsc::Receiver<Bytes>) -> impl Stream<Item = Result<Frame, Statu
     })
 }
 
-/// The frames of one direction, as they come in, until either side ends the stream.
-pub(super) fn receive(mut frames: Streaming<Frame>) -> mpsc::Receiver<Bytes> {
+/// The frames of one direction, as they come in, until the other side ends it. Calls `on_unread` when this side drops
+/// the receiver first.
+pub(super) fn receive(
+    mut frames: Streaming<Frame>,
+    on_unread: impl FnOnce() + Send + 'static,
+) -> mpsc::Receiver<Bytes> {
     let (sender, receiver) = mpsc::channel(STREAM_FRAMES_MAX);
     spawn(async move {
         loop {
             let next = tokio::select! {
                 next = frames.message() => next,
-                () = sender.closed() => return,
+                () = sender.closed() => return on_unread(),
             };
             match next {
                 Ok(Some(frame)) => {
                     if sender.send(frame.body).await.is_err() {
-                        return;
+                        return on_unread();
                     }
                 }
                 Ok(None) => return,

@@ -59,6 +59,8 @@ struct Echo {
     hanging: Notify,
     // Snapshot streams are not read before.
     read_on: Notify,
+    // A stream has ended.
+    ended: Notify,
 }
 
 impl PeerService for Arc<Echo> {
@@ -90,10 +92,11 @@ impl PeerService for Arc<Echo> {
                 echo.read_on.notified().await;
             }
             while let Some(frame) = duplex.receiver.recv().await {
-                if duplex.sender.send(frame).await.is_err() {
-                    return;
+                if frame == "leave" || duplex.sender.send(frame).await.is_err() {
+                    break;
                 }
             }
+            echo.ended.notify_one();
         })
     }
 }
@@ -236,14 +239,39 @@ async fn a_receiver_that_does_not_read_holds_up_the_sender() {
 }
 
 #[tokio::test]
-async fn a_stream_ends_when_the_other_side_drops_it() {
+async fn a_stream_that_is_not_read_any_more_ends_on_both_sides() {
     let authority = Authority::new();
     let served = serve(authority.tls("a")).await;
     let transport = transport(2, authority.tls("b"));
     let Duplex { sender, receiver } = transport.open(&served.peer, Purpose::Append).await.unwrap();
+    sender.send(Bytes::from_static(b"x")).await.unwrap();
     drop(receiver);
-    // The echo cannot answer any more, gives up, and with it goes this side's sender.
-    while sender.send(Bytes::from_static(b"x")).await.is_ok() {}
+    sender.closed().await;
+    served.echo.ended.notified().await;
+}
+
+#[tokio::test]
+async fn a_stream_ends_here_when_the_service_is_done_with_it() {
+    let authority = Authority::new();
+    let served = serve(authority.tls("a")).await;
+    let transport = transport(2, authority.tls("b"));
+    let Duplex { sender, mut receiver } = transport.open(&served.peer, Purpose::Append).await.unwrap();
+    sender.send(Bytes::from_static(b"leave")).await.unwrap();
+    assert_eq!(receiver.recv().await, None);
+    sender.closed().await;
+}
+
+#[tokio::test]
+async fn a_service_answers_after_the_last_frame() {
+    let authority = Authority::new();
+    let served = serve(authority.tls("a")).await;
+    let transport = transport(2, authority.tls("b"));
+    let Duplex { sender, mut receiver } = transport.open(&served.peer, Purpose::Snapshot).await.unwrap();
+    sender.send(Bytes::from_static(b"all of it")).await.unwrap();
+    drop(sender);
+    served.echo.read_on.notify_one();
+    assert_eq!(receiver.recv().await.unwrap(), "all of it");
+    assert_eq!(receiver.recv().await, None);
 }
 
 #[tokio::test]
