@@ -4,9 +4,11 @@
 //! its log entry. No type of the consensus library appears in a public signature; everything that decides is generic
 //! over runtime, disk and network (DESIGN 3). It never parses an object's bytes.
 
+mod digest;
 pub mod disk;
 mod encoding;
 pub mod key;
+pub mod member;
 pub mod memory;
 mod notify;
 pub mod object;
@@ -15,9 +17,16 @@ pub mod store;
 pub mod transaction;
 pub mod transport;
 
+pub use digest::{Digest, DigestError, digest};
 pub use key::{Key, Revision};
+pub use member::{ClusterIdentity, Handle, Member};
 pub use notify::Subscription;
 pub use object::{Index, Object};
 pub use state::{Change, Collection, Compacted, Evicted, HistoryBounds, State};
 pub use store::{ProposeError, ReadError, Store};
 pub use transaction::{Condition, Operation, Outcome, Put, Transaction};
+
+/// The async runtime a member runs on: Tokio in a process, a simulated one under a virtual clock.
+pub use openraft_rt::AsyncRuntime as Runtime;
+/// The runtime of a process.
+pub use openraft_rt_tokio::TokioRuntime;

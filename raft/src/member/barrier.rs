@@ -1,0 +1,168 @@
+//! Linearizable reads: rounds to the quorum, shared by those who wait.
+//!
+//! Owns who joins which round. A caller joins the next round that has not been asked for yet: the index a round brings
+//! is only as new as the moment it was asked, so one that is under way is too old for whoever comes now. Several rounds
+//! may be under way. Who leads answers from a heartbeat round of its own; others ask it.
+//!
+//! Invariant: no lease and no clock decides; a leader that was paused must hear from a quorum before it answers.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::stream::{FuturesUnordered, StreamExt};
+use futures::{FutureExt, select_biased};
+use openraft::ReadPolicy;
+use orch_proto::store as wire;
+use parking_lot::Mutex;
+use tokio::sync::{Notify, oneshot};
+use wire::control_request::Kind as Request;
+use wire::control_response::Kind as Response;
+use wire::read_index_response::Outcome;
+
+use crate::Runtime;
+use crate::disk::Disk;
+use crate::key::Revision;
+use crate::member::core::{Core, within};
+use crate::member::network::control;
+use crate::store::ReadError;
+use crate::transport::{Peer, Transport};
+
+/// How long a barrier may take. An election takes about two seconds; who waits longer is better told.
+pub(crate) const BARRIER_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// Rounds under way at once: one waits for the quorum while the next is asked, so latency adds little to rate.
+const ROUNDS_MAX: usize = 4;
+
+/// Between two attempts while no leader answers.
+const RETRY_PAUSE: Duration = Duration::from_millis(20);
+
+/// Asks a member whether it is the leader and up to where it has committed. A member that is up answers at once.
+const ASK_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// Callers that wait for a round to start. Each is an API request, and those are bounded.
+#[derive(Default)]
+pub(crate) struct Barriers {
+    waiting: Mutex<Vec<Caller>>,
+    asked: Notify,
+}
+
+type Caller = oneshot::Sender<Result<u64, ReadError>>;
+
+fn error(reason: impl ToString) -> ReadError {
+    ReadError { reason: reason.to_string() }
+}
+
+impl Barriers {
+    fn join(&self) -> oneshot::Receiver<Result<u64, ReadError>> {
+        let (caller, answer) = oneshot::channel();
+        self.waiting.lock().push(caller);
+        self.asked.notify_one();
+        answer
+    }
+
+    fn take(&self) -> Vec<Caller> {
+        std::mem::take(&mut self.waiting.lock())
+    }
+}
+
+impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
+    /// An index that no write acknowledged before the call lies behind. It need not be applied here.
+    pub(crate) async fn read_index(&self) -> Result<u64, ReadError> {
+        let answer = self.barriers.join();
+        match within::<R, _>(BARRIER_TIMEOUT, answer).await {
+            Some(Ok(index)) => index,
+            Some(Err(_)) => Err(error("the member is shutting down")),
+            None => Err(error("no quorum answered in time")),
+        }
+    }
+
+    /// The same, once this member has applied it.
+    pub(crate) async fn barrier(&self) -> Result<Revision, ReadError> {
+        let reached = async {
+            let revision = Revision(self.read_index().await?);
+            self.applied.gate().wait(revision).await;
+            Ok(revision)
+        };
+        within::<R, _>(BARRIER_TIMEOUT, reached)
+            .await
+            .unwrap_or_else(|| Err(error("not applied here in time")))
+    }
+
+    /// Serves rounds for as long as the member lives.
+    pub(crate) async fn serve_barriers(self: Arc<Self>) {
+        let mut rounds = FuturesUnordered::new();
+        loop {
+            let may_ask = rounds.len() < ROUNDS_MAX;
+            let asked = async {
+                if may_ask { self.barriers.asked.notified().await } else { std::future::pending().await }
+            };
+            select_biased! {
+                () = rounds.select_next_some() => {}
+                () = asked.fuse() => {}
+            }
+            let callers = if rounds.len() < ROUNDS_MAX { self.barriers.take() } else { Vec::new() };
+            if !callers.is_empty() {
+                rounds.push(self.clone().round(callers).boxed());
+            }
+        }
+    }
+
+    /// One round: asks until there is an answer or nobody waits for it any more.
+    async fn round(self: Arc<Self>, callers: Vec<Caller>) {
+        let asking = async {
+            loop {
+                match self.ask().await {
+                    Ok(index) => return index,
+                    Err(reason) => tracing::debug!(%reason, "read barrier"),
+                }
+                R::sleep(RETRY_PAUSE).await;
+            }
+        };
+        // Callers have their own deadline, which is no later.
+        let Some(index) = within::<R, _>(BARRIER_TIMEOUT, asking).await else { return };
+        for caller in callers {
+            // A caller that is gone has given up.
+            drop(caller.send(Ok(index)));
+        }
+    }
+
+    async fn ask(&self) -> Result<u64, ReadError> {
+        let leader = self.leader().ok_or_else(|| error("no leader is known"))?;
+        if leader.local {
+            return self.confirm().await;
+        }
+        self.ask_leader(&leader.peer).await
+    }
+
+    /// As the leader: hears from a quorum that it still is.
+    async fn confirm(&self) -> Result<u64, ReadError> {
+        let linearizer = self.raft.get_read_linearizer(ReadPolicy::ReadIndex).await.map_err(error)?;
+        Ok(linearizer.read_log_id().index())
+    }
+
+    async fn ask_leader(&self, leader: &Peer) -> Result<u64, ReadError> {
+        let request = Request::ReadIndex(wire::ReadIndexRequest {});
+        let answer = control(&self.transport, leader, request, ASK_TIMEOUT).await.map_err(error)?;
+        let Response::ReadIndex(answer) = answer else {
+            return Err(error("the leader answered something else"));
+        };
+        match answer.outcome {
+            Some(Outcome::Index(index)) => Ok(index),
+            Some(Outcome::Leader(_)) => Err(error("the member asked does not lead")),
+            Some(Outcome::Failure(reason)) => Err(error(reason)),
+            None => Err(error("the leader answered nothing")),
+        }
+    }
+
+    /// Answers another member's question.
+    pub(crate) async fn answer_read_index(&self) -> wire::ReadIndexResponse {
+        let outcome = match self.leader() {
+            Some(leader) if leader.local => match self.read_index().await {
+                Ok(index) => Outcome::Index(index),
+                Err(failed) => Outcome::Failure(failed.reason),
+            },
+            leader => Outcome::Leader(leader.map_or(0, |leader| leader.peer.id.0)),
+        };
+        wire::ReadIndexResponse { outcome: Some(outcome) }
+    }
+}

@@ -1,0 +1,135 @@
+//! Changing who belongs to the cluster and who leads it.
+//!
+//! Owns the route of a request: any member takes it, the leader does it. One change at a time; the consensus library
+//! refuses a second.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use openraft::ChangeMembers;
+use openraft::errors::{ClientWriteError, RaftError};
+use orch_proto::store as wire;
+use wire::change_request::Kind as Change;
+use wire::change_response::Outcome;
+use wire::control_request::Kind as Request;
+use wire::control_response::Kind as Response;
+
+use crate::Runtime;
+use crate::disk::Disk;
+use crate::member::codec::peer_from_wire;
+use crate::member::consensus::{Place, Types};
+use crate::member::core::{Core, within};
+use crate::member::network::control;
+use crate::transport::Transport;
+
+/// A change is two entries and their commits; a leader is looked for within it.
+const CHANGE_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Between two attempts while no leader is known.
+const RETRY_PAUSE: Duration = Duration::from_millis(100);
+
+/// Why the membership did not change.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ChangeError {
+    /// It was certainly not done.
+    #[error("refused: {reason}")]
+    Refused {
+        /// Why: another change is under way, the member is unknown.
+        reason: String,
+    },
+    /// It may or may not have been done; the status tells.
+    #[error("outcome unknown: {reason}")]
+    Unknown {
+        /// What was lost.
+        reason: String,
+    },
+}
+
+type WriteError<R> = RaftError<Types<R>, ClientWriteError<Types<R>>>;
+
+impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
+    /// Has the leader make a change.
+    pub(crate) async fn change(&self, change: Change) -> Result<(), ChangeError> {
+        let changed = within::<R, _>(CHANGE_TIMEOUT, self.try_change(change)).await;
+        changed.unwrap_or_else(|| Err(ChangeError::Unknown { reason: "not done in time".to_owned() }))
+    }
+
+    async fn try_change(&self, change: Change) -> Result<(), ChangeError> {
+        loop {
+            let outcome = match self.leader() {
+                None => Outcome::Leader(0),
+                Some(leader) if leader.local => self.make_change(change.clone()).await,
+                Some(leader) => {
+                    let request = wire::ChangeRequest { kind: Some(change.clone()) };
+                    let answer =
+                        control(&self.transport, &leader.peer, Request::Change(request), CHANGE_TIMEOUT)
+                            .await;
+                    match answer {
+                        Ok(Response::Change(wire::ChangeResponse { outcome: Some(outcome) })) => outcome,
+                        Ok(_) => return Err(unknown("the leader answered something else")),
+                        Err(error) => return Err(unknown(error)),
+                    }
+                }
+            };
+            match outcome {
+                Outcome::Done(_) => return Ok(()),
+                Outcome::Refused(reason) => return Err(ChangeError::Refused { reason }),
+                Outcome::Leader(_) => R::sleep(RETRY_PAUSE).await,
+            }
+        }
+    }
+
+    /// Answers another member's request.
+    pub(crate) async fn answer_change(&self, request: wire::ChangeRequest) -> wire::ChangeResponse {
+        let outcome = match (self.leader(), request.kind) {
+            (_, None) => Outcome::Refused("an empty change".to_owned()),
+            (Some(leader), Some(change)) if leader.local => self.make_change(change).await,
+            (leader, Some(_)) => Outcome::Leader(leader.map_or(0, |leader| leader.peer.id.0)),
+        };
+        wire::ChangeResponse { outcome: Some(outcome) }
+    }
+
+    /// Makes a change, as the leader.
+    async fn make_change(&self, change: Change) -> Outcome {
+        let done = match change {
+            Change::AddLearner(member) => {
+                let peer = peer_from_wire(member);
+                self.raft.add_learner(peer.id.0, Place::of(&peer), false).await.map(drop)
+            }
+            Change::Promote(id) => {
+                let voters = ChangeMembers::AddVoterIds(BTreeSet::from([id]));
+                self.raft.change_membership(voters, true).await.map(drop)
+            }
+            Change::Remove(id) => self.raft.change_membership(self.removal(id), false).await.map(drop),
+            Change::TransferLeader(id) => {
+                return match self.raft.trigger().transfer_leader(id).await {
+                    Ok(()) => Outcome::Done(wire::Done {}),
+                    Err(error) => Outcome::Refused(error.to_string()),
+                };
+            }
+        };
+        match done {
+            Ok(()) => Outcome::Done(wire::Done {}),
+            Err(error) => refusal::<R>(&error),
+        }
+    }
+
+    fn removal(&self, id: u64) -> ChangeMembers<u64, Place> {
+        let is_voter = self.raft.voter_ids().any(|voter| voter == id);
+        let ids = BTreeSet::from([id]);
+        if is_voter { ChangeMembers::RemoveVoters(ids) } else { ChangeMembers::RemoveNodes(ids) }
+    }
+}
+
+fn refusal<R: Runtime>(error: &WriteError<R>) -> Outcome {
+    match error {
+        RaftError::APIError(ClientWriteError::ForwardToLeader(to)) => {
+            Outcome::Leader(to.leader_id.unwrap_or(0))
+        }
+        other => Outcome::Refused(other.to_string()),
+    }
+}
+
+fn unknown(reason: impl ToString) -> ChangeError {
+    ChangeError::Unknown { reason: reason.to_string() }
+}

@@ -1,0 +1,208 @@
+//! The consensus library's types as messages of ours, both ways.
+//!
+//! Owns what a log entry, a vote and a membership look like on disk and on the wire. The library's own serialized forms
+//! are never used: they change between its versions.
+
+use bytes::Bytes;
+use openraft::EntryPayload;
+use openraft::entry::RaftEntry;
+use orch_proto::store as wire;
+use prost::Message;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use crate::encoding::{DecodeError, decode};
+use crate::key::Revision;
+use crate::member::consensus::{
+    Command, Entry, LogId, Membership, Place, StoredMembership, Vote, log_id, term_of,
+};
+use crate::transport::{NodeId, Peer};
+
+pub(crate) fn log_id_to_wire(id: &LogId) -> wire::LogId {
+    wire::LogId { term: term_of(id), index: id.index }
+}
+
+pub(crate) fn log_id_from_wire(id: wire::LogId) -> LogId {
+    log_id(id.term, id.index)
+}
+
+pub(crate) fn vote_to_wire(vote: &Vote) -> wire::Vote {
+    wire::Vote { term: vote.leader_id.term, node: vote.leader_id.voted_for, committed: vote.committed }
+}
+
+pub(crate) fn vote_from_wire(vote: wire::Vote) -> Vote {
+    if vote.committed { Vote::new_committed(vote.term, vote.node) } else { Vote::new(vote.term, vote.node) }
+}
+
+/// A vote that a message must hold.
+pub(crate) fn required_vote(vote: Option<wire::Vote>) -> Result<Vote, DecodeError> {
+    vote.map(vote_from_wire).ok_or_else(|| DecodeError::new("message", "no vote"))
+}
+
+pub(crate) fn peer_to_wire(peer: &Peer) -> wire::Member {
+    wire::Member { id: peer.id.0, name: peer.name.to_string(), address: peer.address.to_string() }
+}
+
+pub(crate) fn peer_from_wire(member: wire::Member) -> Peer {
+    Peer { id: NodeId(member.id), name: Arc::from(member.name), address: Arc::from(member.address) }
+}
+
+fn membership_to_wire(membership: &Membership) -> wire::Membership {
+    let voters = membership.get_joint_config().iter();
+    wire::Membership {
+        voters: voters.map(|set| wire::VoterSet { ids: set.iter().copied().collect() }).collect(),
+        members: membership.nodes().map(|(id, place)| peer_to_wire(&place.peer(*id))).collect(),
+    }
+}
+
+fn membership_from_wire(membership: wire::Membership) -> Result<Membership, DecodeError> {
+    let voters: Vec<BTreeSet<u64>> =
+        membership.voters.into_iter().map(|set| set.ids.into_iter().collect()).collect();
+    let members: BTreeMap<u64, Place> = membership
+        .members
+        .into_iter()
+        .map(|member| (member.id, Place::of(&peer_from_wire(member))))
+        .collect();
+    if voters.is_empty() && members.is_empty() {
+        return Ok(Membership::default());
+    }
+    Membership::new(voters, members).map_err(|error| DecodeError::new("membership", error))
+}
+
+pub(crate) fn stored_membership_to_wire(stored: &StoredMembership) -> wire::AppliedMembership {
+    wire::AppliedMembership {
+        log_id: stored.log_id().as_ref().map(log_id_to_wire),
+        membership: Some(membership_to_wire(stored.membership())),
+    }
+}
+
+pub(crate) fn stored_membership_from_wire(
+    stored: Option<wire::AppliedMembership>,
+) -> Result<StoredMembership, DecodeError> {
+    let Some(stored) = stored else { return Ok(StoredMembership::default()) };
+    let membership = membership_from_wire(stored.membership.unwrap_or_default())?;
+    Ok(StoredMembership::new(stored.log_id.map(log_id_from_wire), membership))
+}
+
+pub(crate) fn entry_to_wire(entry: &Entry) -> wire::Entry {
+    use wire::entry::Payload;
+    let payload = match &entry.payload {
+        EntryPayload::Blank => None,
+        EntryPayload::Normal(command) => Some(Payload::Transaction(command.0.clone())),
+        EntryPayload::Membership(membership) => Some(Payload::Membership(membership_to_wire(membership))),
+    };
+    wire::Entry { log_id: Some(log_id_to_wire(&entry.log_id)), payload }
+}
+
+/// Reads an entry. Its transaction is a slice of what it was decoded from.
+pub(crate) fn entry_from_wire(entry: wire::Entry) -> Result<Entry, DecodeError> {
+    use wire::entry::Payload;
+    let id = entry.log_id.ok_or_else(|| DecodeError::new("entry", "no log id"))?;
+    let payload = match entry.payload {
+        None => EntryPayload::Blank,
+        Some(Payload::Transaction(bytes)) => EntryPayload::Normal(Command(bytes)),
+        Some(Payload::Membership(membership)) => EntryPayload::Membership(membership_from_wire(membership)?),
+    };
+    Ok(Entry::new(log_id_from_wire(id), payload))
+}
+
+/// Reads an entry out of a frame of many into memory of its own: it stays in the log's tail long after the frame.
+pub(crate) fn entry_from_frame(entry: wire::Entry) -> Result<Entry, DecodeError> {
+    let mut entry = entry_from_wire(entry)?;
+    if let EntryPayload::Normal(command) = &mut entry.payload {
+        command.0 = Bytes::copy_from_slice(&command.0);
+    }
+    Ok(entry)
+}
+
+/// Roughly what an entry holds in memory and in a frame.
+pub(crate) fn entry_bytes(entry: &Entry) -> usize {
+    /// Log id, lengths, and the slot it is kept in.
+    const OVERHEAD_BYTES: usize = 64;
+    match &entry.payload {
+        EntryPayload::Normal(command) => OVERHEAD_BYTES + command.0.len(),
+        EntryPayload::Blank | EntryPayload::Membership(_) => OVERHEAD_BYTES,
+    }
+}
+
+/// Up to where a state is complete.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Mark {
+    pub(crate) log_id: Option<LogId>,
+    pub(crate) membership: StoredMembership,
+}
+
+impl Mark {
+    /// The revision the state is at.
+    pub(crate) fn revision(&self) -> Revision {
+        Revision(self.log_id.map_or(0, |id| id.index))
+    }
+
+    pub(crate) fn to_wire(&self) -> wire::StateMark {
+        wire::StateMark {
+            log_id: self.log_id.as_ref().map(log_id_to_wire),
+            membership: Some(stored_membership_to_wire(&self.membership)),
+            revision: self.revision().0,
+        }
+    }
+
+    pub(crate) fn from_wire(mark: wire::StateMark) -> Result<Self, DecodeError> {
+        let membership = stored_membership_from_wire(mark.membership)?;
+        let mark_read = Mark { log_id: mark.log_id.map(log_id_from_wire), membership };
+        if mark_read.revision().0 != mark.revision {
+            return Err(DecodeError::new("state mark", "its revision is not its log index"));
+        }
+        Ok(mark_read)
+    }
+
+    pub(crate) fn encode(&self) -> Bytes {
+        Bytes::from(self.to_wire().encode_to_vec())
+    }
+
+    pub(crate) fn decode(bytes: Bytes) -> Result<Self, DecodeError> {
+        Mark::from_wire(decode("state mark", bytes)?)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn membership() -> Membership {
+        let place = |n: u64| (n, Place { name: format!("n{n}").into(), address: format!("h{n}:1").into() });
+        Membership::new(vec![[1, 2].into(), [2, 3].into()], (1..=4).map(place).collect::<BTreeMap<_, _>>())
+            .unwrap()
+    }
+
+    #[test]
+    fn entries_of_every_kind_survive() {
+        let payloads = [
+            EntryPayload::Blank,
+            EntryPayload::Normal(Command(Bytes::from_static(b"abc"))),
+            EntryPayload::Membership(membership()),
+        ];
+        for payload in payloads {
+            let entry = Entry::new(log_id(3, 9), payload);
+            let bytes = Bytes::from(entry_to_wire(&entry).encode_to_vec());
+            assert_eq!(entry_from_wire(decode("entry", bytes).unwrap()).unwrap(), entry);
+        }
+    }
+
+    #[test]
+    fn votes_and_marks_survive() {
+        for vote in [Vote::new(4, 7), Vote::new_committed(5, 1), Vote::new(0, 0)] {
+            assert_eq!(vote_from_wire(vote_to_wire(&vote)), vote);
+        }
+        let stored = StoredMembership::new(Some(log_id(1, 2)), membership());
+        let mark = Mark { log_id: Some(log_id(2, 8)), membership: stored };
+        assert_eq!(Mark::decode(mark.encode()).unwrap(), mark);
+        assert_eq!(Mark::decode(Mark::default().encode()).unwrap(), Mark::default());
+    }
+
+    #[test]
+    fn a_mark_that_contradicts_itself_is_refused() {
+        let mut wire = Mark { log_id: Some(log_id(2, 8)), ..Mark::default() }.to_wire();
+        wire.revision = 9;
+        assert!(Mark::from_wire(wire).is_err());
+    }
+}

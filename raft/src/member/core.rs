@@ -1,0 +1,111 @@
+//! What the parts of a running member share.
+//!
+//! Owns the consensus handle and the question who leads. It decides nothing: each part that uses it does.
+
+use std::future::Future;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+
+use openraft::ServerState;
+use openraft::async_runtime::watch::WatchReceiver;
+use openraft_rt::Select2;
+use orch_proto::store as wire;
+use parking_lot::Mutex;
+
+use crate::Runtime;
+use crate::disk::Disk;
+use crate::key::Revision;
+use crate::member::barrier::Barriers;
+use crate::member::consensus::Types;
+use crate::member::fatal::Fatal;
+use crate::member::machine::{Applied, Machine};
+use crate::member::options::Options;
+use crate::member::proposals::Proposals;
+use crate::notify::Gate;
+use crate::transport::{Peer, Transport};
+
+pub(crate) type Raft<R, D> = openraft::Raft<Types<R>, Machine<R, D>>;
+
+/// Shared by everything of one running member.
+pub(crate) struct Core<R: Runtime, D: Disk, T: Transport> {
+    pub(crate) options: Options,
+    pub(crate) raft: Raft<R, D>,
+    pub(crate) disk: Arc<D>,
+    pub(crate) transport: T,
+    pub(crate) applied: Arc<Applied<D>>,
+    pub(crate) proposals: Arc<Proposals>,
+    pub(crate) barriers: Barriers,
+    pub(crate) fatal: Fatal,
+    pub(crate) stop: Stop,
+    /// One snapshot is received at a time: each builds a whole state.
+    pub(crate) installing: tokio::sync::Mutex<()>,
+    /// Whose disk this is, as written there.
+    pub(crate) identity: Mutex<wire::Identity>,
+    /// It is decided that this member takes part.
+    pub(crate) admitted: AtomicBool,
+}
+
+/// Who leads, as this member believes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Leader {
+    pub(crate) term: u64,
+    pub(crate) peer: Peer,
+    /// It is this member.
+    pub(crate) local: bool,
+}
+
+impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
+    /// Who leads, as far as this member knows.
+    pub(crate) fn leader(&self) -> Option<Leader> {
+        let metrics = self.raft.server_metrics();
+        let now = metrics.borrow_watched();
+        let id = now.current_leader?;
+        let local = id == self.options.id().0;
+        // A member that has just won knows it by its vote, but leads only once it has become the leader.
+        if local && now.state != ServerState::Leader {
+            return None;
+        }
+        let place = now.membership_config.membership().get_node(&id)?;
+        Some(Leader { term: now.vote.leader_id.term, peer: place.peer(id), local })
+    }
+
+    /// Runs `task` until the member stops.
+    pub(crate) fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
+        let stopped = self.stop.stopped();
+        // The task ends with the member; nobody waits for it.
+        drop(R::spawn(async move {
+            R::select2(stopped, task).await;
+        }));
+    }
+}
+
+/// Tells all tasks of a member to end: a gate that opens once, for everyone.
+#[derive(Default)]
+pub(crate) struct Stop(Arc<Gate>);
+
+const STOPPED: Revision = Revision(1);
+
+impl Stop {
+    pub(crate) fn stop(&self) {
+        self.0.advance(STOPPED);
+    }
+
+    /// Completes when the member stops.
+    pub(crate) fn stopped(&self) -> impl Future<Output = ()> + Send + use<> {
+        let gate = self.0.clone();
+        async move { gate.wait(STOPPED).await }
+    }
+}
+
+/// What `task` gives, unless `duration` passes first.
+pub(crate) async fn within<R: Runtime, F>(duration: Duration, task: F) -> Option<F::Output>
+where
+    F: Future + Send,
+    F::Output: Send,
+{
+    match R::select2(task, R::sleep(duration)).await {
+        Select2::First(output) => Some(output),
+        Select2::Second(()) => None,
+    }
+}

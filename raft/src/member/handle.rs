@@ -1,0 +1,210 @@
+//! The handle on a running member: what the API, the node binary and its operators call.
+//!
+//! Owns the deadlines of calls. It holds nothing of its own; clones are cheap.
+
+use std::future::Future;
+use std::sync::Arc;
+use std::time::Duration;
+
+use orch_proto::store as wire;
+use wire::change_request::Kind as Change;
+use wire::control_request::Kind as Request;
+use wire::control_response::Kind as Response;
+use wire::digest_response::Outcome as DigestOutcome;
+
+use crate::Runtime;
+use crate::digest::{Digest, DigestError, digest};
+use crate::disk::Disk;
+use crate::key::Revision;
+use crate::member::change::ChangeError;
+use crate::member::codec::peer_to_wire;
+use crate::member::core::{Core, within};
+use crate::member::identity::ClusterIdentity;
+use crate::member::network::control;
+use crate::member::status::Status;
+use crate::notify::Subscription;
+use crate::state::State;
+use crate::store::{ProposeError, ReadError, Store};
+use crate::transaction::{Outcome, Transaction};
+use crate::transport::{NodeId, Peer, Transport};
+
+/// How long a proposal may wait to be sent: an election takes about two seconds, and a second one may be needed.
+const SEND_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// How long a proposal may take in all, before its outcome is called unknown.
+const OUTCOME_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// A peer reads its whole state for a digest.
+const DIGEST_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// A handle on a running member. Cheap to clone.
+pub struct Handle<R: Runtime, D: Disk, T: Transport>(pub(crate) Arc<Core<R, D, T>>);
+
+impl<R: Runtime, D: Disk, T: Transport> Clone for Handle<R, D, T> {
+    fn clone(&self) -> Self {
+        Handle(self.0.clone())
+    }
+}
+
+impl<R: Runtime, D: Disk, T: Transport> Store for Handle<R, D, T> {
+    fn state(&self) -> Arc<State> {
+        self.0.applied.state()
+    }
+
+    async fn propose(&self, transaction: Transaction) -> Result<Outcome, ProposeError> {
+        self.0.propose(transaction).await
+    }
+
+    async fn barrier(&self) -> Result<Revision, ReadError> {
+        self.0.barrier().await
+    }
+
+    async fn wait_applied(&self, at_least: Revision, timeout: Duration) -> bool {
+        within::<R, _>(timeout, self.0.applied.gate().wait(at_least)).await.is_some()
+    }
+
+    fn subscribe(&self, resource: &Arc<str>) -> Subscription {
+        self.0.applied.subscribe(resource)
+    }
+
+    fn sleep(&self, duration: Duration) -> impl Future<Output = ()> + Send {
+        R::sleep(duration)
+    }
+
+    fn is_leader(&self) -> bool {
+        self.0.leader().is_some_and(|leader| leader.local)
+    }
+}
+
+impl<R: Runtime, D: Disk, T: Transport> Handle<R, D, T> {
+    /// This member and its cluster as it sees them now.
+    pub fn status(&self) -> Status {
+        self.0.status()
+    }
+
+    /// The cluster's identity, once the first leader has written it.
+    pub fn cluster(&self) -> Option<ClusterIdentity> {
+        ClusterIdentity::read(&self.state())
+    }
+
+    /// Adds a member that receives the log but does not vote. It is done when the leader has committed it.
+    ///
+    /// # Errors
+    /// The leader refused, or did not answer.
+    pub async fn add_learner(&self, peer: &Peer) -> Result<(), ChangeError> {
+        self.0.change(Change::AddLearner(peer_to_wire(peer))).await
+    }
+
+    /// Makes a learner a voter.
+    ///
+    /// # Errors
+    /// The leader refused, or did not answer.
+    pub async fn promote(&self, member: NodeId) -> Result<(), ChangeError> {
+        self.0.change(Change::Promote(member.0)).await
+    }
+
+    /// Removes a member. Its name is never used again.
+    ///
+    /// # Errors
+    /// The leader refused, or did not answer.
+    pub async fn remove(&self, member: NodeId) -> Result<(), ChangeError> {
+        self.0.change(Change::Remove(member.0)).await
+    }
+
+    /// Asks the leader to hand over to `member`. It has been asked when this returns; the status tells who leads.
+    ///
+    /// # Errors
+    /// The leader refused, or did not answer.
+    pub async fn transfer_leader(&self, member: NodeId) -> Result<(), ChangeError> {
+        self.0.change(Change::TransferLeader(member.0)).await
+    }
+
+    /// The digest of the state at `revision`. Reads every object.
+    ///
+    /// # Errors
+    /// The revision is not applied here yet, or can no longer be rebuilt.
+    pub fn digest(&self, revision: Revision) -> Result<Digest, DigestError> {
+        digest(&self.state(), revision)
+    }
+
+    /// Whether `peer` had the same state at `revision`. `Err` says why that cannot be told.
+    ///
+    /// # Errors
+    /// Either side cannot rebuild the revision, or the peer did not answer.
+    pub async fn agrees_with(&self, peer: &Peer, revision: Revision) -> Result<bool, String> {
+        let own = self.digest(revision).map_err(|error| error.to_string())?;
+        let request = Request::Digest(wire::DigestRequest { revision: revision.0 });
+        let answer = control(&self.0.transport, peer, request, DIGEST_TIMEOUT).await;
+        match answer.map_err(|error| error.to_string())? {
+            Response::Digest(wire::DigestResponse { outcome: Some(DigestOutcome::Digest(theirs)) }) => {
+                Ok(*theirs == own.0)
+            }
+            Response::Digest(wire::DigestResponse { outcome: Some(DigestOutcome::Unavailable(reason)) }) => {
+                Err(reason)
+            }
+            _ => Err("the member answered something else".to_owned()),
+        }
+    }
+
+    /// Completes when this member cannot go on, with the reason: the process must exit.
+    pub async fn fatal(&self) -> String {
+        self.0.fatal.reason().await
+    }
+}
+
+impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
+    /// Proposes a transaction and waits for its outcome here.
+    pub(crate) async fn propose(&self, transaction: Transaction) -> Result<Outcome, ProposeError> {
+        let (sequence, mut answer) = self.proposals.register(&transaction)?;
+        drop(transaction);
+        let waiting = Withdraw { core: self, sequence, armed: true };
+        let mut answered = within::<R, _>(SEND_TIMEOUT, &mut answer).await;
+        if answered.is_none() {
+            if let Some(error) = self.proposals.withdraw_queued(sequence, "no leader in time") {
+                return Err(error);
+            }
+            answered = within::<R, _>(OUTCOME_TIMEOUT.saturating_sub(SEND_TIMEOUT), answer).await;
+        }
+        match answered {
+            Some(Ok(outcome)) => {
+                waiting.disarm();
+                outcome
+            }
+            Some(Err(_)) => Err(ProposeError::Unknown { reason: "the member is shutting down".to_owned() }),
+            None => {
+                waiting.disarm();
+                Err(self.proposals.withdraw(sequence, "not applied in time"))
+            }
+        }
+    }
+
+    /// Answers another member's question for a digest.
+    pub(crate) fn answer_digest(&self, request: &wire::DigestRequest) -> wire::DigestResponse {
+        let outcome = match digest(&self.applied.state(), Revision(request.revision)) {
+            Ok(digest) => DigestOutcome::Digest(digest.0.to_vec().into()),
+            Err(error) => DigestOutcome::Unavailable(error.to_string()),
+        };
+        wire::DigestResponse { outcome: Some(outcome) }
+    }
+}
+
+/// Forgets a proposal whose proposer went away, so that it does not count as waiting.
+struct Withdraw<'a, R: Runtime, D: Disk, T: Transport> {
+    core: &'a Core<R, D, T>,
+    sequence: u64,
+    armed: bool,
+}
+
+impl<R: Runtime, D: Disk, T: Transport> Withdraw<'_, R, D, T> {
+    fn disarm(mut self) {
+        self.armed = false;
+    }
+}
+
+impl<R: Runtime, D: Disk, T: Transport> Drop for Withdraw<'_, R, D, T> {
+    fn drop(&mut self) {
+        if self.armed {
+            self.core.proposals.withdraw(self.sequence, "the proposer went away");
+        }
+    }
+}

@@ -1,0 +1,196 @@
+//! The consensus log on a disk.
+//!
+//! Owns the order of what is written: entries, votes and truncations go to the disk in the order the library asks, and
+//! a vote is durable before it counts. Keeps the newest entries in memory, because replication and apply read what was
+//! just written. It never decides what to write.
+//!
+//! Invariant: an entry is readable when `append` returns and durable when its callback is called. Invariant: no entry
+//! above the state's mark is purged (the state on disk trails, and a restart replays from the mark).
+
+mod reader;
+mod tail;
+#[cfg(test)]
+mod tests;
+
+use std::io;
+use std::marker::PhantomData;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use openraft::OptionalSend;
+use openraft::storage::{IOFlushed, LogState, RaftLogStorage};
+use parking_lot::Mutex;
+use prost::Message;
+use tokio::sync::oneshot;
+
+use self::tail::Tail;
+use crate::Runtime;
+use crate::disk::{Disk, DiskError, LogRecord, MetaKey};
+use crate::encoding::{DecodeError, decode};
+use crate::member::codec::{
+    entry_from_wire, entry_to_wire, log_id_from_wire, log_id_to_wire, vote_from_wire, vote_to_wire,
+};
+use crate::member::consensus::{Entry, LogId, Types, Vote};
+use crate::member::fatal::Fatal;
+
+/// Brings the stored state up to an index before entries through it are purged.
+pub(crate) trait Settle: Send + Sync + 'static {
+    /// Returns once the state on disk is complete through `index`.
+    fn settle(&self, index: u64) -> Result<(), DiskError>;
+}
+
+/// The log of one member. Clones are readers of the same log.
+pub(crate) struct Log<R, D> {
+    shared: Arc<Shared<D>>,
+    runtime: PhantomData<fn() -> R>,
+}
+
+struct Shared<D> {
+    disk: Arc<D>,
+    state: Arc<dyn Settle>,
+    fatal: Fatal,
+    tail: Mutex<Tail>,
+    vote: Mutex<Option<Vote>>,
+}
+
+impl<R, D> Clone for Log<R, D> {
+    fn clone(&self) -> Self {
+        Log { shared: self.shared.clone(), runtime: PhantomData }
+    }
+}
+
+impl<R: Runtime, D: Disk> Log<R, D> {
+    /// Opens the log on `disk`.
+    pub(crate) fn open(disk: Arc<D>, state: Arc<dyn Settle>, fatal: Fatal) -> Result<Self, LogError> {
+        let vote = read_meta(&*disk, MetaKey::Vote, "vote")?.map(vote_from_wire);
+        let (tail, vote) = (Mutex::new(Tail::default()), Mutex::new(vote));
+        Ok(Log { shared: Arc::new(Shared { disk, state, fatal, tail, vote }), runtime: PhantomData })
+    }
+
+    /// The vote that is durable here, if any was ever given.
+    pub(crate) fn vote(&self) -> Option<Vote> {
+        *self.shared.vote.lock()
+    }
+
+    fn last(&self) -> Result<Option<LogId>, LogError> {
+        let Some((_, last)) = self.shared.disk.log_bounds()? else { return Ok(None) };
+        let records = self.shared.disk.read_log(last, last + 1, 1)?;
+        let record = records.into_iter().next();
+        let record = record.ok_or_else(|| DecodeError::new("log", format!("entry {last} is missing")))?;
+        Ok(Some(decode_record(record)?.log_id))
+    }
+
+    fn purged(&self) -> Result<Option<LogId>, LogError> {
+        Ok(read_meta(&*self.shared.disk, MetaKey::Purged, "purged log id")?.map(log_id_from_wire))
+    }
+
+    /// Where the log starts and ends.
+    fn bounds(&self) -> Result<LogState<Types<R>>, LogError> {
+        let purged = self.purged()?;
+        let last = self.last()?.max(purged);
+        Ok(LogState { last_purged_log_id: purged, last_log_id: last })
+    }
+
+    async fn persist_vote(&self, vote: &Vote) -> Result<(), DiskError> {
+        let (done, durable) = oneshot::channel();
+        let on_durable = Box::new(move |result| {
+            // The waiting side is gone only when the member is.
+            drop(done.send(result));
+        });
+        let bytes = Bytes::from(vote_to_wire(vote).encode_to_vec());
+        self.shared.disk.save_meta(MetaKey::Vote, bytes, Some(on_durable))?;
+        let gone = || DiskError { operation: "save vote", reason: "the disk went away".to_owned() };
+        durable.await.unwrap_or_else(|_| Err(gone()))
+    }
+}
+
+/// The log cannot be read.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum LogError {
+    #[error(transparent)]
+    Disk(#[from] DiskError),
+    #[error(transparent)]
+    Decode(#[from] DecodeError),
+}
+
+/// A small value beside the log, decoded.
+pub(crate) fn read_meta<M: Message + Default>(
+    disk: &impl Disk,
+    key: MetaKey,
+    what: &'static str,
+) -> Result<Option<M>, LogError> {
+    Ok(disk.meta(key)?.map(|bytes| decode(what, bytes)).transpose()?)
+}
+
+/// An entry as the disk keeps it.
+fn decode_record(record: LogRecord) -> Result<Entry, DecodeError> {
+    let entry = entry_from_wire(decode("log entry", record.bytes)?)?;
+    if entry.log_id.index != record.index {
+        let reason = format!("entry {} stands in place {}", entry.log_id.index, record.index);
+        return Err(DecodeError::new("log entry", reason));
+    }
+    Ok(entry)
+}
+
+impl<R: Runtime, D: Disk> RaftLogStorage<Types<R>> for Log<R, D> {
+    type LogReader = Self;
+
+    async fn get_log_state(&mut self) -> Result<LogState<Types<R>>, io::Error> {
+        self.shared.fatal.disk(self.bounds())
+    }
+
+    async fn get_log_reader(&mut self) -> Self {
+        self.clone()
+    }
+
+    async fn save_vote(&mut self, vote: &Vote) -> Result<(), io::Error> {
+        let saved = self.persist_vote(vote).await;
+        self.shared.fatal.disk(saved)?;
+        *self.shared.vote.lock() = Some(*vote);
+        Ok(())
+    }
+
+    async fn save_committed(&mut self, committed: Option<LogId>) -> Result<(), io::Error> {
+        let Some(committed) = committed else { return Ok(()) };
+        let bytes = Bytes::from(log_id_to_wire(&committed).encode_to_vec());
+        self.shared.fatal.disk(self.shared.disk.save_meta(MetaKey::Committed, bytes, None))
+    }
+
+    async fn read_committed(&mut self) -> Result<Option<LogId>, io::Error> {
+        let committed = read_meta(&*self.shared.disk, MetaKey::Committed, "committed log id");
+        Ok(self.shared.fatal.disk(committed)?.map(log_id_from_wire))
+    }
+
+    async fn append<I>(&mut self, entries: I, callback: IOFlushed<Types<R>>) -> Result<(), io::Error>
+    where
+        I: IntoIterator<Item = Entry> + OptionalSend,
+        I::IntoIter: OptionalSend,
+    {
+        let entries: Vec<Entry> = entries.into_iter().collect();
+        let record = |entry: &Entry| LogRecord {
+            index: entry.log_id.index,
+            bytes: Bytes::from(entry_to_wire(entry).encode_to_vec()),
+        };
+        let records = entries.iter().map(record).collect();
+        let fatal = self.shared.fatal.clone();
+        let on_durable = Box::new(move |result| callback.io_completed(fatal.disk(result)));
+        self.shared.fatal.disk(self.shared.disk.append(records, on_durable))?;
+        self.shared.tail.lock().push(entries);
+        Ok(())
+    }
+
+    async fn truncate_after(&mut self, last: Option<LogId>) -> Result<(), io::Error> {
+        let last = last.map(|id| id.index);
+        self.shared.tail.lock().truncate_after(last);
+        self.shared.fatal.disk(self.shared.disk.truncate_after(last))
+    }
+
+    async fn purge(&mut self, through: LogId) -> Result<(), io::Error> {
+        let shared = &self.shared;
+        shared.fatal.disk(shared.state.settle(through.index))?;
+        let marker = Bytes::from(log_id_to_wire(&through).encode_to_vec());
+        shared.fatal.disk(shared.disk.purge_through(through.index, marker))?;
+        shared.tail.lock().purge_through(through.index);
+        Ok(())
+    }
+}

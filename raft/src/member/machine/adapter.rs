@@ -1,0 +1,127 @@
+//! The applied state as the consensus library drives it.
+//!
+//! Owns the translation of the library's calls. A snapshot to send is the published root, taken at once and for free;
+//! one to install has been received in whole before it gets here.
+
+use std::io;
+use std::marker::PhantomData;
+use std::sync::Arc;
+
+use futures::{Stream, StreamExt};
+use openraft::storage::{EntryResponder, RaftStateMachine};
+use openraft::{OptionalSend, RaftSnapshotBuilder};
+
+use super::Applied;
+use crate::Runtime;
+use crate::disk::{Disk, Install};
+use crate::member::codec::{Mark, entry_bytes};
+use crate::member::consensus::{LogId, Snapshot, SnapshotMeta, StoredMembership, Types};
+use crate::state::State;
+
+/// Entries applied before the new state is published: bounds how long a waiting writer sees nothing, and what is held
+/// in memory beside the log's tail.
+const APPLY_ENTRIES_MAX: usize = 512;
+/// The same in bytes.
+const APPLY_BYTES_MAX: usize = 2 << 20;
+
+/// The library's handle on the state.
+pub(crate) struct Machine<R, D> {
+    applied: Arc<Applied<D>>,
+    runtime: PhantomData<fn() -> R>,
+}
+
+/// The content of a snapshot, on either end of its way.
+pub(crate) enum SnapshotBody {
+    /// A state to send.
+    Sending(Arc<State>),
+    /// A state received in whole: in memory, and beside the current one on disk.
+    Received(State, Box<dyn Install>),
+}
+
+impl<R, D> Machine<R, D> {
+    pub(crate) fn new(applied: Arc<Applied<D>>) -> Self {
+        Machine { applied, runtime: PhantomData }
+    }
+}
+
+impl<R: Runtime, D: Disk> Machine<R, D> {
+    /// Applies one chunk of entries and answers those who wait for them.
+    fn apply_chunk(&self, chunk: &mut Vec<EntryResponder<Types<R>>>) -> Result<(), io::Error> {
+        let (entries, responders): (Vec<_>, Vec<_>) = chunk.drain(..).unzip();
+        let applied = &self.applied;
+        applied.fatal.disk(applied.apply(&entries))?;
+        for responder in responders.into_iter().flatten() {
+            responder.send(());
+        }
+        Ok(())
+    }
+}
+
+impl<R: Runtime, D: Disk> RaftStateMachine<Types<R>> for Machine<R, D> {
+    type SnapshotData = SnapshotBody;
+    type SnapshotBuilder = Builder;
+
+    async fn applied_state(&mut self) -> Result<(Option<LogId>, StoredMembership), io::Error> {
+        let (_, mark) = self.applied.now();
+        Ok((mark.log_id, mark.membership))
+    }
+
+    async fn apply<S>(&mut self, mut entries: S) -> Result<(), io::Error>
+    where
+        S: Stream<Item = Result<EntryResponder<Types<R>>, io::Error>> + Unpin + OptionalSend,
+    {
+        let mut chunk = Vec::new();
+        let mut bytes = 0;
+        while let Some(next) = entries.next().await {
+            let (entry, responder) = next?;
+            bytes += entry_bytes(&entry);
+            chunk.push((entry, responder));
+            if chunk.len() >= APPLY_ENTRIES_MAX || bytes >= APPLY_BYTES_MAX {
+                self.apply_chunk(&mut chunk)?;
+                bytes = 0;
+            }
+        }
+        if chunk.is_empty() { Ok(()) } else { self.apply_chunk(&mut chunk) }
+    }
+
+    async fn get_snapshot_builder(&mut self) -> Builder {
+        let (state, mark) = self.applied.now();
+        Builder { state, mark }
+    }
+
+    async fn install_snapshot(&mut self, meta: &SnapshotMeta, body: SnapshotBody) -> Result<(), io::Error> {
+        let mark = Mark { log_id: meta.last_log_id, membership: meta.last_membership.clone() };
+        match body {
+            SnapshotBody::Received(state, install) => {
+                self.applied.fatal.disk(self.applied.install(state, install, &mark))
+            }
+            SnapshotBody::Sending(_) => Err(io::Error::other("a snapshot to send was given to install")),
+        }
+    }
+
+    /// Always the state of now: it holds at least what the library's last snapshot held, and nothing is kept alive
+    /// for its sake.
+    async fn get_current_snapshot(&mut self) -> Result<Option<Snapshot<SnapshotBody>>, io::Error> {
+        let (state, mark) = self.applied.now();
+        Ok(mark.log_id.is_some().then(|| snapshot_of(state, mark)))
+    }
+}
+
+/// A snapshot taken when the library asked, given when it collects.
+pub(crate) struct Builder {
+    state: Arc<State>,
+    mark: Mark,
+}
+
+impl<R: Runtime> RaftSnapshotBuilder<Types<R>> for Builder {
+    type SnapshotData = SnapshotBody;
+
+    async fn build_snapshot(&mut self) -> Result<Snapshot<SnapshotBody>, io::Error> {
+        Ok(snapshot_of(self.state.clone(), self.mark.clone()))
+    }
+}
+
+fn snapshot_of(state: Arc<State>, mark: Mark) -> Snapshot<SnapshotBody> {
+    let meta = SnapshotMeta { last_log_id: mark.log_id, last_membership: mark.membership };
+    Snapshot { meta, snapshot: SnapshotBody::Sending(state) }
+}

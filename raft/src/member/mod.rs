@@ -1,0 +1,198 @@
+//! A member of the replicated store.
+//!
+//! Owns the life of one member: it starts from a disk and a transport, keeps its state, and ends. Its parts:
+//!
+//!     handle ----> proposals ----> forward ----> (leader) consensus log ----> disk
+//!        |             ^                              |
+//!        |             +------- outcomes -------- machine ----> state, watches
+//!        +-----> barrier ----> (leader) quorum        |
+//!     service <---- frames of peers                   +----> stored state, behind the history
+//!
+//! Invariant: everything is generic over runtime, disk and transport; no clock, thread, random number or unordered map
+//! decides anything here. Invariant: no type of the consensus library leaves this module.
+
+mod admission;
+mod barrier;
+mod change;
+mod codec;
+mod consensus;
+mod core;
+mod fatal;
+mod forward;
+mod handle;
+mod identity;
+mod log;
+mod machine;
+mod network;
+mod options;
+mod proposals;
+mod service;
+mod status;
+#[cfg(test)]
+mod tests;
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+
+use openraft::async_runtime::watch::WatchReceiver;
+use openraft::storage::RaftLogStorage;
+use parking_lot::Mutex;
+
+pub use self::change::ChangeError;
+use self::consensus::config;
+use self::core::{Core, Raft, Stop, within};
+use self::fatal::Fatal;
+pub use self::handle::Handle;
+pub use self::identity::{CLUSTER_RESOURCE, ClusterIdentity, node_id};
+use self::log::Log;
+use self::machine::{Applied, Machine};
+use self::network::Network;
+pub use self::options::{Clock, ClusterSeed, HistoryOptions, LogOptions, Options, StartError, Timing};
+use self::proposals::Proposals;
+use self::service::Service;
+pub use self::status::{MemberStatus, Role, Status};
+use crate::Runtime;
+use crate::disk::Disk;
+use crate::transport::{PeerService, Transport};
+
+/// Between two looks at the age of history. A watch window of minutes does not need to be exact.
+const TRIM_PERIOD: Duration = Duration::from_secs(1);
+
+/// How long a leader that shuts down waits for another to take over.
+const HAND_OVER_TIMEOUT: Duration = Duration::from_secs(3);
+
+/// A running member.
+pub struct Member<R: Runtime, D: Disk, T: Transport> {
+    core: Arc<Core<R, D, T>>,
+}
+
+impl<R: Runtime, D: Disk, T: Transport> Member<R, D, T> {
+    /// Starts a member from its disk. It returns once the stored state and what follows it in the log are in memory; it
+    /// may take part only later (see [`Handle::fatal`] for a member that must not).
+    ///
+    /// # Errors
+    /// The disk is another member's or another cluster's, cannot be read, or the options contradict themselves.
+    pub async fn start(options: Options, disk: Arc<D>, transport: T) -> Result<Self, StartError> {
+        let settings = config(&options).map_err(|reason| StartError::Options { reason })?;
+        let founders = &options.initial_cluster;
+        if !founders.is_empty() && !founders.contains(&options.node) {
+            let reason = format!("the initial cluster lacks {}", options.node.name);
+            return Err(StartError::Options { reason });
+        }
+        let identity = identity::claim(&*disk, &options).await?;
+        let unreadable = |error: &dyn std::fmt::Display| StartError::Disk { reason: error.to_string() };
+        let fatal = Fatal::default();
+        let proposals = Arc::new(Proposals::new(options.id().0, options.incarnation));
+        let (clock, history) = (options.clock.clone(), options.history);
+        let applied = Applied::load(disk.clone(), clock, history, proposals.clone(), fatal.clone());
+        let applied = Arc::new(applied.map_err(|error| unreadable(&error))?);
+        let log = Log::<R, D>::open(disk.clone(), applied.clone(), fatal.clone());
+        let mut log = log.map_err(|error| unreadable(&error))?;
+        let ended = log.get_log_state().await.map_err(|error| unreadable(&error))?.last_log_id;
+        // Whoever has a log or a vote has been part of the cluster with this disk.
+        let admitted = AtomicBool::new(ended.is_some() || log.vote().is_some());
+        let network = Network::<R, T>::new(transport.clone());
+        let machine = Machine::new(applied.clone());
+        let raft = Raft::<R, D>::new(options.id().0, Arc::new(settings), network, log, machine).await;
+        let core = Core {
+            raft: raft.map_err(|error| unreadable(&error))?,
+            disk,
+            transport,
+            applied,
+            proposals,
+            barriers: barrier::Barriers::default(),
+            fatal,
+            stop: Stop::default(),
+            installing: tokio::sync::Mutex::new(()),
+            identity: Mutex::new(identity),
+            admitted,
+            options,
+        };
+        let member = Member { core: Arc::new(core) };
+        member.spawn_tasks();
+        Ok(member)
+    }
+
+    /// A handle on this member.
+    pub fn handle(&self) -> Handle<R, D, T> {
+        Handle(self.core.clone())
+    }
+
+    /// What the transport's server delivers frames of peers to.
+    pub fn service(&self) -> Arc<dyn PeerService> {
+        Arc::new(Service(self.core.clone()))
+    }
+
+    /// Ends this member in good order: another takes over if this one leads, waiting calls are answered.
+    pub async fn shutdown(self) {
+        self.hand_over().await;
+        self.kill().await;
+    }
+
+    /// Ends this member at once, as far as that goes without ending the process.
+    pub async fn kill(self) {
+        let core = &self.core;
+        core.proposals.close();
+        core.stop.stop();
+        core.applied.close();
+        if let Err(error) = core.raft.shutdown().await {
+            tracing::warn!(%error, "the consensus task ended badly");
+        }
+    }
+
+    fn spawn_tasks(&self) {
+        let core = &self.core;
+        core.spawn(forward::send_proposals(core.clone()));
+        core.spawn(core.clone().serve_barriers());
+        core.spawn(core.clone().take_part());
+        core.spawn(trim_from_time_to_time(core.clone()));
+        core.spawn(watch_consensus(core.clone()));
+    }
+
+    /// Gives the lead to the voter that has most of the log.
+    async fn hand_over(&self) {
+        let status = self.core.status();
+        let others = status.members.iter().filter(|member| member.voter && member.peer.id != status.node.id);
+        let best = others.max_by_key(|member| (member.matched, member.peer.id));
+        let (Role::Leader, Some(best)) = (status.role, best) else { return };
+        let handle = self.handle();
+        let gone = async {
+            if let Err(error) = handle.transfer_leader(best.peer.id).await {
+                return tracing::warn!(%error, "could not hand over");
+            }
+            let mut metrics = self.core.raft.server_metrics();
+            while self.core.leader().is_none_or(|leader| leader.local) {
+                if metrics.changed().await.is_err() {
+                    return;
+                }
+            }
+        };
+        if within::<R, _>(HAND_OVER_TIMEOUT, gone).await.is_none() {
+            tracing::warn!("nobody took over in time");
+        }
+    }
+}
+
+async fn trim_from_time_to_time<R: Runtime, D: Disk, T: Transport>(core: Arc<Core<R, D, T>>) {
+    loop {
+        R::sleep(TRIM_PERIOD).await;
+        if core.fatal.disk(core.applied.trim_by_age()).is_err() {
+            return;
+        }
+    }
+}
+
+/// Reports when the consensus task has ended by itself: a failed disk, or a fault in the library.
+async fn watch_consensus<R: Runtime, D: Disk, T: Transport>(core: Arc<Core<R, D, T>>) {
+    let mut metrics = core.raft.metrics();
+    loop {
+        let running = metrics.borrow_watched().running_state.clone();
+        if let Err(error) = running {
+            return core.fatal.report(error);
+        }
+        if metrics.changed().await.is_err() {
+            return core.fatal.report("the consensus task ended");
+        }
+    }
+}

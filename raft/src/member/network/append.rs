@@ -1,0 +1,234 @@
+//! Replication over one ordered stream.
+//!
+//! Owns the window: frames follow each other without waiting for answers, and answers come back in order. A stream on
+//! which nothing moves is given up; the library then probes and starts a new one.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures::future::BoxFuture;
+use futures::stream::{BoxStream, StreamExt};
+use futures::{FutureExt, Stream};
+use openraft::OptionalSend;
+use openraft::errors::RPCError;
+use openraft::raft::{AppendEntriesRequest, AppendEntriesResponse, StreamAppendError, StreamAppendResult};
+use orch_proto::store as wire;
+use prost::Message;
+
+use super::{Link, Rpc, from_transport, network_error, unexpected};
+use crate::Runtime;
+use crate::encoding::{DecodeError, decode};
+use crate::member::codec::{
+    entry_from_frame, entry_to_wire, log_id_from_wire, log_id_to_wire, required_vote, vote_to_wire,
+};
+use crate::member::consensus::Types;
+use crate::transport::{Duplex, Purpose, Transport};
+
+/// Frames under way on one stream: with frames of up to 2 MiB more would only fill buffers.
+const FRAMES_UNDER_WAY_MAX: usize = 32;
+
+/// A connection that takes longer has failed; the library retries with pauses.
+const OPEN_TIMEOUT: Duration = Duration::from_secs(3);
+
+/// A follower that answers nothing for so long has stalled or is cut off. Well above a slow sync.
+const STALL_TIMEOUT: Duration = Duration::from_secs(5);
+
+type Answers<'s, R> = BoxStream<'s, Result<StreamAppendResult<Types<R>>, Rpc<R>>>;
+
+/// One stream of replication.
+struct Pipeline<S> {
+    /// `None` once it has ended.
+    input: Option<S>,
+    duplex: Duplex,
+    /// Encoded and waiting for room in the stream.
+    next: Option<Bytes>,
+    under_way: usize,
+    failed: bool,
+}
+
+/// What happened first.
+enum Event<A> {
+    Input(Option<A>),
+    Room,
+    Answer(Option<Bytes>),
+    Stalled,
+}
+
+impl<R: Runtime, T: Transport> Link<R, T> {
+    /// Sends a stream of appends; gives their answers.
+    pub(super) fn pipeline<'s, S>(&'s mut self, input: S) -> BoxFuture<'s, Result<Answers<'s, R>, Rpc<R>>>
+    where
+        S: Stream<Item = AppendEntriesRequest<Types<R>>> + OptionalSend + Unpin + 'static,
+    {
+        let (transport, peer) = (self.transport.clone(), self.peer.clone());
+        async move {
+            let opened = R::timeout(OPEN_TIMEOUT, transport.open(&peer, Purpose::Append)).await;
+            let opened = opened.map_err(|_| network_error(&"no connection in time"))?;
+            let duplex = opened.map_err(|error| from_transport(&error))?;
+            let pipeline = Pipeline { input: Some(input), duplex, next: None, under_way: 0, failed: false };
+            let answers = futures::stream::unfold(pipeline, |mut pipeline| async move {
+                let answer = pipeline.next_answer::<R>().await?;
+                Some((answer, pipeline))
+            });
+            Ok(answers.boxed())
+        }
+        .boxed()
+    }
+}
+
+impl<S> Pipeline<S> {
+    /// Keeps the stream filled until an answer comes; `None` when there is nothing left to send or wait for.
+    async fn next_answer<R: Runtime>(&mut self) -> Option<Result<StreamAppendResult<Types<R>>, Rpc<R>>>
+    where
+        S: Stream<Item = AppendEntriesRequest<Types<R>>> + OptionalSend + Unpin + 'static,
+    {
+        loop {
+            let idle = self.under_way == 0 && self.next.is_none();
+            if self.failed || (idle && self.input.is_none()) {
+                return None;
+            }
+            match self.event::<R>().await {
+                Event::Input(request) => self.take(request),
+                Event::Room => self.under_way += 1,
+                Event::Answer(Some(frame)) => {
+                    self.under_way = self.under_way.saturating_sub(1);
+                    let answer = answer_from_frame(frame);
+                    self.failed = !matches!(answer, Ok(Ok(_)));
+                    return Some(answer);
+                }
+                Event::Answer(None) => return Some(Err(self.fail("the stream of appends ended"))),
+                Event::Stalled => return Some(Err(self.fail("no answer to appends in time"))),
+            }
+        }
+    }
+
+    fn take<R: Runtime>(&mut self, request: Option<AppendEntriesRequest<Types<R>>>) {
+        match request {
+            Some(request) => self.next = Some(Bytes::from(append_to_wire(&request).encode_to_vec())),
+            None => self.input = None,
+        }
+    }
+
+    fn fail<R: Runtime>(&mut self, reason: &str) -> Rpc<R> {
+        self.failed = true;
+        network_error(&reason)
+    }
+
+    /// Waits for an answer, and meanwhile for room if a frame waits, else for the next request if the window allows.
+    async fn event<R: Runtime>(&mut self) -> Event<AppendEntriesRequest<Types<R>>>
+    where
+        S: Stream<Item = AppendEntriesRequest<Types<R>>> + OptionalSend + Unpin + 'static,
+    {
+        let Pipeline { input, duplex, next, under_way, .. } = self;
+        let Duplex { sender, receiver } = duplex;
+        let may_send = *under_way < FRAMES_UNDER_WAY_MAX;
+        let send = async {
+            match (next.is_some(), input.as_mut().filter(|_| may_send)) {
+                (true, _) => match sender.reserve().await {
+                    Ok(room) => {
+                        if let Some(frame) = next.take() {
+                            room.send(frame);
+                        }
+                        Event::Room
+                    }
+                    Err(_) => Event::Answer(None),
+                },
+                (false, Some(input)) => Event::Input(input.next().await),
+                (false, None) => std::future::pending().await,
+            }
+        };
+        let answer = async { Event::Answer(receiver.recv().await) };
+        let either = async {
+            match R::select2(answer, send).await {
+                openraft_rt::Select2::First(event) | openraft_rt::Select2::Second(event) => event,
+            }
+        };
+        if *under_way == 0 {
+            return either.await;
+        }
+        R::timeout(STALL_TIMEOUT, either).await.unwrap_or(Event::Stalled)
+    }
+}
+
+fn answer_from_frame<R: Runtime>(frame: Bytes) -> Result<StreamAppendResult<Types<R>>, Rpc<R>> {
+    use wire::append_response::Outcome;
+    let answer: wire::AppendResponse =
+        decode("append response", frame).map_err(|error| network_error(&error))?;
+    match answer.outcome {
+        Some(Outcome::Accepted(accepted)) => Ok(Ok(accepted.through.map(log_id_from_wire))),
+        Some(Outcome::Conflict(id)) => Ok(Err(StreamAppendError::Conflict(log_id_from_wire(id)))),
+        Some(Outcome::HigherVote(vote)) => {
+            let vote = required_vote(Some(vote)).map_err(|error| network_error(&error))?;
+            Ok(Err(StreamAppendError::HigherVote(vote)))
+        }
+        Some(Outcome::Failure(reason)) => Err(network_error(&reason)),
+        None => Err(unexpected()),
+    }
+}
+
+/// A follower's answer on a stream.
+pub(crate) fn stream_result_to_wire<R: Runtime>(
+    result: &StreamAppendResult<Types<R>>,
+) -> wire::AppendResponse {
+    use wire::append_response::Outcome;
+    let outcome = match result {
+        Ok(through) => Outcome::Accepted(wire::Accepted { through: through.as_ref().map(log_id_to_wire) }),
+        Err(StreamAppendError::Conflict(id)) => Outcome::Conflict(log_id_to_wire(id)),
+        Err(StreamAppendError::HigherVote(vote)) => Outcome::HigherVote(vote_to_wire(vote)),
+    };
+    wire::AppendResponse { outcome: Some(outcome) }
+}
+
+/// A follower's answer to a heartbeat. What exactly it accepted or refused the sender knows.
+pub(crate) fn append_response_to_wire<R: Runtime>(
+    answer: &AppendEntriesResponse<Types<R>>,
+) -> wire::AppendResponse {
+    use wire::append_response::Outcome;
+    let outcome = match answer {
+        AppendEntriesResponse::Success => Outcome::Accepted(wire::Accepted { through: None }),
+        AppendEntriesResponse::PartialSuccess(through) => {
+            Outcome::Accepted(wire::Accepted { through: through.as_ref().map(log_id_to_wire) })
+        }
+        AppendEntriesResponse::Conflict => Outcome::Conflict(wire::LogId::default()),
+        AppendEntriesResponse::HigherVote(vote) => Outcome::HigherVote(vote_to_wire(vote)),
+    };
+    wire::AppendResponse { outcome: Some(outcome) }
+}
+
+pub(super) fn append_response_from_wire<R: Runtime>(
+    answer: wire::AppendResponse,
+) -> Result<AppendEntriesResponse<Types<R>>, RPCError<Types<R>>> {
+    use wire::append_response::Outcome;
+    match answer.outcome {
+        Some(Outcome::Accepted(_)) => Ok(AppendEntriesResponse::Success),
+        Some(Outcome::Conflict(_)) => Ok(AppendEntriesResponse::Conflict),
+        Some(Outcome::HigherVote(vote)) => {
+            let vote = required_vote(Some(vote)).map_err(|error| network_error(&error))?;
+            Ok(AppendEntriesResponse::HigherVote(vote))
+        }
+        Some(Outcome::Failure(reason)) => Err(network_error(&reason)),
+        None => Err(unexpected()),
+    }
+}
+
+pub(super) fn append_to_wire<R: Runtime>(request: &AppendEntriesRequest<Types<R>>) -> wire::AppendRequest {
+    wire::AppendRequest {
+        vote: Some(vote_to_wire(&request.vote)),
+        previous: request.prev_log_id.as_ref().map(log_id_to_wire),
+        committed: request.leader_commit.as_ref().map(log_id_to_wire),
+        entries: request.entries.iter().map(entry_to_wire).collect(),
+    }
+}
+
+/// An append as received. Its entries own their memory.
+pub(crate) fn append_from_wire<R: Runtime>(
+    request: wire::AppendRequest,
+) -> Result<AppendEntriesRequest<Types<R>>, DecodeError> {
+    let vote = required_vote(request.vote)?;
+    Ok(AppendEntriesRequest {
+        vote,
+        prev_log_id: request.previous.map(log_id_from_wire),
+        leader_commit: request.committed.map(log_id_from_wire),
+        entries: request.entries.into_iter().map(entry_from_frame).collect::<Result<_, _>>()?,
+    })
+}

@@ -1,0 +1,255 @@
+//! How the consensus library reaches other members.
+//!
+//! Owns the translation of its calls into frames. Elections, heartbeats and leader transfers are single calls for the
+//! purpose Control; replication is one ordered stream with many frames under way; snapshots have a stream of their own.
+//! So neither a full log pipe nor a snapshot delays a heartbeat.
+
+mod append;
+mod snapshot;
+
+use std::future::Future;
+use std::marker::PhantomData;
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures::Stream;
+use futures::future::BoxFuture;
+use futures::stream::BoxStream;
+use openraft::errors::{NetworkError, RPCError, ReplicationClosed, StreamingError, Unreachable};
+use openraft::network::{Backoff, RPCOption, stream_append_sequential};
+use openraft::raft::{
+    AppendEntriesRequest, AppendEntriesResponse, SnapshotResponse, StreamAppendResult, TransferLeaderRequest,
+    TransferLeaderResponse, VoteRequest, VoteResponse,
+};
+use openraft::{OptionalSend, RaftNetworkFactory, RaftNetworkV2};
+use orch_proto::store as wire;
+use prost::Message;
+use wire::control_request::Kind as Request;
+use wire::control_response::Kind as Response;
+
+pub(crate) use self::append::{append_from_wire, append_response_to_wire, stream_result_to_wire};
+use crate::Runtime;
+use crate::encoding::{DecodeError, decode};
+use crate::member::codec::{log_id_from_wire, log_id_to_wire, required_vote, vote_to_wire};
+use crate::member::consensus::{Place, Snapshot, Types, Vote};
+use crate::member::machine::SnapshotBody;
+use crate::transport::{Peer, Purpose, Transport, TransportError};
+
+/// Makes links to members.
+pub(crate) struct Network<R, T> {
+    transport: T,
+    runtime: PhantomData<fn() -> R>,
+}
+
+/// A link to one member, for one of the library's tasks.
+pub(crate) struct Link<R, T> {
+    transport: T,
+    peer: Peer,
+    /// Replicates over a stream; other tasks send an entry-less append at most, as a call.
+    pipelined: bool,
+    runtime: PhantomData<fn() -> R>,
+}
+
+type Rpc<R> = RPCError<Types<R>>;
+
+impl<R: Runtime, T: Transport> Network<R, T> {
+    pub(crate) fn new(transport: T) -> Self {
+        Network { transport, runtime: PhantomData }
+    }
+
+    fn link(&self, target: u64, place: &Place, pipelined: bool) -> Link<R, T> {
+        Link { transport: self.transport.clone(), peer: place.peer(target), pipelined, runtime: PhantomData }
+    }
+}
+
+impl<R: Runtime, T: Transport> RaftNetworkFactory<Types<R>> for Network<R, T> {
+    type Network = Link<R, T>;
+
+    async fn new_client(&mut self, target: u64, place: &Place) -> Link<R, T> {
+        self.link(target, place, true)
+    }
+
+    async fn new_heartbeat_client(&mut self, target: u64, place: &Place) -> Link<R, T> {
+        self.link(target, place, false)
+    }
+
+    async fn new_snapshot_client(&mut self, target: u64, place: &Place) -> Link<R, T> {
+        self.link(target, place, false)
+    }
+}
+
+impl<R: Runtime, T: Transport> Link<R, T> {
+    /// One control call.
+    async fn control(&self, request: Request, timeout: Duration) -> Result<Response, Rpc<R>> {
+        control(&self.transport, &self.peer, request, timeout).await.map_err(to_rpc_error)
+    }
+
+    async fn ballot(&self, request: Request, option: &RPCOption) -> Result<VoteResponse<Types<R>>, Rpc<R>> {
+        match self.control(request, option.soft_ttl()).await? {
+            Response::Vote(answer) => vote_response_from_wire(answer).map_err(|error| network_error(&error)),
+            _ => Err(unexpected()),
+        }
+    }
+}
+
+/// Why a control call has no answer.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum ControlError {
+    #[error(transparent)]
+    Transport(#[from] TransportError),
+    #[error(transparent)]
+    Decode(#[from] DecodeError),
+}
+
+/// One control call to `peer`.
+pub(crate) async fn control(
+    transport: &impl Transport,
+    peer: &Peer,
+    request: Request,
+    timeout: Duration,
+) -> Result<Response, ControlError> {
+    let frame = Bytes::from(wire::ControlRequest { kind: Some(request) }.encode_to_vec());
+    let answer = transport.call(peer, Purpose::Control, frame, timeout).await?;
+    let answer: wire::ControlResponse = decode("control response", answer)?;
+    Ok(answer.kind.ok_or_else(|| DecodeError::new("control response", "no kind"))?)
+}
+
+fn to_rpc_error<R: Runtime>(error: ControlError) -> Rpc<R> {
+    match error {
+        ControlError::Transport(error) => from_transport(&error),
+        ControlError::Decode(error) => network_error(&error),
+    }
+}
+
+fn from_transport<R: Runtime>(error: &TransportError) -> Rpc<R> {
+    match error {
+        TransportError::Unreachable { .. } => RPCError::Unreachable(Unreachable::from_string(error)),
+        TransportError::Lost { .. } => network_error(error),
+    }
+}
+
+fn network_error<R: Runtime>(error: &impl ToString) -> Rpc<R> {
+    RPCError::Network(NetworkError::from_string(error.to_string()))
+}
+
+fn unexpected<R: Runtime>() -> Rpc<R> {
+    network_error(&"the member answered something else")
+}
+
+impl<R: Runtime, T: Transport> RaftNetworkV2<Types<R>> for Link<R, T> {
+    type SnapshotData = SnapshotBody;
+
+    async fn append_entries(
+        &mut self,
+        request: AppendEntriesRequest<Types<R>>,
+        option: RPCOption,
+    ) -> Result<AppendEntriesResponse<Types<R>>, Rpc<R>> {
+        let request = Request::Heartbeat(append::append_to_wire(&request));
+        match self.control(request, option.soft_ttl()).await? {
+            Response::Heartbeat(answer) => append::append_response_from_wire(answer),
+            _ => Err(unexpected()),
+        }
+    }
+
+    fn stream_append<'s, S>(
+        &'s mut self,
+        input: S,
+        option: RPCOption,
+    ) -> BoxFuture<'s, Result<BoxStream<'s, Result<StreamAppendResult<Types<R>>, Rpc<R>>>, Rpc<R>>>
+    where
+        S: Stream<Item = AppendEntriesRequest<Types<R>>> + OptionalSend + Unpin + 'static,
+    {
+        if self.pipelined { self.pipeline(input) } else { stream_append_sequential(self, input, option) }
+    }
+
+    async fn vote(
+        &mut self,
+        request: VoteRequest<Types<R>>,
+        option: RPCOption,
+    ) -> Result<VoteResponse<Types<R>>, Rpc<R>> {
+        self.ballot(Request::Vote(vote_request_to_wire(&request)), &option).await
+    }
+
+    async fn pre_vote(
+        &mut self,
+        request: VoteRequest<Types<R>>,
+        option: RPCOption,
+    ) -> Result<VoteResponse<Types<R>>, Rpc<R>> {
+        self.ballot(Request::PreVote(vote_request_to_wire(&request)), &option).await
+    }
+
+    async fn full_snapshot(
+        &mut self,
+        vote: Vote,
+        snapshot: Snapshot<SnapshotBody>,
+        cancel: impl Future<Output = ReplicationClosed> + OptionalSend + 'static,
+        option: RPCOption,
+    ) -> Result<SnapshotResponse<Types<R>>, StreamingError<Types<R>>> {
+        self.send_snapshot(vote, snapshot, cancel, option.soft_ttl()).await
+    }
+
+    async fn transfer_leader(
+        &mut self,
+        request: TransferLeaderRequest<Types<R>>,
+        option: RPCOption,
+    ) -> Result<TransferLeaderResponse<Types<R>>, Rpc<R>> {
+        let message = wire::TransferRequest {
+            from: Some(vote_to_wire(request.from_leader())),
+            to: *request.to_node_id(),
+            last_log_id: request.last_log_id().map(log_id_to_wire),
+        };
+        match self.control(Request::Transfer(message), option.soft_ttl()).await? {
+            Response::Transfer(answer) => transfer_response(answer),
+            _ => Err(unexpected()),
+        }
+    }
+
+    fn backoff(&self) -> Option<Backoff> {
+        None
+    }
+}
+
+fn transfer_response<R: Runtime>(
+    answer: wire::TransferResponse,
+) -> Result<TransferLeaderResponse<Types<R>>, Rpc<R>> {
+    use wire::transfer_response::Outcome;
+    match answer.outcome {
+        Some(Outcome::Accepted(_)) => Ok(Ok(())),
+        Some(Outcome::Refused(reason)) => Err(network_error(&reason)),
+        None => Err(unexpected()),
+    }
+}
+
+fn vote_request_to_wire<R: Runtime>(request: &VoteRequest<Types<R>>) -> wire::VoteRequest {
+    wire::VoteRequest {
+        vote: Some(vote_to_wire(&request.vote)),
+        last_log_id: request.last_log_id.as_ref().map(log_id_to_wire),
+        leader_transfer: request.leadership_transfer,
+    }
+}
+
+/// A request for a vote, as received.
+pub(crate) fn vote_request_from_wire<R: Runtime>(
+    request: wire::VoteRequest,
+) -> Result<VoteRequest<Types<R>>, DecodeError> {
+    let vote = required_vote(request.vote)?;
+    let mut read = VoteRequest::new(vote, request.last_log_id.map(log_id_from_wire));
+    read.leadership_transfer = request.leader_transfer;
+    Ok(read)
+}
+
+/// The answer to it.
+pub(crate) fn vote_response_to_wire<R: Runtime>(answer: &VoteResponse<Types<R>>) -> wire::VoteResponse {
+    wire::VoteResponse {
+        vote: Some(vote_to_wire(&answer.vote)),
+        last_log_id: answer.last_log_id.as_ref().map(log_id_to_wire),
+        granted: answer.vote_granted,
+    }
+}
+
+fn vote_response_from_wire<R: Runtime>(
+    answer: wire::VoteResponse,
+) -> Result<VoteResponse<Types<R>>, DecodeError> {
+    let vote = required_vote(answer.vote)?;
+    Ok(VoteResponse::new(vote, answer.last_log_id.map(log_id_from_wire), answer.granted))
+}

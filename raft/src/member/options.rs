@@ -1,0 +1,170 @@
+//! What a member is started with.
+//!
+//! Owns every number of the member that an operator or a test may choose. Time, randomness and identity come in here;
+//! the member itself consults no clock and draws no number.
+
+use std::sync::Arc;
+
+use crate::transport::{NodeId, Peer};
+
+/// Reads the wall clock: milliseconds since 1970. Dates the member's own proposals and the age of history.
+pub type Clock = Arc<dyn Fn() -> u64 + Send + Sync>;
+
+/// Everything a member needs beside its disk and its transport.
+#[derive(Clone)]
+pub struct Options {
+    /// This member. Its id and name must be those its disk was first used with.
+    pub node: Peer,
+    /// The voters of a new cluster, this member among them; the same set on each. Ignored once the disk holds a log.
+    /// Empty for a member that is added to a running cluster.
+    pub initial_cluster: Vec<Peer>,
+    /// Members of the cluster that this one is to join. With an empty disk it asks them first whether they know it
+    /// with another one. May be empty.
+    pub join: Vec<Peer>,
+    /// What a new cluster is given. Only the first leader's is used; the cluster's own is then read from its state.
+    pub seed: ClusterSeed,
+    /// The cluster this member must belong to, if the caller knows it: a disk of another one is refused.
+    pub expected_cluster: Option<Arc<str>>,
+    /// A random number, new for each start of the process: no proposal of an earlier start is mistaken for one of this.
+    pub incarnation: u64,
+    /// The wall clock.
+    pub clock: Clock,
+    /// How long a heart beats and an election waits.
+    pub timing: Timing,
+    /// How much history is kept for watches and older revisions.
+    pub history: HistoryOptions,
+    /// How the log is compacted.
+    pub log: LogOptions,
+}
+
+/// The identity of a cluster to be.
+#[derive(Clone, PartialEq, Eq)]
+pub struct ClusterSeed {
+    /// A random name, for example a UUID.
+    pub cluster: Arc<str>,
+    /// The brand's name, as in `orch_proto::Brand::name`.
+    pub brand: Arc<str>,
+    /// Random bytes that authenticate continue tokens on every member.
+    pub token_key: [u8; 32],
+}
+
+/// Periods in milliseconds. An election waits for a random time between the two bounds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Timing {
+    /// Between two heartbeats of a leader.
+    pub heartbeat_ms: u64,
+    /// At least this long without a leader before an election.
+    pub election_ms_min: u64,
+    /// At most this long.
+    pub election_ms_max: u64,
+}
+
+/// Bounds of the history; the least of the three holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HistoryOptions {
+    /// Milliseconds that a change is kept.
+    pub age_ms: u64,
+    /// Bytes that all changes together keep alive.
+    pub bytes_max: usize,
+    /// Log entries kept, which are also what a restart replays.
+    pub entries_max: u64,
+}
+
+/// When the log is compacted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LogOptions {
+    /// Entries between two compactions.
+    pub snapshot_every: u64,
+    /// Entries kept behind a compaction: a member that lags by fewer catches up from the log. More than
+    /// `HistoryOptions::entries_max`, so that compaction seldom has to wait for the state on disk.
+    pub keep: u64,
+}
+
+impl Default for Timing {
+    /// For real machines: a stall of a disk or a scheduler is not taken for a death.
+    fn default() -> Self {
+        Timing { heartbeat_ms: 200, election_ms_min: 1000, election_ms_max: 2000 }
+    }
+}
+
+impl Default for HistoryOptions {
+    /// Five minutes as the reference keeps; 64 MiB so that a burst cannot fill the memory; 50,000 entries are replayed in
+    /// well under a second.
+    fn default() -> Self {
+        HistoryOptions { age_ms: 5 * 60 * 1000, bytes_max: 64 << 20, entries_max: 50_000 }
+    }
+}
+
+impl Default for LogOptions {
+    fn default() -> Self {
+        LogOptions { snapshot_every: 50_000, keep: 60_000 }
+    }
+}
+
+impl Options {
+    /// Options with the default numbers.
+    pub fn new(
+        node: Peer,
+        initial_cluster: Vec<Peer>,
+        seed: ClusterSeed,
+        incarnation: u64,
+        clock: Clock,
+    ) -> Self {
+        Options {
+            node,
+            initial_cluster,
+            join: Vec::new(),
+            seed,
+            expected_cluster: None,
+            incarnation,
+            clock,
+            timing: Timing::default(),
+            history: HistoryOptions::default(),
+            log: LogOptions::default(),
+        }
+    }
+
+    pub(crate) fn id(&self) -> NodeId {
+        self.node.id
+    }
+}
+
+/// Why a member cannot start.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum StartError {
+    /// The options contradict themselves.
+    #[error("bad options: {reason}")]
+    Options {
+        /// What is wrong.
+        reason: String,
+    },
+    /// The disk belongs to another member.
+    #[error("the data belongs to member {found} and not to {expected}")]
+    WrongNode {
+        /// Whose it is.
+        found: String,
+        /// Who was started.
+        expected: String,
+    },
+    /// The disk belongs to another cluster.
+    #[error("the data belongs to cluster {found} and not to {expected}")]
+    WrongCluster {
+        /// Whose it is.
+        found: String,
+        /// What was expected.
+        expected: String,
+    },
+    /// The disk is empty, but the cluster knows this member with another disk: its vote and log are lost, and it must
+    /// not take part as if they were not.
+    #[error("member {name} has lost its data: remove it from the cluster and add one with a new name")]
+    LostData {
+        /// The member.
+        name: String,
+    },
+    /// The disk failed, or holds what cannot be read.
+    #[error("cannot start from the data: {reason}")]
+    Disk {
+        /// What the layer below said.
+        reason: String,
+    },
+}

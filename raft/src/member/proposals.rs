@@ -1,0 +1,360 @@
+//! Proposals of this member and who waits for them.
+//!
+//! Owns what is known of each proposal from the moment it is made until it has an outcome, and decides when one may be
+//! sent again. A proposal is in one of two places:
+//!
+//!     queued --take--> sent in term T --applied here--> outcome
+//!       ^                  |
+//!       +---- certainly not in the log
+//!
+//! It is certain when the leader says so, and when this member applies an entry of a term after T without having met
+//! the proposal: a proposal sent in term T is only appended by the leader of T, and the log's terms never decrease.
+//!
+//! Invariant: a proposal that may be in the log is never sent again.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use bytes::Bytes;
+use parking_lot::Mutex;
+use tokio::sync::{Notify, oneshot};
+
+use crate::encoding::{ProposalId, encode_transaction};
+use crate::store::ProposeError;
+use crate::transaction::{Outcome, Transaction};
+
+/// Bytes of one transaction: above the largest object (1.5 MiB) and its index, below what a frame carries.
+pub(crate) const TRANSACTION_BYTES_MAX: usize = 2 << 20;
+
+/// Proposals that may wait at once. More would only wait longer; the API refuses work before that.
+const PROPOSALS_MAX: usize = 16 * 1024;
+
+/// Bytes that waiting proposals may hold.
+const PROPOSAL_BYTES_MAX: usize = 64 << 20;
+
+/// Tells one proposer the outcome.
+pub(crate) type Answer = oneshot::Receiver<Result<Outcome, ProposeError>>;
+
+/// All proposals of this member that have no outcome yet.
+pub(crate) struct Proposals {
+    node: u64,
+    incarnation: u64,
+    waiting: Mutex<Waiting>,
+    /// Something is queued.
+    queued: Notify,
+    closed: AtomicBool,
+}
+
+#[derive(Default)]
+struct Waiting {
+    last_sequence: u64,
+    proposals: BTreeMap<u64, Proposal>,
+    /// Sequences of proposals that are not sent, which are sent in this order.
+    queue: BTreeSet<u64>,
+    bytes: usize,
+    /// Something was refused since the sender last asked.
+    refused: bool,
+    /// The term of the newest entry applied here.
+    applied_term: u64,
+}
+
+struct Proposal {
+    bytes: Bytes,
+    sent: Option<u64>,
+    answer: oneshot::Sender<Result<Outcome, ProposeError>>,
+}
+
+impl Proposals {
+    pub(crate) fn new(node: u64, incarnation: u64) -> Self {
+        let closed = AtomicBool::new(false);
+        Proposals { node, incarnation, waiting: Mutex::default(), queued: Notify::new(), closed }
+    }
+
+    /// Whether a proposal was made by this start of this member.
+    pub(crate) fn are_ours(&self, id: ProposalId) -> bool {
+        id.node == self.node && id.incarnation == self.incarnation
+    }
+
+    /// Queues a transaction. The answer comes with its sequence, by which the proposer can withdraw.
+    pub(crate) fn register(&self, transaction: &Transaction) -> Result<(u64, Answer), ProposeError> {
+        let not_proposed = |reason: &str| ProposeError::NotProposed { reason: reason.to_owned() };
+        if self.closed.load(Ordering::Acquire) {
+            return Err(not_proposed("the member is shutting down"));
+        }
+        let sequence = {
+            let mut waiting = self.waiting.lock();
+            waiting.last_sequence += 1;
+            waiting.last_sequence
+        };
+        let id = ProposalId { node: self.node, incarnation: self.incarnation, sequence };
+        let bytes = encode_transaction(id, transaction);
+        if bytes.len() > TRANSACTION_BYTES_MAX {
+            return Err(ProposeError::TooLarge { bytes: bytes.len(), limit: TRANSACTION_BYTES_MAX });
+        }
+        let (answer, answered) = oneshot::channel();
+        let mut waiting = self.waiting.lock();
+        if waiting.proposals.len() >= PROPOSALS_MAX || waiting.bytes + bytes.len() > PROPOSAL_BYTES_MAX {
+            return Err(not_proposed("too many writes are waiting"));
+        }
+        waiting.bytes += bytes.len();
+        waiting.proposals.insert(sequence, Proposal { bytes, sent: None, answer });
+        waiting.queue.insert(sequence);
+        drop(waiting);
+        self.queued.notify_one();
+        Ok((sequence, answered))
+    }
+
+    /// Completes when something was queued since the last call.
+    pub(crate) async fn wait_queued(&self) {
+        self.queued.notified().await;
+    }
+
+    /// Whether something is queued.
+    pub(crate) fn has_queued(&self) -> bool {
+        !self.waiting.lock().queue.is_empty()
+    }
+
+    /// Takes proposals to send to the leader of `term`: at most `count_max`, and `bytes_max` bytes but one at least.
+    pub(crate) fn take(&self, term: u64, count_max: usize, bytes_max: usize) -> Vec<(u64, Bytes)> {
+        let mut waiting = self.waiting.lock();
+        let waiting = &mut *waiting;
+        // That leader is no more; what it were sent could never be told from what it appended.
+        if term < waiting.applied_term {
+            return Vec::new();
+        }
+        let (mut taken, mut bytes) = (Vec::new(), 0);
+        while let Some(sequence) = waiting.queue.first().copied().filter(|_| taken.len() < count_max) {
+            if let Some(proposal) = waiting.proposals.get_mut(&sequence) {
+                bytes += proposal.bytes.len();
+                if bytes > bytes_max && !taken.is_empty() {
+                    break;
+                }
+                proposal.sent = Some(term);
+                taken.push((sequence, proposal.bytes.clone()));
+            }
+            waiting.queue.pop_first();
+        }
+        taken
+    }
+
+    /// Queues proposals again: the leader of `term` has certainly not appended them.
+    pub(crate) fn not_appended(&self, term: u64, sequences: impl IntoIterator<Item = u64>) {
+        let mut waiting = self.waiting.lock();
+        waiting.requeue(sequences, |sent| sent == term);
+        waiting.refused = true;
+        drop(waiting);
+        self.queued.notify_one();
+    }
+
+    /// Whether something was refused since the last call: whoever sends should wait a moment.
+    pub(crate) fn take_refused(&self) -> bool {
+        std::mem::take(&mut self.waiting.lock().refused)
+    }
+
+    /// Answers proposals that were applied. `term` is that of the newest entry applied: what was sent in an earlier
+    /// one and has not been met by now never will be.
+    pub(crate) fn complete(&self, outcomes: Vec<(u64, Outcome)>, term: u64) {
+        let mut waiting = self.waiting.lock();
+        for (sequence, outcome) in outcomes {
+            if let Some(proposal) = waiting.remove(sequence) {
+                // Nobody to tell: the proposer has given up and been told that the outcome is unknown.
+                drop(proposal.answer.send(Ok(outcome)));
+            }
+        }
+        if term <= waiting.applied_term {
+            return;
+        }
+        waiting.applied_term = term;
+        let all: Vec<u64> = waiting.proposals.keys().copied().collect();
+        waiting.requeue(all, |sent| sent < term);
+        let queued = !waiting.queue.is_empty();
+        drop(waiting);
+        if queued {
+            self.queued.notify_one();
+        }
+    }
+
+    /// Gives up on everything sent: entries were skipped that may have held it.
+    pub(crate) fn lose_all(&self, reason: &str) {
+        let mut waiting = self.waiting.lock();
+        let sent: Vec<u64> = waiting
+            .proposals
+            .iter()
+            .filter(|(_, proposal)| proposal.sent.is_some())
+            .map(|(at, _)| *at)
+            .collect();
+        for sequence in sent {
+            if let Some(proposal) = waiting.remove(sequence) {
+                drop(proposal.answer.send(Err(ProposeError::Unknown { reason: reason.to_owned() })));
+            }
+        }
+    }
+
+    /// Forgets a proposal whose proposer waits no longer, and says what it may be told.
+    pub(crate) fn withdraw(&self, sequence: u64, reason: &str) -> ProposeError {
+        let reason = reason.to_owned();
+        match self.waiting.lock().remove(sequence) {
+            Some(Proposal { sent: None, .. }) => ProposeError::NotProposed { reason },
+            _ => ProposeError::Unknown { reason },
+        }
+    }
+
+    /// Forgets a proposal that is not sent; `None` when it was, and its outcome must be awaited.
+    pub(crate) fn withdraw_queued(&self, sequence: u64, reason: &str) -> Option<ProposeError> {
+        let mut waiting = self.waiting.lock();
+        if waiting.proposals.get(&sequence)?.sent.is_some() {
+            return None;
+        }
+        waiting.remove(sequence);
+        Some(ProposeError::NotProposed { reason: reason.to_owned() })
+    }
+
+    /// Refuses new proposals and ends those that wait.
+    pub(crate) fn close(&self) {
+        self.closed.store(true, Ordering::Release);
+        self.lose_all("the member is shutting down");
+        let mut waiting = self.waiting.lock();
+        for (_, proposal) in std::mem::take(&mut waiting.proposals) {
+            let reason = "the member is shutting down".to_owned();
+            drop(proposal.answer.send(Err(ProposeError::NotProposed { reason })));
+        }
+        waiting.queue.clear();
+        waiting.bytes = 0;
+    }
+}
+
+impl Waiting {
+    fn remove(&mut self, sequence: u64) -> Option<Proposal> {
+        let proposal = self.proposals.remove(&sequence)?;
+        self.queue.remove(&sequence);
+        self.bytes -= proposal.bytes.len();
+        Some(proposal)
+    }
+
+    /// Queues proposals again that were sent in such a term.
+    fn requeue(&mut self, sequences: impl IntoIterator<Item = u64>, of_term: impl Fn(u64) -> bool) {
+        for sequence in sequences {
+            let Some(proposal) = self.proposals.get_mut(&sequence) else { continue };
+            if proposal.sent.is_some_and(&of_term) {
+                proposal.sent = None;
+                self.queue.insert(sequence);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::key::Revision;
+
+    fn proposals() -> Proposals {
+        Proposals::new(1, 7)
+    }
+
+    fn register(proposals: &Proposals) -> (u64, Answer) {
+        proposals.register(&Transaction::default()).unwrap()
+    }
+
+    fn applied() -> Outcome {
+        Outcome::Applied { revision: Revision(5), object: None, previous: None }
+    }
+
+    fn sequences(taken: Vec<(u64, Bytes)>) -> Vec<u64> {
+        taken.into_iter().map(|(sequence, _)| sequence).collect()
+    }
+
+    #[test]
+    fn an_applied_proposal_is_answered_once() {
+        let proposals = proposals();
+        let (sequence, mut answer) = register(&proposals);
+        assert_eq!(sequences(proposals.take(1, 10, 1000)), [sequence]);
+        proposals.complete(vec![(sequence, applied()), (99, applied())], 1);
+        assert!(matches!(answer.try_recv(), Ok(Ok(Outcome::Applied { .. }))));
+        assert!(matches!(proposals.withdraw(sequence, "late"), ProposeError::Unknown { .. }));
+    }
+
+    #[test]
+    fn what_a_later_term_has_not_met_is_sent_again_in_order() {
+        let proposals = proposals();
+        let made: Vec<_> = (0..3).map(|_| register(&proposals)).collect();
+        assert_eq!(proposals.take(4, 2, 1000).len(), 2);
+        proposals.complete(vec![], 4);
+        assert_eq!(proposals.take(4, 10, 1000).len(), 1, "those of the current term stay sent");
+        proposals.complete(vec![], 5);
+        let all: Vec<u64> = made.iter().map(|(sequence, _)| *sequence).collect();
+        assert_eq!(sequences(proposals.take(5, 10, 1000)), all);
+    }
+
+    #[test]
+    fn nothing_is_sent_to_a_leader_that_was_superseded() {
+        let proposals = proposals();
+        register(&proposals);
+        proposals.complete(vec![], 3);
+        assert!(proposals.take(2, 10, 1000).is_empty());
+        assert_eq!(proposals.take(3, 10, 1000).len(), 1);
+    }
+
+    #[test]
+    fn only_what_was_not_sent_is_certainly_not_done() {
+        let proposals = proposals();
+        let (first, _answer) = register(&proposals);
+        let (second, _answer) = register(&proposals);
+        proposals.take(1, 1, 1000);
+        assert!(proposals.withdraw_queued(first, "slow").is_none());
+        assert!(matches!(proposals.withdraw_queued(second, "slow"), Some(ProposeError::NotProposed { .. })));
+        assert!(matches!(proposals.withdraw(first, "slow"), ProposeError::Unknown { .. }));
+        assert_eq!(proposals.waiting.lock().bytes, 0);
+    }
+
+    #[test]
+    fn a_refusal_of_an_earlier_term_does_not_free_what_was_sent_since() {
+        let proposals = proposals();
+        let (sequence, _answer) = register(&proposals);
+        proposals.take(1, 1, 1000);
+        proposals.not_appended(1, [sequence]);
+        assert_eq!(sequences(proposals.take(2, 1, 1000)), [sequence]);
+        proposals.not_appended(1, [sequence]);
+        assert!(proposals.take(2, 1, 1000).is_empty());
+    }
+
+    #[test]
+    fn an_install_leaves_the_sent_unknown_and_the_queued_queued() {
+        let proposals = proposals();
+        let (_, mut sent) = register(&proposals);
+        proposals.take(1, 1, 1000);
+        let (queued, _answer) = register(&proposals);
+        proposals.lose_all("installed");
+        assert!(matches!(sent.try_recv(), Ok(Err(ProposeError::Unknown { .. }))));
+        assert_eq!(sequences(proposals.take(1, 9, 1000)), [queued]);
+    }
+
+    #[test]
+    fn limits_are_on_size_and_number() {
+        let proposals = proposals();
+        let huge = crate::transaction::Put {
+            key: crate::key::Key::new(&std::sync::Arc::from("r"), "", "n").unwrap(),
+            json: Bytes::from(vec![b' '; TRANSACTION_BYTES_MAX]),
+            revision_at: 0,
+            index: crate::object::Index::default(),
+        };
+        let huge = Transaction {
+            operations: vec![crate::transaction::Operation::Put(huge)],
+            ..Transaction::default()
+        };
+        assert!(matches!(proposals.register(&huge), Err(ProposeError::TooLarge { .. })));
+        let held: Vec<_> = (0..PROPOSALS_MAX).map(|_| register(&proposals)).collect();
+        assert!(matches!(proposals.register(&Transaction::default()), Err(ProposeError::NotProposed { .. })));
+        proposals.close();
+        assert!(held.into_iter().all(|(_, mut answer)| matches!(answer.try_recv(), Ok(Err(_)))));
+    }
+
+    #[test]
+    fn a_batch_ends_at_its_bytes_but_has_one() {
+        let proposals = proposals();
+        register(&proposals);
+        register(&proposals);
+        assert_eq!(proposals.take(1, 10, 1).len(), 1);
+        assert_eq!(proposals.take(1, 10, 1).len(), 1);
+    }
+}

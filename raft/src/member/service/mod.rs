@@ -1,0 +1,185 @@
+//! Answering other members.
+//!
+//! Owns what a frame from a peer may ask. The transport has checked who the peer is; a message that speaks in another
+//! member's name is refused here. Nothing a peer sends can panic.
+
+mod snapshot;
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use bytes::Bytes;
+use futures::future::BoxFuture;
+use futures::{FutureExt, StreamExt};
+use openraft::raft::{AppendEntriesRequest, TransferLeaderRequest};
+use orch_proto::store as wire;
+use prost::Message;
+use tokio::sync::mpsc;
+use wire::control_request::Kind as Request;
+use wire::control_response::Kind as Response;
+
+use crate::Runtime;
+use crate::disk::Disk;
+use crate::encoding::{DecodeError, decode};
+use crate::member::codec::{log_id_from_wire, required_vote};
+use crate::member::consensus::{Types, Vote};
+use crate::member::core::Core;
+use crate::member::forward::serve_forwarded;
+use crate::member::network::{
+    append_from_wire, append_response_to_wire, stream_result_to_wire, vote_request_from_wire,
+    vote_response_to_wire,
+};
+use crate::transport::{Duplex, NodeId, PeerService, Purpose, Transport};
+
+/// A member's side towards its peers; a transport's server delivers frames to it.
+pub(crate) struct Service<R: Runtime, D: Disk, T: Transport>(pub(crate) Arc<Core<R, D, T>>);
+
+/// Why a call is not answered; the peer sees the text.
+type Refusal = String;
+
+impl<R: Runtime, D: Disk, T: Transport> PeerService for Service<R, D, T> {
+    fn call(
+        &self,
+        from: NodeId,
+        purpose: Purpose,
+        frame: Bytes,
+    ) -> BoxFuture<'static, Result<Bytes, String>> {
+        let core = self.0.clone();
+        async move {
+            if purpose != Purpose::Control {
+                return Err(format!("{purpose:?} is not a call"));
+            }
+            let request: wire::ControlRequest = decode("control request", frame).map_err(text)?;
+            let request = request.kind.ok_or("the control request is empty")?;
+            if !core.admitted.load(Ordering::Acquire) && !matches!(request, Request::Identity(_)) {
+                return Err("the member does not take part yet".to_owned());
+            }
+            let response = answer(&core, from, request).await?;
+            Ok(Bytes::from(wire::ControlResponse { kind: Some(response) }.encode_to_vec()))
+        }
+        .boxed()
+    }
+
+    fn stream(&self, from: NodeId, purpose: Purpose, duplex: Duplex) -> BoxFuture<'static, ()> {
+        let core = self.0.clone();
+        async move {
+            if !core.admitted.load(Ordering::Acquire) {
+                return;
+            }
+            let stopped = core.stop.stopped();
+            let serving = async {
+                match purpose {
+                    Purpose::Control => tracing::warn!(from = from.0, "control is not a stream"),
+                    Purpose::Append => serve_appends(&core, from, duplex).await,
+                    Purpose::Snapshot => snapshot::receive(&core, from, duplex).await,
+                    Purpose::Forward => serve_forwarded(core.clone(), duplex).await,
+                }
+            };
+            R::select2(stopped, serving.boxed()).await;
+        }
+        .boxed()
+    }
+}
+
+fn text(error: impl ToString) -> Refusal {
+    error.to_string()
+}
+
+/// A vote names a member: it must be the one that sends it.
+fn in_own_name(from: NodeId, vote: &Vote) -> Result<(), Refusal> {
+    let named = vote.leader_id.voted_for;
+    if named == from.0 { Ok(()) } else { Err(format!("member {} speaks for member {named}", from.0)) }
+}
+
+async fn answer<R: Runtime, D: Disk, T: Transport>(
+    core: &Arc<Core<R, D, T>>,
+    from: NodeId,
+    request: Request,
+) -> Result<Response, Refusal> {
+    let raft = &core.raft;
+    match request {
+        Request::Vote(request) => {
+            let request = vote_request_from_wire(request).map_err(text)?;
+            in_own_name(from, &request.vote)?;
+            Ok(Response::Vote(vote_response_to_wire(&raft.vote(request).await.map_err(text)?)))
+        }
+        Request::PreVote(request) => {
+            let request = vote_request_from_wire(request).map_err(text)?;
+            in_own_name(from, &request.vote)?;
+            Ok(Response::Vote(vote_response_to_wire(&raft.pre_vote(request).await.map_err(text)?)))
+        }
+        Request::Heartbeat(request) => {
+            let request = append_from_wire(request).map_err(text)?;
+            in_own_name(from, &request.vote)?;
+            Ok(Response::Heartbeat(append_response_to_wire(
+                &raft.append_entries(request).await.map_err(text)?,
+            )))
+        }
+        Request::Transfer(request) => Ok(Response::Transfer(transfer(core, from, request).await?)),
+        Request::ReadIndex(_) => Ok(Response::ReadIndex(core.answer_read_index().await)),
+        Request::Digest(request) => Ok(Response::Digest(core.answer_digest(&request))),
+        Request::Change(request) => Ok(Response::Change(core.answer_change(request).await)),
+        Request::Identity(_) => Ok(Response::Identity(core.answer_identity(from).await)),
+    }
+}
+
+async fn transfer<R: Runtime, D: Disk, T: Transport>(
+    core: &Core<R, D, T>,
+    from: NodeId,
+    request: wire::TransferRequest,
+) -> Result<wire::TransferResponse, Refusal> {
+    use wire::transfer_response::Outcome;
+    let vote = required_vote(request.from).map_err(text)?;
+    in_own_name(from, &vote)?;
+    let request = TransferLeaderRequest::new(vote, request.to, request.last_log_id.map(log_id_from_wire));
+    let outcome = match core.raft.handle_transfer_leader(request).await.map_err(text)? {
+        Ok(()) => Outcome::Accepted(wire::Done {}),
+        Err(refused) => Outcome::Refused(refused.to_string()),
+    };
+    Ok(wire::TransferResponse { outcome: Some(outcome) })
+}
+
+/// Serves one leader's stream of appends: requests go to the library as they come, answers back in order.
+async fn serve_appends<R: Runtime, D: Disk, T: Transport>(
+    core: &Core<R, D, T>,
+    from: NodeId,
+    duplex: Duplex,
+) {
+    let Duplex { sender, receiver } = duplex;
+    let requests = requests::<R>(from, receiver);
+    let mut answers = std::pin::pin!(core.raft.stream_append(requests));
+    while let Some(answer) = answers.next().await {
+        let answer = match &answer {
+            Ok(result) => stream_result_to_wire(result),
+            Err(fatal) => {
+                let failure = wire::append_response::Outcome::Failure(fatal.to_string());
+                wire::AppendResponse { outcome: Some(failure) }
+            }
+        };
+        if sender.send(Bytes::from(answer.encode_to_vec())).await.is_err() {
+            return;
+        }
+    }
+}
+
+/// The appends in a stream of frames, up to the first that cannot be read.
+fn requests<R: Runtime>(
+    from: NodeId,
+    receiver: mpsc::Receiver<Bytes>,
+) -> impl futures::Stream<Item = AppendEntriesRequest<Types<R>>> + Send + 'static {
+    futures::stream::unfold(receiver, move |mut receiver| async move {
+        let frame = receiver.recv().await?;
+        let read = || -> Result<_, DecodeError> {
+            let request: AppendEntriesRequest<Types<R>> = append_from_wire(decode("append request", frame)?)?;
+            in_own_name(from, &request.vote).map_err(|reason| DecodeError::new("append request", reason))?;
+            Ok(request)
+        };
+        match read() {
+            Ok(request) => Some((request, receiver)),
+            Err(error) => {
+                tracing::warn!(%error, from = from.0, "a stream of appends is ended");
+                None
+            }
+        }
+    })
+}

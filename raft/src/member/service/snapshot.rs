@@ -1,0 +1,117 @@
+//! Receiving a snapshot: into memory and beside the current state on disk, then both at once.
+//!
+//! Owns what a received snapshot must satisfy before it is handed on: a head, every frame of objects, and an end that
+//! counts them and has their checksum. A stream that ends early leaves everything as it was.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use orch_proto::store as wire;
+use prost::Message;
+use wire::snapshot_answer::Outcome;
+use wire::snapshot_frame::Kind;
+
+use super::in_own_name;
+use crate::Runtime;
+use crate::disk::{Disk, Install, StateWrite};
+use crate::encoding::{DecodeError, decode, object_from_wire};
+use crate::member::codec::{Mark, required_vote, vote_to_wire};
+use crate::member::consensus::{Snapshot, SnapshotMeta, Vote};
+use crate::member::core::{Core, within};
+use crate::member::machine::{Restore, SnapshotBody};
+use crate::transport::{Duplex, NodeId, Transport};
+
+/// A sender that sends nothing for so long is gone: another may be waiting to send.
+const FRAME_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Why a snapshot was not installed.
+type Refusal = String;
+
+/// A snapshot as far as it has come.
+struct Receiving {
+    restore: Restore,
+    install: Box<dyn Install>,
+    objects: u64,
+    checksum: crc32fast::Hasher,
+}
+
+/// Receives one snapshot and answers what became of it.
+pub(super) async fn receive<R: Runtime, D: Disk, T: Transport>(
+    core: &Core<R, D, T>,
+    from: NodeId,
+    mut duplex: Duplex,
+) {
+    let outcome = match try_receive(core, from, &mut duplex).await {
+        Ok(vote) => Outcome::Vote(vote_to_wire(&vote)),
+        Err(reason) => {
+            tracing::warn!(%reason, from = from.0, "a snapshot was not installed");
+            Outcome::Failure(reason)
+        }
+    };
+    let answer = wire::SnapshotAnswer { outcome: Some(outcome) };
+    // The sender may be gone by now; it will ask again.
+    drop(duplex.sender.send(Bytes::from(answer.encode_to_vec())).await);
+}
+
+async fn try_receive<R: Runtime, D: Disk, T: Transport>(
+    core: &Core<R, D, T>,
+    from: NodeId,
+    duplex: &mut Duplex,
+) -> Result<Vote, Refusal> {
+    let Ok(_alone) = core.installing.try_lock() else {
+        return Err("another snapshot is being received".to_owned());
+    };
+    let (kind, _) = next_frame::<R>(duplex).await?;
+    let Kind::Head(head) = kind else { return Err("the snapshot has no head".to_owned()) };
+    let vote = required_vote(head.vote).map_err(text)?;
+    in_own_name(from, &vote)?;
+    let mark = Mark::from_wire(head.mark.unwrap_or_default()).map_err(text)?;
+    let install = core.disk.begin_install().map_err(text)?;
+    let mut receiving =
+        Receiving { restore: Restore::default(), install, objects: 0, checksum: crc32fast::Hasher::new() };
+    loop {
+        match next_frame::<R>(duplex).await? {
+            (Kind::Objects(objects), frame) => receiving.add(objects, &frame)?,
+            (Kind::End(end), _) => break receiving.check(&end)?,
+            (Kind::Head(_), _) => return Err("the snapshot has two heads".to_owned()),
+        }
+    }
+    let body = SnapshotBody::Received(receiving.restore.finish(&mark), receiving.install);
+    let meta = SnapshotMeta { last_log_id: mark.log_id, last_membership: mark.membership };
+    let installed = core.raft.install_full_snapshot(vote, Snapshot { meta, snapshot: body }).await;
+    Ok(installed.map_err(text)?.vote)
+}
+
+async fn next_frame<R: Runtime>(duplex: &mut Duplex) -> Result<(Kind, Bytes), Refusal> {
+    let frame = within::<R, _>(FRAME_TIMEOUT, duplex.receiver.recv()).await;
+    let frame = frame.ok_or("the snapshot stalled")?.ok_or("the snapshot ended early")?;
+    let message: wire::SnapshotFrame = decode("snapshot frame", frame.clone()).map_err(text)?;
+    Ok((message.kind.ok_or("a frame of the snapshot is empty")?, frame))
+}
+
+fn text(error: impl ToString) -> Refusal {
+    error.to_string()
+}
+
+impl Receiving {
+    fn add(&mut self, objects: wire::SnapshotObjects, frame: &[u8]) -> Result<(), Refusal> {
+        self.checksum.update(frame);
+        let mut writes = Vec::with_capacity(objects.objects.len());
+        for wire::SnapshotObject { resource, path, object } in objects.objects {
+            let object =
+                object.ok_or_else(|| DecodeError::new("snapshot", "an object is missing")).map_err(text)?;
+            let record = Some(Bytes::from(object.encode_to_vec()));
+            self.restore.add_object(&resource, &path, object_from_wire(object).map_err(text)?);
+            writes.push(StateWrite { resource: resource.into(), path: path.into(), record });
+            self.objects += 1;
+        }
+        self.install.put(writes).map_err(text)
+    }
+
+    fn check(&self, end: &wire::SnapshotEnd) -> Result<(), Refusal> {
+        if self.objects == end.objects && self.checksum.clone().finalize() == end.checksum {
+            return Ok(());
+        }
+        Err(format!("the snapshot is damaged: {} of {} objects came", self.objects, end.objects))
+    }
+}

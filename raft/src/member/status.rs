@@ -1,0 +1,97 @@
+//! A member and its cluster as it sees them.
+//!
+//! Owns what operators and metrics are told. It is a view: nothing decides by it.
+
+use openraft::ServerState;
+use openraft::async_runtime::watch::WatchReceiver;
+
+use crate::Runtime;
+use crate::disk::Disk;
+use crate::key::Revision;
+use crate::member::core::Core;
+use crate::transport::{Peer, Transport};
+
+/// What a member does in its cluster.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Role {
+    /// Orders writes.
+    Leader,
+    /// Votes and follows.
+    Follower,
+    /// Stands for election.
+    Candidate,
+    /// Follows without a vote.
+    Learner,
+    /// Has ended.
+    Stopped,
+}
+
+/// One member of the cluster.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MemberStatus {
+    /// Who and where.
+    pub peer: Peer,
+    /// It votes.
+    pub voter: bool,
+    /// The last index known to be on its disk. Only a leader knows.
+    pub matched: Option<u64>,
+}
+
+/// A member and its cluster as it sees them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Status {
+    /// This member.
+    pub node: Peer,
+    /// What it does.
+    pub role: Role,
+    /// Who leads, if it knows.
+    pub leader: Option<Peer>,
+    /// The term it is in.
+    pub term: u64,
+    /// The last index of its log.
+    pub last_log: u64,
+    /// The last index it knows to be committed.
+    pub committed: u64,
+    /// The last index it has applied.
+    pub applied: Revision,
+    /// The oldest revision that its history can rebuild.
+    pub oldest: Revision,
+    /// Everyone, by id.
+    pub members: Vec<MemberStatus>,
+}
+
+impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
+    pub(crate) fn status(&self) -> Status {
+        let state = self.applied.state();
+        let leader = self.leader().map(|leader| leader.peer);
+        let receiver = self.raft.metrics();
+        let metrics = receiver.borrow_watched();
+        let membership = metrics.membership_config.membership();
+        let matched = |id: &u64| {
+            let replication = metrics.replication.as_ref()?;
+            replication.get(id)?.as_ref().map(|matched| matched.index)
+        };
+        let members = membership.nodes().map(|(id, place)| MemberStatus {
+            peer: place.peer(*id),
+            voter: membership.voter_ids().any(|voter| voter == *id),
+            matched: matched(id),
+        });
+        Status {
+            node: self.options.node.clone(),
+            role: match metrics.state {
+                ServerState::Leader => Role::Leader,
+                ServerState::Follower => Role::Follower,
+                ServerState::Candidate => Role::Candidate,
+                ServerState::Learner => Role::Learner,
+                ServerState::Shutdown => Role::Stopped,
+            },
+            leader,
+            term: metrics.current_term,
+            last_log: metrics.last_log_index.unwrap_or(0),
+            committed: metrics.local_committed.map_or(0, |id| id.index),
+            applied: state.applied(),
+            oldest: state.floor(),
+            members: members.collect(),
+        }
+    }
+}
