@@ -169,7 +169,8 @@ mod tests {
         assert!(matches!(state.apply(Revision(3), &founding(&seed("two"), 6)), Outcome::Refused { .. }));
         let identity = ClusterIdentity::read(&state).unwrap();
         assert_eq!((&*identity.cluster, &*identity.brand, identity.token_key), ("one", "orch", [0xa5; 32]));
-        let json = &state.collection(CLUSTER_RESOURCE).get("identity").unwrap().json;
+        let kept = state.collection(CLUSTER_RESOURCE);
+        let json = &kept.get("identity").unwrap().json;
         assert_eq!(json, "{\"metadata\":{\"resourceVersion\":\"2\"},\"name\":\"identity\"}");
     }
 
