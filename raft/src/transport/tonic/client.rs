@@ -128,8 +128,10 @@ impl Transport for TonicTransport {
             let mut client = client(&ready);
             match timeout_at(deadline, client.stream(request)).await {
                 Ok(Ok(answer)) => {
-                    // Nobody hears it where our direction has ended already.
-                    let on_unread = || drop(unread.send(()));
+                    let on_unread = || {
+                        // Nobody hears it where our direction has ended already.
+                        let _ = unread.send(());
+                    };
                     return Ok(Duplex { sender, receiver: receive(answer.into_inner(), on_unread) });
                 }
                 Ok(Err(status)) if is_spent(&status) => link.closed(&ready),
