@@ -1,3 +1,5 @@
+//! A disk in a directory of its own: what it keeps through restarts, crashes, torn tails, flipped bits and failures.
+
 use std::fs::{self, OpenOptions};
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, channel};

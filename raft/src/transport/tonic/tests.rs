@@ -1,3 +1,5 @@
+//! Both ends on loopback: calls, streams, refusals, deaths, reloads, and bytes that mean nothing.
+
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
