@@ -36,6 +36,9 @@ const LOOK_INTERVAL: Duration = Duration::from_millis(100);
 /// How long after the last write a watcher may be without an event before the rest counts as missed.
 const QUIET_MAX: Duration = Duration::from_secs(15);
 
+/// How long a watcher that has everything waits on, so that an event too many shows. Not part of the time measured.
+const SETTLE: Duration = Duration::from_millis(300);
+
 /// What all watchers and writers share.
 struct Shared {
     /// The clock that stamps count from.
@@ -49,6 +52,8 @@ struct Shared {
     budget: AtomicI64,
     writers_left: AtomicU64,
     failed: AtomicBool,
+    /// When the last event came, in nanoseconds since the epoch.
+    last_event: AtomicU64,
     /// Events seen, by watcher; `u64::MAX` for one that ended.
     seen: Vec<AtomicU64>,
 }
@@ -56,6 +61,11 @@ struct Shared {
 impl Shared {
     fn slowest(&self) -> u64 {
         self.seen.iter().map(|seen| seen.load(Ordering::Relaxed)).min().unwrap_or(u64::MAX)
+    }
+
+    fn note_event(&self, at: Instant) {
+        let nanos = u64::try_from((at - self.epoch).as_nanos()).unwrap_or(u64::MAX);
+        self.last_event.fetch_max(nanos, Ordering::AcqRel);
     }
 
     fn complete(&self) -> bool {
@@ -74,6 +84,7 @@ pub(super) fn watch(load: &Load, namespace: &str, version: &str, watchers: u32) 
         budget: AtomicI64::new(load.count.map_or(i64::MAX, |count| i64::try_from(count).unwrap_or(i64::MAX))),
         writers_left: AtomicU64::new(u64::from(load.clients)),
         failed: AtomicBool::new(false),
+        last_event: AtomicU64::new(0),
         seen: (0..watchers).map(|_| AtomicU64::new(0)).collect(),
     };
     let (connected, started) = (Barrier::new(threads as usize + 1), Barrier::new(threads as usize + 1));
@@ -97,13 +108,14 @@ pub(super) fn watch(load: &Load, namespace: &str, version: &str, watchers: u32) 
             .collect();
         connected.wait();
         let cpu_before = process::cpu_time(&load.pids);
-        let start = Instant::now();
+        let start = shared.epoch.elapsed();
         started.wait();
         let mut tally = Tally::new()?;
         for worker in workers {
             tally.merge(&worker.join().map_err(|_| anyhow!("a load thread panicked"))??)?;
         }
-        let elapsed = start.elapsed();
+        let end = Duration::from_nanos(shared.last_event.load(Ordering::Acquire));
+        let elapsed = end.saturating_sub(start).max(Duration::from_nanos(1));
         let cpu = process::cpu_time(&load.pids)?.saturating_sub(cpu_before?);
         Ok(Outcome { tally, elapsed, cpu: (!load.pids.is_empty()).then_some(cpu) })
     })
@@ -166,13 +178,18 @@ async fn follow(
     let mut tally = Tally::new()?;
     let mut last = Instant::now();
     let failure = loop {
+        // In this order: once no writer is left, what was written no longer changes.
+        let complete = shared.complete();
         let written = shared.written.load(Ordering::Acquire);
-        if shared.complete() && lines.events >= written {
-            break (lines.events > written).then(|| "watch: too many events".to_owned());
+        let has_all = complete && lines.events == written;
+        if complete && lines.events > written {
+            break Some("watch: too many events".to_owned());
         }
-        match timeout(LOOK_INTERVAL, connection.piece()).await {
+        let patience = if has_all { SETTLE } else { LOOK_INTERVAL };
+        match timeout(patience, connection.piece()).await {
             Ok(Ok(Some(piece))) => {
                 last = Instant::now();
+                shared.note_event(last);
                 tally.bytes += piece.len() as u64;
                 lines.feed(piece, |latency| tally.latency(latency));
                 shared.seen[number].store(lines.events, Ordering::Relaxed);
@@ -182,7 +199,8 @@ async fn follow(
             }
             Ok(Ok(None)) => break Some("watch: ended".to_owned()),
             Ok(Err(error)) => break Some(format!("watch: {}", error.kind())),
-            Err(_) if shared.complete() && last.elapsed() > QUIET_MAX => {
+            Err(_) if has_all => break None,
+            Err(_) if complete && last.elapsed() > QUIET_MAX => {
                 break Some("watch: events missed".to_owned());
             }
             Err(_) => {}

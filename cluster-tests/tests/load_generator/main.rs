@@ -1,0 +1,68 @@
+//! The benchmark against a server that is known to be right, and one known to be wrong: a measuring program that
+//! cannot tell them apart measures nothing.
+#![expect(clippy::unwrap_used, reason = "tests may unwrap, in what they call too")]
+
+mod fake;
+
+use clap::Parser;
+use fake::{Behaviour, Fake};
+use orch_cluster_tests::load::{Options, run};
+use serde_json::Value;
+
+/// Runs `works` on a server of `behaviour`; the report as JSON and as text.
+fn measure(works: &[&str], behaviour: Behaviour) -> (Value, String) {
+    let fake = Fake::start(behaviour);
+    let mut arguments = vec!["bench"];
+    arguments.extend(works);
+    arguments.extend(["--base", &fake.base, "--count", "120", "--clients", "4", "--watchers", "5"]);
+    arguments.extend(["--objects", "1200", "--size", "100", "--token", "secret"]);
+    let report = run(&Options::parse_from(arguments)).unwrap();
+    (serde_json::to_value(&report).unwrap(), report.to_string())
+}
+
+fn work<'r>(report: &'r Value, name: &str) -> &'r Value {
+    let works = report["works"].as_array().unwrap();
+    works.iter().find(|work| work["work"] == name).unwrap()
+}
+
+#[test]
+fn every_work_counts_what_it_was_asked_for() {
+    let (report, text) = measure(&["all"], Behaviour::Right);
+    for name in ["create", "get", "get-any", "merge-patch", "list", "list-chunked", "mixed"] {
+        assert_eq!(work(&report, name)["operations"], 120, "{name}: {report}");
+        assert!(text.contains(name), "{text}");
+    }
+    assert_eq!(work(&report, "watch")["operations"], 120 * 5, "{report}");
+    for work in report["works"].as_array().unwrap() {
+        assert_eq!(work["errors"], serde_json::json!({}), "{work}");
+    }
+}
+
+#[test]
+fn the_same_is_counted_over_http2() {
+    let (report, _) = measure(&["create", "get", "list-chunked", "--http2"], Behaviour::Right);
+    for name in ["create", "get", "list-chunked"] {
+        assert_eq!(work(&report, name)["operations"], 120, "{name}: {report}");
+        assert_eq!(work(&report, name)["errors"], serde_json::json!({}), "{name}");
+    }
+}
+
+#[test]
+fn refusals_are_errors_by_kind() {
+    let (report, _) = measure(&["create"], Behaviour::RefusesSomeCreations);
+    let create = work(&report, "create");
+    assert_eq!(create["errors"]["status 503"], 12, "{create}");
+    assert_eq!(create["operations"], 108, "{create}");
+}
+
+#[test]
+fn an_event_too_many_is_an_error_of_every_watcher_that_got_it() {
+    let (report, _) = measure(&["watch"], Behaviour::RepeatsAnEvent);
+    assert_eq!(work(&report, "watch")["errors"]["watch: too many events"], 5, "{report}");
+}
+
+#[test]
+fn a_watch_that_ends_is_an_error() {
+    let (report, _) = measure(&["watch"], Behaviour::EndsWatches);
+    assert_eq!(work(&report, "watch")["errors"]["watch: ended"], 5, "{report}");
+}
