@@ -1,2 +1,70 @@
-//! x
-fn main() {}
+//! The `orch` binary: reads the command line and hands over.
+
+use std::io::{self, Write};
+use std::process::ExitCode;
+
+use clap::CommandFactory;
+use orch_node::certs;
+use orch_node::cli::{CertsCommand, Cli, Command, ParseError, parse};
+use time::OffsetDateTime;
+
+#[global_allocator]
+static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
+
+fn main() -> ExitCode {
+    let cli = match parse(std::env::args_os().collect()) {
+        Ok(cli) => cli,
+        Err(ParseError::CommandLine(error)) => error.exit(),
+        Err(error) => return fail(&error.into()),
+    };
+    match run(cli.command) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => fail(&error),
+    }
+}
+
+fn run(command: Command) -> anyhow::Result<()> {
+    match command {
+        Command::Dev(_) | Command::Serve(_) => anyhow::bail!("not yet"),
+        Command::Certs(command) => run_certs(command),
+        Command::Version => Ok(writeln!(io::stdout(), "orch {}", env!("CARGO_PKG_VERSION"))?),
+        Command::Completions { shell } => {
+            clap_complete::generate(shell, &mut Cli::command(), "orch", &mut io::stdout());
+            Ok(())
+        }
+    }
+}
+
+fn run_certs(command: CertsCommand) -> anyhow::Result<()> {
+    let now = OffsetDateTime::now_utc();
+    let mut out = io::stdout().lock();
+    match command {
+        CertsCommand::Init(arguments) => {
+            for path in certs::init(&arguments, now)? {
+                writeln!(out, "made {}", path.display())?;
+            }
+            let dir = arguments.dir.display();
+            writeln!(out, "\nKeep ca.key and peer-ca.key in a safe place; the members do not need them.")?;
+            writeln!(out, "Show them: orch certs inspect {dir}")?;
+        }
+        CertsCommand::Inspect(arguments) => {
+            for path in &arguments.paths {
+                for facts in certs::inspect(path)? {
+                    writeln!(out, "{facts}")?;
+                }
+            }
+        }
+        CertsCommand::Renew(arguments) => {
+            for path in certs::renew(&arguments, now)? {
+                writeln!(out, "renewed {}", path.display())?;
+            }
+        }
+    }
+    Ok(())
+}
+
+fn fail(error: &anyhow::Error) -> ExitCode {
+    // Standard error may be closed; there is nobody left to tell.
+    let _ = writeln!(io::stderr(), "error: {error:#}");
+    ExitCode::FAILURE
+}

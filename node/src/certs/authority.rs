@@ -1,0 +1,188 @@
+//! An authority and the pairs it signs.
+
+use std::path::{Path, PathBuf};
+
+use rcgen::{
+    BasicConstraints, CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer,
+    KeyPair, KeyUsagePurpose,
+};
+use time::{Duration, OffsetDateTime};
+
+/// Life of an authority. Replacing one touches every member and client, so it outlives the cluster's hardware.
+const AUTHORITY_LIFE: Duration = Duration::days(3650);
+/// Life of a pair: long enough to renew once a year, short enough that a lost key does not matter for ever.
+const PAIR_LIFE: Duration = Duration::days(365);
+/// Certificates are valid from a little before they are made: clocks differ between machines.
+const BACKDATED: Duration = Duration::minutes(10);
+
+/// What went wrong with making or reading certificates.
+#[derive(Debug, thiserror::Error)]
+pub enum CertsError {
+    /// A file is in the way.
+    #[error("{path} exists already and is not overwritten")]
+    Exists {
+        /// The file.
+        path: PathBuf,
+    },
+    /// The file system refused.
+    #[error("cannot {action} {path}: {source}")]
+    File {
+        /// What was tried: `read`, `write`, `create directory`.
+        action: &'static str,
+        /// The file.
+        path: PathBuf,
+        /// What the system said.
+        source: std::io::Error,
+    },
+    /// A file does not hold what its name says.
+    #[error("{path} is not {expected}: {reason}")]
+    Content {
+        /// The file.
+        path: PathBuf,
+        /// What it should be: `a certificate`, `a private key`.
+        expected: &'static str,
+        /// Why it is not.
+        reason: String,
+    },
+    /// Two members are called the same.
+    #[error("member {name} is named twice")]
+    MemberTwice {
+        /// The name.
+        name: String,
+    },
+    /// There are no certificates of that name to renew.
+    #[error("{path} holds no member {name}")]
+    NoSuchMember {
+        /// The directory of members.
+        path: PathBuf,
+        /// The name.
+        name: String,
+    },
+    /// A certificate could not be made.
+    #[error("cannot make certificate {name}: {source}")]
+    Make {
+        /// Common name of the certificate.
+        name: String,
+        /// What the library said.
+        source: rcgen::Error,
+    },
+}
+
+/// What a certificate is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Purpose {
+    /// Serving the API.
+    Server,
+    /// Identifying a user.
+    Client,
+    /// Both ends of the traffic between members.
+    Peer,
+}
+
+/// A certificate to be made.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Leaf {
+    /// Common name of the subject: a user, a member.
+    pub common_name: String,
+    /// Organizations of the subject: a user's groups.
+    pub organizations: Vec<String>,
+    /// Host names and addresses it is valid for.
+    pub hosts: Vec<String>,
+    /// What it is for.
+    pub purpose: Purpose,
+}
+
+/// A certificate and its private key, both as PEM.
+#[derive(Clone)]
+pub struct Pair {
+    /// The certificate.
+    pub certificate: String,
+    /// The private key. Secret.
+    pub key: String,
+}
+
+/// An authority that can sign.
+pub struct Authority {
+    /// Its certificate and key.
+    pub pair: Pair,
+    issuer: Issuer<'static, KeyPair>,
+}
+
+impl Authority {
+    /// Makes a new authority called `common_name`, valid from `now`.
+    pub fn create(common_name: &str, now: OffsetDateTime) -> Result<Authority, CertsError> {
+        let failed = |source| CertsError::Make { name: common_name.to_owned(), source };
+        let key = KeyPair::generate().map_err(failed)?;
+        let mut params = params(common_name, &[], now, AUTHORITY_LIFE);
+        params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
+        params.key_usages =
+            vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign, KeyUsagePurpose::DigitalSignature];
+        let certificate = params.self_signed(&key).map_err(failed)?;
+        let pair = Pair { certificate: certificate.pem(), key: key.serialize_pem() };
+        Ok(Authority { pair, issuer: Issuer::new(params, key) })
+    }
+
+    /// Reads an authority from its files.
+    pub fn load(certificate: &Path, key: &Path) -> Result<Authority, CertsError> {
+        let pair = Pair { certificate: read(certificate)?, key: read(key)? };
+        let parsed = KeyPair::from_pem(&pair.key).map_err(|error| content(key, "a private key", &error))?;
+        let issuer = Issuer::from_ca_cert_pem(&pair.certificate, parsed)
+            .map_err(|error| content(certificate, "an authority's certificate", &error))?;
+        Ok(Authority { pair, issuer })
+    }
+
+    /// Signs a new pair, valid from `now`.
+    pub fn issue(&self, leaf: &Leaf, now: OffsetDateTime) -> Result<Pair, CertsError> {
+        let failed = |source| CertsError::Make { name: leaf.common_name.clone(), source };
+        let key = KeyPair::generate().map_err(failed)?;
+        let names = CertificateParams::new(leaf.hosts.clone()).map_err(failed)?.subject_alt_names;
+        let mut params = params(&leaf.common_name, &leaf.organizations, now, PAIR_LIFE);
+        params.subject_alt_names = names;
+        params.use_authority_key_identifier_extension = true;
+        params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
+        params.extended_key_usages = match leaf.purpose {
+            Purpose::Server => vec![ExtendedKeyUsagePurpose::ServerAuth],
+            Purpose::Client => vec![ExtendedKeyUsagePurpose::ClientAuth],
+            Purpose::Peer => vec![ExtendedKeyUsagePurpose::ServerAuth, ExtendedKeyUsagePurpose::ClientAuth],
+        };
+        let certificate = params.signed_by(&key, &self.issuer).map_err(failed)?;
+        Ok(Pair { certificate: certificate.pem(), key: key.serialize_pem() })
+    }
+}
+
+/// A key pair for signing tokens: private and public key as PEM.
+pub(super) fn token_keys() -> Result<(String, String), CertsError> {
+    let failed = |source| CertsError::Make { name: "service-account".to_owned(), source };
+    let key = KeyPair::generate().map_err(failed)?;
+    Ok((key.serialize_pem(), key.public_key_pem()))
+}
+
+pub(super) fn read(path: &Path) -> Result<String, CertsError> {
+    std::fs::read_to_string(path).map_err(|source| CertsError::File {
+        action: "read",
+        path: path.to_owned(),
+        source,
+    })
+}
+
+fn content(path: &Path, expected: &'static str, error: &rcgen::Error) -> CertsError {
+    CertsError::Content { path: path.to_owned(), expected, reason: error.to_string() }
+}
+
+fn params(
+    common_name: &str,
+    organizations: &[String],
+    now: OffsetDateTime,
+    life: Duration,
+) -> CertificateParams {
+    let mut name = DistinguishedName::new();
+    for organization in organizations {
+        name.push(DnType::OrganizationName, organization.as_str());
+    }
+    name.push(DnType::CommonName, common_name);
+    let mut params = CertificateParams::default();
+    params.distinguished_name = name;
+    params.not_before = now - BACKDATED;
+    params.not_after = now + life;
+    params
+}

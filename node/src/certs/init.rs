@@ -1,0 +1,121 @@
+//! `orch certs init`: everything a new cluster needs.
+
+use std::path::PathBuf;
+
+use orch_api::authn::{GROUP_MASTERS, USER_ADMIN};
+use orch_proto::Brand;
+use time::OffsetDateTime;
+
+use super::authority::{Authority, CertsError, Leaf, Pair, Purpose, token_keys};
+use super::file::write_new;
+use super::layout::Layout;
+use crate::cli::{InitArgs, MemberSpec};
+use crate::kubeconfig::{Server, kubeconfig};
+
+/// A file to be written, and what it is.
+struct Draft {
+    path: PathBuf,
+    content: String,
+}
+
+/// Makes every certificate `arguments` ask for and returns the files, in the order written. Writes nothing if one of
+/// them is there already.
+pub fn init(arguments: &InitArgs, now: OffsetDateTime) -> Result<Vec<PathBuf>, CertsError> {
+    let drafts = draft(arguments, now)?;
+    if let Some(draft) = drafts.iter().find(|draft| draft.path.exists()) {
+        return Err(CertsError::Exists { path: draft.path.clone() });
+    }
+    for draft in &drafts {
+        write_new(&draft.path, &draft.content)?;
+    }
+    Ok(drafts.into_iter().map(|draft| draft.path).collect())
+}
+
+fn draft(arguments: &InitArgs, now: OffsetDateTime) -> Result<Vec<Draft>, CertsError> {
+    let layout = Layout::new(&arguments.dir);
+    let authority = Authority::create("cluster-ca", now)?;
+    let peer_authority = Authority::create("peer-ca", now)?;
+    let (token_key, token_public_key) = token_keys()?;
+    let admin = authority.issue(&admin_leaf(), now)?;
+    let servers: Vec<Server> = arguments.members.iter().map(|m| server(m, arguments.secure_port)).collect();
+    let config = kubeconfig(arguments.brand.0, &servers, &authority.pair.certificate, &admin);
+    let mut drafts = pair(layout.authority_certificate(), layout.authority_key(), authority.pair.clone());
+    drafts.extend(pair(
+        layout.peer_authority_certificate(),
+        layout.peer_authority_key(),
+        peer_authority.pair.clone(),
+    ));
+    drafts.push(Draft { path: layout.token_key(), content: token_key });
+    drafts.push(Draft { path: layout.token_public_key(), content: token_public_key });
+    drafts.extend(pair(layout.admin_certificate(), layout.admin_key(), admin));
+    drafts.push(Draft { path: layout.admin_config(), content: config });
+    let mut names = Vec::new();
+    for member in &arguments.members {
+        if names.contains(&&member.name) {
+            return Err(CertsError::MemberTwice { name: member.name.clone() });
+        }
+        names.push(&member.name);
+        let files = layout.member(&member.name);
+        let for_clients =
+            authority.issue(&server_leaf(&member.name, &member.hosts, arguments.brand.0), now)?;
+        let for_peers = peer_authority.issue(&peer_leaf(&member.name, &member.hosts), now)?;
+        drafts.extend(pair(files.server_certificate, files.server_key, for_clients));
+        drafts.extend(pair(files.peer_certificate, files.peer_key, for_peers));
+    }
+    Ok(drafts)
+}
+
+fn pair(certificate: PathBuf, key: PathBuf, pair: Pair) -> Vec<Draft> {
+    vec![Draft { path: certificate, content: pair.certificate }, Draft { path: key, content: pair.key }]
+}
+
+fn server(member: &MemberSpec, port: u16) -> Server {
+    let host = member.hosts.first().map_or("localhost", String::as_str);
+    Server { name: member.name.clone(), url: format!("https://{}", host_port(host, port)) }
+}
+
+/// `HOST:PORT`, with an IPv6 address in brackets.
+fn host_port(host: &str, port: u16) -> String {
+    if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") }
+}
+
+/// The administrator's certificate.
+pub fn admin_leaf() -> Leaf {
+    Leaf {
+        common_name: USER_ADMIN.to_owned(),
+        organizations: vec![GROUP_MASTERS.to_owned()],
+        hosts: Vec::new(),
+        purpose: Purpose::Client,
+    }
+}
+
+/// The certificate by which clients know member `name`: its hosts, this machine's own names, and the names of the
+/// service under which workloads reach the API.
+pub fn server_leaf(name: &str, hosts: &[String], brand: &Brand) -> Leaf {
+    let service = brand.api_service;
+    let local = ["localhost", "127.0.0.1", "::1"].map(str::to_owned);
+    let inside = [
+        service.to_owned(),
+        format!("{service}.default"),
+        format!("{service}.default.svc"),
+        format!("{service}.default.svc.cluster.local"),
+    ];
+    let hosts = distinct(hosts.iter().cloned().chain([name.to_owned()]).chain(local).chain(inside));
+    Leaf { common_name: name.to_owned(), organizations: Vec::new(), hosts, purpose: Purpose::Server }
+}
+
+/// The certificate by which peers know member `name`. The transport compares the name, so it comes first.
+pub(super) fn peer_leaf(name: &str, hosts: &[String]) -> Leaf {
+    let hosts = distinct([name.to_owned()].into_iter().chain(hosts.iter().cloned()));
+    Leaf { common_name: name.to_owned(), organizations: Vec::new(), hosts, purpose: Purpose::Peer }
+}
+
+fn distinct(hosts: impl Iterator<Item = String>) -> Vec<String> {
+    let mut kept: Vec<String> = Vec::new();
+    for host in hosts {
+        if !kept.contains(&host) {
+            kept.push(host);
+        }
+    }
+    kept
+}

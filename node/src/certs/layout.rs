@@ -1,0 +1,98 @@
+//! Where the files of a certificate directory lie.
+//!
+//! The one place that spells their names. `orch certs init` makes all of them, `orch serve --certs-dir` reads some,
+//! and `orch dev` keeps the same layout for its single member.
+
+use std::path::{Path, PathBuf};
+
+/// A certificate directory.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Layout {
+    root: PathBuf,
+}
+
+/// The files of one member.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MemberFiles {
+    /// Certificate for clients.
+    pub server_certificate: PathBuf,
+    /// Its key.
+    pub server_key: PathBuf,
+    /// Certificate for peers.
+    pub peer_certificate: PathBuf,
+    /// Its key.
+    pub peer_key: PathBuf,
+}
+
+impl Layout {
+    /// The directory at `root`.
+    pub fn new(root: &Path) -> Layout {
+        Layout { root: root.to_owned() }
+    }
+
+    /// The directory itself.
+    pub fn root(&self) -> &Path {
+        &self.root
+    }
+
+    /// Certificate of the authority for servers and clients.
+    pub fn authority_certificate(&self) -> PathBuf {
+        self.root.join("ca.crt")
+    }
+
+    /// Key of the authority for servers and clients.
+    pub fn authority_key(&self) -> PathBuf {
+        self.root.join("ca.key")
+    }
+
+    /// Certificate of the authority for members.
+    pub fn peer_authority_certificate(&self) -> PathBuf {
+        self.root.join("peer-ca.crt")
+    }
+
+    /// Key of the authority for members.
+    pub fn peer_authority_key(&self) -> PathBuf {
+        self.root.join("peer-ca.key")
+    }
+
+    /// Private key that signs service account tokens; the same on every member.
+    pub fn token_key(&self) -> PathBuf {
+        self.root.join("service-account.key")
+    }
+
+    /// Public key of the service account tokens.
+    pub fn token_public_key(&self) -> PathBuf {
+        self.root.join("service-account.pub")
+    }
+
+    /// The administrator's certificate.
+    pub fn admin_certificate(&self) -> PathBuf {
+        self.root.join("admin.crt")
+    }
+
+    /// The administrator's key.
+    pub fn admin_key(&self) -> PathBuf {
+        self.root.join("admin.key")
+    }
+
+    /// The administrator's client configuration.
+    pub fn admin_config(&self) -> PathBuf {
+        self.root.join("admin.conf")
+    }
+
+    /// The directory with one directory for each member.
+    pub fn members(&self) -> PathBuf {
+        self.root.join("members")
+    }
+
+    /// The files of member `name`.
+    pub fn member(&self, name: &str) -> MemberFiles {
+        let directory = self.members().join(name);
+        MemberFiles {
+            server_certificate: directory.join("server.crt"),
+            server_key: directory.join("server.key"),
+            peer_certificate: directory.join("peer.crt"),
+            peer_key: directory.join("peer.key"),
+        }
+    }
+}

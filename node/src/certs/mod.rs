@@ -1,0 +1,22 @@
+//! Certificates: making them, where they lie, what they say.
+//!
+//! Owns the authorities of a cluster and what `orch certs` and `orch dev` make of them. Two authorities that never
+//! sign for each other: one for servers and clients, one for the traffic between members. Keys are ECDSA P-256.
+//! Every file is written readable by its owner only. It does not load certificates for serving; see [`crate::tls`].
+
+mod authority;
+mod file;
+mod init;
+mod inspect;
+mod layout;
+mod renew;
+
+pub use authority::{Authority, CertsError, Leaf, Pair, Purpose};
+pub use file::{replace_file, write_new};
+pub use init::{admin_leaf, init, server_leaf};
+pub use inspect::{Facts, inspect, is_about_to_expire};
+pub use layout::{Layout, MemberFiles};
+pub use renew::renew;
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,107 @@
+//! The flags of `orch certs`.
+
+use std::path::PathBuf;
+use std::str::FromStr;
+
+use clap::{Args, Subcommand};
+
+use super::node::{BrandName, parse_member_name};
+
+/// What to do with certificates.
+#[derive(Debug, Subcommand)]
+pub enum CertsCommand {
+    /// Make every certificate a new cluster needs
+    Init(InitArgs),
+    /// Show what certificates say and how long they are valid
+    Inspect(InspectArgs),
+    /// Make the members' and the administrator's certificates anew under the same authorities
+    Renew(RenewArgs),
+}
+
+/// Flags of `orch certs init`.
+#[derive(Debug, Args)]
+#[command(
+    long_about = "Make every certificate a new cluster needs, in one directory:\n\n  \
+        ca.crt, ca.key             signs servers and clients\n  \
+        peer-ca.crt, peer-ca.key   signs members, for the traffic between them only\n  \
+        service-account.key, .pub  signs service account tokens\n  \
+        admin.crt, admin.key       the administrator's certificate\n  \
+        admin.conf                 the same as a client configuration file\n  \
+        members/NAME/              server.crt, server.key, peer.crt, peer.key of each member\n\n\
+        Nothing is ever overwritten. A member needs ca.crt, peer-ca.crt, service-account.* and its own directory; \
+        keep ca.key and peer-ca.key away from the members.",
+    after_help = "Examples:\n  \
+        orch certs init --dir certs --member a=10.0.0.1 --member b=10.0.0.2 --member c=10.0.0.3,c.example.com"
+)]
+pub struct InitArgs {
+    /// Directory to make them in
+    #[arg(long, value_name = "DIR")]
+    pub dir: PathBuf,
+    /// A member, and the addresses and host names by which clients and peers reach it; repeat for each member
+    #[arg(long = "member", value_name = "NAME=HOST[,HOST...]", required = true)]
+    pub members: Vec<MemberSpec>,
+    /// Port of HTTPS that the administrator's client configuration names
+    #[arg(long, value_name = "PORT", default_value_t = 6443)]
+    pub secure_port: u16,
+    /// Brand of the cluster, for the service names in the server certificates
+    #[arg(long, value_name = "BRAND", default_value = "orch")]
+    pub brand: BrandName,
+}
+
+/// Flags of `orch certs inspect`.
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Examples:\n  orch certs inspect certs\n  orch certs inspect orch-data/pki/server.crt"
+)]
+pub struct InspectArgs {
+    /// Certificate files, or directories made by `orch certs init`
+    #[arg(required = true, value_name = "PATH")]
+    pub paths: Vec<PathBuf>,
+}
+
+/// Flags of `orch certs renew`.
+#[derive(Debug, Args)]
+#[command(
+    long_about = "Make the members' and the administrator's certificates anew under the same authorities, with the \
+        same names and fresh keys.\n\n\
+        Needs ca.key and peer-ca.key. Members read the new files by themselves within a minute, or at once on SIGHUP.",
+    after_help = "Examples:\n  orch certs renew --dir certs\n  orch certs renew --dir certs --member a"
+)]
+pub struct RenewArgs {
+    /// Directory made by `orch certs init`
+    #[arg(long, value_name = "DIR")]
+    pub dir: PathBuf,
+    /// Only this member's certificates; repeat for several [default: all members and the administrator]
+    #[arg(long = "member", value_name = "NAME", value_parser = parse_member_name)]
+    pub members: Vec<String>,
+}
+
+/// A member and the names its certificates carry.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MemberSpec {
+    /// Its name.
+    pub name: String,
+    /// Addresses and host names, the first of which clients are told.
+    pub hosts: Vec<String>,
+}
+
+impl FromStr for MemberSpec {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let (name, hosts) =
+            text.split_once('=').ok_or_else(|| format!("{text:?} is not NAME=HOST[,HOST...]"))?;
+        let hosts: Vec<String> = hosts.split(',').map(|host| host.trim().to_owned()).collect();
+        if let Some(bad) = hosts.iter().find(|host| !is_host(host)) {
+            return Err(format!("{bad:?} is not an address or host name (without a port)"));
+        }
+        Ok(MemberSpec { name: parse_member_name(name)?, hosts })
+    }
+}
+
+fn is_host(text: &str) -> bool {
+    let is_label = |label: &str| {
+        (1..=63).contains(&label.len()) && label.chars().all(|c| c.is_ascii_alphanumeric() || c == '-')
+    };
+    text.parse::<std::net::IpAddr>().is_ok() || (text.len() <= 253 && text.split('.').all(is_label))
+}

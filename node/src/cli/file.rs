@@ -1,0 +1,158 @@
+//! The configuration file: the flags of a command under the same names, in TOML or YAML.
+//!
+//! Owns the translation of a file into the arguments it stands for. The command's own parser then checks the values,
+//! so a file accepts exactly what the flags accept. An unknown key is an error that names the nearest one.
+
+use std::path::{Path, PathBuf};
+
+use clap::Command;
+use serde_json::Value;
+
+/// A configuration is a page of text. Larger is taken for the wrong file.
+const FILE_BYTES_MAX: u64 = 1 << 20;
+/// Two keys are near when this much alike (Jaro-Winkler, 1 is equal): one or two letters swapped, left out or wrong.
+const NEAR: f64 = 0.8;
+
+/// Why a configuration file was refused.
+#[derive(Debug, thiserror::Error)]
+pub enum FileError {
+    /// It cannot be read.
+    #[error("cannot read configuration file {path}: {source}")]
+    Unreadable {
+        /// The file.
+        path: PathBuf,
+        /// What the system said.
+        source: std::io::Error,
+    },
+    /// It is larger than any configuration.
+    #[error("configuration file {path} is larger than {FILE_BYTES_MAX} bytes")]
+    TooLarge {
+        /// The file.
+        path: PathBuf,
+    },
+    /// It is neither TOML nor YAML, or has another shape than names and values.
+    #[error("configuration file {path}: {reason}")]
+    Syntax {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong and where.
+        reason: String,
+    },
+    /// A name is no flag.
+    #[error("configuration file {path}: unknown key {key:?}{hint}")]
+    UnknownKey {
+        /// The file.
+        path: PathBuf,
+        /// The name.
+        key: String,
+        /// The nearest one, if any is near.
+        hint: String,
+    },
+    /// A value does not fit its name.
+    #[error("configuration file {path}: {reason}")]
+    Value {
+        /// The file.
+        path: PathBuf,
+        /// Which, and why.
+        reason: String,
+    },
+}
+
+/// One setting of a file: the flag and its value as the command line would spell it.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Setting {
+    pub(super) flag: String,
+    pub(super) value: String,
+}
+
+impl Setting {
+    /// The argument it stands for.
+    pub(super) fn argument(&self) -> String {
+        format!("--{}={}", self.flag, self.value)
+    }
+}
+
+/// Reads the settings of `path` for `command`.
+pub(super) fn read(path: &Path, command: &Command) -> Result<Vec<Setting>, FileError> {
+    let unreadable = |source| FileError::Unreadable { path: path.to_owned(), source };
+    if std::fs::metadata(path).map_err(unreadable)?.len() > FILE_BYTES_MAX {
+        return Err(FileError::TooLarge { path: path.to_owned() });
+    }
+    let text = std::fs::read_to_string(path).map_err(unreadable)?;
+    settings(path, &text, command)
+}
+
+/// The settings that `text` holds. `path` decides the format and stands in errors.
+pub(super) fn settings(path: &Path, text: &str, command: &Command) -> Result<Vec<Setting>, FileError> {
+    let value = parse(path, text).map_err(|reason| FileError::Syntax { path: path.to_owned(), reason })?;
+    let entries = match value {
+        Value::Object(entries) => entries,
+        Value::Null => return Ok(Vec::new()),
+        _ => {
+            let reason = "a configuration is names and values, one a line".to_owned();
+            return Err(FileError::Syntax { path: path.to_owned(), reason });
+        }
+    };
+    entries.into_iter().map(|(key, value)| setting(path, key, &value, command)).collect()
+}
+
+fn setting(path: &Path, key: String, value: &Value, command: &Command) -> Result<Setting, FileError> {
+    if !flags(command).any(|flag| flag == key) {
+        return Err(FileError::UnknownKey { path: path.to_owned(), hint: hint(&key, command), key });
+    }
+    let value = spelled(value)
+        .map_err(|reason| FileError::Value { path: path.to_owned(), reason: format!("{key}: {reason}") })?;
+    Ok(Setting { flag: key, value })
+}
+
+fn parse(path: &Path, text: &str) -> Result<Value, String> {
+    match path.extension().and_then(|extension| extension.to_str()) {
+        Some("toml") => toml::from_str(text).map_err(|error| error.to_string().trim_end().to_owned()),
+        Some("yaml" | "yml" | "json") => {
+            let value: serde_norway::Value =
+                serde_norway::from_str(text).map_err(|error| error.to_string())?;
+            serde_json::to_value(value).map_err(|error| error.to_string())
+        }
+        _ => Err("the name must end in .toml, .yaml, .yml or .json".to_owned()),
+    }
+}
+
+/// The names a file may use: every flag of the command but those about the file itself and the help.
+fn flags(command: &Command) -> impl Iterator<Item = &str> {
+    let names = command.get_arguments().filter_map(|argument| argument.get_long());
+    names.filter(|name| !["config", "help", "version"].contains(name))
+}
+
+fn hint(key: &str, command: &Command) -> String {
+    if key == "config" {
+        return ": a configuration file cannot name another".to_owned();
+    }
+    let likeness = |flag: &str| strsim::jaro_winkler(flag, &key.to_lowercase().replace('_', "-"));
+    let nearest = flags(command).map(|flag| (likeness(flag), flag)).max_by(|a, b| a.0.total_cmp(&b.0));
+    match nearest {
+        Some((likeness, flag)) if likeness >= NEAR => format!(", did you mean {flag:?}?"),
+        _ => format!("; `orch {} --help` lists them", command.get_name()),
+    }
+}
+
+/// A value as the command line spells it: lists joined by commas, tables as `name=value`.
+fn spelled(value: &Value) -> Result<String, String> {
+    match value {
+        Value::Array(items) => Ok(items.iter().map(scalar).collect::<Result<Vec<_>, _>>()?.join(",")),
+        Value::Object(entries) => {
+            let pairs = entries.iter().map(|(name, value)| Ok(format!("{name}={}", scalar(value)?)));
+            Ok(pairs.collect::<Result<Vec<_>, String>>()?.join(","))
+        }
+        _ => scalar(value),
+    }
+}
+
+fn scalar(value: &Value) -> Result<String, String> {
+    match value {
+        Value::String(text) => Ok(text.clone()),
+        Value::Number(number) => Ok(number.to_string()),
+        Value::Bool(flag) => Ok(flag.to_string()),
+        Value::Null => Err("a value is missing".to_owned()),
+        Value::Array(_) | Value::Object(_) => Err("a list or table inside another is not allowed".to_owned()),
+    }
+}

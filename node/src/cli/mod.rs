@@ -1,0 +1,71 @@
+//! The command line: every flag of the `orch` binary, what it means and how to use it.
+//!
+//! Owns the flags' names, defaults and help. Flags of `dev` and `serve` can also stand in a configuration file
+//! (`--config`) under the same names; [`parse`] merges the two, and a flag wins over the file. It never opens a
+//! port or touches a data directory.
+
+mod certs;
+mod duration;
+mod file;
+mod node;
+mod parse;
+
+pub use certs::{CertsCommand, InitArgs, InspectArgs, MemberSpec, RenewArgs};
+pub use file::FileError;
+pub use node::{
+    Anonymous, BrandName, ClusterMember, DevArgs, FeatureGates, InitialCluster, LogFormat, ServeArgs,
+    SharedArgs,
+};
+pub use parse::{ParseError, parse};
+
+use clap::{Parser, Subcommand};
+
+/// The whole command line.
+#[derive(Debug, Parser)]
+#[command(
+    name = "orch",
+    version,
+    about = "A cluster control plane: an API server with its own replicated store, in one binary",
+    long_about = "A cluster control plane in one binary.\n\n\
+        `orch dev` starts everything a laptop needs and prints what to type next. `orch serve` is one member of a \
+        cluster of three or five; any member answers any request, and no external database is needed.",
+    after_help = "Examples:\n  \
+        orch dev                         a node to try things on, data in ./orch-data\n  \
+        orch certs init --dir certs --member a=10.0.0.1 --member b=10.0.0.2 --member c=10.0.0.3\n  \
+        orch serve --config orch.toml    a member of a cluster\n  \
+        orch completions bash > /etc/bash_completion.d/orch\n\n\
+        `orch COMMAND --help` explains each flag.",
+    disable_help_subcommand = true,
+    arg_required_else_help = true
+)]
+pub struct Cli {
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// What to do.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Start one node for development: no preparation, data beside you
+    Dev(Box<DevArgs>),
+    /// Start a member of a cluster
+    Serve(Box<ServeArgs>),
+    /// Make, show and renew the certificates of a cluster
+    #[command(subcommand)]
+    Certs(CertsCommand),
+    /// Print the version
+    Version,
+    /// Print a completion script for your shell
+    #[command(after_help = "Examples:\n  \
+        orch completions bash > /etc/bash_completion.d/orch\n  \
+        orch completions zsh > ~/.zfunc/_orch\n  \
+        orch completions fish > ~/.config/fish/completions/orch.fish")]
+    Completions {
+        /// The shell to print it for
+        shell: clap_complete::Shell,
+    },
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,258 @@
+//! The flags of `orch dev` and `orch serve`.
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+use std::path::PathBuf;
+use std::str::FromStr;
+use std::time::Duration;
+
+use clap::{ArgAction, Args, ValueEnum};
+use orch_proto::Brand;
+
+use super::duration::parse_duration;
+
+const NETWORK: &str = "Network";
+const IDENTITY: &str = "Certificates and identity";
+const STORE: &str = "Store";
+const LOGS: &str = "Configuration and logs";
+
+/// Flags of `orch dev`.
+#[derive(Clone, Debug, Args)]
+#[command(
+    long_about = "Start one node for development.\n\n\
+        On the first start it makes a certificate authority, a server certificate and an administrator's client \
+        configuration (admin.conf) in the data directory, and reuses them afterwards. Delete the directory to start \
+        afresh.\n\n\
+        Two ports: HTTPS, where you are who your certificate or token says, and plain HTTP on the loopback interface, \
+        where everybody is the administrator. Never forward the plain port to a network.",
+    after_help = "Examples:\n  \
+        orch dev\n  \
+        curl http://127.0.0.1:8080/readyz\n  \
+        orch dev --data-dir /tmp/try --secure-port 0 --insecure-port 0   any free port, no plain HTTP\n  \
+        orch dev --brand kubernetes      then: kubectl --kubeconfig orch-data/admin.conf get namespaces"
+)]
+pub struct DevArgs {
+    /// Flags that `serve` has too.
+    #[command(flatten)]
+    pub shared: SharedArgs,
+    /// Port of plain HTTP on 127.0.0.1, where every request acts as the administrator; 0 turns it off
+    #[arg(long, value_name = "PORT", default_value_t = 8080, help_heading = NETWORK)]
+    pub insecure_port: u16,
+    /// Port for peers on 127.0.0.1; 0 picks a free one
+    #[arg(long, value_name = "PORT", default_value_t = 6444, help_heading = NETWORK)]
+    pub peer_port: u16,
+    /// Do not start the scheduler with the node
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true",
+        default_value = "false", action = ArgAction::Set, help_heading = STORE)]
+    pub no_scheduler: bool,
+}
+
+/// Flags of `orch serve`.
+#[derive(Clone, Debug, Args)]
+#[command(
+    long_about = "Start a member of a cluster.\n\n\
+        Make the certificates once with `orch certs init`, give every member the same --initial-cluster, and start \
+        them in any order: the cluster answers as soon as most of its members are up. A cluster of one is allowed.\n\n\
+        Every flag can stand in a file given with --config instead, under the same name.",
+    after_help = "Examples:\n  \
+        orch certs init --dir certs --member a=10.0.0.1 --member b=10.0.0.2 --member c=10.0.0.3\n\n  \
+        orch serve --name a --certs-dir certs --data-dir /var/lib/orch \\\n    \
+        --initial-cluster a=10.0.0.1:6444,b=10.0.0.2:6444,c=10.0.0.3:6444\n\n\
+        The same as a file, `orch serve --config orch.toml`:\n  \
+        name = \"a\"\n  \
+        certs-dir = \"certs\"\n  \
+        data-dir = \"/var/lib/orch\"\n  \
+        [initial-cluster]\n  \
+        a = \"10.0.0.1:6444\"\n  \
+        b = \"10.0.0.2:6444\"\n  \
+        c = \"10.0.0.3:6444\""
+)]
+pub struct ServeArgs {
+    /// Flags that `dev` has too.
+    #[command(flatten)]
+    pub shared: SharedArgs,
+    /// This member's name: a key of --initial-cluster, and the name in its peer certificate
+    #[arg(long, value_name = "NAME", help_heading = NETWORK)]
+    pub name: Option<String>,
+    /// Address or host name under which clients reach this member [default: the host of its peer address]
+    #[arg(long, value_name = "HOST", help_heading = NETWORK)]
+    pub advertise_address: Option<String>,
+    /// Where this member listens for its peers [default: its entry in --initial-cluster]
+    #[arg(long, value_name = "HOST:PORT", value_parser = parse_host_port, help_heading = NETWORK)]
+    pub peer_address: Option<String>,
+    /// All members a new cluster starts with; the same on each of them, and kept for later starts
+    #[arg(long, value_name = "NAME=HOST:PORT,...", help_heading = NETWORK)]
+    pub initial_cluster: Option<InitialCluster>,
+    /// Join a running cluster through the peer address of any of its members, instead of --initial-cluster
+    #[arg(long, value_name = "HOST:PORT", value_parser = parse_host_port, conflicts_with = "initial_cluster", help_heading = NETWORK)]
+    pub join: Option<String>,
+    /// Directory made by `orch certs init`: the authorities, and this member's pairs under members/NAME
+    #[arg(long, value_name = "DIR", help_heading = IDENTITY)]
+    pub certs_dir: Option<PathBuf>,
+}
+
+/// Flags of every node.
+#[derive(Clone, Debug, Args)]
+pub struct SharedArgs {
+    /// Where the node keeps its data [default: ./orch-data for dev, /var/lib/orch for serve]
+    #[arg(long, value_name = "DIR", help_heading = STORE)]
+    pub data_dir: Option<PathBuf>,
+    /// Address to listen on for HTTPS [default: 127.0.0.1 for dev, 0.0.0.0 for serve]
+    #[arg(long, value_name = "IP", help_heading = NETWORK)]
+    pub bind_address: Option<IpAddr>,
+    /// Port of HTTPS; 0 picks a free one, printed and written to DATA_DIR/endpoints.json
+    #[arg(long, value_name = "PORT", default_value_t = 6443, help_heading = NETWORK)]
+    pub secure_port: u16,
+    /// File of static bearer tokens, one user a line: token,user,uid,"group1,group2"
+    #[arg(long, value_name = "FILE", help_heading = IDENTITY)]
+    pub token_auth_file: Option<PathBuf>,
+    /// Authorities whose client certificates identify users: common name = user, organizations = groups
+    #[arg(long, value_name = "FILE", help_heading = IDENTITY)]
+    pub client_ca_file: Option<PathBuf>,
+    /// Server certificate, followed by its intermediates [default: the one of the data or certificate directory]
+    #[arg(long, value_name = "FILE", help_heading = IDENTITY)]
+    pub tls_cert_file: Option<PathBuf>,
+    /// Private key of --tls-cert-file
+    #[arg(long, value_name = "FILE", help_heading = IDENTITY)]
+    pub tls_private_key_file: Option<PathBuf>,
+    /// Serve requests without credentials as system:anonymous instead of refusing them
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true",
+        default_value = "false", action = ArgAction::Set, help_heading = IDENTITY)]
+    pub anonymous_auth: bool,
+    /// Product names on the wire, chosen when the cluster is made: `kubernetes` serves that ecosystem's clients
+    #[arg(long, value_name = "BRAND", default_value = "orch", help_heading = STORE)]
+    pub brand: BrandName,
+    /// How long changes stay available to watches and to lists at an older version
+    #[arg(long, value_name = "TIME", default_value = "5m", value_parser = parse_duration, help_heading = STORE)]
+    pub watch_history: Duration,
+    /// How long an event is kept
+    #[arg(long, value_name = "TIME", default_value = "1h", value_parser = parse_duration, help_heading = STORE)]
+    pub event_ttl: Duration,
+    /// Features to turn on or off: NAME=true|false, separated by commas
+    #[arg(long, value_name = "NAME=BOOL,...", default_value = "", hide_default_value = true, help_heading = STORE)]
+    pub feature_gates: FeatureGates,
+    /// File with the same names as these flags, in TOML or YAML; a flag wins over the file
+    #[arg(long, value_name = "FILE", help_heading = LOGS)]
+    pub config: Option<PathBuf>,
+    /// How log lines look
+    #[arg(long, value_name = "FORMAT", value_enum, default_value_t = LogFormat::Text, help_heading = LOGS)]
+    pub log_format: LogFormat,
+    /// How much to log: 0 changes of state, 4 decisions, 6 and more every step
+    #[arg(long, value_name = "LEVEL", default_value_t = 0, value_parser = clap::value_parser!(u8).range(0..=10), help_heading = LOGS)]
+    pub v: u8,
+}
+
+/// Whether requests without credentials are served; see `--anonymous-auth`.
+pub type Anonymous = orch_api::authn::AnonymousAccess;
+
+impl SharedArgs {
+    /// What `--anonymous-auth` asks for.
+    pub fn anonymous(&self) -> Anonymous {
+        if self.anonymous_auth { Anonymous::Allowed } else { Anonymous::Refused }
+    }
+}
+
+/// How log lines look.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum LogFormat {
+    /// For people.
+    Text,
+    /// One JSON object a line.
+    Json,
+}
+
+/// A brand by its name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BrandName(pub &'static Brand);
+
+impl FromStr for BrandName {
+    type Err = String;
+
+    fn from_str(name: &str) -> Result<Self, String> {
+        Brand::named(name).map(BrandName).ok_or_else(|| "the brands are orch and kubernetes".to_owned())
+    }
+}
+
+/// Features named on the command line and whether each is on.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct FeatureGates(pub BTreeMap<String, bool>);
+
+impl FromStr for FeatureGates {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let mut gates = BTreeMap::new();
+        for entry in text.split(',').map(str::trim).filter(|entry| !entry.is_empty()) {
+            let (name, value) =
+                entry.split_once('=').ok_or_else(|| format!("{entry:?} is not NAME=true|false"))?;
+            let value =
+                value.trim().parse().map_err(|_| format!("{name} must be true or false, not {value:?}"))?;
+            gates.insert(name.trim().to_owned(), value);
+        }
+        Ok(FeatureGates(gates))
+    }
+}
+
+/// A member and the address its peers reach it at.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ClusterMember {
+    /// Its name.
+    pub name: String,
+    /// `HOST:PORT` of its peer port.
+    pub address: String,
+}
+
+/// The members a cluster starts with, in the order given.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct InitialCluster(pub Vec<ClusterMember>);
+
+impl FromStr for InitialCluster {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let mut members: Vec<ClusterMember> = Vec::new();
+        for entry in text.split(',').map(str::trim).filter(|entry| !entry.is_empty()) {
+            let (name, address) =
+                entry.split_once('=').ok_or_else(|| format!("{entry:?} is not NAME=HOST:PORT"))?;
+            let member = ClusterMember { name: parse_member_name(name)?, address: parse_host_port(address)? };
+            if members.iter().any(|other| other.name == member.name) {
+                return Err(format!("member {name} is named twice"));
+            }
+            if members.iter().any(|other| other.address == member.address) {
+                return Err(format!("address {address} is given to two members"));
+            }
+            members.push(member);
+        }
+        if members.is_empty() {
+            Err("at least one member is needed".to_owned())
+        } else {
+            Ok(InitialCluster(members))
+        }
+    }
+}
+
+/// A member's name: what a host name's label may be, because it stands in certificates and file names.
+pub(super) fn parse_member_name(name: &str) -> Result<String, String> {
+    let is_inner = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-' || c == '.';
+    let fits = (1..=63).contains(&name.len()) && name.chars().all(is_inner);
+    if !fits || name.starts_with(['-', '.']) || name.ends_with(['-', '.']) {
+        return Err(format!(
+            "{name:?} is not a member name: lower-case letters, digits, '-' and '.', at most 63, first and last a letter or digit"
+        ));
+    }
+    Ok(name.to_owned())
+}
+
+/// `HOST:PORT`, with an IPv6 host in brackets.
+fn parse_host_port(text: &str) -> Result<String, String> {
+    let (host, port) = text.rsplit_once(':').ok_or_else(|| format!("{text:?} is not HOST:PORT"))?;
+    let bare = host.strip_prefix('[').and_then(|h| h.strip_suffix(']'));
+    if host.is_empty()
+        || (bare.is_none() && host.contains(':'))
+        || bare.is_some_and(|h| h.parse::<IpAddr>().is_err())
+    {
+        return Err(format!("{text:?} is not HOST:PORT (an IPv6 address stands in brackets)"));
+    }
+    port.parse::<u16>().map_err(|_| format!("{text:?}: {port:?} is not a port (0 to 65535)"))?;
+    Ok(text.to_owned())
+}

@@ -1,0 +1,197 @@
+//! What the command line accepts, and what it says of the rest.
+
+use std::path::Path;
+use std::time::Duration;
+
+use super::duration::parse_duration;
+use super::*;
+
+fn cli(arguments: &str) -> Result<Cli, String> {
+    parse(arguments.split_whitespace().map(Into::into).collect()).map_err(|error| error.to_string())
+}
+
+fn dev(arguments: &str) -> DevArgs {
+    match cli(&format!("orch dev {arguments}")).unwrap().command {
+        Command::Dev(arguments) => *arguments,
+        other => panic!("{other:?}"),
+    }
+}
+
+fn serve(arguments: &str) -> ServeArgs {
+    match cli(&format!("orch serve {arguments}")).unwrap().command {
+        Command::Serve(arguments) => *arguments,
+        other => panic!("{other:?}"),
+    }
+}
+
+/// The first paragraph of the error says `expected`.
+fn refuses(arguments: &str, expected: &str) {
+    let text = cli(arguments).unwrap_err();
+    let first = text.split("\n\n").next().unwrap();
+    assert!(first.contains(expected), "{arguments}: {first:?} does not say {expected:?}");
+}
+
+/// Writes `text` as `name` and parses `orch COMMAND --config FILE FLAGS`.
+fn with_file(command: &str, name: &str, text: &str, flags: &str) -> Result<Cli, String> {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join(name);
+    std::fs::write(&path, text).unwrap();
+    let directory = directory.path().display().to_string();
+    cli(&format!("orch {command} --config {} {flags}", path.display()))
+        .map_err(|e| e.replace(&directory, "D"))
+}
+
+fn served(result: Result<Cli, String>) -> ServeArgs {
+    match result.unwrap().command {
+        Command::Serve(arguments) => *arguments,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn the_definition_is_consistent() {
+    use clap::CommandFactory;
+    Cli::command().debug_assert();
+}
+
+#[test]
+fn dev_needs_no_flags() {
+    let arguments = dev("");
+    assert_eq!((arguments.shared.secure_port, arguments.insecure_port), (6443, 8080));
+    assert_eq!(arguments.shared.watch_history, Duration::from_secs(300));
+    assert_eq!(arguments.shared.event_ttl, Duration::from_secs(3600));
+    assert_eq!(arguments.shared.brand.0.name, "orch");
+    assert!(!arguments.no_scheduler && !arguments.shared.anonymous_auth);
+}
+
+#[test]
+fn booleans_are_given_alone_or_with_a_value() {
+    assert!(dev("--no-scheduler").no_scheduler);
+    assert!(dev("--no-scheduler=true").no_scheduler);
+    assert!(!dev("--no-scheduler=false").no_scheduler);
+    assert!(dev("--anonymous-auth --secure-port 0").shared.anonymous_auth);
+    refuses("orch dev --anonymous-auth=maybe", "--anonymous-auth");
+}
+
+#[test]
+fn clusters_are_lists_of_names_and_addresses() {
+    let arguments = serve("--name a --initial-cluster a=10.0.0.1:1,b=[::1]:2,c=c.example.com:3");
+    let members: Vec<_> =
+        arguments.initial_cluster.unwrap().0.into_iter().map(|m| (m.name, m.address)).collect();
+    let expected = [("a", "10.0.0.1:1"), ("b", "[::1]:2"), ("c", "c.example.com:3")]
+        .map(|(n, a)| (n.to_owned(), a.to_owned()));
+    assert_eq!(members, expected);
+}
+
+#[test]
+fn bad_flags_are_named() {
+    for (arguments, expected) in [
+        ("orch dev --secure-port 70000", "--secure-port"),
+        ("orch dev --brand acme", "the brands are orch and kubernetes"),
+        ("orch dev --secure-prot 1", "--secure-prot"),
+        ("orch dev --watch-history 5", "expected a time such as 300s, 5m or 1h30m"),
+        ("orch dev --watch-history 5d", "unknown unit \"d\""),
+        ("orch dev --feature-gates A", "\"A\" is not NAME=true|false"),
+        ("orch dev --feature-gates A=yes", "A must be true or false, not \"yes\""),
+        ("orch dev --log-format xml", "[possible values: text, json]"),
+        ("orch dev --v 11", "0..=10"),
+        ("orch serve --initial-cluster a", "\"a\" is not NAME=HOST:PORT"),
+        ("orch serve --initial-cluster a=1.2.3.4:1,a=1.2.3.5:1", "member a is named twice"),
+        ("orch serve --initial-cluster a=1.2.3.4:1,b=1.2.3.4:1", "address 1.2.3.4:1 is given to two members"),
+        ("orch serve --initial-cluster A=1.2.3.4:1", "\"A\" is not a member name"),
+        ("orch serve --initial-cluster ../x=1.2.3.4:1", "is not a member name"),
+        ("orch serve --peer-address ::1:2", "an IPv6 address stands in brackets"),
+        ("orch serve --peer-address host", "is not HOST:PORT"),
+        ("orch serve --peer-address host:x", "\"x\" is not a port"),
+        ("orch serve --join a:1 --initial-cluster a=a:1", "cannot be used with"),
+        ("orch certs init --dir d", "--member"),
+        ("orch certs init --dir d --member a", "is not NAME=HOST[,HOST...]"),
+        ("orch certs init --dir d --member a=host:80", "is not an address or host name"),
+        ("orch certs init --dir d --member a=x,", "\"\" is not an address or host name"),
+    ] {
+        refuses(arguments, expected);
+    }
+}
+
+#[test]
+fn times_read_as_the_ecosystem_writes_them() {
+    for (text, seconds) in
+        [("5m", 300.0), ("1h30m", 5400.0), ("90s", 90.0), ("250ms", 0.25), ("1.5h", 5400.0), ("0s", 0.0)]
+    {
+        assert_eq!(parse_duration(text), Ok(Duration::from_secs_f64(seconds)), "{text}");
+    }
+    for text in ["", "5", "m", "-5m", "5m3", "9999999h", "1e9h"] {
+        assert!(parse_duration(text).is_err(), "{text}");
+    }
+}
+
+#[test]
+fn a_file_holds_the_flags_under_their_names() {
+    let toml = "name = \"a\"\nsecure-port = 7443\nanonymous-auth = true\nwatch-history = \"10m\"\n\
+        [initial-cluster]\na = \"h1:1\"\nb = \"h2:1\"\n[feature-gates]\nAPIListChunking = false\n";
+    let yaml = "name: a\nsecure-port: 7443\nanonymous-auth: true\nwatch-history: 10m\n\
+        initial-cluster:\n- a=h1:1\n- b=h2:1\nfeature-gates: APIListChunking=false\n";
+    for (name, text) in [("c.toml", toml), ("c.yaml", yaml)] {
+        let found = served(with_file("serve", name, text, ""));
+        assert_eq!(found.name.as_deref(), Some("a"));
+        assert_eq!(found.shared.secure_port, 7443);
+        assert!(found.shared.anonymous_auth);
+        assert_eq!(found.shared.watch_history, Duration::from_secs(600));
+        assert_eq!(found.initial_cluster, "a=h1:1,b=h2:1".parse().ok());
+        assert_eq!(found.shared.feature_gates.0.get("APIListChunking"), Some(&false));
+    }
+}
+
+#[test]
+fn a_flag_wins_over_the_file() {
+    let text = "secure-port = 7443\nanonymous-auth = true\nv = 4\n[initial-cluster]\na = \"h:1\"\n";
+    let found = served(with_file("serve", "c.toml", text, "--secure-port 0 --anonymous-auth=false"));
+    assert_eq!((found.shared.secure_port, found.shared.anonymous_auth, found.shared.v), (0, false, 4));
+    let found = served(with_file("serve", "c.toml", text, "--join h:1"));
+    assert_eq!((found.join.as_deref(), found.initial_cluster), (Some("h:1"), None));
+}
+
+#[test]
+fn an_empty_file_changes_nothing() {
+    assert_eq!(served(with_file("serve", "c.yaml", "# nothing\n", "")).shared.secure_port, 6443);
+    assert_eq!(served(with_file("serve", "c.toml", "", "")).shared.secure_port, 6443);
+}
+
+#[test]
+fn file_errors_say_what_and_where() {
+    for (name, text, expected) in [
+        ("c.toml", "secure-prot = 1", "D/c.toml: unknown key \"secure-prot\", did you mean \"secure-port\"?"),
+        ("c.toml", "secure_port = 1", "unknown key \"secure_port\", did you mean \"secure-port\"?"),
+        ("c.yaml", "tokenAuthFile: x", "unknown key \"tokenAuthFile\", did you mean \"token-auth-file\"?"),
+        ("c.yaml", "zzz: x", "unknown key \"zzz\"; `orch serve --help` lists them"),
+        ("c.yaml", "insecure-port: 1", "unknown key \"insecure-port\""),
+        ("c.yaml", "config: x", "a configuration file cannot name another"),
+        ("c.toml", "secure-port = 70000", "D/c.toml: invalid value '70000' for '--secure-port <PORT>'"),
+        ("c.yaml", "secure-port: [1, [2]]", "secure-port: a list or table inside another is not allowed"),
+        ("c.yaml", "name:", "name: a value is missing"),
+        ("c.yaml", "just text", "a configuration is names and values"),
+        ("c.toml", "name = ", "line 1"),
+        ("c.yaml", "a: [", "line 1"),
+        ("c.ini", "a=b", "the name must end in .toml, .yaml, .yml or .json"),
+        ("c.yaml", "join: h:1\ninitial-cluster: a=h:1", "cannot be used with"),
+    ] {
+        let error = with_file("serve", name, text, "").unwrap_err();
+        assert!(error.contains(expected), "{text:?}: {error:?} does not say {expected:?}");
+    }
+}
+
+#[test]
+fn a_missing_file_is_named() {
+    refuses("orch serve --config /nonexistent/c.toml", "cannot read configuration file /nonexistent/c.toml");
+}
+
+#[test]
+fn settings_of_a_file_become_arguments() {
+    use clap::CommandFactory;
+    let mut root = Cli::command();
+    root.build();
+    let command = root.find_subcommand("dev").unwrap();
+    let found = file::settings(Path::new("c.yaml"), "v: 2\nbrand: orch", command).unwrap();
+    let found: Vec<String> = found.iter().map(file::Setting::argument).collect();
+    assert_eq!(found, ["--v=2", "--brand=orch"]);
+}

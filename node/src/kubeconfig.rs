@@ -1,0 +1,67 @@
+//! The client configuration file of the ecosystem, with everything embedded: servers, authority, certificate, key.
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use orch_proto::Brand;
+use serde_json::json;
+
+use crate::certs::Pair;
+
+/// A server that the configuration offers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Server {
+    /// What its cluster and context entries are called.
+    pub name: String,
+    /// `https://HOST:PORT`.
+    pub url: String,
+}
+
+/// The text of a configuration for the administrator: one context for each server, the first of them current.
+/// Secret: it holds a private key.
+pub fn kubeconfig(brand: &Brand, servers: &[Server], authority: &str, admin: &Pair) -> String {
+    let entry = |server: &Server| format!("{}-{}", brand.name, server.name);
+    let authority = STANDARD.encode(authority);
+    let clusters = servers.iter().map(|server| {
+        json!({
+            "name": entry(server),
+            "cluster": {"server": server.url, "certificate-authority-data": authority},
+        })
+    });
+    let contexts = servers
+        .iter()
+        .map(|server| json!({"name": entry(server), "context": {"cluster": entry(server), "user": "admin"}}));
+    let user = json!({
+        "client-certificate-data": STANDARD.encode(&admin.certificate),
+        "client-key-data": STANDARD.encode(&admin.key),
+    });
+    let config = json!({
+        "apiVersion": "v1",
+        "kind": "Config",
+        "clusters": clusters.collect::<Vec<_>>(),
+        "users": [{"name": "admin", "user": user}],
+        "contexts": contexts.collect::<Vec<_>>(),
+        "current-context": servers.first().map(entry).unwrap_or_default(),
+    });
+    // JSON is YAML, and every client reads it; indented it stays readable for people.
+    let mut text = format!("{config:#}");
+    text.push('\n');
+    text
+}
+
+/// The same configuration with another certificate and key of the administrator.
+pub fn reissued(config: &str, admin: &Pair) -> Result<String, String> {
+    let mut config: serde_json::Value = serde_norway::from_str(config).map_err(|error| error.to_string())?;
+    let users = config.get_mut("users").and_then(|users| users.as_array_mut()).ok_or("it names no users")?;
+    let user = users
+        .iter_mut()
+        .find(|user| user["name"] == "admin")
+        .and_then(|user| user.get_mut("user"))
+        .ok_or("it has no user \"admin\"")?;
+    *user = json!({
+        "client-certificate-data": STANDARD.encode(&admin.certificate),
+        "client-key-data": STANDARD.encode(&admin.key),
+    });
+    let mut text = format!("{config:#}");
+    text.push('\n');
+    Ok(text)
+}

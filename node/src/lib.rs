@@ -1,0 +1,9 @@
+//! The `orch` binary's parts: configuration, certificates, TLS, listeners, wiring, lifetime.
+//!
+//! Owns the process: what it reads before it starts, the ports it opens, and how it stops. It decides nothing about
+//! the API or the store; it builds them from settings and serves them.
+
+pub mod certs;
+pub mod cli;
+pub mod kubeconfig;
+pub mod logging;

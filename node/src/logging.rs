@@ -1,0 +1,68 @@
+//! Log lines: where they go, how they look, how much there is.
+//!
+//! Lines go to standard error. Only this project's crates grow louder with `--v`: the libraries below print headers
+//! at their finest levels, and a header can be a bearer token. For the same reason no environment variable
+//! overrides the filter.
+
+use tracing::Level;
+use tracing::level_filters::LevelFilter;
+use tracing_subscriber::filter::Targets;
+use tracing_subscriber::layer::SubscriberExt;
+use tracing_subscriber::util::{SubscriberInitExt, TryInitError};
+use tracing_subscriber::{Layer, fmt};
+
+use crate::cli::LogFormat;
+
+/// Crates that follow `--v`.
+const OWN: [&str; 4] = ["orch", "orch_node", "orch_api", "orch_raft"];
+
+/// Starts logging. Fails only where logging was started before.
+pub fn start(format: LogFormat, verbosity: u8) -> Result<(), TryInitError> {
+    let filter = filter(verbosity);
+    let lines = fmt::layer().with_writer(std::io::stderr).with_target(verbosity > 0);
+    let layer = match format {
+        LogFormat::Text => lines.with_filter(filter).boxed(),
+        LogFormat::Json => lines.json().flatten_event(true).with_ansi(false).with_filter(filter).boxed(),
+    };
+    tracing_subscriber::registry().with(layer).try_init()
+}
+
+fn filter(verbosity: u8) -> Targets {
+    let own = match verbosity {
+        0..=3 => Level::INFO,
+        4..=5 => Level::DEBUG,
+        _ => Level::TRACE,
+    };
+    Targets::new().with_default(LevelFilter::WARN).with_targets(OWN.map(|name| (name, own)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn libraries_stay_quiet_at_every_verbosity() {
+        for verbosity in 0..=10 {
+            let filter = filter(verbosity);
+            for library in ["h2::codec", "hyper::proto", "rustls::server", "openraft::core"] {
+                assert!(!filter.would_enable(library, &Level::INFO), "{library} at {verbosity}");
+            }
+        }
+    }
+
+    #[test]
+    fn own_crates_grow_louder() {
+        for (verbosity, level, shown) in [
+            (0, Level::INFO, true),
+            (0, Level::DEBUG, false),
+            (4, Level::DEBUG, true),
+            (6, Level::TRACE, true),
+        ] {
+            assert_eq!(
+                filter(verbosity).would_enable("orch_api::http", &level),
+                shown,
+                "{level} at {verbosity}"
+            );
+        }
+    }
+}
