@@ -7,3 +7,4 @@ pub mod certs;
 pub mod cli;
 pub mod kubeconfig;
 pub mod logging;
+pub mod tls;

@@ -171,7 +171,7 @@ fn file_errors_say_what_and_where() {
         ("c.yaml", "name:", "name: a value is missing"),
         ("c.yaml", "just text", "a configuration is names and values"),
         ("c.toml", "name = ", "line 1"),
-        ("c.yaml", "a: [", "line 1"),
+        ("c.yaml", "a: [", "line 2 column 1"),
         ("c.ini", "a=b", "the name must end in .toml, .yaml, .yml or .json"),
         ("c.yaml", "join: h:1\ninitial-cluster: a=h:1", "cannot be used with"),
     ] {

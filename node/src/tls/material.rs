@@ -1,0 +1,202 @@
+//! Loading certificates and keys, and saying exactly what is wrong with them.
+//!
+//! Everything is checked before a port is opened: readable, the right kind of content, the key belongs to the
+//! certificate, valid now, signed by the authority it should be signed by.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use rustls::RootCertStore;
+use rustls::crypto::ring::{default_provider, sign};
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::sign::CertifiedKey;
+use time::OffsetDateTime;
+use x509_parser::prelude::{FromDer, X509Certificate};
+
+/// What is wrong with a certificate, a key or a bundle of authorities.
+#[derive(Debug, thiserror::Error)]
+pub enum MaterialError {
+    /// The file cannot be read.
+    #[error("cannot read {path}: {source}")]
+    Unreadable {
+        /// The file.
+        path: PathBuf,
+        /// What the system said.
+        source: std::io::Error,
+    },
+    /// The file holds something else.
+    #[error("{path} holds no {expected} in PEM form")]
+    Empty {
+        /// The file.
+        path: PathBuf,
+        /// `certificate` or `private key`.
+        expected: &'static str,
+    },
+    /// A certificate or key in the file is damaged or of an unknown kind.
+    #[error("{path}: unusable {what}: {reason}")]
+    Malformed {
+        /// The file.
+        path: PathBuf,
+        /// `certificate` or `private key`.
+        what: &'static str,
+        /// Why.
+        reason: String,
+    },
+    /// Certificate and key are of different pairs.
+    #[error("the key in {key} does not belong to the certificate in {certificate}")]
+    KeyMismatch {
+        /// File of the certificate.
+        certificate: PathBuf,
+        /// File of the key.
+        key: PathBuf,
+    },
+    /// The certificate is not valid any more.
+    #[error("the certificate in {path} expired on {on}; renew it (orch certs renew)")]
+    Expired {
+        /// The file.
+        path: PathBuf,
+        /// When.
+        on: OffsetDateTime,
+    },
+    /// The certificate is not valid yet.
+    #[error("the certificate in {path} is valid only from {from}; is this machine's clock right?")]
+    NotYetValid {
+        /// The file.
+        path: PathBuf,
+        /// When.
+        from: OffsetDateTime,
+    },
+    /// The certificate is of another authority.
+    #[error("the certificate in {path} is not signed by an authority in {authorities}: {reason}")]
+    WrongAuthority {
+        /// The file.
+        path: PathBuf,
+        /// File of the authorities.
+        authorities: PathBuf,
+        /// What the check said.
+        reason: String,
+    },
+    /// The pieces do not fit together.
+    #[error("cannot set up TLS: {reason}")]
+    Setup {
+        /// What the library said.
+        reason: String,
+    },
+}
+
+/// A server certificate with its chain and key.
+#[derive(Debug)]
+pub struct ServerPair {
+    /// Chain and signing key, ready to use.
+    pub key: Arc<CertifiedKey>,
+    certificate: PathBuf,
+}
+
+/// Loads a server's certificate chain and key, valid at `now`.
+pub fn load_pair(certificate: &Path, key: &Path, now: OffsetDateTime) -> Result<ServerPair, MaterialError> {
+    let chain = load_certificates(certificate)?;
+    for link in &chain {
+        check_validity(certificate, link, now)?;
+    }
+    let secret = load_key(key)?;
+    let signer = sign::any_supported_type(&secret).map_err(|error| MaterialError::Malformed {
+        path: key.to_owned(),
+        what: "private key",
+        reason: error.to_string(),
+    })?;
+    let pair = CertifiedKey::new(chain, signer);
+    match pair.keys_match() {
+        Ok(()) | Err(rustls::Error::InconsistentKeys(rustls::InconsistentKeys::Unknown)) => {}
+        Err(rustls::Error::InconsistentKeys(_)) => {
+            return Err(MaterialError::KeyMismatch {
+                certificate: certificate.to_owned(),
+                key: key.to_owned(),
+            });
+        }
+        Err(error) => return Err(malformed(certificate, &error)),
+    }
+    Ok(ServerPair { key: Arc::new(pair), certificate: certificate.to_owned() })
+}
+
+/// Loads the authorities in a file. Expired ones are refused: nothing they signed can be verified.
+pub fn load_authorities(path: &Path, now: OffsetDateTime) -> Result<RootCertStore, MaterialError> {
+    let mut roots = RootCertStore::empty();
+    for certificate in load_certificates(path)? {
+        check_validity(path, &certificate, now)?;
+        roots.add(certificate).map_err(|error| malformed(path, &error))?;
+    }
+    Ok(roots)
+}
+
+impl ServerPair {
+    /// Checks that clients who trust the authorities of `path` will accept this pair.
+    pub fn check_signed_by(
+        &self,
+        roots: &RootCertStore,
+        authorities: &Path,
+        now: OffsetDateTime,
+    ) -> Result<(), MaterialError> {
+        let (end, intermediates) = self.key.cert.split_first().ok_or_else(|| MaterialError::Empty {
+            path: self.certificate.clone(),
+            expected: "certificate",
+        })?;
+        let seconds = u64::try_from(now.unix_timestamp()).unwrap_or_default();
+        let at = rustls::pki_types::UnixTime::since_unix_epoch(std::time::Duration::from_secs(seconds));
+        rustls::server::ParsedCertificate::try_from(end)
+            .and_then(|end| {
+                rustls::client::verify_server_cert_signed_by_trust_anchor(
+                    &end,
+                    roots,
+                    intermediates,
+                    at,
+                    default_provider().signature_verification_algorithms.all,
+                )
+            })
+            .map_err(|error| MaterialError::WrongAuthority {
+                path: self.certificate.clone(),
+                authorities: authorities.to_owned(),
+                reason: error.to_string(),
+            })
+    }
+}
+
+fn load_certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, MaterialError> {
+    let text = read(path)?;
+    let certificates: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&text).collect();
+    let certificates = certificates.map_err(|error| malformed(path, &error))?;
+    if certificates.is_empty() {
+        return Err(MaterialError::Empty { path: path.to_owned(), expected: "certificate" });
+    }
+    Ok(certificates)
+}
+
+fn load_key(path: &Path) -> Result<PrivateKeyDer<'static>, MaterialError> {
+    // The parser's error may quote the file; a key file's content is never shown.
+    PrivateKeyDer::from_pem_slice(&read(path)?)
+        .map_err(|_| MaterialError::Empty { path: path.to_owned(), expected: "private key" })
+}
+
+fn read(path: &Path) -> Result<Vec<u8>, MaterialError> {
+    std::fs::read(path).map_err(|source| MaterialError::Unreadable { path: path.to_owned(), source })
+}
+
+fn check_validity(
+    path: &Path,
+    certificate: &CertificateDer<'_>,
+    now: OffsetDateTime,
+) -> Result<(), MaterialError> {
+    let (_, parsed) = X509Certificate::from_der(certificate).map_err(|error| malformed(path, &error))?;
+    let (from, on) = (parsed.validity().not_before.to_datetime(), parsed.validity().not_after.to_datetime());
+    if now > on {
+        return Err(MaterialError::Expired { path: path.to_owned(), on });
+    }
+    if now < from {
+        return Err(MaterialError::NotYetValid { path: path.to_owned(), from });
+    }
+    Ok(())
+}
+
+fn malformed(path: &Path, error: &dyn std::fmt::Display) -> MaterialError {
+    MaterialError::Malformed { path: path.to_owned(), what: "certificate", reason: error.to_string() }
+}

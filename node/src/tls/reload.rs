@@ -1,0 +1,78 @@
+//! Certificates change while the server runs: renewed files are taken up by connections made after that.
+//!
+//! The files' times are looked at now and then, and at once on SIGHUP. Files that do not load leave the old
+//! certificates in use and a warning in the log.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use arc_swap::ArcSwap;
+use time::OffsetDateTime;
+use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio_util::sync::CancellationToken;
+
+use super::material::MaterialError;
+use super::settings::{Tls, TlsFiles};
+
+/// How often the files' times are looked at. A renewal waits at most this long; four calls of `stat` cost nothing.
+const LOOK_EVERY: Duration = Duration::from_secs(30);
+
+/// The TLS settings in use. Cheap to clone.
+#[derive(Clone, Debug)]
+pub struct Reloader {
+    files: Arc<TlsFiles>,
+    current: Arc<ArcSwap<Tls>>,
+}
+
+impl Reloader {
+    /// Loads `files` for the first time.
+    pub fn load(files: TlsFiles) -> Result<Reloader, MaterialError> {
+        let tls = Tls::load(&files, OffsetDateTime::now_utc())?;
+        Ok(Reloader { files: Arc::new(files), current: Arc::new(ArcSwap::from_pointee(tls)) })
+    }
+
+    /// The settings for a new connection.
+    pub fn current(&self) -> Arc<Tls> {
+        self.current.load_full()
+    }
+
+    /// Reads the files anew. On failure the old settings stay.
+    pub fn reload(&self) -> Result<(), MaterialError> {
+        self.current.store(Arc::new(Tls::load(&self.files, OffsetDateTime::now_utc())?));
+        Ok(())
+    }
+
+    /// Follows the files until `stopped`.
+    pub async fn follow(self, stopped: CancellationToken) -> std::io::Result<()> {
+        let mut hangup = signal(SignalKind::hangup())?;
+        let mut seen = self.stamps();
+        while let Some(asked) = wait(&mut hangup, &stopped).await {
+            let stamps = self.stamps();
+            if !asked && stamps == seen {
+                continue;
+            }
+            match self.reload() {
+                Ok(()) => tracing::info!("certificates reloaded"),
+                Err(error) => tracing::warn!(%error, "certificates not reloaded, the old ones stay in use"),
+            }
+            seen = stamps;
+        }
+        Ok(())
+    }
+
+    /// When each file last changed; `None` where it cannot be seen.
+    fn stamps(&self) -> Vec<Option<SystemTime>> {
+        let changed = |path: &PathBuf| std::fs::metadata(path).and_then(|facts| facts.modified()).ok();
+        [&self.files.certificate, &self.files.key, &self.files.client_authorities].map(changed).to_vec()
+    }
+}
+
+/// Waits for a reason to look: `true` when asked to by signal. `None` to stop.
+async fn wait(hangup: &mut Signal, stopped: &CancellationToken) -> Option<bool> {
+    tokio::select! {
+        () = stopped.cancelled() => None,
+        _ = hangup.recv() => Some(true),
+        () = tokio::time::sleep(LOOK_EVERY) => Some(false),
+    }
+}
