@@ -7,4 +7,5 @@ pub mod certs;
 pub mod cli;
 pub mod kubeconfig;
 pub mod logging;
+pub mod server;
 pub mod tls;

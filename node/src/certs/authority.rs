@@ -84,8 +84,8 @@ pub enum Purpose {
 pub struct Leaf {
     /// Common name of the subject: a user, a member.
     pub common_name: String,
-    /// Organizations of the subject: a user's groups.
-    pub organizations: Vec<String>,
+    /// Organization of the subject: a user's group.
+    pub organization: Option<String>,
     /// Host names and addresses it is valid for.
     pub hosts: Vec<String>,
     /// What it is for.
@@ -113,7 +113,7 @@ impl Authority {
     pub fn create(common_name: &str, now: OffsetDateTime) -> Result<Authority, CertsError> {
         let failed = |source| CertsError::Make { name: common_name.to_owned(), source };
         let key = KeyPair::generate().map_err(failed)?;
-        let mut params = params(common_name, &[], now, AUTHORITY_LIFE);
+        let mut params = params(common_name, None, now, AUTHORITY_LIFE);
         params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
         params.key_usages =
             vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign, KeyUsagePurpose::DigitalSignature];
@@ -136,7 +136,7 @@ impl Authority {
         let failed = |source| CertsError::Make { name: leaf.common_name.clone(), source };
         let key = KeyPair::generate().map_err(failed)?;
         let names = CertificateParams::new(leaf.hosts.clone()).map_err(failed)?.subject_alt_names;
-        let mut params = params(&leaf.common_name, &leaf.organizations, now, PAIR_LIFE);
+        let mut params = params(&leaf.common_name, leaf.organization.as_deref(), now, PAIR_LIFE);
         params.subject_alt_names = names;
         params.use_authority_key_identifier_extension = true;
         params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
@@ -171,13 +171,13 @@ fn content(path: &Path, expected: &'static str, error: &rcgen::Error) -> CertsEr
 
 fn params(
     common_name: &str,
-    organizations: &[String],
+    organization: Option<&str>,
     now: OffsetDateTime,
     life: Duration,
 ) -> CertificateParams {
     let mut name = DistinguishedName::new();
-    for organization in organizations {
-        name.push(DnType::OrganizationName, organization.as_str());
+    if let Some(organization) = organization {
+        name.push(DnType::OrganizationName, organization);
     }
     name.push(DnType::CommonName, common_name);
     let mut params = CertificateParams::default();

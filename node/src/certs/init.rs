@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use orch_api::authn::{GROUP_MASTERS, USER_ADMIN};
 use orch_proto::Brand;
+use orch_raft::transport::tonic::peer_dns_name;
 use time::OffsetDateTime;
 
 use super::authority::{Authority, CertsError, Leaf, Pair, Purpose, token_keys};
@@ -83,7 +84,7 @@ fn host_port(host: &str, port: u16) -> String {
 pub fn admin_leaf() -> Leaf {
     Leaf {
         common_name: USER_ADMIN.to_owned(),
-        organizations: vec![GROUP_MASTERS.to_owned()],
+        organization: Some(GROUP_MASTERS.to_owned()),
         hosts: Vec::new(),
         purpose: Purpose::Client,
     }
@@ -101,13 +102,13 @@ pub fn server_leaf(name: &str, hosts: &[String], brand: &Brand) -> Leaf {
         format!("{service}.default.svc.cluster.local"),
     ];
     let hosts = distinct(hosts.iter().cloned().chain([name.to_owned()]).chain(local).chain(inside));
-    Leaf { common_name: name.to_owned(), organizations: Vec::new(), hosts, purpose: Purpose::Server }
+    Leaf { common_name: name.to_owned(), organization: None, hosts, purpose: Purpose::Server }
 }
 
-/// The certificate by which peers know member `name`. The transport compares the name, so it comes first.
-pub(super) fn peer_leaf(name: &str, hosts: &[String]) -> Leaf {
-    let hosts = distinct([name.to_owned()].into_iter().chain(hosts.iter().cloned()));
-    Leaf { common_name: name.to_owned(), organizations: Vec::new(), hosts, purpose: Purpose::Peer }
+/// The certificate by which peers know member `name`. The transport takes the member from the first of its names.
+pub fn peer_leaf(name: &str, hosts: &[String]) -> Leaf {
+    let hosts = distinct([peer_dns_name(name)].into_iter().chain(hosts.iter().cloned()));
+    Leaf { common_name: name.to_owned(), organization: None, hosts, purpose: Purpose::Peer }
 }
 
 fn distinct(hosts: impl Iterator<Item = String>) -> Vec<String> {

@@ -13,7 +13,7 @@ mod renew;
 
 pub use authority::{Authority, CertsError, Leaf, Pair, Purpose};
 pub use file::{replace_file, write_new};
-pub use init::{admin_leaf, init, server_leaf};
+pub use init::{admin_leaf, init, peer_leaf, server_leaf};
 pub use inspect::{Facts, inspect, is_about_to_expire};
 pub use layout::{Layout, MemberFiles};
 pub use renew::renew;

@@ -51,7 +51,7 @@ pub fn renew(arguments: &RenewArgs, now: OffsetDateTime) -> Result<Vec<PathBuf>,
 
 fn same_names(certificate: &Path, name: &str, purpose: Purpose) -> Result<Leaf, CertsError> {
     let hosts = inspect(certificate)?.into_iter().next().map(|facts| facts.hosts).unwrap_or_default();
-    Ok(Leaf { common_name: name.to_owned(), organizations: Vec::new(), hosts, purpose })
+    Ok(Leaf { common_name: name.to_owned(), organization: None, hosts, purpose })
 }
 
 fn write(certificate: &Path, key: &Path, pair: &Pair) -> Result<[PathBuf; 2], CertsError> {

@@ -80,7 +80,7 @@ fn certificates_carry_their_names() {
     }
     assert_eq!((facts.subject.as_str(), facts.issuer.as_str()), ("CN=b", "CN=cluster-ca"));
     let facts = &inspect(&layout.member("b").peer_certificate).unwrap()[0];
-    assert_eq!((facts.hosts[0].as_str(), facts.issuer.as_str()), ("b", "CN=peer-ca"));
+    assert_eq!((facts.hosts[0].as_str(), facts.issuer.as_str()), ("b.peer.orch", "CN=peer-ca"));
     let facts = &inspect(&layout.admin_certificate()).unwrap()[0];
     assert_eq!(facts.subject, "O=system:masters, CN=system:admin");
 }

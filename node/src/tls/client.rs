@@ -69,7 +69,7 @@ impl ClientAuthorities {
 }
 
 /// What a verified certificate says, and how long it is still valid at `since` the epoch.
-fn subject(
+pub(super) fn subject(
     certificate: &CertificateDer<'_>,
     since: Duration,
 ) -> Result<(ClientCertificate, Duration), String> {

@@ -1,0 +1,66 @@
+//! How much a client may take, each with its reason.
+
+use std::time::Duration;
+
+/// Connections of all ports together. One idle connection costs some 30 kB, so all of them cost 300 MB; beyond, new
+/// ones wait in the kernel's queue until others end. The plain port shares them.
+pub(super) const CONNECTIONS_MAX: usize = 10_000;
+
+/// Connections waiting for `accept`: a burst of clients that reconnect at once after a restart.
+pub(super) const BACKLOG: u32 = 4096;
+
+/// From the first byte to the end of the TLS handshake. Half-open handshakes end here.
+pub(super) const HANDSHAKE_MAX: Duration = Duration::from_secs(10);
+
+/// From the end of an answer to the end of the next request's headers (HTTP/1.1). It is both the limit on slow
+/// headers and the life of an idle connection; shorter than the clients' own 90 seconds, they would send requests
+/// into connections that are just closing.
+pub(super) const HEADERS_MAX: Duration = Duration::from_secs(100);
+
+/// Bytes of a request's line and headers, the reference's limit. The same number is the read buffer's limit.
+pub(super) const HEADER_BYTES_MAX: usize = 1 << 20;
+
+/// Requests at the same time on one HTTP/2 connection, the reference's limit.
+pub(super) const STREAMS_MAX: u32 = 100;
+
+/// Streams that a client opened and reset before they were handled; beyond, the connection ends. This is what a rapid
+/// reset attack looks like; a client that gives up many watches at once resets streams that were handled.
+pub(super) const PENDING_RESETS_MAX: usize = 100;
+
+/// Streams the server itself reset for the client's errors; beyond, the connection ends.
+pub(super) const ERROR_RESETS_MAX: usize = 1024;
+
+/// Receive window of a stream: an object of usual size without a round trip.
+pub(super) const STREAM_WINDOW: u32 = 256 << 10;
+
+/// Receive window of a connection: a few large uploads at once, and the most that unread bodies can hold in memory.
+pub(super) const CONNECTION_WINDOW: u32 = 1 << 20;
+
+/// Bytes of answers buffered for each HTTP/2 stream whose client does not read. Large lists are written from shared
+/// memory piece by piece, so more than a few frames in flight brings nothing.
+pub(super) const STREAM_SEND_BUFFER: usize = 256 << 10;
+
+/// Bytes of plain text that TLS takes before they are written to the socket. It decides how many bytes go into one
+/// system call; larger was not faster.
+pub(super) const TLS_BUFFER: usize = 256 << 10;
+
+/// How often an HTTP/2 client is asked whether it lives, and how long it may take to say so.
+pub(super) const PING_EVERY: Duration = Duration::from_secs(30);
+/// See [`PING_EVERY`].
+pub(super) const PING_ANSWER_MAX: Duration = Duration::from_secs(20);
+
+/// Silence after which the kernel asks whether the other end lives: it finds the watchers of dead machines.
+pub(super) const TCP_KEEPALIVE: Duration = Duration::from_secs(60);
+
+/// How long a client may not take a single byte of what is waiting for it. A watcher that reads slowly is ended by
+/// the API; one that reads nothing is ended here.
+pub(super) const STALL_MAX: Duration = Duration::from_secs(60);
+
+/// Connections that may finish their requests after the signal to stop.
+pub(super) const DRAIN_MAX: Duration = Duration::from_secs(10);
+
+/// After a failed `accept` (no more file descriptors): other connections may end meanwhile.
+pub(super) const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
+/// Longest timer for a certificate's end, since timers have a horizon. A connection older than this is checked then.
+pub(super) const IDENTITY_MAX: Duration = Duration::from_secs(30 * 24 * 3600);

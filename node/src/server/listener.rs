@@ -1,0 +1,42 @@
+//! Opening ports.
+
+use std::net::SocketAddr;
+
+use tokio::net::{TcpListener, TcpSocket};
+
+use super::limits;
+
+/// Why a port could not be opened.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot listen on {address} for {purpose}: {source}{hint}")]
+pub struct BindError {
+    /// The address asked for.
+    pub address: SocketAddr,
+    /// What it was for: `HTTPS`.
+    pub purpose: &'static str,
+    /// What the system said.
+    pub source: std::io::Error,
+    /// What to do about it.
+    pub hint: String,
+}
+
+/// Listens on `address`; port 0 takes any free one. `flag` is the flag that chooses the port, for the error.
+pub fn bind(address: SocketAddr, purpose: &'static str, flag: &str) -> Result<TcpListener, BindError> {
+    listen(address).map_err(|source| {
+        let hint = match source.kind() {
+            std::io::ErrorKind::AddrInUse => format!("; choose another with {flag}, 0 takes any free one"),
+            std::io::ErrorKind::PermissionDenied => format!("; choose a port above 1023 with {flag}"),
+            std::io::ErrorKind::AddrNotAvailable => "; this machine has no such address".to_owned(),
+            _ => String::new(),
+        };
+        BindError { address, purpose, source, hint }
+    })
+}
+
+fn listen(address: SocketAddr) -> std::io::Result<TcpListener> {
+    let socket = if address.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
+    // A restarted server takes its port again although old connections linger.
+    socket.set_reuseaddr(true)?;
+    socket.bind(address)?;
+    socket.listen(limits::BACKLOG)
+}

@@ -1,0 +1,105 @@
+//! A deadline on writing: a client that takes nothing for a minute loses its connection.
+//!
+//! Costs nothing while writes make progress: the timer starts with the first write that has to wait and ends with
+//! the next one that does not.
+
+use std::io::{self, IoSlice};
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::time::Sleep;
+
+/// A stream whose writes fail when they make no progress for `limit`.
+#[derive(Debug)]
+pub(super) struct Stall<T> {
+    inner: T,
+    limit: Duration,
+    waiting: Option<Pin<Box<Sleep>>>,
+}
+
+impl<T> Stall<T> {
+    pub(super) fn new(inner: T, limit: Duration) -> Stall<T> {
+        Stall { inner, limit, waiting: None }
+    }
+
+    /// Passes a write's result on, or fails it when it has waited too long.
+    fn judge<R>(&mut self, cx: &mut Context<'_>, result: Poll<io::Result<R>>) -> Poll<io::Result<R>> {
+        if result.is_ready() {
+            self.waiting = None;
+            return result;
+        }
+        let limit = self.limit;
+        let timer = self.waiting.get_or_insert_with(|| Box::pin(tokio::time::sleep(limit)));
+        ready!(timer.as_mut().poll(cx));
+        Poll::Ready(Err(io::Error::new(io::ErrorKind::TimedOut, "the client takes no data")))
+    }
+}
+
+impl<T: AsyncRead + Unpin> AsyncRead for Stall<T> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.inner).poll_read(cx, buf)
+    }
+}
+
+impl<T: AsyncWrite + Unpin> AsyncWrite for Stall<T> {
+    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
+        let result = Pin::new(&mut self.inner).poll_write(cx, buf);
+        self.judge(cx, result)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.inner).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.inner).poll_shutdown(cx)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bufs: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        let result = Pin::new(&mut self.inner).poll_write_vectored(cx, bufs);
+        self.judge(cx, result)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.inner.is_write_vectored()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_client_that_takes_nothing_is_given_up() {
+        let (server, _client) = tokio::io::duplex(16);
+        let limit = Duration::from_millis(20);
+        let began = std::time::Instant::now();
+        let error = Stall::new(server, limit).write_all(&[0; 64]).await.unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::TimedOut);
+        assert!(began.elapsed() >= limit);
+    }
+
+    #[tokio::test]
+    async fn progress_starts_the_deadline_anew() {
+        let (server, mut client) = tokio::io::duplex(16);
+        let mut stalled = Stall::new(server, Duration::from_secs(3600));
+        stalled.write_all(&[0; 16]).await.unwrap();
+        assert!(futures::poll!(Box::pin(stalled.write(&[0; 16]))).is_pending());
+        assert!(stalled.waiting.is_some());
+        client.read_exact(&mut [0; 16]).await.unwrap();
+        stalled.write_all(&[0; 16]).await.unwrap();
+        assert!(stalled.waiting.is_none());
+    }
+}

@@ -1,0 +1,228 @@
+//! A server on loopback ports, asked by real clients.
+
+use std::convert::Infallible;
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use axum::body::Body;
+use bytes::Bytes;
+use http::{Request, Response, StatusCode};
+use http_body_util::{BodyExt, Empty};
+use hyper::body::Incoming;
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use orch_api::authn::Peer;
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
+use time::{Duration, OffsetDateTime};
+use tokio::net::TcpStream;
+use tokio_rustls::TlsConnector;
+
+use super::*;
+use crate::certs::{Authority, Leaf, Pair, Purpose, admin_leaf, server_leaf};
+use crate::tls::{Reloader, TlsFiles};
+
+/// Where the test and a request to `/slow` meet.
+#[derive(Default)]
+struct Meeting {
+    arrived: tokio::sync::Notify,
+    go_on: tokio::sync::Notify,
+}
+
+/// Answers who is connected; `/slow` waits until it is told to go on.
+fn service(meeting: Arc<Meeting>) -> axum::Router {
+    axum::Router::new().fallback(move |request: axum::extract::Request| {
+        let meeting = Arc::clone(&meeting);
+        async move {
+            if request.uri().path() == "/slow" {
+                meeting.arrived.notify_one();
+                meeting.go_on.notified().await;
+            }
+            let peer = request.extensions().get::<Arc<Peer>>().expect("every request has a peer");
+            let certificate = match &peer.certificate {
+                None => "none".to_owned(),
+                Some(Ok(certificate)) => certificate.common_name.clone(),
+                Some(Err(_)) => "bad".to_owned(),
+            };
+            Ok::<_, Infallible>(Response::new(Body::from(format!("{certificate} {}", peer.local_admin))))
+        }
+    })
+}
+
+struct Fixture {
+    _directory: tempfile::TempDir,
+    authority: Authority,
+    server: Server<axum::Router>,
+    meeting: Arc<Meeting>,
+    secure: SocketAddr,
+    plain: SocketAddr,
+}
+
+fn start() -> Fixture {
+    let directory = tempfile::tempdir().unwrap();
+    let authority = Authority::create("ca", OffsetDateTime::now_utc()).unwrap();
+    let pair =
+        authority.issue(&server_leaf("a", &[], &orch_proto::brand::ORCH), OffsetDateTime::now_utc()).unwrap();
+    let write = |name: &str, text: &str| {
+        let path = directory.path().join(name);
+        std::fs::write(&path, text).unwrap();
+        path
+    };
+    let tls = Reloader::load(TlsFiles {
+        certificate: write("server.crt", &pair.certificate),
+        key: write("server.key", &pair.key),
+        client_authorities: write("ca.crt", &authority.pair.certificate),
+        server_authority: None,
+    })
+    .unwrap();
+    let meeting = Arc::new(Meeting::default());
+    let server = Server::new(service(Arc::clone(&meeting)));
+    let open = || bind(([127, 0, 0, 1], 0).into(), "HTTPS", "--secure-port").unwrap();
+    let (listener, plain_listener) = (open(), open());
+    let (secure, plain) = (listener.local_addr().unwrap(), plain_listener.local_addr().unwrap());
+    server.listen(Port::Tls { listener, tls });
+    server.listen(Port::Plain { listener: plain_listener });
+    Fixture { _directory: directory, authority, server, meeting, secure, plain }
+}
+
+impl Fixture {
+    fn client(&self, certificate: Option<&Pair>, protocol: &[u8]) -> TlsConnector {
+        let mut roots = rustls::RootCertStore::empty();
+        let authority = CertificateDer::from_pem_slice(self.authority.pair.certificate.as_bytes()).unwrap();
+        roots.add(authority).unwrap();
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let builder = rustls::ClientConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()
+            .unwrap()
+            .with_root_certificates(roots);
+        let mut config = match certificate {
+            None => builder.with_no_client_auth(),
+            Some(pair) => {
+                let chain = vec![CertificateDer::from_pem_slice(pair.certificate.as_bytes()).unwrap()];
+                let key = PrivateKeyDer::from_pem_slice(pair.key.as_bytes()).unwrap();
+                builder.with_client_auth_cert(chain, key).unwrap()
+            }
+        };
+        config.alpn_protocols = vec![protocol.to_vec()];
+        TlsConnector::from(Arc::new(config))
+    }
+
+    async fn ask(&self, certificate: Option<&Pair>, protocol: &[u8]) -> String {
+        let stream = TcpStream::connect(self.secure).await.unwrap();
+        let name = ServerName::try_from("localhost").unwrap();
+        let stream = self.client(certificate, protocol).connect(name, stream).await.unwrap();
+        assert_eq!(stream.get_ref().1.alpn_protocol(), Some(protocol));
+        let response = if protocol == b"h2" {
+            let (mut sender, connection) =
+                hyper::client::conn::http2::handshake(TokioExecutor::new(), TokioIo::new(stream))
+                    .await
+                    .unwrap();
+            tokio::spawn(connection);
+            sender.send_request(request("https://localhost/")).await.unwrap()
+        } else {
+            let (mut sender, connection) =
+                hyper::client::conn::http1::handshake(TokioIo::new(stream)).await.unwrap();
+            tokio::spawn(connection);
+            sender.send_request(request("/")).await.unwrap()
+        };
+        text(response).await
+    }
+
+    async fn plain(&self) -> hyper::client::conn::http1::SendRequest<Empty<Bytes>> {
+        let stream = TokioIo::new(TcpStream::connect(self.plain).await.unwrap());
+        let (sender, connection) = hyper::client::conn::http1::handshake(stream).await.unwrap();
+        tokio::spawn(connection);
+        sender
+    }
+}
+
+fn request(uri: &str) -> Request<Empty<Bytes>> {
+    Request::builder().uri(uri).header("host", "localhost").body(Empty::new()).unwrap()
+}
+
+async fn text(response: Response<Incoming>) -> String {
+    String::from_utf8(response.into_body().collect().await.unwrap().to_bytes().to_vec()).unwrap()
+}
+
+fn expired() -> OffsetDateTime {
+    OffsetDateTime::now_utc() - Duration::days(400)
+}
+
+#[tokio::test]
+async fn requests_carry_the_identity_of_their_connection() {
+    let fixture = start();
+    let now = OffsetDateTime::now_utc();
+    let admin = fixture.authority.issue(&admin_leaf(), now).unwrap();
+    let carol = Leaf {
+        common_name: "carol".to_owned(),
+        organization: None,
+        hosts: Vec::new(),
+        purpose: Purpose::Client,
+    };
+    let carol = fixture.authority.issue(&carol, now).unwrap();
+    let late = fixture.authority.issue(&admin_leaf(), expired()).unwrap();
+    let stranger = Authority::create("ca", now).unwrap().issue(&admin_leaf(), now).unwrap();
+    for protocol in [&b"h2"[..], b"http/1.1"] {
+        assert_eq!(fixture.ask(None, protocol).await, "none false");
+        assert_eq!(fixture.ask(Some(&admin), protocol).await, "system:admin false");
+        assert_eq!(fixture.ask(Some(&carol), protocol).await, "carol false");
+        assert_eq!(fixture.ask(Some(&late), protocol).await, "bad false");
+        assert_eq!(fixture.ask(Some(&stranger), protocol).await, "bad false");
+    }
+}
+
+#[tokio::test]
+async fn a_resumed_session_is_judged_again() {
+    let fixture = start();
+    let admin = fixture.authority.issue(&admin_leaf(), OffsetDateTime::now_utc()).unwrap();
+    let connector = fixture.client(Some(&admin), b"http/1.1");
+    for resumed in [false, true] {
+        let stream = TcpStream::connect(fixture.secure).await.unwrap();
+        let stream = connector.connect(ServerName::try_from("localhost").unwrap(), stream).await.unwrap();
+        let kind = stream.get_ref().1.handshake_kind();
+        assert_eq!(kind == Some(rustls::HandshakeKind::Resumed), resumed, "{kind:?}");
+        let (mut sender, connection) =
+            hyper::client::conn::http1::handshake(TokioIo::new(stream)).await.unwrap();
+        tokio::spawn(connection);
+        assert_eq!(text(sender.send_request(request("/")).await.unwrap()).await, "system:admin false");
+    }
+}
+
+#[tokio::test]
+async fn the_plain_port_is_the_administrator_and_refuses_web_pages() {
+    let fixture = start();
+    let mut sender = fixture.plain().await;
+    assert_eq!(text(sender.send_request(request("/")).await.unwrap()).await, "none true");
+    let mut page = request("/");
+    page.headers_mut().insert("origin", "https://evil.example".parse().unwrap());
+    assert_eq!(sender.send_request(page).await.unwrap().status(), StatusCode::FORBIDDEN);
+}
+
+#[tokio::test]
+async fn stopping_lets_requests_under_way_finish_and_takes_no_more() {
+    let fixture = start();
+    let mut sender = fixture.plain().await;
+    let mut idle = fixture.plain().await;
+    assert_eq!(text(idle.send_request(request("/")).await.unwrap()).await, "none true");
+    let slow = sender.send_request(request("/slow"));
+    let stop = async {
+        fixture.meeting.arrived.notified().await;
+        let cut = fixture.server.stop();
+        tokio::pin!(cut);
+        assert!(futures::poll!(cut.as_mut()).is_pending());
+        fixture.meeting.go_on.notify_one();
+        cut.await
+    };
+    let (response, cut) = tokio::join!(slow, stop);
+    assert_eq!(text(response.unwrap()).await, "none true");
+    assert_eq!(cut, 0);
+    assert!(TcpStream::connect(fixture.plain).await.is_err());
+}
+
+#[tokio::test]
+async fn a_taken_port_is_named_with_the_flag_that_chooses_it() {
+    let taken = bind(([127, 0, 0, 1], 0).into(), "HTTPS", "--secure-port").unwrap();
+    let address = taken.local_addr().unwrap();
+    let error = bind(address, "HTTPS", "--secure-port").unwrap_err().to_string();
+    assert!(error.starts_with(&format!("cannot listen on {address} for HTTPS: ")), "{error}");
+    assert!(error.ends_with("choose another with --secure-port, 0 takes any free one"), "{error}");
+}
