@@ -167,7 +167,7 @@ impl<'s> Walker<'s> {
         node: &mut Node,
     ) -> Result<(), ItemError> {
         match shape {
-            Shape::Leaf => node.leaf(old, new),
+            Shape::Scalar | Shape::Atomic => node.leaf(old, new),
             Shape::Struct(ty) => {
                 if self.is_empty_struct(ty, old) && self.is_empty_struct(ty, new) {
                     node.leaf(old, new);

@@ -243,7 +243,7 @@ impl fmt::Display for KeyValue {
 
 /// Appends `text` as a JSON string in the form that the wire's keys have: markup characters are escaped too, so that
 /// two servers write the same key for the same value.
-fn write_json_string(text: &str, out: &mut String) {
+pub(super) fn write_json_string(text: &str, out: &mut String) {
     out.push('"');
     for c in text.chars() {
         match c {

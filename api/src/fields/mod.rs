@@ -7,25 +7,36 @@
 //! Invariant: nobody owns `apiVersion`, `kind` or the identity in `metadata`.
 //! Invariant: an entry of `managedFields` that owns nothing does not exist.
 
+mod apply;
+mod check;
 mod compare;
+mod conflict;
 mod element;
+mod extract;
+mod last_applied;
 mod managed;
 mod manager;
+mod merge;
 mod set;
 mod shape;
+mod times;
 mod update;
 mod wire;
 
 #[cfg(test)]
 pub(crate) mod tests;
 
+pub use apply::{ApplyError, ApplyOptions, BEFORE_FIRST_APPLY, apply};
 pub use compare::{Comparison, compare};
+pub use conflict::{Conflict, Conflicts};
 pub use element::{ElementError, KeyValue, PathElement};
+pub use extract::field_set;
 pub use managed::{Managed, ManagedEntry, ManagedError, Operation};
 pub use manager::{MANAGER_BYTES_MAX, check_manager, manager_of};
 pub use set::FieldSet;
 pub use shape::ItemError;
 pub(crate) use shape::field_of;
+pub use times::keep_times_if_unchanged;
 pub use update::{ANCIENT_CHANGES, FieldsError, UPDATE_MANAGERS_MAX, Writer, track_update};
 pub use wire::WireError;
 

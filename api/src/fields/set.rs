@@ -5,6 +5,8 @@
 //!
 //! Invariant: entries are sorted by element without duplicates, and each is a member or has children.
 
+use std::cmp::Ordering;
+
 use super::element::PathElement;
 
 /// A set of field paths. The empty path (the whole object) is never a member.
@@ -98,6 +100,32 @@ impl FieldSet {
 
     fn find(&self, element: &PathElement) -> Result<usize, usize> {
         self.entries.binary_search_by(|entry| entry.element.cmp(element))
+    }
+
+    /// The entry of one step.
+    pub(super) fn entry(&self, element: &PathElement) -> Option<&Entry> {
+        self.find(element).ok().map(|at| &self.entries[at])
+    }
+
+    /// The entry of a named field, without building its element.
+    pub(super) fn entry_of_field(&self, name: &str) -> Option<&Entry> {
+        // Fields sort before every other element.
+        let found = self.entries.binary_search_by(|entry| match &entry.element {
+            PathElement::Field(other) => (**other).cmp(name),
+            PathElement::Key(_) | PathElement::Value(_) | PathElement::Index(_) => Ordering::Greater,
+        });
+        found.ok().map(|at| &self.entries[at])
+    }
+
+    /// Lets `change` rewrite whether each entry is a member and what lies below it; what becomes vacant goes.
+    pub(super) fn for_each_entry_mut(
+        &mut self,
+        change: &mut dyn FnMut(&PathElement, &mut bool, &mut FieldSet),
+    ) {
+        self.entries.retain_mut(|entry| {
+            change(&entry.element, &mut entry.member, &mut entry.children);
+            !entry.is_vacant()
+        });
     }
 
     /// Adds every member of `other`.

@@ -11,8 +11,10 @@ use crate::schema::types::{Field, ListTopology, ObjectType, Scalar, Schema, Type
 /// The merge behaviour of a value.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Shape<'s> {
-    /// Owned as a whole: scalars, atomic lists, maps and objects.
-    Leaf,
+    /// A scalar.
+    Scalar,
+    /// A list, map or object that is owned as a whole.
+    Atomic,
     /// An object with declared fields.
     Struct(&'s ObjectType),
     /// A map, each value on its own.
@@ -81,28 +83,40 @@ fn zero_duration() -> &'static Value {
 }
 
 impl<'s> Shape<'s> {
-    /// The shape of a value of `ty`. Untyped content is taken as it comes: objects merge key by key, lists are leaves.
+    /// The shape of a value of `ty`. Untyped content is taken as it comes: objects merge key by key, lists are atomic.
     pub(super) fn of(schema: &'s Schema, ty: &'s ValueType, value: Option<&Value>) -> Shape<'s> {
         match ty {
-            ValueType::Scalar(_) => Shape::Leaf,
+            ValueType::Scalar(_) => Shape::Scalar,
             ValueType::Object(id) => Shape::of_type(schema, *id),
             ValueType::List { topology: ListTopology::Atomic, .. } | ValueType::Map { atomic: true, .. } => {
-                Shape::Leaf
+                Shape::Atomic
             }
             ValueType::List { topology: ListTopology::Set, .. } => Shape::Set,
             ValueType::List { item, topology: ListTopology::Map(keys) } => Shape::Keyed { item, keys },
             ValueType::Map { value, atomic: false } => Shape::Map(value),
             ValueType::Untyped => match value {
-                Some(Value::Object(_)) => Shape::Map(&UNTYPED),
-                _ => Shape::Leaf,
+                Some(Value::Object(_)) | None => Shape::Map(&UNTYPED),
+                Some(Value::Array(_)) => Shape::Atomic,
+                Some(Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_)) => Shape::Scalar,
             },
         }
+    }
+
+    /// The shape of what a path element leads to; `None` where the tables know nothing there.
+    pub(super) fn below(self, schema: &'s Schema, element: &PathElement) -> Option<Shape<'s>> {
+        let ty = match (self, element) {
+            (Shape::Struct(ty), PathElement::Field(name)) => type_of_field(schema, ty, name)?,
+            (Shape::Map(value), PathElement::Field(_)) => value,
+            (Shape::Keyed { item, .. }, PathElement::Key(_)) => item,
+            _ => return None,
+        };
+        Some(Shape::of(schema, ty, None))
     }
 
     /// The shape of an object type.
     pub(super) fn of_type(schema: &'s Schema, id: TypeId) -> Shape<'s> {
         let ty = schema.get(id);
-        if ty.atomic { Shape::Leaf } else { Shape::Struct(ty) }
+        if ty.atomic { Shape::Atomic } else { Shape::Struct(ty) }
     }
 }
 
@@ -163,7 +177,7 @@ pub(super) fn element_of_item(
 ) -> Result<PathElement, ItemError> {
     match shape {
         Shape::Keyed { item: ty, keys } => keyed_element(schema, ty, keys, item),
-        Shape::Set | Shape::Leaf | Shape::Struct(_) | Shape::Map(_) => match item {
+        Shape::Set | Shape::Scalar | Shape::Atomic | Shape::Struct(_) | Shape::Map(_) => match item {
             Value::Object(_) => Err(ItemError::ObjectInSet),
             Value::Array(_) => Err(ItemError::ListInSet),
             Value::Null => Err(ItemError::NullInSet),

@@ -7,6 +7,7 @@ use crate::schema::types::{
     Field, ListTopology, ObjectType, PatchStrategy, Scalar, Schema, TypeId, ValueType,
 };
 
+mod apply;
 mod tables;
 mod update;
 mod vectors;

@@ -212,3 +212,23 @@ fn untyped_content_is_owned_key_by_key_and_lists_as_one() {
         (json!({"f:a": {".": {}, "f:b": {}}}), none)
     );
 }
+
+#[test]
+fn times_stay_when_nothing_else_changed() {
+    let live = stored(json!({"a": "1"}), "x");
+    let with_time = |object: &Value| {
+        let mut new = object.clone();
+        new["metadata"]["managedFields"][0]["time"] = "9".into();
+        new["metadata"]["resourceVersion"] = "9".into();
+        new
+    };
+    let mut new = with_time(&live);
+    keep_times_if_unchanged(&live, &mut new);
+    assert_eq!(new["metadata"]["managedFields"], live["metadata"]["managedFields"]);
+    for change in ["/data/a", "/metadata/name", "/metadata/managedFields/0/manager"] {
+        let mut new = with_time(&live);
+        *new.pointer_mut(change).unwrap() = "other".into();
+        keep_times_if_unchanged(&live, &mut new);
+        assert_eq!(new["metadata"]["managedFields"][0]["time"], "9", "{change}");
+    }
+}

@@ -84,3 +84,69 @@ fn replay(schema: &Schema, scenario: &Value) -> usize {
     }
     seen
 }
+
+#[test]
+fn recorded_applies_give_the_recorded_managers_and_conflicts() {
+    let schema = schema();
+    let mut seen = 0;
+    for scenario in load("apply").as_array().unwrap() {
+        let mut live: Option<Value> = None;
+        for step in scenario["steps"].as_array().unwrap() {
+            let (Some(request), Some(config)) = (step["do"].as_str(), step.get("body")) else { continue };
+            let Some(kind) = config["kind"].as_str().filter(|_| request.starts_with("PATCH")) else {
+                continue;
+            };
+            let query = request.split_once('?').unwrap().1;
+            let manager = query.split('&').find_map(|pair| pair.strip_prefix("fieldManager=")).unwrap();
+            let version = config["apiVersion"].as_str().unwrap();
+            let writer = Writer {
+                manager,
+                api_version: version,
+                subresource: "",
+                now: "<time>",
+                reset: &[&["status"]],
+            };
+            let options =
+                ApplyOptions { force: query.contains("force=true"), brand: &orch_proto::brand::ORCH };
+            let result = apply(&schema, schema.named(kind).unwrap(), live.as_ref(), config, &writer, options);
+            let expected = &step["expect"]["body"];
+            let what = format!("{} {request}", scenario["name"]);
+            seen += 1;
+            match result {
+                Ok(object) => {
+                    let text = |object: &Value| {
+                        serde_json::to_string_pretty(&object["metadata"]["managedFields"]).unwrap()
+                    };
+                    assert_eq!(text(&object), text(expected), "{what}");
+                    assert_eq!(object["data"], expected["data"], "{what}");
+                    assert_within(&object["spec"], &expected["spec"], &what);
+                    live = Some(expected.clone());
+                }
+                Err(ApplyError::Conflicts(conflicts)) => {
+                    assert_eq!(conflicts.to_string(), expected["message"], "{what}");
+                    let causes: Vec<Value> = conflicts
+                        .iter()
+                        .map(|c| json!({"reason": "FieldManagerConflict", "message": c.cause(), "field": c.path}))
+                        .collect();
+                    assert_eq!(Value::Array(causes), expected["details"]["causes"], "{what}");
+                }
+                Err(error) => panic!("{what}: {error}"),
+            }
+        }
+    }
+    assert!(seen >= 14, "only {seen} recorded applies were checked");
+}
+
+/// Everything in `part` is in `whole`, which defaults may have filled up.
+fn assert_within(part: &Value, whole: &Value, what: &str) {
+    match (part, whole) {
+        (Value::Object(part), Value::Object(_)) => {
+            part.iter().for_each(|(key, value)| assert_within(value, &whole[key], what));
+        }
+        (Value::Array(part), Value::Array(whole)) => {
+            assert_eq!(part.len(), whole.len(), "{what}");
+            part.iter().zip(whole).for_each(|(part, whole)| assert_within(part, whole, what));
+        }
+        _ => assert_eq!(part, whole, "{what}"),
+    }
+}

@@ -1,0 +1,243 @@
+//! Server-side apply: an object, a configuration, and who owns what.
+//!
+//! Owns the order of things: merge the configuration in, take out what the manager applied before and no longer does
+//! (unless somebody else owns it), find whose fields that changes, and record the manager as owner of what it applied.
+//! The result still has to pass decoding, defaulting and validation like any other new state.
+
+use serde_json::{Map, Value};
+
+use super::check::check;
+use super::compare::{Comparison, UNOWNED_METADATA, compare};
+use super::conflict::{Conflict, Conflicts};
+use super::element::PathElement;
+use super::extract::{field_set, reconcile, with_named_fields};
+use super::last_applied::{self, LAST_APPLIED_MANAGER};
+use super::managed::{Managed, ManagedEntry, ManagedError, Operation, managed_fields_of};
+use super::merge::{Emptied, merge, remove};
+use super::set::FieldSet;
+use super::shape::{ItemError, Shape, empty_object, same};
+use super::update::{Writer, metadata_of, record_update};
+use crate::schema::types::{Schema, TypeId};
+use orch_proto::Brand;
+
+/// The manager that is recorded for everything an object has when it is first applied to without having managers.
+pub const BEFORE_FIRST_APPLY: &str = "before-first-apply";
+
+/// What an apply request says besides its configuration.
+#[derive(Clone, Copy, Debug)]
+pub struct ApplyOptions {
+    /// Take conflicting fields from their owners.
+    pub force: bool,
+    /// The cluster's names: client-side apply keeps its last configuration in an annotation.
+    pub brand: &'static Brand,
+}
+
+/// Why a configuration was not applied.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ApplyError {
+    /// Others own fields that the configuration changes (409, with a cause for each conflict).
+    #[error("{0}")]
+    Conflicts(Conflicts),
+    /// The configuration brings its own `managedFields` (400).
+    #[error("metadata.managedFields must be nil")]
+    ManagedFieldsGiven,
+    /// The configuration does not have the form of its type.
+    #[error("failed to create typed patch object ({object}): {}", listed(.errors))]
+    Typed {
+        /// The object as `namespace/name; version, Kind=kind`.
+        object: String,
+        /// What is wrong, as `.path: message`; at least one.
+        errors: Vec<String>,
+    },
+    /// The stored managers cannot be read.
+    #[error("failed to decode managed fields: {0}")]
+    Managed(#[from] ManagedError),
+    /// Items of a stored list cannot be told apart.
+    #[error("failed to merge config: {0}")]
+    Item(#[from] ItemError),
+}
+
+fn listed(errors: &[String]) -> String {
+    match errors {
+        [error] => error.clone(),
+        errors => format!("errors:\n  {}", errors.join("\n  ")),
+    }
+}
+
+/// Applies `config`, as the client sent it, to `live` (`None`: the object is created) and gives the object to store,
+/// with its `managedFields`.
+pub fn apply(
+    schema: &Schema,
+    root: TypeId,
+    live: Option<&Value>,
+    config: &Value,
+    writer: &Writer<'_>,
+    options: ApplyOptions,
+) -> Result<Value, ApplyError> {
+    if managed_fields_of(config).is_some_and(Value::is_array) {
+        return Err(ApplyError::ManagedFieldsGiven);
+    }
+    let errors = check(schema, root, config);
+    if !errors.is_empty() {
+        return Err(ApplyError::Typed { object: name_of(config), errors });
+    }
+    let managed = Managed::decode(live.and_then(managed_fields_of))?;
+    let mut base = live.unwrap_or(empty_object()).clone();
+    if let Some(metadata) = base.get_mut("metadata").and_then(Value::as_object_mut) {
+        metadata.shift_remove("managedFields");
+    }
+    let job = Job { schema, root, base, config, writer };
+    let (mut object, managed) = match job.run(managed.clone(), options.force) {
+        Err(ApplyError::Conflicts(conflicts)) if writer.manager == LAST_APPLIED_MANAGER => {
+            let rest = last_applied::not_by_client(schema, root, &job.base, conflicts, writer, options.brand);
+            if let Some(conflicts) = rest {
+                return Err(ApplyError::Conflicts(conflicts));
+            }
+            job.run(managed, true)?
+        }
+        result => result?,
+    };
+    if writer.manager == LAST_APPLIED_MANAGER {
+        last_applied::keep(&mut object, config, options.brand);
+    }
+    if let (Some(managed), Some(metadata)) = (managed.encode(), metadata_of(&mut object)) {
+        metadata.insert("managedFields".to_owned(), managed);
+    }
+    Ok(object)
+}
+
+fn name_of(config: &Value) -> String {
+    let text = |value: Option<&Value>| value.and_then(Value::as_str).unwrap_or_default().to_owned();
+    let metadata = |name: &str| text(config.get("metadata").and_then(|metadata| metadata.get(name)));
+    let version = text(config.get("apiVersion"));
+    let version = if version.contains('/') { version } else { format!("/{version}") };
+    format!("{}/{}; {version}, Kind={}", metadata("namespace"), metadata("name"), text(config.get("kind")))
+}
+
+/// One apply with everything it works on.
+struct Job<'a> {
+    schema: &'a Schema,
+    root: TypeId,
+    /// The live object without its managers.
+    base: Value,
+    config: &'a Value,
+    writer: &'a Writer<'a>,
+}
+
+impl Job<'_> {
+    fn shape(&self) -> Shape<'_> {
+        Shape::of_type(self.schema, self.root)
+    }
+
+    fn run(&self, managed: Managed, force: bool) -> Result<(Value, Managed), ApplyError> {
+        let mut managed = self.tracked(managed)?;
+        for entry in &mut managed.entries {
+            reconcile(self.schema, self.shape(), &mut entry.set);
+        }
+        let merged = merge(self.schema, self.shape(), &self.base, self.config)?;
+        let mut set = field_set(self.schema, self.root, self.config)?;
+        set.subtract_below(&self.writer.reset_set());
+        let mut entry = self.writer.entry(Operation::Apply, set);
+        let previous = managed.take(&entry);
+        entry.time = previous.as_ref().and_then(|previous| previous.time.clone());
+        managed.entries.push(entry.clone());
+        let object = match &previous {
+            Some(previous) if !previous.set.is_empty() => self.prune(&merged, &previous.set, &managed)?,
+            _ => merged,
+        };
+        self.take_over(&mut managed, &entry, &object, force)?;
+        let recorded = managed.entries.iter_mut().find(|other| other.is_same_writer(&entry));
+        if let Some(recorded) = recorded.filter(|_| !same(&self.base, &object)) {
+            recorded.time = Some(self.writer.now.to_owned());
+        }
+        strip(&mut managed, &entry);
+        Ok((object, managed))
+    }
+
+    /// The managers, or one for all there is where nobody is tracked yet.
+    fn tracked(&self, managed: Managed) -> Result<Managed, ApplyError> {
+        if !managed.entries.is_empty() {
+            return Ok(managed);
+        }
+        let Comparison { mut changed, .. } = compare(self.schema, self.root, empty_object(), &self.base)?;
+        changed.subtract_below(&self.writer.reset_set());
+        let before = Writer { manager: BEFORE_FIRST_APPLY, ..*self.writer };
+        Ok(record_update(managed, changed, &FieldSet::EMPTY, &before))
+    }
+
+    /// `merged` without what the manager applied last time and does not apply now, except what others own or what was
+    /// not the manager's to begin with.
+    fn prune(&self, merged: &Value, last: &FieldSet, managed: &Managed) -> Result<Value, ItemError> {
+        let (schema, shape) = (self.schema, self.shape());
+        let named = |set: &FieldSet| with_named_fields(schema, Some(shape), set);
+        let fields = |value: &Value| Ok::<_, ItemError>(named(&field_set(schema, self.root, value)?));
+        let last = named(last);
+        let all = fields(merged)?;
+        let pruned = remove(schema, shape, merged, &last, Emptied::Null);
+        let mut unowned = all.clone();
+        let mut owned = fields(&pruned)?;
+        for entry in &managed.entries {
+            owned.unite(named(&entry.set));
+        }
+        unowned.subtract(&owned);
+        let pruned = remove(schema, shape, merged, &unowned, Emptied::Null);
+        let mut gone = all;
+        gone.subtract(&fields(&pruned)?);
+        let gone = gone.intersection(&last);
+        match remove(schema, shape, merged, &gone, Emptied::Gone) {
+            Value::Null => Ok(Value::Object(Map::new())),
+            object => Ok(object),
+        }
+    }
+
+    /// Takes what the apply changes or removes from its other owners. Changing what they own needs `force`.
+    fn take_over(
+        &self,
+        managed: &mut Managed,
+        own: &ManagedEntry,
+        object: &Value,
+        force: bool,
+    ) -> Result<(), ApplyError> {
+        let Comparison { mut changed, mut removed } = compare(self.schema, self.root, &self.base, object)?;
+        let reset = self.writer.reset_set();
+        changed.subtract_below(&reset);
+        removed.subtract_below(&reset);
+        let mut conflicts = Vec::new();
+        for entry in managed.entries.iter_mut().filter(|entry| !entry.is_same_writer(own)) {
+            let lost = entry.set.intersection(&changed);
+            if !lost.is_empty() && !force {
+                lost.for_each(&mut |path| conflicts.push(Conflict::new(entry, path)));
+            }
+            entry.set.subtract(&lost);
+            entry.set.subtract(&removed);
+        }
+        if !conflicts.is_empty() {
+            // Stable: the paths of one owner stay in order.
+            conflicts.sort_by(|a, b| {
+                let key = |c: &'_ Conflict| {
+                    (c.manager.clone(), c.operation, c.api_version.clone(), c.subresource.clone())
+                };
+                key(a).cmp(&key(b))
+            });
+            return Err(ApplyError::Conflicts(Conflicts(conflicts)));
+        }
+        managed.drop_empty();
+        Ok(())
+    }
+}
+
+/// Takes what nobody owns out of the manager's own set.
+fn strip(managed: &mut Managed, own: &ManagedEntry) {
+    let metadata = PathElement::field("metadata");
+    let mut unowned = FieldSet::EMPTY;
+    for name in ["apiVersion", "kind", "metadata"] {
+        unowned.insert(&[PathElement::field(name)]);
+    }
+    for name in UNOWNED_METADATA {
+        unowned.insert(&[metadata.clone(), PathElement::field(name)]);
+    }
+    for entry in managed.entries.iter_mut().filter(|entry| entry.is_same_writer(own)) {
+        entry.set.subtract(&unowned);
+    }
+    managed.drop_empty();
+}

@@ -1,0 +1,127 @@
+//! Whether a configuration has the form of its type.
+//!
+//! Owns the errors of an applied configuration that cannot be merged: undeclared fields, values of another form, items
+//! that cannot be told apart. What a value may be beyond its form is for validation, after the merge.
+
+use std::collections::BTreeSet;
+
+use serde_json::Value;
+
+use super::element::PathElement;
+use super::shape::{Shape, element_of_item, type_of_field};
+use crate::schema::types::{Scalar, Schema, TypeId, ValueType};
+
+/// Everything that is wrong with `config` as an object of the type `root`, as `.path: message` lines.
+pub(super) fn check(schema: &Schema, root: TypeId, config: &Value) -> Vec<String> {
+    let mut checker = Checker { schema, path: String::new(), errors: Vec::new() };
+    checker.object(root, config);
+    checker.errors
+}
+
+struct Checker<'s> {
+    schema: &'s Schema,
+    path: String,
+    errors: Vec<String>,
+}
+
+impl<'s> Checker<'s> {
+    fn refuse(&mut self, message: &str) {
+        let separator = if self.path.is_empty() { "" } else { ": " };
+        self.errors.push(format!("{}{separator}{message}", self.path));
+    }
+
+    /// Runs `check` below a step.
+    fn at(&mut self, step: &dyn std::fmt::Display, check: impl FnOnce(&mut Self)) {
+        let len = self.path.len();
+        self.path.push_str(&step.to_string());
+        check(self);
+        self.path.truncate(len);
+    }
+
+    fn value(&mut self, ty: &'s ValueType, value: &Value) {
+        if value.is_null() {
+            return;
+        }
+        match ty {
+            ValueType::Scalar(scalar) => self.scalar(scalar, value),
+            ValueType::Object(id) => self.object(*id, value),
+            ValueType::List { item, .. } => self.list(ty, item, value),
+            ValueType::Map { value: inner, .. } => match value {
+                Value::Object(map) => {
+                    for (name, value) in map {
+                        self.at(&format_args!(".{name}"), |this| this.value(inner, value));
+                    }
+                }
+                other => self.refuse(&format!("expected map, got {other}")),
+            },
+            ValueType::Untyped => {}
+        }
+    }
+
+    fn object(&mut self, id: TypeId, value: &Value) {
+        let ty = self.schema.get(id);
+        let map = match value {
+            Value::Object(map) => map,
+            Value::Null => return,
+            other => return self.refuse(&format!("expected map, got {other}")),
+        };
+        for (name, value) in map {
+            let inner = type_of_field(self.schema, ty, name);
+            self.at(&format_args!(".{name}"), |this| match inner {
+                Some(inner) => this.value(inner, value),
+                None => this.refuse("field not declared in schema"),
+            });
+        }
+    }
+
+    fn list(&mut self, ty: &'s ValueType, item: &'s ValueType, value: &Value) {
+        let Value::Array(items) = value else {
+            return self.refuse(&format!("expected list, got {value}"));
+        };
+        let shape = Shape::of(self.schema, ty, None);
+        let mut seen: BTreeSet<PathElement> = BTreeSet::new();
+        for (at, value) in items.iter().enumerate() {
+            if matches!(shape, Shape::Atomic) {
+                self.at(&PathElement::Index(i64::try_from(at).unwrap_or(i64::MAX)), |this| {
+                    this.value(item, value)
+                });
+                continue;
+            }
+            match element_of_item(self.schema, shape, value) {
+                Ok(element) => {
+                    self.at(&element, |this| this.value(item, value));
+                    if seen.contains(&element) {
+                        self.refuse(&format!("duplicate entries for key {element}"));
+                    }
+                    seen.insert(element);
+                }
+                Err(error) => return self.refuse(&format!("element {at}: {error}")),
+            }
+        }
+    }
+
+    fn scalar(&mut self, scalar: &Scalar, value: &Value) {
+        let expected = match scalar {
+            Scalar::Int32 | Scalar::Int64 | Scalar::Double if !value.is_number() => "numeric (int or float)",
+            Scalar::Bool if !value.is_boolean() => "boolean",
+            Scalar::String(_) | Scalar::Bytes | Scalar::Time | Scalar::MicroTime | Scalar::Duration
+                if !value.is_string() =>
+            {
+                "string"
+            }
+            Scalar::Quantity | Scalar::IntOrString if value.is_object() || value.is_array() => "any scalar",
+            Scalar::Int32
+            | Scalar::Int64
+            | Scalar::Double
+            | Scalar::Bool
+            | Scalar::String(_)
+            | Scalar::Bytes
+            | Scalar::Time
+            | Scalar::MicroTime
+            | Scalar::Duration
+            | Scalar::Quantity
+            | Scalar::IntOrString => return,
+        };
+        self.refuse(&format!("expected {expected}, got {value}"));
+    }
+}

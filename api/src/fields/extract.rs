@@ -1,0 +1,110 @@
+//! The fields that an applied configuration speaks of.
+
+use serde_json::Value;
+
+use super::element::PathElement;
+use super::set::FieldSet;
+use super::shape::{ItemError, Shape, element_of_item, field_of, type_of_field};
+use crate::schema::types::{Schema, TypeId};
+
+/// Every leaf, item and map entry of `value`, an object of the type `root`. An object with declared fields is not
+/// itself a member, unless it is there and empty.
+pub fn field_set(schema: &Schema, root: TypeId, value: &Value) -> Result<FieldSet, ItemError> {
+    let mut set = FieldSet::EMPTY;
+    collect(schema, Shape::of_type(schema, root), value, &mut set)?;
+    Ok(set)
+}
+
+/// Collects what lies below a place; gives whether the place itself is a leaf.
+fn collect<'s>(
+    schema: &'s Schema,
+    shape: Shape<'s>,
+    value: &Value,
+    out: &mut FieldSet,
+) -> Result<bool, ItemError> {
+    match (shape, value) {
+        (Shape::Scalar | Shape::Atomic, _) => return Ok(true),
+        (Shape::Struct(_) | Shape::Map(_), Value::Object(map)) => {
+            for (name, value) in map {
+                let (ty, is_declared) = match shape {
+                    Shape::Struct(ty) => match type_of_field(schema, ty, name) {
+                        Some(inner) => (inner, field_of(schema, ty, name).is_some()),
+                        None => continue,
+                    },
+                    Shape::Map(value) => (value, false),
+                    Shape::Scalar | Shape::Atomic | Shape::Set | Shape::Keyed { .. } => continue,
+                };
+                let mut below = FieldSet::EMPTY;
+                let is_leaf = collect(schema, Shape::of(schema, ty, Some(value)), value, &mut below)?;
+                let is_empty = value.is_null() || value.as_object().is_some_and(serde_json::Map::is_empty);
+                out.push(PathElement::field(name), is_leaf || is_empty || !is_declared, below);
+            }
+        }
+        (Shape::Set | Shape::Keyed { .. }, Value::Array(items)) => collect_items(schema, shape, items, out)?,
+        (Shape::Struct(_) | Shape::Map(_) | Shape::Set | Shape::Keyed { .. }, _) => {}
+    }
+    out.seal();
+    Ok(false)
+}
+
+/// Items that are there more than once count as one leaf each.
+fn collect_items<'s>(
+    schema: &'s Schema,
+    shape: Shape<'s>,
+    items: &[Value],
+    out: &mut FieldSet,
+) -> Result<(), ItemError> {
+    let mut placed = Vec::with_capacity(items.len());
+    for item in items {
+        placed.push((element_of_item(schema, shape, item)?, item));
+    }
+    placed.sort_by(|a, b| a.0.cmp(&b.0));
+    for group in placed.chunk_by(|a, b| a.0 == b.0) {
+        let mut below = FieldSet::EMPTY;
+        if let ([(_, item)], Shape::Keyed { item: ty, .. }) = (group, shape) {
+            collect(schema, Shape::of(schema, ty, Some(item)), item, &mut below)?;
+        }
+        out.push(group[0].0.clone(), true, below);
+    }
+    Ok(())
+}
+
+/// `set` with every declared field on the way to a member as a member too. Removing works on such sets: taking away a
+/// parent then means taking away the field that holds it.
+pub(super) fn with_named_fields<'s>(
+    schema: &'s Schema,
+    shape: Option<Shape<'s>>,
+    set: &FieldSet,
+) -> FieldSet {
+    let mut out = FieldSet::EMPTY;
+    for entry in set.entries() {
+        let is_named = match (&entry.element, shape) {
+            (PathElement::Field(name), Some(Shape::Struct(ty))) => field_of(schema, ty, name).is_some(),
+            _ => false,
+        };
+        let below = shape.and_then(|shape| shape.below(schema, &entry.element));
+        out.push(
+            entry.element.clone(),
+            entry.member || is_named,
+            with_named_fields(schema, below, &entry.children),
+        );
+    }
+    out
+}
+
+/// Brings a stored set in line with the tables: what became atomic since is owned as a whole.
+pub(super) fn reconcile<'s>(schema: &'s Schema, shape: Shape<'s>, set: &mut FieldSet) {
+    set.for_each_entry_mut(&mut |element, member, children| {
+        if children.is_empty() {
+            return;
+        }
+        match shape.below(schema, element) {
+            Some(Shape::Atomic) => {
+                *member = true;
+                *children = FieldSet::EMPTY;
+            }
+            Some(below) => reconcile(schema, below, children),
+            None => {}
+        }
+    });
+}

@@ -1,0 +1,209 @@
+//! Merging an applied configuration into an object, and taking fields out of it.
+//!
+//! Owns the structure of server-side apply: leaves come from the configuration, maps merge by key and lists by item, and
+//! the configuration's order wins where it speaks of items. Nothing is removed by a merge; [`remove`] does that.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde_json::{Map, Value};
+
+use super::element::PathElement;
+use super::set::FieldSet;
+use super::shape::{ItemError, Shape, element_of_item, type_of_field};
+use crate::schema::types::{Schema, ValueType};
+
+/// `live` with everything that `config` has.
+pub(super) fn merge<'s>(
+    schema: &'s Schema,
+    shape: Shape<'s>,
+    live: &Value,
+    config: &Value,
+) -> Result<Value, ItemError> {
+    match shape {
+        Shape::Scalar | Shape::Atomic => Ok(config.clone()),
+        Shape::Struct(_) | Shape::Map(_) => {
+            let empty = Map::new();
+            let (old, new) = (live.as_object().unwrap_or(&empty), config.as_object().unwrap_or(&empty));
+            if old.is_empty() && new.is_empty() {
+                return Ok(config.clone());
+            }
+            let type_of = |name: &str| match shape {
+                Shape::Struct(ty) => type_of_field(schema, ty, name),
+                Shape::Map(value) => Some(value),
+                _ => None,
+            };
+            merge_maps(schema, type_of, old, new)
+        }
+        Shape::Set | Shape::Keyed { .. } => {
+            let old = live.as_array().map_or(&[][..], Vec::as_slice);
+            let new = config.as_array().map_or(&[][..], Vec::as_slice);
+            if old.is_empty() && new.is_empty() {
+                return Ok(config.clone());
+            }
+            merge_lists(schema, shape, old, new)
+        }
+    }
+}
+
+fn merge_maps<'s>(
+    schema: &'s Schema,
+    type_of: impl Fn(&str) -> Option<&'s ValueType>,
+    old: &Map<String, Value>,
+    new: &Map<String, Value>,
+) -> Result<Value, ItemError> {
+    let mut out = Map::with_capacity(old.len().max(new.len()));
+    for (name, old) in old {
+        let merged = match (new.get(name), type_of(name)) {
+            (Some(new), Some(ty)) => merge(schema, Shape::of(schema, ty, Some(new)), old, new)?,
+            (Some(new), None) => new.clone(),
+            (None, _) => old.clone(),
+        };
+        out.insert(name.clone(), merged);
+    }
+    for (name, new) in new.iter().filter(|(name, _)| !old.contains_key(*name)) {
+        out.insert(name.clone(), new.clone());
+    }
+    Ok(Value::Object(out))
+}
+
+/// Walks both lists at once. Items that only the object has keep their place; items that both have are taken in the
+/// order of the configuration.
+fn merge_lists<'s>(
+    schema: &'s Schema,
+    shape: Shape<'s>,
+    old: &[Value],
+    new: &[Value],
+) -> Result<Value, ItemError> {
+    let elements = |items: &[Value]| -> Result<Vec<PathElement>, ItemError> {
+        items.iter().map(|item| element_of_item(schema, shape, item)).collect()
+    };
+    let (old_elements, new_elements) = (elements(old)?, elements(new)?);
+    // Of a duplicate there is no telling which to merge with: the configuration's item replaces it.
+    let mut old_places: BTreeMap<&PathElement, Option<usize>> = BTreeMap::new();
+    for (at, element) in old_elements.iter().enumerate() {
+        old_places.entry(element).and_modify(|place| *place = None).or_insert(Some(at));
+    }
+    let in_new: BTreeSet<&PathElement> = new_elements.iter().collect();
+    let mut shared = new_elements.iter().filter(|element| old_places.contains_key(element)).peekable();
+    let mut out = Vec::with_capacity(old.len().max(new.len()));
+    let mut merged: BTreeSet<&PathElement> = BTreeSet::new();
+    let (mut l, mut r) = (0, 0);
+    while l < old.len() || r < new.len() {
+        if let Some(element) = old_elements.get(l) {
+            if !in_new.contains(element) {
+                out.push(old[l].clone());
+                l += 1;
+                continue;
+            }
+            if new_elements.get(r) == Some(element) {
+                l += 1;
+            } else if shared.peek().is_some_and(|next| *next != element) {
+                // Another shared item is due first; this one comes where the configuration has it.
+                l += 1;
+                continue;
+            } else if merged.contains(element) {
+                l += 1;
+            }
+        }
+        if let Some(element) = new_elements.get(r) {
+            shared.next_if_eq(&element);
+            merged.insert(element);
+            let place = old_places.get(element).copied().flatten();
+            out.push(match (place, shape) {
+                (Some(at), Shape::Keyed { item, .. }) => {
+                    merge(schema, Shape::of(schema, item, Some(&new[r])), &old[at], &new[r])?
+                }
+                _ => new[r].clone(),
+            });
+            r += 1;
+        }
+    }
+    Ok(Value::Array(out))
+}
+
+/// What becomes of a map or list that loses its last entry.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Emptied {
+    /// It stays as null. The steps of pruning need to see that it was there.
+    Null,
+    /// It goes. The place that held it stays, even if that was its only content.
+    Gone,
+}
+
+/// `value` without the members of `gone`.
+pub(super) fn remove<'s>(
+    schema: &'s Schema,
+    shape: Shape<'s>,
+    value: &Value,
+    gone: &FieldSet,
+    emptied: Emptied,
+) -> Value {
+    match (shape, value) {
+        (Shape::Struct(_) | Shape::Map(_), Value::Object(map)) => {
+            let mut out = Map::with_capacity(map.len());
+            let mut kept = 0;
+            for (name, value) in map {
+                let ty = match shape {
+                    Shape::Struct(ty) => type_of_field(schema, ty, name),
+                    Shape::Map(value) => Some(value),
+                    _ => None,
+                };
+                let shape = ty.map(|ty| Shape::of(schema, ty, Some(value)));
+                if let Some(value) = without(schema, shape, value, gone.entry_of_field(name), emptied) {
+                    kept += 1;
+                    if emptied == Emptied::Null || !value.is_gone {
+                        out.insert(name.clone(), value.value);
+                    }
+                }
+            }
+            if kept == 0 { Value::Null } else { Value::Object(out) }
+        }
+        (Shape::Set | Shape::Keyed { .. }, Value::Array(items)) => {
+            let mut out = Vec::with_capacity(items.len());
+            for item in items {
+                let element = element_of_item(schema, shape, item).ok();
+                let entry = element.as_ref().and_then(|element| gone.entry(element));
+                let inner = match shape {
+                    Shape::Keyed { item: ty, .. } => Some(Shape::of(schema, ty, Some(item))),
+                    _ => None,
+                };
+                let rest = without(schema, inner, item, entry, emptied);
+                out.extend(
+                    rest.filter(|rest| emptied == Emptied::Null || !rest.is_gone).map(|rest| rest.value),
+                );
+            }
+            if out.is_empty() { Value::Null } else { Value::Array(out) }
+        }
+        // Sets that reach into a leaf are older than the leaf: it goes with what they name.
+        (Shape::Atomic | Shape::Struct(_) | Shape::Map(_) | Shape::Set | Shape::Keyed { .. }, _) => {
+            Value::Null
+        }
+        (Shape::Scalar, _) => value.clone(),
+    }
+}
+
+/// One entry of a map or list after a removal.
+struct Rest {
+    value: Value,
+    /// The removal took all of its content.
+    is_gone: bool,
+}
+
+/// What stays of one entry; `None` where it is itself removed.
+fn without<'s>(
+    schema: &'s Schema,
+    shape: Option<Shape<'s>>,
+    value: &Value,
+    entry: Option<&super::set::Entry>,
+    emptied: Emptied,
+) -> Option<Rest> {
+    let intact = || Some(Rest { value: value.clone(), is_gone: false });
+    let Some(entry) = entry else { return intact() };
+    if entry.member {
+        return None;
+    }
+    let Some(shape) = shape else { return intact() };
+    let value = remove(schema, shape, value, &entry.children, emptied);
+    let is_gone = value.is_null();
+    Some(Rest { value, is_gone })
+}
