@@ -1,20 +1,36 @@
 //! Replays every recorded scenario against a server and holds the result against the floor, which never falls.
 
 use orch_cluster_tests::cluster::{Cluster, Options};
-use orch_cluster_tests::vectors::{Floor, Selection, Users, folder, load, replay};
+use orch_cluster_tests::vectors::{Floor, Outcome, Selection, Users, folder, load, replay};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn recorded_scenarios_match_as_often_as_ever() {
     let cluster = Cluster::start(Options::nodes(1)).await.unwrap();
-    let users = Users::of(&cluster, 0).unwrap();
-    let scenarios = load(&folder(), &Selection::default()).unwrap();
-    let outcome = replay(&scenarios, &users).await.unwrap();
-    eprintln!("{}", outcome.table());
+    let outcome = replay_through(&cluster, 0).await;
     let floor = Floor::read().unwrap();
     if std::env::var_os("UPDATE_FLOOR").is_some() {
         floor.raised(&outcome).write().unwrap();
     }
-    let lost = floor.lost(&outcome);
+    hold(&floor, &outcome);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn recorded_scenarios_match_as_often_through_a_follower_of_three() {
+    let cluster = Cluster::start(Options::nodes(3)).await.unwrap();
+    let follower = (cluster.leader().await.unwrap() + 1) % 3;
+    let outcome = replay_through(&cluster, follower).await;
+    hold(&Floor::read().unwrap(), &outcome);
+}
+
+async fn replay_through(cluster: &Cluster, node: usize) -> Outcome {
+    let scenarios = load(&folder(), &Selection::default()).unwrap();
+    let outcome = replay(&scenarios, &Users::of(cluster, node).unwrap()).await.unwrap();
+    eprintln!("{}", outcome.table());
+    outcome
+}
+
+fn hold(floor: &Floor, outcome: &Outcome) {
+    let lost = floor.lost(outcome);
     for (area, matched, floor) in &lost {
         let differences = outcome.differences.get(area).map_or("", String::as_str);
         eprintln!("{differences}\n{area}: {matched} steps match, {floor} did before");
