@@ -1,0 +1,135 @@
+//! A disk in memory. What is written is durable at once; a wiped one is a new one.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use parking_lot::Mutex;
+
+use crate::disk::{Disk, DiskError, Install, LogRecord, MetaKey, OnDurable, StateWrite};
+
+#[derive(Debug, Default)]
+pub(crate) struct MemoryDisk {
+    contents: Arc<Mutex<Contents>>,
+}
+
+type Objects = BTreeMap<(Box<str>, Box<str>), Bytes>;
+
+#[derive(Debug, Default)]
+struct Contents {
+    log: BTreeMap<u64, Bytes>,
+    meta: BTreeMap<MetaKey, Bytes>,
+    objects: Objects,
+    failing: bool,
+}
+
+impl MemoryDisk {
+    /// Every operation fails from now on.
+    pub(super) fn fail(&self) {
+        self.contents.lock().failing = true;
+    }
+
+    pub(super) fn objects(&self) -> usize {
+        self.contents.lock().objects.len()
+    }
+
+    fn contents(&self) -> Result<parking_lot::MutexGuard<'_, Contents>, DiskError> {
+        let contents = self.contents.lock();
+        let error = DiskError { operation: "test", reason: "the disk is gone".into() };
+        if contents.failing { Err(error) } else { Ok(contents) }
+    }
+}
+
+fn write(objects: &mut Objects, writes: Vec<StateWrite>) {
+    for StateWrite { resource, path, record } in writes {
+        match record {
+            Some(record) => objects.insert((resource, path), record),
+            None => objects.remove(&(resource, path)),
+        };
+    }
+}
+
+impl Disk for MemoryDisk {
+    fn meta(&self, key: MetaKey) -> Result<Option<Bytes>, DiskError> {
+        Ok(self.contents()?.meta.get(&key).cloned())
+    }
+
+    fn save_meta(&self, key: MetaKey, value: Bytes, on_durable: Option<OnDurable>) -> Result<(), DiskError> {
+        self.contents()?.meta.insert(key, value);
+        if let Some(on_durable) = on_durable {
+            on_durable(Ok(()));
+        }
+        Ok(())
+    }
+
+    fn log_bounds(&self) -> Result<Option<(u64, u64)>, DiskError> {
+        let contents = self.contents()?;
+        let first = contents.log.first_key_value().map(|(index, _)| *index);
+        Ok(first.zip(contents.log.last_key_value().map(|(index, _)| *index)))
+    }
+
+    fn append(&self, records: Vec<LogRecord>, on_durable: OnDurable) -> Result<(), DiskError> {
+        self.contents()?.log.extend(records.into_iter().map(|record| (record.index, record.bytes)));
+        on_durable(Ok(()));
+        Ok(())
+    }
+
+    fn read_log(&self, from: u64, to: u64, bytes_max: usize) -> Result<Vec<LogRecord>, DiskError> {
+        let mut bytes = 0;
+        let contents = self.contents()?;
+        let records = contents.log.range(from..to).take_while(|(_, record)| {
+            let fits = bytes == 0 || bytes < bytes_max;
+            bytes += record.len();
+            fits
+        });
+        Ok(records.map(|(index, bytes)| LogRecord { index: *index, bytes: bytes.clone() }).collect())
+    }
+
+    fn truncate_after(&self, index: Option<u64>) -> Result<(), DiskError> {
+        self.contents()?.log.retain(|at, _| index.is_some_and(|index| *at <= index));
+        Ok(())
+    }
+
+    fn purge_through(&self, index: u64, marker: Bytes) -> Result<(), DiskError> {
+        let mut contents = self.contents()?;
+        contents.meta.insert(MetaKey::Purged, marker);
+        contents.log.retain(|at, _| *at > index);
+        Ok(())
+    }
+
+    fn write_state(&self, writes: Vec<StateWrite>, mark: Bytes) -> Result<(), DiskError> {
+        let mut contents = self.contents()?;
+        write(&mut contents.objects, writes);
+        contents.meta.insert(MetaKey::StateMark, mark);
+        Ok(())
+    }
+
+    fn read_state(&self, each: &mut dyn FnMut(&str, &str, Bytes)) -> Result<(), DiskError> {
+        let contents = self.contents()?;
+        contents.objects.iter().for_each(|((resource, path), record)| each(resource, path, record.clone()));
+        Ok(())
+    }
+
+    fn begin_install(&self) -> Result<Box<dyn Install>, DiskError> {
+        Ok(Box::new(MemoryInstall { contents: self.contents.clone(), objects: Objects::new() }))
+    }
+}
+
+struct MemoryInstall {
+    contents: Arc<Mutex<Contents>>,
+    objects: Objects,
+}
+
+impl Install for MemoryInstall {
+    fn put(&mut self, writes: Vec<StateWrite>) -> Result<(), DiskError> {
+        write(&mut self.objects, writes);
+        Ok(())
+    }
+
+    fn commit(self: Box<Self>, mark: Bytes) -> Result<(), DiskError> {
+        let mut contents = self.contents.lock();
+        contents.objects = self.objects;
+        contents.meta.insert(MetaKey::StateMark, mark);
+        Ok(())
+    }
+}

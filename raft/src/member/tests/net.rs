@@ -1,0 +1,128 @@
+//! A network in memory: a millisecond for each frame, and cuts in one direction at a time.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use openraft_rt_sim::SimRuntime;
+use parking_lot::Mutex;
+use tokio::sync::mpsc;
+
+use crate::Runtime;
+use crate::transport::{Duplex, NodeId, Peer, PeerService, Purpose, Transport, TransportError};
+
+const DELAY: Duration = Duration::from_millis(1);
+
+/// Frames in one direction of a stream.
+const STREAM_FRAMES: usize = 8;
+
+#[derive(Clone, Default)]
+pub(crate) struct MemoryNetwork(Arc<Mutex<Net>>);
+
+#[derive(Default)]
+struct Net {
+    services: BTreeMap<NodeId, Arc<dyn PeerService>>,
+    cuts: BTreeSet<(NodeId, NodeId)>,
+    frames: BTreeMap<Purpose, u64>,
+}
+
+#[derive(Clone)]
+pub(crate) struct MemoryTransport {
+    from: NodeId,
+    network: MemoryNetwork,
+}
+
+impl MemoryNetwork {
+    pub(super) fn transport(&self, from: NodeId) -> MemoryTransport {
+        MemoryTransport { from, network: self.clone() }
+    }
+
+    pub(super) fn serve(&self, node: NodeId, service: Arc<dyn PeerService>) {
+        self.0.lock().services.insert(node, service);
+    }
+
+    pub(super) fn unserve(&self, node: NodeId) {
+        self.0.lock().services.remove(&node);
+    }
+
+    /// Nothing passes between `node` and the others.
+    pub(super) fn isolate(&self, node: NodeId, others: impl Iterator<Item = NodeId>) {
+        let mut net = self.0.lock();
+        for other in others.filter(|other| *other != node) {
+            net.cuts.extend([(node, other), (other, node)]);
+        }
+    }
+
+    pub(super) fn heal(&self) {
+        self.0.lock().cuts.clear();
+    }
+
+    /// Frames sent for `purpose` so far.
+    pub(super) fn frames(&self, purpose: Purpose) -> u64 {
+        self.0.lock().frames.get(&purpose).copied().unwrap_or(0)
+    }
+
+    fn passes(&self, from: NodeId, to: NodeId, purpose: Purpose) -> bool {
+        let mut net = self.0.lock();
+        *net.frames.entry(purpose).or_default() += 1;
+        !net.cuts.contains(&(from, to)) && net.services.contains_key(&to)
+    }
+
+    /// Carries frames of one direction until either end or the path is gone.
+    async fn pump(
+        self,
+        (from, to): (NodeId, NodeId),
+        purpose: Purpose,
+        mut receiver: mpsc::Receiver<Bytes>,
+        sender: mpsc::Sender<Bytes>,
+    ) {
+        while let Some(frame) = receiver.recv().await {
+            SimRuntime::sleep(DELAY).await;
+            if !self.passes(from, to, purpose) || sender.send(frame).await.is_err() {
+                return;
+            }
+        }
+    }
+}
+
+impl MemoryTransport {
+    async fn reach(&self, peer: &Peer, purpose: Purpose) -> Result<Arc<dyn PeerService>, TransportError> {
+        SimRuntime::sleep(DELAY).await;
+        let service = self.network.0.lock().services.get(&peer.id).cloned();
+        let passes = self.network.passes(self.from, peer.id, purpose);
+        let unreachable = || TransportError::Unreachable { peer: peer.name.clone(), reason: "cut".into() };
+        service.filter(|_| passes).ok_or_else(unreachable)
+    }
+}
+
+impl Transport for MemoryTransport {
+    async fn call(
+        &self,
+        peer: &Peer,
+        purpose: Purpose,
+        frame: Bytes,
+        timeout: Duration,
+    ) -> Result<Bytes, TransportError> {
+        let service = self.reach(peer, purpose).await?;
+        let lost = |reason: String| TransportError::Lost { peer: peer.name.clone(), reason };
+        let answered = SimRuntime::timeout(timeout, service.call(self.from, purpose, frame)).await;
+        let answer = answered.map_err(|_| lost("timeout".into()))?.map_err(lost)?;
+        SimRuntime::sleep(DELAY).await;
+        if self.network.passes(peer.id, self.from, purpose) { Ok(answer) } else { Err(lost("cut".into())) }
+    }
+
+    async fn open(&self, peer: &Peer, purpose: Purpose) -> Result<Duplex, TransportError> {
+        let service = self.reach(peer, purpose).await?;
+        let channel = || mpsc::channel(STREAM_FRAMES);
+        let ((near, out), (to_far, from_near)) = (channel(), channel());
+        let ((far, back), (to_near, from_far)) = (channel(), channel());
+        let (here, there) = (self.from, peer.id);
+        let network = &self.network;
+        drop(SimRuntime::spawn(network.clone().pump((here, there), purpose, out, to_far)));
+        drop(SimRuntime::spawn(network.clone().pump((there, here), purpose, back, to_near)));
+        let duplex = Duplex { sender: far, receiver: from_near };
+        drop(SimRuntime::spawn(service.stream(here, purpose, duplex)));
+        Ok(Duplex { sender: near, receiver: from_far })
+    }
+}
