@@ -94,6 +94,10 @@ impl Store for MemoryStore {
         self.inner.lock().subscribers.entry(resource.clone()).or_default().subscribe()
     }
 
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "this store has no runtime of its own; its users run on Tokio"
+    )]
     fn sleep(&self, duration: Duration) -> impl Future<Output = ()> + Send {
         tokio::time::sleep(duration)
     }

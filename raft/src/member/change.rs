@@ -6,6 +6,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+use futures::FutureExt;
 use openraft::ChangeMembers;
 use openraft::errors::{ClientWriteError, RaftError};
 use orch_proto::store as wire;
@@ -50,7 +51,7 @@ type WriteError<R> = RaftError<Types<R>, ClientWriteError<Types<R>>>;
 impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
     /// Has the leader make a change.
     pub(crate) async fn change(&self, change: Change) -> Result<(), ChangeError> {
-        let changed = within::<R, _>(CHANGE_TIMEOUT, self.try_change(change)).await;
+        let changed = within::<R, _>(CHANGE_TIMEOUT, self.try_change(change).boxed()).await;
         changed.unwrap_or_else(|| Err(ChangeError::Unknown { reason: "not done in time".to_owned() }))
     }
 

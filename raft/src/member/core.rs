@@ -17,7 +17,7 @@ use crate::Runtime;
 use crate::disk::Disk;
 use crate::key::Revision;
 use crate::member::barrier::Barriers;
-use crate::member::consensus::Types;
+use crate::member::consensus::{StoredMembership, Types};
 use crate::member::fatal::Fatal;
 use crate::member::machine::{Applied, Machine};
 use crate::member::options::Options;
@@ -68,6 +68,11 @@ impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
         }
         let place = now.membership_config.membership().get_node(&id)?;
         Some(Leader { term: now.vote.leader_id.term, peer: place.peer(id), local })
+    }
+
+    /// The newest membership in the log here.
+    pub(crate) fn membership(&self) -> Arc<StoredMembership> {
+        self.raft.server_metrics().borrow_watched().membership_config.clone()
     }
 
     /// Runs `task` until the member stops.

@@ -19,7 +19,7 @@ use crate::key::Revision;
 use crate::member::change::ChangeError;
 use crate::member::codec::peer_to_wire;
 use crate::member::core::{Core, within};
-use crate::member::identity::ClusterIdentity;
+use crate::member::identity::{CLUSTER_RESOURCE, ClusterIdentity, DiskIdentity};
 use crate::member::network::control;
 use crate::member::status::Status;
 use crate::notify::Subscription;
@@ -85,6 +85,37 @@ impl<R: Runtime, D: Disk, T: Transport> Handle<R, D, T> {
     /// The cluster's identity, once the first leader has written it.
     pub fn cluster(&self) -> Option<ClusterIdentity> {
         ClusterIdentity::read(&self.state())
+    }
+
+    /// Waits for the cluster's identity; `None` when the member ends first.
+    pub async fn wait_cluster(&self) -> Option<ClusterIdentity> {
+        let mut changes = self.subscribe(&Arc::from(CLUSTER_RESOURCE));
+        loop {
+            if let Some(cluster) = self.cluster() {
+                return Some(cluster);
+            }
+            changes.changed().await?;
+        }
+    }
+
+    /// Whose directory this is, as its disk says. The cluster's name in it is empty until the cluster has told it.
+    pub fn identity(&self) -> DiskIdentity {
+        let identity = self.0.identity();
+        let told = |text: String| Some(Arc::from(text)).filter(|text: &Arc<str>| !text.is_empty());
+        DiskIdentity {
+            name: Arc::from(identity.name),
+            cluster: told(identity.cluster),
+            brand: told(identity.brand),
+        }
+    }
+
+    /// The member called `id`, from the newest membership, else from what this member was started with.
+    pub fn peer(&self, id: NodeId) -> Option<Peer> {
+        let options = &self.0.options;
+        let place = self.0.membership().membership().get_node(&id.0).map(|place| place.peer(id.0));
+        place.or_else(|| {
+            options.initial_cluster.iter().chain(&options.join).find(|peer| peer.id == id).cloned()
+        })
     }
 
     /// Adds a member that receives the log but does not vote. It is done when the leader has committed it.

@@ -51,6 +51,17 @@ impl ClusterIdentity {
     }
 }
 
+/// Whose a data directory is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DiskIdentity {
+    /// The member's name.
+    pub name: Arc<str>,
+    /// The cluster's name, once it has told it.
+    pub cluster: Option<Arc<str>>,
+    /// The brand's name, likewise.
+    pub brand: Option<Arc<str>>,
+}
+
 /// The id of the member called `name`: the same on every member, and another for every other name. A name is never
 /// used again for another member, so neither is an id.
 pub fn node_id(name: &str) -> NodeId {

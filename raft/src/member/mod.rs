@@ -44,7 +44,7 @@ use self::consensus::config;
 use self::core::{Core, Raft, Stop, within};
 use self::fatal::Fatal;
 pub use self::handle::Handle;
-pub use self::identity::{CLUSTER_RESOURCE, ClusterIdentity, node_id};
+pub use self::identity::{CLUSTER_RESOURCE, ClusterIdentity, DiskIdentity, node_id};
 use self::log::Log;
 use self::machine::{Applied, Machine};
 use self::network::Network;

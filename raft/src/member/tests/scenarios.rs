@@ -57,7 +57,10 @@ fn a_refused_transaction_says_what_stood_in_the_way() {
         for n in 0..3 {
             revision_of(cluster.handle(0).propose(put("same", "1")).await);
             let outcome = cluster.handle(n).propose(create("same", "2")).await.unwrap();
-            assert!(matches!(outcome, Outcome::Refused { condition: 0, current: Some(_), .. }), "{outcome:?}");
+            assert!(
+                matches!(outcome, Outcome::Refused { condition: 0, current: Some(_), .. }),
+                "{outcome:?}"
+            );
         }
     });
 }
