@@ -16,7 +16,7 @@ use super::managed::{Managed, ManagedEntry, ManagedError, Operation, managed_fie
 use super::merge::{Emptied, merge, remove};
 use super::set::FieldSet;
 use super::shape::{ItemError, Shape, empty_object, same};
-use super::update::{Writer, metadata_of, record_update};
+use super::update::{Writer, metadata_of};
 use crate::schema::types::{Schema, TypeId};
 use orch_proto::Brand;
 
@@ -155,14 +155,16 @@ impl Job<'_> {
     }
 
     /// The managers, or one for all there is where nobody is tracked yet.
-    fn tracked(&self, managed: Managed) -> Result<Managed, ApplyError> {
+    fn tracked(&self, mut managed: Managed) -> Result<Managed, ApplyError> {
         if !managed.entries.is_empty() {
             return Ok(managed);
         }
         let Comparison { mut changed, .. } = compare(self.schema, self.root, empty_object(), &self.base)?;
         changed.subtract_below(&self.writer.reset_set());
         let before = Writer { manager: BEFORE_FIRST_APPLY, ..*self.writer };
-        Ok(record_update(managed, changed, &FieldSet::EMPTY, &before))
+        managed.entries.push(before.entry(Operation::Update, changed));
+        managed.drop_empty();
+        Ok(managed)
     }
 
     /// `merged` without what the manager applied last time and does not apply now, except what others own or what was

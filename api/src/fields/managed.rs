@@ -88,7 +88,7 @@ impl ManagedEntry {
             && (self.operation == Operation::Apply || self.api_version == other.api_version)
     }
 
-    fn decode(index: usize, value: &Value) -> Result<ManagedEntry, ManagedError> {
+    pub(super) fn decode(index: usize, value: &Value) -> Result<ManagedEntry, ManagedError> {
         let map = value.as_object().ok_or(ManagedError::Form)?;
         let text = |name: &str| map.get(name).and_then(Value::as_str).unwrap_or_default();
         let operation = match text("operation") {
@@ -119,7 +119,7 @@ impl ManagedEntry {
         })
     }
 
-    fn encode(self) -> Value {
+    pub(super) fn encode(self) -> Value {
         let mut map = Map::with_capacity(7);
         let mut put = |name: &str, value: Value| {
             map.insert(name.to_owned(), value);

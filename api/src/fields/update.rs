@@ -2,8 +2,8 @@
 //!
 //! Owns what such a write does to `managedFields`: the writer owns what it changed or added, nobody owns what went
 //! away, and who wrote a changed field before loses it. Objects that nobody tracks (they exist, and have no managers)
-//! stay untracked until the first apply. This runs on every write, so the common case, a writer changing what it
-//! already owns, is decided on the stored form without parsing it.
+//! stay untracked until the first apply. This runs on every write: what the comparison finds is recorded in the stored
+//! form (see `stored`), without parsing the sets it does not touch.
 
 use serde_json::Value;
 
@@ -11,15 +11,9 @@ use super::compare::{Comparison, compare};
 use super::element::PathElement;
 use super::managed::{Managed, ManagedEntry, Operation, is_reset, managed_fields_of};
 use super::set::FieldSet;
-use super::shape::{ItemError, empty_object, same};
+use super::shape::{ItemError, Shape, empty_object, same};
+use super::stored::record;
 use crate::schema::types::{Schema, TypeId};
-
-/// More update managers than this are folded into [`ANCIENT_CHANGES`]; what the reference keeps, and enough to see who
-/// is at work without objects growing with every tool that ever touched them.
-pub const UPDATE_MANAGERS_MAX: usize = 10;
-
-/// The manager of folded entries.
-pub const ANCIENT_CHANGES: &str = "ancient-changes";
 
 /// Who writes, and how it is recorded.
 #[derive(Clone, Copy, Debug)]
@@ -38,9 +32,14 @@ pub struct Writer<'a> {
 }
 
 impl Writer<'_> {
+    /// The name that is recorded.
+    pub(super) fn name(&self) -> &str {
+        if self.manager.is_empty() { "unknown" } else { self.manager }
+    }
+
     pub(super) fn entry(&self, operation: Operation, set: FieldSet) -> ManagedEntry {
         ManagedEntry {
-            manager: if self.manager.is_empty() { "unknown".to_owned() } else { self.manager.to_owned() },
+            manager: self.name().to_owned(),
             operation,
             api_version: self.api_version.to_owned(),
             subresource: self.subresource.to_owned(),
@@ -83,14 +82,14 @@ pub fn track_update(
     let stored = live.and_then(managed_fields_of);
     let sent =
         new.get_mut("metadata").and_then(Value::as_object_mut).and_then(|m| m.shift_remove("managedFields"));
-    let source = source_of(stored, sent.as_ref(), writer);
+    let source = source_of(stored, sent, writer);
     let exists = live.is_some_and(is_stored);
     if exists && source.is_empty() {
         return Ok(());
     }
     let result = compare(schema, root, live.unwrap_or(empty_object()), new);
     let (managed, error) = match result {
-        Ok(comparison) => (after_update(source, comparison, writer), None),
+        Ok(comparison) => (after_update(schema, root, source, comparison, writer), None),
         Err(error) => (stored.cloned(), Some(error)),
     };
     if let (Some(managed), Some(metadata)) = (managed, metadata_of(new)) {
@@ -114,8 +113,8 @@ pub(super) fn metadata_of(object: &mut Value) -> Option<&mut serde_json::Map<Str
 
 /// Where the managers before the write come from.
 enum Source<'a> {
-    /// The stored list, in its written form.
-    Stored(Option<&'a Value>),
+    /// The stored list, in its written form; the client may have sent an equal one.
+    Stored { list: Option<&'a Value>, copy: Option<Value> },
     /// A list that the client wrote.
     Sent(Managed),
 }
@@ -123,105 +122,53 @@ enum Source<'a> {
 impl Source<'_> {
     fn is_empty(&self) -> bool {
         match self {
-            Source::Stored(value) => value.and_then(Value::as_array).is_none_or(Vec::is_empty),
+            Source::Stored { list, .. } => list.and_then(Value::as_array).is_none_or(Vec::is_empty),
             Source::Sent(managed) => managed.entries.is_empty(),
         }
     }
 }
 
-fn source_of<'a>(stored: Option<&'a Value>, sent: Option<&Value>, writer: &Writer<'_>) -> Source<'a> {
+fn source_of<'a>(stored: Option<&'a Value>, sent: Option<Value>, writer: &Writer<'_>) -> Source<'a> {
     let Some(sent) = sent.filter(|_| writer.subresource.is_empty()) else {
-        return Source::Stored(stored);
+        return Source::Stored { list: stored, copy: None };
     };
-    if is_reset(Some(sent)) {
+    if is_reset(Some(&sent)) {
         return Source::Sent(Managed::default());
     }
-    if stored.is_some_and(|stored| same(stored, sent)) {
-        return Source::Stored(stored);
+    if stored.is_some_and(|stored| same(stored, &sent)) {
+        return Source::Stored { list: stored, copy: Some(sent) };
     }
-    match Managed::decode(Some(sent)) {
+    match Managed::decode(Some(&sent)) {
         Ok(managed) if !managed.entries.is_empty() => Source::Sent(managed),
         // A list that cannot be read counts as not sent, so that a client which mangles it cannot lose it.
-        Ok(_) | Err(_) => Source::Stored(stored),
+        Ok(_) | Err(_) => Source::Stored { list: stored, copy: None },
     }
 }
 
 /// The new `managedFields`; `None` where nobody owns anything.
-fn after_update(source: Source<'_>, comparison: Comparison, writer: &Writer<'_>) -> Option<Value> {
+fn after_update(
+    schema: &Schema,
+    root: TypeId,
+    source: Source<'_>,
+    comparison: Comparison,
+    writer: &Writer<'_>,
+) -> Option<Value> {
     let Comparison { mut changed, mut removed } = comparison;
     if !writer.reset.is_empty() {
         let reset = writer.reset_set();
         changed.subtract_below(&reset);
         removed.subtract_below(&reset);
     }
-    let managed = match source {
-        Source::Stored(None) => Managed::default(),
-        Source::Stored(Some(stored)) => {
-            if changed.is_empty() && removed.is_empty() {
-                return Some(stored.clone());
-            }
-            // What was stored was written by this module; should it be unreadable, tracking starts anew.
-            Managed::decode(Some(stored)).unwrap_or_default()
-        }
-        Source::Sent(managed) => managed,
+    let list = match source {
+        Source::Stored { list, copy } => copy.or_else(|| list.cloned()),
+        Source::Sent(managed) => managed.encode(),
     };
-    record_update(managed, changed, &removed, writer).encode()
-}
-
-/// Hands `changed` to the writer and takes `changed` and `removed` from everyone else.
-pub(super) fn record_update(
-    mut managed: Managed,
-    changed: FieldSet,
-    removed: &FieldSet,
-    writer: &Writer<'_>,
-) -> Managed {
-    for entry in &mut managed.entries {
-        entry.set.subtract(&changed);
-        entry.set.subtract(removed);
+    if changed.is_empty() && removed.is_empty() {
+        return list;
     }
-    managed.drop_empty();
-    if !changed.is_empty() {
-        let mut entry = writer.entry(Operation::Update, changed);
-        if let Some(previous) = managed.take(&entry) {
-            entry.set.unite(previous.set);
-        }
-        managed.entries.push(entry);
-    }
-    fold_old_updates(&mut managed);
-    managed
-}
-
-/// Folds the oldest update entries of a version into one until [`UPDATE_MANAGERS_MAX`] are left. The first entry of
-/// each version stays by itself until a second one joins it.
-fn fold_old_updates(managed: &mut Managed) {
-    let is_update = |entry: &ManagedEntry| entry.operation == Operation::Update;
-    let count = managed.entries.iter().filter(|entry| is_update(entry)).count();
-    let Some(mut excess) = count.checked_sub(UPDATE_MANAGERS_MAX).filter(|excess| *excess > 0) else {
-        return;
+    let list = match list {
+        Some(Value::Array(entries)) => entries,
+        _ => Vec::new(),
     };
-    let (mut updates, applies) =
-        std::mem::take(&mut managed.entries).into_iter().partition::<Vec<_>, _>(is_update);
-    managed.entries = applies;
-    // An earlier fold goes first, so that the next one joins it.
-    let is_fold = |entry: &ManagedEntry| entry.manager == ANCIENT_CHANGES && entry.subresource.is_empty();
-    updates.sort_by(|a, b| {
-        let name = |entry: &'_ ManagedEntry| (entry.manager.clone(), entry.api_version.clone());
-        is_fold(b).cmp(&is_fold(a)).then_with(|| a.time.cmp(&b.time)).then_with(|| name(a).cmp(&name(b)))
-    });
-    let mut kept: Vec<ManagedEntry> = Vec::with_capacity(updates.len());
-    for entry in updates {
-        let first = kept.iter().position(|other| other.api_version == entry.api_version);
-        match first.filter(|_| excess > 0) {
-            Some(first) => {
-                let bucket = &mut kept[first];
-                bucket.manager = ANCIENT_CHANGES.to_owned();
-                bucket.subresource.clear();
-                bucket.time = entry.time;
-                bucket.set.unite(entry.set);
-                excess -= 1;
-            }
-            None => kept.push(entry),
-        }
-    }
-    managed.entries.append(&mut kept);
+    record(schema, Shape::of_type(schema, root), list, changed, &removed, writer)
 }

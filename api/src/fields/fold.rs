@@ -1,0 +1,47 @@
+//! The bound on update managers.
+//!
+//! Owns folding: every tool that ever updated an object would otherwise stay in it for ever.
+
+use super::managed::{Managed, ManagedEntry, Operation};
+
+/// More update managers than this are folded into [`ANCIENT_CHANGES`]; what the reference keeps, and enough to see who
+/// is at work without objects growing with every tool that ever touched them.
+pub const UPDATE_MANAGERS_MAX: usize = 10;
+
+/// The manager of folded entries.
+pub const ANCIENT_CHANGES: &str = "ancient-changes";
+
+/// Folds the oldest update entries of a version into one until [`UPDATE_MANAGERS_MAX`] are left. The first entry of
+/// each version stays by itself until a second one joins it.
+pub(super) fn fold_old_updates(managed: &mut Managed) {
+    let is_update = |entry: &ManagedEntry| entry.operation == Operation::Update;
+    let count = managed.entries.iter().filter(|entry| is_update(entry)).count();
+    let Some(mut excess) = count.checked_sub(UPDATE_MANAGERS_MAX).filter(|excess| *excess > 0) else {
+        return;
+    };
+    let (mut updates, applies) =
+        std::mem::take(&mut managed.entries).into_iter().partition::<Vec<_>, _>(is_update);
+    managed.entries = applies;
+    // An earlier fold goes first, so that the next one joins it.
+    let is_fold = |entry: &ManagedEntry| entry.manager == ANCIENT_CHANGES && entry.subresource.is_empty();
+    updates.sort_by(|a, b| {
+        let name = |entry: &'_ ManagedEntry| (entry.manager.clone(), entry.api_version.clone());
+        is_fold(b).cmp(&is_fold(a)).then_with(|| a.time.cmp(&b.time)).then_with(|| name(a).cmp(&name(b)))
+    });
+    let mut kept: Vec<ManagedEntry> = Vec::with_capacity(updates.len());
+    for entry in updates {
+        let first = kept.iter().position(|other| other.api_version == entry.api_version);
+        match first.filter(|_| excess > 0) {
+            Some(first) => {
+                let bucket = &mut kept[first];
+                bucket.manager = ANCIENT_CHANGES.to_owned();
+                bucket.subresource.clear();
+                bucket.time = entry.time;
+                bucket.set.unite(entry.set);
+                excess -= 1;
+            }
+            None => kept.push(entry),
+        }
+    }
+    managed.entries.append(&mut kept);
+}

@@ -1,0 +1,130 @@
+//! The stored form of the managers, changed in place.
+//!
+//! Owns what a write does to each entry. Reading all sets into tries and writing them out again would cost more than
+//! everything else that ownership does, so only the entries that lose or gain something are parsed; the common case, a
+//! writer changing what it already owns, moves a time and parses nothing.
+//!
+//! Invariant: stored managers are in canonical form (this crate wrote them), so a key can be found by its text.
+
+use serde_json::Value;
+
+use super::extract::reconcile;
+use super::fold::{UPDATE_MANAGERS_MAX, fold_old_updates};
+use super::managed::{Managed, ManagedEntry, Operation};
+use super::set::{Entry, FieldSet};
+use super::shape::Shape;
+use super::update::Writer;
+use crate::schema::types::Schema;
+
+/// Hands `changed` to the writer, and takes `changed` and `removed` from everyone else. Gives the new list; `None`
+/// where nobody owns anything.
+pub(super) fn record<'s>(
+    schema: &'s Schema,
+    shape: Shape<'s>,
+    list: Vec<Value>,
+    changed: FieldSet,
+    removed: &FieldSet,
+    writer: &Writer<'_>,
+) -> Option<Value> {
+    let mut out: Vec<Value> = Vec::with_capacity(list.len() + 1);
+    let mut key = String::new();
+    let mut is_recorded = changed.is_empty();
+    for mut entry in list {
+        let gains = !is_recorded && is_of(&entry, writer);
+        is_recorded |= gains;
+        let loses_removed = has(&entry, removed, Quantity::Any, &mut key);
+        let is_settled = if gains {
+            !loses_removed && has(&entry, &changed, Quantity::All, &mut key) && renew(&mut entry, writer)
+        } else {
+            !loses_removed && !has(&entry, &changed, Quantity::Any, &mut key)
+        };
+        if is_settled {
+            out.push(entry);
+            continue;
+        }
+        // What was stored was written by this module; an entry that cannot be read is dropped.
+        let Ok(mut entry) = ManagedEntry::decode(0, &entry) else { continue };
+        reconcile(schema, shape, &mut entry.set);
+        entry.set.subtract(&changed);
+        entry.set.subtract(removed);
+        if gains {
+            entry.set.unite(changed.clone());
+            entry.time = Some(writer.now.to_owned());
+        }
+        if !entry.set.is_empty() {
+            out.push(entry.encode());
+        }
+    }
+    if !is_recorded {
+        out.push(writer.entry(Operation::Update, changed).encode());
+    }
+    let updates = out.iter().filter(|entry| text(entry, "operation") == Operation::Update.as_str()).count();
+    if updates > UPDATE_MANAGERS_MAX {
+        out = folded(out);
+    }
+    out.sort_by(|a, b| order(a).cmp(&order(b)));
+    if out.is_empty() { None } else { Some(Value::Array(out)) }
+}
+
+fn folded(list: Vec<Value>) -> Vec<Value> {
+    let list = Value::Array(list);
+    let Ok(mut managed) = Managed::decode(Some(&list)) else { return Vec::new() };
+    fold_old_updates(&mut managed);
+    managed.entries.into_iter().map(ManagedEntry::encode).collect()
+}
+
+/// Moves the time of an entry, if it has one.
+fn renew(entry: &mut Value, writer: &Writer<'_>) -> bool {
+    match entry.get_mut("time") {
+        Some(Value::String(time)) => {
+            writer.now.clone_into(time);
+            true
+        }
+        // Its place in the entry would be wrong.
+        _ => false,
+    }
+}
+
+fn text<'v>(entry: &'v Value, name: &str) -> &'v str {
+    entry.get(name).and_then(Value::as_str).unwrap_or_default()
+}
+
+fn is_of(entry: &Value, writer: &Writer<'_>) -> bool {
+    text(entry, "operation") == Operation::Update.as_str()
+        && text(entry, "manager") == writer.name()
+        && text(entry, "apiVersion") == writer.api_version
+        && text(entry, "subresource") == writer.subresource
+}
+
+/// What entries are sorted by, see [`super::managed`]; `Apply` sorts before `Update`, no time before any.
+fn order(entry: &Value) -> [&str; 5] {
+    ["operation", "time", "manager", "apiVersion", "subresource"].map(|name| text(entry, name))
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Quantity {
+    Any,
+    All,
+}
+
+/// Whether any or all members of `set` are in the set of a stored entry. `key` is scratch space.
+fn has(entry: &Value, set: &FieldSet, quantity: Quantity, key: &mut String) -> bool {
+    entry.get("fieldsV1").is_some_and(|fields| holds(fields, set, quantity, key))
+}
+
+fn holds(fields: &Value, set: &FieldSet, quantity: Quantity, key: &mut String) -> bool {
+    let mut check = |entry: &Entry| {
+        key.clear();
+        entry.element.write_wire(key);
+        let Some(below) = fields.get(key.as_str()) else { return false };
+        let is_member = below.as_object().is_some_and(|map| map.is_empty() || map.contains_key("."));
+        match quantity {
+            Quantity::Any => entry.member && is_member || holds(below, &entry.children, quantity, key),
+            Quantity::All => (!entry.member || is_member) && holds(below, &entry.children, quantity, key),
+        }
+    };
+    match quantity {
+        Quantity::Any => set.entries().iter().any(&mut check),
+        Quantity::All => set.entries().iter().all(&mut check),
+    }
+}
