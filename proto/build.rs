@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 
 fn main() -> Result<(), Box<dyn Error>> {
     schema()?;
+    options()?;
     envelope()?;
     peer()?;
     store()?;
@@ -24,6 +25,16 @@ fn schema() -> Result<(), Box<dyn Error>> {
     compiler.open_files(&files)?;
     let target = Path::new(&std::env::var("OUT_DIR")?).join("schema.bin");
     std::fs::write(target, compiler.encode_file_descriptor_set())?;
+    Ok(())
+}
+
+/// The options themselves, as structs to read them through.
+fn options() -> Result<(), Box<dyn Error>> {
+    let descriptors = protox::compile(["schema/options.proto"], ["."])?;
+    let descriptors = prost_types::FileDescriptorSet {
+        file: descriptors.file.into_iter().filter(|file| file.package() == "schema").collect(),
+    };
+    tonic_prost_build::configure().compile_fds(descriptors)?;
     Ok(())
 }
 

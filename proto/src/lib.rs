@@ -12,6 +12,12 @@ pub mod envelope {
     tonic::include_proto!("orch.envelope");
 }
 
+/// The custom options of the kinds in [`descriptors`].
+#[allow(missing_docs, reason = "generated; the comments stand in options.proto")]
+pub mod options {
+    include!(concat!(env!("OUT_DIR"), "/schema.rs"));
+}
+
 /// The peer protocol: frames of bytes between members.
 #[allow(missing_docs, clippy::too_many_lines, reason = "generated; the comments stand in peer.proto")]
 pub mod peer {

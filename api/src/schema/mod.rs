@@ -3,6 +3,14 @@
 //! Owns decoding (JSON, YAML, Protobuf), pruning, duplicate and unknown field reports, type errors, defaults and
 //! canonical encoding, for every kind alike. It never knows a single kind's rules.
 
+pub mod compile;
+mod compile_resource;
+mod index;
+pub mod resource;
 pub mod types;
 
-pub use types::{Field, ListTopology, ObjectType, PatchStrategy, Scalar, Schema, TypeId, ValueType};
+pub use compile::{CompileError, compile};
+pub use resource::{Column, ResourceType, Subresource};
+pub use types::{
+    Field, ListTopology, ObjectType, PatchStrategy, Scalar, Schema, TypeId, Union, ValueType, Wire,
+};

@@ -8,6 +8,9 @@ use std::collections::HashMap;
 
 use serde_json::Value;
 
+use super::index::FieldIndex;
+use super::resource::ResourceType;
+
 /// Index of an [`ObjectType`] in its [`Schema`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct TypeId(pub u32);
@@ -17,6 +20,7 @@ pub struct TypeId(pub u32);
 pub struct Schema {
     pub(crate) types: Vec<ObjectType>,
     pub(crate) by_name: HashMap<Box<str>, TypeId>,
+    pub(crate) resources: Vec<ResourceType>,
 }
 
 /// One message: an object with named fields.
@@ -24,20 +28,35 @@ pub struct Schema {
 pub struct ObjectType {
     /// Full name, unique in the schema: `core.v1.ConfigMap`.
     pub name: Box<str>,
-    /// Fields in canonical output order.
+    /// Fields in canonical output order. Those of inlined messages stand here like its own.
     pub fields: Box<[Field]>,
     /// Position in `fields` by JSON name.
-    pub(crate) by_name: HashMap<Box<str>, u16>,
+    by_name: FieldIndex,
+    /// Positions of the fields that are written even when absent.
+    always: Box<[u32]>,
+    /// Instances carry `kind` and `apiVersion`.
+    pub head: bool,
+    /// Groups of fields of which at most one is set.
+    pub unions: Box<[Union]>,
     /// Server-side apply owns the object as a whole (`mapType: atomic`).
     pub atomic: bool,
     /// Unknown fields are kept (custom resources that ask for it); built-in types drop them.
     pub preserve_unknown: bool,
 }
 
+/// Fields of which at most one is set.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Union {
+    /// The field whose value names the one that is set.
+    pub discriminator: Option<Box<str>>,
+    /// JSON names of the fields, each with what the discriminator says when it is set.
+    pub members: Box<[(Box<str>, Box<str>)]>,
+}
+
 /// One field of an [`ObjectType`].
 #[derive(Debug)]
 pub struct Field {
-    /// JSON name. Empty for an inlined message (its fields stand in the parent).
+    /// JSON name.
     pub name: Box<str>,
     /// Protobuf field number.
     pub number: u32,
@@ -51,6 +70,32 @@ pub struct Field {
     pub emit_empty: bool,
     /// Strategic merge patch directives of the field.
     pub patch: PatchStrategy,
+    /// Absence differs from the zero value: an explicit `0`, `""` or `{}` is kept. Where this is false a zero scalar,
+    /// an empty list and an empty map are the same as an absent field.
+    pub presence: bool,
+    /// Server-side apply owns the field's object as a whole, or does not, whatever its type says.
+    pub atomic: Option<bool>,
+    /// The list's topology is part of the published schema, not only the rule for lists without one.
+    pub topology_declared: bool,
+    /// Protobuf numbers of the inlined messages around the field, outermost first; mostly none.
+    pub inlined_in: Box<[u32]>,
+    /// How the value is wrapped in Protobuf.
+    pub wire: Wire,
+}
+
+/// How a field's value (or each value of its map) is wrapped in Protobuf.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Wire {
+    /// As its type says.
+    Plain,
+    /// A list inside a message of its own, in field 1.
+    Wrapped,
+    /// JSON: a boolean or an object of this type. A message: boolean in field 1, object in field 2.
+    OrBool(TypeId),
+    /// JSON: an object of this type or a list of them. A message: object in field 1, list in field 2.
+    OrList(TypeId),
+    /// JSON: an object of this type or a list of strings. A message: object in field 1, list in field 2.
+    OrStrings(TypeId),
 }
 
 /// What a field, a list item or a map value holds.
@@ -97,9 +142,7 @@ pub enum Scalar {
     Time,
     /// RFC 3339, microsecond precision, UTC.
     MicroTime,
-    /// A duration as the reference writes it, for example `1m30s`.
-    Duration,
-    /// A resource quantity such as `100m` or `1Gi`; a number is accepted and kept as its text.
+    /// A resource quantity such as `100m` or `1Gi`; a number is accepted too.
     Quantity,
     /// An integer or a string.
     IntOrString,
@@ -130,6 +173,11 @@ pub struct PatchStrategy {
 }
 
 impl Schema {
+    /// Every resource that has a definition, in no special order; which of them are served is the caller's choice.
+    pub fn resources(&self) -> &[ResourceType] {
+        &self.resources
+    }
+
     /// The type behind `id`. An id comes from this schema, so it is always there.
     pub fn get(&self, id: TypeId) -> &ObjectType {
         &self.types[id.0 as usize]
@@ -142,8 +190,85 @@ impl Schema {
 }
 
 impl ObjectType {
+    /// A type with these fields, which come in canonical output order. Ownership is by member, unknown fields are
+    /// dropped, and there is no head and no union: set those fields where they differ.
+    pub fn new(name: impl Into<Box<str>>, fields: Vec<Field>) -> Self {
+        let always = (0..).zip(&fields).filter(|(_, field)| field.is_always_written()).map(|(at, _)| at);
+        Self {
+            name: name.into(),
+            by_name: FieldIndex::new(fields.iter().map(|field| &*field.name)),
+            always: always.collect(),
+            fields: fields.into(),
+            head: false,
+            unions: Box::default(),
+            atomic: false,
+            preserve_unknown: false,
+        }
+    }
+
     /// The field with this JSON name.
     pub fn field(&self, name: &str) -> Option<&Field> {
-        self.by_name.get(name).map(|&at| &self.fields[at as usize])
+        self.position(name).map(|at| &self.fields[at])
+    }
+
+    /// Position in `fields` of the field with this JSON name.
+    pub(crate) fn position(&self, name: &str) -> Option<usize> {
+        self.by_name.find(name, |at| &self.fields[at].name)
+    }
+
+    /// Positions of the fields that are written even when absent.
+    pub(crate) fn always_written(&self) -> impl Iterator<Item = usize> + '_ {
+        self.always.iter().map(|&at| at as usize)
+    }
+}
+
+impl Field {
+    /// A field with this name, number and value, and nothing special about it.
+    pub fn new(name: impl Into<Box<str>>, number: u32, value: ValueType) -> Self {
+        Self {
+            name: name.into(),
+            number,
+            value,
+            required: false,
+            default: None,
+            emit_empty: false,
+            patch: PatchStrategy::default(),
+            presence: false,
+            atomic: None,
+            topology_declared: false,
+            inlined_in: Box::default(),
+            wire: Wire::Plain,
+        }
+    }
+
+    /// Written even when it is absent from the object.
+    fn is_always_written(&self) -> bool {
+        self.emit_empty
+    }
+
+    /// What stands for an absent field that is written nevertheless: the zero value, or `null` where absence is a
+    /// state of its own. An object's zero value is `{}`; its own fields fill it.
+    pub(crate) fn empty_value(&self) -> Value {
+        if self.presence {
+            return Value::Null;
+        }
+        match &self.value {
+            ValueType::Object(_) => Value::Object(serde_json::Map::new()),
+            ValueType::Scalar(scalar) => scalar.empty_value(),
+            ValueType::List { .. } | ValueType::Map { .. } | ValueType::Untyped => Value::Null,
+        }
+    }
+}
+
+impl Scalar {
+    /// The zero value; times and bytes have none but `null`.
+    fn empty_value(&self) -> Value {
+        match self {
+            Scalar::String(_) => Value::String(String::new()),
+            Scalar::Bool => Value::Bool(false),
+            Scalar::Int32 | Scalar::Int64 | Scalar::Double | Scalar::IntOrString => Value::from(0),
+            Scalar::Quantity => Value::from("0"),
+            Scalar::Bytes | Scalar::Time | Scalar::MicroTime => Value::Null,
+        }
     }
 }

@@ -1,0 +1,96 @@
+//! From a message's resource option to a resource definition.
+//!
+//! Owns what the option leaves out: the usual verbs, the texts that all kinds share, the brand's domains.
+
+use orch_proto::{Brand, options};
+use prost_reflect::MessageDescriptor;
+
+use super::compile::{CompileError, Compiler};
+use super::resource::{Column, ResourceType, Subresource};
+
+/// The verbs of a resource that names none.
+const VERBS: [&str; 8] = ["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"];
+
+/// What `{name}` stands for in a column's description.
+const NAME_DESCRIPTION: &str = "Name must be unique within a namespace. Is required when creating resources, although \
+    some resources may allow a client to request the generation of an appropriate name automatically. Name is \
+    primarily intended for creation idempotence and configuration definition. Cannot be updated. More info: \
+    https://{label_domain}/docs/concepts/overview/working-with-objects/names#names";
+
+/// What `{age}` stands for in a column's description.
+const AGE_DESCRIPTION: &str = "CreationTimestamp is a timestamp representing the server time when this object was \
+    created. It is not guaranteed to be set in happens-before order across separate operations. Clients may not set \
+    this value. It is represented in RFC3339 form and is in UTC.\n\nPopulated by the system. Read-only. Null for \
+    lists. More info: \
+    https://git.{group_domain}/community/contributors/devel/sig-architecture/api-conventions.md#metadata";
+
+/// The definition of the resource whose objects are `message`.
+pub(super) fn resource(
+    compiler: &Compiler,
+    message: &MessageDescriptor,
+    options: options::Resource,
+) -> Result<ResourceType, CompileError> {
+    let (group, version) = group_version(compiler, message);
+    let subresources =
+        options.subresources.iter().map(|subresource| self::subresource(compiler, message, subresource));
+    Ok(ResourceType {
+        group,
+        version,
+        plural: options.plural().into(),
+        singular: options.singular().into(),
+        kind: message.name().into(),
+        namespaced: options.namespaced(),
+        verbs: if options.verbs.is_empty() { VERBS.map(Into::into).into() } else { boxed(&options.verbs) },
+        short_names: boxed(&options.short_names),
+        categories: boxed(&options.categories),
+        subresources: subresources.collect::<Result<_, _>>()?,
+        columns: options.columns.iter().map(|column| self::column(column, compiler.brand)).collect(),
+        type_id: compiler.id(message.full_name())?,
+    })
+}
+
+fn subresource(
+    compiler: &Compiler,
+    parent: &MessageDescriptor,
+    options: &options::Subresource,
+) -> Result<Subresource, CompileError> {
+    let full_name = match options.kind() {
+        "" => parent.full_name().to_owned(),
+        kind if kind.contains('.') => kind.to_owned(),
+        kind => format!("{}.{kind}", parent.package_name()),
+    };
+    let type_id = compiler.id(&full_name)?;
+    let message = parent.parent_pool().get_message_by_name(&full_name);
+    let message = message.as_ref().unwrap_or(parent);
+    let (group, version) = group_version(compiler, message);
+    let kind = message.name().into();
+    Ok(Subresource { name: options.name().into(), group, version, kind, type_id, verbs: boxed(&options.verbs) })
+}
+
+/// Group, with the brand's domain where it has one, and version of the file that `message` stands in.
+fn group_version(compiler: &Compiler, message: &MessageDescriptor) -> (Box<str>, Box<str>) {
+    let api = compiler.api(&message.parent_file());
+    let group = if api.branded() { compiler.brand.group(api.group()) } else { api.group().to_owned() };
+    (group.into(), api.version().into())
+}
+
+fn column(options: &options::Column, brand: &Brand) -> Column {
+    let description = match options.description() {
+        "{name}" => NAME_DESCRIPTION,
+        "{age}" => AGE_DESCRIPTION,
+        other => other,
+    };
+    let description =
+        description.replace("{label_domain}", brand.label_domain).replace("{group_domain}", brand.group_domain);
+    Column {
+        name: options.name().into(),
+        kind: options.r#type().into(),
+        format: options.format().into(),
+        description: description.into(),
+        priority: options.priority(),
+    }
+}
+
+fn boxed(strings: &[String]) -> Vec<Box<str>> {
+    strings.iter().map(|string| string.as_str().into()).collect()
+}
