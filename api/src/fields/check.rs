@@ -104,7 +104,7 @@ impl<'s> Checker<'s> {
         let expected = match scalar {
             Scalar::Int32 | Scalar::Int64 | Scalar::Double if !value.is_number() => "numeric (int or float)",
             Scalar::Bool if !value.is_boolean() => "boolean",
-            Scalar::String(_) | Scalar::Bytes | Scalar::Time | Scalar::MicroTime | Scalar::Duration
+            Scalar::String(_) | Scalar::Bytes | Scalar::Time | Scalar::MicroTime
                 if !value.is_string() =>
             {
                 "string"
@@ -118,7 +118,6 @@ impl<'s> Checker<'s> {
             | Scalar::Bytes
             | Scalar::Time
             | Scalar::MicroTime
-            | Scalar::Duration
             | Scalar::Quantity
             | Scalar::IntOrString => return,
         };

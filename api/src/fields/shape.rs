@@ -77,11 +77,6 @@ fn zero_quantity() -> &'static Value {
     &ZERO
 }
 
-fn zero_duration() -> &'static Value {
-    static ZERO: std::sync::LazyLock<Value> = std::sync::LazyLock::new(|| Value::from("0s"));
-    &ZERO
-}
-
 impl<'s> Shape<'s> {
     /// The shape of a value of `ty`. Untyped content is taken as it comes: objects merge key by key, lists are atomic.
     pub(super) fn of(schema: &'s Schema, ty: &'s ValueType, value: Option<&Value>) -> Shape<'s> {
@@ -155,6 +150,9 @@ pub(super) fn for_each_emitted<'s>(schema: &'s Schema, ty: &'s ObjectType, visit
 
 /// What the wire writes for an absent field that is written even when empty.
 pub(super) fn zero_of(field: &Field) -> &'static Value {
+    if field.presence {
+        return &NULL;
+    }
     match &field.value {
         ValueType::Object(_) => empty_object(),
         ValueType::List { .. } | ValueType::Map { .. } | ValueType::Untyped => &NULL,
@@ -163,7 +161,6 @@ pub(super) fn zero_of(field: &Field) -> &'static Value {
             Scalar::Bool => &FALSE,
             Scalar::Int32 | Scalar::Int64 | Scalar::Double | Scalar::IntOrString => zero_number(),
             Scalar::Bytes | Scalar::Time | Scalar::MicroTime => &NULL,
-            Scalar::Duration => zero_duration(),
             Scalar::Quantity => zero_quantity(),
         },
     }

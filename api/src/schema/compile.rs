@@ -68,7 +68,7 @@ impl Compiler {
         Ok(compiler)
     }
 
-    fn schema(self, pool: &DescriptorPool) -> Result<Schema, CompileError> {
+    fn schema(&self, pool: &DescriptorPool) -> Result<Schema, CompileError> {
         let mut types = Vec::with_capacity(self.ids.len());
         let mut resources = Vec::new();
         for message in self.tables(pool) {
@@ -77,7 +77,7 @@ impl Compiler {
                 resources.push(resource(&self, &message, options)?);
             }
         }
-        Ok(Schema { types, by_name: self.ids, resources })
+        Ok(Schema::new(types).with_resources(resources))
     }
 
     /// The messages that are objects in JSON, in the order of their ids.

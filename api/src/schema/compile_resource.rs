@@ -31,20 +31,20 @@ pub(super) fn resource(
     options: options::Resource,
 ) -> Result<ResourceType, CompileError> {
     let (group, version) = group_version(compiler, message);
-    let subresources =
-        options.subresources.iter().map(|subresource| self::subresource(compiler, message, subresource));
+    let subresources = options.subresources.iter().map(|options| subresource(compiler, message, options));
+    let subresources = subresources.collect::<Result<_, _>>()?;
     Ok(ResourceType {
         group,
         version,
-        plural: options.plural().into(),
-        singular: options.singular().into(),
+        plural: options.plural().to_owned(),
+        singular: options.singular().to_owned(),
         kind: message.name().into(),
-        namespaced: options.namespaced(),
-        verbs: if options.verbs.is_empty() { VERBS.map(Into::into).into() } else { boxed(&options.verbs) },
-        short_names: boxed(&options.short_names),
-        categories: boxed(&options.categories),
-        subresources: subresources.collect::<Result<_, _>>()?,
-        columns: options.columns.iter().map(|column| self::column(column, compiler.brand)).collect(),
+        namespaced: options.namespaced.unwrap_or_default(),
+        verbs: if options.verbs.is_empty() { VERBS.map(Into::into).into() } else { options.verbs },
+        short_names: options.short_names,
+        categories: options.categories,
+        subresources,
+        columns: options.columns.iter().map(|options| column(options, compiler.brand)).collect(),
         type_id: compiler.id(message.full_name())?,
     })
 }
@@ -64,14 +64,14 @@ fn subresource(
     let message = message.as_ref().unwrap_or(parent);
     let (group, version) = group_version(compiler, message);
     let kind = message.name().into();
-    Ok(Subresource { name: options.name().into(), group, version, kind, type_id, verbs: boxed(&options.verbs) })
+    Ok(Subresource { name: options.name().into(), group, version, kind, type_id, verbs: options.verbs.clone() })
 }
 
 /// Group, with the brand's domain where it has one, and version of the file that `message` stands in.
-fn group_version(compiler: &Compiler, message: &MessageDescriptor) -> (Box<str>, Box<str>) {
+fn group_version(compiler: &Compiler, message: &MessageDescriptor) -> (String, String) {
     let api = compiler.api(&message.parent_file());
     let group = if api.branded() { compiler.brand.group(api.group()) } else { api.group().to_owned() };
-    (group.into(), api.version().into())
+    (group, api.version().to_owned())
 }
 
 fn column(options: &options::Column, brand: &Brand) -> Column {
@@ -86,11 +86,7 @@ fn column(options: &options::Column, brand: &Brand) -> Column {
         name: options.name().into(),
         kind: options.r#type().into(),
         format: options.format().into(),
-        description: description.into(),
+        description,
         priority: options.priority(),
     }
-}
-
-fn boxed(strings: &[String]) -> Vec<Box<str>> {
-    strings.iter().map(|string| string.as_str().into()).collect()
 }

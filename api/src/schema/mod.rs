@@ -14,3 +14,6 @@ pub use resource::{Column, ResourceType, Subresource};
 pub use types::{
     Field, ListTopology, ObjectType, PatchStrategy, Scalar, Schema, TypeId, Union, ValueType, Wire,
 };
+
+#[cfg(test)]
+mod tests;

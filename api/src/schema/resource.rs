@@ -9,23 +9,23 @@ use super::types::TypeId;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ResourceType {
     /// Group with its domain; empty for core.
-    pub group: Box<str>,
+    pub group: String,
     /// Version, for example `v1`.
-    pub version: Box<str>,
+    pub version: String,
     /// Name in paths: `configmaps`.
-    pub plural: Box<str>,
+    pub plural: String,
     /// Name of one: `configmap`.
-    pub singular: Box<str>,
+    pub singular: String,
     /// `ConfigMap`.
-    pub kind: Box<str>,
+    pub kind: String,
     /// Its objects live in namespaces.
     pub namespaced: bool,
     /// Verbs in alphabetical order.
-    pub verbs: Vec<Box<str>>,
+    pub verbs: Vec<String>,
     /// Abbreviations: `cm`.
-    pub short_names: Vec<Box<str>>,
+    pub short_names: Vec<String>,
     /// Sets of resources it belongs to: `all`.
-    pub categories: Vec<Box<str>>,
+    pub categories: Vec<String>,
     /// Sub-resources by name.
     pub subresources: Vec<Subresource>,
     /// Columns of its table; empty for the two that every kind has.
@@ -38,30 +38,30 @@ pub struct ResourceType {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Subresource {
     /// Name in the path: `status`.
-    pub name: Box<str>,
+    pub name: String,
     /// Group of the kind it reads and writes, with its domain.
-    pub group: Box<str>,
+    pub group: String,
     /// Version of that kind.
-    pub version: Box<str>,
+    pub version: String,
     /// Kind it reads and writes.
-    pub kind: Box<str>,
+    pub kind: String,
     /// That kind's table.
     pub type_id: TypeId,
     /// Verbs in alphabetical order.
-    pub verbs: Vec<Box<str>>,
+    pub verbs: Vec<String>,
 }
 
 /// A column of a table.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Column {
     /// Heading.
-    pub name: Box<str>,
+    pub name: String,
     /// `string`, `integer` or `date`.
-    pub kind: Box<str>,
+    pub kind: String,
     /// `name` or empty.
-    pub format: Box<str>,
+    pub format: String,
     /// What the column says.
-    pub description: Box<str>,
+    pub description: String,
     /// 0 is shown, 1 only in a wide table.
     pub priority: i32,
 }
@@ -69,11 +69,11 @@ pub struct Column {
 impl ResourceType {
     /// `apiVersion` of its objects: `v1`, `apps/v1`.
     pub fn api_version(&self) -> String {
-        if self.group.is_empty() { self.version.to_string() } else { format!("{}/{}", self.group, self.version) }
+        if self.group.is_empty() { self.version.clone() } else { format!("{}/{}", self.group, self.version) }
     }
 
     /// The sub-resource called `name`.
     pub fn subresource(&self, name: &str) -> Option<&Subresource> {
-        self.subresources.iter().find(|subresource| &*subresource.name == name)
+        self.subresources.iter().find(|subresource| subresource.name == name)
     }
 }

@@ -6,8 +6,10 @@
 
 use std::collections::HashMap;
 
+use orch_proto::Brand;
 use serde_json::Value;
 
+use super::compile::compile;
 use super::index::FieldIndex;
 use super::resource::ResourceType;
 
@@ -18,9 +20,9 @@ pub struct TypeId(pub u32);
 /// All object types that refer to each other, in one arena.
 #[derive(Debug, Default)]
 pub struct Schema {
-    pub(crate) types: Vec<ObjectType>,
-    pub(crate) by_name: HashMap<Box<str>, TypeId>,
-    pub(crate) resources: Vec<ResourceType>,
+    types: Vec<ObjectType>,
+    by_name: HashMap<Box<str>, TypeId>,
+    resources: Vec<ResourceType>,
 }
 
 /// One message: an object with named fields.
@@ -173,6 +175,26 @@ pub struct PatchStrategy {
 }
 
 impl Schema {
+    /// A schema of these types, each known by its name; ids are positions.
+    pub fn new(types: Vec<ObjectType>) -> Self {
+        let by_name = (0..).zip(&types).map(|(at, ty)| (ty.name.clone(), TypeId(at))).collect();
+        Self { types, by_name, resources: Vec::new() }
+    }
+
+    /// The same, with the resources whose objects they are.
+    pub(super) fn with_resources(mut self, resources: Vec<ResourceType>) -> Self {
+        self.resources = resources;
+        self
+    }
+
+    /// The kinds that are built in, with the names of `brand`.
+    ///
+    /// # Panics
+    /// Where a `.proto` file contradicts itself. They are part of the program, and a test compiles them all.
+    pub fn builtin(brand: &'static Brand) -> Self {
+        compile(brand).expect("the embedded descriptors compile: a test does the same")
+    }
+
     /// Every resource that has a definition, in no special order; which of them are served is the caller's choice.
     pub fn resources(&self) -> &[ResourceType] {
         &self.resources

@@ -52,20 +52,14 @@ pub(crate) fn schema() -> Schema {
         .map(|(at, (name, _))| (name.trim_end_matches('*'), TypeId(u32::try_from(at).unwrap())))
         .collect();
     let types = lines.iter().map(|(name, fields)| object_type(name, fields, &names)).collect();
-    let by_name = names.iter().map(|(name, id)| (Box::from(*name), *id)).collect();
-    Schema { types, by_name }
+    Schema::new(types)
 }
 
 fn object_type(name: &str, fields: &str, names: &HashMap<&str, TypeId>) -> ObjectType {
-    let fields: Box<[Field]> = fields.split(' ').map(|text| field(text, names)).collect();
-    let by_name = fields
-        .iter()
-        .enumerate()
-        .filter(|(_, field)| !field.name.is_empty())
-        .map(|(at, field)| (field.name.clone(), u16::try_from(at).unwrap()))
-        .collect();
-    let atomic = name.ends_with('*');
-    ObjectType { name: name.trim_end_matches('*').into(), fields, by_name, atomic, preserve_unknown: false }
+    let fields = fields.split(' ').map(|text| field(text, names)).collect();
+    let mut table = ObjectType::new(name.trim_end_matches('*'), fields);
+    table.atomic = name.ends_with('*');
+    table
 }
 
 fn field(text: &str, names: &HashMap<&str, TypeId>) -> Field {
@@ -78,20 +72,16 @@ fn field(text: &str, names: &HashMap<&str, TypeId>) -> Field {
     };
     let retain_keys = patch.ends_with("^~");
     let directive = patch.trim_end_matches("^~");
-    Field {
-        name: name.trim_matches('_').into(),
-        number: 1,
-        value: value_type(value, names),
-        required: false,
-        default: flags.split_once('~').map(|(_, default)| Value::from(default)),
-        emit_empty: flags.contains('!'),
-        patch: PatchStrategy {
-            merge: directive.starts_with('^') && directive != "^^",
-            replace: directive == "^^",
-            retain_keys,
-            merge_key: Some(directive.trim_start_matches('^')).filter(|key| !key.is_empty()).map(Box::from),
-        },
-    }
+    let mut field = Field::new(name.trim_matches('_'), 1, value_type(value, names));
+    field.default = flags.split_once('~').map(|(_, default)| Value::from(default));
+    field.emit_empty = flags.contains('!');
+    field.patch = PatchStrategy {
+        merge: directive.starts_with('^') && directive != "^^",
+        replace: directive == "^^",
+        retain_keys,
+        merge_key: Some(directive.trim_start_matches('^')).filter(|key| !key.is_empty()).map(Box::from),
+    };
+    field
 }
 
 fn value_type(text: &str, names: &HashMap<&str, TypeId>) -> ValueType {
