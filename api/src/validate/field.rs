@@ -98,9 +98,19 @@ impl FieldError {
 
     /// A value outside an enumeration; `supported` in the order in which the reference lists them.
     pub fn not_supported(path: Path, value: &str, supported: &[&str]) -> Self {
+        Self::not_supported_value(path, &quoted(value), supported)
+    }
+
+    /// Like [`FieldError::not_supported`] for a value that is no string; `shown` as JSON prints it.
+    pub fn not_supported_value(path: Path, shown: &str, supported: &[&str]) -> Self {
         let names: Vec<String> = supported.iter().map(|name| quoted(name)).collect();
-        let message = format!("Unsupported value: {}: supported values: {}", quoted(value), names.join(", "));
+        let message = format!("Unsupported value: {shown}: supported values: {}", names.join(", "));
         FieldError { path, kind: FieldErrorKind::NotSupported, message }
+    }
+
+    /// A reference to something that is not there. `shown` is the value as JSON prints it.
+    pub fn not_found(path: Path, shown: &str) -> Self {
+        FieldError { path, kind: FieldErrorKind::NotFound, message: format!("Not found: {shown}") }
     }
 
     /// A field that may not be set or changed.
@@ -157,7 +167,42 @@ impl FieldErrorKind {
     }
 }
 
-/// `text` in double quotes as messages show a string value.
+/// `text` in double quotes as messages show a string value: control characters escaped, everything else as it is.
 pub fn quoted(text: &str) -> String {
-    serde_json::Value::from(text).to_string()
+    let mut out = String::with_capacity(text.len() + 2);
+    out.push('"');
+    for character in text.chars() {
+        match character {
+            '"' => out.push_str("\\\""),
+            '\\' => out.push_str("\\\\"),
+            '\n' => out.push_str("\\n"),
+            '\r' => out.push_str("\\r"),
+            '\t' => out.push_str("\\t"),
+            '\u{7}' => out.push_str("\\a"),
+            '\u{8}' => out.push_str("\\b"),
+            '\u{b}' => out.push_str("\\v"),
+            '\u{c}' => out.push_str("\\f"),
+            control if control < ' ' || control == '\u{7f}' => {
+                out.push_str(&format!("\\x{:02x}", u32::from(control)));
+            }
+            control if control.is_control() => out.push_str(&format!("\\u{:04x}", u32::from(control))),
+            other => out.push(other),
+        }
+    }
+    out.push('"');
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn quoting_escapes_control_characters() {
+        for (text, expected) in
+            [("a", "\"a\""), ("a\"b", "\"a\\\"b\""), ("\n\u{1}", "\"\\n\\x01\""), ("ä", "\"ä\"")]
+        {
+            assert_eq!(quoted(text), expected);
+        }
+    }
 }
