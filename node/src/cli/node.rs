@@ -119,9 +119,10 @@ pub struct SharedArgs {
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true",
         default_value = "false", action = ArgAction::Set, help_heading = IDENTITY)]
     pub anonymous_auth: bool,
-    /// Product names on the wire, chosen when the cluster is made: `kubernetes` serves that ecosystem's clients
-    #[arg(long, value_name = "BRAND", default_value = "orch", help_heading = STORE)]
-    pub brand: BrandName,
+    /// Product names on the wire: orch, or kubernetes, which serves that ecosystem's clients. Chosen when the cluster is
+    /// made and kept [default: orch for a new cluster]
+    #[arg(long, value_name = "BRAND", help_heading = STORE)]
+    pub brand: Option<BrandName>,
     /// How long changes stay available to watches and to lists at an older version
     #[arg(long, value_name = "TIME", default_value = "5m", value_parser = parse_duration, help_heading = STORE)]
     pub watch_history: Duration,

@@ -1,0 +1,159 @@
+//! `orch dev`: a directory with everything in it.
+//!
+//!     DATA_DIR/store           the store
+//!     DATA_DIR/pki             certificates, as `orch certs init` lays them out, for the one member `dev`
+//!     DATA_DIR/admin.conf      the administrator's client configuration
+//!     DATA_DIR/endpoints.json  where the running node listens
+//!
+//! Certificates are made once and reused; a pair that is about to expire, or lacks a name it needs, is made anew under
+//! the same authority, so that clients keep working.
+
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::path::{Path, PathBuf};
+
+use orch_proto::Brand;
+use orch_proto::brand::ORCH;
+use time::OffsetDateTime;
+
+use super::error::RunError;
+use super::plan::{Kind, PeerFiles, Plan, host_port, tls_files, tokens};
+use crate::certs::{
+    Authority, CertsError, Layout, Leaf, Pair, admin_leaf, inspect, is_about_to_expire, peer_leaf, replace_file,
+    server_leaf, write_new,
+};
+use crate::cli::{ClusterMember, DevArgs};
+use crate::kubeconfig::{Server, kubeconfig};
+
+/// The only member's name.
+const NAME: &str = "dev";
+/// Where the data goes unless told otherwise.
+const DATA_DIR: &str = "./orch-data";
+const LOOPBACK: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
+
+pub(super) fn plan(arguments: &DevArgs) -> Result<Plan, RunError> {
+    let shared = &arguments.shared;
+    let data_dir = shared.data_dir.clone().unwrap_or_else(|| PathBuf::from(DATA_DIR));
+    let tokens = tokens(shared)?;
+    require_ours(&data_dir)?;
+    let layout = layout(&data_dir);
+    let bind = shared.bind_address.unwrap_or(LOOPBACK);
+    let hosts: Vec<String> = if bind.is_unspecified() { Vec::new() } else { vec![bind.to_string()] };
+    prepare(&layout, &hosts, shared.brand.map_or(&ORCH, |brand| brand.0), OffsetDateTime::now_utc())?;
+    let files = layout.member(NAME);
+    let tls = tls_files(shared, (files.server_certificate, files.server_key), layout.authority_certificate())?;
+    let peer = host_port("127.0.0.1", arguments.peer_port);
+    let plain = (arguments.insecure_port != 0).then(|| SocketAddr::new(LOOPBACK, arguments.insecure_port));
+    Ok(Plan {
+        kind: Kind::Dev { plain },
+        data_dir,
+        name: NAME.to_owned(),
+        secure: SocketAddr::new(bind, shared.secure_port),
+        advertise: if bind.is_unspecified() { LOOPBACK.to_string() } else { bind.to_string() },
+        peer_listen: peer.clone(),
+        peer_advertise: peer.clone(),
+        peer_flag: "peer-port",
+        founders: vec![ClusterMember { name: NAME.to_owned(), address: peer }],
+        join: None,
+        tls,
+        peer_tls: PeerFiles {
+            authority: layout.peer_authority_certificate(),
+            certificate: files.peer_certificate,
+            key: files.peer_key,
+        },
+        tokens,
+        anonymous: shared.anonymous(),
+        brand: shared.brand.map(|brand| brand.0),
+        watch_history: shared.watch_history,
+        event_ttl: shared.event_ttl,
+        feature_gates: shared.feature_gates.clone(),
+    })
+}
+
+/// The client configuration in `data_dir`.
+pub(super) fn admin_config(data_dir: &Path) -> PathBuf {
+    data_dir.join("admin.conf")
+}
+
+/// Writes the administrator's client configuration for the server at `url`, unless it says just that already.
+pub(super) fn write_admin_config(data_dir: &Path, brand: &Brand, url: String) -> Result<(), RunError> {
+    let layout = layout(data_dir);
+    let admin = Pair { certificate: read(&layout.admin_certificate())?, key: read(&layout.admin_key())? };
+    let server = Server { name: NAME.to_owned(), url };
+    let config = kubeconfig(brand, &[server], &read(&layout.authority_certificate())?, &admin);
+    let path = admin_config(data_dir);
+    if std::fs::read_to_string(&path).is_ok_and(|found| found == config) {
+        return Ok(());
+    }
+    Ok(replace_file(&path, &config)?)
+}
+
+fn layout(data_dir: &Path) -> Layout {
+    Layout::new(&data_dir.join("pki"))
+}
+
+/// Refuses a directory with other people's files in it.
+fn require_ours(data_dir: &Path) -> Result<(), RunError> {
+    let entries = match std::fs::read_dir(data_dir) {
+        Ok(entries) => entries,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(()),
+        Err(source) => {
+            return Err(RunError::File { flag: "data-dir", path: data_dir.to_owned(), source });
+        }
+    };
+    let names: Vec<_> = entries.filter_map(|entry| Some(entry.ok()?.file_name())).collect();
+    // A volume just formatted has this directory in it.
+    let empty = names.iter().all(|name| name == "lost+found");
+    if empty || names.iter().any(|name| name == "pki" || name == "store") {
+        return Ok(());
+    }
+    Err(RunError::NotOurs { path: data_dir.to_owned() })
+}
+
+/// Makes what is missing or about to expire.
+fn prepare(layout: &Layout, hosts: &[String], brand: &Brand, now: OffsetDateTime) -> Result<(), CertsError> {
+    let authority = authority(&layout.authority_certificate(), &layout.authority_key(), "cluster-ca", now)?;
+    let peers = authority_of_peers(layout, now)?;
+    let files = layout.member(NAME);
+    let server = server_leaf(NAME, hosts, brand);
+    renew_if_needed(&authority, &server, (&files.server_certificate, &files.server_key), now)?;
+    let peer = peer_leaf(NAME, &["localhost".to_owned(), "127.0.0.1".to_owned()]);
+    renew_if_needed(&peers, &peer, (&files.peer_certificate, &files.peer_key), now)?;
+    renew_if_needed(&authority, &admin_leaf(), (&layout.admin_certificate(), &layout.admin_key()), now)
+}
+
+fn authority_of_peers(layout: &Layout, now: OffsetDateTime) -> Result<Authority, CertsError> {
+    authority(&layout.peer_authority_certificate(), &layout.peer_authority_key(), "peer-ca", now)
+}
+
+fn authority(certificate: &Path, key: &Path, name: &str, now: OffsetDateTime) -> Result<Authority, CertsError> {
+    if certificate.exists() {
+        return Authority::load(certificate, key);
+    }
+    let made = Authority::create(name, now)?;
+    // The key first: a certificate means that both are there.
+    replace_file(key, &made.pair.key)?;
+    write_new(certificate, &made.pair.certificate)?;
+    Ok(made)
+}
+
+fn renew_if_needed(
+    authority: &Authority,
+    leaf: &Leaf,
+    (certificate, key): (&Path, &Path),
+    now: OffsetDateTime,
+) -> Result<(), CertsError> {
+    if certificate.exists() && key.exists() {
+        let found = inspect(certificate)?;
+        let fits = |host: &String| found.iter().any(|facts| facts.hosts.contains(host));
+        if found.iter().all(|facts| !is_about_to_expire(facts, now)) && leaf.hosts.iter().all(fits) {
+            return Ok(());
+        }
+    }
+    let pair = authority.issue(leaf, now)?;
+    replace_file(key, &pair.key)?;
+    replace_file(certificate, &pair.certificate)
+}
+
+fn read(path: &Path) -> Result<String, CertsError> {
+    std::fs::read_to_string(path).map_err(|source| CertsError::File { action: "read", path: path.to_owned(), source })
+}

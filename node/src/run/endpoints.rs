@@ -1,0 +1,54 @@
+//! `DATA_DIR/endpoints.json`: where the running node listens, for scripts and tests that let it choose its ports.
+
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+
+use serde::Serialize;
+
+use super::plan::host_port;
+use crate::certs::{CertsError, replace_file};
+
+/// Where a node listens.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub(super) struct Endpoints {
+    /// `https://HOST:PORT`.
+    pub(super) https: String,
+    /// `http://127.0.0.1:PORT`, on a development node.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) http: Option<String>,
+    /// `HOST:PORT` for peers.
+    pub(super) peer: String,
+    /// The process.
+    pub(super) pid: u32,
+}
+
+impl Endpoints {
+    /// The endpoints of this process. A wildcard address is given as the loopback one: whoever reads the file is here.
+    pub(super) fn new(secure: SocketAddr, plain: Option<SocketAddr>, peer: String) -> Endpoints {
+        let host = match secure.ip() {
+            ip if ip.is_unspecified() => "127.0.0.1".to_owned(),
+            ip => ip.to_string(),
+        };
+        Endpoints {
+            https: format!("https://{}", host_port(&host, secure.port())),
+            http: plain.map(|plain| format!("http://{plain}")),
+            peer,
+            pid: std::process::id(),
+        }
+    }
+
+    /// Writes the file in one step.
+    pub(super) fn write(&self, data_dir: &Path) -> Result<(), CertsError> {
+        let text = serde_json::to_string_pretty(self).expect("a struct of strings serializes");
+        replace_file(&path(data_dir), &format!("{text}\n"))
+    }
+
+    /// Removes the file: nobody listens any more.
+    pub(super) fn remove(data_dir: &Path) -> std::io::Result<()> {
+        std::fs::remove_file(path(data_dir))
+    }
+}
+
+fn path(data_dir: &Path) -> PathBuf {
+    data_dir.join("endpoints.json")
+}

@@ -1,0 +1,109 @@
+//! Why a node does not start, or had to end.
+
+use std::path::PathBuf;
+
+use orch_raft::disk::rocks::OpenError;
+use orch_raft::member::StartError;
+use orch_raft::transport::tonic::{ClusterPinError, PeerTlsError};
+
+use crate::certs::CertsError;
+use crate::server::BindError;
+use crate::tls::MaterialError;
+
+/// Why a node does not start, or had to end.
+#[derive(Debug, thiserror::Error)]
+pub enum RunError {
+    /// A flag is missing or does not go with another.
+    #[error("{0}")]
+    Flags(String),
+    /// A file that a flag names cannot be read.
+    #[error("--{flag}: cannot read {path}: {source}")]
+    File {
+        /// The flag.
+        flag: &'static str,
+        /// The file.
+        path: PathBuf,
+        /// What the system said.
+        source: std::io::Error,
+    },
+    /// The token file is wrong.
+    #[error("--token-auth-file: {path}: {source}")]
+    Tokens {
+        /// The file.
+        path: PathBuf,
+        /// The line and what is wrong with it.
+        source: orch_api::authn::TokenFileError,
+    },
+    /// A directory that is to hold the data holds something else.
+    #[error("{path} holds other files and no data of this program; choose an empty directory with --data-dir")]
+    NotOurs {
+        /// The directory.
+        path: PathBuf,
+    },
+    /// A certificate could not be made or read.
+    #[error(transparent)]
+    Certs(#[from] CertsError),
+    /// A certificate of the API port is wrong.
+    #[error(transparent)]
+    Material(#[from] MaterialError),
+    /// A certificate of the peer port is wrong.
+    #[error("{path}: {source}")]
+    PeerMaterial {
+        /// The member's peer certificate.
+        path: PathBuf,
+        /// What is wrong with it, its key or its authority.
+        source: PeerTlsError,
+    },
+    /// The data directory cannot be opened.
+    #[error(transparent)]
+    Open(#[from] OpenError),
+    /// The data directory is not this member's, or cannot be read.
+    #[error("data directory {path}: {source}")]
+    Member {
+        /// The directory.
+        path: PathBuf,
+        /// What is wrong.
+        source: StartError,
+    },
+    /// A port cannot be opened.
+    #[error(transparent)]
+    Bind(#[from] BindError),
+    /// A host name has no address.
+    #[error("--{flag}: cannot resolve {address}: {reason}")]
+    Resolve {
+        /// The flag.
+        flag: &'static str,
+        /// `HOST:PORT`.
+        address: String,
+        /// What the resolver said.
+        reason: String,
+    },
+    /// The cluster has another brand.
+    #[error("--brand {asked}: this cluster was made with --brand {found}, which cannot be changed")]
+    Brand {
+        /// The flag's value.
+        asked: String,
+        /// The cluster's.
+        found: String,
+    },
+    /// The cluster's identity cannot be used.
+    #[error("cluster identity: {0}")]
+    Cluster(#[from] ClusterPinError),
+    /// The system refused something a process needs.
+    #[error("cannot {action}: {source}")]
+    System {
+        /// What was tried.
+        action: &'static str,
+        /// What the system said.
+        source: std::io::Error,
+    },
+    /// The store cannot go on; the data on disk is as of its last acknowledged write.
+    #[error("the store stopped: {0}")]
+    Fatal(String),
+    /// The peer port failed.
+    #[error("the peer port stopped: {0}")]
+    Peers(String),
+    /// A second signal came while stopping.
+    #[error("stopped at once by a second signal")]
+    Interrupted,
+}

@@ -1,0 +1,86 @@
+//! The door before the API stands behind it.
+//!
+//! A member of a new cluster listens before the cluster is founded, which may take until others are started. Until
+//! then it answers that it lives and is not ready. Afterwards it passes requests on and costs one load.
+
+use std::convert::Infallible;
+use std::sync::{Arc, OnceLock};
+use std::task::{Context, Poll};
+
+use axum::Router;
+use axum::body::Body;
+use futures::future::{Either, Ready, ready};
+use http::header::{CONTENT_TYPE, RETRY_AFTER};
+use http::{HeaderValue, Request, Response, StatusCode};
+use hyper::body::Incoming;
+use tower::Service;
+
+/// Passes requests to the API once there is one. Clones share it.
+#[derive(Clone, Default)]
+pub(super) struct Door {
+    api: Arc<OnceLock<Router>>,
+}
+
+impl Door {
+    /// Lets requests through to `api` from now on. Only the first counts.
+    pub(super) fn open(&self, api: Router) {
+        // A second opening would be a second API in one process, which nothing builds.
+        let _ = self.api.set(api);
+    }
+}
+
+impl Service<Request<Incoming>> for Door {
+    type Response = Response<Body>;
+    type Error = Infallible;
+    type Future = Either<Ready<Result<Response<Body>, Infallible>>, axum::routing::future::RouteFuture<Infallible>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: Request<Incoming>) -> Self::Future {
+        match self.api.get() {
+            Some(api) => Either::Right(api.clone().call(request)),
+            None => Either::Left(ready(Ok(not_yet(request.uri().path())))),
+        }
+    }
+}
+
+/// The answer while there is no API.
+fn not_yet(path: &str) -> Response<Body> {
+    if path == "/livez" {
+        return text(StatusCode::OK, "ok");
+    }
+    if matches!(path, "/readyz" | "/healthz") {
+        return text(StatusCode::INTERNAL_SERVER_ERROR, "waiting for the cluster\n");
+    }
+    let status = serde_json::json!({
+        "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure",
+        "message": "the cluster has no leader yet", "reason": "ServiceUnavailable", "code": 503,
+    });
+    let mut response = text(StatusCode::SERVICE_UNAVAILABLE, status.to_string());
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    response.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static("1"));
+    response
+}
+
+fn text(status: StatusCode, body: impl Into<Body>) -> Response<Body> {
+    let mut response = Response::new(body.into());
+    *response.status_mut() = status;
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("text/plain; charset=utf-8"));
+    response
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn before_the_api_a_node_lives_and_is_not_ready() {
+        for (path, status) in
+            [("/livez", 200), ("/readyz", 500), ("/healthz", 500), ("/api/v1/pods", 503), ("/", 503)]
+        {
+            assert_eq!(not_yet(path).status(), status, "{path}");
+        }
+    }
+}
