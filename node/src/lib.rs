@@ -7,5 +7,6 @@ pub mod certs;
 pub mod cli;
 pub mod kubeconfig;
 pub mod logging;
+pub mod run;
 pub mod server;
 pub mod tls;

@@ -4,6 +4,8 @@
 //! at their finest levels, and a header can be a bearer token. For the same reason no environment variable
 //! overrides the filter.
 
+use std::io::IsTerminal;
+
 use tracing::Level;
 use tracing::level_filters::LevelFilter;
 use tracing_subscriber::filter::Targets;
@@ -20,9 +22,10 @@ const OWN: [&str; 4] = ["orch", "orch_node", "orch_api", "orch_raft"];
 pub fn start(format: LogFormat, verbosity: u8) -> Result<(), TryInitError> {
     let filter = filter(verbosity);
     let lines = fmt::layer().with_writer(std::io::stderr).with_target(verbosity > 0);
+    let lines = lines.with_ansi(std::io::stderr().is_terminal());
     let layer = match format {
         LogFormat::Text => lines.with_filter(filter).boxed(),
-        LogFormat::Json => lines.json().flatten_event(true).with_ansi(false).with_filter(filter).boxed(),
+        LogFormat::Json => lines.json().flatten_event(true).with_filter(filter).boxed(),
     };
     tracing_subscriber::registry().with(layer).try_init()
 }
@@ -33,7 +36,9 @@ fn filter(verbosity: u8) -> Targets {
         4..=5 => Level::DEBUG,
         _ => Level::TRACE,
     };
-    Targets::new().with_default(LevelFilter::WARN).with_targets(OWN.map(|name| (name, own)))
+    // The consensus library warns of what is ordinary in elections.
+    let targets = Targets::new().with_default(LevelFilter::WARN).with_target("openraft", LevelFilter::ERROR);
+    targets.with_targets(OWN.map(|name| (name, own)))
 }
 
 #[cfg(test)]

@@ -4,28 +4,39 @@ use std::io::{self, Write};
 use std::process::ExitCode;
 
 use clap::CommandFactory;
-use orch_node::certs;
 use orch_node::cli::{CertsCommand, Cli, Command, ParseError, parse};
+use orch_node::{certs, logging, run};
 use time::OffsetDateTime;
 
 #[global_allocator]
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
 fn main() -> ExitCode {
+    // One provider of cryptography in the process, before anything asks for the default one.
+    if rustls::crypto::ring::default_provider().install_default().is_err() {
+        return fail(&anyhow::anyhow!("another cryptography provider is installed already"));
+    }
     let cli = match parse(std::env::args_os().collect()) {
         Ok(cli) => cli,
         Err(ParseError::CommandLine(error)) => error.exit(),
         Err(error) => return fail(&error.into()),
     };
-    match run(cli.command) {
+    match dispatch(cli.command) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => fail(&error),
     }
 }
 
-fn run(command: Command) -> anyhow::Result<()> {
+fn dispatch(command: Command) -> anyhow::Result<()> {
     match command {
-        Command::Dev(_) | Command::Serve(_) => anyhow::bail!("not yet"),
+        Command::Dev(arguments) => {
+            logging::start(arguments.shared.log_format, arguments.shared.v)?;
+            Ok(run::run(run::plan_dev(&arguments)?, &mut io::stdout())?)
+        }
+        Command::Serve(arguments) => {
+            logging::start(arguments.shared.log_format, arguments.shared.v)?;
+            Ok(run::run(run::plan_serve(&arguments)?, &mut io::stdout())?)
+        }
         Command::Certs(command) => run_certs(command),
         Command::Version => Ok(writeln!(io::stdout(), "orch {}", env!("CARGO_PKG_VERSION"))?),
         Command::Completions { shell } => {

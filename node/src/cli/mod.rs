@@ -14,7 +14,7 @@ pub use certs::{CertsCommand, InitArgs, InspectArgs, MemberSpec, RenewArgs};
 pub use file::FileError;
 pub use node::{
     Anonymous, BrandName, ClusterMember, DevArgs, FeatureGates, InitialCluster, LogFormat, ServeArgs,
-    SharedArgs,
+    SharedArgs, check_member,
 };
 pub use parse::{ParseError, parse};
 

@@ -244,6 +244,12 @@ pub(super) fn parse_member_name(name: &str) -> Result<String, String> {
     Ok(name.to_owned())
 }
 
+/// Checks a member's name and peer address as the flags would.
+pub fn check_member(name: &str, address: &str) -> Result<(), String> {
+    parse_member_name(name)?;
+    parse_host_port(address).map(|_| ())
+}
+
 /// `HOST:PORT`, with an IPv6 host in brackets.
 fn parse_host_port(text: &str) -> Result<String, String> {
     let (host, port) = text.rsplit_once(':').ok_or_else(|| format!("{text:?} is not HOST:PORT"))?;

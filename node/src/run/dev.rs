@@ -18,8 +18,8 @@ use time::OffsetDateTime;
 use super::error::RunError;
 use super::plan::{Kind, PeerFiles, Plan, host_port, tls_files, tokens};
 use crate::certs::{
-    Authority, CertsError, Layout, Leaf, Pair, admin_leaf, inspect, is_about_to_expire, peer_leaf, replace_file,
-    server_leaf, write_new,
+    Authority, CertsError, Layout, Leaf, Pair, admin_leaf, inspect, is_about_to_expire, peer_leaf,
+    replace_file, server_leaf, write_new,
 };
 use crate::cli::{ClusterMember, DevArgs};
 use crate::kubeconfig::{Server, kubeconfig};
@@ -40,7 +40,8 @@ pub(super) fn plan(arguments: &DevArgs) -> Result<Plan, RunError> {
     let hosts: Vec<String> = if bind.is_unspecified() { Vec::new() } else { vec![bind.to_string()] };
     prepare(&layout, &hosts, shared.brand.map_or(&ORCH, |brand| brand.0), OffsetDateTime::now_utc())?;
     let files = layout.member(NAME);
-    let tls = tls_files(shared, (files.server_certificate, files.server_key), layout.authority_certificate())?;
+    let tls =
+        tls_files(shared, (files.server_certificate, files.server_key), layout.authority_certificate())?;
     let peer = host_port("127.0.0.1", arguments.peer_port);
     let plain = (arguments.insecure_port != 0).then(|| SocketAddr::new(LOOPBACK, arguments.insecure_port));
     Ok(Plan {
@@ -125,7 +126,12 @@ fn authority_of_peers(layout: &Layout, now: OffsetDateTime) -> Result<Authority,
     authority(&layout.peer_authority_certificate(), &layout.peer_authority_key(), "peer-ca", now)
 }
 
-fn authority(certificate: &Path, key: &Path, name: &str, now: OffsetDateTime) -> Result<Authority, CertsError> {
+fn authority(
+    certificate: &Path,
+    key: &Path,
+    name: &str,
+    now: OffsetDateTime,
+) -> Result<Authority, CertsError> {
     if certificate.exists() {
         return Authority::load(certificate, key);
     }
@@ -155,5 +161,9 @@ fn renew_if_needed(
 }
 
 fn read(path: &Path) -> Result<String, CertsError> {
-    std::fs::read_to_string(path).map_err(|source| CertsError::File { action: "read", path: path.to_owned(), source })
+    std::fs::read_to_string(path).map_err(|source| CertsError::File {
+        action: "read",
+        path: path.to_owned(),
+        source,
+    })
 }

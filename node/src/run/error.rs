@@ -35,7 +35,9 @@ pub enum RunError {
         source: orch_api::authn::TokenFileError,
     },
     /// A directory that is to hold the data holds something else.
-    #[error("{path} holds other files and no data of this program; choose an empty directory with --data-dir")]
+    #[error(
+        "{path} holds other files and no data of this program; choose an empty directory with --data-dir"
+    )]
     NotOurs {
         /// The directory.
         path: PathBuf,
@@ -86,6 +88,9 @@ pub enum RunError {
         /// The cluster's.
         found: String,
     },
+    /// The cluster was made by a version that knows more brands.
+    #[error("this version does not know the brand {0} of the cluster")]
+    UnknownBrand(String),
     /// The cluster's identity cannot be used.
     #[error("cluster identity: {0}")]
     Cluster(#[from] ClusterPinError),

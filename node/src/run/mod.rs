@@ -6,6 +6,8 @@
 //! Starting: certificates, data directory, ports, store member, API. Stopping: readiness, watches, connections, lead,
 //! store. Each step that cannot be done is an error that names the flag, file or directory.
 
+mod api;
+mod cluster;
 mod dev;
 mod endpoints;
 mod error;
@@ -16,6 +18,7 @@ mod serve;
 mod signals;
 mod starting;
 mod store;
+mod welcome;
 
 pub use error::RunError;
 pub use lifetime::run;

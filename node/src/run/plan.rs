@@ -91,7 +91,11 @@ pub(super) fn tokens(shared: &SharedArgs) -> Result<TokenTable, RunError> {
 }
 
 /// The certificate and key of the API port: the ones given, or else the node's own, which `authority` has signed.
-pub(super) fn tls_files(shared: &SharedArgs, own: (PathBuf, PathBuf), authority: PathBuf) -> Result<TlsFiles, RunError> {
+pub(super) fn tls_files(
+    shared: &SharedArgs,
+    own: (PathBuf, PathBuf),
+    authority: PathBuf,
+) -> Result<TlsFiles, RunError> {
     let (certificate, key, server_authority) = match (&shared.tls_cert_file, &shared.tls_private_key_file) {
         (Some(certificate), Some(key)) => (certificate.clone(), key.clone(), None),
         (None, None) => (own.0, own.1, Some(authority.clone())),

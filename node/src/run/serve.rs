@@ -58,13 +58,18 @@ struct Peers {
 fn peers(arguments: &ServeArgs, name: &str) -> Result<Peers, RunError> {
     let founders = arguments.initial_cluster.clone().map(|cluster| cluster.0).unwrap_or_default();
     if founders.is_empty() && arguments.join.is_none() {
-        return Err(missing("initial-cluster", "the members of a new cluster, or --join HOST:PORT a member of a running one"));
+        return Err(missing(
+            "initial-cluster",
+            "the members of a new cluster, or --join HOST:PORT a member of a running one",
+        ));
     }
     let own = founders.iter().find(|member| member.name == name).map(|member| member.address.clone());
     if own.is_none() && !founders.is_empty() {
         let names: Vec<_> = founders.iter().map(|member| member.name.as_str()).collect();
         let names = names.join(", ");
-        return Err(RunError::Flags(format!("--initial-cluster names {names} but not this member, --name {name}")));
+        return Err(RunError::Flags(format!(
+            "--initial-cluster names {names} but not this member, --name {name}"
+        )));
     }
     let listen = arguments.peer_address.clone().or_else(|| own.clone());
     let listen = listen.ok_or_else(|| missing("peer-address", "where this member listens for its peers"))?;
@@ -81,7 +86,9 @@ fn advertised(arguments: &ServeArgs, listen: &str) -> Result<String, RunError> {
         return Ok(listen.to_owned());
     }
     let host = arguments.advertise_address.as_deref();
-    let host = host.ok_or_else(|| missing("advertise-address", "how peers reach this member, since it listens on every address"))?;
+    let host = host.ok_or_else(|| {
+        missing("advertise-address", "how peers reach this member, since it listens on every address")
+    })?;
     let port = listen.rsplit_once(':').and_then(|(_, port)| port.parse().ok()).unwrap_or_default();
     Ok(host_port(host, port))
 }

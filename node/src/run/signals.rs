@@ -11,7 +11,10 @@ pub(super) struct Signals {
 impl Signals {
     /// Takes the signals from now on.
     pub(super) fn take() -> std::io::Result<Signals> {
-        Ok(Signals { interrupt: signal(SignalKind::interrupt())?, terminate: signal(SignalKind::terminate())? })
+        Ok(Signals {
+            interrupt: signal(SignalKind::interrupt())?,
+            terminate: signal(SignalKind::terminate())?,
+        })
     }
 
     /// The name of the next one.

@@ -32,7 +32,8 @@ impl Door {
 impl Service<Request<Incoming>> for Door {
     type Response = Response<Body>;
     type Error = Infallible;
-    type Future = Either<Ready<Result<Response<Body>, Infallible>>, axum::routing::future::RouteFuture<Infallible>>;
+    type Future =
+        Either<Ready<Result<Response<Body>, Infallible>>, axum::routing::future::RouteFuture<Infallible>>;
 
     fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
         Poll::Ready(Ok(()))

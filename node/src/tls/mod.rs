@@ -14,7 +14,7 @@ mod settings;
 
 pub use client::{ClientAuthorities, Identified};
 pub use material::{MaterialError, ServerPair, load_authorities, load_pair};
-pub use reload::Reloader;
+pub use reload::{Reloader, follow};
 pub use settings::{Tls, TlsFiles};
 
 #[cfg(test)]

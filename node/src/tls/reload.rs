@@ -43,29 +43,38 @@ impl Reloader {
         Ok(())
     }
 
-    /// Follows the files until `stopped`.
-    pub async fn follow(self, stopped: CancellationToken) -> std::io::Result<()> {
-        let mut hangup = signal(SignalKind::hangup())?;
-        let mut seen = self.stamps();
-        while let Some(asked) = wait(&mut hangup, &stopped).await {
-            let stamps = self.stamps();
-            if !asked && stamps == seen {
-                continue;
-            }
-            match self.reload() {
-                Ok(()) => tracing::info!("certificates reloaded"),
-                Err(error) => tracing::warn!(%error, "certificates not reloaded, the old ones stay in use"),
-            }
-            seen = stamps;
-        }
-        Ok(())
+    /// The files behind the settings.
+    pub fn files(&self) -> Vec<PathBuf> {
+        vec![self.files.certificate.clone(), self.files.key.clone(), self.files.client_authorities.clone()]
     }
+}
 
-    /// When each file last changed; `None` where it cannot be seen.
-    fn stamps(&self) -> Vec<Option<SystemTime>> {
-        let changed = |path: &PathBuf| std::fs::metadata(path).and_then(|facts| facts.modified()).ok();
-        [&self.files.certificate, &self.files.key, &self.files.client_authorities].map(changed).to_vec()
+/// Calls `reload` when one of `files` has changed, and on SIGHUP, until `stopped`. `what` is for the log.
+pub async fn follow<E: std::fmt::Display>(
+    what: &'static str,
+    files: Vec<PathBuf>,
+    reload: impl Fn() -> Result<(), E>,
+    stopped: CancellationToken,
+) -> std::io::Result<()> {
+    let mut hangup = signal(SignalKind::hangup())?;
+    let mut seen = stamps(&files);
+    while let Some(asked) = wait(&mut hangup, &stopped).await {
+        let stamps = stamps(&files);
+        if !asked && stamps == seen {
+            continue;
+        }
+        match reload() {
+            Ok(()) => tracing::info!(what, "certificates reloaded"),
+            Err(error) => tracing::warn!(what, %error, "certificates not reloaded, the old ones stay in use"),
+        }
+        seen = stamps;
     }
+    Ok(())
+}
+
+/// When each file last changed; `None` where it cannot be seen.
+fn stamps(files: &[PathBuf]) -> Vec<Option<SystemTime>> {
+    files.iter().map(|path| std::fs::metadata(path).and_then(|facts| facts.modified()).ok()).collect()
 }
 
 /// Waits for a reason to look: `true` when asked to by signal. `None` to stop.

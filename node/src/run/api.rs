@@ -1,0 +1,48 @@
+//! What stands behind the door: the API of the cluster, on this node's store.
+
+use std::sync::Arc;
+
+use axum::Router;
+use orch_api::authn::Authenticator;
+use orch_proto::Brand;
+use orch_raft::ClusterIdentity;
+use tokio_util::sync::CancellationToken;
+
+use super::cluster;
+use super::error::RunError;
+use super::plan::Plan;
+use super::store::Handle;
+
+/// The API of this node.
+pub(super) struct Api {
+    brand: &'static Brand,
+    router: Router,
+    stopping: CancellationToken,
+}
+
+impl Api {
+    /// Builds the API of `cluster` over `handle`. Takes the tokens out of the plan.
+    pub(super) fn new(plan: &mut Plan, handle: Handle, cluster: &ClusterIdentity) -> Result<Api, RunError> {
+        let brand =
+            Brand::named(&cluster.brand).ok_or_else(|| RunError::UnknownBrand(cluster.brand.to_string()))?;
+        let tokens = std::mem::take(&mut plan.tokens);
+        let authenticator = Arc::new(Authenticator::new(brand, tokens, plan.anonymous));
+        let router = cluster::router(handle, authenticator);
+        Ok(Api { brand, router, stopping: CancellationToken::new() })
+    }
+
+    /// The cluster's brand.
+    pub(super) fn brand(&self) -> &'static Brand {
+        self.brand
+    }
+
+    /// All paths of the API.
+    pub(super) fn router(&self) -> Router {
+        self.router.clone()
+    }
+
+    /// From now on the node is not ready, and watches end.
+    pub(super) fn stop(&self) {
+        self.stopping.cancel();
+    }
+}

@@ -1,0 +1,183 @@
+//! `/orch/v1/cluster`: the members of the cluster, for administrators.
+//!
+//!     GET    /orch/v1/cluster                         who leads, who is there, how far this node is
+//!     POST   /orch/v1/cluster/members                 {"name": N, "address": "HOST:PORT"}: adds a learner
+//!     POST   /orch/v1/cluster/members/NAME/promote    a learner becomes a voter
+//!     POST   /orch/v1/cluster/members/NAME/lead       the leader hands over to this voter
+//!     DELETE /orch/v1/cluster/members/NAME            removes it; its name is never used again
+//!
+//! Only for the group `system:masters`: whoever may change the members may do everything. Any node answers; changes
+//! are made by the leader. These paths are this product's own and the same under every brand.
+
+use std::sync::Arc;
+
+use axum::Router;
+use axum::body::{Body, to_bytes};
+use axum::extract::{Path, Request, State};
+use axum::middleware::{Next, from_fn_with_state};
+use axum::response::Response;
+use axum::routing::{delete, get, post};
+use http::header::CONTENT_TYPE;
+use http::{HeaderValue, StatusCode};
+use orch_api::authn::{Authenticator, GROUP_MASTERS, Peer as Connection};
+use orch_raft::member::{ChangeError, Status, node_id};
+use orch_raft::transport::Peer;
+use serde::{Deserialize, Serialize};
+
+use super::store::Handle;
+
+/// Bytes of a request's body: a name and an address.
+const BODY_BYTES_MAX: usize = 4096;
+
+/// The cluster as this node sees it.
+#[derive(Serialize)]
+struct ClusterView {
+    name: String,
+    leader: Option<String>,
+    role: String,
+    term: u64,
+    applied: u64,
+    committed: u64,
+    oldest: u64,
+    members: Vec<MemberView>,
+}
+
+/// A member.
+#[derive(Serialize)]
+struct MemberView {
+    id: u64,
+    name: String,
+    address: String,
+    role: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    matched: Option<u64>,
+}
+
+/// A member to be added.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct NewMember {
+    name: String,
+    address: String,
+}
+
+/// The paths, for administrators whom `authenticator` knows.
+pub(super) fn router(handle: Handle, authenticator: Arc<Authenticator>) -> Router {
+    Router::new()
+        .route("/orch/v1/cluster", get(status))
+        .route("/orch/v1/cluster/members", post(add))
+        .route("/orch/v1/cluster/members/{name}", delete(remove))
+        .route("/orch/v1/cluster/members/{name}/promote", post(promote))
+        .route("/orch/v1/cluster/members/{name}/lead", post(lead))
+        .layer(from_fn_with_state(authenticator, administrators_only))
+        .with_state(handle)
+}
+
+async fn administrators_only(
+    State(who): State<Arc<Authenticator>>,
+    request: Request,
+    next: Next,
+) -> Response {
+    let Some(peer) = request.extensions().get::<Arc<Connection>>() else {
+        return failure(StatusCode::UNAUTHORIZED, "Unauthorized", "Unauthorized");
+    };
+    match who.authenticate(peer, request.headers()) {
+        Err(error) => {
+            tracing::debug!(%error, address = %peer.address, "cluster request refused");
+            failure(StatusCode::UNAUTHORIZED, "Unauthorized", "Unauthorized")
+        }
+        Ok(user) if user.is_in_group(GROUP_MASTERS) => next.run(request).await,
+        Ok(user) => {
+            let message = format!("User {:?} is not in the group {GROUP_MASTERS}", user.name);
+            failure(StatusCode::FORBIDDEN, "Forbidden", &message)
+        }
+    }
+}
+
+async fn status(State(handle): State<Handle>) -> Response {
+    json(StatusCode::OK, &view(handle.status()))
+}
+
+async fn add(State(handle): State<Handle>, request: Request) -> Response {
+    let Ok(body) = to_bytes(request.into_body(), BODY_BYTES_MAX).await else {
+        return failure(
+            StatusCode::PAYLOAD_TOO_LARGE,
+            "RequestEntityTooLarge",
+            "the body is too large or broken",
+        );
+    };
+    let member: NewMember = match serde_json::from_slice(&body) {
+        Ok(member) => member,
+        Err(error) => return failure(StatusCode::BAD_REQUEST, "BadRequest", &error.to_string()),
+    };
+    if let Err(reason) = crate::cli::check_member(&member.name, &member.address) {
+        return failure(StatusCode::BAD_REQUEST, "BadRequest", &reason);
+    }
+    let id = node_id(&member.name);
+    let peer = Peer { id, name: member.name.as_str().into(), address: member.address.as_str().into() };
+    tracing::info!(name = %member.name, address = %member.address, "adding a member");
+    done(handle.add_learner(&peer).await, &handle)
+}
+
+async fn promote(State(handle): State<Handle>, Path(name): Path<String>) -> Response {
+    tracing::info!(%name, "promoting a member");
+    done(handle.promote(node_id(&name)).await, &handle)
+}
+
+async fn lead(State(handle): State<Handle>, Path(name): Path<String>) -> Response {
+    tracing::info!(%name, "handing over the lead");
+    done(handle.transfer_leader(node_id(&name)).await, &handle)
+}
+
+async fn remove(State(handle): State<Handle>, Path(name): Path<String>) -> Response {
+    tracing::info!(%name, "removing a member");
+    done(handle.remove(node_id(&name)).await, &handle)
+}
+
+fn done(result: Result<(), ChangeError>, handle: &Handle) -> Response {
+    match result {
+        Ok(()) => json(StatusCode::OK, &view(handle.status())),
+        Err(error @ ChangeError::Refused { .. }) => {
+            failure(StatusCode::CONFLICT, "Conflict", &error.to_string())
+        }
+        Err(error @ ChangeError::Unknown { .. }) => {
+            failure(StatusCode::GATEWAY_TIMEOUT, "Timeout", &error.to_string())
+        }
+    }
+}
+
+fn view(status: Status) -> ClusterView {
+    let members = status.members.into_iter().map(|member| MemberView {
+        id: member.peer.id.0,
+        name: member.peer.name.to_string(),
+        address: member.peer.address.to_string(),
+        role: if member.voter { "voter" } else { "learner" },
+        matched: member.matched,
+    });
+    ClusterView {
+        name: status.node.name.to_string(),
+        leader: status.leader.map(|leader| leader.name.to_string()),
+        role: format!("{:?}", status.role).to_lowercase(),
+        term: status.term,
+        applied: status.applied.0,
+        committed: status.committed,
+        oldest: status.oldest.0,
+        members: members.collect(),
+    }
+}
+
+fn failure(code: StatusCode, reason: &str, message: &str) -> Response {
+    let status = serde_json::json!({
+        "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure",
+        "message": message, "reason": reason, "code": code.as_u16(),
+    });
+    json(code, &status)
+}
+
+fn json(code: StatusCode, value: &impl Serialize) -> Response {
+    let body = serde_json::to_vec(value).expect("plain structs and values serialize");
+    let mut response = Response::new(Body::from(body));
+    *response.status_mut() = code;
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    response
+}

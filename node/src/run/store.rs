@@ -1,0 +1,160 @@
+//! The store's member in this process: its disk, its peer port, and following both to their end.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use orch_proto::Brand;
+use orch_proto::brand::ORCH;
+use orch_raft::disk::rocks::RocksDisk;
+use orch_raft::member::{Options, node_id};
+use orch_raft::transport::tonic::{ClusterPin, PeerServer, PeerTls, TonicTransport, admit_by_membership};
+use orch_raft::transport::{NodeId, Peer};
+use orch_raft::{ClusterIdentity, TokioRuntime};
+use tokio::net::TcpListener;
+use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
+
+use super::error::RunError;
+use super::identity::{clock, incarnation, seed};
+use super::plan::{PeerFiles, Plan, host_of, host_port};
+use crate::tls;
+
+/// A handle on the store.
+pub(super) type Handle = orch_raft::Handle<TokioRuntime, RocksDisk, TonicTransport>;
+
+/// A running member.
+pub(super) struct StoreMember {
+    member: orch_raft::Member<TokioRuntime, RocksDisk, TonicTransport>,
+    pin: ClusterPin,
+    serving: JoinHandle<Result<(), String>>,
+    stop: CancellationToken,
+}
+
+/// Loads the certificates of the peer port.
+pub(super) fn peer_tls(plan: &Plan) -> Result<PeerTls, RunError> {
+    let PeerFiles { authority, certificate, key } = &plan.peer_tls;
+    let (authority, chain, secret) = (read(authority)?, read(certificate)?, read(key)?);
+    PeerTls::from_pem(&authority, &chain, &secret, &plan.name)
+        .map_err(|source| RunError::PeerMaterial { path: certificate.clone(), source })
+}
+
+/// Where the store lies.
+pub(super) fn store_dir(plan: &Plan) -> PathBuf {
+    plan.data_dir.join("store")
+}
+
+impl StoreMember {
+    /// Starts the member on `disk`, with `listener` as its peer port.
+    pub(super) async fn start(
+        plan: &Plan,
+        disk: RocksDisk,
+        tls: PeerTls,
+        listener: TcpListener,
+    ) -> Result<StoreMember, RunError> {
+        let pin = ClusterPin::default();
+        let node = node(plan, &listener)?;
+        let transport = TonicTransport::new(node.id, tls.clone(), pin.clone())
+            .ok_or_else(|| RunError::Flags(format!("--name: {:?} cannot be used", plan.name)))?;
+        let options = options(plan, node)?;
+        let member = orch_raft::Member::start(options, Arc::new(disk), transport)
+            .await
+            .map_err(|source| RunError::Member { path: plan.data_dir.clone(), source })?;
+        let handle = member.handle();
+        if let Some(cluster) = handle.identity().cluster {
+            pin.pin(&cluster)?;
+        }
+        let names = handle.clone();
+        let admits = admit_by_membership(move |id| names.peer(id).map(|peer| peer.name));
+        let server = PeerServer::new(tls.clone(), pin.clone(), admits, member.service());
+        let stop = CancellationToken::new();
+        let serving = tokio::spawn(server.serve(listener, stop.clone().cancelled_owned()));
+        follow_certificates(plan.peer_tls.clone(), tls, stop.clone());
+        Ok(StoreMember { member, pin, serving, stop })
+    }
+
+    /// A handle on the store.
+    pub(super) fn handle(&self) -> Handle {
+        self.member.handle()
+    }
+
+    /// Waits until the cluster is founded, checks that it is the one asked for, and from then on speaks only to it.
+    /// `None` when the member ends first.
+    pub(super) async fn cluster(&self, brand: Option<&Brand>) -> Result<Option<ClusterIdentity>, RunError> {
+        let Some(cluster) = self.handle().wait_cluster().await else { return Ok(None) };
+        self.pin.pin(&cluster.cluster)?;
+        match brand {
+            Some(asked) if *asked.name != *cluster.brand => {
+                Err(RunError::Brand { asked: asked.name.to_owned(), found: cluster.brand.to_string() })
+            }
+            _ => Ok(Some(cluster)),
+        }
+    }
+
+    /// Waits until the member or its peer port cannot go on.
+    pub(super) async fn failed(&mut self) -> RunError {
+        let handle = self.handle();
+        tokio::select! {
+            reason = handle.fatal() => RunError::Fatal(reason),
+            ended = &mut self.serving => RunError::Peers(match ended {
+                Ok(Ok(())) => "it ended by itself".to_owned(),
+                Ok(Err(reason)) => reason,
+                Err(error) => error.to_string(),
+            }),
+        }
+    }
+
+    /// Hands over the lead, ends the member and closes the peer port.
+    pub(super) async fn shutdown(self) {
+        self.member.shutdown().await;
+        self.stop.cancel();
+        if let Err(error) = self.serving.await {
+            tracing::warn!(%error, "the peer port ended badly");
+        }
+    }
+}
+
+fn options(plan: &Plan, node: Peer) -> Result<Options, RunError> {
+    let founder = |name: &str, address: &str| match name == &*node.name {
+        true => node.clone(),
+        false => Peer { id: node_id(name), name: name.into(), address: address.into() },
+    };
+    let founders = plan.founders.iter().map(|member| founder(&member.name, &member.address)).collect();
+    let mut options =
+        Options::new(node.clone(), founders, seed(plan.brand.unwrap_or(&ORCH))?, incarnation(), clock());
+    // Whoever answers there; its name and number are learnt from it.
+    let anyone = |address: &String| Peer { id: NodeId(0), name: "".into(), address: address.as_str().into() };
+    options.join = plan.join.iter().map(anyone).collect();
+    options.history.age_ms = u64::try_from(plan.watch_history.as_millis()).unwrap_or(u64::MAX);
+    Ok(options)
+}
+
+/// This member as its peers find it. A port left to the system is known once it listens.
+fn node(plan: &Plan, listener: &TcpListener) -> Result<Peer, RunError> {
+    let local =
+        listener.local_addr().map_err(|source| RunError::System { action: "read the peer port", source })?;
+    let address = match plan.peer_advertise.ends_with(":0") {
+        true => host_port(host_of(&plan.peer_advertise), local.port()),
+        false => plan.peer_advertise.clone(),
+    };
+    Ok(Peer { id: node_id(&plan.name), name: plan.name.as_str().into(), address: address.into() })
+}
+
+/// Takes up renewed certificates.
+fn follow_certificates(files: PeerFiles, tls: PeerTls, stop: CancellationToken) {
+    let paths = vec![files.authority.clone(), files.certificate.clone(), files.key.clone()];
+    let reload = move || -> Result<(), RunError> {
+        let (authority, chain, key) = (read(&files.authority)?, read(&files.certificate)?, read(&files.key)?);
+        tls.reload(&authority, &chain, &key)
+            .map_err(|source| RunError::PeerMaterial { path: files.certificate.clone(), source })
+    };
+    tokio::spawn(async move {
+        if let Err(error) = tls::follow("peers", paths, reload, stop).await {
+            tracing::warn!(%error, "renewed peer certificates are not taken up by themselves");
+        }
+    });
+}
+
+fn read(path: &std::path::Path) -> Result<Vec<u8>, RunError> {
+    std::fs::read(path)
+        .map_err(|source| tls::MaterialError::Unreadable { path: path.to_owned(), source }.into())
+}

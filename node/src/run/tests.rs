@@ -1,0 +1,181 @@
+//! What flags become, and what is refused before anything is opened.
+
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+
+use super::*;
+use crate::certs;
+use crate::cli::{Cli, Command, parse};
+
+fn command(line: &str) -> Command {
+    let Cli { command } = parse(line.split_whitespace().map(Into::into).collect()).unwrap();
+    command
+}
+
+fn dev(flags: &str) -> Result<Plan, RunError> {
+    match command(&format!("orch dev {flags}")) {
+        Command::Dev(arguments) => plan_dev(&arguments),
+        other => panic!("{other:?}"),
+    }
+}
+
+fn serve(flags: &str) -> Result<Plan, RunError> {
+    match command(&format!("orch serve {flags}")) {
+        Command::Serve(arguments) => plan_serve(&arguments),
+        other => panic!("{other:?}"),
+    }
+}
+
+fn refused(plan: Result<Plan, RunError>, expected: &str) {
+    let error = plan.expect_err(expected).to_string();
+    assert!(error.contains(expected), "{error:?} does not say {expected:?}");
+}
+
+fn certificates(directory: &Path) -> String {
+    let line = format!("orch certs init --dir {} --member a=127.0.0.1", directory.display());
+    let Command::Certs(crate::cli::CertsCommand::Init(arguments)) = command(&line) else { panic!("{line}") };
+    certs::init(&arguments, time::OffsetDateTime::now_utc()).unwrap();
+    format!("--certs-dir {}", directory.display())
+}
+
+#[test]
+fn a_development_directory_is_made_once_and_reused() {
+    let directory = tempfile::tempdir().unwrap();
+    let data = directory.path().join("data");
+    let flags = format!("--data-dir {} --secure-port 0", data.display());
+    let plan = dev(&flags).unwrap();
+    let read = |path: &Path| std::fs::read(path).unwrap();
+    let before =
+        (read(&plan.tls.certificate), read(&plan.tls.client_authorities), read(&plan.peer_tls.certificate));
+    assert_eq!(std::fs::metadata(&plan.tls.key).unwrap().permissions().mode() & 0o777, 0o600);
+    let plan = dev(&flags).unwrap();
+    let after =
+        (read(&plan.tls.certificate), read(&plan.tls.client_authorities), read(&plan.peer_tls.certificate));
+    assert!(before == after);
+    crate::tls::Reloader::load(plan.tls.clone()).unwrap();
+}
+
+#[test]
+fn a_certificate_that_lacks_a_name_is_made_anew_under_the_same_authority() {
+    let directory = tempfile::tempdir().unwrap();
+    let flags = format!("--data-dir {}", directory.path().display());
+    let plan = dev(&flags).unwrap();
+    let authority = std::fs::read(&plan.tls.client_authorities).unwrap();
+    let plan = dev(&format!("{flags} --bind-address 127.0.0.7")).unwrap();
+    let facts = certs::inspect(&plan.tls.certificate).unwrap();
+    assert!(facts[0].hosts.iter().any(|host| host == "127.0.0.7"), "{:?}", facts[0].hosts);
+    assert!(std::fs::read(&plan.tls.client_authorities).unwrap() == authority);
+}
+
+#[test]
+fn the_client_configuration_follows_the_port() {
+    let directory = tempfile::tempdir().unwrap();
+    dev(&format!("--data-dir {}", directory.path().display())).unwrap();
+    let path = dev::admin_config(directory.path());
+    for port in [1111, 2222] {
+        let url = format!("https://127.0.0.1:{port}");
+        dev::write_admin_config(directory.path(), &orch_proto::brand::ORCH, url.clone()).unwrap();
+        let config: serde_json::Value =
+            serde_norway::from_str(&std::fs::read_to_string(&path).unwrap()).unwrap();
+        assert_eq!(config["clusters"][0]["cluster"]["server"], url);
+        assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
+    }
+}
+
+#[test]
+fn other_peoples_directories_are_left_alone() {
+    let directory = tempfile::tempdir().unwrap();
+    std::fs::write(directory.path().join("thesis.tex"), "mine").unwrap();
+    refused(
+        dev(&format!("--data-dir {}", directory.path().display())),
+        "holds other files and no data of this program",
+    );
+    assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 1);
+    let file = directory.path().join("thesis.tex");
+    refused(dev(&format!("--data-dir {}", file.display())), "--data-dir: cannot read");
+}
+
+#[test]
+fn dev_ports_are_on_the_loopback_interface() {
+    let directory = tempfile::tempdir().unwrap();
+    let flags = format!("--data-dir {}", directory.path().display());
+    let plan = dev(&format!("{flags} --bind-address 0.0.0.0 --insecure-port 8099")).unwrap();
+    assert_eq!(plan.kind, Kind::Dev { plain: Some(([127, 0, 0, 1], 8099).into()) });
+    assert_eq!((plan.secure.to_string().as_str(), plan.advertise.as_str()), ("0.0.0.0:6443", "127.0.0.1"));
+    let plan = dev(&format!("{flags} --insecure-port 0")).unwrap();
+    assert_eq!(plan.kind, Kind::Dev { plain: None });
+}
+
+#[test]
+fn serve_asks_for_what_it_lacks() {
+    let directory = tempfile::tempdir().unwrap();
+    let certs = certificates(directory.path());
+    refused(serve(""), "--name is missing");
+    refused(serve("--name a"), "--certs-dir is missing");
+    refused(serve(&format!("--name a {certs}")), "--initial-cluster is missing");
+    refused(
+        serve("--name a --certs-dir /nonexistent --initial-cluster a=h:1"),
+        "there is no directory /nonexistent",
+    );
+    refused(
+        serve(&format!("--name z {certs} --initial-cluster a=h:1")),
+        "names a but not this member, --name z",
+    );
+    refused(serve(&format!("--name z {certs} --initial-cluster z=h:1")), "holds no member z");
+    refused(serve(&format!("--name a {certs} --join h:1")), "--peer-address is missing");
+    refused(
+        serve(&format!("--name a {certs} --join h:1 --peer-address 0.0.0.0:1")),
+        "--advertise-address is missing",
+    );
+    refused(
+        serve(&format!("--name a {certs} --initial-cluster a=h:1 --tls-cert-file x")),
+        "--tls-cert-file and --tls-private-key-file go together",
+    );
+    refused(
+        serve(&format!("--name a {certs} --initial-cluster a=h:1 --token-auth-file /nonexistent")),
+        "--token-auth-file: cannot read /nonexistent",
+    );
+}
+
+#[test]
+fn serve_finds_addresses_and_files() {
+    let directory = tempfile::tempdir().unwrap();
+    let certs = certificates(directory.path());
+    let plan = serve(&format!("--name a {certs} --initial-cluster a=10.0.0.1:1,b=10.0.0.2:1")).unwrap();
+    let peers = (plan.peer_listen.as_str(), plan.peer_advertise.as_str(), plan.advertise.as_str());
+    assert_eq!(peers, ("10.0.0.1:1", "10.0.0.1:1", "10.0.0.1"));
+    assert_eq!(plan.data_dir, Path::new("/var/lib/orch"));
+    assert_eq!(plan.tls.certificate, directory.path().join("members/a/server.crt"));
+    assert_eq!(plan.peer_tls.authority, directory.path().join("peer-ca.crt"));
+    let flags = format!("--name a {certs} --initial-cluster a=[fd00::1]:1 --peer-address 0.0.0.0:1");
+    let plan = serve(&flags).unwrap();
+    let peers = (plan.peer_listen.as_str(), plan.peer_advertise.as_str(), plan.advertise.as_str());
+    assert_eq!(peers, ("0.0.0.0:1", "[fd00::1]:1", "fd00::1"));
+    let flags = format!("--name a {certs} --join h:1 --peer-address 0.0.0.0:7 --advertise-address fd00::1");
+    assert_eq!(serve(&flags).unwrap().peer_advertise, "[fd00::1]:7");
+}
+
+#[test]
+fn a_bad_token_file_is_named_with_its_line_and_without_its_tokens() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("tokens.csv");
+    std::fs::write(&path, "one,u,i\ncanary-secret,u\n").unwrap();
+    let flags =
+        format!("--data-dir {}/data --token-auth-file {}", directory.path().display(), path.display());
+    let error = dev(&flags).unwrap_err().to_string();
+    assert!(error.contains("tokens.csv: line 2: at least 3 columns"), "{error}");
+    assert!(!error.contains("canary"), "{error}");
+}
+
+#[test]
+fn peer_certificates_are_checked_before_anything_is_opened() {
+    let directory = tempfile::tempdir().unwrap();
+    let certs = certificates(directory.path());
+    let plan = serve(&format!("--name a {certs} --initial-cluster a=127.0.0.1:0")).unwrap();
+    store::peer_tls(&plan).unwrap();
+    let renamed = directory.path().join("members/b");
+    std::fs::rename(directory.path().join("members/a"), renamed).unwrap();
+    let plan = serve(&format!("--name b {certs} --initial-cluster b=127.0.0.1:0")).unwrap();
+    let error = store::peer_tls(&plan).unwrap_err().to_string();
+    assert!(error.ends_with("the peer certificate names member a, but this member is b"), "{error}");
+}

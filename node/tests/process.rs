@@ -1,0 +1,239 @@
+//! The `orch` program as its users meet it: started, asked, stopped, started again.
+
+use std::fs;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use http::Request;
+use http_body_util::{BodyExt, Empty};
+use hyper_util::rt::TokioIo;
+use rustix::process::{Pid, Signal, kill_process};
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
+use serde_json::Value;
+use tokio::net::TcpStream;
+
+/// Far longer than a start or a stop takes, on a machine that does much else.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// A started program, killed when dropped.
+struct Process {
+    child: Child,
+    data: PathBuf,
+}
+
+impl Process {
+    fn start(data: &Path, arguments: &[&str]) -> Process {
+        let child = orch(data, arguments).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let mut process = Process { child, data: data.to_owned() };
+        let deadline = Instant::now() + PATIENCE;
+        while process.endpoints().is_none() {
+            if process.child.try_wait().unwrap().is_some() || Instant::now() > deadline {
+                panic!("not started: {}", process.take_errors());
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        process
+    }
+
+    fn endpoints(&self) -> Option<Value> {
+        serde_json::from_str(&fs::read_to_string(self.data.join("endpoints.json")).ok()?).ok()
+    }
+
+    fn take_errors(&mut self) -> String {
+        let mut text = String::new();
+        self.child.stderr.take().unwrap().read_to_string(&mut text).unwrap();
+        text
+    }
+
+    /// Sends SIGTERM and waits for the end; the exit code and what was printed and logged.
+    fn stop(mut self) -> (Option<i32>, String, String) {
+        let pid = Pid::from_raw(i32::try_from(self.child.id()).unwrap()).unwrap();
+        kill_process(pid, Signal::TERM).unwrap();
+        let mut printed = String::new();
+        self.child.stdout.take().unwrap().read_to_string(&mut printed).unwrap();
+        let errors = self.take_errors();
+        (self.child.wait().unwrap().code(), printed, errors)
+    }
+
+    /// Asks `path` over HTTPS: with the certificate and key at `identity`, trusting the authority at `authority`.
+    async fn ask(&self, path: &str, authority: &Path, identity: Option<(&Path, &Path)>) -> (u16, String) {
+        let url = self.endpoints().unwrap()["https"].as_str().unwrap().to_owned();
+        let address = url.strip_prefix("https://").unwrap();
+        let pem = |path: &Path| CertificateDer::from_pem_file(path).unwrap();
+        let mut roots = rustls::RootCertStore::empty();
+        roots.add(pem(authority)).unwrap();
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let builder =
+            rustls::ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions();
+        let builder = builder.unwrap().with_root_certificates(roots);
+        let config = match identity {
+            Some((certificate, key)) => builder
+                .with_client_auth_cert(vec![pem(certificate)], PrivateKeyDer::from_pem_file(key).unwrap())
+                .unwrap(),
+            None => builder.with_no_client_auth(),
+        };
+        let connector = tokio_rustls::TlsConnector::from(Arc::new(config));
+        let name = ServerName::try_from("127.0.0.1").unwrap();
+        let stream = connector.connect(name, TcpStream::connect(address).await.unwrap()).await.unwrap();
+        let (mut sender, connection) =
+            hyper::client::conn::http1::handshake(TokioIo::new(stream)).await.unwrap();
+        tokio::spawn(connection);
+        let request = Request::get(path).header("host", address).body(Empty::<Bytes>::new()).unwrap();
+        let response = sender.send_request(request).await.unwrap();
+        let status = response.status().as_u16();
+        let body = response.into_body().collect().await.unwrap().to_bytes();
+        (status, String::from_utf8(body.to_vec()).unwrap())
+    }
+
+    /// Asks until the answer is not that the cluster is still being founded.
+    async fn ask_ready(
+        &self,
+        path: &str,
+        authority: &Path,
+        identity: Option<(&Path, &Path)>,
+    ) -> (u16, String) {
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            let answer = self.ask(path, authority, identity).await;
+            if answer.0 != 503 || Instant::now() > deadline {
+                return answer;
+            }
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        // It may have ended already.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn orch(data: &Path, arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_orch"));
+    command.args(arguments).arg("--data-dir").arg(data).stdin(Stdio::null());
+    command
+}
+
+fn dev(data: &Path) -> Process {
+    Process::start(data, &["dev", "--secure-port=0", "--insecure-port=0", "--peer-port=0", "--no-scheduler"])
+}
+
+fn refused(output: &Output) -> String {
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    String::from_utf8(output.stderr.clone()).unwrap()
+}
+
+#[tokio::test]
+async fn dev_serves_its_administrator_stops_cleanly_and_starts_again_on_its_data() {
+    let directory = tempfile::tempdir().unwrap();
+    let data = directory.path().join("data");
+    let pki = data.join("pki");
+    let (authority, certificate, key) = (pki.join("ca.crt"), pki.join("admin.crt"), pki.join("admin.key"));
+    let mut applied = Vec::new();
+    for _ in 0..2 {
+        let process = dev(&data);
+        let admin = Some((certificate.as_path(), key.as_path()));
+        let (status, body) = process.ask_ready("/orch/v1/cluster", &authority, admin).await;
+        assert_eq!(status, 200, "{body}");
+        let cluster: Value = serde_json::from_str(&body).unwrap();
+        assert_eq!((&cluster["name"], &cluster["members"][0]["role"]), (&"dev".into(), &"voter".into()));
+        applied.push(cluster["applied"].as_u64().unwrap());
+        assert_eq!(process.ask("/orch/v1/cluster", &authority, None).await.0, 401);
+        let (code, printed, errors) = process.stop();
+        assert_eq!(code, Some(0), "{errors}");
+        assert!(printed.contains("kubectl --kubeconfig"), "{printed}");
+        assert!(!data.join("endpoints.json").exists());
+    }
+    assert!(applied[0] > 0 && applied[1] >= applied[0], "nothing applied is lost: {applied:?}");
+}
+
+#[tokio::test]
+async fn a_second_node_on_the_same_directory_is_refused_and_harms_nothing() {
+    let directory = tempfile::tempdir().unwrap();
+    let first = dev(directory.path());
+    let endpoints = first.endpoints();
+    let arguments = ["dev", "--secure-port=0", "--insecure-port=0", "--peer-port=0"];
+    let error = refused(&orch(directory.path(), &arguments).output().unwrap());
+    let process = format!("store is in use by process {}", first.child.id());
+    assert!(error.contains(&process), "{error}");
+    assert_eq!(first.endpoints(), endpoints);
+    assert_eq!(first.stop().0, Some(0));
+}
+
+#[tokio::test]
+async fn a_member_refuses_the_data_of_another() {
+    let directory = tempfile::tempdir().unwrap();
+    let certs = directory.path().join("certs");
+    let made = Command::new(env!("CARGO_BIN_EXE_orch"))
+        .args(["certs", "init", "--member", "a=127.0.0.1", "--member", "b=127.0.0.1", "--dir"])
+        .arg(&certs)
+        .output()
+        .unwrap();
+    assert!(made.status.success(), "{made:?}");
+    let data = directory.path().join("data");
+    let certs_dir = format!("--certs-dir={}", certs.display());
+    let arguments = |name: &'static str, brand: &'static str| {
+        let cluster =
+            if name == "a" { "--initial-cluster=a=127.0.0.1:0" } else { "--initial-cluster=b=127.0.0.1:0" };
+        let name = if name == "a" { "--name=a" } else { "--name=b" };
+        ["serve", name, cluster, brand, &certs_dir, "--secure-port=0", "--bind-address=127.0.0.1"]
+    };
+    let member = Process::start(&data, &arguments("a", "--brand=kubernetes"));
+    let admin = Some((certs.join("admin.crt"), certs.join("admin.key")));
+    let admin = admin.as_ref().map(|(certificate, key)| (certificate.as_path(), key.as_path()));
+    let (status, body) = member.ask_ready("/orch/v1/cluster", &certs.join("ca.crt"), admin).await;
+    assert_eq!(status, 200, "{body}");
+    assert_eq!(member.stop().0, Some(0));
+    let error = refused(&orch(&data, &arguments("b", "--brand=kubernetes")).output().unwrap());
+    assert!(error.contains("the data belongs to member a"), "{error}");
+    let error = refused(&orch(&data, &arguments("a", "--brand=orch")).output().unwrap());
+    assert!(error.contains("--brand orch: this cluster was made with --brand kubernetes"), "{error}");
+}
+
+#[tokio::test]
+async fn a_token_appears_in_no_log_at_any_verbosity() {
+    let directory = tempfile::tempdir().unwrap();
+    let tokens = directory.path().join("tokens.csv");
+    fs::write(&tokens, "canary-token-1,admin,1,system:masters\ncanary-token-1,admin,1,system:masters\n")
+        .unwrap();
+    let data = directory.path().join("data");
+    let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let tokens = format!("--token-auth-file={}", tokens.display());
+    let insecure = format!("--insecure-port={port}");
+    let process = Process::start(
+        &data,
+        &["dev", "--secure-port=0", "--peer-port=0", "--v=10", "--log-format=json", &insecure, &tokens],
+    );
+    for (token, expected) in [("canary-token-1", 200), ("canary-token-2", 401)] {
+        let deadline = Instant::now() + PATIENCE;
+        let status = loop {
+            let stream = TokioIo::new(TcpStream::connect(("127.0.0.1", port)).await.unwrap());
+            let (mut sender, connection) = hyper::client::conn::http1::handshake(stream).await.unwrap();
+            tokio::spawn(connection);
+            let request = Request::get("/orch/v1/cluster")
+                .header("host", "localhost")
+                .header("authorization", format!("Bearer {token}"))
+                .body(Empty::<Bytes>::new())
+                .unwrap();
+            let status = sender.send_request(request).await.unwrap().status().as_u16();
+            if status != 503 || Instant::now() > deadline {
+                break status;
+            }
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        };
+        assert_eq!(status, expected, "{token}");
+    }
+    let (code, printed, errors) = process.stop();
+    assert_eq!(code, Some(0));
+    assert!(errors.lines().all(|line| serde_json::from_str::<Value>(line).is_ok()), "{errors}");
+    assert!(errors.contains("line 2"), "{errors}");
+    assert!(!printed.contains("canary") && !errors.contains("canary"), "{errors}");
+}
