@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 use serde_json::Value;
 
 use super::element::PathElement;
-use super::shape::{Shape, element_of_item, type_of_field};
+use super::shape::{Shape, Slot, element_of_item};
 use crate::schema::types::{Scalar, Schema, TypeId, ValueType};
 
 /// Everything that is wrong with `config` as an object of the type `root`, as `.path: message` lines.
@@ -38,18 +38,18 @@ impl<'s> Checker<'s> {
         self.path.truncate(len);
     }
 
-    fn value(&mut self, ty: &'s ValueType, value: &Value) {
+    fn value(&mut self, slot: Slot<'s>, value: &Value) {
         if value.is_null() {
             return;
         }
-        match ty {
+        match slot.value_type() {
             ValueType::Scalar(scalar) => self.scalar(scalar, value),
             ValueType::Object(id) => self.object(*id, value),
-            ValueType::List { item, .. } => self.list(ty, item, value),
+            ValueType::List { item, .. } => self.list(slot, Slot::of(item), value),
             ValueType::Map { value: inner, .. } => match value {
                 Value::Object(map) => {
                     for (name, value) in map {
-                        self.at(&format_args!(".{name}"), |this| this.value(inner, value));
+                        self.at(&format_args!(".{name}"), |this| this.value(Slot::of(inner), value));
                     }
                 }
                 other => self.refuse(&format!("expected map, got {other}")),
@@ -66,7 +66,7 @@ impl<'s> Checker<'s> {
             other => return self.refuse(&format!("expected map, got {other}")),
         };
         for (name, value) in map {
-            let inner = type_of_field(self.schema, ty, name);
+            let inner = Slot::in_object(ty, name);
             self.at(&format_args!(".{name}"), |this| match inner {
                 Some(inner) => this.value(inner, value),
                 None => this.refuse("field not declared in schema"),
@@ -74,11 +74,11 @@ impl<'s> Checker<'s> {
         }
     }
 
-    fn list(&mut self, ty: &'s ValueType, item: &'s ValueType, value: &Value) {
+    fn list(&mut self, slot: Slot<'s>, item: Slot<'s>, value: &Value) {
         let Value::Array(items) = value else {
             return self.refuse(&format!("expected list, got {value}"));
         };
-        let shape = Shape::of(self.schema, ty, None);
+        let shape = slot.shape(self.schema, None);
         let mut seen: BTreeSet<PathElement> = BTreeSet::new();
         for (at, value) in items.iter().enumerate() {
             if matches!(shape, Shape::Atomic) {
@@ -104,9 +104,7 @@ impl<'s> Checker<'s> {
         let expected = match scalar {
             Scalar::Int32 | Scalar::Int64 | Scalar::Double if !value.is_number() => "numeric (int or float)",
             Scalar::Bool if !value.is_boolean() => "boolean",
-            Scalar::String(_) | Scalar::Bytes | Scalar::Time | Scalar::MicroTime
-                if !value.is_string() =>
-            {
+            Scalar::String(_) | Scalar::Bytes | Scalar::Time | Scalar::MicroTime if !value.is_string() => {
                 "string"
             }
             Scalar::Quantity | Scalar::IntOrString if value.is_object() || value.is_array() => "any scalar",

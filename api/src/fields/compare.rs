@@ -8,8 +8,8 @@ use serde_json::{Map, Value};
 
 use super::element::PathElement;
 use super::set::FieldSet;
-use super::shape::{self, ItemError, Shape, field_of, for_each_emitted, same, type_of_field, zero_of};
-use crate::schema::types::{ObjectType, Schema, TypeId, ValueType};
+use super::shape::{self, ItemError, Shape, Slot, for_each_emitted, same};
+use crate::schema::types::{Field, ObjectType, Schema, TypeId};
 
 /// The differences between an old and a new state.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -117,7 +117,7 @@ impl<'s> Walker<'s> {
     /// Compares one place; at least one side is there.
     fn place(
         &self,
-        ty: &'s ValueType,
+        slot: Slot<'s>,
         old: Option<&Value>,
         new: Option<&Value>,
         level: Level,
@@ -126,12 +126,8 @@ impl<'s> Walker<'s> {
         if matches!((old, new), (Some(old), Some(new)) if std::ptr::eq(old, new)) {
             return Ok(node);
         }
-        let shape = Shape::of(self.schema, ty, new.or(old));
-        if matches!(ty, ValueType::Untyped)
-            && is_object(old) != is_object(new)
-            && old.is_some()
-            && new.is_some()
-        {
+        let shape = slot.shape(self.schema, new.or(old));
+        if slot.is_untyped() && is_object(old) != is_object(new) && old.is_some() && new.is_some() {
             self.untyped_changed_form(old, new, &mut node)?;
         } else {
             self.shaped(shape, old, new, level, &mut node)?;
@@ -155,7 +151,7 @@ impl<'s> Walker<'s> {
         let (before, after) = (object(old), object(new));
         let null = old.or(new).is_some_and(Value::is_null) || new.is_some_and(Value::is_null);
         node.self_changed = !null || before.is_empty() && after.is_empty();
-        self.entries(&shape::UNTYPED, before, after, node)
+        self.entries(Slot::UNTYPED, before, after, node)
     }
 
     fn shaped(
@@ -177,6 +173,7 @@ impl<'s> Walker<'s> {
                 }
             }
             Shape::Map(value) => {
+                let value = Slot::of(value);
                 let (before, after) = (object(old), object(new));
                 if before.is_empty() && after.is_empty() {
                     node.leaf(old, new);
@@ -204,7 +201,7 @@ impl<'s> Walker<'s> {
         }
         let mut any = false;
         if !value.is_null() {
-            for_each_emitted(self.schema, ty, &mut |_| any = true);
+            for_each_emitted(ty, &mut |_| any = true);
         }
         !any
     }
@@ -217,24 +214,18 @@ impl<'s> Walker<'s> {
         level: Level,
         node: &mut Node,
     ) -> Result<(), ItemError> {
-        let emitted = |name: &str| {
-            field_of(self.schema, ty, name).filter(|field| field.emit_empty).map(|field| zero_of(field))
-        };
-        for (name, value) in new.into_iter().flatten() {
-            let Some(inner) = type_of_field(self.schema, ty, name) else { continue };
-            if !level.skips(name) {
-                let before = old.and_then(|old| old.get(name).or_else(|| emitted(name)));
-                let child = self.place(inner, before, Some(value), level.below(name))?;
-                node.take(|| PathElement::field(name), child);
-            }
+        for (name, value) in new.into_iter().flatten().filter(|(name, _)| !level.skips(name)) {
+            let Some((slot, field)) = slot_of(ty, name) else { continue };
+            let zero = absent(old, name, field);
+            let before = old.and_then(|old| old.get(name)).or(zero.as_ref());
+            let child = self.place(slot, before, Some(value), level.below(name))?;
+            node.take(|| PathElement::field(name), child);
         }
-        for (name, value) in old.into_iter().flatten() {
-            if level.skips(name) || new.is_some_and(|new| new.contains_key(name)) {
-                continue;
-            }
-            let Some(inner) = type_of_field(self.schema, ty, name) else { continue };
-            let after = new.and_then(|_| emitted(name));
-            let child = self.place(inner, Some(value), after, level.below(name))?;
+        let only_old = |name: &str| !level.skips(name) && new.is_none_or(|new| !new.contains_key(name));
+        for (name, value) in old.into_iter().flatten().filter(|(name, _)| only_old(name)) {
+            let Some((slot, field)) = slot_of(ty, name) else { continue };
+            let zero = absent(new, name, field);
+            let child = self.place(slot, Some(value), zero.as_ref(), level.below(name))?;
             node.take(|| PathElement::field(name), child);
         }
         if old.is_none() || new.is_none() {
@@ -253,15 +244,15 @@ impl<'s> Walker<'s> {
         node: &mut Node,
     ) -> Result<(), ItemError> {
         let mut absent = Vec::new();
-        for_each_emitted(self.schema, ty, &mut |field| {
+        for_each_emitted(ty, &mut |field| {
             if !present.is_some_and(|present| present.contains_key(&*field.name)) {
                 absent.push(field);
             }
         });
         for field in absent {
-            let zero = Some(zero_of(field));
-            let (old, new) = if is_added { (None, zero) } else { (zero, None) };
-            let child = self.place(&field.value, old, new, Level::Inner)?;
+            let zero = field.empty_value();
+            let (old, new) = if is_added { (None, Some(&zero)) } else { (Some(&zero), None) };
+            let child = self.place(Slot::of_field(field), old, new, Level::Inner)?;
             node.take(|| PathElement::field(&field.name), child);
         }
         Ok(())
@@ -269,17 +260,17 @@ impl<'s> Walker<'s> {
 
     fn entries(
         &self,
-        ty: &'s ValueType,
+        slot: Slot<'s>,
         old: &Map<String, Value>,
         new: &Map<String, Value>,
         node: &mut Node,
     ) -> Result<(), ItemError> {
         for (name, value) in new {
-            let child = self.place(ty, old.get(name), Some(value), Level::Inner)?;
+            let child = self.place(slot, old.get(name), Some(value), Level::Inner)?;
             node.take(|| PathElement::field(name), child);
         }
         for (name, value) in old.iter().filter(|(name, _)| !new.contains_key(*name)) {
-            let child = self.place(ty, Some(value), None, Level::Inner)?;
+            let child = self.place(slot, Some(value), None, Level::Inner)?;
             node.take(|| PathElement::field(name), child);
         }
         node.seal();
@@ -344,13 +335,27 @@ impl<'s> Walker<'s> {
     }
 
     fn item(&self, shape: Shape<'s>, old: Option<&Value>, new: Option<&Value>) -> Result<Node, ItemError> {
-        if let Shape::Keyed { item, .. } = shape {
+        if let Some(item) = shape.item() {
             return self.place(item, old, new, Level::Inner);
         }
         let mut node = Node::default();
         node.leaf(old, new);
         Ok(node)
     }
+}
+
+/// The place of a member of an object, and its field if it is declared.
+fn slot_of<'s>(ty: &'s ObjectType, name: &str) -> Option<(Slot<'s>, Option<&'s Field>)> {
+    match ty.field(name) {
+        Some(field) => Some((Slot::of_field(field), Some(field))),
+        None => Some((Slot::in_object(ty, name)?, None)),
+    }
+}
+
+/// What an object that is there, but has no member `name`, is written with.
+fn absent(map: Option<&Map<String, Value>>, name: &str, field: Option<&Field>) -> Option<Value> {
+    let field = field.filter(|field| field.emit_empty)?;
+    map.filter(|map| !map.contains_key(name)).map(|_| field.empty_value())
 }
 
 struct Item<'v> {

@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use super::element::PathElement;
 use super::set::FieldSet;
-use super::shape::{ItemError, Shape, element_of_item, field_of, type_of_field};
+use super::shape::{ItemError, Shape, element_of_item, is_declared};
 use crate::schema::types::{Schema, TypeId};
 
 /// Every leaf, item and map entry of `value`, an object of the type `root`. An object with declared fields is not
@@ -26,18 +26,12 @@ fn collect<'s>(
         (Shape::Scalar | Shape::Atomic, _) => return Ok(true),
         (Shape::Struct(_) | Shape::Map(_), Value::Object(map)) => {
             for (name, value) in map {
-                let (ty, is_declared) = match shape {
-                    Shape::Struct(ty) => match type_of_field(schema, ty, name) {
-                        Some(inner) => (inner, field_of(schema, ty, name).is_some()),
-                        None => continue,
-                    },
-                    Shape::Map(value) => (value, false),
-                    Shape::Scalar | Shape::Atomic | Shape::Set | Shape::Keyed { .. } => continue,
-                };
+                let Some(slot) = shape.member(name) else { continue };
+                let is_field = matches!(shape, Shape::Struct(ty) if is_declared(ty, name));
                 let mut below = FieldSet::EMPTY;
-                let is_leaf = collect(schema, Shape::of(schema, ty, Some(value)), value, &mut below)?;
+                let is_leaf = collect(schema, slot.shape(schema, Some(value)), value, &mut below)?;
                 let is_empty = value.is_null() || value.as_object().is_some_and(serde_json::Map::is_empty);
-                out.push(PathElement::field(name), is_leaf || is_empty || !is_declared, below);
+                out.push(PathElement::field(name), is_leaf || is_empty || !is_field, below);
             }
         }
         (Shape::Set | Shape::Keyed { .. }, Value::Array(items)) => collect_items(schema, shape, items, out)?,
@@ -61,8 +55,8 @@ fn collect_items<'s>(
     placed.sort_by(|a, b| a.0.cmp(&b.0));
     for group in placed.chunk_by(|a, b| a.0 == b.0) {
         let mut below = FieldSet::EMPTY;
-        if let ([(_, item)], Shape::Keyed { item: ty, .. }) = (group, shape) {
-            collect(schema, Shape::of(schema, ty, Some(item)), item, &mut below)?;
+        if let ([(_, item)], Some(slot)) = (group, shape.item()) {
+            collect(schema, slot.shape(schema, Some(item)), item, &mut below)?;
         }
         out.push(group[0].0.clone(), true, below);
     }
@@ -79,7 +73,7 @@ pub(super) fn with_named_fields<'s>(
     let mut out = FieldSet::EMPTY;
     for entry in set.entries() {
         let is_named = match (&entry.element, shape) {
-            (PathElement::Field(name), Some(Shape::Struct(ty))) => field_of(schema, ty, name).is_some(),
+            (PathElement::Field(name), Some(Shape::Struct(ty))) => is_declared(ty, name),
             _ => false,
         };
         let below = shape.and_then(|shape| shape.below(schema, &entry.element));

@@ -9,8 +9,8 @@ use serde_json::{Map, Value};
 
 use super::element::PathElement;
 use super::set::FieldSet;
-use super::shape::{ItemError, Shape, element_of_item, type_of_field};
-use crate::schema::types::{Schema, ValueType};
+use super::shape::{ItemError, Shape, element_of_item};
+use crate::schema::types::Schema;
 
 /// `live` with everything that `config` has.
 pub(super) fn merge<'s>(
@@ -27,12 +27,7 @@ pub(super) fn merge<'s>(
             if old.is_empty() && new.is_empty() {
                 return Ok(config.clone());
             }
-            let type_of = |name: &str| match shape {
-                Shape::Struct(ty) => type_of_field(schema, ty, name),
-                Shape::Map(value) => Some(value),
-                _ => None,
-            };
-            merge_maps(schema, type_of, old, new)
+            merge_maps(schema, shape, old, new)
         }
         Shape::Set | Shape::Keyed { .. } => {
             let old = live.as_array().map_or(&[][..], Vec::as_slice);
@@ -47,14 +42,14 @@ pub(super) fn merge<'s>(
 
 fn merge_maps<'s>(
     schema: &'s Schema,
-    type_of: impl Fn(&str) -> Option<&'s ValueType>,
+    shape: Shape<'s>,
     old: &Map<String, Value>,
     new: &Map<String, Value>,
 ) -> Result<Value, ItemError> {
     let mut out = Map::with_capacity(old.len().max(new.len()));
     for (name, old) in old {
-        let merged = match (new.get(name), type_of(name)) {
-            (Some(new), Some(ty)) => merge(schema, Shape::of(schema, ty, Some(new)), old, new)?,
+        let merged = match (new.get(name), shape.member(name)) {
+            (Some(new), Some(slot)) => merge(schema, slot.shape(schema, Some(new)), old, new)?,
             (Some(new), None) => new.clone(),
             (None, _) => old.clone(),
         };
@@ -109,9 +104,9 @@ fn merge_lists<'s>(
             shared.next_if_eq(&element);
             merged.insert(element);
             let place = old_places.get(element).copied().flatten();
-            out.push(match (place, shape) {
-                (Some(at), Shape::Keyed { item, .. }) => {
-                    merge(schema, Shape::of(schema, item, Some(&new[r])), &old[at], &new[r])?
+            out.push(match (place, shape.item()) {
+                (Some(at), Some(slot)) => {
+                    merge(schema, slot.shape(schema, Some(&new[r])), &old[at], &new[r])?
                 }
                 _ => new[r].clone(),
             });
@@ -143,13 +138,8 @@ pub(super) fn remove<'s>(
             let mut out = Map::with_capacity(map.len());
             let mut kept = 0;
             for (name, value) in map {
-                let ty = match shape {
-                    Shape::Struct(ty) => type_of_field(schema, ty, name),
-                    Shape::Map(value) => Some(value),
-                    _ => None,
-                };
-                let shape = ty.map(|ty| Shape::of(schema, ty, Some(value)));
-                if let Some(value) = without(schema, shape, value, gone.entry_of_field(name), emptied) {
+                let inner = shape.member(name).map(|slot| slot.shape(schema, Some(value)));
+                if let Some(value) = without(schema, inner, value, gone.entry_of_field(name), emptied) {
                     kept += 1;
                     if emptied == Emptied::Null || !value.is_gone {
                         out.insert(name.clone(), value.value);
@@ -163,10 +153,7 @@ pub(super) fn remove<'s>(
             for item in items {
                 let element = element_of_item(schema, shape, item).ok();
                 let entry = element.as_ref().and_then(|element| gone.entry(element));
-                let inner = match shape {
-                    Shape::Keyed { item: ty, .. } => Some(Shape::of(schema, ty, Some(item))),
-                    _ => None,
-                };
+                let inner = shape.item().map(|slot| slot.shape(schema, Some(item)));
                 let rest = without(schema, inner, item, entry, emptied);
                 out.extend(
                     rest.filter(|rest| emptied == Emptied::Null || !rest.is_gone).map(|rest| rest.value),

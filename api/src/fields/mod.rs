@@ -38,7 +38,6 @@ pub use managed::{Managed, ManagedEntry, ManagedError, Operation};
 pub use manager::{MANAGER_BYTES_MAX, check_manager, manager_of};
 pub use set::FieldSet;
 pub use shape::ItemError;
-pub(crate) use shape::field_of;
 pub use times::keep_times_if_unchanged;
 pub use update::{FieldsError, Writer, track_update};
 pub use wire::WireError;

@@ -1,12 +1,11 @@
 //! How ownership sees a value: the type tables reduced to what merging needs.
 //!
-//! Owns the mapping from a [`ValueType`] to a [`Shape`], field look-up through inlined messages, the zero a field has
-//! when the wire writes it even if empty, and the path element of a list item.
+//! Owns the mapping from a place in the tables to a [`Shape`], and the path element of a list item.
 
 use serde_json::{Map, Value};
 
 use super::element::{KeyValue, PathElement};
-use crate::schema::types::{Field, ListTopology, ObjectType, Scalar, Schema, TypeId, ValueType};
+use crate::schema::types::{Field, ListTopology, ObjectType, Scalar, Schema, TypeId, ValueType, Wire};
 
 /// The merge behaviour of a value.
 #[derive(Clone, Copy, Debug)]
@@ -52,9 +51,19 @@ pub enum ItemError {
 }
 
 /// The type of content without a declared type.
-pub(super) static UNTYPED: ValueType = ValueType::Untyped;
-static NULL: Value = Value::Null;
-static FALSE: Value = Value::Bool(false);
+static UNTYPED: ValueType = ValueType::Untyped;
+
+/// The type of `apiVersion` and `kind`, which stand before the declared fields.
+static HEAD: ValueType = ValueType::Scalar(Scalar::String(None));
+
+fn is_head(ty: &ObjectType, name: &str) -> bool {
+    ty.head && (name == "apiVersion" || name == "kind")
+}
+
+/// Whether `name` is a field of `ty`, and not only kept because unknown ones are.
+pub(super) fn is_declared(ty: &ObjectType, name: &str) -> bool {
+    ty.field(name).is_some() || is_head(ty, name)
+}
 
 /// The empty object that stands for an absent one.
 pub(super) fn empty_object() -> &'static Value {
@@ -62,27 +71,59 @@ pub(super) fn empty_object() -> &'static Value {
     &EMPTY
 }
 
-fn empty_string() -> &'static Value {
-    static EMPTY: Value = Value::String(String::new());
-    &EMPTY
+/// The place of a value in the tables: a field, a list item, a map value, or content without a declared type.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Slot<'s> {
+    ty: &'s ValueType,
+    /// The field's own word on whether its object is owned as a whole.
+    atomic: Option<bool>,
 }
 
-fn zero_number() -> &'static Value {
-    static ZERO: std::sync::LazyLock<Value> = std::sync::LazyLock::new(|| Value::from(0));
-    &ZERO
-}
+impl<'s> Slot<'s> {
+    /// Content without a declared type.
+    pub(super) const UNTYPED: Slot<'static> = Slot { ty: &UNTYPED, atomic: None };
 
-fn zero_quantity() -> &'static Value {
-    static ZERO: std::sync::LazyLock<Value> = std::sync::LazyLock::new(|| Value::from("0"));
-    &ZERO
-}
+    /// An item or a map value.
+    pub(super) fn of(ty: &'s ValueType) -> Self {
+        Slot { ty, atomic: None }
+    }
 
-impl<'s> Shape<'s> {
-    /// The shape of a value of `ty`. Untyped content is taken as it comes: objects merge key by key, lists are atomic.
-    pub(super) fn of(schema: &'s Schema, ty: &'s ValueType, value: Option<&Value>) -> Shape<'s> {
-        match ty {
+    /// A declared field. One that takes several forms has no declared type as far as ownership goes.
+    pub(super) fn of_field(field: &'s Field) -> Self {
+        match field.wire {
+            Wire::OrBool(_) | Wire::OrList(_) | Wire::OrStrings(_) => Slot::UNTYPED,
+            Wire::Plain | Wire::Wrapped => Slot { ty: &field.value, atomic: field.atomic },
+        }
+    }
+
+    /// What is under `name` in an object of the type `ty`: a declared field, or anything where unknown fields are kept.
+    pub(super) fn in_object(ty: &'s ObjectType, name: &str) -> Option<Self> {
+        match ty.field(name) {
+            Some(field) => Some(Slot::of_field(field)),
+            None if is_head(ty, name) => Some(Slot::of(&HEAD)),
+            None => ty.preserve_unknown.then_some(Slot::UNTYPED),
+        }
+    }
+
+    /// Whether anything may stand here.
+    pub(super) fn is_untyped(self) -> bool {
+        matches!(self.ty, ValueType::Untyped)
+    }
+
+    /// The declared type.
+    pub(super) fn value_type(self) -> &'s ValueType {
+        self.ty
+    }
+
+    /// The shape of a value here. Untyped content is taken as it comes: objects merge key by key, lists are atomic.
+    pub(super) fn shape(self, schema: &'s Schema, value: Option<&Value>) -> Shape<'s> {
+        match self.ty {
             ValueType::Scalar(_) => Shape::Scalar,
-            ValueType::Object(id) => Shape::of_type(schema, *id),
+            ValueType::Object(id) => match self.atomic {
+                Some(true) => Shape::Atomic,
+                Some(false) => Shape::Struct(schema.get(*id)),
+                None => Shape::of_type(schema, *id),
+            },
             ValueType::List { topology: ListTopology::Atomic, .. } | ValueType::Map { atomic: true, .. } => {
                 Shape::Atomic
             }
@@ -96,16 +137,34 @@ impl<'s> Shape<'s> {
             },
         }
     }
+}
 
+impl<'s> Shape<'s> {
     /// The shape of what a path element leads to; `None` where the tables know nothing there.
     pub(super) fn below(self, schema: &'s Schema, element: &PathElement) -> Option<Shape<'s>> {
-        let ty = match (self, element) {
-            (Shape::Struct(ty), PathElement::Field(name)) => type_of_field(schema, ty, name)?,
-            (Shape::Map(value), PathElement::Field(_)) => value,
-            (Shape::Keyed { item, .. }, PathElement::Key(_)) => item,
+        let slot = match (self, element) {
+            (_, PathElement::Field(name)) => self.member(name)?,
+            (Shape::Keyed { item, .. }, PathElement::Key(_)) => Slot::of(item),
             _ => return None,
         };
-        Some(Shape::of(schema, ty, None))
+        Some(slot.shape(schema, None))
+    }
+
+    /// What is under `name` in an object or a map.
+    pub(super) fn member(self, name: &str) -> Option<Slot<'s>> {
+        match self {
+            Shape::Struct(ty) => Slot::in_object(ty, name),
+            Shape::Map(value) => Some(Slot::of(value)),
+            Shape::Scalar | Shape::Atomic | Shape::Set | Shape::Keyed { .. } => None,
+        }
+    }
+
+    /// What each item of a keyed list is.
+    pub(super) fn item(self) -> Option<Slot<'s>> {
+        match self {
+            Shape::Keyed { item, .. } => Some(Slot::of(item)),
+            Shape::Scalar | Shape::Atomic | Shape::Struct(_) | Shape::Map(_) | Shape::Set => None,
+        }
     }
 
     /// The shape of an object type.
@@ -115,54 +174,10 @@ impl<'s> Shape<'s> {
     }
 }
 
-/// The declared field `name` of `ty`, also where an inlined message brings it.
-pub(crate) fn field_of<'s>(schema: &'s Schema, ty: &'s ObjectType, name: &str) -> Option<&'s Field> {
-    if let Some(field) = ty.field(name) {
-        return Some(field);
-    }
-    inlined(schema, ty).find_map(|inner| field_of(schema, inner, name))
-}
-
-/// The type of the content under `name`: a declared field's, or anything at all where unknown fields are kept.
-pub(super) fn type_of_field<'s>(schema: &'s Schema, ty: &'s ObjectType, name: &str) -> Option<&'s ValueType> {
-    match field_of(schema, ty, name) {
-        Some(field) => Some(&field.value),
-        None => ty.preserve_unknown.then_some(&UNTYPED),
-    }
-}
-
-fn inlined<'s>(schema: &'s Schema, ty: &'s ObjectType) -> impl Iterator<Item = &'s ObjectType> {
-    ty.fields.iter().filter(|field| field.name.is_empty()).filter_map(|field| match &field.value {
-        ValueType::Object(id) => Some(schema.get(*id)),
-        _ => None,
-    })
-}
-
-/// Calls `visit` with each field that is written even when empty, inlined messages included.
-pub(super) fn for_each_emitted<'s>(schema: &'s Schema, ty: &'s ObjectType, visit: &mut dyn FnMut(&'s Field)) {
-    for field in ty.fields.iter().filter(|field| field.emit_empty && !field.name.is_empty()) {
-        visit(field);
-    }
-    for inner in inlined(schema, ty) {
-        for_each_emitted(schema, inner, visit);
-    }
-}
-
-/// What the wire writes for an absent field that is written even when empty.
-pub(super) fn zero_of(field: &Field) -> &'static Value {
-    if field.presence {
-        return &NULL;
-    }
-    match &field.value {
-        ValueType::Object(_) => empty_object(),
-        ValueType::List { .. } | ValueType::Map { .. } | ValueType::Untyped => &NULL,
-        ValueType::Scalar(scalar) => match scalar {
-            Scalar::String(_) => empty_string(),
-            Scalar::Bool => &FALSE,
-            Scalar::Int32 | Scalar::Int64 | Scalar::Double | Scalar::IntOrString => zero_number(),
-            Scalar::Bytes | Scalar::Time | Scalar::MicroTime => &NULL,
-            Scalar::Quantity => zero_quantity(),
-        },
+/// Calls `visit` with each field that is written even when absent, and what is written.
+pub(super) fn for_each_emitted<'s>(ty: &'s ObjectType, visit: &mut dyn FnMut(&'s Field)) {
+    for at in ty.always_written() {
+        visit(&ty.fields[at]);
     }
 }
 
@@ -199,7 +214,7 @@ fn keyed_element(
         }
     };
     let default = |name: &str| match ty {
-        ValueType::Object(id) => field_of(schema, schema.get(*id), name)?.default.as_ref(),
+        ValueType::Object(id) => schema.get(*id).field(name)?.default.as_ref(),
         _ => None,
     };
     let found = |name: &str| map.get(name).or_else(|| default(name));

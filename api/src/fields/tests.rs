@@ -3,16 +3,15 @@ use std::collections::HashMap;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::schema::types::{
-    Field, ListTopology, ObjectType, PatchStrategy, Scalar, Schema, TypeId, ValueType,
-};
+use crate::schema::{Schema, TypeId};
 
 mod apply;
 mod tables;
 mod update;
 mod vectors;
 
-pub(crate) use tables::schema;
+use tables::root_of;
+pub(crate) use tables::{root, schema};
 
 fn writer(manager: &'static str) -> Writer<'static> {
     Writer { manager, api_version: "v1", subresource: "", now: "2026-01-01T00:00:00Z", reset: &[] }

@@ -1,7 +1,7 @@
 use serde_json::{Value, json};
 
 use super::*;
-use crate::fields::tests::schema;
+use crate::fields::tests::{root, schema};
 
 mod json_patch;
 mod merge_patch;

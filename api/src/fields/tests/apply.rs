@@ -5,7 +5,6 @@ use orch_proto::brand::ORCH;
 
 /// An object under apply by several managers, with a clock that ticks.
 struct Cluster {
-    schema: Schema,
     kind: &'static str,
     live: Option<Value>,
     clock: u32,
@@ -13,11 +12,11 @@ struct Cluster {
 
 impl Cluster {
     fn new(kind: &'static str) -> Self {
-        Cluster { schema: schema(), kind, live: None, clock: 0 }
+        Cluster { kind, live: None, clock: 0 }
     }
 
     fn root(&self) -> TypeId {
-        self.schema.named(self.kind).unwrap()
+        root(self.kind)
     }
 
     fn try_apply(&mut self, manager: &str, config: &Value, force: bool) -> Result<(), ApplyError> {
@@ -25,7 +24,7 @@ impl Cluster {
         let now = format!("{:03}", self.clock);
         let writer = Writer { manager, now: &now, ..writer("") };
         let options = ApplyOptions { force, brand: &ORCH };
-        let mut object = apply(&self.schema, self.root(), self.live.as_ref(), config, &writer, options)?;
+        let mut object = apply(schema(), self.root(), self.live.as_ref(), config, &writer, options)?;
         object["metadata"]["uid"] = "u".into();
         self.live = Some(object);
         Ok(())
@@ -44,7 +43,7 @@ impl Cluster {
         let now = format!("{:03}", self.clock);
         let writer = Writer { manager, now: &now, ..writer("") };
         new["metadata"]["uid"] = "u".into();
-        track_update(&self.schema, self.root(), self.live.as_ref(), &mut new, &writer).unwrap();
+        track_update(schema(), self.root(), self.live.as_ref(), &mut new, &writer).unwrap();
         self.live = Some(new);
     }
 
@@ -289,14 +288,13 @@ fn client_side_configuration_explains_its_conflicts() {
 
 #[test]
 fn reset_fields_are_neither_owned_nor_contested() {
-    let schema = schema();
-    let root = schema.named("Pod").unwrap();
+    let root = root("Pod");
     let options = ApplyOptions { force: false, brand: &ORCH };
     let writer = |manager, reset| Writer { reset, ..writer(manager) };
     let config = json!({"spec": {"nodeName": "a"}, "status": {"phase": "x"}});
-    let live = apply(&schema, root, None, &config, &writer("one", &[&["f:status"]]), options).unwrap();
+    let live = apply(schema(), root, None, &config, &writer("one", &[&["f:status"]]), options).unwrap();
     assert_eq!(live["metadata"]["managedFields"][0]["fieldsV1"], json!({"f:spec": {"f:nodeName": {}}}));
     let config = json!({"spec": {"nodeName": "b"}, "status": {"phase": "y"}});
-    let live = apply(&schema, root, Some(&live), &config, &writer("two", &[&["spec"]]), options).unwrap();
+    let live = apply(schema(), root, Some(&live), &config, &writer("two", &[&["spec"]]), options).unwrap();
     assert_eq!(live["metadata"]["managedFields"][1]["fieldsV1"], json!({"f:status": {"f:phase": {}}}));
 }

@@ -4,10 +4,9 @@ use super::*;
 
 /// Tracks `new` over `live` as `manager` and gives each entry as `manager/operation/subresource time fields`.
 fn after(live: Option<&Value>, new: &mut Value, manager: &str, now: &str) -> Vec<String> {
-    let schema = schema();
-    let root = schema.named("ConfigMap").unwrap();
+    let root = root("ConfigMap");
     let writer = Writer { manager, now, ..writer("") };
-    track_update(&schema, root, live, new, &writer).unwrap();
+    track_update(schema(), root, live, new, &writer).unwrap();
     listed(new)
 }
 
@@ -118,14 +117,13 @@ fn sent_managers_replace_the_stored_ones_if_readable() {
 
 #[test]
 fn subresource_ignores_sent_managers_and_has_its_own_entry() {
-    let schema = schema();
-    let root = schema.named("Pod").unwrap();
+    let root = root("Pod");
     let mut live = json!({"metadata": {"uid": "u"}, "spec": {"nodeName": "n"}});
-    track_update(&schema, root, None, &mut live, &writer("kubelet")).unwrap();
+    track_update(schema(), root, None, &mut live, &writer("kubelet")).unwrap();
     let mut new = json!({"metadata": {"uid": "u", "managedFields": []}, "spec": {"nodeName": "other"},
         "status": {"conditions": [{"type": "Ready", "status": "True"}]}});
     let status = Writer { subresource: "status", reset: &[&["f:spec"]], ..writer("kubelet") };
-    track_update(&schema, root, Some(&live), &mut new, &status).unwrap();
+    track_update(schema(), root, Some(&live), &mut new, &status).unwrap();
     let managed = new["metadata"]["managedFields"].as_array().unwrap();
     assert_eq!(managed.len(), 2);
     assert_eq!(managed[0]["fieldsV1"], json!({"f:spec": {"f:nodeName": {}}}));
@@ -158,14 +156,13 @@ fn eleventh_update_manager_is_folded_with_the_oldest() {
 
 #[test]
 fn duplicate_items_are_owned_as_one() {
-    let schema = schema();
-    let root = schema.named("Pod").unwrap();
+    let root = root("Pod");
     let env = |items: Value| json!({"spec": {"containers": [{"name": "c", "env": items}]}});
     let twice = env(json!([{"name": "A", "value": "1"}, {"name": "A", "value": "2"}]));
     let once = env(json!([{"name": "A", "value": "1"}]));
-    let added = compare(&schema, root, &env(json!([])), &twice).unwrap();
-    let changed = compare(&schema, root, &once, &twice).unwrap();
-    let back = compare(&schema, root, &twice, &once).unwrap();
+    let added = compare(schema(), root, &env(json!([])), &twice).unwrap();
+    let changed = compare(schema(), root, &once, &twice).unwrap();
+    let back = compare(schema(), root, &twice, &once).unwrap();
     let at = |env: Value| json!({"f:spec": {"f:containers": {"k:{\"name\":\"c\"}": {"f:env": env}}}});
     let item = "k:{\"name\":\"A\"}";
     assert_eq!(added.changed.to_fields_v1(), at(json!({item: {}})));
@@ -177,23 +174,21 @@ fn duplicate_items_are_owned_as_one() {
 
 #[test]
 fn items_without_keys_keep_the_stored_managers() {
-    let schema = schema();
-    let root = schema.named("Pod").unwrap();
+    let root = root("Pod");
     let mut live = json!({"metadata": {"uid": "u"}, "spec": {"nodeName": "n"}});
-    track_update(&schema, root, None, &mut live, &writer("x")).unwrap();
+    track_update(schema(), root, None, &mut live, &writer("x")).unwrap();
     let mut new = json!({"metadata": {"uid": "u"}, "spec": {"hostAliases": [{"hostnames": ["h"]}]}});
-    let error = track_update(&schema, root, Some(&live), &mut new, &writer("x")).unwrap_err();
+    let error = track_update(schema(), root, Some(&live), &mut new, &writer("x")).unwrap_err();
     assert!(error.to_string().contains(r#"omits all key fields ["ip"]"#), "{error}");
     assert_eq!(new["metadata"]["managedFields"], live["metadata"]["managedFields"]);
 }
 
 #[test]
 fn untyped_content_is_owned_key_by_key_and_lists_as_one() {
-    let schema = schema();
-    let root = schema.named("Anything").unwrap();
+    let root = root("ControllerRevision");
     let object = |data: Value| json!({"data": data});
     let changed = |old: Value, new: Value| {
-        let Comparison { changed, removed } = compare(&schema, root, &object(old), &object(new)).unwrap();
+        let Comparison { changed, removed } = compare(schema(), root, &object(old), &object(new)).unwrap();
         (changed.to_fields_v1()["f:data"].clone(), removed.to_fields_v1()["f:data"].clone())
     };
     let none = Value::Null;

@@ -1,8 +1,7 @@
 //! What the type tables say of the members of an object under patch.
 
-use crate::fields::field_of;
 use crate::patch::PatchError;
-use crate::schema::types::{ObjectType, PatchStrategy, Schema, ValueType};
+use crate::schema::types::{ObjectType, PatchStrategy, Schema, ValueType, Wire};
 
 /// The type of an object under patch.
 #[derive(Clone, Copy)]
@@ -27,7 +26,12 @@ impl<'s> Meta<'s> {
         key: &str,
     ) -> Result<(Meta<'s>, &'s PatchStrategy), PatchError> {
         match self {
-            Meta::Struct(ty) => match field_of(schema, ty, key) {
+            Meta::Struct(ty) => match ty.field(key) {
+                Some(field)
+                    if matches!(field.wire, Wire::OrBool(_) | Wire::OrList(_) | Wire::OrStrings(_)) =>
+                {
+                    Ok((Meta::Anything, &field.patch))
+                }
                 Some(field) => Ok((Meta::of(schema, &field.value), &field.patch)),
                 None if ty.preserve_unknown => Ok((Meta::Anything, &PLAIN)),
                 None => Err(PatchError::Malformed(format!(
