@@ -3,6 +3,7 @@
 //! Owns the process: what it reads before it starts, the ports it opens, and how it stops. It decides nothing about
 //! the API or the store; it builds them from settings and serves them.
 
+pub mod admin;
 pub mod certs;
 pub mod cli;
 pub mod kubeconfig;

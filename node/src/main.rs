@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use clap::CommandFactory;
 use orch_node::cli::{CertsCommand, Cli, Command, ParseError, parse};
-use orch_node::{certs, logging, run};
+use orch_node::{admin, certs, logging, run};
 use time::OffsetDateTime;
 
 #[global_allocator]
@@ -38,6 +38,7 @@ fn dispatch(command: Command) -> anyhow::Result<()> {
             Ok(run::run(run::plan_serve(&arguments)?, &mut io::stdout())?)
         }
         Command::Certs(command) => run_certs(command),
+        Command::Cluster(command) => admin::run(&command, &mut io::stdout()),
         Command::Version => Ok(writeln!(io::stdout(), "orch {}", env!("CARGO_PKG_VERSION"))?),
         Command::Completions { shell } => {
             clap_complete::generate(shell, &mut Cli::command(), "orch", &mut io::stdout());

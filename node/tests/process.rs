@@ -1,4 +1,5 @@
 //! The `orch` program as its users meet it: started, asked, stopped, started again.
+#![expect(clippy::unwrap_used, reason = "a test fails where it unwraps")]
 
 use std::fs;
 use std::io::Read;
@@ -147,6 +148,13 @@ async fn dev_serves_its_administrator_stops_cleanly_and_starts_again_on_its_data
         assert_eq!((&cluster["name"], &cluster["members"][0]["role"]), (&"dev".into(), &"voter".into()));
         applied.push(cluster["applied"].as_u64().unwrap());
         assert_eq!(process.ask("/orch/v1/cluster", &authority, None).await.0, 401);
+        let shown = Command::new(env!("CARGO_BIN_EXE_orch"))
+            .args(["cluster", "status", "--kubeconfig"])
+            .arg(data.join("admin.conf"))
+            .output()
+            .unwrap();
+        let shown = String::from_utf8(shown.stdout).unwrap() + &String::from_utf8(shown.stderr).unwrap();
+        assert!(shown.starts_with("NAME") && shown.contains("leader dev"), "{shown}");
         let (code, printed, errors) = process.stop();
         assert_eq!(code, Some(0), "{errors}");
         assert!(printed.contains("kubectl --kubeconfig"), "{printed}");

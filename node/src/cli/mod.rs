@@ -5,12 +5,14 @@
 //! port or touches a data directory.
 
 mod certs;
+mod cluster;
 mod duration;
 mod file;
 mod node;
 mod parse;
 
 pub use certs::{CertsCommand, InitArgs, InspectArgs, MemberSpec, RenewArgs};
+pub use cluster::{AccessArgs, AddArgs, ClusterCommand, MemberArgs, Output, StatusArgs};
 pub use file::FileError;
 pub use node::{
     Anonymous, BrandName, ClusterMember, DevArgs, FeatureGates, InitialCluster, LogFormat, ServeArgs,
@@ -33,6 +35,7 @@ use clap::{Parser, Subcommand};
         orch dev                         a node to try things on, data in ./orch-data\n  \
         orch certs init --dir certs --member a=10.0.0.1 --member b=10.0.0.2 --member c=10.0.0.3\n  \
         orch serve --config orch.toml    a member of a cluster\n  \
+        orch cluster status              who leads, who is there\n  \
         orch completions bash > /etc/bash_completion.d/orch\n\n\
         `orch COMMAND --help` explains each flag.",
     disable_help_subcommand = true,
@@ -54,6 +57,9 @@ pub enum Command {
     /// Make, show and renew the certificates of a cluster
     #[command(subcommand)]
     Certs(CertsCommand),
+    /// Show and change the members of a running cluster
+    #[command(subcommand)]
+    Cluster(ClusterCommand),
     /// Print the version
     Version,
     /// Print a completion script for your shell

@@ -251,7 +251,7 @@ pub fn check_member(name: &str, address: &str) -> Result<(), String> {
 }
 
 /// `HOST:PORT`, with an IPv6 host in brackets.
-fn parse_host_port(text: &str) -> Result<String, String> {
+pub(super) fn parse_host_port(text: &str) -> Result<String, String> {
     let (host, port) = text.rsplit_once(':').ok_or_else(|| format!("{text:?} is not HOST:PORT"))?;
     let bare = host.strip_prefix('[').and_then(|h| h.strip_suffix(']'));
     if host.is_empty()

@@ -22,6 +22,7 @@ mod welcome;
 
 pub use error::RunError;
 pub use lifetime::run;
+pub(crate) use plan::host_of;
 pub use plan::{Kind, Plan};
 
 use crate::cli::{DevArgs, ServeArgs};

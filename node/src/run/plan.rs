@@ -109,7 +109,7 @@ pub(super) fn tls_files(
 }
 
 /// `HOST` of `HOST:PORT`, without brackets.
-pub(super) fn host_of(address: &str) -> &str {
+pub(crate) fn host_of(address: &str) -> &str {
     let host = address.rsplit_once(':').map_or(address, |(host, _)| host);
     host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host)
 }

@@ -1,0 +1,109 @@
+//! One request to the first server that answers.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::header::HOST;
+use http::{Method, Request};
+use http_body_util::{BodyExt, Full, Limited};
+use hyper_util::rt::TokioIo;
+use rustls::pki_types::ServerName;
+use serde_json::Value;
+use tokio::net::TcpStream;
+use tokio_rustls::TlsConnector;
+
+use super::access::Access;
+
+/// For one server, from connecting to the end of its answer: a change of members may take ten seconds there.
+const ANSWER_MAX: Duration = Duration::from_secs(20);
+/// For connecting alone: a dead server must not hold up the next one.
+const CONNECT_MAX: Duration = Duration::from_secs(3);
+/// Bytes of an answer: a cluster has a handful of members.
+const BODY_BYTES_MAX: usize = 1 << 20;
+
+/// Why a request was not answered, or not as hoped.
+#[derive(Debug, thiserror::Error)]
+pub enum RequestError {
+    /// No server could be reached: certainly nothing was done.
+    #[error("no server answers:{0}")]
+    Unreachable(String),
+    /// A server was reached and the answer lost.
+    #[error("{server}: {reason}; look with `orch cluster status` what became of it")]
+    Lost {
+        /// `HOST:PORT`.
+        server: String,
+        /// What happened.
+        reason: String,
+    },
+    /// A server refused.
+    #[error("{server} refuses: {message}")]
+    Refused {
+        /// `HOST:PORT`.
+        server: String,
+        /// Why.
+        message: String,
+    },
+}
+
+/// Sends `method path body` to the first server that can be reached and returns its answer.
+pub(super) async fn send(
+    access: &Access,
+    method: Method,
+    path: &str,
+    body: Value,
+) -> Result<Value, RequestError> {
+    let mut tried = String::new();
+    for server in &access.servers {
+        let connected = tokio::time::timeout(CONNECT_MAX, connect(access, server)).await;
+        let stream = match connected.unwrap_or_else(|_| Err("no connection in time".to_owned())) {
+            Ok(stream) => stream,
+            Err(reason) => {
+                tried.push_str(&format!("\n  {server}: {reason}"));
+                continue;
+            }
+        };
+        let lost = |reason: String| RequestError::Lost { server: server.clone(), reason };
+        let answer = tokio::time::timeout(ANSWER_MAX, exchange(stream, server, method, path, &body)).await;
+        let (ok, answer) = answer.unwrap_or_else(|_| Err("no answer in time".to_owned())).map_err(lost)?;
+        if ok {
+            return Ok(answer);
+        }
+        let message = answer["message"].as_str().unwrap_or("no reason given").to_owned();
+        return Err(RequestError::Refused { server: server.clone(), message });
+    }
+    Err(RequestError::Unreachable(tried))
+}
+
+type Stream = TokioIo<tokio_rustls::client::TlsStream<TcpStream>>;
+
+async fn connect(access: &Access, server: &str) -> Result<Stream, String> {
+    let host = crate::run::host_of(server).to_owned();
+    let name = ServerName::try_from(host).map_err(|error| error.to_string())?;
+    let stream = TcpStream::connect(server).await.map_err(|error| error.to_string())?;
+    let connector = TlsConnector::from(access.tls.clone());
+    Ok(TokioIo::new(connector.connect(name, stream).await.map_err(|error| error.to_string())?))
+}
+
+async fn exchange(
+    stream: Stream,
+    server: &str,
+    method: Method,
+    path: &str,
+    body: &Value,
+) -> Result<(bool, Value), String> {
+    let text = |error: &dyn std::fmt::Display| error.to_string();
+    let (mut sender, connection) =
+        hyper::client::conn::http1::handshake(stream).await.map_err(|error| text(&error))?;
+    // It ends with the sender; what goes wrong shows at the request.
+    tokio::spawn(connection);
+    let body = if body.is_null() { Bytes::new() } else { Bytes::from(body.to_string()) };
+    let request = Request::builder().method(method).uri(path).header(HOST, server);
+    let request = request.body(Full::new(body)).map_err(|error| text(&error))?;
+    let response = sender.send_request(request).await.map_err(|error| text(&error))?;
+    let ok = response.status().is_success();
+    let status = response.status();
+    let body =
+        Limited::new(response.into_body(), BODY_BYTES_MAX).collect().await.map_err(|error| text(&error))?;
+    let answer = serde_json::from_slice(&body.to_bytes());
+    Ok((ok, answer.map_err(|error| format!("{status} with an answer that is not JSON: {error}"))?))
+}

@@ -1,0 +1,81 @@
+//! The flags of `orch cluster`.
+
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand, ValueEnum};
+
+use super::node::{parse_host_port, parse_member_name};
+
+/// What to do with the members of a running cluster.
+#[derive(Debug, Subcommand)]
+#[command(after_help = "Examples:\n  \
+    orch cluster status\n  \
+    orch cluster status --kubeconfig certs/admin.conf --output json\n  \
+    orch cluster add d 10.0.0.4:6444 --kubeconfig certs/admin.conf\n\n\
+    To add a member: make its certificates, `orch cluster add NAME HOST:PORT`, start it with \
+    `orch serve --join`, wait until `orch cluster status` shows it caught up, `orch cluster promote NAME`.")]
+pub enum ClusterCommand {
+    /// Show who leads, who is there and how far each one is
+    Status(StatusArgs),
+    /// Add a member that receives everything and does not vote yet
+    Add(AddArgs),
+    /// Give a member that has caught up a vote
+    Promote(MemberArgs),
+    /// Remove a member; its name is never used again
+    Remove(MemberArgs),
+    /// Hand the lead over to a member
+    TransferLeader(MemberArgs),
+}
+
+/// How to reach the cluster.
+#[derive(Debug, Args)]
+pub struct AccessArgs {
+    /// The administrator's client configuration; its servers are tried in order
+    #[arg(long, value_name = "FILE", default_value = "./orch-data/admin.conf")]
+    pub kubeconfig: PathBuf,
+}
+
+/// Flags of `orch cluster status`.
+#[derive(Debug, Args)]
+pub struct StatusArgs {
+    /// How to reach the cluster.
+    #[command(flatten)]
+    pub access: AccessArgs,
+    /// How to print it
+    #[arg(long, value_name = "FORMAT", value_enum, default_value_t = Output::Text)]
+    pub output: Output,
+}
+
+/// Flags of `orch cluster add`.
+#[derive(Debug, Args)]
+pub struct AddArgs {
+    /// How to reach the cluster.
+    #[command(flatten)]
+    pub access: AccessArgs,
+    /// The new member's name, which no member ever had
+    #[arg(value_parser = parse_member_name)]
+    pub name: String,
+    /// Where its peers will reach it
+    #[arg(value_name = "HOST:PORT", value_parser = parse_host_port)]
+    pub address: String,
+}
+
+/// Flags of the commands about one member.
+#[derive(Debug, Args)]
+pub struct MemberArgs {
+    /// How to reach the cluster.
+    #[command(flatten)]
+    pub access: AccessArgs,
+    /// The member
+    #[arg(value_parser = parse_member_name)]
+    pub name: String,
+}
+
+/// How a result is printed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Output {
+    /// For people.
+    Text,
+    /// As the server answered.
+    Json,
+}
