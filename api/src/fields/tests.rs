@@ -6,10 +6,12 @@ use super::*;
 use crate::schema::{Schema, TypeId};
 
 mod apply;
+mod properties;
 mod tables;
 mod update;
 mod vectors;
 
+pub(crate) use properties::any_json;
 use tables::root_of;
 pub(crate) use tables::{root, schema};
 

@@ -5,4 +5,5 @@ use crate::fields::tests::{root, schema};
 
 mod json_patch;
 mod merge_patch;
+mod properties;
 mod strategic;

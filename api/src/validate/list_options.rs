@@ -26,7 +26,8 @@ const NEEDS_VERSION: &str = "resourceVersionMatch is forbidden unless resourceVe
 const NO_CONTINUE: &str = "resourceVersionMatch is forbidden when continue is provided";
 const NO_EXACT_ZERO: &str = "resourceVersionMatch \"exact\" is forbidden for resourceVersion \"0\"";
 const INITIAL_NEEDS_MATCH: &str = "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan";
-const WATCH_NEEDS_INITIAL: &str = "resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided";
+const WATCH_NEEDS_INITIAL: &str =
+    "resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided";
 
 impl ListOptions<'_> {
     /// A watch from nowhere or from "0" is a watch with initial events, and is checked as one.
@@ -131,7 +132,8 @@ mod tests {
                 continue_token: token,
                 send_initial_events: *initial,
             };
-            let messages: Vec<String> = validate_list_options(options).into_iter().map(|e| e.message).collect();
+            let messages: Vec<String> =
+                validate_list_options(options).into_iter().map(|e| e.message).collect();
             let expected: Vec<String> = expected.iter().map(|text| format!("Forbidden: {text}")).collect();
             assert_eq!(messages, expected, "{options:?}");
         }
@@ -139,7 +141,8 @@ mod tests {
 
     #[test]
     fn unknown_matches_name_the_known_ones() {
-        let list = ListOptions { resource_version: "1", resource_version_match: "Sometimes", ..Default::default() };
+        let list =
+            ListOptions { resource_version: "1", resource_version_match: "Sometimes", ..Default::default() };
         assert_eq!(
             validate_list_options(list)[0].to_string(),
             "resourceVersionMatch: Unsupported value: \"Sometimes\": supported values: \"Exact\", \"NotOlderThan\", \"\""

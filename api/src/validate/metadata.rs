@@ -99,8 +99,12 @@ pub fn validate_finalizer_domains(meta: &Value, brand: &Brand, path: &Path) -> V
     let finalizers = path.child("finalizers");
     let standard = [brand.namespace_finalizer, ORPHAN, FOREGROUND];
     let unknown = |name: &str| !name.contains('/') && !standard.contains(&name);
-    let named = meta.items("finalizers").iter().enumerate().filter_map(|(at, name)| Some((at, name.as_str()?)));
-    named.filter(|(_, name)| unknown(name)).map(|(at, name)| bare_finalizer(finalizers.index(at), name)).collect()
+    let named =
+        meta.items("finalizers").iter().enumerate().filter_map(|(at, name)| Some((at, name.as_str()?)));
+    named
+        .filter(|(_, name)| unknown(name))
+        .map(|(at, name)| bare_finalizer(finalizers.index(at), name))
+        .collect()
 }
 
 /// A finalizer that is neither standard nor qualified.

@@ -14,7 +14,10 @@ pub mod tree;
 
 pub use field::{FieldError, FieldErrorKind, Path};
 pub use list_options::{ListOptions, validate_list_options};
-pub use metadata::{carry_system_fields, validate_finalizer_domains, validate_object_meta, validate_object_meta_update};
+pub use metadata::{
+    carry_system_fields, validate_finalizer_domains, validate_object_meta, validate_object_meta_update,
+};
 pub use options::{
-    WriteOptions, validate_delete_options, validate_field_manager, validate_patch_options, validate_write_options,
+    WriteOptions, validate_delete_options, validate_field_manager, validate_patch_options,
+    validate_write_options,
 };

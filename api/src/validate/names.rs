@@ -187,7 +187,8 @@ pub fn env_var(value: &str) -> Vec<String> {
     if value.chars().all(printable) {
         return Vec::new();
     }
-    let message = "a valid environment variable name must consist only of printable ASCII characters other than '='";
+    let message =
+        "a valid environment variable name must consist only of printable ASCII characters other than '='";
     vec![message.to_owned()]
 }
 
@@ -351,7 +352,12 @@ mod tests {
         check(
             path_segment,
             &["UPPER", "sp ace", "with:colon", ""],
-            &[("..", "may not be '..'"), (".", "may not be '.'"), ("a/b", "may not contain '/'"), ("%", "'%'")],
+            &[
+                ("..", "may not be '..'"),
+                (".", "may not be '.'"),
+                ("a/b", "may not contain '/'"),
+                ("%", "'%'"),
+            ],
         );
     }
 
@@ -376,11 +382,20 @@ mod tests {
     fn values_keys_and_ports() {
         check(label_value, &["", "Yes", "a_b.c"], &[("bad value!", "a valid label must be an empty string")]);
         check(config_key, &["a", "..a.b".trim_start_matches('.')], &[("bad key!", "a valid config key")]);
-        check(config_key, &[], &[("..", "must not be '..'"), ("..x", "must not start with '..'"), (".", "'.'")]);
+        check(
+            config_key,
+            &[],
+            &[("..", "must not be '..'"), ("..x", "must not start with '..'"), (".", "'.'")],
+        );
         check(
             port_name,
             &["http", "a-b"],
-            &[("80", "at least one letter"), ("a--b", "consecutive"), ("-a", "hyphen"), ("A", "alpha-numeric")],
+            &[
+                ("80", "at least one letter"),
+                ("a--b", "consecutive"),
+                ("-a", "hyphen"),
+                ("A", "alpha-numeric"),
+            ],
         );
         check(percent, &["0%", "25%"], &[("25", "percent"), ("%", "percent"), ("x%", "percent")]);
         check(env_var, &["A", "a b", "1x"], &[("a=b", "printable ASCII"), ("ä", "ASCII"), ("", "non-empty")]);

@@ -33,7 +33,11 @@ pub fn validate_write_options(options: WriteOptions<'_>) -> Vec<FieldError> {
 }
 
 /// Rules for the options of a patch. `apply`: the body is an apply configuration. `force`: the parameter, if given.
-pub fn validate_patch_options(options: WriteOptions<'_>, apply: bool, force: Option<bool>) -> Vec<FieldError> {
+pub fn validate_patch_options(
+    options: WriteOptions<'_>,
+    apply: bool,
+    force: Option<bool>,
+) -> Vec<FieldError> {
     let mut errors = Vec::new();
     if apply && options.field_manager.is_empty() {
         errors.push(FieldError::required(Path::new("fieldManager"), "is required for apply patch"));
@@ -134,7 +138,9 @@ mod tests {
         assert!(texts(validate_field_validation("Strict")).is_empty());
         assert_eq!(
             texts(validate_field_validation("Loose")),
-            ["fieldValidation: Unsupported value: \"Loose\": supported values: \"\", \"Ignore\", \"Strict\", \"Warn\""]
+            [
+                "fieldValidation: Unsupported value: \"Loose\": supported values: \"\", \"Ignore\", \"Strict\", \"Warn\""
+            ]
         );
     }
 

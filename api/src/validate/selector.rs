@@ -58,7 +58,8 @@ pub fn selects(selector: &Value, labels: &Value) -> bool {
     if !selector.is_object() {
         return false;
     }
-    let by_label = selector.entries("matchLabels").into_iter().all(|(key, value)| labels.get(key) == Some(value));
+    let by_label =
+        selector.entries("matchLabels").into_iter().all(|(key, value)| labels.get(key) == Some(value));
     by_label && selector.items("matchExpressions").iter().all(|requirement| meets(requirement, labels))
 }
 
@@ -125,7 +126,8 @@ mod tests {
                 "s.matchExpressions[0].operator: Invalid value: \"Near\": not a valid selector operator",
             ),
         ] {
-            let errors = validate_label_selector(&json!({"matchExpressions": [requirement]}), &Path::new("s"));
+            let errors =
+                validate_label_selector(&json!({"matchExpressions": [requirement]}), &Path::new("s"));
             let texts: Vec<String> = errors.iter().map(ToString::to_string).collect();
             assert_eq!(texts.join("; "), expected);
         }

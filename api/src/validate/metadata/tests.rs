@@ -26,7 +26,9 @@ fn check_one(errors: Vec<String>, start: &str) {
 
 #[test]
 fn a_plain_object_passes() {
-    assert!(create(named(json!({"labels": {"a": "b"}, "annotations": {"Ok/Key": "free text ! @ #"}}))).is_empty());
+    assert!(
+        create(named(json!({"labels": {"a": "b"}, "annotations": {"Ok/Key": "free text ! @ #"}}))).is_empty()
+    );
 }
 
 #[test]
@@ -109,19 +111,26 @@ fn owners() {
     assert_eq!(errors.len(), 4, "{errors:?}");
     assert_eq!(errors[0], "metadata.ownerReferences[0].apiVersion: Required value: must not be empty");
     check_one(
-        create(named(json!({"ownerReferences": [{"apiVersion": "v1", "kind": "Event", "name": "e", "uid": "u"}]}))),
+        create(named(
+            json!({"ownerReferences": [{"apiVersion": "v1", "kind": "Event", "name": "e", "uid": "u"}]}),
+        )),
         "metadata.ownerReferences[0]: Invalid value: {\"apiVersion\":\"v1\",\"kind\":\"Event\",\"name\":\"e\",\
          \"uid\":\"u\"}: /v1, Kind=Event is disallowed from being an owner",
     );
     check_one(
-        create(named(json!({"ownerReferences": [{"apiVersion": "a/b/c", "kind": "K", "name": "e", "uid": "u"}]}))),
+        create(named(
+            json!({"ownerReferences": [{"apiVersion": "a/b/c", "kind": "K", "name": "e", "uid": "u"}]}),
+        )),
         "metadata.ownerReferences[0].apiVersion: Invalid value: \"a/b/c\": must be <group>/<version> or <version>",
     );
 }
 
 #[test]
 fn managed_fields() {
-    check_one(create(named(json!({"managedFields": [{}]}))), "metadata.managedFields[0].operation: Required value");
+    check_one(
+        create(named(json!({"managedFields": [{}]}))),
+        "metadata.managedFields[0].operation: Required value",
+    );
     check_one(
         create(named(json!({"managedFields": [{"operation": "Sing"}]}))),
         "metadata.managedFields[0].operation: Unsupported value: \"Sing\": supported values: \"Apply\", \"Update\"",
@@ -157,8 +166,16 @@ fn system_fields_do_not_change() {
             json!(3),
             "metadata.deletionGracePeriodSeconds: Invalid value: 3: field is immutable",
         ),
-        ("resourceVersion", json!(""), "metadata.resourceVersion: Invalid value: \"\": must be specified for an update"),
-        ("generation", json!(-1), "metadata.generation: Invalid value: -1: must be greater than or equal to 0"),
+        (
+            "resourceVersion",
+            json!(""),
+            "metadata.resourceVersion: Invalid value: \"\": must be specified for an update",
+        ),
+        (
+            "generation",
+            json!(-1),
+            "metadata.generation: Invalid value: -1: must be greater than or equal to 0",
+        ),
     ] {
         let mut new = stored();
         set(&mut new, field, value);
