@@ -38,6 +38,7 @@ pub(crate) struct Core<R: Runtime, D: Disk, T: Transport> {
     pub(crate) barriers: Barriers,
     pub(crate) fatal: Fatal,
     pub(crate) stop: Stop,
+    pub(crate) tasks: Mutex<Vec<R::JoinHandle<()>>>,
     /// One snapshot is received at a time: each builds a whole state.
     pub(crate) installing: tokio::sync::Mutex<()>,
     /// Whose disk this is, as written there.
@@ -78,10 +79,21 @@ impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
     /// Runs `task` until the member stops.
     pub(crate) fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
         let stopped = self.stop.stopped();
-        // The task ends with the member; nobody waits for it.
-        drop(R::spawn(async move {
+        let running = R::spawn(async move {
             R::select2(stopped, task).await;
-        }));
+        });
+        self.tasks.lock().push(running);
+    }
+
+    /// Tells the member's tasks to end and waits until they have.
+    pub(crate) async fn end_tasks(&self) {
+        self.stop.stop();
+        let tasks = std::mem::take(&mut *self.tasks.lock());
+        for task in tasks {
+            if let Err(error) = task.await {
+                tracing::warn!(%error, "a task of the member ended badly");
+            }
+        }
     }
 }
 

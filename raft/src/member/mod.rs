@@ -104,6 +104,7 @@ impl<R: Runtime, D: Disk, T: Transport> Member<R, D, T> {
             barriers: barrier::Barriers::default(),
             fatal,
             stop: Stop::default(),
+            tasks: Mutex::default(),
             installing: tokio::sync::Mutex::new(()),
             identity: Mutex::new(identity),
             admitted,
@@ -134,8 +135,8 @@ impl<R: Runtime, D: Disk, T: Transport> Member<R, D, T> {
     pub async fn kill(self) {
         let core = &self.core;
         core.proposals.close();
-        core.stop.stop();
         core.applied.close();
+        core.end_tasks().await;
         if let Err(error) = core.raft.shutdown().await {
             tracing::warn!(%error, "the consensus task ended badly");
         }

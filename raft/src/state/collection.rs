@@ -115,7 +115,9 @@ impl Collection {
         }
         let start = self.first_after(revision);
         let mut objects = self.objects.clone();
+        let mut object_bytes = self.object_bytes;
         for change in self.history.iter().skip(start).rev() {
+            object_bytes = object_bytes + bytes_of(&change.old) - bytes_of(&change.new);
             match &change.old {
                 Some(old) => objects.insert(change.path.clone(), old.clone()),
                 None => objects.remove(&change.path),
@@ -124,7 +126,6 @@ impl Collection {
         let mut history = self.history.clone();
         history.truncate(start);
         let changed = history.last().map_or(self.floor, |change| change.revision);
-        let object_bytes = objects.values().map(|object| object.json.len()).sum();
         Ok(Collection { objects, history, floor: self.floor, changed, object_bytes })
     }
 
@@ -140,8 +141,7 @@ impl Collection {
 
     /// Makes `change` and keeps it in the history.
     pub(super) fn record(&mut self, change: Change) {
-        self.object_bytes += change.new.as_ref().map_or(0, |new| new.json.len());
-        self.object_bytes -= change.old.as_ref().map_or(0, |old| old.json.len());
+        self.object_bytes = self.object_bytes + bytes_of(&change.new) - bytes_of(&change.old);
         match &change.new {
             Some(new) => self.objects.insert(change.path.clone(), new.clone()),
             None => self.objects.remove(&change.path),
@@ -175,6 +175,10 @@ impl Collection {
 impl Change {
     /// Bytes this change keeps alive: what it replaced, and its own slot.
     pub(super) fn cost(&self) -> usize {
-        CHANGE_OVERHEAD_BYTES + self.old.as_ref().map_or(0, |old| old.json.len())
+        CHANGE_OVERHEAD_BYTES + bytes_of(&self.old)
     }
+}
+
+fn bytes_of(object: &Option<SharedObject>) -> usize {
+    object.as_ref().map_or(0, |object| object.json.len())
 }
