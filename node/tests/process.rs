@@ -127,6 +127,37 @@ fn dev(data: &Path) -> Process {
     Process::start(data, &["dev", "--secure-port=0", "--insecure-port=0", "--peer-port=0", "--no-scheduler"])
 }
 
+/// Runs `orch cluster` until what it prints is as `expected`.
+fn cluster_shows(arguments: &[&str], config: &Path, expected: impl Fn(&str) -> bool) {
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_orch"));
+        let output = command.arg("cluster").args(arguments).arg("--kubeconfig").arg(config).output().unwrap();
+        let shown = String::from_utf8(output.stdout).unwrap() + &String::from_utf8(output.stderr).unwrap();
+        if output.status.success() && expected(&shown) {
+            return;
+        }
+        assert!(Instant::now() < deadline, "{arguments:?} shows {shown}");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}
+
+fn free_ports<const N: usize>() -> [u16; N] {
+    let listeners = [(); N].map(|()| std::net::TcpListener::bind("127.0.0.1:0").unwrap());
+    listeners.map(|listener| listener.local_addr().unwrap().port())
+}
+
+/// Makes certificates for members on this machine.
+fn make_certificates(directory: &Path, members: &[&str], secure_port: u16) {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_orch"));
+    command.args(["certs", "init", &format!("--secure-port={secure_port}"), "--dir"]).arg(directory);
+    for member in members {
+        command.arg(format!("--member={member}=127.0.0.1"));
+    }
+    let output = command.output().unwrap();
+    assert!(output.status.success(), "{output:?}");
+}
+
 fn refused(output: &Output) -> String {
     assert_eq!(output.status.code(), Some(1), "{output:?}");
     String::from_utf8(output.stderr.clone()).unwrap()
@@ -148,13 +179,7 @@ async fn dev_serves_its_administrator_stops_cleanly_and_starts_again_on_its_data
         assert_eq!((&cluster["name"], &cluster["members"][0]["role"]), (&"dev".into(), &"voter".into()));
         applied.push(cluster["applied"].as_u64().unwrap());
         assert_eq!(process.ask("/orch/v1/cluster", &authority, None).await.0, 401);
-        let shown = Command::new(env!("CARGO_BIN_EXE_orch"))
-            .args(["cluster", "status", "--kubeconfig"])
-            .arg(data.join("admin.conf"))
-            .output()
-            .unwrap();
-        let shown = String::from_utf8(shown.stdout).unwrap() + &String::from_utf8(shown.stderr).unwrap();
-        assert!(shown.starts_with("NAME") && shown.contains("leader dev"), "{shown}");
+        cluster_shows(&["status"], &data.join("admin.conf"), |shown| shown.contains("leader dev"));
         let (code, printed, errors) = process.stop();
         assert_eq!(code, Some(0), "{errors}");
         assert!(printed.contains("kubectl --kubeconfig"), "{printed}");
@@ -180,12 +205,7 @@ async fn a_second_node_on_the_same_directory_is_refused_and_harms_nothing() {
 async fn a_member_refuses_the_data_of_another() {
     let directory = tempfile::tempdir().unwrap();
     let certs = directory.path().join("certs");
-    let made = Command::new(env!("CARGO_BIN_EXE_orch"))
-        .args(["certs", "init", "--member", "a=127.0.0.1", "--member", "b=127.0.0.1", "--dir"])
-        .arg(&certs)
-        .output()
-        .unwrap();
-    assert!(made.status.success(), "{made:?}");
+    make_certificates(&certs, &["a", "b"], 6443);
     let data = directory.path().join("data");
     let certs_dir = format!("--certs-dir={}", certs.display());
     let arguments = |name: &'static str, brand: &'static str| {
@@ -206,6 +226,34 @@ async fn a_member_refuses_the_data_of_another() {
     assert!(error.contains("--brand orch: this cluster was made with --brand kubernetes"), "{error}");
 }
 
+#[test]
+fn a_member_joins_is_promoted_and_takes_the_lead() {
+    let directory = tempfile::tempdir().unwrap();
+    let certs = directory.path().join("certs");
+    let [secure, first_peer, second_peer] = free_ports();
+    make_certificates(&certs, &["a", "b"], secure);
+    let config = certs.join("admin.conf");
+    let start = |name: &str, flags: [String; 3]| {
+        let common = ["serve", "--bind-address=127.0.0.1", &format!("--name={name}")].map(str::to_owned);
+        let certs = [format!("--certs-dir={}", certs.display())];
+        let arguments: Vec<String> = common.into_iter().chain(certs).chain(flags).collect();
+        let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+        Process::start(&directory.path().join(name), &arguments)
+    };
+    let alone = format!("--initial-cluster=a=127.0.0.1:{first_peer}");
+    let first = start("a", [format!("--secure-port={secure}"), alone, "--v=0".to_owned()]);
+    cluster_shows(&["status"], &config, |shown| shown.contains("leader a"));
+    let address = format!("127.0.0.1:{second_peer}");
+    cluster_shows(&["add", "b", &address], &config, |shown| shown.contains("b     learner"));
+    let join = format!("--join=127.0.0.1:{first_peer}");
+    let second = start("b", ["--secure-port=0".to_owned(), join, format!("--peer-address={address}")]);
+    cluster_shows(&["promote", "b"], &config, |shown| shown.contains("b     voter"));
+    cluster_shows(&["transfer-leader", "b"], &config, |_| true);
+    cluster_shows(&["status"], &config, |shown| shown.contains("leader b"));
+    assert_eq!(second.stop().0, Some(0));
+    assert_eq!(first.stop().0, Some(0));
+}
+
 #[tokio::test]
 async fn a_token_appears_in_no_log_at_any_verbosity() {
     let directory = tempfile::tempdir().unwrap();
@@ -213,7 +261,7 @@ async fn a_token_appears_in_no_log_at_any_verbosity() {
     fs::write(&tokens, "canary-token-1,admin,1,system:masters\ncanary-token-1,admin,1,system:masters\n")
         .unwrap();
     let data = directory.path().join("data");
-    let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let [port] = free_ports();
     let tokens = format!("--token-auth-file={}", tokens.display());
     let insecure = format!("--insecure-port={port}");
     let process = Process::start(
