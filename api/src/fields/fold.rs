@@ -2,6 +2,8 @@
 //!
 //! Owns folding: every tool that ever updated an object would otherwise stay in it for ever.
 
+use std::collections::BTreeMap;
+
 use super::managed::{Managed, ManagedEntry, Operation};
 
 /// More update managers than this are folded into [`ANCIENT_CHANGES`]; what the reference keeps, and enough to see who
@@ -25,15 +27,18 @@ pub(super) fn fold_old_updates(managed: &mut Managed) {
     // An earlier fold goes first, so that the next one joins it.
     let is_fold = |entry: &ManagedEntry| entry.manager == ANCIENT_CHANGES && entry.subresource.is_empty();
     updates.sort_by(|a, b| {
-        let name = |entry: &'_ ManagedEntry| (entry.manager.clone(), entry.api_version.clone());
-        is_fold(b).cmp(&is_fold(a)).then_with(|| a.time.cmp(&b.time)).then_with(|| name(a).cmp(&name(b)))
+        is_fold(b)
+            .cmp(&is_fold(a))
+            .then_with(|| a.time.cmp(&b.time))
+            .then_with(|| a.manager.cmp(&b.manager))
+            .then_with(|| a.api_version.cmp(&b.api_version))
     });
     let mut kept: Vec<ManagedEntry> = Vec::with_capacity(updates.len());
+    let mut first_of_version: BTreeMap<String, usize> = BTreeMap::new();
     for entry in updates {
-        let first = kept.iter().position(|other| other.api_version == entry.api_version);
-        match first.filter(|_| excess > 0) {
-            Some(first) => {
-                let bucket = &mut kept[first];
+        let first = *first_of_version.entry(entry.api_version.clone()).or_insert(kept.len());
+        match kept.get_mut(first).filter(|_| excess > 0) {
+            Some(bucket) => {
                 bucket.manager = ANCIENT_CHANGES.to_owned();
                 bucket.subresource.clear();
                 bucket.time = entry.time;

@@ -4,6 +4,8 @@
 //! version; two entries of one identity never exist. Written order: applies before updates, older before newer, then
 //! by name, version and sub-resource; an entry without time counts as oldest.
 
+use std::collections::{BTreeMap, btree_map};
+
 use serde_json::{Map, Value};
 
 use super::set::FieldSet;
@@ -88,6 +90,13 @@ impl ManagedEntry {
             && (self.operation == Operation::Apply || self.api_version == other.api_version)
     }
 
+    /// What tells writers apart.
+    fn writer(&self) -> (Operation, String, String, String) {
+        let version =
+            if self.operation == Operation::Apply { String::new() } else { self.api_version.clone() };
+        (self.operation, self.manager.clone(), self.subresource.clone(), version)
+    }
+
     pub(super) fn decode(index: usize, value: &Value) -> Result<ManagedEntry, ManagedError> {
         let map = value.as_object().ok_or(ManagedError::Form)?;
         let text = |name: &str| map.get(name).and_then(Value::as_str).unwrap_or_default();
@@ -150,8 +159,17 @@ impl Managed {
             Some(_) => return Err(ManagedError::Form),
         };
         let mut managed = Managed { entries: Vec::with_capacity(items.len() + 1) };
+        // By writer, because a client may send thousands; the last of one writer counts.
+        let mut places: BTreeMap<(Operation, String, String, String), usize> = BTreeMap::new();
         for (index, item) in items.iter().enumerate() {
-            managed.put(ManagedEntry::decode(index, item)?);
+            let entry = ManagedEntry::decode(index, item)?;
+            match places.entry(entry.writer()) {
+                btree_map::Entry::Occupied(place) => managed.entries[*place.get()] = entry,
+                btree_map::Entry::Vacant(place) => {
+                    place.insert(managed.entries.len());
+                    managed.entries.push(entry);
+                }
+            }
         }
         Ok(managed)
     }
@@ -176,14 +194,6 @@ impl Managed {
     /// The entries.
     pub fn entries(&self) -> &[ManagedEntry] {
         &self.entries
-    }
-
-    /// Adds an entry in the place of one of the same writer.
-    pub(super) fn put(&mut self, entry: ManagedEntry) {
-        match self.entries.iter_mut().find(|other| other.is_same_writer(&entry)) {
-            Some(other) => *other = entry,
-            None => self.entries.push(entry),
-        }
     }
 
     /// Takes the entry of a writer out.

@@ -211,17 +211,6 @@ impl FieldSet {
         out
     }
 
-    /// The members without members below them.
-    #[must_use]
-    pub fn leaves(&self) -> FieldSet {
-        let mut out = FieldSet::EMPTY;
-        for entry in &self.entries {
-            let children = entry.children.leaves();
-            out.push(entry.element.clone(), entry.member && entry.children.is_empty(), children);
-        }
-        out
-    }
-
     /// Calls `visit` with each member's path: the members of a level before what lies below that level.
     pub fn for_each(&self, visit: &mut dyn FnMut(&[PathElement])) {
         self.walk(&mut Vec::new(), visit);

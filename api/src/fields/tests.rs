@@ -7,6 +7,7 @@ use crate::schema::{Schema, TypeId};
 
 mod apply;
 mod properties;
+mod scale;
 mod tables;
 mod update;
 mod vectors;

@@ -1,0 +1,82 @@
+//! Managers of the `scale` sub-resource: the same owners seen through another kind.
+//!
+//! Owns the translation between the managers of an object and those of its `Scale`, where only the replica count
+//! exists. A write to the sub-resource is tracked on the `Scale` and then brought back.
+
+use serde_json::Value;
+
+use super::element::PathElement;
+use super::managed::{Managed, ManagedEntry, ManagedError, Operation};
+use super::set::FieldSet;
+
+/// Where a `Scale` has the replica count.
+const REPLICAS: [&str; 2] = ["spec", "replicas"];
+
+/// Version of the `Scale` kind.
+const SCALE_VERSION: &str = "autoscaling/v1";
+
+/// The `managedFields` of the `Scale` of an object with `managed_fields`, whose replica count is at `replicas`.
+pub fn scale_managers(
+    managed_fields: Option<&Value>,
+    replicas: &[&str],
+) -> Result<Option<Value>, ManagedError> {
+    let path = path_of(replicas);
+    let mut managed = Managed::decode(managed_fields)?;
+    managed.entries.retain(|entry| entry.set.has(&path));
+    for entry in &mut managed.entries {
+        entry.set = set_of(&REPLICAS);
+        SCALE_VERSION.clone_into(&mut entry.api_version);
+    }
+    Ok(managed.encode())
+}
+
+/// The `managedFields` of the object after a write to its `Scale`: who lost the replica count there loses it here, and
+/// who gained it has an entry in `api_version`. As in the reference a new entry has no time.
+pub fn managers_after_scale(
+    managed_fields: Option<&Value>,
+    scale_managed_fields: Option<&Value>,
+    replicas: &[&str],
+    api_version: &str,
+) -> Result<Option<Value>, ManagedError> {
+    let path = path_of(replicas);
+    let scale_path = path_of(&REPLICAS);
+    let mut managed = Managed::decode(managed_fields)?;
+    let mut scale = Managed::decode(scale_managed_fields)?;
+    scale.entries.retain(|entry| entry.set.has(&scale_path));
+    for entry in managed.entries.iter_mut().filter(|entry| entry.set.has(&path)) {
+        match scale.entries.iter().position(|other| is_same(entry, other)) {
+            Some(at) => drop(scale.entries.swap_remove(at)),
+            None => entry.set.subtract(&set_of(replicas)),
+        }
+    }
+    managed.drop_empty();
+    for mut entry in scale.entries {
+        entry.set = set_of(replicas);
+        entry.time = None;
+        api_version.clone_into(&mut entry.api_version);
+        if let Some(previous) = managed.take(&entry) {
+            entry.set.unite(previous.set);
+            entry.time = previous.time;
+        }
+        managed.entries.push(entry);
+    }
+    Ok(managed.encode())
+}
+
+/// The same writer, whatever version either kind has.
+fn is_same(a: &ManagedEntry, b: &ManagedEntry) -> bool {
+    let key = |entry: &'_ ManagedEntry| -> (Operation, String, String) {
+        (entry.operation, entry.manager.clone(), entry.subresource.clone())
+    };
+    key(a) == key(b)
+}
+
+fn path_of(names: &[&str]) -> Vec<PathElement> {
+    names.iter().map(|name| PathElement::field(name)).collect()
+}
+
+fn set_of(names: &[&str]) -> FieldSet {
+    let mut set = FieldSet::EMPTY;
+    set.insert(&path_of(names));
+    set
+}
