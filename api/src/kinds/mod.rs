@@ -2,6 +2,62 @@
 //!
 //! Owns the table from kind to strategy. A strategy is pure: see `strategy`.
 
+pub mod age;
+pub mod config_map;
+pub mod event;
+pub mod lease;
+pub mod namespace;
+mod object_meta;
+pub mod rbac;
+pub mod secret;
+pub mod service_account;
 pub mod strategy;
+#[cfg(test)]
+mod testing;
 
-pub use strategy::{Cell, Context, NameRule, Plain, Strategy};
+pub use strategy::{Cell, Context, NameRule, Objects, Plain, Strategy};
+
+/// The kinds with finished rules, by storage resource: plural name and group without its domain.
+pub const SERVED: &[&str] = &[
+    "clusterrolebindings.rbac.authorization",
+    "clusterroles.rbac.authorization",
+    "configmaps",
+    "events",
+    "leases.coordination",
+    "namespaces",
+    "rolebindings.rbac.authorization",
+    "roles.rbac.authorization",
+    "secrets",
+    "serviceaccounts",
+];
+
+/// The strategy of a storage resource; `None` for a kind that is not served. `events` serves both spellings.
+pub fn strategy_for(storage_resource: &str) -> Option<&'static dyn Strategy> {
+    Some(match storage_resource {
+        "clusterrolebindings.rbac.authorization" => &rbac::ClusterRoleBinding,
+        "clusterroles.rbac.authorization" => &rbac::ClusterRole,
+        "configmaps" => &config_map::ConfigMap,
+        "events" => &event::Event,
+        "leases.coordination" => &lease::Lease,
+        "namespaces" => &namespace::Namespace,
+        "rolebindings.rbac.authorization" => &rbac::RoleBinding,
+        "roles.rbac.authorization" => &rbac::Role,
+        "secrets" => &secret::Secret,
+        "serviceaccounts" => &service_account::ServiceAccount,
+        _ => return None,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_served_kind_has_a_strategy() {
+        for resource in SERVED {
+            assert!(strategy_for(resource).is_some(), "{resource}");
+        }
+        assert!(strategy_for("nonesuch").is_none());
+        assert!(SERVED.is_sorted());
+    }
+}

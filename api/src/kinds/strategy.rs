@@ -38,6 +38,15 @@ pub enum NameRule {
     PathSegment,
 }
 
+/// What admission may read of the store, at some recent revision.
+pub trait Objects {
+    /// The object of this storage resource (`priorityclasses.scheduling`); the namespace is empty for cluster scope.
+    fn find(&self, resource: &str, namespace: &str, name: &str) -> Option<Value>;
+
+    /// All objects of this storage resource in the namespace, or everywhere when it is empty.
+    fn list(&self, resource: &str, namespace: &str) -> Vec<Value>;
+}
+
 /// One cell of a table row before it is printed.
 pub type Cell = Value;
 
@@ -46,6 +55,24 @@ pub trait Strategy: Send + Sync + 'static {
     /// Which names are valid.
     fn name_rule(&self) -> NameRule {
         NameRule::Dns1123Subdomain
+    }
+
+    /// Fills in what the kind's defaults say. Runs on every decoded object of a write, before everything else.
+    fn default(&self, _context: &Context<'_>, _new: &mut Value) {}
+
+    /// Built-in admission: completes or refuses a write in view of other objects, after [`Strategy::default`] and
+    /// before [`Strategy::prepare_for_create`] or [`Strategy::prepare_for_update`]. `old` is absent on create.
+    ///
+    /// # Errors
+    /// What stands behind `is forbidden: ` in the answer, which is a 403.
+    fn admit(
+        &self,
+        _context: &Context<'_>,
+        _old: Option<&Value>,
+        _new: &mut Value,
+        _objects: &dyn Objects,
+    ) -> Result<(), String> {
+        Ok(())
     }
 
     /// Sets what the server decides on create (status reset, generation, derived fields), before validation.

@@ -1,0 +1,220 @@
+//! core/v1 Namespace: the label that names it, its finalizers, and the sub-resources `status` and `finalize`.
+
+use serde_json::{Value, json};
+
+use crate::kinds::{Cell, Context, NameRule, Strategy, age, object_meta};
+use crate::validate::metadata::{bare_finalizer, invalid_each};
+use crate::validate::tree::{Tree, carry, child_mut, existing_mut, set, set_default_text};
+use crate::validate::{FieldError, Path, names};
+use orch_proto::Brand;
+
+/// The rules of namespaces.
+#[derive(Debug)]
+pub struct Namespace;
+
+impl Strategy for Namespace {
+    fn name_rule(&self) -> NameRule {
+        NameRule::Dns1123Label
+    }
+
+    fn default(&self, context: &Context<'_>, new: &mut Value) {
+        let name = new.at("metadata").text("name").to_owned();
+        if !name.is_empty() {
+            let labels = child_mut(child_mut(new, "metadata"), "labels");
+            set(labels, &context.brand.label("metadata.name"), name);
+        }
+        set_default_text(child_mut(new, "status"), "phase", "Active");
+    }
+
+    fn prepare_for_create(&self, context: &Context<'_>, new: &mut Value) {
+        // A generated name was not there yet when the defaults ran.
+        self.default(context, new);
+        set(new, "status", json!({"phase": "Active"}));
+        let ours = context.brand.namespace_finalizer;
+        let mut finalizers = new.at("spec").items("finalizers").to_vec();
+        if !finalizers.iter().any(|name| name == ours) {
+            finalizers.push(json!(ours));
+        }
+        set(child_mut(new, "spec"), "finalizers", finalizers);
+    }
+
+    fn prepare_for_update(&self, context: &Context<'_>, old: &Value, new: &mut Value) {
+        match context.subresource {
+            "status" => carry(old, new, "spec"),
+            "finalize" => carry(old, new, "status"),
+            _ => {
+                carry(old.at("spec"), child_mut(new, "spec"), "finalizers");
+                carry(old, new, "status");
+            }
+        }
+    }
+
+    fn validate_create(&self, context: &Context<'_>, new: &Value) -> Vec<FieldError> {
+        let mut errors = object_meta::on_create(context, new);
+        errors.extend(validate_finalizers(context.brand, new));
+        errors
+    }
+
+    fn validate_update(&self, context: &Context<'_>, old: &Value, new: &Value) -> Vec<FieldError> {
+        let mut errors = object_meta::on_update(context, old, new);
+        match context.subresource {
+            "status" => errors.extend(validate_phase(new)),
+            "finalize" => {
+                let path = Path::new("spec").child("finalizers");
+                for (at, name) in new.at("spec").texts("finalizers").into_iter().enumerate() {
+                    errors.extend(validate_finalizer(context.brand, name, &path.index(at)));
+                }
+            }
+            _ => {
+                errors.extend(object_meta::whole(context, new, false, NameRule::Dns1123Label));
+                errors.extend(validate_finalizers(context.brand, new));
+            }
+        }
+        errors
+    }
+
+    // `name` is an old spelling that clients still use.
+    fn selectable_fields(&self) -> &'static [&'static str] {
+        &["name", "status.phase"]
+    }
+
+    fn field_values(&self, object: &Value) -> Vec<String> {
+        vec![object.at("metadata").text("name").to_owned(), object.at("status").text("phase").to_owned()]
+    }
+
+    fn reset_fields(&self, subresource: &str) -> &'static [&'static [&'static str]] {
+        match subresource {
+            "status" => &[&["f:spec"]],
+            "finalize" => &[&["f:status"]],
+            _ => &[&["f:status"]],
+        }
+    }
+
+    fn table_row(&self, object: &Value, now: &str) -> Option<Vec<Cell>> {
+        Some(vec![
+            object.at("metadata").at("name").clone(),
+            json!(object.at("status").text("phase")),
+            json!(age::age(object, now)),
+        ])
+    }
+}
+
+/// Marks a namespace as going at `now` (RFC 3339): its content goes first, the namespace when its finalizers are gone.
+pub fn mark_terminating(namespace: &mut Value, now: &str) {
+    let metadata = child_mut(namespace, "metadata");
+    if !metadata.has("deletionTimestamp") {
+        set(metadata, "deletionTimestamp", now);
+    }
+    set(child_mut(namespace, "status"), "phase", "Terminating");
+}
+
+/// Nothing holds a terminating namespace any more: neither its own finalizers nor those of its metadata.
+pub fn is_released(namespace: &Value) -> bool {
+    namespace.at("spec").items("finalizers").is_empty()
+        && namespace.at("metadata").items("finalizers").is_empty()
+}
+
+/// Takes the system's finalizer from a namespace whose content is gone.
+pub fn release(brand: &Brand, namespace: &mut Value) {
+    if let Some(spec) = existing_mut(namespace, "spec") {
+        let ours = brand.namespace_finalizer;
+        let kept: Vec<Value> =
+            spec.items("finalizers").iter().filter(|name| *name != ours).cloned().collect();
+        set(spec, "finalizers", kept);
+    }
+}
+
+fn validate_finalizers(brand: &Brand, namespace: &Value) -> Vec<FieldError> {
+    let path = Path::new("spec").child("finalizers");
+    let finalizers = namespace.at("spec").texts("finalizers");
+    finalizers.into_iter().flat_map(|name| validate_finalizer(brand, name, &path)).collect()
+}
+
+fn validate_finalizer(brand: &Brand, name: &str, path: &Path) -> Vec<FieldError> {
+    let mut errors = invalid_each(path, name, names::qualified_name(name));
+    let standard = [brand.namespace_finalizer, "orphan", "foregroundDeletion"];
+    if !name.contains('/') && !standard.contains(&name) {
+        errors.push(bare_finalizer(path.clone(), name));
+    }
+    errors
+}
+
+fn validate_phase(namespace: &Value) -> Option<FieldError> {
+    let path = Path::new("status").child("Phase");
+    let phase = namespace.at("status").text("phase");
+    let terminating = namespace.at("metadata").has("deletionTimestamp");
+    let detail = match (terminating, phase) {
+        (false, "Active") | (true, "Terminating") => return None,
+        (false, _) => "may only be 'Active' if `deletionTimestamp` is empty",
+        (true, _) => "may only be 'Terminating' if `deletionTimestamp` is not empty",
+    };
+    Some(FieldError::invalid_str(path, phase, detail))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kinds::testing::{CONTEXT, check_hostile, created, updated};
+
+    fn cluster(mut namespace: Value) -> Value {
+        set(child_mut(&mut namespace, "metadata"), "namespace", Value::Null);
+        namespace
+    }
+
+    #[test]
+    fn a_new_namespace_is_active_labelled_and_held() {
+        let namespace = created(&Namespace, json!({"metadata": {"name": "a"}, "status": {"phase": "Odd"}}));
+        assert_eq!(namespace["status"], json!({"phase": "Active"}));
+        assert_eq!(namespace["spec"], json!({"finalizers": ["orch"]}));
+        assert_eq!(namespace["metadata"]["labels"], json!({"orch.io/metadata.name": "a"}));
+    }
+
+    #[test]
+    fn each_sub_resource_changes_its_own_part() {
+        let old = created(&Namespace, json!({"metadata": {"name": "a"}}));
+        let new = json!({"metadata": {"name": "a"}, "spec": {"finalizers": []}, "status": {"phase": "Terminating"}});
+        let main = updated(&Namespace, "", &old, new.clone());
+        assert_eq!((&main["spec"], &main["status"]), (&old["spec"], &old["status"]));
+        let finalized = updated(&Namespace, "finalize", &old, new.clone());
+        assert_eq!((&finalized["spec"], &finalized["status"]), (&json!({"finalizers": []}), &old["status"]));
+        let status = updated(&Namespace, "status", &old, new);
+        assert_eq!((&status["spec"], &status["status"]["phase"]), (&old["spec"], &json!("Terminating")));
+    }
+
+    #[test]
+    fn phases_follow_the_deletion() {
+        let context = Context { subresource: "status", ..CONTEXT };
+        let old = cluster(created(&Namespace, json!({"metadata": {"name": "a"}})));
+        let mut new = old.clone();
+        set(child_mut(&mut new, "status"), "phase", "Terminating");
+        let errors = Namespace.validate_update(&context, &old, &new);
+        assert_eq!(
+            errors[0].to_string(),
+            "status.Phase: Invalid value: \"Terminating\": may only be 'Active' if `deletionTimestamp` is empty"
+        );
+        let mut going = old.clone();
+        mark_terminating(&mut going, CONTEXT.now);
+        assert!(Namespace.validate_update(&context, &going, &going).is_empty());
+    }
+
+    #[test]
+    fn a_released_namespace_may_go() {
+        let mut namespace = created(&Namespace, json!({"metadata": {"name": "a"}}));
+        mark_terminating(&mut namespace, CONTEXT.now);
+        assert!(!is_released(&namespace));
+        release(CONTEXT.brand, &mut namespace);
+        assert!(is_released(&namespace));
+    }
+
+    #[test]
+    fn finalizers_of_the_spec_are_qualified() {
+        let namespace =
+            created(&Namespace, json!({"metadata": {"name": "a"}, "spec": {"finalizers": ["own"]}}));
+        let errors = Namespace.validate_create(&CONTEXT, &namespace);
+        assert_eq!(errors.len(), 1);
+        assert!(
+            errors[0].to_string().starts_with("spec.finalizers: Invalid value: \"own\": name is neither")
+        );
+        check_hostile(&Namespace);
+    }
+}
