@@ -7,12 +7,14 @@ use std::collections::HashMap;
 
 use orch_proto::{Brand, options};
 use prost_reflect::{
-    DescriptorError, DescriptorPool, DynamicMessage, ExtensionDescriptor, FieldDescriptor, FileDescriptor, Kind,
-    MessageDescriptor, ReflectMessage,
+    DescriptorError, DescriptorPool, DynamicMessage, ExtensionDescriptor, FieldDescriptor, FileDescriptor,
+    Kind, MessageDescriptor,
 };
 
 use super::compile_resource::resource;
-use super::types::{Field, ListTopology, ObjectType, PatchStrategy, Scalar, Schema, TypeId, Union, ValueType, Wire};
+use super::types::{
+    Field, ListTopology, ObjectType, PatchStrategy, Scalar, Schema, TypeId, Union, ValueType, Wire,
+};
 
 /// Why the descriptors do not make a schema.
 #[derive(Debug, thiserror::Error)]
@@ -74,7 +76,7 @@ impl Compiler {
         for message in self.tables(pool) {
             types.push(self.object_type(&message)?);
             if let Some(options) = option::<options::Resource>(&message.options(), &self.resource) {
-                resources.push(resource(&self, &message, options)?);
+                resources.push(resource(self, &message, options)?);
             }
         }
         Ok(Schema::new(types).with_resources(resources))
@@ -88,7 +90,9 @@ impl Compiler {
         };
         let mut messages: Vec<_> = pool
             .all_messages()
-            .filter(|message| is_kind(message) && self.message_options(message).form() == options::Form::Object)
+            .filter(|message| {
+                is_kind(message) && self.message_options(message).form() == options::Form::Object
+            })
             .collect();
         messages.sort_by(|left, right| left.full_name().cmp(right.full_name()));
         messages
@@ -114,8 +118,9 @@ impl Compiler {
     ) -> Result<(), CompileError> {
         let order = message.descriptor_proto().field.iter();
         for number in order.map(|field| u32::try_from(field.number()).unwrap_or(0)) {
-            let descriptor =
-                message.get_field(number).ok_or_else(|| wrong(message.full_name(), "field without number"))?;
+            let descriptor = message
+                .get_field(number)
+                .ok_or_else(|| wrong(message.full_name(), "field without number"))?;
             let options = option::<options::Field>(&descriptor.options(), &self.field).unwrap_or_default();
             match descriptor.kind() {
                 Kind::Message(inner) if options.inline() => {
@@ -144,7 +149,9 @@ impl Compiler {
         field.emit_empty = options.emit_empty() || self.is_plain_message(descriptor, options, field.presence);
         field.required = options.required();
         field.default = match &options.default {
-            Some(text) => Some(serde_json::from_str(text).map_err(|error| wrong(descriptor.full_name(), error))?),
+            Some(text) => {
+                Some(serde_json::from_str(text).map_err(|error| wrong(descriptor.full_name(), error))?)
+            }
             None => None,
         };
         field.patch = patch_strategy(options);
@@ -159,11 +166,20 @@ impl Compiler {
     }
 
     /// A message that is neither absent nor a list: it is written even when it is empty.
-    fn is_plain_message(&self, descriptor: &FieldDescriptor, options: &options::Field, presence: bool) -> bool {
+    fn is_plain_message(
+        &self,
+        descriptor: &FieldDescriptor,
+        options: &options::Field,
+        presence: bool,
+    ) -> bool {
         match descriptor.kind() {
             Kind::Message(message) => {
                 let is_list = self.message_options(&message).form() == options::Form::List;
-                !presence && !options.omit_empty() && !is_list && !descriptor.is_list() && !descriptor.is_map()
+                !presence
+                    && !options.omit_empty()
+                    && !is_list
+                    && !descriptor.is_list()
+                    && !descriptor.is_map()
             }
             _ => false,
         }
@@ -189,7 +205,9 @@ impl Compiler {
         let topology = match options.list() {
             options::List::Unset | options::List::Atomic => ListTopology::Atomic,
             options::List::Set => ListTopology::Set,
-            options::List::Map => ListTopology::Map(options.keys.iter().map(|key| key.as_str().into()).collect()),
+            options::List::Map => {
+                ListTopology::Map(options.keys.iter().map(|key| key.as_str().into()).collect())
+            }
         };
         Ok((ValueType::List { item: Box::new(element), topology }, wire))
     }
@@ -202,7 +220,8 @@ impl Compiler {
     ) -> Result<(ValueType, Wire), CompileError> {
         let scalar = match descriptor.kind() {
             Kind::String => Scalar::String(
-                (!options.r#enum.is_empty()).then(|| options.r#enum.iter().map(|v| v.as_str().into()).collect()),
+                (!options.r#enum.is_empty())
+                    .then(|| options.r#enum.iter().map(|v| v.as_str().into()).collect()),
             ),
             Kind::Bool => Scalar::Bool,
             Kind::Int32 => Scalar::Int32,
@@ -224,9 +243,15 @@ impl Compiler {
                 let item = Box::new(ValueType::Scalar(Scalar::String(None)));
                 return Ok((ValueType::List { item, topology: ListTopology::Atomic }, Wire::Wrapped));
             }
-            Form::SchemaOrBool => return Ok((ValueType::Untyped, Wire::OrBool(self.field_type(message, 2)?))),
-            Form::SchemaOrArray => return Ok((ValueType::Untyped, Wire::OrList(self.field_type(message, 1)?))),
-            Form::SchemaOrStrings => return Ok((ValueType::Untyped, Wire::OrStrings(self.field_type(message, 1)?))),
+            Form::SchemaOrBool => {
+                return Ok((ValueType::Untyped, Wire::OrBool(self.field_type(message, 2)?)));
+            }
+            Form::SchemaOrArray => {
+                return Ok((ValueType::Untyped, Wire::OrList(self.field_type(message, 1)?)));
+            }
+            Form::SchemaOrStrings => {
+                return Ok((ValueType::Untyped, Wire::OrStrings(self.field_type(message, 1)?)));
+            }
             Form::Time => Scalar::Time,
             Form::MicroTime => Scalar::MicroTime,
             Form::Quantity => Scalar::Quantity,

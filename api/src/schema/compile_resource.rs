@@ -64,7 +64,14 @@ fn subresource(
     let message = message.as_ref().unwrap_or(parent);
     let (group, version) = group_version(compiler, message);
     let kind = message.name().into();
-    Ok(Subresource { name: options.name().into(), group, version, kind, type_id, verbs: options.verbs.clone() })
+    Ok(Subresource {
+        name: options.name().into(),
+        group,
+        version,
+        kind,
+        type_id,
+        verbs: options.verbs.clone(),
+    })
 }
 
 /// Group, with the brand's domain where it has one, and version of the file that `message` stands in.
@@ -80,8 +87,9 @@ fn column(options: &options::Column, brand: &Brand) -> Column {
         "{age}" => AGE_DESCRIPTION,
         other => other,
     };
-    let description =
-        description.replace("{label_domain}", brand.label_domain).replace("{group_domain}", brand.group_domain);
+    let description = description
+        .replace("{label_domain}", brand.label_domain)
+        .replace("{group_domain}", brand.group_domain);
     Column {
         name: options.name().into(),
         kind: options.r#type().into(),

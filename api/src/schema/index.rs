@@ -43,7 +43,9 @@ impl FieldIndex {
 
 /// Mixes the length with the first and the last four bytes.
 fn hash(name: &[u8]) -> usize {
-    let end = |bytes: &mut dyn Iterator<Item = &u8>| bytes.take(4).fold(0u32, |sum, &byte| sum << 8 | u32::from(byte));
+    let end = |bytes: &mut dyn Iterator<Item = &u8>| {
+        bytes.take(4).fold(0u32, |sum, &byte| sum << 8 | u32::from(byte))
+    };
     let first = end(&mut name.iter());
     let last = end(&mut name.iter().rev());
     let mixed = (first ^ last.rotate_left(13)).wrapping_mul(0x9E37_79B1) >> 16;

@@ -5,11 +5,17 @@
 
 pub mod compile;
 mod compile_resource;
+mod fill;
 mod index;
+mod instant;
+pub mod json;
+pub mod quantity;
 pub mod resource;
 pub mod types;
 
 pub use compile::{CompileError, compile};
+pub use fill::{apply_defaults, fill_empty, missing_required};
+pub use json::{DecodeError, Decoded, Head, Limits, StrictError, decode_json, decode_value, encode_json};
 pub use resource::{Column, ResourceType, Subresource};
 pub use types::{
     Field, ListTopology, ObjectType, PatchStrategy, Scalar, Schema, TypeId, Union, ValueType, Wire,

@@ -2,6 +2,14 @@ use orch_proto::brand::{KUBERNETES, ORCH};
 
 use super::*;
 
+pub(crate) mod vectors;
+
+/// The built-in schema, compiled once for all tests.
+pub(crate) fn orch() -> &'static Schema {
+    static SCHEMA: std::sync::LazyLock<Schema> = std::sync::LazyLock::new(|| Schema::builtin(&ORCH));
+    &SCHEMA
+}
+
 #[test]
 fn every_kind_compiles_under_every_brand() {
     for brand in [&ORCH, &KUBERNETES] {

@@ -215,7 +215,7 @@ impl ObjectType {
     /// A type with these fields, which come in canonical output order. Ownership is by member, unknown fields are
     /// dropped, and there is no head and no union: set those fields where they differ.
     pub fn new(name: impl Into<Box<str>>, fields: Vec<Field>) -> Self {
-        let always = (0..).zip(&fields).filter(|(_, field)| field.is_always_written()).map(|(at, _)| at);
+        let always = (0..).zip(&fields).filter(|(_, field)| field.emit_empty).map(|(at, _)| at);
         Self {
             name: name.into(),
             by_name: FieldIndex::new(fields.iter().map(|field| &*field.name)),
@@ -263,9 +263,26 @@ impl Field {
         }
     }
 
-    /// Written even when it is absent from the object.
-    fn is_always_written(&self) -> bool {
-        self.emit_empty
+    /// The zero value, which says no more than absence where the field has no presence.
+    pub(crate) fn is_zero(&self, value: &Value) -> bool {
+        match (&self.value, value) {
+            (_, Value::Null) => true,
+            (ValueType::Untyped, _) => false,
+            (ValueType::Object(_), Value::Object(map)) => !self.emit_empty && map.is_empty(),
+            (ValueType::Map { .. }, Value::Object(map)) => map.is_empty(),
+            (_, Value::Array(items)) => items.is_empty(),
+            (ValueType::Scalar(Scalar::Quantity), Value::String(text)) => text == "0",
+            (ValueType::Scalar(Scalar::IntOrString), Value::String(_)) => false,
+            (_, Value::String(text)) => text.is_empty(),
+            (_, Value::Bool(value)) => !value,
+            (_, Value::Number(number)) => number.as_f64() == Some(0.0),
+            (_, Value::Object(_)) => false,
+        }
+    }
+
+    /// Whether the encoder writes the field where it holds `value`.
+    pub(crate) fn is_written(&self, value: &Value) -> bool {
+        self.emit_empty || (!value.is_null() && (self.presence || !self.is_zero(value)))
     }
 
     /// What stands for an absent field that is written nevertheless: the zero value, or `null` where absence is a
@@ -276,21 +293,23 @@ impl Field {
         }
         match &self.value {
             ValueType::Object(_) => Value::Object(serde_json::Map::new()),
-            ValueType::Scalar(scalar) => scalar.empty_value(),
+            // Absent bytes are told from empty ones.
+            ValueType::Scalar(Scalar::Bytes) => Value::Null,
+            ValueType::Scalar(scalar) => scalar.zero_value(),
             ValueType::List { .. } | ValueType::Map { .. } | ValueType::Untyped => Value::Null,
         }
     }
 }
 
 impl Scalar {
-    /// The zero value; times and bytes have none but `null`.
-    fn empty_value(&self) -> Value {
+    /// The zero value; times have none but `null`.
+    pub(crate) fn zero_value(&self) -> Value {
         match self {
-            Scalar::String(_) => Value::String(String::new()),
+            Scalar::String(_) | Scalar::Bytes => Value::String(String::new()),
             Scalar::Bool => Value::Bool(false),
             Scalar::Int32 | Scalar::Int64 | Scalar::Double | Scalar::IntOrString => Value::from(0),
             Scalar::Quantity => Value::from("0"),
-            Scalar::Bytes | Scalar::Time | Scalar::MicroTime => Value::Null,
+            Scalar::Time | Scalar::MicroTime => Value::Null,
         }
     }
 }

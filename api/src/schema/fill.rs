@@ -1,0 +1,134 @@
+//! What stands in an object without being said: fields that are written even when empty, and defaults.
+//!
+//! Owns both fillings and the report of required fields that are missing. Static defaults of a kind that no table
+//! states are its strategy's.
+
+use serde_json::{Map, Value};
+
+use super::types::{Field, ObjectType, Schema, TypeId, ValueType};
+
+/// Adds the fields that are written even when empty, in every object of `value` that stands without them. Decoding
+/// has done so already; this is for objects that code has put together or taken apart.
+pub fn fill_empty(schema: &Schema, type_id: TypeId, value: &mut Value) {
+    walk(schema, schema.get(type_id), value, &mut |ty, map| {
+        for at in ty.always_written() {
+            let field = &ty.fields[at];
+            let is_there = map.get(&*field.name).is_some_and(|value| field.presence || !value.is_null());
+            if !is_there {
+                map.insert(field.name.to_string(), field.empty_value());
+            }
+        }
+    });
+}
+
+/// Fills absent fields that have a default.
+pub fn apply_defaults(schema: &Schema, type_id: TypeId, value: &mut Value) {
+    walk(schema, schema.get(type_id), value, &mut |ty, map| {
+        for field in &ty.fields {
+            let Some(default) = field.default.as_ref().filter(|default| field.is_written(default)) else {
+                continue;
+            };
+            if map.get(&*field.name).is_none_or(|value| value.is_null() || is_unsaid(field, value)) {
+                map.insert(field.name.to_string(), default.clone());
+            }
+        }
+    });
+}
+
+/// Paths of required fields that are absent or null: `spec.containers[0].name`.
+pub fn missing_required(schema: &Schema, type_id: TypeId, value: &Value) -> Vec<String> {
+    let mut missing = Vec::new();
+    find_missing(schema, &ValueType::Object(type_id), value, "", &mut missing);
+    missing
+}
+
+/// The object without any field: `{}` with what is always written.
+pub(super) fn empty_object(schema: &Schema, ty: &ObjectType) -> Value {
+    let always = ty.always_written().map(|at| &ty.fields[at]);
+    Value::Object(always.map(|field| (field.name.to_string(), empty_field(schema, field))).collect())
+}
+
+/// What stands for an absent field that is written nevertheless.
+pub(super) fn empty_field(schema: &Schema, field: &Field) -> Value {
+    match &field.value {
+        ValueType::Object(id) if !field.presence => empty_object(schema, schema.get(*id)),
+        _ => field.empty_value(),
+    }
+}
+
+/// What null means as item of a list or as value of a map.
+pub(super) fn zero_value(schema: &Schema, ty: &ValueType) -> Value {
+    match ty {
+        ValueType::Object(id) => empty_object(schema, schema.get(*id)),
+        ValueType::Scalar(scalar) => scalar.zero_value(),
+        ValueType::List { .. } | ValueType::Map { .. } | ValueType::Untyped => Value::Null,
+    }
+}
+
+/// A zero value that cannot be told from absence.
+fn is_unsaid(field: &Field, value: &Value) -> bool {
+    !field.presence && field.is_zero(value)
+}
+
+/// Visits every object of a declared type, outer ones first: what a visit adds is visited too.
+fn walk(
+    schema: &Schema,
+    ty: &ObjectType,
+    value: &mut Value,
+    visit: &mut impl FnMut(&ObjectType, &mut Map<String, Value>),
+) {
+    let Value::Object(map) = value else { return };
+    visit(ty, map);
+    for (name, value) in map.iter_mut() {
+        if let Some(field) = ty.field(name) {
+            walk_value(schema, &field.value, value, visit);
+        }
+    }
+}
+
+fn walk_value(
+    schema: &Schema,
+    ty: &ValueType,
+    value: &mut Value,
+    visit: &mut impl FnMut(&ObjectType, &mut Map<String, Value>),
+) {
+    match (ty, value) {
+        (ValueType::Object(id), value) => walk(schema, schema.get(*id), value, visit),
+        (ValueType::List { item, .. }, Value::Array(items)) => {
+            items.iter_mut().for_each(|value| walk_value(schema, item, value, visit));
+        }
+        (ValueType::Map { value: ty, .. }, Value::Object(map)) => {
+            map.iter_mut().for_each(|(_, value)| walk_value(schema, ty, value, visit));
+        }
+        (ValueType::Scalar(_) | ValueType::Untyped | ValueType::List { .. } | ValueType::Map { .. }, _) => {}
+    }
+}
+
+fn find_missing(schema: &Schema, ty: &ValueType, value: &Value, path: &str, missing: &mut Vec<String>) {
+    match (ty, value) {
+        (ValueType::Object(id), Value::Object(map)) => {
+            for field in &schema.get(*id).fields {
+                let path =
+                    if path.is_empty() { field.name.to_string() } else { format!("{path}.{}", field.name) };
+                match map.get(&*field.name) {
+                    Some(value) if !value.is_null() => {
+                        find_missing(schema, &field.value, value, &path, missing)
+                    }
+                    _ if field.required => missing.push(path),
+                    _ => {}
+                }
+            }
+        }
+        (ValueType::List { item, .. }, Value::Array(items)) => {
+            for (at, value) in items.iter().enumerate() {
+                find_missing(schema, item, value, &format!("{path}[{at}]"), missing);
+            }
+        }
+        (ValueType::Map { value: ty, .. }, Value::Object(map)) => {
+            for (key, value) in map {
+                find_missing(schema, ty, value, &format!("{path}.{key}"), missing);
+            }
+        }
+        _ => {}
+    }
+}

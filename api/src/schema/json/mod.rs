@@ -1,0 +1,20 @@
+//! The JSON codec: one pass over bytes, along the tables, without an intermediate tree.
+//!
+//! Owns the canonical form of an object: what decoding leaves in a `Value` is exactly what encoding writes. Unknown
+//! fields and fields that say nothing (zero without presence, empty lists and maps, null) are gone; fields that are
+//! written even when empty are there.
+
+mod decode;
+mod encode;
+mod error;
+mod leaf;
+mod reader;
+mod scalar;
+mod text;
+
+pub use decode::{Decoded, Head, Limits, decode_json, decode_value};
+pub use encode::encode_json;
+pub use error::{DecodeError, StrictError};
+
+#[cfg(test)]
+mod tests;
