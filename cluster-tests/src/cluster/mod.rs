@@ -20,7 +20,7 @@ use tempfile::TempDir;
 use tokio::runtime::Builder;
 use tokio::time::sleep;
 
-use crate::client::{Access, Client, Endpoint, Identity, Trust};
+use crate::client::{Access, Client, Endpoint, Identity, Response, Trust};
 use node::Node;
 pub use status::{Member, Status};
 
@@ -180,21 +180,21 @@ impl Cluster {
         let deadline = Instant::now() + READY_TIMEOUT;
         loop {
             self.nodes[node].check_alive()?;
-            if let Ok(client) = self.client(node)
-                && let Ok(answer) = client.with_timeout(Duration::from_secs(2)).get("/readyz").await
-                && answer.status == 200
-            {
-                return Ok(());
-            }
+            let seen = match self.readiness(node).await {
+                Ok(answer) if answer.status == 200 => return Ok(()),
+                Ok(answer) => format!("/readyz answers {}", answer.status),
+                Err(error) => format!("{error:#}"),
+            };
             if Instant::now() > deadline {
-                bail!(
-                    "{} is not ready after {READY_TIMEOUT:?}\n{}",
-                    self.nodes[node].name(),
-                    self.nodes[node].log()
-                );
+                let node = &self.nodes[node];
+                bail!("{} is not ready after {READY_TIMEOUT:?}: {seen}\n{}", node.name(), node.log());
             }
             sleep(LOOK_INTERVAL).await;
         }
+    }
+
+    async fn readiness(&self, node: usize) -> Result<Response> {
+        self.client(node)?.with_timeout(Duration::from_secs(2)).get("/readyz").await
     }
 
     /// What member `node` knows of the cluster.
@@ -204,27 +204,41 @@ impl Cluster {
         serde_json::from_value(answer).context("the cluster's status is not as expected")
     }
 
-    /// The leader as most members that run and answer see it, once they agree.
+    /// The leader as most members see it, once they agree.
     pub async fn leader(&self) -> Result<usize> {
+        self.agreed_leader(None).await
+    }
+
+    /// The leader that follows `old`, once most members see it.
+    pub async fn leader_other_than(&self, old: usize) -> Result<usize> {
+        self.agreed_leader(Some(old)).await
+    }
+
+    async fn agreed_leader(&self, old: Option<usize>) -> Result<usize> {
         let deadline = Instant::now() + READY_TIMEOUT;
         while Instant::now() < deadline {
             let mut votes = vec![0; self.nodes.len()];
             for node in 0..self.nodes.len() {
-                if self.nodes[node].is_running()
-                    && let Ok(status) = self.status(node).await
-                    && let Some(name) = status.leader_name()
-                    && let Some(place) = NAMES.iter().position(|known| *known == name)
-                    && place < votes.len()
-                {
-                    votes[place] += 1;
+                if let Some(leader) = self.leader_seen_by(node).await {
+                    votes[leader] += 1;
                 }
             }
-            if let Some(leader) = votes.iter().position(|count| *count * 2 > self.nodes.len()) {
+            let elected = votes.iter().position(|count| *count * 2 > self.nodes.len());
+            if let Some(leader) = elected.filter(|leader| Some(*leader) != old) {
                 return Ok(leader);
             }
             sleep(LOOK_INTERVAL).await;
         }
         bail!("no leader that most members agree on within {READY_TIMEOUT:?}")
+    }
+
+    async fn leader_seen_by(&self, node: usize) -> Option<usize> {
+        if !self.nodes[node].is_running() {
+            return None;
+        }
+        let status = self.status(node).await.ok()?;
+        let name = status.leader_name()?;
+        self.nodes.iter().position(|node| node.name() == name)
     }
 
     /// Waits until member `node` has applied at least `index`.

@@ -7,6 +7,7 @@
 mod bad_input;
 mod kubectl;
 mod leader_loss;
+mod leadership;
 mod load;
 mod objects;
 mod paused_leader;
