@@ -1,3 +1,5 @@
+//! Tests of ownership and server-side apply.
+
 use std::collections::HashMap;
 
 use serde_json::{Value, json};

@@ -1,3 +1,5 @@
+//! Tests of the patch formats.
+
 use serde_json::{Value, json};
 
 use super::*;

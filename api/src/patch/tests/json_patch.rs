@@ -1,3 +1,5 @@
+//! JSON patch.
+
 use super::*;
 
 fn apply(document: Value, patch: Value) -> Result<Value, PatchError> {

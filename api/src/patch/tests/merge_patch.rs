@@ -1,3 +1,5 @@
+//! Merge patch.
+
 use super::*;
 
 fn check(target: Value, patch: Value, expected: Value) {

@@ -1,3 +1,5 @@
+//! Strategic merge patch.
+
 use super::*;
 
 fn patched(kind: &str, target: Value, patch: Value) -> Result<Value, PatchError> {
