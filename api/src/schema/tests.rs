@@ -1,3 +1,5 @@
+//! The compiled tables: a schema for all tests, and checks of the tables themselves.
+
 use orch_proto::brand::{KUBERNETES, ORCH};
 
 use super::*;

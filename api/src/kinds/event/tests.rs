@@ -1,3 +1,5 @@
+//! The rules of events, in both of their groups.
+
 use super::*;
 use crate::kinds::testing::{CONTEXT, check_create_in, check_hostile, check_update_in, created};
 use crate::validate::tree::{set, unset};

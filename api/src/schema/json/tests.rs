@@ -1,3 +1,5 @@
+//! Decoding and encoding along the tables: what is kept, dropped, refused and reported.
+
 use serde_json::json;
 
 use super::encode::write_value;

@@ -1,3 +1,5 @@
+//! The rules of object metadata, by what they refuse.
+
 use serde_json::json;
 
 use super::*;
