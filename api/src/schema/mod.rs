@@ -9,6 +9,7 @@ mod fill;
 mod index;
 mod instant;
 pub mod json;
+pub mod protobuf;
 pub mod quantity;
 pub mod resource;
 pub mod types;
@@ -16,6 +17,9 @@ pub mod types;
 pub use compile::{CompileError, compile};
 pub use fill::{apply_defaults, fill_empty, missing_required};
 pub use json::{DecodeError, Decoded, Head, Limits, StrictError, decode_json, decode_value, encode_json};
+pub use protobuf::{
+    Envelope, EnvelopeError, decode_protobuf, encode_protobuf, read_envelope, write_envelope,
+};
 pub use resource::{Column, ResourceType, Subresource};
 pub use types::{
     Field, ListTopology, ObjectType, PatchStrategy, Scalar, Schema, TypeId, Union, ValueType, Wire,

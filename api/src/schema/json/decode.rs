@@ -59,15 +59,7 @@ pub fn decode_json(
     limits: Limits,
 ) -> Result<Decoded, DecodeError> {
     let text = String::from_utf8_lossy(json);
-    let mut decoder = Decoder {
-        schema,
-        reader: Reader::new(&text),
-        limits,
-        depth: 0,
-        path: SmallVec::new(),
-        head: Head::default(),
-        strict: Vec::new(),
-    };
+    let mut decoder = Decoder::new(schema, &text, limits);
     let ty = schema.get(type_id);
     let value = match decoder.reader.peek() {
         Some(b'n') => {
@@ -93,6 +85,15 @@ pub fn decode_value(
     decode_json(schema, type_id, &json, limits)
 }
 
+/// Reads the JSON of content that has no declared type.
+pub(crate) fn decode_untyped(schema: &Schema, json: &[u8], limits: Limits) -> Result<Value, DecodeError> {
+    let text = String::from_utf8_lossy(json);
+    let mut decoder = Decoder::new(schema, &text, limits);
+    let value = decoder.untyped()?;
+    decoder.reader.end()?;
+    Ok(value)
+}
+
 /// One reading of one text. What it does with leaves stands in `leaf.rs`.
 pub(super) struct Decoder<'s, 'a> {
     schema: &'s Schema,
@@ -116,6 +117,18 @@ pub(super) enum Step<'s, 'a> {
 struct IsRoot(bool);
 
 impl<'s, 'a> Decoder<'s, 'a> {
+    fn new(schema: &'s Schema, text: &'a str, limits: Limits) -> Self {
+        Decoder {
+            schema,
+            reader: Reader::new(text),
+            limits,
+            depth: 0,
+            path: SmallVec::new(),
+            head: Head::default(),
+            strict: Vec::new(),
+        }
+    }
+
     /// Reads an object into `map`, which holds what an earlier duplicate said.
     fn object(
         &mut self,

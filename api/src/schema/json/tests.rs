@@ -2,7 +2,6 @@
 
 use serde_json::json;
 
-use super::encode::write_value;
 use super::*;
 use crate::schema::tests::{orch, vectors::recorded};
 

@@ -1,0 +1,64 @@
+//! The head of the Protobuf representation: four bytes, then the object's type and its message (spec 4.6).
+
+use bytes::{BufMut, Bytes};
+use orch_proto::envelope::Unknown;
+use prost::Message as _;
+
+use super::wire::{write_bytes, write_nested};
+use crate::schema::json::Head;
+
+/// The first bytes of every object in Protobuf.
+pub const PREFIX: [u8; 4] = [0x6b, 0x38, 0x73, 0x00];
+
+/// An object in Protobuf before anybody has looked inside.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Envelope {
+    /// Its kind and version.
+    pub head: Head,
+    /// Its message, or whatever `content_type` says.
+    pub raw: Bytes,
+    /// Media type of `raw`; empty for Protobuf.
+    pub content_type: String,
+    /// Encoding of `raw`; empty for none.
+    pub content_encoding: String,
+}
+
+/// Why bytes are no envelope.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum EnvelopeError {
+    /// They start in another way.
+    #[error("provided data does not appear to be a protobuf message, expected prefix [107 56 115 0]")]
+    Prefix,
+    /// What follows the prefix is no message.
+    #[error("cannot read the envelope: {0}")]
+    Message(String),
+}
+
+/// Opens the envelope; nothing is copied.
+pub fn read_envelope(mut body: Bytes) -> Result<Envelope, EnvelopeError> {
+    if !body.starts_with(&PREFIX) {
+        return Err(EnvelopeError::Prefix);
+    }
+    let unknown = Unknown::decode(body.split_off(PREFIX.len()))
+        .map_err(|error| EnvelopeError::Message(error.to_string()))?;
+    let meta = unknown.type_meta.unwrap_or_default();
+    Ok(Envelope {
+        head: Head { api_version: meta.api_version, kind: meta.kind },
+        raw: unknown.raw,
+        content_type: unknown.content_type,
+        content_encoding: unknown.content_encoding,
+    })
+}
+
+/// Appends the envelope with `message` in it.
+pub fn write_envelope(api_version: &str, kind: &str, message: &[u8], out: &mut Vec<u8>) {
+    out.put_slice(&PREFIX);
+    write_nested(1, out, |out| {
+        write_bytes(1, api_version.as_bytes(), out);
+        write_bytes(2, kind.as_bytes(), out);
+    });
+    write_bytes(2, message, out);
+    // The reference writes both of these, empty.
+    write_bytes(3, b"", out);
+    write_bytes(4, b"", out);
+}

@@ -1,0 +1,17 @@
+//! The Protobuf codec: the wire format walked by hand, along the tables.
+//!
+//! Owns the translation between messages and objects in canonical form. What it writes is deterministic: fields in
+//! the order of their numbers, map keys sorted, nothing that absence says as well. It never needs generated code, so
+//! that a kind is a message and nothing else.
+
+mod decode;
+mod encode;
+mod envelope;
+mod wire;
+
+pub use decode::decode_protobuf;
+pub use encode::{encode_protobuf, write_message_field};
+pub use envelope::{Envelope, EnvelopeError, PREFIX, read_envelope, write_envelope};
+
+#[cfg(test)]
+mod tests;
