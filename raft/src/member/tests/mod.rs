@@ -6,6 +6,7 @@
 mod disk;
 mod net;
 mod scenarios;
+mod storms;
 mod suite;
 
 use std::future::Future;
