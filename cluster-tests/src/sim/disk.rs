@@ -30,6 +30,8 @@ pub struct DiskManner {
     pub sync_fails: bool,
     /// Planted bug: a vote is called durable at once, and is not.
     pub lies_about_vote: bool,
+    /// Planted bug: log entries are called durable at once, and are not.
+    pub lies_about_log: bool,
     /// Planted bug: the state's mark is written apart from the state, and a crash loses it.
     pub tears_mark_from_state: bool,
 }
@@ -41,6 +43,7 @@ impl Default for DiskManner {
             sync_max: Duration::from_millis(2),
             sync_fails: false,
             lies_about_vote: false,
+            lies_about_log: false,
             tears_mark_from_state: false,
         }
     }
@@ -72,6 +75,7 @@ struct Platter {
     flushing: bool,
     boot: u64,
     syncs: u64,
+    sync_failed: bool,
     manner: DiskManner,
 }
 
@@ -173,10 +177,17 @@ impl Platter {
                 _ => {}
             }
         }
-        self.waiting.clear();
-        self.flushing = false;
-        self.boot += 1;
         self.visible = self.durable.clone();
+        // What was lost is a change to whoever compares.
+        self.written += 1;
+    }
+
+    /// Voids every handle; gives back who waited for a sync in vain.
+    fn close(&mut self) -> VecDeque<(u64, OnDurable)> {
+        self.flushing = false;
+        self.sync_failed = false;
+        self.boot += 1;
+        std::mem::take(&mut self.waiting)
     }
 }
 
@@ -192,6 +203,7 @@ impl SimDisk {
             flushing: false,
             boot: 0,
             syncs: 0,
+            sync_failed: false,
             manner: DiskManner::default(),
         };
         SimDisk { platter: Arc::new(Mutex::new(platter)), dice }
@@ -203,15 +215,17 @@ impl SimDisk {
         DiskHandle { platter: self.platter.clone(), dice: self.dice.clone(), boot }
     }
 
+    /// The process is killed and the machine runs on: every handle is void, what was written is there, what was not
+    /// synced is still not.
+    pub fn close(&self) {
+        let waiting = self.platter.lock().close();
+        drop(waiting);
+    }
+
     /// Power is cut: what was not synced is gone but for a torn prefix, and every handle is void.
     pub fn crash(&self) {
-        let dropped = {
-            let mut platter = self.platter.lock();
-            let waiting = std::mem::take(&mut platter.waiting);
-            platter.tear(&self.dice);
-            waiting
-        };
-        drop(dropped);
+        self.close();
+        self.platter.lock().tear(&self.dice);
     }
 
     /// Replaces the disk by an empty one.
@@ -227,14 +241,30 @@ impl SimDisk {
         change(&mut self.platter.lock().manner);
     }
 
-    /// The log as reads see it: index and bytes.
-    pub fn log(&self) -> Vec<(u64, Bytes)> {
-        self.platter.lock().visible.log.iter().map(|(index, bytes)| (*index, bytes.clone())).collect()
+    /// Calls `each` with every log entry that reads see.
+    pub fn each_entry(&self, mut each: impl FnMut(u64, &Bytes)) {
+        self.platter.lock().visible.log.iter().for_each(|(index, bytes)| each(*index, bytes));
+    }
+
+    /// A small value as reads see it.
+    pub fn meta(&self, key: MetaKey) -> Option<Bytes> {
+        self.platter.lock().visible.meta.get(&key).cloned()
     }
 
     /// The newest index in the log, if any.
     pub fn last_index(&self) -> Option<u64> {
         self.platter.lock().visible.log.keys().next_back().copied()
+    }
+
+    /// Number of writes so far: while it stands, the disk does.
+    pub fn writes(&self) -> u64 {
+        self.platter.lock().written
+    }
+
+    /// Whether syncs fail now, or failed since the last crash.
+    pub fn fails(&self) -> bool {
+        let platter = self.platter.lock();
+        platter.manner.sync_fails || platter.sync_failed
     }
 
     /// Number of syncs completed.
@@ -281,6 +311,7 @@ impl DiskHandle {
             NodeRuntime::sleep(self.dice.duration(manner.sync_min, manner.sync_max)).await;
             let told = self.with("flush", |platter| {
                 if platter.manner.sync_fails {
+                    platter.sync_failed = true;
                     let waiting = std::mem::take(&mut platter.waiting);
                     return (waiting.into_iter().map(|(_, on_durable)| on_durable).collect(), true);
                 }
@@ -318,6 +349,11 @@ impl Disk for DiskHandle {
     }
 
     fn append(&self, records: Vec<LogRecord>, on_durable: OnDurable) -> Result<(), DiskError> {
+        if self.with("append", |platter| platter.manner.lies_about_log)? {
+            self.write("append", Step::Append(records), None)?;
+            on_durable(Ok(()));
+            return Ok(());
+        }
         self.write("append", Step::Append(records), Some(on_durable))
     }
 

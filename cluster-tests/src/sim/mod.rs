@@ -6,13 +6,21 @@
 //!
 //! The store under test is the one that runs in production, over other implementations of its disk and network.
 
+pub mod clients;
+pub mod consensus;
 pub mod dice;
 pub mod disk;
+pub mod faults;
 pub mod history;
 pub mod ledger;
 pub mod linearizability;
 pub mod network;
+pub mod plant;
+pub mod process;
+pub mod run;
 pub mod runtime;
+pub mod session;
 pub mod sightings;
 pub mod things;
 pub mod trace;
+pub mod world;

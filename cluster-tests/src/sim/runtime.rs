@@ -220,6 +220,12 @@ impl<F> Fenced<F> {
         self.group.as_ref().is_some_and(TaskGroup::is_dead)
     }
 
+    fn record_panic(&self, payload: &(dyn std::any::Any + Send)) {
+        if let Some(group) = &self.group {
+            group.0.state.lock().panics.push(panic_message(payload));
+        }
+    }
+
     fn forget(&self) {
         if let Some(group) = &self.group {
             group.0.state.lock().slots.remove(&self.number);
@@ -251,14 +257,13 @@ impl<F: Future + Send> Future for Fenced<F> {
             Ok(Poll::Pending) => Poll::Ready(None),
             Ok(Poll::Ready(output)) => Poll::Ready(Some(output)),
             Err(payload) => {
-                if let Some(group) = &self.group {
-                    group.0.state.lock().panics.push(panic_message(payload.as_ref()));
-                }
+                self.record_panic(payload.as_ref());
                 std::panic::resume_unwind(payload)
             }
         };
         if let Some(group) = &self.group {
-            (group.0.after_poll)();
+            let looked = std::panic::catch_unwind(AssertUnwindSafe(|| (group.0.after_poll)()));
+            looked.unwrap_or_else(|payload| self.record_panic(payload.as_ref()));
         }
         output
     }
@@ -396,82 +401,4 @@ impl PartialEq for TaskGroup {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::sync::atomic::{AtomicU64, Ordering};
-
-    use super::*;
-
-    fn ticking(count: Arc<AtomicU64>) -> impl Future<Output = ()> + Send {
-        async move {
-            loop {
-                NodeRuntime::sleep(Duration::from_millis(1)).await;
-                count.fetch_add(1, Ordering::Relaxed);
-            }
-        }
-    }
-
-    async fn pass(milliseconds: u64) {
-        NodeRuntime::sleep(Duration::from_millis(milliseconds)).await;
-    }
-
-    #[test]
-    fn a_killed_group_takes_the_tasks_its_tasks_spawned_with_it() {
-        NodeRuntime::with_seed(1).block_on(async {
-            let (group, count) = (TaskGroup::default(), Arc::new(AtomicU64::new(0)));
-            let inner = count.clone();
-            let handle = group.spawn(async move {
-                NodeRuntime::spawn(ticking(inner));
-                std::future::pending::<()>().await;
-            });
-            pass(10).await;
-            let before = count.load(Ordering::Relaxed);
-            assert!(before > 5, "{before}");
-            group.kill();
-            pass(10).await;
-            assert_eq!(count.load(Ordering::Relaxed), before);
-            assert_eq!(handle.await, Err(SimJoinError::Cancelled));
-            assert_eq!(group.spawn(async {}).await, Err(SimJoinError::Cancelled));
-        });
-    }
-
-    #[test]
-    fn a_paused_group_stands_still_and_runs_on_when_resumed() {
-        NodeRuntime::with_seed(1).block_on(async {
-            let (group, count) = (TaskGroup::default(), Arc::new(AtomicU64::new(0)));
-            group.spawn(ticking(count.clone()));
-            pass(5).await;
-            group.pause();
-            let before = count.load(Ordering::Relaxed);
-            pass(50).await;
-            assert_eq!(count.load(Ordering::Relaxed), before);
-            group.resume();
-            pass(5).await;
-            assert!(count.load(Ordering::Relaxed) > before);
-        });
-    }
-
-    #[test]
-    fn a_task_may_kill_its_own_group() {
-        NodeRuntime::with_seed(1).block_on(async {
-            let group = TaskGroup::default();
-            let own = group.clone();
-            let handle = group.spawn(async move {
-                own.kill();
-                pass(1).await;
-                unreachable!("the group is dead");
-            });
-            assert_eq!(handle.await, Err(SimJoinError::Cancelled));
-            assert!(group.take_panics().is_empty());
-        });
-    }
-
-    #[test]
-    fn a_panic_is_kept_for_the_world_to_see() {
-        NodeRuntime::with_seed(1).block_on(async {
-            let group = TaskGroup::default();
-            group.spawn(async { panic!("planted") });
-            pass(1).await;
-            assert_eq!(group.take_panics(), ["planted"]);
-        });
-    }
-}
+mod tests;

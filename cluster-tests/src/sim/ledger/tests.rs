@@ -101,7 +101,7 @@ fn a_member_restored_from_a_snapshot_leaves_a_gap_that_others_fill() {
     let key: Key = super::super::things::thing("k");
     restored.restore(&key, whole.object(&key).unwrap().clone());
     restored.finish_restore(Revision(4));
-    let ledger = Ledger::default();
+    let ledger = self::ledger(&[7]);
     assert_eq!(ledger.observe(A, &restored, &mut Cursor::default()), Ok(()));
     assert_eq!(ledger.changes(THINGS, Revision(1), Revision(3)), None, "unknown, not empty");
     assert_eq!(observe(&ledger, &whole), Ok(()));

@@ -1,0 +1,152 @@
+//! A client that creates, updates, removes and reads a few objects that all other writers want too.
+//!
+//! It updates optimistically: under the revision it last saw, which is often no longer the newest. It never repeats a
+//! write whose outcome it does not know; what it asks next is a new write.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use futures::FutureExt;
+use futures::future::BoxFuture;
+use orch_raft::transport::NodeId;
+use orch_raft::{Outcome, ProposeError, Revision, Store};
+
+use crate::sim::history::{Ask, Guard, Tag, Told, Version};
+use crate::sim::session::{Driver, Gone, Session};
+use crate::sim::things::{Extras, thing, transaction};
+use crate::sim::world::Handle;
+
+/// Few, so that writers collide.
+const KEYS: [&str; 4] = ["a", "b", "c", "d"];
+
+/// Longest time between two calls of one client.
+const THINK_MS_MAX: u64 = 60;
+
+/// A writing client.
+#[derive(Default)]
+pub struct Writer {
+    /// Which version of each key it believes to be there.
+    seen: BTreeMap<&'static str, Option<Revision>>,
+}
+
+#[derive(Clone, Copy)]
+enum Plan {
+    Create,
+    Update,
+    Overwrite,
+    Remove,
+    RemoveBlindly,
+    Read,
+}
+
+const PLANS: [(Plan, u64); 6] = [
+    (Plan::Create, 18),
+    (Plan::Update, 34),
+    (Plan::Overwrite, 14),
+    (Plan::Remove, 8),
+    (Plan::RemoveBlindly, 3),
+    (Plan::Read, 23),
+];
+
+impl Driver for Writer {
+    fn name(&self) -> &'static str {
+        "writer"
+    }
+
+    fn drive(mut self: Box<Self>, session: Session) -> BoxFuture<'static, ()> {
+        async move {
+            while session.world().is_busy() {
+                session.think(THINK_MS_MAX).await;
+                let key = KEYS[session.dice().index(KEYS.len())];
+                let ask = self.plan(&session, key);
+                let told = match ask {
+                    Ask::Read => read(&session, key).await,
+                    Ask::Write { guard, tag } => write(&session, session.pick(), key, guard, tag).await,
+                };
+                if let Some(now) = believed(ask, told) {
+                    self.seen.insert(key, now);
+                }
+            }
+        }
+        .boxed()
+    }
+}
+
+impl Writer {
+    fn plan(&self, session: &Session, key: &str) -> Ask {
+        let seen = self.seen.get(key).copied().flatten();
+        let guard = seen.map_or(Guard::Absent, Guard::At);
+        let tag = || Some(session.world().history().tag());
+        match session.dice().weighted(&PLANS) {
+            Plan::Create => Ask::Write { guard: Guard::Absent, tag: tag() },
+            Plan::Update => Ask::Write { guard, tag: tag() },
+            Plan::Overwrite => Ask::Write { guard: Guard::Always, tag: tag() },
+            Plan::Remove if seen.is_some() => Ask::Write { guard, tag: None },
+            Plan::RemoveBlindly => Ask::Write { guard: Guard::Always, tag: None },
+            Plan::Remove | Plan::Read => Ask::Read,
+        }
+    }
+}
+
+/// What is there after this answer, as far as it says.
+fn believed(ask: Ask, told: Told) -> Option<Option<Revision>> {
+    match (ask, told) {
+        (Ask::Write { tag: Some(_), .. }, Told::Applied { revision, .. }) => Some(Some(revision)),
+        (Ask::Write { tag: None, .. }, Told::Applied { .. }) => Some(None),
+        (_, Told::NotDone | Told::Unknown) => None,
+        (_, told) => Some(told.seen().map(|version| version.revision)),
+    }
+}
+
+async fn write(session: &Session, node: NodeId, key: &'static str, guard: Guard, tag: Option<Tag>) -> Told {
+    let ask = Ask::Write { guard, tag };
+    let (dice, world) = (session.dice(), session.world());
+    let filling = if dice.percent(5) { 2000 } else { dice.index(40) };
+    let extras = Extras { marked: dice.percent(40), mirrored: dice.percent(25), filling };
+    let transaction = transaction(key, guard, tag, extras, world.clock(node)());
+    let pending = world.history().ask(session.client(), &Arc::from(key), ask);
+    let answer = session.request(node, move |store: Handle| async move { store.propose(transaction).await });
+    let told = match answer.await {
+        Ok(Ok(outcome)) => told(&outcome),
+        Ok(Err(ProposeError::NotProposed { .. } | ProposeError::TooLarge { .. })) | Err(Gone::NotSent) => {
+            Told::NotDone
+        }
+        Ok(Err(ProposeError::Unknown { .. })) | Err(Gone::Lost) => Told::Unknown,
+    };
+    world.history().answer(pending, told);
+    world.trace().event(format_args!("c{} n{} {key} {ask:?} => {told:?}", session.client(), node.0));
+    told
+}
+
+fn told(outcome: &Outcome) -> Told {
+    let version = |object: &Option<Arc<orch_raft::Object>>| object.as_deref().and_then(Version::of);
+    match outcome {
+        Outcome::Applied { revision, previous, .. } => {
+            Told::Applied { revision: *revision, previous: version(previous) }
+        }
+        Outcome::Refused { revision, current, .. } => {
+            Told::Refused { revision: *revision, current: version(current) }
+        }
+    }
+}
+
+/// One blind write through `node`; whether it was applied.
+pub async fn write_once(session: &Session, node: NodeId) -> bool {
+    let tag = Some(session.world().history().tag());
+    matches!(write(session, node, "probe", Guard::Always, tag).await, Told::Applied { .. })
+}
+
+async fn read(session: &Session, key: &'static str) -> Told {
+    let (world, node) = (session.world(), session.pick());
+    let pending = world.history().ask(session.client(), &Arc::from(key), Ask::Read);
+    let answer = session.request(node, move |store: Handle| async move {
+        store.barrier().await.ok()?;
+        let state = store.state();
+        let current = state.object(&thing(key)).and_then(|object| Version::of(object));
+        Some(Told::Found { revision: state.applied(), current })
+    });
+    let told = answer.await.ok().flatten().unwrap_or(Told::Unknown);
+    world.history().answer(pending, told);
+    world.trace().event(format_args!("c{} n{} {key} Read => {told:?}", session.client(), node.0));
+    told
+}

@@ -1,0 +1,210 @@
+//! Raft's own promises, read off the members' disks.
+//!
+//! Owns what may never be seen on any disk: two leaders of one term, two entries of one term and index, two logs that
+//! agree on an entry and differ before it, a committed entry that changes, a member that applied what nobody committed.
+//! It decodes only where an entry belongs; the ledger judges what entries did.
+
+use std::collections::BTreeMap;
+
+use bytes::Bytes;
+use orch_proto::store as wire;
+use orch_raft::Revision;
+use orch_raft::disk::MetaKey;
+use orch_raft::transport::NodeId;
+use prost::Message;
+
+use super::disk::SimDisk;
+use super::trace::Hash64;
+
+/// A broken promise of the protocol.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Breach {
+    /// A term with two leaders.
+    #[error("term {term} has two leaders: {first} and {second}, as node {node:?} knows it")]
+    TwoLeaders {
+        /// The term.
+        term: u64,
+        /// One.
+        first: u64,
+        /// The other.
+        second: u64,
+        /// On whose disk.
+        node: NodeId,
+    },
+    /// Logs that do not match.
+    #[error(
+        "node {node:?} has another entry {index} of term {term}, or another one before it, than a node had earlier"
+    )]
+    LogMismatch {
+        /// On whose disk.
+        node: NodeId,
+        /// Of the entry.
+        term: u64,
+        /// Of the entry.
+        index: u64,
+    },
+    /// A committed entry that is not what it was.
+    #[error(
+        "node {node:?} has term {found} at committed index {index}, which was committed with term {committed}"
+    )]
+    CommittedChanged {
+        /// On whose disk.
+        node: NodeId,
+        /// Of the entry.
+        index: u64,
+        /// Its term there.
+        found: u64,
+        /// Its term when it was committed.
+        committed: u64,
+    },
+    /// Applied before committed.
+    #[error("node {node:?} applied {applied}, the newest index known as committed is {committed}")]
+    AppliedUncommitted {
+        /// Who.
+        node: NodeId,
+        /// How far.
+        applied: Revision,
+        /// What is committed.
+        committed: u64,
+    },
+    /// Bytes on a disk that are no message of the store.
+    #[error("node {node:?} has an unreadable {what}")]
+    Unreadable {
+        /// On whose disk.
+        node: NodeId,
+        /// What.
+        what: &'static str,
+    },
+}
+
+/// What was seen on all disks so far.
+#[derive(Debug, Default)]
+pub struct Protocol {
+    leaders: BTreeMap<u64, u64>,
+    /// By term and index: a hash of the entry, and the term of the one before it where that was seen.
+    entries: BTreeMap<(u64, u64), (u64, Option<u64>)>,
+    /// The term of each committed entry.
+    committed: BTreeMap<u64, u64>,
+    nodes: BTreeMap<NodeId, Glance>,
+}
+
+/// What was on one disk when it was last looked at.
+#[derive(Debug, Default)]
+struct Glance {
+    writes: u64,
+    vote: Option<Bytes>,
+    /// Entry bytes, and the term decoded from them.
+    log: BTreeMap<u64, (Bytes, u64)>,
+}
+
+impl Protocol {
+    /// Looks at a member's vote; cheap enough for every step.
+    ///
+    /// # Errors
+    /// A second leader of a term.
+    pub fn observe_vote(&mut self, node: NodeId, disk: &SimDisk) -> Result<(), Breach> {
+        let vote = disk.meta(MetaKey::Vote);
+        let glance = self.nodes.entry(node).or_default();
+        if glance.vote == vote {
+            return Ok(());
+        }
+        glance.vote.clone_from(&vote);
+        let Some(bytes) = vote else { return Ok(()) };
+        let vote = wire::Vote::decode(bytes).map_err(|_| Breach::Unreadable { node, what: "vote" })?;
+        if !vote.committed {
+            return Ok(());
+        }
+        let first = *self.leaders.entry(vote.term).or_insert(vote.node);
+        if first == vote.node {
+            return Ok(());
+        }
+        Err(Breach::TwoLeaders { term: vote.term, first, second: vote.node, node })
+    }
+
+    /// Looks at a member's log, what it knows as committed and what it has applied.
+    ///
+    /// # Errors
+    /// The first promise found broken.
+    pub fn observe_log(&mut self, node: NodeId, disk: &SimDisk, applied: Revision) -> Result<(), Breach> {
+        self.read_log(node, disk)?;
+        let committed = match disk.meta(MetaKey::Committed) {
+            Some(bytes) => wire::LogId::decode(bytes)
+                .map_err(|_| Breach::Unreadable { node, what: "committed log id" })?,
+            None => wire::LogId::default(),
+        };
+        let log = self.nodes.entry(node).or_default();
+        for (index, (_, term)) in log.log.range(..=committed.index) {
+            let first = *self.committed.entry(*index).or_insert(*term);
+            if first != *term {
+                return Err(Breach::CommittedChanged { node, index: *index, found: *term, committed: first });
+            }
+        }
+        if committed.index > 0 {
+            let term = *self.committed.entry(committed.index).or_insert(committed.term);
+            if term != committed.term {
+                let (index, found) = (committed.index, committed.term);
+                return Err(Breach::CommittedChanged { node, index, found, committed: term });
+            }
+        }
+        let newest = self.committed.keys().next_back().copied().unwrap_or_default();
+        // Index 1 is the membership that a cluster starts with: every member has it from the start.
+        if applied.0 > newest.max(1) {
+            return Err(Breach::AppliedUncommitted { node, applied, committed: newest });
+        }
+        Ok(())
+    }
+
+    /// The newest term with a known leader, and that leader.
+    pub fn leader(&self) -> Option<(u64, NodeId)> {
+        self.leaders.last_key_value().map(|(term, node)| (*term, NodeId(*node)))
+    }
+
+    fn read_log(&mut self, node: NodeId, disk: &SimDisk) -> Result<(), Breach> {
+        let glance = self.nodes.entry(node).or_default();
+        if std::mem::replace(&mut glance.writes, disk.writes()) == disk.writes() && !glance.log.is_empty() {
+            return Ok(());
+        }
+        let (mut log, mut fresh, mut before) = (BTreeMap::new(), Vec::new(), None);
+        let mut unreadable = false;
+        disk.each_entry(|index, bytes| {
+            let known = glance.log.get(&index).filter(|(old, _)| old.as_ptr() == bytes.as_ptr());
+            let term = match known {
+                Some((_, term)) => *term,
+                None => {
+                    let id = wire::Entry::decode(bytes.clone()).ok().and_then(|entry| entry.log_id);
+                    unreadable |= id.is_none_or(|id| id.index != index);
+                    let term = id.map_or(0, |id| id.term);
+                    fresh.push((term, index, Hash64::of(bytes).0, before));
+                    term
+                }
+            };
+            before = Some(term);
+            log.insert(index, (bytes.clone(), term));
+        });
+        glance.log = log;
+        if unreadable {
+            return Err(Breach::Unreadable { node, what: "log entry" });
+        }
+        fresh
+            .into_iter()
+            .try_for_each(|(term, index, hash, before)| self.match_entry(node, term, index, hash, before))
+    }
+
+    /// Two entries of one term and index are the same and have the same one before them: by induction, logs match.
+    fn match_entry(
+        &mut self,
+        node: NodeId,
+        term: u64,
+        index: u64,
+        hash: u64,
+        before: Option<u64>,
+    ) -> Result<(), Breach> {
+        let known = self.entries.entry((term, index)).or_insert((hash, before));
+        let differs = known.0 != hash || known.1.zip(before).is_some_and(|(one, other)| one != other);
+        known.1 = known.1.or(before);
+        if differs { Err(Breach::LogMismatch { node, term, index }) } else { Ok(()) }
+    }
+}
+
+#[cfg(test)]
+mod tests;

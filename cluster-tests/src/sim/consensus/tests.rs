@@ -1,0 +1,88 @@
+//! Each broken promise of the protocol is seen on disks made by hand.
+
+use orch_raft::disk::{Disk, LogRecord};
+
+use super::super::dice::Dice;
+use super::super::runtime::NodeRuntime;
+use super::*;
+use openraft_rt::AsyncRuntime;
+
+const A: NodeId = NodeId(1);
+const B: NodeId = NodeId(2);
+
+/// A disk with a log of these terms, from index 1 on, committed up to `committed`.
+fn disk(terms: &[u64], committed: u64) -> SimDisk {
+    let disk = SimDisk::new(Dice::new(1, "disk"));
+    let handle = disk.open();
+    let records = terms.iter().zip(1..).map(|(term, index)| {
+        let log_id = Some(wire::LogId { term: *term, index });
+        LogRecord { index, bytes: Bytes::from(wire::Entry { log_id, payload: None }.encode_to_vec()) }
+    });
+    handle.append(records.collect(), Box::new(|_| ())).unwrap();
+    if let Some(position) = usize::try_from(committed).unwrap().checked_sub(1) {
+        let id = wire::LogId { term: terms[position], index: committed };
+        handle.save_meta(MetaKey::Committed, Bytes::from(id.encode_to_vec()), None).unwrap();
+    }
+    disk
+}
+
+fn vote(disk: &SimDisk, term: u64, node: u64) {
+    let vote = wire::Vote { term, node, committed: true };
+    disk.open().save_meta(MetaKey::Vote, Bytes::from(vote.encode_to_vec()), None).unwrap();
+}
+
+/// Looks at the disks in turn, as members A and B that applied what is committed there.
+fn observe(disks: &[(SimDisk, u64)]) -> Result<(), Breach> {
+    let mut protocol = Protocol::default();
+    for ((disk, applied), node) in disks.iter().zip([A, B]) {
+        protocol.observe_vote(node, disk)?;
+        protocol.observe_log(node, disk, Revision(*applied))?;
+    }
+    Ok(())
+}
+
+fn in_simulation(body: impl FnOnce()) {
+    NodeRuntime::with_seed(1).block_on(async { body() });
+}
+
+#[test]
+fn logs_that_differ_only_beyond_what_is_committed_are_fine() {
+    in_simulation(|| {
+        assert_eq!(observe(&[(disk(&[1, 1, 2], 2), 2), (disk(&[1, 1, 3], 2), 1)]), Ok(()));
+    });
+}
+
+#[test]
+fn two_leaders_of_a_term_are_seen() {
+    in_simulation(|| {
+        let (first, second) = (disk(&[1], 1), disk(&[1], 1));
+        vote(&first, 4, 1);
+        vote(&second, 4, 2);
+        let found = observe(&[(first, 1), (second, 1)]);
+        assert!(matches!(found, Err(Breach::TwoLeaders { term: 4, .. })), "{found:?}");
+    });
+}
+
+#[test]
+fn logs_that_agree_on_an_entry_and_differ_before_it_are_seen() {
+    in_simulation(|| {
+        let found = observe(&[(disk(&[1, 1, 3], 0), 0), (disk(&[1, 2, 3], 0), 0)]);
+        assert!(matches!(found, Err(Breach::LogMismatch { index: 3, .. })), "{found:?}");
+    });
+}
+
+#[test]
+fn a_committed_entry_that_changes_is_seen() {
+    in_simulation(|| {
+        let found = observe(&[(disk(&[1, 1], 2), 2), (disk(&[1, 2], 2), 2)]);
+        assert!(matches!(found, Err(Breach::CommittedChanged { index: 2, .. })), "{found:?}");
+    });
+}
+
+#[test]
+fn applying_what_nobody_committed_is_seen() {
+    in_simulation(|| {
+        let found = observe(&[(disk(&[1, 1, 1], 2), 3)]);
+        assert!(matches!(found, Err(Breach::AppliedUncommitted { .. })), "{found:?}");
+    });
+}

@@ -1,0 +1,75 @@
+//! A member's process: the member of production on a simulated runtime, disk and transport.
+//!
+//! Owns what a process is started with, and what `main` would do around the member: serve peers, and exit when the
+//! member says that it cannot go on. An exit without an injected cause is a failure of the run.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use openraft_rt::AsyncRuntime;
+use orch_raft::member::{
+    ClusterSeed, Handle, HistoryOptions, LogOptions, Member, Options, StartError, Timing,
+};
+use orch_raft::transport::NodeId;
+
+use super::disk::DiskHandle;
+use super::network::SimTransport;
+use super::runtime::{NodeRuntime, TaskGroup, spawn_detached};
+use super::world::World;
+
+/// A member as a process holds it.
+pub type SimMember = Member<NodeRuntime, DiskHandle, SimTransport>;
+
+/// What clients of a member call.
+pub type MemberStore = Handle<NodeRuntime, DiskHandle, SimTransport>;
+
+/// Short beats: a run sees as many elections in its seconds as a cluster in minutes.
+const TIMING: Timing = Timing { heartbeat_ms: 50, election_ms_min: 300, election_ms_max: 600 };
+
+/// How long a process that exited stays away before its supervisor starts it again.
+const RESTART_DELAY: Duration = Duration::from_millis(50);
+
+/// Starts the member of `node` for the `start`th time, as code of `process`.
+///
+/// # Errors
+/// The member refuses to start from what its disk holds.
+pub async fn start(
+    world: &World,
+    node: NodeId,
+    start: u64,
+    process: &TaskGroup,
+) -> Result<SimMember, StartError> {
+    let disk = Arc::new(world.disk(node).open());
+    let member = Member::start(options(world, node, start), disk, world.network().transport(node)).await?;
+    world.network().attach(node, process.clone(), member.service());
+    process.spawn(exit_when_fatal(world.clone(), node, member.handle()));
+    Ok(member)
+}
+
+fn options(world: &World, node: NodeId, start: u64) -> Options {
+    let seed = ClusterSeed { cluster: "simulated".into(), brand: "orch".into(), token_key: [7; 32] };
+    let incarnation = world.dice(&format!("incarnation {} {start}", node.0)).number(0..u64::MAX);
+    let mut options =
+        Options::new(world.peer(node).clone(), world.peers(), seed, incarnation, world.clock(node));
+    // Small, and another mix for each seed: compaction and snapshots are as frequent as faults.
+    let dice = world.dice("thresholds");
+    let entries_max = dice.number(10..150);
+    options.timing = TIMING;
+    options.history = HistoryOptions { age_ms: 5 * 60 * 1000, bytes_max: 100_000, entries_max };
+    options.log = LogOptions { snapshot_every: dice.number(10..100), keep: entries_max + dice.number(1..60) };
+    options
+}
+
+/// Ends the process as `main` would, and starts it again as its supervisor would.
+async fn exit_when_fatal(world: World, node: NodeId, store: MemberStore) {
+    let reason = store.fatal().await;
+    world.trace().event(format_args!("n{} exits: {reason}", node.0));
+    if !world.disk(node).fails() {
+        world.fail(format_args!("n{} exits without an injected cause: {reason}", node.0));
+    }
+    spawn_detached(async move {
+        world.kill(node, false);
+        NodeRuntime::sleep(RESTART_DELAY).await;
+        world.start(node);
+    });
+}

@@ -1,0 +1,381 @@
+//! A cluster and everything around it: disks, network, processes, clock, and who watches them.
+//!
+//! Owns the lives of the members' processes: they start, die, stop and start again on what their disk still holds.
+//! After each step of any process the oracles look at it; the first thing they find ends the run.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+use orch_raft::transport::{NodeId, Peer};
+use orch_raft::{Revision, Store};
+use parking_lot::Mutex;
+
+use super::consensus::Protocol;
+use super::dice::Dice;
+use super::disk::SimDisk;
+use super::history::History;
+use super::ledger::{Cursor, Ledger};
+use super::network::SimNetwork;
+use super::plant::{PLANTS, Plant, PlantedStore};
+use super::process::{self, MemberStore, SimMember};
+use super::runtime::{NodeRuntime, TaskGroup};
+use super::sightings::{Listed, Watched};
+use super::trace::Trace;
+
+/// The wall clock at the start of every run, milliseconds since 1970.
+const EPOCH_MS: u64 = 1_700_000_000_000;
+
+/// What clients are served by.
+pub type Handle = PlantedStore<MemberStore>;
+
+/// What a run is made of. Everything else follows from the seed.
+#[derive(Clone, Copy, Debug)]
+pub struct Setup {
+    /// The seed.
+    pub seed: u64,
+    /// How many members.
+    pub members: u64,
+    /// A bug to plant.
+    pub plant: Option<Plant>,
+    /// How long clients and faults go on, in virtual time.
+    pub length: Duration,
+    /// Print each event as it happens.
+    pub echo: bool,
+}
+
+impl Setup {
+    /// A run of the usual length without a bug.
+    pub fn new(seed: u64, members: u64) -> Self {
+        Setup { seed, members, plant: None, length: Duration::from_secs(12), echo: false }
+    }
+
+    /// What replays this run.
+    pub fn command(&self) -> String {
+        let Setup { seed, members, length, .. } = self;
+        let plant = PLANTS.iter().find(|(_, plant)| Some(*plant) == self.plant);
+        let plant = plant.map_or(String::new(), |(name, _)| format!(" --plant {name}"));
+        let seconds = length.as_secs();
+        format!(
+            "cargo run -p orch-cluster-tests --bin sim -- --seed {seed} --nodes {members} --seconds {seconds}{plant}"
+        )
+    }
+}
+
+/// A simulated cluster. Clones share it.
+#[derive(Clone)]
+pub struct World(Arc<Inner>);
+
+struct Inner {
+    setup: Setup,
+    trace: Trace,
+    history: History,
+    ledger: Ledger,
+    network: SimNetwork,
+    members: BTreeMap<NodeId, Member>,
+    protocol: Mutex<Protocol>,
+    watched: Mutex<Vec<Watched>>,
+    listed: Mutex<Vec<Listed>>,
+    failure: Mutex<Option<String>>,
+    /// Writing clients go on.
+    busy: AtomicBool,
+    /// Revision after which watches may end; 0 while clients write.
+    drained_at: AtomicU64,
+}
+
+struct Member {
+    peer: Peer,
+    disk: SimDisk,
+    /// How far its wall clock is ahead, in milliseconds.
+    clock_ahead_ms: Arc<AtomicU64>,
+    starts: AtomicU64,
+    process: Mutex<Option<Process>>,
+}
+
+/// One run of a member's process.
+#[derive(Clone)]
+pub struct Process {
+    /// Its tasks.
+    pub group: TaskGroup,
+    /// What it serves, once it has started.
+    pub store: Option<Handle>,
+    /// The member itself, until it is told to shut down.
+    member: Arc<Mutex<Option<SimMember>>>,
+    seen: Arc<Mutex<Cursor>>,
+}
+
+impl World {
+    /// A world in which nothing runs yet.
+    pub fn new(setup: Setup) -> Self {
+        let dice = |concern: &str| Dice::new(setup.seed, concern);
+        let member = |id: u64| {
+            let name: Arc<str> = Arc::from(format!("n{id}"));
+            let peer = Peer { id: NodeId(id), address: Arc::from(format!("{name}:7000")), name };
+            let disk = SimDisk::new(dice(&format!("disk {id}")));
+            if let Some(plant) = setup.plant {
+                disk.behave(|manner| plant.spoil(manner));
+            }
+            let member = Member {
+                peer,
+                disk,
+                clock_ahead_ms: Arc::default(),
+                starts: AtomicU64::new(0),
+                process: Mutex::new(None),
+            };
+            (NodeId(id), member)
+        };
+        let trace = Trace::default();
+        if setup.echo {
+            trace.echo();
+        }
+        World(Arc::new(Inner {
+            setup,
+            trace,
+            history: History::default(),
+            ledger: Ledger::default(),
+            network: SimNetwork::new(dice("network")),
+            members: (1..=setup.members).map(member).collect(),
+            protocol: Mutex::default(),
+            watched: Mutex::default(),
+            listed: Mutex::default(),
+            failure: Mutex::default(),
+            busy: AtomicBool::new(true),
+            drained_at: AtomicU64::new(0),
+        }))
+    }
+
+    /// What the run is made of.
+    pub fn setup(&self) -> &Setup {
+        &self.0.setup
+    }
+
+    /// The stream of chance of `concern`.
+    pub fn dice(&self, concern: &str) -> Dice {
+        Dice::new(self.0.setup.seed, concern)
+    }
+
+    /// The record of events.
+    pub fn trace(&self) -> &Trace {
+        &self.0.trace
+    }
+
+    /// What clients asked and were told.
+    pub fn history(&self) -> &History {
+        &self.0.history
+    }
+
+    /// What members applied.
+    pub fn ledger(&self) -> &Ledger {
+        &self.0.ledger
+    }
+
+    /// What connects the members.
+    pub fn network(&self) -> &SimNetwork {
+        &self.0.network
+    }
+
+    /// All members, running or not.
+    pub fn members(&self) -> Vec<NodeId> {
+        self.0.members.keys().copied().collect()
+    }
+
+    /// Who `node` is.
+    pub fn peer(&self, node: NodeId) -> &Peer {
+        &self.member(node).peer
+    }
+
+    /// Everyone.
+    pub fn peers(&self) -> Vec<Peer> {
+        self.0.members.values().map(|member| member.peer.clone()).collect()
+    }
+
+    /// The disk of `node`.
+    pub fn disk(&self, node: NodeId) -> &SimDisk {
+        &self.member(node).disk
+    }
+
+    /// The process of `node`, if one runs.
+    pub fn process(&self, node: NodeId) -> Option<Process> {
+        self.member(node).process.lock().clone()
+    }
+
+    /// The member that leads the newest term any disk knows of.
+    pub fn leader(&self) -> Option<NodeId> {
+        self.0.protocol.lock().leader().map(|(_, node)| node)
+    }
+
+    /// The wall clock of `node`.
+    pub fn clock(&self, node: NodeId) -> Arc<dyn Fn() -> u64 + Send + Sync> {
+        let ahead = self.member(node).clock_ahead_ms.clone();
+        Arc::new(move || {
+            let elapsed = u64::try_from(NodeRuntime::elapsed().as_millis()).unwrap_or(u64::MAX);
+            EPOCH_MS + elapsed + ahead.load(Ordering::Relaxed)
+        })
+    }
+
+    /// Makes the wall clock of `node` differ from the others'.
+    pub fn set_clock_ahead(&self, node: NodeId, ahead: Duration) {
+        let millis = u64::try_from(ahead.as_millis()).unwrap_or(u64::MAX);
+        self.member(node).clock_ahead_ms.store(millis, Ordering::Relaxed);
+    }
+
+    /// Whether writing clients should go on.
+    pub fn is_busy(&self) -> bool {
+        self.0.busy.load(Ordering::Relaxed) && self.failure().is_none()
+    }
+
+    /// Tells writing clients to end.
+    pub fn end_busy(&self) {
+        self.0.busy.store(false, Ordering::Relaxed);
+    }
+
+    /// Tells watches to end once they have been promised everything up to `revision`.
+    pub fn drain(&self, revision: Revision) {
+        self.0.drained_at.store(revision.0, Ordering::Relaxed);
+    }
+
+    /// Where watches may end, once that is known.
+    pub fn drained_at(&self) -> Option<Revision> {
+        let revision = self.0.drained_at.load(Ordering::Relaxed);
+        (revision > 0).then_some(Revision(revision))
+    }
+
+    /// Records a watch.
+    pub fn record_watch(&self, watched: Watched) {
+        self.0.watched.lock().push(watched);
+    }
+
+    /// Records a list.
+    pub fn record_list(&self, listed: Listed) {
+        self.0.listed.lock().push(listed);
+    }
+
+    /// All watches recorded.
+    pub fn watched(&self) -> Vec<Watched> {
+        self.0.watched.lock().clone()
+    }
+
+    /// All lists recorded.
+    pub fn listed(&self) -> Vec<Listed> {
+        self.0.listed.lock().clone()
+    }
+
+    /// Records that something is wrong; only the first counts.
+    pub fn fail(&self, what: impl ToString) {
+        let mut failure = self.0.failure.lock();
+        if failure.is_none() {
+            let what = what.to_string();
+            self.0.trace.event(format_args!("FAILURE: {what}"));
+            *failure = Some(what);
+        }
+    }
+
+    /// The first thing found wrong.
+    pub fn failure(&self) -> Option<String> {
+        self.0.failure.lock().clone()
+    }
+
+    /// Starts the process of `node` on its disk, unless one runs.
+    pub fn start(&self, node: NodeId) {
+        let member = self.member(node);
+        if member.process.lock().is_some() {
+            return;
+        }
+        let start = member.starts.fetch_add(1, Ordering::Relaxed);
+        self.0.trace.event(format_args!("start n{} ({start})", node.0));
+        let weak = Arc::downgrade(&self.0);
+        let group = TaskGroup::observed(move || {
+            if let Some(inner) = weak.upgrade() {
+                World(inner).observe(node);
+            }
+        });
+        let process =
+            Process { group: group.clone(), store: None, member: Arc::default(), seen: Arc::default() };
+        *member.process.lock() = Some(process);
+        let (world, own) = (self.clone(), group.clone());
+        group.spawn(async move {
+            match process::start(&world, node, start, &own).await {
+                Ok(started) => world.started(node, &own, started),
+                Err(error) => world.fail(format_args!("n{} does not start: {error}", node.0)),
+            }
+        });
+    }
+
+    /// Ends the process of `node` between two instructions. With `power_lost`, its disk forgets what was not synced.
+    pub fn kill(&self, node: NodeId, power_lost: bool) {
+        let member = self.member(node);
+        let Some(process) = member.process.lock().take() else { return };
+        let how = if power_lost { "power lost at" } else { "kill" };
+        self.0.trace.event(format_args!("{how} n{}", node.0));
+        self.0.network.detach(node);
+        process.group.kill();
+        self.look_for_panics(node, &process);
+        if power_lost { member.disk.crash() } else { member.disk.close() }
+    }
+
+    /// Tells the process of `node` to shut down in good order, and waits until it has.
+    pub async fn shut_down(&self, node: NodeId) {
+        let Some(process) = self.process(node) else { return };
+        let Some(member) = process.member.lock().take() else { return };
+        self.0.trace.event(format_args!("shut down n{}", node.0));
+        let ended = process.group.spawn(member.shutdown()).await;
+        let current = self.process(node).is_some_and(|now| now.group == process.group);
+        if ended.is_ok() && current {
+            self.kill(node, false);
+        }
+    }
+
+    /// Looks at `node` after one of its steps.
+    fn observe(&self, node: NodeId) {
+        let Some(process) = self.process(node) else { return };
+        self.look_for_panics(node, &process);
+        let disk = &self.member(node).disk;
+        if let Err(breach) = self.0.protocol.lock().observe_vote(node, disk) {
+            self.fail(breach);
+        }
+        if let Some(store) = &process.store {
+            let state = store.inner().state();
+            let found = self.0.ledger.observe(node, &state, &mut process.seen.lock());
+            if let Err(disagreement) = found {
+                self.fail(disagreement);
+            }
+        }
+    }
+
+    /// How far the process of `node` has applied, if it serves.
+    pub fn applied(&self, node: NodeId) -> Option<Revision> {
+        Some(self.process(node)?.store?.state().applied())
+    }
+
+    /// Looks at every member's log, as often as the run can afford.
+    pub fn observe_logs(&self) {
+        for (node, member) in &self.0.members {
+            let applied = self.applied(*node);
+            let found = self.0.protocol.lock().observe_log(*node, &member.disk, applied.unwrap_or_default());
+            if let Err(breach) = found {
+                self.fail(breach);
+            }
+        }
+    }
+
+    fn started(&self, node: NodeId, group: &TaskGroup, started: SimMember) {
+        let member = self.member(node);
+        let mut process = member.process.lock();
+        if let Some(process) = process.as_mut().filter(|process| process.group == *group) {
+            let (plant, disk) = (self.0.setup.plant, member.disk.clone());
+            process.store = Some(PlantedStore::new(started.handle(), plant, disk));
+            *process.member.lock() = Some(started);
+        }
+    }
+
+    fn look_for_panics(&self, node: NodeId, process: &Process) {
+        for message in process.group.take_panics() {
+            self.fail(format_args!("n{} panicked: {message}", node.0));
+        }
+    }
+
+    fn member(&self, node: NodeId) -> &Member {
+        &self.0.members[&node]
+    }
+}
