@@ -13,17 +13,21 @@ pub mod protobuf;
 pub mod quantity;
 pub mod resource;
 pub mod types;
+mod yaml;
 
 pub use compile::{CompileError, compile};
 pub use fill::{apply_defaults, fill_empty, missing_required};
 pub use json::{DecodeError, Decoded, Head, Limits, StrictError, decode_json, decode_value, encode_json};
 pub use protobuf::{
-    Envelope, EnvelopeError, decode_protobuf, encode_protobuf, read_envelope, write_envelope,
+    Envelope, EnvelopeError, decode_protobuf, decode_protobuf_object, encode_protobuf, read_envelope,
+    write_envelope,
 };
 pub use resource::{Column, ResourceType, Subresource};
 pub use types::{
     Field, ListTopology, ObjectType, PatchStrategy, Scalar, Schema, TypeId, Union, ValueType, Wire,
 };
+
+pub use yaml::{decode_yaml, yaml_value};
 
 #[cfg(test)]
 mod tests;

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::schema::quantity::QuantityError;
+use crate::schema::protobuf::EnvelopeError;
 
 /// Why bytes are not an object of the type.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -42,6 +42,14 @@ pub enum DecodeError {
     /// The bytes are not the Protobuf message they claim to be.
     #[error("invalid Protobuf message: {0}")]
     Protobuf(String),
+    /// The bytes are no envelope around a Protobuf message.
+    #[error("{problem} ({summary})")]
+    Envelope {
+        /// What is wrong with them.
+        problem: EnvelopeError,
+        /// Their beginning, for people.
+        summary: String,
+    },
     /// The text is not YAML.
     #[error("error converting YAML to JSON: {0}")]
     Yaml(String),
@@ -74,11 +82,5 @@ impl fmt::Display for StrictError {
             StrictError::Duplicate(path) => write!(f, "duplicate field {path:?}"),
             StrictError::Other(text) => f.write_str(text),
         }
-    }
-}
-
-impl From<QuantityError> for String {
-    fn from(error: QuantityError) -> String {
-        error.to_string()
     }
 }

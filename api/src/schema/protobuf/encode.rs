@@ -33,11 +33,9 @@ impl<'a> Encoder<'a> {
     fn object(self, ty: &'a ObjectType, value: &'a Value, out: &mut Vec<u8>) {
         let mut members: SmallVec<[Member<'a>; 32]> = SmallVec::new();
         for (name, value) in value.as_object().into_iter().flatten() {
-            if let Some(field) = ty.field(name) {
-                if !value.is_null() && (field.presence || !field.is_zero(value)) {
-                    members.push((field, value));
-                }
-            }
+            let field = ty.field(name);
+            let is_said = |field: &&Field| !value.is_null() && (field.presence || !field.is_zero(value));
+            members.extend(field.filter(is_said).map(|field| (field, value)));
         }
         members.sort_by(|(left, _), (right, _)| place(left).cmp(place(right)));
         self.members(&members, 0, out);

@@ -4,8 +4,10 @@ use bytes::{BufMut, Bytes};
 use orch_proto::envelope::Unknown;
 use prost::Message as _;
 
+use super::decode::decode_protobuf;
 use super::wire::{write_bytes, write_nested};
-use crate::schema::json::Head;
+use crate::schema::json::{DecodeError, Decoded, Head, Limits};
+use crate::schema::types::{Schema, TypeId};
 
 /// The first bytes of every object in Protobuf.
 pub const PREFIX: [u8; 4] = [0x6b, 0x38, 0x73, 0x00];
@@ -48,6 +50,32 @@ pub fn read_envelope(mut body: Bytes) -> Result<Envelope, EnvelopeError> {
         content_type: unknown.content_type,
         content_encoding: unknown.content_encoding,
     })
+}
+
+/// Reads an object of type `type_id` in its envelope. Unknown fields are passed over, so that there is nothing for
+/// strict validation. The error says [`DecodeError::Envelope`] where even the envelope does not open.
+pub fn decode_protobuf_object(
+    schema: &Schema,
+    type_id: TypeId,
+    body: &[u8],
+    limits: Limits,
+) -> Result<Decoded, DecodeError> {
+    let envelope = read_envelope(Bytes::copy_from_slice(body))
+        .map_err(|problem| DecodeError::Envelope { problem, summary: summary(body) })?;
+    let value = decode_protobuf(schema, type_id, &envelope.raw, limits)?;
+    Ok(Decoded { value, head: envelope.head, strict: Vec::new() })
+}
+
+/// The first thirty bytes: as text where they look like JSON, in hexadecimal digits otherwise.
+fn summary(body: &[u8]) -> String {
+    const SUMMARY_BYTES: usize = 30;
+    let start = &body[..body.len().min(SUMMARY_BYTES)];
+    let more = if body.len() > SUMMARY_BYTES { " ..." } else { "" };
+    match start.first() {
+        None => "<empty>".to_owned(),
+        Some(b'{') => format!("{}{more}", String::from_utf8_lossy(start)),
+        Some(_) => start.iter().map(|byte| format!("{byte:02x}")).chain([more.to_owned()]).collect(),
+    }
 }
 
 /// Appends the envelope with `message` in it.

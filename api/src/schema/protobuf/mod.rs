@@ -11,7 +11,7 @@ mod wire;
 
 pub use decode::decode_protobuf;
 pub use encode::{encode_protobuf, write_message_field};
-pub use envelope::{Envelope, EnvelopeError, PREFIX, read_envelope, write_envelope};
+pub use envelope::{Envelope, EnvelopeError, PREFIX, decode_protobuf_object, read_envelope, write_envelope};
 
 #[cfg(test)]
 mod tests;

@@ -130,3 +130,30 @@ fn envelopes_open_as_they_were_closed() {
     assert_eq!(read_envelope(Bytes::from_static(b"\0\0\0\0")), Err(EnvelopeError::Prefix));
     assert!(matches!(read_envelope(Bytes::from_static(b"k8s\0\x0a")), Err(EnvelopeError::Message(_))));
 }
+
+#[test]
+fn objects_come_out_of_their_envelope() {
+    let type_id = orch().named("core.v1.ConfigMap").unwrap();
+    let mut body = Vec::new();
+    write_envelope("v1", "ConfigMap", b"\x0a\x03\x0a\x01a", &mut body);
+    let decoded = decode_protobuf_object(orch(), type_id, &body, Limits::default()).unwrap();
+    assert_eq!(decoded.value, json!({"metadata": {"name": "a"}}));
+    assert_eq!(decoded.head.kind, "ConfigMap");
+    for (body, wanted) in [
+        (
+            &[0, 0, 0, 0][..],
+            "provided data does not appear to be a protobuf message, expected prefix [107 56 115 0] (00000000)",
+        ),
+        (
+            b"",
+            "provided data does not appear to be a protobuf message, expected prefix [107 56 115 0] (<empty>)",
+        ),
+        (
+            b"{\"apiVersion\":\"v1\",\"kind\":\"ConfigMap\"}",
+            "provided data does not appear to be a protobuf message, expected prefix [107 56 115 0] ({\"apiVersion\":\"v1\",\"kind\":\"Con ...)",
+        ),
+    ] {
+        let error = decode_protobuf_object(orch(), type_id, body, Limits::default()).unwrap_err();
+        assert_eq!(error.to_string(), wanted);
+    }
+}
