@@ -8,6 +8,7 @@ pub mod event;
 pub mod lease;
 pub mod namespace;
 mod object_meta;
+pub mod pod;
 pub mod rbac;
 pub mod secret;
 pub mod service_account;
@@ -25,6 +26,7 @@ pub const SERVED: &[&str] = &[
     "events",
     "leases.coordination",
     "namespaces",
+    "pods",
     "rolebindings.rbac.authorization",
     "roles.rbac.authorization",
     "secrets",
@@ -40,6 +42,7 @@ pub fn strategy_for(storage_resource: &str) -> Option<&'static dyn Strategy> {
         "events" => &event::Event,
         "leases.coordination" => &lease::Lease,
         "namespaces" => &namespace::Namespace,
+        "pods" => &pod::Pod,
         "rolebindings.rbac.authorization" => &rbac::RoleBinding,
         "roles.rbac.authorization" => &rbac::Role,
         "secrets" => &secret::Secret,
