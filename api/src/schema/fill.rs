@@ -132,3 +132,60 @@ fn find_missing(schema: &Schema, ty: &ValueType, value: &Value, path: &str, miss
         _ => {}
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::schema::tests::orch;
+
+    fn id(name: &str) -> TypeId {
+        orch().named(name).unwrap()
+    }
+
+    #[test]
+    fn what_is_always_written_comes_back_at_every_depth() {
+        let mut pod = json!({"spec": {"containers": [{"name": "c"}]}, "status": null});
+        fill_empty(orch(), id("core.v1.Pod"), &mut pod);
+        assert_eq!(
+            pod,
+            json!({"metadata": {}, "spec": {"containers": [{"name": "c", "resources": {}}]}, "status": {}})
+        );
+        let mut node = json!({});
+        fill_empty(orch(), id("core.v1.Node"), &mut node);
+        assert_eq!(node["status"]["daemonEndpoints"], json!({"kubeletEndpoint": {"Port": 0}}));
+        assert_eq!(node["status"]["nodeInfo"]["machineID"], "");
+    }
+
+    #[test]
+    fn defaults_fill_what_is_absent_and_nothing_else() {
+        let mut pod = json!({"spec": {"containers": [{"name": "c", "ports": [
+            {"containerPort": 1}, {"containerPort": 2, "protocol": "UDP"}, {"containerPort": 3, "protocol": ""},
+        ]}]}});
+        apply_defaults(orch(), id("core.v1.Pod"), &mut pod);
+        let ports = &pod["spec"]["containers"][0]["ports"];
+        let protocols: Vec<_> =
+            ports.as_array().unwrap().iter().map(|port| port["protocol"].clone()).collect();
+        assert_eq!(protocols, ["TCP", "UDP", "TCP"]);
+        let mut action = json!({"port": 1, "service": null});
+        apply_defaults(orch(), id("core.v1.GRPCAction"), &mut action);
+        assert_eq!(action, json!({"port": 1, "service": ""}));
+    }
+
+    #[test]
+    fn missing_required_fields_are_named_by_path() {
+        let role = json!({"rules": [{"verbs": ["get"]}, {"verbs": null}]});
+        assert_eq!(missing_required(orch(), id("rbac.v1.Role"), &role), ["rules[1].verbs"]);
+        let binding = json!({"subjects": [{"kind": "User"}]});
+        assert_eq!(
+            missing_required(orch(), id("rbac.v1.RoleBinding"), &binding),
+            ["subjects[0].name", "roleRef"]
+        );
+        let claim = json!({"properties": {"a": {"externalDocs": {}, "not": {"x-orch-validations": [{}]}}}});
+        assert_eq!(
+            missing_required(orch(), id("apiextensions.v1.JSONSchemaProps"), &claim),
+            ["properties.a.not.x-orch-validations[0].rule"]
+        );
+    }
+}

@@ -81,7 +81,7 @@ pub(crate) fn canonical(text: &str, precision: Precision) -> Option<Option<Strin
 /// The value of two digits.
 fn digits(two: &[u8]) -> Option<u8> {
     let [tens, ones] = [two[0].wrapping_sub(b'0'), two[1].wrapping_sub(b'0')];
-    (tens < 10 && ones < 10).then_some(tens * 10 + ones)
+    (tens < 10 && ones < 10).then(|| tens * 10 + ones)
 }
 
 /// The fraction of the second at the start of `rest` in nanoseconds, and what follows it.
@@ -138,6 +138,8 @@ mod tests {
             ("2026-01-02 03:04:05Z", None),
             ("2026-01-02T03:04:05", None),
             ("yesterday", None),
+            ("20\u{1}6-01-02T03:04:05Z", None),
+            ("2026-~1-02T03:04:05Z", None),
             ("2026-01-02T03:04:05+0200", None),
             ("é026-01-02T03:04:05Z", None),
         ] {

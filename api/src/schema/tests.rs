@@ -4,6 +4,7 @@ use orch_proto::brand::{KUBERNETES, ORCH};
 
 use super::*;
 
+mod random;
 pub(crate) mod vectors;
 
 /// The built-in schema, compiled once for all tests.

@@ -36,6 +36,8 @@ pub struct ObjectType {
     by_name: FieldIndex,
     /// Positions of the fields that are written even when absent.
     always: Box<[u32]>,
+    /// Protobuf numbers of the fields that are not inlined, sorted, each with its position.
+    by_number: Box<[(u32, u32)]>,
     /// Instances carry `kind` and `apiVersion`.
     pub head: bool,
     /// Groups of fields of which at most one is set.
@@ -200,6 +202,16 @@ impl Schema {
         &self.resources
     }
 
+    /// How many types there are; their ids are the numbers below.
+    pub fn len(&self) -> usize {
+        self.types.len()
+    }
+
+    /// Whether there is no type at all.
+    pub fn is_empty(&self) -> bool {
+        self.types.is_empty()
+    }
+
     /// The type behind `id`. An id comes from this schema, so it is always there.
     pub fn get(&self, id: TypeId) -> &ObjectType {
         &self.types[id.0 as usize]
@@ -216,10 +228,14 @@ impl ObjectType {
     /// dropped, and there is no head and no union: set those fields where they differ.
     pub fn new(name: impl Into<Box<str>>, fields: Vec<Field>) -> Self {
         let always = (0..).zip(&fields).filter(|(_, field)| field.emit_empty).map(|(at, _)| at);
+        let own = (0..).zip(&fields).filter(|(_, field)| field.inlined_in.is_empty());
+        let mut by_number: Vec<(u32, u32)> = own.map(|(at, field)| (field.number, at)).collect();
+        by_number.sort_unstable();
         Self {
             name: name.into(),
             by_name: FieldIndex::new(fields.iter().map(|field| &*field.name)),
             always: always.collect(),
+            by_number: by_number.into(),
             fields: fields.into(),
             head: false,
             unions: Box::default(),
@@ -236,6 +252,12 @@ impl ObjectType {
     /// Position in `fields` of the field with this JSON name.
     pub(crate) fn position(&self, name: &str) -> Option<usize> {
         self.by_name.find(name, |at| &self.fields[at].name)
+    }
+
+    /// The field with this Protobuf number in the message itself, not in one that is inlined in it.
+    pub(crate) fn numbered(&self, number: u32) -> Option<&Field> {
+        let found = self.by_number.binary_search_by_key(&number, |&(number, _)| number).ok()?;
+        Some(&self.fields[self.by_number[found].1 as usize])
     }
 
     /// Positions of the fields that are written even when absent.

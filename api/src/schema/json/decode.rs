@@ -6,6 +6,7 @@
 
 use std::borrow::Cow;
 
+use serde_json::map::Entry;
 use serde_json::{Map, Value};
 use smallvec::SmallVec;
 
@@ -137,19 +138,23 @@ impl<'s, 'a> Decoder<'s, 'a> {
         is_root: IsRoot,
     ) -> Result<Value, DecodeError> {
         self.open(b'{', "an object")?;
-        let mut seen = Seen::default();
+        let (mut met, mut set) = (Fields::default(), Fields::default());
         let mut more = !self.is_closed(b'}');
         while more {
             let key = self.key()?;
             match ty.position(&key) {
                 Some(at) => {
                     let field = &ty.fields[at];
-                    let is_duplicate = seen.replace(at);
+                    let is_duplicate = met.insert(at);
                     if is_duplicate {
                         self.report(StrictError::Duplicate, &field.name);
                     }
                     self.path.push(Step::Field(&field.name));
-                    self.field(field, &mut map, is_duplicate)?;
+                    if self.field(field, &mut map, is_duplicate)? {
+                        set.insert(at);
+                    } else {
+                        set.remove(at);
+                    }
                     self.path.pop();
                 }
                 None => self.undeclared(ty, key, &mut map, is_root)?,
@@ -157,36 +162,36 @@ impl<'s, 'a> Decoder<'s, 'a> {
             more = self.reader.has_more(b'}')?;
         }
         self.depth -= 1;
-        for at in ty.always_written() {
+        for at in ty.always_written().filter(|&at| !set.has(at)) {
             let field = &ty.fields[at];
-            if !(seen.has(at) && map.contains_key(&*field.name)) {
-                map.insert(field.name.to_string(), empty_field(self.schema, field));
-            }
+            map.entry(&*field.name).or_insert_with(|| empty_field(self.schema, field));
         }
         Ok(Value::Object(map))
     }
 
+    /// Reads a field's value into `map`; whether it is there now.
     fn field(
         &mut self,
         field: &'s Field,
         map: &mut Map<String, Value>,
         is_duplicate: bool,
-    ) -> Result<(), DecodeError> {
+    ) -> Result<bool, DecodeError> {
         let earlier = if is_duplicate { map.shift_remove(&*field.name) } else { None };
         if self.null()? {
             // Null clears what may be absent and leaves alone what may not.
             let is_kept =
                 !field.presence && matches!(field.value, ValueType::Scalar(_) | ValueType::Object(_));
-            if let Some(earlier) = earlier.filter(|_| is_kept) {
-                map.insert(field.name.to_string(), earlier);
-            }
-            return Ok(());
+            let kept = earlier.filter(|_| is_kept);
+            let is_there = kept.is_some();
+            map.extend(kept.map(|earlier| (field.name.to_string(), earlier)));
+            return Ok(is_there);
         }
         let value = self.value(&field.value, field.wire, earlier)?;
-        if field.presence && !value.is_null() || !field.is_zero(&value) {
+        let is_there = !value.is_null() && (field.presence || !field.is_zero(&value));
+        if is_there {
             map.insert(field.name.to_string(), value);
         }
-        Ok(())
+        Ok(is_there)
     }
 
     /// A key that no field has: the head, a field that is kept, or one that is dropped.
@@ -297,7 +302,11 @@ impl<'s, 'a> Decoder<'s, 'a> {
         if self.null()? {
             return Ok(zero_value(self.schema, ty));
         }
-        self.value(ty, wire, None)
+        let value = self.value(ty, wire, None)?;
+        // A list that is empty is the same as none, here too.
+        let is_empty_list =
+            matches!((ty, &value), (ValueType::List { .. }, Value::Array(items)) if items.is_empty());
+        Ok(if is_empty_list { Value::Null } else { value })
     }
 
     /// The members of a list, each by `read`.
@@ -330,11 +339,16 @@ impl<'s, 'a> Decoder<'s, 'a> {
             let key = self.key()?;
             self.path.push(Step::Key(key));
             let value = read(self)?;
-            let key = self.leave_key();
-            if map.contains_key(&*key) {
-                self.report(StrictError::Duplicate, &key);
+            match map.entry(self.leave_key()) {
+                Entry::Vacant(entry) => {
+                    entry.insert(value);
+                }
+                Entry::Occupied(mut entry) => {
+                    entry.insert(value);
+                    let key = entry.key().clone();
+                    self.report(StrictError::Duplicate, &key);
+                }
             }
-            map.insert(key.into_owned(), value);
             more = self.reader.has_more(b'}')?;
         }
         self.depth -= 1;
@@ -342,21 +356,27 @@ impl<'s, 'a> Decoder<'s, 'a> {
     }
 }
 
-/// Which fields of an object were met.
+/// A set of positions of fields.
 #[derive(Default)]
-struct Seen {
+struct Fields {
     words: SmallVec<[u64; 2]>,
 }
 
-impl Seen {
-    /// Notes a field; whether it was noted before.
-    fn replace(&mut self, at: usize) -> bool {
+impl Fields {
+    /// Adds a field; whether it was there before.
+    fn insert(&mut self, at: usize) -> bool {
         let was = self.has(at);
         if self.words.len() <= at / 64 {
             self.words.resize(at / 64 + 1, 0);
         }
         self.words[at / 64] |= 1 << (at % 64);
         was
+    }
+
+    fn remove(&mut self, at: usize) {
+        if let Some(word) = self.words.get_mut(at / 64) {
+            *word &= !(1 << (at % 64));
+        }
     }
 
     fn has(&self, at: usize) -> bool {

@@ -36,9 +36,7 @@ impl<'s> Decoder<'s> {
         self.members(ty, &[], message, &mut map)?;
         for at in ty.always_written() {
             let field = &ty.fields[at];
-            if !map.contains_key(&*field.name) {
-                map.insert(field.name.to_string(), empty_field(self.schema, field));
-            }
+            map.entry(&*field.name).or_insert_with(|| empty_field(self.schema, field));
         }
         Ok(Value::Object(map))
     }
@@ -58,7 +56,11 @@ impl<'s> Decoder<'s> {
         let mut reader = Reader { rest: message };
         while let Some((number, raw)) = reader.field()? {
             let is_here = |field: &&Field| field.number == number && *field.inlined_in == *inlined_in;
-            if let Some(field) = ty.fields.iter().find(is_here) {
+            let field = match inlined_in {
+                [] => ty.numbered(number),
+                _ => ty.fields.iter().find(is_here),
+            };
+            if let Some(field) = field {
                 self.field(field, raw, map).map_err(|error| at_field(field, error))?;
                 continue;
             }

@@ -1,0 +1,105 @@
+//! Encodings kept as files: an object stored today must decode, and be encoded the same, for ever.
+//!
+//! `UPDATE_GOLDEN=1` rewrites them; a difference is a break of the stored form and needs a reason.
+
+#![expect(clippy::unwrap_used, reason = "a test")]
+
+use std::path::PathBuf;
+
+use orch_api::schema::{Limits, Schema, decode_json, decode_protobuf, encode_json, encode_protobuf};
+use orch_proto::brand::ORCH;
+
+/// What a client sent, by type.
+const GIVEN: [(&str, &str); 4] = [
+    (
+        "core.v1.ConfigMap",
+        r#"{"data":{"b":"<&>\u2028é","a":""},"immutable":false,"binaryData":{"k":"AAEC/w=="},
+            "metadata":{"name":"c","namespace":"n","uid":"3f1c7b52-0a43-4e5f-9df4-0d4f3a0f1c11","resourceVersion":"17",
+            "creationTimestamp":"2026-01-02T03:04:05Z","labels":{"z":"1","a":"2"},"finalizers":["example.com/f"],
+            "ownerReferences":[{"apiVersion":"v1","kind":"Pod","name":"p","uid":"u","controller":true}],
+            "managedFields":[{"manager":"m","operation":"Apply","apiVersion":"v1","time":"2026-01-02T03:04:05Z",
+            "fieldsType":"FieldsV1","fieldsV1":{"f:data":{"f:b":{},"f:a":{}}}}]}}"#,
+    ),
+    (
+        "rbac.v1.Role",
+        r#"{"metadata":{"name":"r"},"rules":[{"apiGroups":[""],"resources":["pods","pods/log"],"verbs":["get"],"resourceNames":[]},{}]}"#,
+    ),
+    (
+        "core.v1.Event",
+        r#"{"metadata":{"name":"e"},"involvedObject":{"kind":"Pod","namespace":"n","name":"p","fieldPath":"spec.containers{c}"},
+            "reason":"R","message":"m","type":"Normal","count":3,"firstTimestamp":"2026-01-02T05:04:05+02:00",
+            "eventTime":"2026-01-02T03:04:05.000006Z","series":{"count":2,"lastObservedTime":"2026-01-02T03:04:06.500000Z"},
+            "source":{"component":"kubelet"},"reportingComponent":"c"}"#,
+    ),
+    (
+        "core.v1.Pod",
+        r#"{"metadata":{"name":"p","generation":1},"spec":{"volumes":[{"name":"v","emptyDir":{}},{"name":"s","projected":{
+            "sources":[{"serviceAccountToken":{"path":"t","expirationSeconds":3600}}],"defaultMode":420}}],
+            "containers":[{"name":"c","image":"i","ports":[{"containerPort":80,"protocol":"TCP"}],
+            "env":[{"name":"A","valueFrom":{"configMapKeyRef":{"name":"c","key":"k","optional":true}}},{"name":"B","value":""}],
+            "resources":{"requests":{"cpu":0.5,"memory":"1024Mi"}},
+            "livenessProbe":{"httpGet":{"path":"/","port":"http"},"periodSeconds":10},"readinessProbe":{"tcpSocket":{"port":80}},
+            "securityContext":{"runAsUser":0,"capabilities":{"drop":["ALL"]}}}],
+            "ephemeralContainers":[{"name":"d","image":"i","targetContainerName":"c"}],"enableServiceLinks":false,
+            "hostNetwork":false,"terminationGracePeriodSeconds":0,"tolerations":[{"operator":"Exists","tolerationSeconds":300}],
+            "affinity":{"nodeAffinity":{"requiredDuringSchedulingIgnoredDuringExecution":{"nodeSelectorTerms":[
+            {"matchExpressions":[{"key":"k","operator":"In","values":["a","b"]}]}]}}}},
+            "status":{"phase":"Running","conditions":[{"type":"Ready","status":"True","lastTransitionTime":"2026-01-02T03:04:05Z"}],
+            "podIPs":[{"ip":"10.0.0.1"}],"containerStatuses":[{"name":"c","state":{"running":{"startedAt":"2026-01-02T03:04:05Z"}},
+            "ready":true,"started":true}]}}"#,
+    ),
+];
+
+/// Compares with the file called `name`, or rewrites it.
+fn check(name: &str, found: &str) {
+    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/golden").join(name);
+    if std::env::var_os("UPDATE_GOLDEN").is_some() {
+        std::fs::write(&path, found).unwrap();
+    }
+    let wanted = std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+    assert_eq!(wanted, found, "{name}");
+}
+
+fn hex(bytes: &[u8]) -> String {
+    let lines =
+        bytes.chunks(32).map(|line| line.iter().map(|byte| format!("{byte:02x}")).collect::<String>() + "\n");
+    lines.collect()
+}
+
+fn unhex(text: &str) -> Vec<u8> {
+    let digits: Vec<u8> = text.bytes().filter(u8::is_ascii_hexdigit).collect();
+    let byte = |pair: &[u8]| u8::from_str_radix(std::str::from_utf8(pair).unwrap(), 16).unwrap();
+    digits.chunks(2).map(byte).collect()
+}
+
+#[test]
+fn stored_objects_are_encoded_as_ever() {
+    let schema = Schema::builtin(&ORCH);
+    for (name, given) in GIVEN {
+        let type_id = schema.named(name).unwrap();
+        let value = decode_json(&schema, type_id, given.as_bytes(), Limits::default()).unwrap().value;
+        let (mut json, mut message) = (Vec::new(), Vec::new());
+        encode_json(&schema, type_id, &value, &mut json);
+        encode_protobuf(&schema, type_id, &value, &mut message);
+        check(&format!("{name}.json"), &(String::from_utf8(json).unwrap() + "\n"));
+        check(&format!("{name}.hex"), &hex(&message));
+    }
+}
+
+#[test]
+fn stored_objects_decode_as_ever() {
+    let schema = Schema::builtin(&ORCH);
+    for (name, _) in GIVEN {
+        let type_id = schema.named(name).unwrap();
+        let read = |extension: &str| {
+            let path =
+                PathBuf::from(env!("CARGO_MANIFEST_DIR")).join(format!("tests/golden/{name}.{extension}"));
+            std::fs::read_to_string(path).unwrap()
+        };
+        let from_json = decode_json(&schema, type_id, read("json").as_bytes(), Limits::default()).unwrap();
+        assert_eq!(from_json.strict, []);
+        let from_message =
+            decode_protobuf(&schema, type_id, &unhex(&read("hex")), Limits::default()).unwrap();
+        assert_eq!(from_json.value, from_message);
+    }
+}
