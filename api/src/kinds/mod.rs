@@ -4,17 +4,21 @@
 
 pub mod age;
 pub mod config_map;
+pub mod disruption_budget;
 pub mod event;
 pub mod lease;
 pub mod namespace;
+pub mod node;
 mod object_meta;
 pub mod pod;
+pub mod priority_class;
 pub mod rbac;
 pub mod secret;
 pub mod service_account;
 pub mod strategy;
 #[cfg(test)]
 mod testing;
+pub mod workload;
 
 pub use strategy::{Cell, Context, NameRule, Objects, Plain, Strategy};
 
@@ -23,14 +27,21 @@ pub const SERVED: &[&str] = &[
     "clusterrolebindings.rbac.authorization",
     "clusterroles.rbac.authorization",
     "configmaps",
+    "daemonsets.apps",
+    "deployments.apps",
     "events",
     "leases.coordination",
     "namespaces",
+    "nodes",
+    "poddisruptionbudgets.policy",
     "pods",
+    "priorityclasses.scheduling",
+    "replicasets.apps",
     "rolebindings.rbac.authorization",
     "roles.rbac.authorization",
     "secrets",
     "serviceaccounts",
+    "statefulsets.apps",
 ];
 
 /// The strategy of a storage resource; `None` for a kind that is not served. `events` serves both spellings.
@@ -39,14 +50,21 @@ pub fn strategy_for(storage_resource: &str) -> Option<&'static dyn Strategy> {
         "clusterrolebindings.rbac.authorization" => &rbac::ClusterRoleBinding,
         "clusterroles.rbac.authorization" => &rbac::ClusterRole,
         "configmaps" => &config_map::ConfigMap,
+        "daemonsets.apps" => &workload::DaemonSet,
+        "deployments.apps" => &workload::Deployment,
         "events" => &event::Event,
         "leases.coordination" => &lease::Lease,
         "namespaces" => &namespace::Namespace,
+        "nodes" => &node::Node,
+        "poddisruptionbudgets.policy" => &disruption_budget::PodDisruptionBudget,
         "pods" => &pod::Pod,
+        "priorityclasses.scheduling" => &priority_class::PriorityClass,
+        "replicasets.apps" => &workload::ReplicaSet,
         "rolebindings.rbac.authorization" => &rbac::RoleBinding,
         "roles.rbac.authorization" => &rbac::Role,
         "secrets" => &secret::Secret,
         "serviceaccounts" => &service_account::ServiceAccount,
+        "statefulsets.apps" => &workload::StatefulSet,
         _ => return None,
     })
 }

@@ -41,9 +41,14 @@ pub(super) fn start_generation(new: &mut Value) {
 /// Raises the generation when one of the fields means something else than before.
 pub(super) fn raise_generation(old: &Value, new: &mut Value, fields: &[&str]) {
     if fields.iter().any(|field| !same(old.at(field), new.at(field))) {
-        let before = old.at("metadata").int("generation").unwrap_or(0);
-        set(child_mut(new, "metadata"), "generation", before.saturating_add(1));
+        next_generation(old, new);
     }
+}
+
+/// The generation after the old one.
+pub(super) fn next_generation(old: &Value, new: &mut Value) {
+    let before = old.at("metadata").int("generation").unwrap_or(0);
+    set(child_mut(new, "metadata"), "generation", before.saturating_add(1));
 }
 
 /// On the main resource the status stays; on `status` everything else in `others` stays.

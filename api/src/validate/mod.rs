@@ -3,6 +3,7 @@
 //! Owns what several kinds share; a rule of one kind stands in that kind's file under `kinds/`. Nothing here reads a
 //! clock, the store or the request.
 
+pub mod conditions;
 pub mod field;
 pub mod list_options;
 pub mod metadata;

@@ -2,6 +2,7 @@
 
 use serde_json::Value;
 
+use crate::kinds::pod::container::one_of;
 use crate::validate::metadata::{invalid_each, validate_label_name};
 use crate::validate::selector::validate_label_selector;
 use crate::validate::tree::{Tree, shown};
@@ -41,6 +42,14 @@ pub(super) fn validate_tolerations(tolerations: &[Value], path: &Path) -> Vec<Fi
 /// The effect of a taint or toleration.
 pub(crate) fn validate_effect(effect: &str, path: Path) -> Option<FieldError> {
     (!EFFECTS.contains(&effect)).then(|| FieldError::not_supported(path, effect, &EFFECTS))
+}
+
+/// What a pod or a class says about pushing others away.
+pub(crate) fn validate_preemption_policy(holder: &Value, path: &Path) -> Option<FieldError> {
+    if !holder.has("preemptionPolicy") {
+        return None;
+    }
+    one_of(holder, "preemptionPolicy", &["PreemptLowerPriority", "Never"], path)
 }
 
 /// Rules for `topologySpreadConstraints`.

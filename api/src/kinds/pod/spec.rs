@@ -8,7 +8,7 @@ use crate::kinds::Context;
 use crate::kinds::pod::container::{Surroundings, one_of, padded_image, validate_containers};
 use crate::kinds::pod::resources::validate_requirements;
 use crate::kinds::pod::scheduling::{
-    validate_affinity, validate_gates, validate_spread, validate_tolerations,
+    validate_affinity, validate_gates, validate_preemption_policy, validate_spread, validate_tolerations,
 };
 use crate::kinds::pod::security::validate_pod_security;
 use crate::kinds::pod::volume::validate_volumes;
@@ -250,9 +250,7 @@ fn validate_host_aliases(aliases: &[Value], path: &Path) -> Vec<FieldError> {
 
 fn validate_choices(spec: &Value, path: &Path) -> Vec<FieldError> {
     let mut errors = Vec::new();
-    if spec.has("preemptionPolicy") {
-        errors.extend(one_of(spec, "preemptionPolicy", &["PreemptLowerPriority", "Never"], path));
-    }
+    errors.extend(validate_preemption_policy(spec, path));
     let os = spec.at("os");
     if !os.is_null() {
         let name = os.text("name");
