@@ -1,3 +1,5 @@
+//! Messages byte by byte, recorded objects through Protobuf and back, and broken ones.
+
 use bytes::Bytes;
 use serde_json::{Value, json};
 

@@ -1,3 +1,5 @@
+//! YAML 1.1 as the reference converts it, and what is bounded or refused.
+
 use serde_json::json;
 
 use super::*;
