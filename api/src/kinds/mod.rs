@@ -3,11 +3,13 @@
 //! Owns the table from kind to strategy. A strategy is pure: see `strategy`.
 
 pub mod age;
+pub mod batch;
 pub mod config_map;
 pub mod disruption_budget;
 pub mod event;
 pub mod lease;
 pub mod namespace;
+pub mod networking;
 pub mod node;
 mod object_meta;
 pub mod pod;
@@ -18,6 +20,7 @@ pub mod service_account;
 pub mod strategy;
 #[cfg(test)]
 mod testing;
+pub mod volume_claim;
 pub mod workload;
 
 pub use strategy::{Cell, Context, NameRule, Objects, Plain, Strategy};
@@ -27,12 +30,17 @@ pub const SERVED: &[&str] = &[
     "clusterrolebindings.rbac.authorization",
     "clusterroles.rbac.authorization",
     "configmaps",
+    "cronjobs.batch",
     "daemonsets.apps",
     "deployments.apps",
     "events",
+    "ingresses.networking",
+    "jobs.batch",
     "leases.coordination",
     "namespaces",
+    "networkpolicies.networking",
     "nodes",
+    "persistentvolumeclaims",
     "poddisruptionbudgets.policy",
     "pods",
     "priorityclasses.scheduling",
@@ -50,12 +58,17 @@ pub fn strategy_for(storage_resource: &str) -> Option<&'static dyn Strategy> {
         "clusterrolebindings.rbac.authorization" => &rbac::ClusterRoleBinding,
         "clusterroles.rbac.authorization" => &rbac::ClusterRole,
         "configmaps" => &config_map::ConfigMap,
+        "cronjobs.batch" => &batch::CronJob,
         "daemonsets.apps" => &workload::DaemonSet,
         "deployments.apps" => &workload::Deployment,
         "events" => &event::Event,
+        "ingresses.networking" => &networking::Ingress,
+        "jobs.batch" => &batch::Job,
         "leases.coordination" => &lease::Lease,
         "namespaces" => &namespace::Namespace,
+        "networkpolicies.networking" => &networking::NetworkPolicy,
         "nodes" => &node::Node,
+        "persistentvolumeclaims" => &volume_claim::PersistentVolumeClaim,
         "poddisruptionbudgets.policy" => &disruption_budget::PodDisruptionBudget,
         "pods" => &pod::Pod,
         "priorityclasses.scheduling" => &priority_class::PriorityClass,

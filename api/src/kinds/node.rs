@@ -21,10 +21,11 @@ impl Strategy for Node {
         if let Some(spec) = existing_mut(new, "spec") {
             unify_pod_cidrs(spec);
         }
-        if let Some(status) = existing_mut(new, "status") {
-            if status.has("capacity") && !status.has("allocatable") {
-                set(status, "allocatable", status.at("capacity").clone());
-            }
+        if let Some(status) = existing_mut(new, "status")
+            && status.has("capacity")
+            && !status.has("allocatable")
+        {
+            set(status, "allocatable", status.at("capacity").clone());
         }
     }
 

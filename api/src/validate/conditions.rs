@@ -87,7 +87,7 @@ mod tests {
     fn conditions_are_complete() {
         let good = json!({"type": "Ready", "status": "True", "reason": "Ok", "lastTransitionTime": "2026-01-02T03:04:05Z"});
         let path = Path::new("c");
-        assert!(validate_conditions(&[good.clone()], &path).is_empty());
+        assert!(validate_conditions(std::slice::from_ref(&good), &path).is_empty());
         let texts: Vec<String> =
             validate_conditions(&[good.clone(), good, json!({"status": "Maybe", "reason": "1"})], &path)
                 .iter()

@@ -1,4 +1,4 @@
-//! The difference of two pod specs as the refusal of a change shows it.
+//! The difference of two specs as the refusal of a change shows it.
 //!
 //! The reference prints its own in-memory form, field by field, indented by one, as a unified diff with three lines
 //! around each change. `form` has that form; here is the comparison of its lines.
@@ -7,7 +7,7 @@ mod form;
 
 use serde_json::Value;
 
-use self::form::lines;
+use self::form::{claim_lines, pod_lines};
 
 /// Lines around a change.
 const AROUND: usize = 3;
@@ -16,8 +16,12 @@ const PAIRS_MAX: usize = 1_000_000;
 
 /// The difference between two pod specs; empty when their shown forms are the same.
 pub(super) fn spec_diff(before: &Value, after: &Value) -> String {
-    let (before, after) = (lines(before), lines(after));
-    unified(&before, &after)
+    unified(&pod_lines(before), &pod_lines(after))
+}
+
+/// The difference between two specs of volume claims, in the same way.
+pub(crate) fn claim_diff(before: &Value, after: &Value) -> String {
+    unified(&claim_lines(before), &claim_lines(after))
 }
 
 /// A changed stretch: line ranges in the old and in the new text.

@@ -5,7 +5,7 @@
 mod admission;
 mod container;
 pub(crate) mod defaults;
-mod diff;
+pub(crate) mod diff;
 pub(crate) mod environment;
 mod image;
 pub(crate) mod probe;

@@ -44,10 +44,10 @@ impl Strategy for StatefulSet {
             set(strategy, "type", "RollingUpdate");
             child_mut(strategy, "rollingUpdate");
         }
-        if strategy.text("type") == "RollingUpdate" {
-            if let Some(rolling) = existing_mut(strategy, "rollingUpdate") {
-                set_default(rolling, "partition", 0);
-            }
+        if strategy.text("type") == "RollingUpdate"
+            && let Some(rolling) = existing_mut(strategy, "rollingUpdate")
+        {
+            set_default(rolling, "partition", 0);
         }
         let retention = child_mut(spec, "persistentVolumeClaimRetentionPolicy");
         set_default_text(retention, "whenDeleted", "Retain");

@@ -138,11 +138,31 @@ const SPEC: &[Member] = &[
     Member("Resources", "resources", Shape::Null),
     Member("HostnameOverride", "hostnameOverride", Shape::Null),
 ];
+const CLAIM: &[Member] = &[
+    Member("AccessModes", "accessModes", Shape::Null),
+    Member("Selector", "selector", Shape::Null),
+    Member("Resources", "resources", Shape::Object(CLAIM_RESOURCES)),
+    Member("VolumeName", "volumeName", Shape::Text),
+    Member("StorageClassName", "storageClassName", Shape::Null),
+    Member("VolumeMode", "volumeMode", Shape::Null),
+    Member("DataSource", "dataSource", Shape::Null),
+    Member("DataSourceRef", "dataSourceRef", Shape::Null),
+    Member("VolumeAttributesClassName", "volumeAttributesClassName", Shape::Null),
+];
+const CLAIM_RESOURCES: &[Member] =
+    &[Member("Limits", "limits", Shape::Null), Member("Requests", "requests", Shape::Null)];
 /// Fields that stand in the spec and in the reference's memory in the security context.
 const HOSTED: [&str; 5] = ["hostNetwork", "hostPID", "hostIPC", "shareProcessNamespace", "hostUsers"];
 
-/// The lines of the form.
-pub(super) fn lines(spec: &Value) -> Vec<String> {
+/// The lines of the form of a volume claim's spec.
+pub(super) fn claim_lines(spec: &Value) -> Vec<String> {
+    let mut out = String::new();
+    write_object(spec, CLAIM, 0, &mut out);
+    out.lines().map(str::to_owned).collect()
+}
+
+/// The lines of the form of a pod's spec.
+pub(super) fn pod_lines(spec: &Value) -> Vec<String> {
     let mut spec = spec.clone();
     for field in HOSTED {
         if let Some(value) = spec.get(field).cloned() {

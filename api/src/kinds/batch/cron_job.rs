@@ -1,0 +1,191 @@
+//! batch/v1 CronJob.
+
+use serde_json::{Value, json};
+
+use crate::kinds::batch::schedule::schedule_error;
+use crate::kinds::batch::validate_job_spec;
+use crate::kinds::workload::{container_images, container_names, default_template};
+use crate::kinds::{Cell, Context, NameRule, Strategy, age, object_meta};
+use crate::validate::metadata::nonnegative;
+use crate::validate::selector::format_label_selector;
+use crate::validate::tree::{Tree, child_mut, set, set_default, set_default_text, shown};
+use crate::validate::{FieldError, Path};
+
+/// A job's name is that of its cron job with eleven more characters.
+const NAME_LENGTH_MAX: usize = 52;
+
+/// The rules of cron jobs.
+#[derive(Debug)]
+pub struct CronJob;
+
+impl Strategy for CronJob {
+    fn default(&self, context: &Context<'_>, new: &mut Value) {
+        let spec = child_mut(new, "spec");
+        set_default_text(spec, "concurrencyPolicy", "Allow");
+        set_default(spec, "suspend", false);
+        set_default(spec, "successfulJobsHistoryLimit", 3);
+        set_default(spec, "failedJobsHistoryLimit", 1);
+        let job = child_mut(spec, "jobTemplate");
+        child_mut(job, "metadata");
+        default_template(context, child_mut(job, "spec"));
+    }
+
+    fn prepare_for_create(&self, _context: &Context<'_>, new: &mut Value) {
+        set(new, "status", json!({}));
+        object_meta::start_generation(new);
+    }
+
+    fn prepare_for_update(&self, context: &Context<'_>, old: &Value, new: &mut Value) {
+        object_meta::separate_status(context, old, new, &["spec"]);
+        if context.subresource.is_empty() {
+            object_meta::raise_generation(old, new, &["spec"]);
+        }
+    }
+
+    fn validate_create(&self, context: &Context<'_>, new: &Value) -> Vec<FieldError> {
+        let mut errors = object_meta::on_create(context, new);
+        errors.extend(validate_spec(context, new.at("spec"), &Path::new("spec")));
+        let name = new.at("metadata").text("name");
+        if name.len() > NAME_LENGTH_MAX {
+            let detail = format!("must be no more than {NAME_LENGTH_MAX} characters");
+            errors.push(FieldError::invalid_str(Path::new("metadata").child("name"), name, &detail));
+        }
+        errors
+    }
+
+    fn validate_update(&self, context: &Context<'_>, old: &Value, new: &Value) -> Vec<FieldError> {
+        let mut errors = object_meta::on_update(context, old, new);
+        if context.subresource.is_empty() {
+            errors.extend(validate_spec(context, new.at("spec"), &Path::new("spec")));
+        }
+        errors
+    }
+
+    fn has_generation(&self) -> bool {
+        true
+    }
+
+    fn reset_fields(&self, subresource: &str) -> &'static [&'static [&'static str]] {
+        if subresource == "status" { &[&["f:spec"]] } else { &[&["f:status"]] }
+    }
+
+    fn name_rule(&self) -> NameRule {
+        NameRule::Dns1123Subdomain
+    }
+
+    fn table_row(&self, object: &Value, now: &str) -> Option<Vec<Cell>> {
+        let (spec, status) = (object.at("spec"), object.at("status"));
+        let job = spec.at("jobTemplate").at("spec");
+        let pod = job.at("template").at("spec");
+        let or_none = |text: &str| json!(if text.is_empty() { "<none>" } else { text });
+        let last = status.text("lastScheduleTime");
+        let suspend = spec.at("suspend").as_bool();
+        Some(vec![
+            object.at("metadata").at("name").clone(),
+            json!(spec.text("schedule")),
+            or_none(spec.text("timeZone")),
+            json!(suspend.map_or("<unset>", |suspend| if suspend { "True" } else { "False" })),
+            json!(status.items("active").len()),
+            if last.is_empty() { json!("<none>") } else { json!(age::since(last, now)) },
+            json!(age::age(object, now)),
+            container_names(pod),
+            container_images(pod),
+            json!(format_label_selector(job.at("selector"))),
+        ])
+    }
+}
+
+fn validate_spec(context: &Context<'_>, spec: &Value, path: &Path) -> Vec<FieldError> {
+    let mut errors = validate_schedule(spec, path);
+    for field in ["startingDeadlineSeconds", "successfulJobsHistoryLimit", "failedJobsHistoryLimit"] {
+        errors.extend(nonnegative(spec.int(field), path.child(field)));
+    }
+    let known = ["Allow", "Forbid", "Replace"];
+    match spec.text("concurrencyPolicy") {
+        "" => errors.push(FieldError::required(path.child("concurrencyPolicy"), "")),
+        policy if !known.contains(&policy) => {
+            errors.push(FieldError::not_supported(path.child("concurrencyPolicy"), policy, &known));
+        }
+        _ => {}
+    }
+    let (job, path) = (spec.at("jobTemplate").at("spec"), path.child("jobTemplate").child("spec"));
+    errors.extend(validate_job_spec(context, job, &path));
+    if job.has("selector") {
+        let detail = "`selector` will be auto-generated";
+        errors.push(FieldError::invalid(path.child("selector"), &shown(job.at("selector")), detail));
+    }
+    if job.flag("manualSelector") {
+        errors.push(FieldError::not_supported_value(path.child("manualSelector"), "true", &["nil", "false"]));
+    }
+    errors
+}
+
+fn validate_schedule(spec: &Value, path: &Path) -> Vec<FieldError> {
+    let (schedule, schedule_path) = (spec.text("schedule"), path.child("schedule"));
+    let mut errors = Vec::new();
+    if schedule.is_empty() {
+        errors.push(FieldError::required(schedule_path, ""));
+    } else if schedule.contains("TZ") {
+        let detail = "cannot use TZ or CRON_TZ in schedule, use timeZone field instead";
+        errors.push(FieldError::invalid_str(schedule_path, schedule, detail));
+    } else if let Some(problem) = schedule_error(schedule) {
+        errors.push(FieldError::invalid_str(schedule_path, schedule, &problem));
+    }
+    let detail = match spec.at("timeZone").as_str() {
+        Some("") => "timeZone must be nil or non-empty string",
+        Some(zone) if zone.eq_ignore_ascii_case("local") => {
+            "timeZone must be an explicit time zone as defined in https://www.iana.org/time-zones"
+        }
+        _ => return errors,
+    };
+    errors.push(FieldError::invalid_str(path.child("timeZone"), spec.text("timeZone"), detail));
+    errors
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kinds::testing::{CONTEXT, check_create, check_hostile, created};
+
+    fn cron_job(schedule: &str) -> Value {
+        let pod = json!({"restartPolicy": "Never", "containers": [{"name": "c", "image": "i"}]});
+        json!({"spec": {"schedule": schedule, "jobTemplate": {"spec": {"template": {"spec": pod}}}}})
+    }
+
+    #[test]
+    fn defaults_and_row_are_those_recorded() {
+        let object = created(&CronJob, cron_job("*/5 * * * *"));
+        let spec = &object["spec"];
+        assert_eq!((&spec["concurrencyPolicy"], &spec["suspend"]), (&json!("Allow"), &json!(false)));
+        assert_eq!(
+            (&spec["successfulJobsHistoryLimit"], &spec["failedJobsHistoryLimit"]),
+            (&json!(3), &json!(1))
+        );
+        assert_eq!(spec["jobTemplate"]["spec"]["template"]["metadata"], json!({}));
+        assert_eq!(
+            json!(CronJob.table_row(&object, CONTEXT.now)),
+            json!(["n", "*/5 * * * *", "<none>", "False", 0, "<none>", "<unknown>", "c", "i", "<none>"])
+        );
+    }
+
+    #[test]
+    fn schedules_and_templates() {
+        check_create(&CronJob, cron_job("@daily"), &[]);
+        check_create(
+            &CronJob,
+            json!({"spec": {}}),
+            &[
+                "spec.schedule: Required value",
+                "spec.jobTemplate.spec.template.spec.containers: Required value",
+                "spec.jobTemplate.spec.template.spec.restartPolicy: Required value: valid values: \"OnFailure\", \
+                 \"Never\"",
+            ],
+        );
+        check_create(
+            &CronJob,
+            cron_job("often"),
+            &["spec.schedule: Invalid value: \"often\": expected exactly 5 fields, found 1: [often]"],
+        );
+        check_hostile(&CronJob);
+    }
+}
