@@ -7,7 +7,9 @@
 //! Invariant: the durable image is always a prefix of the writes. Invariant: a handle from before a crash changes
 //! nothing after it.
 
-use std::collections::{BTreeMap, VecDeque};
+mod platter;
+
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -15,6 +17,7 @@ use bytes::Bytes;
 use orch_raft::disk::{Disk, DiskError, Install, LogRecord, MetaKey, OnDurable, StateWrite};
 use parking_lot::Mutex;
 
+use self::platter::{Image, Platter, Step};
 use super::dice::Dice;
 use super::runtime::NodeRuntime;
 use openraft_rt::AsyncRuntime;
@@ -62,133 +65,6 @@ pub struct DiskHandle {
     platter: Arc<Mutex<Platter>>,
     dice: Dice,
     boot: u64,
-}
-
-struct Platter {
-    visible: Image,
-    durable: Image,
-    /// Writes that `visible` has and `durable` lacks.
-    unsynced: VecDeque<Step>,
-    /// Number of all writes so far; the newest in `unsynced` bears it.
-    written: u64,
-    waiting: VecDeque<(u64, OnDurable)>,
-    flushing: bool,
-    boot: u64,
-    syncs: u64,
-    sync_failed: bool,
-    manner: DiskManner,
-}
-
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-struct Image {
-    meta: BTreeMap<MetaKey, Bytes>,
-    log: BTreeMap<u64, Bytes>,
-    state: BTreeMap<(Box<str>, Box<str>), Bytes>,
-}
-
-#[derive(Clone, Debug)]
-enum Step {
-    Meta(MetaKey, Bytes),
-    Append(Vec<LogRecord>),
-    TruncateAfter(Option<u64>),
-    PurgeThrough(u64),
-    State(Vec<StateWrite>, Bytes),
-    Replace(Vec<StateWrite>, Bytes),
-}
-
-impl std::fmt::Debug for Platter {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Platter({} writes, {} unsynced)", self.written, self.unsynced.len())
-    }
-}
-
-impl Image {
-    fn take(&mut self, step: Step) {
-        match step {
-            Step::Meta(key, value) => {
-                self.meta.insert(key, value);
-            }
-            Step::Append(records) => {
-                self.log.extend(records.into_iter().map(|record| (record.index, record.bytes)));
-            }
-            Step::TruncateAfter(None) => self.log.clear(),
-            Step::TruncateAfter(Some(index)) => {
-                self.log.split_off(&(index + 1));
-            }
-            Step::PurgeThrough(index) => self.log = self.log.split_off(&(index + 1)),
-            Step::State(writes, mark) => {
-                for write in writes {
-                    self.write(write);
-                }
-                self.meta.insert(MetaKey::StateMark, mark);
-            }
-            Step::Replace(writes, mark) => {
-                self.state.clear();
-                self.take(Step::State(writes, mark));
-            }
-        }
-    }
-
-    fn write(&mut self, write: StateWrite) {
-        let key = (write.resource, write.path);
-        match write.record {
-            Some(record) => self.state.insert(key, record),
-            None => self.state.remove(&key),
-        };
-    }
-}
-
-impl Platter {
-    fn write(&mut self, step: Step) {
-        self.written += 1;
-        self.visible.take(step.clone());
-        self.unsynced.push_back(step);
-    }
-
-    /// Makes everything up to write number `through` durable; gives back who waited for that.
-    fn sync(&mut self, through: u64) -> Vec<OnDurable> {
-        self.syncs += 1;
-        let kept_back = self.written.saturating_sub(through);
-        while self.unsynced.len() as u64 > kept_back {
-            let Some(step) = self.unsynced.pop_front() else { break };
-            self.durable.take(step);
-        }
-        let mut told = Vec::new();
-        while self.waiting.front().is_some_and(|(number, _)| *number <= through) {
-            told.extend(self.waiting.pop_front().map(|(_, on_durable)| on_durable));
-        }
-        told
-    }
-
-    /// What a crash does to the writes not yet synced: a prefix survives, the last of it possibly in part.
-    fn tear(&mut self, dice: &Dice) {
-        let survivors = dice.index(self.unsynced.len() + 1);
-        let manner = self.manner;
-        for (position, step) in std::mem::take(&mut self.unsynced).into_iter().enumerate() {
-            match step {
-                _ if position < survivors => self.durable.take(step),
-                Step::Append(mut records) if position == survivors => {
-                    records.truncate(dice.index(records.len() + 1));
-                    self.durable.take(Step::Append(records));
-                }
-                Step::State(writes, _) if manner.tears_mark_from_state => {
-                    writes.into_iter().for_each(|write| self.durable.write(write));
-                }
-                _ => {}
-            }
-        }
-        self.visible = self.durable.clone();
-        // What was lost is a change to whoever compares.
-        self.written += 1;
-    }
-
-    /// Voids every handle; gives back who waited for a sync in vain.
-    fn close(&mut self) -> VecDeque<(u64, OnDurable)> {
-        self.flushing = false;
-        self.sync_failed = false;
-        self.boot += 1;
-        std::mem::take(&mut self.waiting)
-    }
 }
 
 impl SimDisk {

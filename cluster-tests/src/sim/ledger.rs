@@ -6,6 +6,8 @@
 //!
 //! Invariant: a revision changes at most one object of a resource. Invariant: a write's tag is noted once.
 
+mod disagreement;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -13,6 +15,7 @@ use orch_raft::transport::NodeId;
 use orch_raft::{Object, Revision, State};
 use parking_lot::Mutex;
 
+pub use self::disagreement::Disagreement;
 use super::history::{Ask, Call, Tag, Told, Version};
 use super::trace::Hash64;
 
@@ -31,71 +34,6 @@ pub struct Noted {
     pub old: Option<Version>,
     /// After.
     pub new: Option<Version>,
-}
-
-/// What members may not do.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Disagreement {
-    /// One process applied less than before.
-    #[error("node {node:?} went back from revision {from} to {to}")]
-    WentBack {
-        /// Who.
-        node: NodeId,
-        /// From.
-        from: Revision,
-        /// To.
-        to: Revision,
-    },
-    /// Two members tell different things of one revision.
-    #[error("node {node:?} shows {shown:?} for {resource} at revision {revision}, the ledger has {noted:?}")]
-    Change {
-        /// Who differs.
-        node: NodeId,
-        /// Of which resource.
-        resource: Arc<str>,
-        /// At which revision.
-        revision: Revision,
-        /// What this member has.
-        shown: Option<Noted>,
-        /// What a member showed before.
-        noted: Option<Noted>,
-    },
-    /// Two members have different bytes.
-    #[error("node {node:?} at revision {revision} has digest {found:x}, expected {expected:x}")]
-    Digest {
-        /// Who differs.
-        node: NodeId,
-        /// At which revision.
-        revision: Revision,
-        /// What it has.
-        found: u64,
-        /// What others had, or what the changes amount to.
-        expected: u64,
-    },
-    /// One write was applied twice.
-    #[error("the write of {tag:?} was applied at {first} and again at {second}")]
-    AppliedTwice {
-        /// Which.
-        tag: Tag,
-        /// First.
-        first: Revision,
-        /// Again.
-        second: Revision,
-    },
-    /// What a client was told is not what happened.
-    #[error("a client was told otherwise than what happened ({happened}): {call}")]
-    ToldOtherwise {
-        /// The call, printed.
-        call: String,
-        /// What the ledger has.
-        happened: String,
-    },
-    /// Half of a transaction.
-    #[error("revision {revision} changed {MIRRORS} but not {THINGS} alike: all or nothing")]
-    Torn {
-        /// At which revision.
-        revision: Revision,
-    },
 }
 
 /// How far one process has been looked at.

@@ -15,6 +15,7 @@ pub mod history;
 pub mod ledger;
 pub mod linearizability;
 pub mod network;
+pub mod operator;
 pub mod plant;
 pub mod process;
 pub mod run;

@@ -49,8 +49,12 @@ pub async fn start(
 fn options(world: &World, node: NodeId, start: u64) -> Options {
     let seed = ClusterSeed { cluster: "simulated".into(), brand: "orch".into(), token_key: [7; 32] };
     let incarnation = world.dice(&format!("incarnation {} {start}", node.0)).number(0..u64::MAX);
-    let mut options =
-        Options::new(world.peer(node).clone(), world.peers(), seed, incarnation, world.clock(node));
+    let (me, founders) = (world.peer(node).clone(), world.founders());
+    let mut options = Options::new(me.clone(), founders.clone(), seed, incarnation, world.clock(node));
+    if !founders.contains(&me) {
+        options.join = world.members().into_iter().map(|other| world.peer(other).clone()).collect();
+        options.initial_cluster = Vec::new();
+    }
     // Small, and another mix for each seed: compaction and snapshots are as frequent as faults.
     let dice = world.dice("thresholds");
     let entries_max = dice.number(10..150);
@@ -64,12 +68,15 @@ fn options(world: &World, node: NodeId, start: u64) -> Options {
 async fn exit_when_fatal(world: World, node: NodeId, store: MemberStore) {
     let reason = store.fatal().await;
     world.trace().event(format_args!("n{} exits: {reason}", node.0));
-    if !world.disk(node).fails() {
+    let lost = world.has_lost_disk(node);
+    if !lost && !world.disk(node).fails() {
         world.fail(format_args!("n{} exits without an injected cause: {reason}", node.0));
     }
     spawn_detached(async move {
         world.kill(node, false);
-        NodeRuntime::sleep(RESTART_DELAY).await;
-        world.start(node);
+        if !lost {
+            NodeRuntime::sleep(RESTART_DELAY).await;
+            world.start(node);
+        }
     });
 }

@@ -7,6 +7,8 @@
 //! Invariant: no code of a killed group runs after [`TaskGroup::kill`] returns, except the `Drop` of its values.
 //! Invariant: a panic in a group's task is recorded in the group, never lost in an unread join handle.
 
+mod adapter;
+
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::fmt;
@@ -17,8 +19,8 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-use openraft_rt::{AsyncRuntime, OptionalSend};
-use openraft_rt_sim::{Elapsed, SimInstant, SimJoinError, SimJoinHandle, SimRuntime, SimSleep, SimTimeout};
+use openraft_rt::AsyncRuntime;
+use openraft_rt_sim::{SimInstant, SimJoinError, SimJoinHandle, SimRuntime};
 use parking_lot::Mutex;
 
 /// [`SimRuntime`] whose tasks inherit the group of their spawner.
@@ -306,77 +308,6 @@ impl<T> Future for NodeJoinHandle<T> {
             Ok(None) => Err(SimJoinError::Cancelled),
             Err(error) => Err(error),
         })
-    }
-}
-
-impl AsyncRuntime for NodeRuntime {
-    type JoinError = SimJoinError;
-    type JoinHandle<T: OptionalSend + 'static> = NodeJoinHandle<T>;
-    type Sleep = SimSleep;
-    type Instant = SimInstant;
-    type TimeoutError = Elapsed;
-    type Timeout<R, T: Future<Output = R> + OptionalSend> = SimTimeout<T>;
-    type ThreadLocalRng = <SimRuntime as AsyncRuntime>::ThreadLocalRng;
-    type Mpsc = <SimRuntime as AsyncRuntime>::Mpsc;
-    type Watch = <SimRuntime as AsyncRuntime>::Watch;
-    type Oneshot = <SimRuntime as AsyncRuntime>::Oneshot;
-    type Mutex<T: OptionalSend + 'static> = <SimRuntime as AsyncRuntime>::Mutex<T>;
-
-    fn spawn<T>(future: T) -> Self::JoinHandle<T::Output>
-    where
-        T: Future + OptionalSend + 'static,
-        T::Output: OptionalSend + 'static,
-    {
-        spawn_in(CURRENT.with(|current| current.borrow().clone()), future)
-    }
-
-    fn sleep(duration: Duration) -> Self::Sleep {
-        SimRuntime::sleep(duration)
-    }
-
-    fn sleep_until(deadline: Self::Instant) -> Self::Sleep {
-        SimRuntime::sleep_until(deadline)
-    }
-
-    fn timeout<R, F: Future<Output = R> + OptionalSend>(
-        duration: Duration,
-        future: F,
-    ) -> Self::Timeout<R, F> {
-        SimRuntime::timeout(duration, future)
-    }
-
-    fn timeout_at<R, F>(deadline: Self::Instant, future: F) -> Self::Timeout<R, F>
-    where
-        F: Future<Output = R> + OptionalSend,
-    {
-        SimRuntime::timeout_at(deadline, future)
-    }
-
-    fn is_panic(join_error: &Self::JoinError) -> bool {
-        SimRuntime::is_panic(join_error)
-    }
-
-    fn thread_rng() -> Self::ThreadLocalRng {
-        SimRuntime::thread_rng()
-    }
-
-    fn new(threads: usize) -> Self {
-        NodeRuntime(SimRuntime::new(threads))
-    }
-
-    fn block_on<F, T>(&mut self, future: F) -> T
-    where
-        F: Future<Output = T>,
-    {
-        self.0.block_on(future)
-    }
-
-    fn spawn_blocking<F, T>(work: F) -> impl Future<Output = Result<T, std::io::Error>> + Send
-    where
-        F: FnOnce() -> T + Send + 'static,
-        T: Send + 'static,
-    {
-        SimRuntime::spawn_blocking(work)
     }
 }
 

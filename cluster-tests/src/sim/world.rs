@@ -3,7 +3,7 @@
 //! Owns the lives of the members' processes: they start, die, stop and start again on what their disk still holds.
 //! After each step of any process the oracles look at it; the first thing they find ends the run.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
@@ -26,6 +26,9 @@ use super::trace::Trace;
 
 /// The wall clock at the start of every run, milliseconds since 1970.
 const EPOCH_MS: u64 = 1_700_000_000_000;
+
+/// Names for members to be added in the course of a run, beside those that found the cluster.
+const SPARES: u64 = 4;
 
 /// What clients are served by.
 pub type Handle = PlantedStore<MemberStore>;
@@ -74,6 +77,8 @@ struct Inner {
     ledger: Ledger,
     network: SimNetwork,
     members: BTreeMap<NodeId, Member>,
+    /// Who belongs to the cluster, or is about to.
+    roster: Mutex<BTreeSet<NodeId>>,
     protocol: Mutex<Protocol>,
     watched: Mutex<Vec<Watched>>,
     listed: Mutex<Vec<Listed>>,
@@ -90,6 +95,8 @@ struct Member {
     /// How far its wall clock is ahead, in milliseconds.
     clock_ahead_ms: Arc<AtomicU64>,
     starts: AtomicU64,
+    /// Its disk was replaced by an empty one: it must not take part any more.
+    disk_lost: AtomicBool,
     process: Mutex<Option<Process>>,
 }
 
@@ -121,6 +128,7 @@ impl World {
                 disk,
                 clock_ahead_ms: Arc::default(),
                 starts: AtomicU64::new(0),
+                disk_lost: AtomicBool::new(false),
                 process: Mutex::new(None),
             };
             (NodeId(id), member)
@@ -135,7 +143,8 @@ impl World {
             history: History::default(),
             ledger: Ledger::default(),
             network: SimNetwork::new(dice("network")),
-            members: (1..=setup.members).map(member).collect(),
+            members: (1..=setup.members + SPARES).map(member).collect(),
+            roster: Mutex::new((1..=setup.members).map(NodeId).collect()),
             protocol: Mutex::default(),
             watched: Mutex::default(),
             listed: Mutex::default(),
@@ -175,19 +184,51 @@ impl World {
         &self.0.network
     }
 
-    /// All members, running or not.
+    /// All members of the cluster, running or not.
     pub fn members(&self) -> Vec<NodeId> {
-        self.0.members.keys().copied().collect()
+        self.0.roster.lock().iter().copied().collect()
+    }
+
+    /// Those that found the cluster.
+    pub fn founders(&self) -> Vec<Peer> {
+        let ids = self.0.members.iter().take_while(|(id, _)| id.0 <= self.0.setup.members);
+        ids.map(|(_, member)| member.peer.clone()).collect()
+    }
+
+    /// A name not used so far is to be a member's; `None` when all are used up.
+    pub fn enlist(&self) -> Option<NodeId> {
+        let unused = |(id, member): (&NodeId, &Member)| {
+            let fresh = id.0 > self.0.setup.members && member.starts.load(Ordering::Relaxed) == 0;
+            fresh.then_some(*id)
+        };
+        let id = self.0.members.iter().find_map(unused)?;
+        self.0.roster.lock().insert(id);
+        Some(id)
+    }
+
+    /// The member is no longer one, and its name is never used again.
+    pub fn retire(&self, node: NodeId) {
+        self.0.trace.event(format_args!("n{} is retired", node.0));
+        self.0.roster.lock().remove(&node);
+        self.kill(node, true);
+    }
+
+    /// The disk of `node` is replaced by an empty one; its process dies with the old one.
+    pub fn lose_disk(&self, node: NodeId) {
+        self.kill(node, true);
+        self.0.trace.event(format_args!("n{} lost its disk", node.0));
+        self.member(node).disk_lost.store(true, Ordering::Relaxed);
+        self.disk(node).wipe();
+    }
+
+    /// Whether [`World::lose_disk`] happened to `node`.
+    pub fn has_lost_disk(&self, node: NodeId) -> bool {
+        self.member(node).disk_lost.load(Ordering::Relaxed)
     }
 
     /// Who `node` is.
     pub fn peer(&self, node: NodeId) -> &Peer {
         &self.member(node).peer
-    }
-
-    /// Everyone.
-    pub fn peers(&self) -> Vec<Peer> {
-        self.0.members.values().map(|member| member.peer.clone()).collect()
     }
 
     /// The disk of `node`.
@@ -276,10 +317,10 @@ impl World {
         self.0.failure.lock().clone()
     }
 
-    /// Starts the process of `node` on its disk, unless one runs.
+    /// Starts the process of `node` on its disk, unless one runs or it is no member any more.
     pub fn start(&self, node: NodeId) {
         let member = self.member(node);
-        if member.process.lock().is_some() {
+        if member.process.lock().is_some() || !self.0.roster.lock().contains(&node) {
             return;
         }
         let start = member.starts.fetch_add(1, Ordering::Relaxed);
@@ -324,6 +365,13 @@ impl World {
         if ended.is_ok() && current {
             self.kill(node, false);
         }
+    }
+
+    /// Ends every process and connection. Their tasks hold the world and the world holds them: without this, a run's
+    /// memory would never be given back.
+    pub fn end(&self) {
+        self.0.members.keys().for_each(|node| self.kill(*node, false));
+        self.0.network.break_connections();
     }
 
     /// Looks at `node` after one of its steps.

@@ -1,0 +1,171 @@
+//! An operator who changes the cluster while everything goes wrong: adds members, removes some, moves the lead,
+//! and replaces a member whose disk was lost.
+//!
+//! It takes part in some runs only. What it began it finishes, in the calm after the faults at the latest, so that
+//! the run ends with a membership that everyone knows. A name is never used twice.
+
+use std::time::Duration;
+
+use openraft_rt::AsyncRuntime;
+use orch_raft::Store;
+use orch_raft::member::{CLUSTER_RESOURCE, ChangeError};
+use orch_raft::transport::NodeId;
+
+use super::process::MemberStore;
+use super::runtime::NodeRuntime;
+use super::session::Session;
+use super::world::{Handle, World};
+
+/// Of a hundred runs, how many have an operator.
+const RUNS_PERCENT: u64 = 40;
+
+/// Between two attempts at one change.
+const RETRY: Duration = Duration::from_millis(250);
+
+/// Fewest voters the operator leaves: with one member lost, the others are still a quorum.
+const VOTERS_MIN: usize = 3;
+
+/// How long a member that must refuse to start may take to find that out.
+const REFUSAL_MAX: Duration = Duration::from_secs(20);
+
+#[derive(Clone, Copy, Debug)]
+enum Step {
+    Transfer,
+    Grow,
+    Shrink,
+    Replace,
+}
+
+/// The operator of a run.
+pub struct Operator {
+    session: Session,
+}
+
+impl Operator {
+    /// Its sessions count as those of client `number`.
+    pub fn new(world: &World, number: u64) -> Self {
+        Operator { session: Session::new(world, number) }
+    }
+
+    /// Changes the cluster while clients write.
+    pub async fn operate(self) {
+        let dice = self.session.dice().clone();
+        if !dice.percent(RUNS_PERCENT) {
+            return;
+        }
+        let weights = [(Step::Transfer, 3), (Step::Grow, 3), (Step::Shrink, 2), (Step::Replace, 2)];
+        while self.world().is_busy() {
+            NodeRuntime::sleep(dice.millis(300..2500)).await;
+            if !self.world().is_busy() {
+                return;
+            }
+            let step = dice.weighted(&weights);
+            self.world().trace().event(format_args!("operator: {step:?}"));
+            match step {
+                Step::Transfer => self.transfer().await,
+                Step::Grow => self.grow().await,
+                Step::Shrink if self.world().members().len() > VOTERS_MIN => {
+                    self.remove(self.session.pick()).await;
+                }
+                Step::Shrink => {}
+                Step::Replace => self.replace().await,
+            }
+        }
+    }
+
+    fn world(&self) -> &World {
+        self.session.world()
+    }
+
+    /// Asks once; whether anything comes of it does not matter.
+    async fn transfer(&self) {
+        let (to, via) = (self.session.pick(), self.session.pick());
+        let asked = self
+            .session
+            .request(via, move |store: Handle| async move { store.inner().transfer_leader(to).await });
+        let answer = asked.await;
+        self.world().trace().event(format_args!("operator: lead to n{}: {answer:?}", to.0));
+    }
+
+    /// Adds a member under a new name, if there is one left.
+    async fn grow(&self) {
+        let Some(fresh) = self.world().enlist() else { return };
+        self.world().start(fresh);
+        let peer = self.world().peer(fresh).clone();
+        let adding = move |store: MemberStore| {
+            let peer = peer.clone();
+            async move { store.add_learner(&peer).await }
+        };
+        self.insist(&format!("add n{}", fresh.0), adding, |_| false).await;
+        let promoting = move |store: MemberStore| async move { store.promote(fresh).await };
+        self.insist(&format!("promote n{}", fresh.0), promoting, |_| false).await;
+        self.world().trace().event(format_args!("operator: n{} is a voter", fresh.0));
+    }
+
+    /// Removes a member for ever.
+    async fn remove(&self, member: NodeId) {
+        let removing = move |store: MemberStore| async move { store.remove(member).await };
+        let gone = move |store: &MemberStore| {
+            let status = store.status();
+            status.leader.as_ref() == Some(&status.node)
+                && status.members.iter().all(|one| one.peer.id != member)
+        };
+        self.insist(&format!("remove n{}", member.0), removing, gone).await;
+        self.world().retire(member);
+    }
+
+    /// A member's disk is lost: under its old name it must refuse to start, so it is replaced by another.
+    async fn replace(&self) {
+        let member = self.session.pick();
+        if !self.is_known(member) {
+            return;
+        }
+        self.world().lose_disk(member);
+        self.world().start(member);
+        let began = NodeRuntime::elapsed();
+        while self.world().process(member).is_some() && self.world().failure().is_none() {
+            NodeRuntime::sleep(RETRY).await;
+            // While nobody with a leader can be asked it must wait, and may.
+            let waited = NodeRuntime::elapsed() - began;
+            if waited > REFUSAL_MAX && !self.world().is_busy() {
+                return self.world().fail(format_args!("n{} lost its disk and still runs", member.0));
+            }
+        }
+        self.remove(member).await;
+        self.grow().await;
+    }
+
+    /// Whether the cluster knows which disk is the member's.
+    fn is_known(&self, member: NodeId) -> bool {
+        let suffix = format!("{:016x}", member.0);
+        let leader = self.world().leader().and_then(|leader| self.world().process(leader)?.store);
+        leader.is_some_and(|store| {
+            let known = store.state().collection(CLUSTER_RESOURCE);
+            known.range_from("").any(|(path, _)| path.ends_with(&suffix))
+        })
+    }
+
+    /// Asks one member after another until the change is made, or is seen to have been made.
+    async fn insist<F>(
+        &self,
+        what: &str,
+        change: impl Fn(MemberStore) -> F + Clone + Send + 'static,
+        made: impl Fn(&MemberStore) -> bool + Clone + Send + 'static,
+    ) where
+        F: Future<Output = Result<(), ChangeError>> + Send,
+    {
+        while self.world().failure().is_none() {
+            let (via, change, made) = (self.session.pick(), change.clone(), made.clone());
+            let asked = self.session.request(via, move |store: Handle| async move {
+                let store = store.inner().clone();
+                if made(&store) { Ok(()) } else { change(store).await }
+            });
+            let answer = asked.await;
+            self.world().trace().event(format_args!("operator: {what} via n{}: {answer:?}", via.0));
+            if answer == Ok(Ok(())) {
+                return;
+            }
+            NodeRuntime::sleep(RETRY).await;
+        }
+    }
+}
