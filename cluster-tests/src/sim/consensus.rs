@@ -67,6 +67,28 @@ pub enum Breach {
         /// What is committed.
         committed: u64,
     },
+    /// A vote that was answered and is not on the disk.
+    #[error("node {node:?} answered in term {answered} and starts in term {kept}: its vote was not durable")]
+    VoteForgotten {
+        /// Who.
+        node: NodeId,
+        /// The newest term it answered in.
+        answered: u64,
+        /// The term on its disk.
+        kept: u64,
+    },
+    /// A vote given twice in one term.
+    #[error("node {node:?} voted for {first} and for {second} in term {term}")]
+    VotedTwice {
+        /// Who.
+        node: NodeId,
+        /// When.
+        term: u64,
+        /// For whom.
+        first: u64,
+        /// And for whom.
+        second: u64,
+    },
     /// Bytes on a disk that are no message of the store.
     #[error("node {node:?} has an unreadable {what}")]
     Unreadable {
@@ -86,6 +108,10 @@ pub struct Protocol {
     /// The term of each committed entry.
     committed: BTreeMap<u64, u64>,
     nodes: BTreeMap<NodeId, Glance>,
+    /// The newest term in which a member promised something on the wire.
+    promised: BTreeMap<NodeId, u64>,
+    /// Whom a member voted for in a term, as the candidate was told.
+    granted: BTreeMap<(NodeId, u64), u64>,
 }
 
 /// What was on one disk when it was last looked at.
@@ -119,6 +145,52 @@ impl Protocol {
             return Ok(());
         }
         Err(Breach::TwoLeaders { term: vote.term, first, second: vote.node, node })
+    }
+
+    /// Hears what `node` answers to a call of a peer.
+    ///
+    /// # Errors
+    /// It has voted for another in the same term.
+    pub fn overhear(&mut self, node: NodeId, asked: &Bytes, answered: &Bytes) -> Result<(), Breach> {
+        use wire::control_request::Kind as Asked;
+        use wire::control_response::Kind as Answered;
+        let asked = wire::ControlRequest::decode(asked.clone()).ok().and_then(|message| message.kind);
+        let answered = wire::ControlResponse::decode(answered.clone()).ok().and_then(|message| message.kind);
+        let candidate = match (asked, answered) {
+            (Some(Asked::Vote(asked)), Some(Answered::Vote(answered))) if answered.granted => {
+                asked.vote.unwrap_or_default()
+            }
+            (Some(Asked::Heartbeat(asked)), Some(Answered::Heartbeat(answered))) => {
+                let accepted = matches!(answered.outcome, Some(wire::append_response::Outcome::Accepted(_)));
+                let leader = asked.vote.filter(|_| accepted).unwrap_or_default();
+                self.promise(node, leader.term);
+                return Ok(());
+            }
+            _ => return Ok(()),
+        };
+        self.promise(node, candidate.term);
+        let first = *self.granted.entry((node, candidate.term)).or_insert(candidate.node);
+        let (term, second) = (candidate.term, candidate.node);
+        if first == second { Ok(()) } else { Err(Breach::VotedTwice { node, term, first, second }) }
+    }
+
+    fn promise(&mut self, node: NodeId, term: u64) {
+        let newest = self.promised.entry(node).or_default();
+        *newest = term.max(*newest);
+    }
+
+    /// Looks at the vote that a process of `node` starts with.
+    ///
+    /// # Errors
+    /// The member has answered in a later term: it could vote there again.
+    pub fn observe_start(&mut self, node: NodeId, disk: &SimDisk) -> Result<(), Breach> {
+        let vote = disk.meta(MetaKey::Vote).map(wire::Vote::decode).transpose();
+        let vote = vote.map_err(|_| Breach::Unreadable { node, what: "vote" })?;
+        let (kept, answered) = (vote.unwrap_or_default().term, self.promised.get(&node).copied());
+        match answered {
+            Some(answered) if answered > kept => Err(Breach::VoteForgotten { node, answered, kept }),
+            _ => Ok(()),
+        }
     }
 
     /// Looks at a member's log, what it knows as committed and what it has applied.

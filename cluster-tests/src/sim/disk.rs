@@ -15,10 +15,12 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use orch_raft::disk::{Disk, DiskError, Install, LogRecord, MetaKey, OnDurable, StateWrite};
+use orch_raft::transport::NodeId;
 use parking_lot::Mutex;
 
 use self::platter::{Image, Platter, Step};
 use super::dice::Dice;
+use super::points::{Point, Points};
 use super::runtime::NodeRuntime;
 use openraft_rt::AsyncRuntime;
 
@@ -57,6 +59,20 @@ impl Default for DiskManner {
 pub struct SimDisk {
     platter: Arc<Mutex<Platter>>,
     dice: Dice,
+    owner: Owner,
+}
+
+/// Whose disk it is, and who wants to know what is done to it.
+#[derive(Clone, Debug, Default)]
+struct Owner {
+    node: NodeId,
+    points: Points,
+}
+
+impl Owner {
+    fn pass(&self, point: Point) {
+        self.points.pass(self.node, point);
+    }
 }
 
 /// A process's handle on a [`SimDisk`], void after the next crash.
@@ -64,6 +80,7 @@ pub struct SimDisk {
 pub struct DiskHandle {
     platter: Arc<Mutex<Platter>>,
     dice: Dice,
+    owner: Owner,
     boot: u64,
 }
 
@@ -82,13 +99,19 @@ impl SimDisk {
             sync_failed: false,
             manner: DiskManner::default(),
         };
-        SimDisk { platter: Arc::new(Mutex::new(platter)), dice }
+        SimDisk { platter: Arc::new(Mutex::new(platter)), dice, owner: Owner::default() }
+    }
+
+    /// An empty disk of `node`, which reports what it passes to `points`.
+    pub fn of(node: NodeId, points: &Points, dice: Dice) -> Self {
+        SimDisk { owner: Owner { node, points: points.clone() }, ..SimDisk::new(dice) }
     }
 
     /// A handle for the process that starts now.
     pub fn open(&self) -> DiskHandle {
         let boot = self.platter.lock().boot;
-        DiskHandle { platter: self.platter.clone(), dice: self.dice.clone(), boot }
+        let (platter, dice, owner) = (self.platter.clone(), self.dice.clone(), self.owner.clone());
+        DiskHandle { platter, dice, owner, boot }
     }
 
     /// The process is killed and the machine runs on: every handle is void, what was written is there, what was not
@@ -164,6 +187,7 @@ impl DiskHandle {
         step: Step,
         on_durable: Option<OnDurable>,
     ) -> Result<(), DiskError> {
+        let point = step.point();
         let flush = self.with(operation, |platter| {
             platter.write(step);
             let Some(on_durable) = on_durable else { return false };
@@ -173,6 +197,7 @@ impl DiskHandle {
         if flush {
             NodeRuntime::spawn(self.clone().flush());
         }
+        point.into_iter().for_each(|point| self.owner.pass(point));
         Ok(())
     }
 
@@ -194,6 +219,7 @@ impl DiskHandle {
                 (platter.sync(through), false)
             });
             let Ok((told, failed)) = told else { return };
+            self.owner.pass(Point::Synced);
             for on_durable in told {
                 let error = || DiskError { operation: "flush", reason: "injected".to_owned() };
                 on_durable(if failed { Err(error()) } else { Ok(()) });
@@ -210,7 +236,7 @@ impl Disk for DiskHandle {
     fn save_meta(&self, key: MetaKey, value: Bytes, on_durable: Option<OnDurable>) -> Result<(), DiskError> {
         let lies = self.with("save meta", |platter| platter.manner.lies_about_vote)?;
         if lies && key == MetaKey::Vote {
-            self.with("save meta", |platter| platter.visible.meta.insert(key, value))?;
+            self.write("save meta", Step::Meta(key, value), None)?;
             on_durable.into_iter().for_each(|on_durable| on_durable(Ok(())));
             return Ok(());
         }
@@ -269,6 +295,7 @@ impl Disk for DiskHandle {
 
     fn begin_install(&self) -> Result<Box<dyn Install>, DiskError> {
         self.with("begin install", |_| ())?;
+        self.owner.pass(Point::InstallBegin);
         Ok(Box::new(Generation { disk: self.clone(), writes: Vec::new() }))
     }
 }
@@ -293,6 +320,7 @@ impl Install for Generation {
             platter.sync(through)
         })?;
         told.into_iter().for_each(|on_durable| on_durable(Ok(())));
+        disk.owner.pass(Point::InstallCommit);
         Ok(())
     }
 }

@@ -11,6 +11,7 @@ use orch_raft::transport::NodeId;
 use super::dice::Dice;
 use super::disk::DiskManner;
 use super::network::NetworkManner;
+use super::points::POINTS;
 use super::runtime::{NodeRuntime, spawn_detached};
 use super::world::World;
 
@@ -53,9 +54,11 @@ pub enum Fault {
     LongAbsence,
     /// A wall clock jumps.
     ClockJump,
+    /// A machine loses power at a point of its work, or just after.
+    AtPoint,
 }
 
-const KINDS: [Fault; 18] = [
+const KINDS: [Fault; 19] = [
     Fault::Kill,
     Fault::ShutDown,
     Fault::PowerLoss,
@@ -74,6 +77,7 @@ const KINDS: [Fault; 18] = [
     Fault::FailedSync,
     Fault::LongAbsence,
     Fault::ClockJump,
+    Fault::AtPoint,
 ];
 
 /// The kinds of one run with their weights: about half of them play no part in it.
@@ -133,6 +137,7 @@ fn strike(world: &World, dice: &Dice, fault: Fault) {
                 down(&world, victim, true, away);
             });
         }
+        Fault::AtPoint => at_point(world, victim, dice),
         Fault::SlowDisk => slow(world, victim, dice),
         Fault::ClockJump => world.set_clock_ahead(victim, dice.millis(0..400_000)),
         Fault::Isolate
@@ -198,6 +203,20 @@ fn down(world: &World, node: NodeId, power_lost: bool, away: Duration) {
     });
 }
 
+fn at_point(world: &World, node: NodeId, dice: &Dice) {
+    let (point, passes) = (POINTS[dice.index(POINTS.len())], dice.number(1..4));
+    // In the middle of it, or after its answer has left and before the next sync.
+    let (after, away) = (dice.duration(Duration::ZERO, Duration::from_millis(4)), dice.millis(5..800));
+    world.trace().event(format_args!("n{} is to lose power {after:?} after its {passes}. {point:?}", node.0));
+    let own = world.clone();
+    world.points().arm(node, point, passes, move || {
+        spawn_detached(async move {
+            NodeRuntime::sleep(after).await;
+            down(&own, node, true, away);
+        });
+    });
+}
+
 fn pause(world: &World, node: NodeId, length: Duration) {
     let Some(process) = world.process(node) else { return };
     process.group.pause();
@@ -229,6 +248,7 @@ fn restore_speed(disk: &super::disk::SimDisk) {
 /// Ends everything that is wrong: links whole, disks quick, processes running.
 pub fn calm(world: &World) {
     world.trace().event("calm");
+    world.points().disarm();
     world.network().heal();
     world.network().behave(|manner| *manner = NetworkManner::default());
     for node in world.members() {

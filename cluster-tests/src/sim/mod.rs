@@ -17,6 +17,7 @@ pub mod linearizability;
 pub mod network;
 pub mod operator;
 pub mod plant;
+pub mod points;
 pub mod process;
 pub mod run;
 pub mod runtime;

@@ -18,6 +18,7 @@ use parking_lot::Mutex;
 use tokio::sync::{mpsc, oneshot};
 
 use super::dice::Dice;
+use super::points::{Point, Points};
 use super::runtime::{NodeRuntime, TaskGroup, spawn_detached};
 
 /// Frames a stream's end may have queued: as small as a transport's window would be, so that back-pressure is met.
@@ -68,7 +69,13 @@ struct Links {
     manner: NetworkManner,
     connections: Vec<TaskGroup>,
     frames: u64,
+    points: Points,
+    /// Sees every call that was answered.
+    overhears: Option<Overhears>,
 }
+
+/// Sees the request of one member and the answer of another, as they pass on the wire.
+pub type Overhears = Arc<dyn Fn(NodeId, &Bytes, &Bytes) + Send + Sync>;
 
 #[derive(Clone)]
 struct Endpoint {
@@ -123,6 +130,20 @@ impl SimNetwork {
     /// From now on frames to `id` reach `service`, in the tasks of `process`.
     pub fn attach(&self, id: NodeId, process: TaskGroup, service: Arc<dyn PeerService>) {
         self.links.lock().endpoints.insert(id, Endpoint { process, service });
+    }
+
+    /// From now on `points` is told when a snapshot is sent, and `overhears` what is called and answered: the answering
+    /// member, the request and the answer.
+    pub fn observe(&self, points: &Points, overhears: Overhears) {
+        let mut links = self.links.lock();
+        links.points = points.clone();
+        links.overhears = Some(overhears);
+    }
+
+    /// Nothing observes any more.
+    pub fn unobserve(&self) {
+        let overhears = self.links.lock().overhears.take();
+        drop(overhears);
     }
 
     /// Nothing listens for `id` any more.
@@ -224,8 +245,13 @@ async fn carry_call(
     network.delivered();
     let service = endpoint.service.clone();
     let (purpose, frame) = request;
+    let asked = frame.clone();
     let served = endpoint.process.spawn(async move { service.call(way.from, purpose, frame).await }).await;
     drop(endpoint);
+    let overhears = network.links.lock().overhears.clone();
+    if let (Some(overhears), Ok(Ok(answered))) = (overhears, &served) {
+        overhears(way.to, &asked, answered);
+    }
     NodeRuntime::sleep(network.delay()).await;
     if swallowed(&network, way.back()) {
         return answer.closed().await;
@@ -254,6 +280,10 @@ impl Transport for SimTransport {
 
     async fn open(&self, peer: &Peer, purpose: Purpose) -> Result<Duplex, TransportError> {
         let (network, way) = (&self.network, Way { from: self.from, to: peer.id });
+        if purpose == Purpose::Snapshot {
+            let points = network.links.lock().points.clone();
+            points.pass(self.from, Point::SnapshotSend);
+        }
         let unreachable =
             |reason: &str| TransportError::Unreachable { peer: peer.name.clone(), reason: reason.to_owned() };
         NodeRuntime::sleep(network.delay()).await;

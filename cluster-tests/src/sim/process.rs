@@ -64,14 +64,20 @@ fn options(world: &World, node: NodeId, start: u64) -> Options {
     options
 }
 
-/// Ends the process as `main` would, and starts it again as its supervisor would.
+/// Ends the process when the member says that it cannot go on.
 async fn exit_when_fatal(world: World, node: NodeId, store: MemberStore) {
     let reason = store.fatal().await;
+    exit(&world, node, &reason);
+}
+
+/// Ends the process as `main` would, and starts it again as its supervisor would.
+pub fn exit(world: &World, node: NodeId, reason: &str) {
     world.trace().event(format_args!("n{} exits: {reason}", node.0));
     let lost = world.has_lost_disk(node);
     if !lost && !world.disk(node).fails() {
         world.fail(format_args!("n{} exits without an injected cause: {reason}", node.0));
     }
+    let world = world.clone();
     spawn_detached(async move {
         world.kill(node, false);
         if !lost {

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
+use bytes::Bytes;
 use orch_raft::transport::{NodeId, Peer};
 use orch_raft::{Revision, Store};
 use parking_lot::Mutex;
@@ -19,6 +20,7 @@ use super::history::History;
 use super::ledger::{Cursor, Ledger};
 use super::network::SimNetwork;
 use super::plant::{PLANTS, Plant, PlantedStore};
+use super::points::Points;
 use super::process::{self, MemberStore, SimMember};
 use super::runtime::{NodeRuntime, TaskGroup};
 use super::sightings::{Listed, Watched};
@@ -76,6 +78,7 @@ struct Inner {
     history: History,
     ledger: Ledger,
     network: SimNetwork,
+    points: Points,
     members: BTreeMap<NodeId, Member>,
     /// Who belongs to the cluster, or is about to.
     roster: Mutex<BTreeSet<NodeId>>,
@@ -116,10 +119,11 @@ impl World {
     /// A world in which nothing runs yet.
     pub fn new(setup: Setup) -> Self {
         let dice = |concern: &str| Dice::new(setup.seed, concern);
+        let points = Points::default();
         let member = |id: u64| {
             let name: Arc<str> = Arc::from(format!("n{id}"));
             let peer = Peer { id: NodeId(id), address: Arc::from(format!("{name}:7000")), name };
-            let disk = SimDisk::new(dice(&format!("disk {id}")));
+            let disk = SimDisk::of(NodeId(id), &points, dice(&format!("disk {id}")));
             if let Some(plant) = setup.plant {
                 disk.behave(|manner| plant.spoil(manner));
             }
@@ -137,13 +141,15 @@ impl World {
         if setup.echo {
             trace.echo();
         }
-        World(Arc::new(Inner {
+        let members = (1..=setup.members + SPARES).map(member).collect();
+        let inner = Arc::new(Inner {
             setup,
             trace,
             history: History::default(),
             ledger: Ledger::default(),
             network: SimNetwork::new(dice("network")),
-            members: (1..=setup.members + SPARES).map(member).collect(),
+            points: points.clone(),
+            members,
             roster: Mutex::new((1..=setup.members).map(NodeId).collect()),
             protocol: Mutex::default(),
             watched: Mutex::default(),
@@ -151,7 +157,15 @@ impl World {
             failure: Mutex::default(),
             busy: AtomicBool::new(true),
             drained_at: AtomicU64::new(0),
-        }))
+        });
+        let weak = Arc::downgrade(&inner);
+        let overhears = move |node: NodeId, asked: &Bytes, answered: &Bytes| {
+            let Some(inner) = weak.upgrade() else { return };
+            let heard = inner.protocol.lock().overhear(node, asked, answered);
+            heard.unwrap_or_else(|breach| World(inner).fail(breach));
+        };
+        inner.network.observe(&points, Arc::new(overhears));
+        World(inner)
     }
 
     /// What the run is made of.
@@ -182,6 +196,11 @@ impl World {
     /// What connects the members.
     pub fn network(&self) -> &SimNetwork {
         &self.0.network
+    }
+
+    /// Points at which members may be struck.
+    pub fn points(&self) -> &Points {
+        &self.0.points
     }
 
     /// All members of the cluster, running or not.
@@ -325,6 +344,10 @@ impl World {
         }
         let start = member.starts.fetch_add(1, Ordering::Relaxed);
         self.0.trace.event(format_args!("start n{} ({start})", node.0));
+        if !self.has_lost_disk(node) {
+            let kept = self.0.protocol.lock().observe_start(node, &member.disk);
+            kept.unwrap_or_else(|breach| self.fail(breach));
+        }
         let weak = Arc::downgrade(&self.0);
         let group = TaskGroup::observed(move || {
             if let Some(inner) = weak.upgrade() {
@@ -338,7 +361,7 @@ impl World {
         group.spawn(async move {
             match process::start(&world, node, start, &own).await {
                 Ok(started) => world.started(node, &own, started),
-                Err(error) => world.fail(format_args!("n{} does not start: {error}", node.0)),
+                Err(error) => process::exit(&world, node, &error.to_string()),
             }
         });
     }
@@ -372,6 +395,8 @@ impl World {
     pub fn end(&self) {
         self.0.members.keys().for_each(|node| self.kill(*node, false));
         self.0.network.break_connections();
+        self.0.network.unobserve();
+        self.0.points.disarm();
     }
 
     /// Looks at `node` after one of its steps.

@@ -7,6 +7,7 @@ use orch_raft::disk::{LogRecord, MetaKey, OnDurable, StateWrite};
 
 use super::DiskManner;
 use crate::sim::dice::Dice;
+use crate::sim::points::Point;
 
 pub(super) struct Platter {
     pub(super) visible: Image,
@@ -38,6 +39,23 @@ pub(super) enum Step {
     PurgeThrough(u64),
     State(Vec<StateWrite>, Bytes),
     Replace(Vec<StateWrite>, Bytes),
+}
+
+impl Step {
+    /// What a member does with this write, where a crash would be of interest.
+    pub(super) fn point(&self) -> Option<Point> {
+        match self {
+            Step::Meta(MetaKey::Vote, _) => Some(Point::Vote),
+            Step::Meta(MetaKey::Committed, _) => Some(Point::Commit),
+            Step::Meta(MetaKey::Identity | MetaKey::Purged | MetaKey::StateMark, _) | Step::Replace(..) => {
+                None
+            }
+            Step::Append(_) => Some(Point::Append),
+            Step::TruncateAfter(_) => Some(Point::Truncate),
+            Step::PurgeThrough(_) => Some(Point::Purge),
+            Step::State(..) => Some(Point::State),
+        }
+    }
 }
 
 impl std::fmt::Debug for Platter {
