@@ -66,7 +66,8 @@ fn validate_content(map: &Value) -> Vec<FieldError> {
         size += decoded_length(value);
     }
     if size > SIZE_MAX {
-        errors.push(FieldError::too_long(Path::new(""), SIZE_MAX));
+        // The whole object: the reference shows the path of nothing in this way.
+        errors.push(FieldError::too_long(Path::new("[]"), SIZE_MAX));
     }
     errors
 }
@@ -104,7 +105,7 @@ mod tests {
             (json!({"data": {"k": "x".repeat(SIZE_MAX)}}), &[]),
             (
                 json!({"data": {"k": "x".repeat(SIZE_MAX + 1)}}),
-                &[": Too long: may not be more than 1048576 bytes"],
+                &["[]: Too long: may not be more than 1048576 bytes"],
             ),
             (json!({"data": ["hostile"], "binaryData": 7}), &[]),
         ] {

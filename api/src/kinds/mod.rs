@@ -15,6 +15,8 @@ mod object_meta;
 pub mod pod;
 pub mod priority_class;
 pub mod rbac;
+#[cfg(test)]
+mod recorded;
 pub mod secret;
 pub mod service_account;
 pub mod strategy;
