@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use crate::kinds::{Cell, Context, NameRule, Strategy, age, object_meta};
 use crate::validate::metadata::{bare_finalizer, invalid_each};
-use crate::validate::tree::{Tree, carry, child_mut, existing_mut, set, set_default_text};
+use crate::validate::tree::{Tree, carry, child_mut, set, set_default_text};
 use crate::validate::{FieldError, Path, names};
 use orch_proto::Brand;
 
@@ -99,31 +99,6 @@ impl Strategy for Namespace {
     }
 }
 
-/// Marks a namespace as going at `now` (RFC 3339): its content goes first, the namespace when its finalizers are gone.
-pub fn mark_terminating(namespace: &mut Value, now: &str) {
-    let metadata = child_mut(namespace, "metadata");
-    if !metadata.has("deletionTimestamp") {
-        set(metadata, "deletionTimestamp", now);
-    }
-    set(child_mut(namespace, "status"), "phase", "Terminating");
-}
-
-/// Nothing holds a terminating namespace any more: neither its own finalizers nor those of its metadata.
-pub fn is_released(namespace: &Value) -> bool {
-    namespace.at("spec").items("finalizers").is_empty()
-        && namespace.at("metadata").items("finalizers").is_empty()
-}
-
-/// Takes the system's finalizer from a namespace whose content is gone.
-pub fn release(brand: &Brand, namespace: &mut Value) {
-    if let Some(spec) = existing_mut(namespace, "spec") {
-        let ours = brand.namespace_finalizer;
-        let kept: Vec<Value> =
-            spec.items("finalizers").iter().filter(|name| *name != ours).cloned().collect();
-        set(spec, "finalizers", kept);
-    }
-}
-
 fn validate_finalizers(brand: &Brand, namespace: &Value) -> Vec<FieldError> {
     let path = Path::new("spec").child("finalizers");
     let finalizers = namespace.at("spec").texts("finalizers");
@@ -193,17 +168,9 @@ mod tests {
             "status.Phase: Invalid value: \"Terminating\": may only be 'Active' if `deletionTimestamp` is empty"
         );
         let mut going = old.clone();
-        mark_terminating(&mut going, CONTEXT.now);
+        set(child_mut(&mut going, "metadata"), "deletionTimestamp", CONTEXT.now);
+        set(child_mut(&mut going, "status"), "phase", "Terminating");
         assert!(Namespace.validate_update(&context, &going, &going).is_empty());
-    }
-
-    #[test]
-    fn a_released_namespace_may_go() {
-        let mut namespace = created(&Namespace, json!({"metadata": {"name": "a"}}));
-        mark_terminating(&mut namespace, CONTEXT.now);
-        assert!(!is_released(&namespace));
-        release(CONTEXT.brand, &mut namespace);
-        assert!(is_released(&namespace));
     }
 
     #[test]

@@ -49,12 +49,12 @@ struct Target {
 fn target(path: &str) -> Option<Target> {
     let path = path.split('?').next()?;
     let mut parts: Vec<&str> = path.trim_start_matches('/').split('/').collect();
-    let group = match parts.first()? {
-        &"api" => {
+    let group = match *parts.first()? {
+        "api" => {
             parts.drain(..2);
             ""
         }
-        &"apis" => {
+        "apis" => {
             let group = *parts.get(1)?;
             parts.drain(..3);
             group
