@@ -130,7 +130,10 @@ impl Ledger {
             inner.gaps.push((frontier, from));
         }
         inner.compare_changes(node, state, from)?;
-        inner.add_up(frontier, from > frontier, state);
+        if from > frontier {
+            inner.take_over(from, state);
+        }
+        inner.add_up(frontier.max(from), applied);
         inner.frontier = inner.frontier.max(applied);
         cursor.applied = applied;
         inner.compare_digest(node, state)
@@ -257,7 +260,8 @@ impl Inner {
         let (revision, found) = (state.applied(), digest(state));
         let expected = *self.digests.entry(revision).or_insert(found);
         if found != expected {
-            return Err(Disagreement::Digest { node, revision, found, expected });
+            let difference = self.difference(state);
+            return Err(Disagreement::Digest { node, revision, found, expected, difference });
         }
         if self.in_gap(revision, revision) {
             return Ok(());
@@ -265,21 +269,43 @@ impl Inner {
         let (found, newest) = (sum(&model_of(state)), self.sums.range(..=revision).next_back());
         match newest {
             Some((_, expected)) if *expected != found => {
-                Err(Disagreement::Digest { node, revision, found, expected: *expected })
+                let (expected, difference) = (*expected, self.difference(state));
+                Err(Disagreement::Digest { node, revision, found, expected, difference })
             }
             _ => Ok(()),
         }
     }
 
-    /// Adds the changes after `from` to the newest model, or takes over a state that no known changes lead to.
-    fn add_up(&mut self, from: Revision, after_gap: bool, state: &State) {
-        let applied = state.applied();
-        if applied <= from {
-            return;
+    /// Where a state differs from what the known changes amount to.
+    fn difference(&self, state: &State) -> String {
+        let Some(expected) = self.model_at(state.applied()) else { return "changes unknown".to_owned() };
+        let found = model_of(state);
+        let mut keys: Vec<_> = expected.keys().chain(found.keys()).collect();
+        keys.sort();
+        keys.dedup();
+        let differ = keys.into_iter().filter(|key| expected.get(*key) != found.get(*key));
+        let lines =
+            differ.map(|key| format!("{key:?}: {:?}, expected {:?}", found.get(key), expected.get(key)));
+        let lines: Vec<String> = lines.collect();
+        if lines.is_empty() { "the same versions, other bytes".to_owned() } else { lines.join("; ") }
+    }
+
+    /// Takes the objects at `from` from a state, since no known changes lead there.
+    fn take_over(&mut self, from: Revision, state: &State) {
+        self.newest.clear();
+        for (resource, collection) in state.collections() {
+            // Every revision above its floor is a state's to tell.
+            let Ok(then) = collection.at(from) else { continue };
+            let objects = then.range_from("");
+            self.newest
+                .extend(objects.map(|(path, object)| ((resource.clone(), path.clone()), version(object))));
         }
-        if after_gap {
-            self.newest = model_of(state);
-            self.sums.insert(applied, sum(&self.newest));
+        self.sums.insert(from, sum(&self.newest));
+    }
+
+    /// Adds the changes after `from` up to and with `applied` to the newest model.
+    fn add_up(&mut self, from: Revision, applied: Revision) {
+        if applied <= from {
             return;
         }
         let mut fresh: BTreeMap<Revision, Vec<(Arc<str>, &Noted)>> = BTreeMap::new();

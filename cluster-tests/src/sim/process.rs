@@ -51,8 +51,9 @@ fn options(world: &World, node: NodeId, start: u64) -> Options {
     let incarnation = world.dice(&format!("incarnation {} {start}", node.0)).number(0..u64::MAX);
     let (me, founders) = (world.peer(node).clone(), world.founders());
     let mut options = Options::new(me.clone(), founders.clone(), seed, incarnation, world.clock(node));
+    // Who founded the cluster may have left it since.
+    options.join = world.members().into_iter().map(|other| world.peer(other).clone()).collect();
     if !founders.contains(&me) {
-        options.join = world.members().into_iter().map(|other| world.peer(other).clone()).collect();
         options.initial_cluster = Vec::new();
     }
     // Small, and another mix for each seed: compaction and snapshots are as frequent as faults.

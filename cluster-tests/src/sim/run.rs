@@ -12,7 +12,7 @@ use super::clients;
 use super::faults;
 use super::linearizability::{check_order, check_registers};
 use super::operator::Operator;
-use super::runtime::{NodeRuntime, spawn_detached};
+use super::runtime::{NodeRuntime, TaskGroup, spawn_detached};
 use super::session::Session;
 use super::world::{Setup, World};
 
@@ -25,8 +25,8 @@ const RECOVERY_MAX: Duration = Duration::from_secs(30);
 /// Calls with an outcome, for each second of its length, below which a run counts for nothing.
 const CALLS_PER_SECOND_MIN: usize = 12;
 
-/// How many times its length a run may go on to get its calls: much of it may pass without a quorum.
-const EXTENSION_MAX: u32 = 4;
+/// How many times its length a run may go on in the calm to get its calls: much of it may pass without a quorum.
+const EXTENSION_MAX: u32 = 3;
 
 /// Of a hundred runs, in how many the cluster is founded while things go wrong.
 const FOUNDED_UNDER_FAULTS_PERCENT: u64 = 25;
@@ -111,11 +111,15 @@ async fn live(world: &World) {
     });
     let clients: Vec<_> = sessions.collect();
     let operator = spawn_detached(Operator::new(world, OPERATOR).operate());
-    let faults = spawn_detached(faults::rage(world.clone()));
-    look_on(world).await;
-    world.end_busy();
-    drop(faults.await);
+    let rage = TaskGroup::default();
+    drop(rage.spawn(faults::rage(world.clone())));
+    look_on(world, |passed, _| passed > world.setup().length).await;
+    rage.kill();
     faults::calm(world);
+    // What the faults kept clients from, they do now.
+    let (longest, enough) = (world.setup().length * (1 + EXTENSION_MAX), calls_min(world));
+    look_on(world, |passed, done| done >= enough || passed > longest).await;
+    world.end_busy();
     if NodeRuntime::timeout(RECOVERY_MAX * 2, operator).await.is_err() {
         world.fail("the operator does not get its change done in the calm");
     }
@@ -131,16 +135,12 @@ async fn live(world: &World) {
     agree(world).await;
 }
 
-/// Lets the run's time pass, and more until there are enough calls, and looks at all logs again and again.
-async fn look_on(world: &World) {
-    let (length, began) = (world.setup().length, NodeRuntime::elapsed());
-    while world.failure().is_none() {
+/// Lets time pass until the time since the start and the calls answered are `enough`, and looks at all logs again and
+/// again.
+async fn look_on(world: &World, enough: impl Fn(Duration, usize) -> bool) {
+    while world.failure().is_none() && !enough(NodeRuntime::elapsed(), world.history().answered()) {
         NodeRuntime::sleep(LOOK).await;
         world.observe_logs();
-        let (passed, done) = (NodeRuntime::elapsed() - began, world.history().answered());
-        if passed > length * EXTENSION_MAX || (passed > length && done >= calls_min(world)) {
-            return;
-        }
     }
 }
 

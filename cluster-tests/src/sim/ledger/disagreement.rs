@@ -36,7 +36,7 @@ pub enum Disagreement {
         noted: Option<Noted>,
     },
     /// Two members have different bytes.
-    #[error("node {node:?} at revision {revision} has digest {found:x}, expected {expected:x}")]
+    #[error("node {node:?} at revision {revision} has digest {found:x}, expected {expected:x}; {difference}")]
     Digest {
         /// Who differs.
         node: NodeId,
@@ -46,6 +46,8 @@ pub enum Disagreement {
         found: u64,
         /// What others had, or what the changes amount to.
         expected: u64,
+        /// Where it differs from what the changes amount to, printed.
+        difference: String,
     },
     /// One write was applied twice.
     #[error("the write of {tag:?} was applied at {first} and again at {second}")]

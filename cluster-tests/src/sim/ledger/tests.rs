@@ -111,6 +111,19 @@ fn a_member_restored_from_a_snapshot_leaves_a_gap_that_others_fill() {
 }
 
 #[test]
+fn members_behind_one_that_came_after_a_gap_are_still_compared() {
+    let whole = member(&[7, 8, 9, 10, 11]);
+    let mut late = whole.clone();
+    late.trim_history(&HistoryBounds { before_ms: 0, bytes_max: usize::MAX, entries_max: 3 });
+    let ledger = Ledger::default();
+    assert_eq!(ledger.observe(A, &late, &mut Cursor::default()), Ok(()));
+    for length in 2..=5 {
+        assert_eq!(observe(&ledger, &member(&[7, 8, 9, 10, 11][..length])), Ok(()), "{length}");
+    }
+    assert!(observe(&ledger, &member(&[7, 8, 9, 12])).is_err());
+}
+
+#[test]
 fn a_mirror_without_its_thing_is_named() {
     let (ledger, mut state) = (Ledger::default(), member(&[]));
     write(&mut state, 2, 7, Extras { mirrored: true, ..Extras::default() });
