@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use futures::FutureExt;
 use openraft::ChangeMembers;
+use openraft::async_runtime::watch::WatchReceiver;
 use openraft::errors::{ClientWriteError, RaftError};
 use orch_proto::store as wire;
 use wire::change_request::Kind as Change;
@@ -25,6 +26,12 @@ use crate::transport::Transport;
 
 /// A change is two entries and their commits; a leader is looked for within it.
 const CHANGE_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// How long a promotion waits for a learner that is still catching up: half of what a change may take.
+const CATCH_UP_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// How many entries a learner may lack when it becomes a voter: what is replicated in well under a second.
+const CATCH_UP_ENTRIES_MAX: u64 = 1000;
 
 /// Between two attempts while no leader is known.
 const RETRY_PAUSE: Duration = Duration::from_millis(100);
@@ -98,6 +105,9 @@ impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
                 self.raft.add_learner(peer.id.0, Place::of(&peer), false).await.map(drop)
             }
             Change::Promote(id) => {
+                if !self.catches_up(id).await {
+                    return Outcome::Refused("the member has not caught up with the log yet".to_owned());
+                }
                 let voters = ChangeMembers::AddVoterIds(BTreeSet::from([id]));
                 self.raft.change_membership(voters, true).await.map(drop)
             }
@@ -113,6 +123,29 @@ impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
             Ok(()) => Outcome::Done(wire::Done {}),
             Err(error) => refusal::<R>(&error),
         }
+    }
+
+    /// Waits until the leader's log, but for its newest entries, is on the disk of `id`. A voter without data takes part
+    /// in nothing until a leader speaks for it (see admission): were it needed for the quorum that elects one, none
+    /// ever would be.
+    async fn catches_up(&self, id: u64) -> bool {
+        // Of a stranger, the library says that it is one.
+        let is_member =
+            || self.raft.metrics().borrow_watched().membership_config.membership().get_node(&id).is_some();
+        let caught_up = async {
+            while is_member() && !self.has_caught_up(id) {
+                R::sleep(RETRY_PAUSE).await;
+            }
+        };
+        within::<R, _>(CATCH_UP_TIMEOUT, caught_up).await.is_some()
+    }
+
+    fn has_caught_up(&self, id: u64) -> bool {
+        let metrics = self.raft.metrics();
+        let metrics = metrics.borrow_watched();
+        let matched = metrics.replication.as_ref().and_then(|all| all.get(&id)?.as_ref());
+        let end = metrics.last_log_index.unwrap_or(0);
+        matched.is_some_and(|matched| matched.index.saturating_add(CATCH_UP_ENTRIES_MAX) >= end)
     }
 
     fn removal(&self, id: u64) -> ChangeMembers<u64, Place> {

@@ -277,6 +277,22 @@ fn members_come_and_go() {
 }
 
 #[test]
+fn a_learner_without_the_log_is_not_promoted() {
+    simulate(14, async {
+        let mut cluster = Cluster::start(3).await;
+        let handle = cluster.handle(cluster.leader().await);
+        let joined = cluster.join().await;
+        cluster.kill(joined).await;
+        handle.add_learner(&peer(joined)).await.unwrap();
+        let refused = handle.promote(peer(joined).id).await;
+        assert!(matches!(refused, Err(ChangeError::Refused { .. })), "{refused:?}");
+        assert!(handle.status().members.iter().all(|member| member.peer != peer(joined) || !member.voter));
+        cluster.restart(joined).await.unwrap();
+        handle.promote(peer(joined).id).await.unwrap();
+    });
+}
+
+#[test]
 fn a_leader_that_shuts_down_hands_over_first() {
     simulate(13, async {
         let mut cluster = Cluster::start(3).await;
