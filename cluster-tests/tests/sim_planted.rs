@@ -17,7 +17,7 @@ fn finds(plant: Plant, seeds: u64, reasons: &[&str]) {
 
 #[test]
 fn a_vote_that_is_not_synced_is_found() {
-    finds(Plant::VoteUnsynced, 60, &["its vote was not durable", "has two leaders", "voted for"]);
+    finds(Plant::VoteUnsynced, 150, &["its vote was not durable", "has two leaders", "voted for"]);
 }
 
 #[test]

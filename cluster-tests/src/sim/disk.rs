@@ -107,9 +107,15 @@ impl SimDisk {
         SimDisk { owner: Owner { node, points: points.clone() }, ..SimDisk::new(dice) }
     }
 
-    /// A handle for the process that starts now.
+    /// A handle for the process that starts now. What it finds is durable, as the contract of a disk demands: a database
+    /// that is opened after a kill syncs what it recovers.
     pub fn open(&self) -> DiskHandle {
-        let boot = self.platter.lock().boot;
+        let (boot, told) = {
+            let mut platter = self.platter.lock();
+            let written = platter.written;
+            (platter.boot, platter.sync(written))
+        };
+        told.into_iter().for_each(|on_durable| on_durable(Ok(())));
         let (platter, dice, owner) = (self.platter.clone(), self.dice.clone(), self.owner.clone());
         DiskHandle { platter, dice, owner, boot }
     }

@@ -80,7 +80,8 @@ pub fn exit(world: &World, node: NodeId, reason: &str) {
     }
     let world = world.clone();
     spawn_detached(async move {
-        world.kill(node, false);
+        // After a failed sync the system may have dropped what it held.
+        world.kill(node, world.disk(node).fails());
         if !lost {
             NodeRuntime::sleep(RESTART_DELAY).await;
             world.start(node);

@@ -79,6 +79,18 @@ fn a_handle_from_before_the_crash_is_void() {
 }
 
 #[test]
+fn what_a_killed_process_left_is_durable_once_the_disk_is_opened_again() {
+    in_simulation(3, |disk| async move {
+        disk.open().append((1..=5).map(record).collect(), ignored()).unwrap();
+        disk.close();
+        let found = disk.open().read_log(0, 100, usize::MAX).unwrap();
+        assert_eq!(found.len(), 5, "the machine went on");
+        disk.crash();
+        assert_eq!(disk.open().read_log(0, 100, usize::MAX).unwrap(), found);
+    });
+}
+
+#[test]
 fn one_sync_serves_all_that_wait_for_it() {
     in_simulation(4, |disk| async move {
         let handle = disk.open();
