@@ -68,7 +68,6 @@ struct Links {
     cuts: BTreeSet<(NodeId, NodeId)>,
     manner: NetworkManner,
     connections: Vec<TaskGroup>,
-    frames: u64,
     points: Points,
     /// Sees every call that was answered.
     overhears: Option<Overhears>,
@@ -173,11 +172,6 @@ impl SimNetwork {
         change(&mut self.links.lock().manner);
     }
 
-    /// Number of frames delivered so far.
-    pub fn frames(&self) -> u64 {
-        self.links.lock().frames
-    }
-
     fn manner(&self) -> NetworkManner {
         self.links.lock().manner
     }
@@ -198,10 +192,6 @@ impl SimNetwork {
 
     fn endpoint(&self, id: NodeId) -> Option<Endpoint> {
         self.links.lock().endpoints.get(&id).filter(|endpoint| !endpoint.process.is_dead()).cloned()
-    }
-
-    fn delivered(&self) {
-        self.links.lock().frames += 1;
     }
 
     /// Waits for a cut way to heal; `false` when the connection's patience ends first.
@@ -242,7 +232,6 @@ async fn carry_call(
         let refused = TransportError::Unreachable { peer, reason: "connection refused".to_owned() };
         return drop(answer.send(Err(refused)));
     };
-    network.delivered();
     let service = endpoint.service.clone();
     let (purpose, frame) = request;
     let asked = frame.clone();
@@ -352,8 +341,7 @@ async fn deliver(
         if broken || leaving.send(frame).await.is_err() {
             return connection.kill();
         }
-        network.delivered();
-    }
+        }
     // The near side hung up: the whole connection ends once the news has travelled.
     NodeRuntime::sleep(network.delay()).await;
     network.passable(way).await;

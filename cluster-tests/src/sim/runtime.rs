@@ -272,7 +272,7 @@ impl<F: Future + Send> Future for Fenced<F> {
 }
 
 /// What a panic said, as far as it said it in text.
-pub fn panic_message(payload: &(dyn std::any::Any + Send)) -> String {
+fn panic_message(payload: &(dyn std::any::Any + Send)) -> String {
     let text = payload.downcast_ref::<&str>().map(|text| (*text).to_owned());
     text.or_else(|| payload.downcast_ref::<String>().cloned())
         .unwrap_or_else(|| "panic without text".to_owned())
