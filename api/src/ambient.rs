@@ -1,0 +1,88 @@
+//! Time and chance, as the pipeline gets them: through one trait, handed in.
+//!
+//! Owns the formats in which time appears in objects. Under simulation the implementation is seeded; in a process it
+//! is the system's. Nothing else in this crate reads a clock or draws a random number.
+
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use time::OffsetDateTime;
+use time::format_description::well_known::Rfc3339;
+
+/// Microseconds since 1970, UTC.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Timestamp(pub u64);
+
+/// The source of time and randomness.
+pub trait Ambient: Send + Sync + 'static {
+    /// Now.
+    fn now(&self) -> Timestamp;
+
+    /// 128 random bits.
+    fn random(&self) -> u128;
+}
+
+/// The system's clock and generator.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct SystemAmbient;
+
+impl Ambient for SystemAmbient {
+    fn now(&self) -> Timestamp {
+        let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        Timestamp(u64::try_from(since.as_micros()).unwrap_or(u64::MAX))
+    }
+
+    fn random(&self) -> u128 {
+        rand::random()
+    }
+}
+
+impl Timestamp {
+    /// Milliseconds since 1970.
+    pub fn millis(self) -> u64 {
+        self.0 / 1000
+    }
+
+    /// RFC 3339 with second precision, as `Time` fields hold it.
+    pub fn seconds_text(self) -> String {
+        let seconds = i64::try_from(self.0 / 1_000_000).unwrap_or(i64::MAX);
+        OffsetDateTime::from_unix_timestamp(seconds)
+            .ok()
+            .and_then(|time| time.format(&Rfc3339).ok())
+            .unwrap_or_else(|| "9999-12-31T23:59:59Z".to_owned())
+    }
+}
+
+/// A random (version 4) UUID from `random`.
+pub fn uuid_text(random: u128) -> String {
+    uuid::Builder::from_random_bytes(random.to_be_bytes()).into_uuid().to_string()
+}
+
+/// Characters of generated names: no vowels and nothing that looks like another, so that no word comes out.
+const SUFFIX_ALPHABET: &[u8; 27] = b"bcdfghjklmnpqrstvwxz2456789";
+
+/// Characters appended to `generateName`.
+pub const SUFFIX_LENGTH: usize = 5;
+
+/// The random end of a generated name.
+pub fn suffix_text(mut random: u128) -> String {
+    let mut suffix = String::with_capacity(SUFFIX_LENGTH);
+    for _ in 0..SUFFIX_LENGTH {
+        let at = usize::try_from(random % 27).expect("below 27");
+        suffix.push(char::from(SUFFIX_ALPHABET[at]));
+        random /= 27;
+    }
+    suffix
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_and_ids_have_the_interface_forms() {
+        assert_eq!(Timestamp(1_767_322_145_123_456).seconds_text(), "2026-01-02T02:49:05Z");
+        assert_eq!(uuid_text(0), "00000000-0000-4000-8000-000000000000");
+        assert_eq!(suffix_text(0), "bbbbb");
+        assert_eq!(suffix_text(u128::MAX).len(), SUFFIX_LENGTH);
+    }
+}

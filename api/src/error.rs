@@ -1,0 +1,182 @@
+//! What can go wrong with a request, in the pipeline's own terms.
+//!
+//! Owns the vocabulary of failures; it knows no HTTP and no wording of the interface: `status` maps each variant to a
+//! Status, exhaustively.
+
+use orch_raft::{ProposeError, ReadError, Revision};
+
+use crate::registry::Resource;
+use crate::validate::FieldError;
+
+/// The object or collection an error is about, as Status details name it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Subject {
+    /// API group; empty for core.
+    pub group: String,
+    /// Resource (`roles`) or kind (`Role`), as the variant says.
+    pub kind: String,
+    /// Object name; empty for a collection or a name not yet known.
+    pub name: String,
+}
+
+/// Why a request is not done.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ApiError {
+    /// No such object.
+    #[error("{} not found", .0.name)]
+    NotFound(Subject),
+    /// The path names nothing that is served.
+    #[error("no such path")]
+    UnknownPath,
+    /// Create met an object of that name.
+    #[error("{} already exists", .0.name)]
+    AlreadyExists(Subject),
+    /// Generated names kept colliding.
+    #[error("could not generate a free name for {}", .0.name)]
+    NameGenerationExhausted(Subject),
+    /// The object changed, or a precondition does not hold. The text says which.
+    #[error("conflict on {}: {reason}", subject.name)]
+    Conflict {
+        /// What was written.
+        subject: Subject,
+        /// Which condition failed.
+        reason: String,
+    },
+    /// Other managers own fields that an apply wants to set.
+    #[error("{message}")]
+    ApplyConflict {
+        /// The whole text.
+        message: String,
+        /// Manager and field path of each conflict.
+        causes: Vec<(String, String)>,
+    },
+    /// Rules of the kind do not hold. `subject.kind` is the kind, not the resource.
+    #[error("{} is invalid", subject.name)]
+    Invalid {
+        /// What was refused.
+        subject: Subject,
+        /// Each broken rule.
+        errors: Vec<FieldError>,
+    },
+    /// The request cannot be understood.
+    #[error("{0}")]
+    BadRequest(String),
+    /// A well-formed patch that cannot be carried out.
+    #[error("patch cannot be applied")]
+    UnprocessablePatch,
+    /// A patch whose result is not an object of the kind.
+    #[error("{0}")]
+    PatchResult(String),
+    /// Nobody, or credentials that nobody has.
+    #[error("unauthorized")]
+    Unauthorized,
+    /// Somebody who may not. The text is complete.
+    #[error("{message}")]
+    Forbidden {
+        /// What was asked for.
+        subject: Subject,
+        /// The whole text.
+        message: String,
+        /// Cause reason, message and field, where the text alone does not tell.
+        cause: Option<(&'static str, String, &'static str)>,
+    },
+    /// The verb does not exist here.
+    #[error("method not allowed")]
+    MethodNotAllowed,
+    /// No acceptable representation, as content negotiation words it.
+    #[error("not acceptable")]
+    NotAcceptable(NotAcceptable),
+    /// The body's media type is not understood. The text lists what is.
+    #[error("{0}")]
+    UnsupportedMediaType(String),
+    /// The body is over its limit.
+    #[error("request body over {limit} bytes")]
+    BodyTooLarge {
+        /// The limit in bytes.
+        limit: usize,
+    },
+    /// History no longer holds what was asked for.
+    #[error("{message}")]
+    Expired {
+        /// The whole text.
+        message: String,
+        /// A token with which the rest can be had, inconsistently.
+        continue_token: Option<String>,
+    },
+    /// A revision this cluster has not reached.
+    #[error("too large resource version {requested}, current {current}")]
+    RevisionTooLarge {
+        /// What was asked for.
+        requested: u64,
+        /// Where this node is.
+        current: u64,
+    },
+    /// The write may or may not have happened.
+    #[error("outcome unknown: {0}")]
+    OutcomeUnknown(String),
+    /// Nothing was done; trying again may help.
+    #[error("unavailable: {0}")]
+    Unavailable(String),
+    /// An object larger than the store takes.
+    #[error("object too large: {0}")]
+    ObjectTooLarge(String),
+    /// A broken invariant of ours.
+    #[error("internal: {0}")]
+    Internal(String),
+}
+
+/// The two wordings of a 406.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NotAcceptable {
+    /// None of the media types is known.
+    MediaType,
+    /// The media type is known, its parameters (`as=`, `g=`, `v=`) are not.
+    Parameters,
+}
+
+impl Subject {
+    /// An object of a resource, named by the resource: what most errors carry.
+    pub fn resource(resource: &Resource, name: &str) -> Self {
+        Subject { group: resource.group.clone(), kind: resource.plural.clone(), name: name.to_owned() }
+    }
+
+    /// An object of a resource, named by the kind: what validation carries.
+    pub fn kind(resource: &Resource, name: &str) -> Self {
+        Subject { group: resource.group.clone(), kind: resource.kind.clone(), name: name.to_owned() }
+    }
+
+    /// `roles.rbac.authorization.orch.io`, or `configmaps` in the core group.
+    pub fn qualified(&self) -> String {
+        if self.group.is_empty() { self.kind.clone() } else { format!("{}.{}", self.kind, self.group) }
+    }
+}
+
+impl ApiError {
+    /// An update that met a newer version.
+    pub fn modified(subject: Subject) -> Self {
+        let reason = "the object has been modified; please apply your changes to the latest version and try again";
+        ApiError::Conflict { subject, reason: reason.to_owned() }
+    }
+
+    /// A revision older than history.
+    pub fn too_old(requested: Revision, oldest: Revision) -> Self {
+        let message = format!("too old resource version: {requested} ({oldest})");
+        ApiError::Expired { message, continue_token: None }
+    }
+}
+
+impl From<ProposeError> for ApiError {
+    fn from(error: ProposeError) -> Self {
+        match error {
+            ProposeError::NotProposed { reason } => ApiError::Unavailable(reason),
+            ProposeError::Unknown { reason } => ApiError::OutcomeUnknown(reason),
+            ProposeError::TooLarge { .. } => ApiError::ObjectTooLarge(error.to_string()),
+        }
+    }
+}
+
+impl From<ReadError> for ApiError {
+    fn from(error: ReadError) -> Self {
+        ApiError::Unavailable(error.to_string())
+    }
+}

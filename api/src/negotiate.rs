@@ -1,0 +1,210 @@
+//! Content negotiation: which representation a request gets.
+//!
+//! Owns `Accept` (several types, q-values, `as=Table` and `as=PartialObjectMetadata`) and `pretty`. It never encodes
+//! anything.
+
+use orch_proto::Brand;
+
+use crate::error::{ApiError, NotAcceptable};
+use crate::request::Query;
+
+/// How bytes are written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Encoding {
+    /// `application/json`.
+    Json,
+    /// `application/yaml`.
+    Yaml,
+    /// The brand's Protobuf media type.
+    Protobuf,
+}
+
+/// What the object is turned into before it is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum View {
+    /// The object itself.
+    Whole,
+    /// A `Table`.
+    Table,
+    /// Only the metadata.
+    Metadata,
+}
+
+/// A representation that this server writes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Representation {
+    /// How bytes are written.
+    pub encoding: Encoding,
+    /// What is written.
+    pub view: View,
+    /// JSON over several lines.
+    pub pretty: bool,
+}
+
+/// Plain JSON on one line: what most clients ask for.
+pub const JSON: Representation = Representation { encoding: Encoding::Json, view: View::Whole, pretty: false };
+
+/// Most media types looked at in one `Accept`; clients send three.
+const CLAUSES_MAX: usize = 32;
+
+impl Representation {
+    /// The media type for the `Content-Type` header.
+    pub fn media_type(self, brand: &Brand) -> &'static str {
+        match self.encoding {
+            Encoding::Json => "application/json",
+            Encoding::Yaml => "application/yaml",
+            Encoding::Protobuf => brand.protobuf_media_type,
+        }
+    }
+}
+
+/// Chooses the representation for an answer.
+///
+/// # Errors
+/// `NotAcceptable` when nothing in `accept` can be written.
+pub fn negotiate(
+    accept: Option<&str>,
+    user_agent: &str,
+    query: &Query,
+    brand: &Brand,
+) -> Result<Representation, ApiError> {
+    let pretty = wants_pretty(query, user_agent);
+    let Some(accept) = accept.map(str::trim).filter(|accept| !accept.is_empty()) else {
+        return Ok(Representation { pretty, ..JSON });
+    };
+    if accept == "application/json" || accept == "*/*" {
+        return Ok(Representation { pretty, ..JSON });
+    }
+    let mut known_media_type = false;
+    for clause in clauses(accept) {
+        let encoding = match clause.media_type {
+            "application/json" | "*/*" => Encoding::Json,
+            "application/yaml" => Encoding::Yaml,
+            other if other == brand.protobuf_media_type => Encoding::Protobuf,
+            _ => continue,
+        };
+        known_media_type = true;
+        if let Some(view) = clause.view(brand).filter(|view| writable(encoding, *view)) {
+            return Ok(Representation { encoding, view, pretty });
+        }
+    }
+    let which = if known_media_type { NotAcceptable::Parameters } else { NotAcceptable::MediaType };
+    Err(ApiError::NotAcceptable(which))
+}
+
+/// How a failure is written when the wanted representation is not to be had: plain JSON, or Protobuf where asked.
+pub fn for_status(accept: Option<&str>, brand: &Brand) -> Representation {
+    let first = accept.and_then(|accept| clauses(accept).first().map(|clause| clause.media_type.to_owned()));
+    let encoding = match first.as_deref() {
+        Some(media_type) if media_type == brand.protobuf_media_type => Encoding::Protobuf,
+        Some("application/yaml") => Encoding::Yaml,
+        _ => Encoding::Json,
+    };
+    Representation { encoding, ..JSON }
+}
+
+/// The reference writes tables in JSON and YAML only.
+fn writable(encoding: Encoding, view: View) -> bool {
+    !(encoding == Encoding::Protobuf && view == View::Table)
+}
+
+/// People with a command line client get several lines without asking.
+fn wants_pretty(query: &Query, user_agent: &str) -> bool {
+    query.optional_flag("pretty").unwrap_or_else(|| {
+        ["curl", "Wget", "Mozilla/5.0"].iter().any(|client| user_agent.starts_with(client))
+    })
+}
+
+struct Clause<'a> {
+    media_type: &'a str,
+    parameters: Vec<(&'a str, &'a str)>,
+    /// Thousandths.
+    quality: u32,
+}
+
+impl Clause<'_> {
+    fn parameter(&self, name: &str) -> &str {
+        self.parameters.iter().find(|(key, _)| *key == name).map_or("", |(_, value)| value)
+    }
+
+    /// `None` for parameters that name nothing we write.
+    fn view(&self, brand: &Brand) -> Option<View> {
+        let (group, version) = (self.parameter("g"), self.parameter("v"));
+        let meta = version == "v1" && group.strip_prefix("meta.").is_some_and(|domain| domain == brand.group_domain);
+        match self.parameter("as") {
+            "" => Some(View::Whole),
+            "Table" if meta => Some(View::Table),
+            "PartialObjectMetadata" | "PartialObjectMetadataList" if meta => Some(View::Metadata),
+            _ => None,
+        }
+    }
+}
+
+/// The media types asked for, best first; equal quality keeps the written order.
+fn clauses(accept: &str) -> Vec<Clause<'_>> {
+    let mut clauses: Vec<Clause<'_>> = accept.split(',').take(CLAUSES_MAX).map(clause).collect();
+    clauses.sort_by_key(|clause| std::cmp::Reverse(clause.quality));
+    clauses
+}
+
+fn clause(text: &str) -> Clause<'_> {
+    let mut parts = text.split(';').map(str::trim);
+    let media_type = parts.next().unwrap_or_default();
+    let parameters: Vec<(&str, &str)> = parts.filter_map(|part| part.split_once('=')).collect();
+    let quality = parameters.iter().find(|(name, _)| *name == "q").and_then(|(_, value)| value.parse::<f32>().ok());
+    Clause { media_type, quality: thousandths(quality.unwrap_or(1.0)), parameters }
+}
+
+#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "clamped to 0..=1000 before")]
+fn thousandths(quality: f32) -> u32 {
+    (quality.clamp(0.0, 1.0) * 1000.0) as u32
+}
+
+#[cfg(test)]
+mod tests {
+    use orch_proto::brand::ORCH;
+
+    use super::*;
+
+    fn check(accept: &str, expected: Result<(Encoding, View), NotAcceptable>) {
+        let found = negotiate(Some(accept), "test", &Query::default(), &ORCH);
+        let expected = expected
+            .map(|(encoding, view)| Representation { encoding, view, pretty: false })
+            .map_err(ApiError::NotAcceptable);
+        assert_eq!(found, expected, "{accept}");
+    }
+
+    #[test]
+    fn the_best_acceptable_representation_wins() {
+        let table = "application/json;as=Table;g=meta.orch.io;v=v1";
+        check("application/json", Ok((Encoding::Json, View::Whole)));
+        check("*/*", Ok((Encoding::Json, View::Whole)));
+        check("text/html, application/json;q=0.5", Ok((Encoding::Json, View::Whole)));
+        check("application/yaml", Ok((Encoding::Yaml, View::Whole)));
+        check("application/json;q=0.1,application/yaml;q=0.9", Ok((Encoding::Yaml, View::Whole)));
+        check(table, Ok((Encoding::Json, View::Table)));
+        check(&format!("application/json;as=Nope;g=meta.orch.io;v=v1,{table}"), Ok((Encoding::Json, View::Table)));
+        check("application/vnd.orch.protobuf, application/json", Ok((Encoding::Protobuf, View::Whole)));
+        check("application/json;stream=watch", Ok((Encoding::Json, View::Whole)));
+    }
+
+    #[test]
+    fn what_cannot_be_written_is_refused() {
+        check("text/html", Err(NotAcceptable::MediaType));
+        check("application/*", Err(NotAcceptable::MediaType));
+        check("application/json;as=Nope;g=meta.orch.io;v=v1", Err(NotAcceptable::Parameters));
+        check("application/json;as=Table;g=meta.orch.io;v=v9", Err(NotAcceptable::Parameters));
+        check("application/vnd.orch.protobuf;as=Table;g=meta.orch.io;v=v1", Err(NotAcceptable::Parameters));
+    }
+
+    #[test]
+    fn people_get_pretty_answers() {
+        let pretty = |query: &str, agent: &str| {
+            negotiate(None, agent, &Query::parse(query), &ORCH).map(|representation| representation.pretty)
+        };
+        assert_eq!(pretty("", "curl/8.0"), Ok(true));
+        assert_eq!(pretty("pretty=false", "curl/8.0"), Ok(false));
+        assert_eq!(pretty("pretty=true", "client"), Ok(true));
+        assert_eq!(pretty("", "client"), Ok(false));
+    }
+}

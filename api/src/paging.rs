@@ -1,0 +1,145 @@
+//! Continue tokens: where a paged list goes on, and at which revision.
+//!
+//! Owns the token's form. A token is authenticated with the cluster's key and bound to the collection it was given
+//! for, so that a crafted one cannot name a key outside it, and it ends five minutes after it was given. Every node
+//! of a cluster reads every node's tokens.
+
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use hmac::{Hmac, Mac};
+use orch_raft::Revision;
+use sha2::Sha256;
+
+use crate::ambient::Timestamp;
+
+/// The cluster's key for tokens.
+#[derive(Clone)]
+pub struct TokenKey([u8; 32]);
+
+/// Where a list goes on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ContinueToken {
+    /// Revision of the first page; `None` goes on with the newest state (an inconsistent continuation).
+    pub revision: Option<Revision>,
+    /// When the token was given.
+    pub issued: Timestamp,
+    /// The last path that was already sent.
+    pub after: String,
+}
+
+/// Why a token is refused. All faults look alike to the client: it did not get this token from us for this list.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("continue key is not valid")]
+pub struct InvalidToken;
+
+/// How long a token may be used: as long as history is kept by default.
+pub const TOKEN_LIFETIME_MICROS: u64 = 5 * 60 * 1_000_000;
+
+/// Bytes of the authentication code: 128 bits.
+const MAC_BYTES: usize = 16;
+
+/// Form of the token; others are refused.
+const FORM: u8 = 1;
+
+/// Bytes before the path: form, revision, time.
+const FIXED_BYTES: usize = 1 + 8 + 8;
+
+impl TokenKey {
+    /// The key that the cluster was made with.
+    pub fn new(bytes: [u8; 32]) -> Self {
+        TokenKey(bytes)
+    }
+
+    /// The token's text for the list of `scope` (storage, namespace).
+    pub fn seal(&self, token: &ContinueToken, scope: (&str, &str)) -> String {
+        let mut bytes = vec![FORM];
+        bytes.extend_from_slice(&token.revision.map_or(0, |revision| revision.0).to_be_bytes());
+        bytes.extend_from_slice(&token.issued.0.to_be_bytes());
+        bytes.extend_from_slice(token.after.as_bytes());
+        let code = self.mac(&bytes, scope).finalize().into_bytes();
+        bytes.extend_from_slice(&code[..MAC_BYTES]);
+        URL_SAFE_NO_PAD.encode(bytes)
+    }
+
+    /// Reads a token given for the list of `scope`.
+    ///
+    /// # Errors
+    /// The text was not made by [`TokenKey::seal`] with this key for this scope.
+    pub fn open(&self, text: &str, scope: (&str, &str)) -> Result<ContinueToken, InvalidToken> {
+        let bytes = URL_SAFE_NO_PAD.decode(text).map_err(|_| InvalidToken)?;
+        let body_end = bytes.len().checked_sub(MAC_BYTES).filter(|&end| end >= FIXED_BYTES).ok_or(InvalidToken)?;
+        let (body, code) = bytes.split_at(body_end);
+        self.mac(body, scope).verify_truncated_left(code).map_err(|_| InvalidToken)?;
+        let number = |at: usize| body[at..at + 8].try_into().map(u64::from_be_bytes).map_err(|_| InvalidToken);
+        let after = std::str::from_utf8(&body[FIXED_BYTES..]).map_err(|_| InvalidToken)?;
+        if body[0] != FORM {
+            return Err(InvalidToken);
+        }
+        let revision = Some(Revision(number(1)?)).filter(|revision| revision.0 != 0);
+        Ok(ContinueToken { revision, issued: Timestamp(number(9)?), after: after.to_owned() })
+    }
+
+    fn mac(&self, body: &[u8], scope: (&str, &str)) -> Hmac<Sha256> {
+        let mut mac = Hmac::<Sha256>::new_from_slice(&self.0).expect("a key of any length is accepted");
+        mac.update(scope.0.as_bytes());
+        mac.update(&[0]);
+        mac.update(scope.1.as_bytes());
+        mac.update(&[0]);
+        mac.update(body);
+        mac
+    }
+}
+
+impl ContinueToken {
+    /// Whether the token's time is over.
+    pub fn is_expired(&self, now: Timestamp) -> bool {
+        now.0.saturating_sub(self.issued.0) > TOKEN_LIFETIME_MICROS
+    }
+}
+
+impl std::fmt::Debug for TokenKey {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("TokenKey(..)")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn token() -> ContinueToken {
+        ContinueToken { revision: Some(Revision(42)), issued: Timestamp(7), after: "ns/name".to_owned() }
+    }
+
+    #[test]
+    fn a_token_opens_only_where_it_was_given() {
+        let key = TokenKey::new([7; 32]);
+        let text = key.seal(&token(), ("configmaps", "ns"));
+        assert_eq!(key.open(&text, ("configmaps", "ns")), Ok(token()));
+        assert_eq!(key.open(&text, ("configmaps", "")), Err(InvalidToken), "widened to all namespaces");
+        assert_eq!(key.open(&text, ("secrets", "ns")), Err(InvalidToken), "moved to another resource");
+        assert_eq!(TokenKey::new([8; 32]).open(&text, ("configmaps", "ns")), Err(InvalidToken), "another cluster");
+    }
+
+    #[test]
+    fn every_flipped_bit_is_noticed() {
+        let key = TokenKey::new([7; 32]);
+        let bytes = URL_SAFE_NO_PAD.decode(key.seal(&token(), ("configmaps", "ns"))).unwrap();
+        for at in 0..bytes.len() * 8 {
+            let mut forged = bytes.clone();
+            forged[at / 8] ^= 1 << (at % 8);
+            let text = URL_SAFE_NO_PAD.encode(forged);
+            assert_eq!(key.open(&text, ("configmaps", "ns")), Err(InvalidToken), "bit {at}");
+        }
+        for garbage in ["", "garbage", "AAAA", "===="] {
+            assert_eq!(key.open(garbage, ("configmaps", "ns")), Err(InvalidToken));
+        }
+    }
+
+    #[test]
+    fn tokens_end_after_five_minutes() {
+        let token = token();
+        assert!(!token.is_expired(Timestamp(7 + TOKEN_LIFETIME_MICROS)));
+        assert!(token.is_expired(Timestamp(8 + TOKEN_LIFETIME_MICROS)));
+    }
+}

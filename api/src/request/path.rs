@@ -1,0 +1,126 @@
+//! Path shapes: `/api/v1/...` and `/apis/GROUP/VERSION/...` taken apart.
+//!
+//! Owns the split into group, version, namespace, resource, name and sub-resource. Whether such a resource is served
+//! is the registry's to say.
+
+use percent_encoding::percent_decode_str;
+
+/// A path below `/api` or `/apis` that names a resource.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Target {
+    /// API group; empty for core.
+    pub group: String,
+    /// Version.
+    pub version: String,
+    /// Namespace; empty for cluster-scoped resources and for all namespaces.
+    pub namespace: String,
+    /// Resource, plural: `configmaps`.
+    pub resource: String,
+    /// Object name; empty for a collection.
+    pub name: String,
+    /// Sub-resource (`status`), with whatever follows it; empty for the object itself.
+    pub subresource: String,
+    /// The deprecated `/watch/` prefix was used.
+    pub deprecated_watch: bool,
+}
+
+/// Where a path leads.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum TargetPath {
+    /// A resource, served or not.
+    Resource(Target),
+    /// Anything else: health, version, discovery, unknown.
+    Other,
+    /// Escapes that are not UTF-8.
+    Malformed,
+}
+
+/// Longest chain of segments that means anything: `apis/g/v/watch/namespaces/n/resource/name/sub/and/more`.
+const SEGMENTS_MAX: usize = 32;
+
+/// Takes `path` apart.
+pub fn parse_path(path: &str) -> TargetPath {
+    let mut segments: Vec<String> = Vec::with_capacity(8);
+    for segment in path.split('/').filter(|segment| !segment.is_empty()).take(SEGMENTS_MAX) {
+        let Ok(decoded) = percent_decode_str(segment).decode_utf8() else { return TargetPath::Malformed };
+        segments.push(decoded.into_owned());
+    }
+    let mut rest = segments.into_iter();
+    let mut target = Target::default();
+    match rest.next().as_deref() {
+        Some("api") => {}
+        Some("apis") => match rest.next() {
+            Some(group) => target.group = group,
+            None => return TargetPath::Other,
+        },
+        _ => return TargetPath::Other,
+    }
+    let Some(version) = rest.next() else { return TargetPath::Other };
+    target.version = version;
+    let mut rest: Vec<String> = rest.collect();
+    if rest.first().is_some_and(|first| first == "watch") {
+        target.deprecated_watch = true;
+        rest.remove(0);
+    }
+    if rest.is_empty() {
+        return TargetPath::Other;
+    }
+    place(&mut target, rest);
+    TargetPath::Resource(target)
+}
+
+/// Puts the segments behind the version in their places. `namespaces/NAME` is the object, but what follows it (other
+/// than the object's own sub-resources) lies in the namespace.
+fn place(target: &mut Target, segments: Vec<String>) {
+    let in_namespace = segments.len() > 2
+        && segments[0] == "namespaces"
+        && !(segments.len() == 3 && matches!(segments[2].as_str(), "status" | "finalize"));
+    let mut rest = segments.into_iter();
+    if in_namespace {
+        rest.next();
+        target.namespace = rest.next().unwrap_or_default();
+    }
+    target.resource = rest.next().unwrap_or_default();
+    target.name = rest.next().unwrap_or_default();
+    target.subresource = rest.collect::<Vec<_>>().join("/");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(path: &str, expected: [&str; 6]) {
+        let TargetPath::Resource(target) = parse_path(path) else { panic!("{path} is no resource path") };
+        let found = [
+            &target.group,
+            &target.version,
+            &target.namespace,
+            &target.resource,
+            &target.name,
+            &target.subresource,
+        ];
+        assert_eq!(found, expected, "{path}");
+    }
+
+    #[test]
+    fn path_shapes_are_taken_apart() {
+        check("/api/v1/pods", ["", "v1", "", "pods", "", ""]);
+        check("/api/v1/namespaces", ["", "v1", "", "namespaces", "", ""]);
+        check("/api/v1/namespaces/n", ["", "v1", "", "namespaces", "n", ""]);
+        check("/api/v1/namespaces/n/status", ["", "v1", "", "namespaces", "n", "status"]);
+        check("/api/v1/namespaces/n/finalize", ["", "v1", "", "namespaces", "n", "finalize"]);
+        check("/api/v1/namespaces/n/pods/p/log", ["", "v1", "n", "pods", "p", "log"]);
+        check("/apis/g.io/v2/namespaces/n/roles", ["g.io", "v2", "n", "roles", "", ""]);
+        check("/apis/g.io/v2/namespaces/n/roles/a%20b", ["g.io", "v2", "n", "roles", "a b", ""]);
+        check("/api/v1/watch/namespaces/n/pods/p", ["", "v1", "n", "pods", "p", ""]);
+        check("/api/v1/namespaces/n/services/s/proxy/a/b", ["", "v1", "n", "services", "s", "proxy/a/b"]);
+    }
+
+    #[test]
+    fn other_paths_are_no_resources() {
+        for path in ["/", "/api", "/api/v1", "/apis", "/apis/apps", "/apis/apps/v1", "/healthz", "/api/v1/watch"] {
+            assert_eq!(parse_path(path), TargetPath::Other, "{path}");
+        }
+        assert_eq!(parse_path("/api/v1/%ff"), TargetPath::Malformed);
+    }
+}

@@ -1,0 +1,90 @@
+//! Query parameters, decoded once.
+//!
+//! Owns how booleans and integers are read from text. Which values are allowed together is validation's to say.
+
+use percent_encoding::percent_decode_str;
+
+use crate::error::ApiError;
+
+/// The parameters in the order written.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Query {
+    pairs: Vec<(String, String)>,
+}
+
+impl Query {
+    /// Decodes `text` (without the `?`). Escapes that are not UTF-8 are replaced.
+    pub fn parse(text: &str) -> Self {
+        let pairs = text.split('&').filter(|pair| !pair.is_empty()).map(|pair| {
+            let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
+            (decoded(name), decoded(value))
+        });
+        Query { pairs: pairs.collect() }
+    }
+
+    /// The first value of `name`.
+    pub fn value(&self, name: &str) -> Option<&str> {
+        self.pairs.iter().find(|(key, _)| key == name).map(|(_, value)| value.as_str())
+    }
+
+    /// The first value of `name`, or the empty string.
+    pub fn text(&self, name: &str) -> &str {
+        self.value(name).unwrap_or("")
+    }
+
+    /// All values of `name`.
+    pub fn values<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a str> {
+        self.pairs.iter().filter(move |(key, _)| key == name).map(|(_, value)| value.as_str())
+    }
+
+    /// A boolean as the reference reads one: present and neither `false` nor `0`.
+    pub fn flag(&self, name: &str) -> bool {
+        self.optional_flag(name).unwrap_or(false)
+    }
+
+    /// A boolean that may be absent.
+    pub fn optional_flag(&self, name: &str) -> Option<bool> {
+        let value = self.value(name)?;
+        Some(!(value == "0" || value.eq_ignore_ascii_case("false")))
+    }
+
+    /// An integer that may be absent or empty.
+    ///
+    /// # Errors
+    /// `BadRequest` for anything that is not a 64-bit integer.
+    pub fn integer(&self, name: &str) -> Result<Option<i64>, ApiError> {
+        match self.value(name) {
+            None | Some("") => Ok(None),
+            Some(text) => text.parse().map(Some).map_err(|_| {
+                ApiError::BadRequest(format!("strconv.ParseInt: parsing {text:?}: invalid syntax for {name}"))
+            }),
+        }
+    }
+}
+
+fn decoded(text: &str) -> String {
+    if text.contains(['+', '%']) {
+        let spaced = text.replace('+', " ");
+        return percent_decode_str(&spaced).decode_utf8_lossy().into_owned();
+    }
+    text.to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_are_decoded_and_typed() {
+        let query = Query::parse("watch=1&limit=abc&limit2=5&labelSelector=a+in+%28b%29&dryRun&x=false&empty=");
+        assert!(query.flag("watch"));
+        assert!(!query.flag("x"));
+        assert!(query.flag("dryRun"), "a flag without a value is set");
+        assert!(!query.flag("absent"));
+        assert!(query.integer("limit").is_err());
+        assert_eq!(query.integer("limit2").unwrap(), Some(5));
+        assert_eq!(query.integer("empty").unwrap(), None);
+        assert_eq!(query.text("labelSelector"), "a in (b)");
+        assert_eq!(query.values("dryRun").collect::<Vec<_>>(), [""]);
+    }
+}

@@ -1,0 +1,179 @@
+//! Field selectors: equality over `metadata.name`, `metadata.namespace` and the fields a kind declares selectable.
+//!
+//! Owns the grammar and the lookup of a field's position in the index. A field that the kind does not declare is an
+//! error when parsed, never a silent mismatch.
+
+use orch_raft::Object;
+
+use super::split_path;
+
+/// All terms must hold; none selects everything.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct FieldSelector {
+    terms: Box<[Term]>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Term {
+    field: Field,
+    equal: bool,
+    value: Box<str>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Field {
+    Name,
+    Namespace,
+    /// Position among the kind's selectable fields.
+    Declared(usize),
+}
+
+/// Why a field selector is refused. The text is the interface.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct FieldSelectorError(pub String);
+
+/// The fields of a kind that a selector may name, in index order.
+#[derive(Clone, Copy, Debug)]
+pub struct SelectableFields<'a> {
+    /// Beyond name and namespace.
+    pub declared: &'a [&'a str],
+    /// Cluster-scoped kinds have no namespace to select by... the reference accepts it all the same.
+    pub namespaced: bool,
+}
+
+impl FieldSelector {
+    /// Parses the query parameter's text for a kind with these fields. An empty text selects everything.
+    ///
+    /// # Errors
+    /// A term without an operator, or a field that the kind does not declare.
+    pub fn parse(text: &str, fields: SelectableFields<'_>) -> Result<Self, FieldSelectorError> {
+        let mut terms = Vec::new();
+        for term in split_terms(text).into_iter().filter(|term| !term.is_empty()) {
+            let (name, equal, value) = split_term(term).ok_or_else(|| {
+                FieldSelectorError(format!("invalid selector: '{text}'; can't understand '{term}'"))
+            })?;
+            let value = unescape(value)
+                .ok_or_else(|| FieldSelectorError(format!("invalid field selector: invalid escape in '{value}'")))?;
+            terms.push(Term { field: resolve(name, fields)?, equal, value: value.into() });
+        }
+        Ok(FieldSelector { terms: terms.into() })
+    }
+
+    /// Whether every object is selected.
+    pub fn is_everything(&self) -> bool {
+        self.terms.is_empty()
+    }
+
+    /// Whether the object under `path` is selected.
+    pub fn matches(&self, path: &str, object: &Object) -> bool {
+        self.terms.iter().all(|term| {
+            let (namespace, name) = split_path(path);
+            let actual = match term.field {
+                Field::Name => name,
+                Field::Namespace => namespace,
+                Field::Declared(at) => object.index.fields.get(at).map_or("", String::as_str),
+            };
+            (actual == &*term.value) == term.equal
+        })
+    }
+
+    /// The name that a term requires by equality.
+    pub fn required_name(&self) -> Option<&str> {
+        self.terms.iter().find(|term| term.field == Field::Name && term.equal).map(|term| &*term.value)
+    }
+}
+
+fn resolve(name: &str, fields: SelectableFields<'_>) -> Result<Field, FieldSelectorError> {
+    match name {
+        "metadata.name" => return Ok(Field::Name),
+        "metadata.namespace" if fields.namespaced || fields.declared.is_empty() => return Ok(Field::Namespace),
+        _ => {}
+    }
+    let position = fields.declared.iter().position(|declared| *declared == name);
+    position.map(Field::Declared).ok_or_else(|| {
+        FieldSelectorError(if fields.declared.is_empty() {
+            format!("{name:?} is not a known field selector: only \"metadata.name\", \"metadata.namespace\"")
+        } else {
+            format!("field label not supported: {name}")
+        })
+    })
+}
+
+/// Splits at commas that no backslash precedes.
+fn split_terms(text: &str) -> Vec<&str> {
+    let mut terms = Vec::new();
+    let (mut start, mut escaped) = (0, false);
+    for (at, byte) in text.bytes().enumerate() {
+        match byte {
+            _ if escaped => escaped = false,
+            b'\\' => escaped = true,
+            b',' => {
+                terms.push(&text[start..at]);
+                start = at + 1;
+            }
+            _ => {}
+        }
+    }
+    terms.push(&text[start..]);
+    terms
+}
+
+/// Field, whether equality is meant, and the still escaped value.
+fn split_term(term: &str) -> Option<(&str, bool, &str)> {
+    for (at, _) in term.char_indices() {
+        let rest = &term[at..];
+        for (operator, equal) in [("!=", false), ("==", true), ("=", true)] {
+            if let Some(value) = rest.strip_prefix(operator) {
+                return Some((&term[..at], equal, value));
+            }
+        }
+    }
+    None
+}
+
+fn unescape(value: &str) -> Option<String> {
+    let mut plain = String::with_capacity(value.len());
+    let mut chars = value.chars();
+    while let Some(char) = chars.next() {
+        match char {
+            '\\' => match chars.next() {
+                Some(escaped @ ('\\' | ',' | '=')) => plain.push(escaped),
+                _ => return None,
+            },
+            ',' | '=' => return None,
+            plain_char => plain.push(plain_char),
+        }
+    }
+    Some(plain)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const POD: SelectableFields<'_> =
+        SelectableFields { declared: &["spec.nodeName", "status.phase"], namespaced: true };
+    const ROLE: SelectableFields<'_> = SelectableFields { declared: &[], namespaced: true };
+
+    fn refused(text: &str, fields: SelectableFields<'_>, message: &str) {
+        assert_eq!(FieldSelector::parse(text, fields).unwrap_err().0, message);
+    }
+
+    #[test]
+    fn unknown_fields_are_refused_with_the_reference_texts() {
+        let only = r#""nope" is not a known field selector: only "metadata.name", "metadata.namespace""#;
+        refused("nope=x", ROLE, only);
+        refused("metadata.labels=x", POD, "field label not supported: metadata.labels");
+        refused("metadata.name", ROLE, "invalid selector: 'metadata.name'; can't understand 'metadata.name'");
+    }
+
+    #[test]
+    fn escapes_and_operators_are_understood() {
+        let parsed = FieldSelector::parse(r"metadata.name==a\,b,spec.nodeName!=n1,,", POD).unwrap();
+        assert_eq!(parsed.required_name(), Some("a,b"));
+        assert_eq!(parsed.terms.len(), 2);
+        assert!(FieldSelector::parse(r"metadata.name=a\x", POD).is_err());
+        assert!(FieldSelector::parse("", POD).unwrap().is_everything());
+    }
+}

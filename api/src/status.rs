@@ -1,0 +1,260 @@
+//! Failures as Status documents: the one place where errors meet HTTP codes and the interface's wording (spec 7).
+//!
+//! Owns the mapping, exhaustively. It never logs and never decides what failed.
+
+use orch_proto::Brand;
+use serde_json::{Map, Value, json};
+
+use crate::error::{ApiError, NotAcceptable, Subject};
+use crate::validate::FieldError;
+
+/// A Status document before it is encoded.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Status {
+    /// HTTP status code; 0 leaves it out (a success).
+    pub code: u16,
+    /// Machine-readable reason; empty leaves it out.
+    pub reason: &'static str,
+    /// Text for people; empty leaves it out.
+    pub message: String,
+    /// `metadata.continue`, where a list can go on.
+    pub continue_token: Option<String>,
+    /// Details; `None` leaves the field out.
+    pub details: Option<Details>,
+}
+
+/// What the failure is about.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Details {
+    /// Group, kind or resource, and name.
+    pub subject: Subject,
+    /// Uid of the object, for successful deletes.
+    pub uid: String,
+    /// Reason, message and field of each cause.
+    pub causes: Vec<(String, String, String)>,
+    /// Seconds after which a retry may work; 0 leaves it out.
+    pub retry_after_seconds: u32,
+}
+
+/// Seconds that a client should wait before it repeats a request that this node could not serve.
+const RETRY_AFTER_SECONDS: u32 = 1;
+
+impl Status {
+    /// The answer of a delete that removed the object.
+    pub fn deleted(subject: Subject, uid: String) -> Self {
+        Status { details: Some(Details { subject, uid, ..Details::default() }), ..Status::default() }
+    }
+
+    /// The Status of a failure under this brand.
+    pub fn of(error: &ApiError, brand: &Brand) -> Self {
+        match error {
+            ApiError::NotFound(subject) => {
+                about(404, "NotFound", format!("{} {:?} not found", subject.qualified(), subject.name), subject)
+            }
+            ApiError::UnknownPath => plain(404, "NotFound", "the server could not find the requested resource"),
+            ApiError::AlreadyExists(subject) => about(
+                409,
+                "AlreadyExists",
+                format!("{} {:?} already exists", subject.qualified(), subject.name),
+                subject,
+            ),
+            ApiError::NameGenerationExhausted(subject) => exhausted(subject),
+            ApiError::Conflict { subject, reason } => {
+                let on = format!("Operation cannot be fulfilled on {} {:?}", subject.qualified(), subject.name);
+                about(409, "Conflict", format!("{on}: {reason}"), subject)
+            }
+            ApiError::ApplyConflict { message, causes } => apply_conflict(message, causes),
+            ApiError::Invalid { subject, errors } => invalid(subject, errors),
+            ApiError::BadRequest(message) => plain(400, "BadRequest", message),
+            ApiError::UnprocessablePatch => {
+                let message = "the server rejected our request due to an error in our request";
+                generic(422, "Invalid", message.to_owned())
+            }
+            ApiError::PatchResult(message) => patch_result(message),
+            ApiError::Unauthorized => plain(401, "Unauthorized", "Unauthorized"),
+            ApiError::Forbidden { subject, message, cause } => forbidden(subject, message, cause.as_ref()),
+            ApiError::MethodNotAllowed => {
+                let message = "the server does not allow this method on the requested resource";
+                generic(405, "MethodNotAllowed", message.to_owned())
+            }
+            ApiError::NotAcceptable(which) => not_acceptable(*which, brand),
+            ApiError::UnsupportedMediaType(message) if message.starts_with("415") => {
+                generic(415, "UnsupportedMediaType", message.clone())
+            }
+            ApiError::UnsupportedMediaType(message) => plain(415, "UnsupportedMediaType", message),
+            ApiError::BodyTooLarge { limit } => {
+                let message = format!("Request entity too large: limit is {limit}");
+                plain(413, "RequestEntityTooLarge", &message)
+            }
+            ApiError::Expired { message, continue_token } => {
+                let status = plain(410, "Expired", message);
+                Status { continue_token: continue_token.clone(), ..status }
+            }
+            ApiError::RevisionTooLarge { requested, current } => too_large_revision(*requested, *current),
+            ApiError::OutcomeUnknown(reason) => {
+                let message = format!("Timeout: the outcome of the request is unknown: {reason}");
+                waiting(504, "Timeout", message)
+            }
+            ApiError::Unavailable(reason) => {
+                waiting(503, "ServiceUnavailable", format!("the server is currently unable to handle the request: {reason}"))
+            }
+            ApiError::ObjectTooLarge(message) => plain(413, "RequestEntityTooLarge", message),
+            ApiError::Internal(message) => {
+                let causes = vec![(String::new(), message.clone(), String::new())];
+                let details = Details { causes, ..Details::default() };
+                let message = format!("Internal error occurred: {message}");
+                Status { code: 500, reason: "InternalError", message, details: Some(details), ..Status::default() }
+            }
+        }
+    }
+
+    /// The document in the reference's field order.
+    pub fn to_value(&self) -> Value {
+        let mut metadata = Map::new();
+        if let Some(token) = &self.continue_token {
+            metadata.insert("continue".to_owned(), json!(token));
+        }
+        let mut document = Map::new();
+        document.insert("kind".to_owned(), json!("Status"));
+        document.insert("apiVersion".to_owned(), json!("v1"));
+        document.insert("metadata".to_owned(), Value::Object(metadata));
+        let outcome = if self.code == 0 { "Success" } else { "Failure" };
+        document.insert("status".to_owned(), json!(outcome));
+        insert_text(&mut document, "message", &self.message);
+        insert_text(&mut document, "reason", self.reason);
+        if let Some(details) = &self.details {
+            document.insert("details".to_owned(), details.to_value());
+        }
+        if self.code != 0 {
+            document.insert("code".to_owned(), json!(self.code));
+        }
+        Value::Object(document)
+    }
+
+    /// Seconds for the `Retry-After` header, if there is one.
+    pub fn retry_after_seconds(&self) -> Option<u32> {
+        self.details.as_ref().map(|details| details.retry_after_seconds).filter(|&seconds| seconds > 0)
+    }
+}
+
+impl Details {
+    fn to_value(&self) -> Value {
+        let mut details = Map::new();
+        insert_text(&mut details, "name", &self.subject.name);
+        insert_text(&mut details, "group", &self.subject.group);
+        insert_text(&mut details, "kind", &self.subject.kind);
+        insert_text(&mut details, "uid", &self.uid);
+        if !self.causes.is_empty() {
+            let causes = self.causes.iter().map(|(reason, message, field)| {
+                let mut cause = Map::new();
+                insert_text(&mut cause, "reason", reason);
+                insert_text(&mut cause, "message", message);
+                insert_text(&mut cause, "field", field);
+                Value::Object(cause)
+            });
+            details.insert("causes".to_owned(), causes.collect());
+        }
+        if self.retry_after_seconds > 0 {
+            details.insert("retryAfterSeconds".to_owned(), json!(self.retry_after_seconds));
+        }
+        Value::Object(details)
+    }
+}
+
+fn insert_text(into: &mut Map<String, Value>, name: &str, text: &str) {
+    if !text.is_empty() {
+        into.insert(name.to_owned(), json!(text));
+    }
+}
+
+fn plain(code: u16, reason: &'static str, message: &str) -> Status {
+    Status { code, reason, message: message.to_owned(), ..Status::default() }
+}
+
+/// With an empty `details`, as the reference's generic errors have.
+fn generic(code: u16, reason: &'static str, message: String) -> Status {
+    Status { code, reason, message, details: Some(Details::default()), ..Status::default() }
+}
+
+fn about(code: u16, reason: &'static str, message: String, subject: &Subject) -> Status {
+    let details = Details { subject: subject.clone(), ..Details::default() };
+    Status { code, reason, message, details: Some(details), ..Status::default() }
+}
+
+fn waiting(code: u16, reason: &'static str, message: String) -> Status {
+    let details = Details { retry_after_seconds: RETRY_AFTER_SECONDS, ..Details::default() };
+    Status { code, reason, message, details: Some(details), ..Status::default() }
+}
+
+fn exhausted(subject: &Subject) -> Status {
+    let message = format!("{} {:?} already exists, the server was not able to generate a unique name for the object", subject.qualified(), subject.name);
+    let details =
+        Details { subject: subject.clone(), retry_after_seconds: RETRY_AFTER_SECONDS, ..Details::default() };
+    Status { code: 409, reason: "AlreadyExists", message, details: Some(details), ..Status::default() }
+}
+
+fn invalid(subject: &Subject, errors: &[FieldError]) -> Status {
+    let mut texts: Vec<String> = Vec::with_capacity(errors.len());
+    for error in errors {
+        let text = error.to_string();
+        if !texts.contains(&text) {
+            texts.push(text);
+        }
+    }
+    let told = if texts.len() == 1 { texts.remove(0) } else { format!("[{}]", texts.join(", ")) };
+    let message = format!("{} {:?} is invalid: {told}", subject.qualified(), subject.name);
+    let causes = errors.iter().map(|error| {
+        (error.kind.reason().to_owned(), error.message.clone(), error.path.as_str().to_owned())
+    });
+    let details = Details { subject: subject.clone(), causes: causes.collect(), ..Details::default() };
+    Status { code: 422, reason: "Invalid", message, details: Some(details), ..Status::default() }
+}
+
+fn patch_result(message: &str) -> Status {
+    let cause = ("FieldValueInvalid".to_owned(), format!("Invalid value: {message}"), "patch".to_owned());
+    let details = Details { causes: vec![cause], ..Details::default() };
+    let message = format!(" \"\" is invalid: patch: Invalid value: {message}");
+    Status { code: 422, reason: "Invalid", message, details: Some(details), ..Status::default() }
+}
+
+fn apply_conflict(message: &str, causes: &[(String, String)]) -> Status {
+    let causes = causes.iter().map(|(manager, field)| {
+        ("FieldManagerConflict".to_owned(), format!("conflict with {manager}"), field.clone())
+    });
+    let details = Details { causes: causes.collect(), ..Details::default() };
+    Status { code: 409, reason: "Conflict", message: message.to_owned(), details: Some(details), ..Status::default() }
+}
+
+fn forbidden(subject: &Subject, message: &str, cause: Option<&(&'static str, String, &'static str)>) -> Status {
+    let mut status = about(403, "Forbidden", message.to_owned(), subject);
+    if let (Some(details), Some((reason, message, field))) = (status.details.as_mut(), cause) {
+        details.causes.push(((*reason).to_owned(), message.clone(), (*field).to_owned()));
+    }
+    status
+}
+
+fn not_acceptable(which: NotAcceptable, brand: &Brand) -> Status {
+    let protobuf = brand.protobuf_media_type;
+    match which {
+        NotAcceptable::MediaType => {
+            let list = format!(
+                "application/json, application/yaml, {protobuf}, application/json;stream=watch, {protobuf};stream=watch"
+            );
+            let message = format!("406: Not Acceptable\n\nAvailable representations: {list}");
+            generic(406, "NotAcceptable", message)
+        }
+        NotAcceptable::Parameters => {
+            let list = format!("application/json, application/yaml, {protobuf}");
+            let message = format!("only the following media types are accepted: {list}");
+            plain(406, "NotAcceptable", &message)
+        }
+    }
+}
+
+fn too_large_revision(requested: u64, current: u64) -> Status {
+    let cause = ("ResourceVersionTooLarge".to_owned(), "Too large resource version".to_owned(), String::new());
+    let details =
+        Details { causes: vec![cause], retry_after_seconds: RETRY_AFTER_SECONDS, ..Details::default() };
+    let message = format!("Timeout: Too large resource version: {requested}, current: {current}");
+    Status { code: 504, reason: "Timeout", message, details: Some(details), ..Status::default() }
+}
