@@ -142,7 +142,9 @@ impl Subject {
 
     /// An object of a resource, named by the kind: what validation carries.
     pub fn kind(resource: &Resource, name: &str) -> Self {
-        Subject { group: resource.group.clone(), kind: resource.kind.clone(), name: name.to_owned() }
+        // A version that is stored as another's form is validated, and named in its errors, as that.
+        let group = if resource.conversion.is_some() { String::new() } else { resource.group.clone() };
+        Subject { group, kind: resource.kind.clone(), name: name.to_owned() }
     }
 
     /// `roles.rbac.authorization.orch.io`, or `configmaps` in the core group.

@@ -56,6 +56,8 @@ pub struct Conversion {
     pub from_stored: fn(&Value) -> Value,
     /// To the stored form.
     pub to_stored: fn(&Value) -> Value,
+    /// The stored name of a selectable field.
+    pub stored_field: fn(&str) -> Option<&'static str>,
     /// The message of the stored form.
     pub stored_type: TypeId,
 }
@@ -142,6 +144,7 @@ fn resource(schema: &Schema, brand: &'static Brand, definition: &ResourceType) -
     let conversion = twin.then(|| Conversion {
         from_stored: crate::kinds::event::to_events_v1,
         to_stored: crate::kinds::event::from_events_v1,
+        stored_field: crate::kinds::event::stored_field_label,
         stored_type: schema.named("core.v1.Event").expect("the core kinds are in the schema"),
     });
     let served = definition.subresources.iter();

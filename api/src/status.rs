@@ -51,7 +51,9 @@ impl Status {
             ApiError::NotFound(subject) => {
                 about(404, "NotFound", format!("{} {:?} not found", subject.qualified(), subject.name), subject)
             }
-            ApiError::UnknownPath => plain(404, "NotFound", "the server could not find the requested resource"),
+            ApiError::UnknownPath => {
+                generic(404, "NotFound", "the server could not find the requested resource".to_owned())
+            }
             ApiError::AlreadyExists(subject) => about(
                 409,
                 "AlreadyExists",

@@ -38,7 +38,7 @@ pub struct FieldSelectorError(pub String);
 pub struct SelectableFields<'a> {
     /// Beyond name and namespace.
     pub declared: &'a [&'a str],
-    /// Cluster-scoped kinds have no namespace to select by... the reference accepts it all the same.
+    /// Whether the kind lives in namespaces, and may be selected by them.
     pub namespaced: bool,
 }
 
@@ -58,6 +58,23 @@ impl FieldSelector {
             terms.push(Term { field: resolve(name, fields)?, equal, value: value.into() });
         }
         Ok(FieldSelector { terms: terms.into() })
+    }
+
+    /// The same for a version whose fields have other names than the stored ones: `stored_name` translates.
+    ///
+    /// # Errors
+    /// As for [`FieldSelector::parse`].
+    pub fn parse_renamed(
+        text: &str,
+        fields: SelectableFields<'_>,
+        stored_name: fn(&str) -> Option<&'static str>,
+    ) -> Result<Self, FieldSelectorError> {
+        let mut terms = Vec::new();
+        for term in split_terms(text).into_iter().filter(|term| !term.is_empty()) {
+            let (name, _, _) = split_term(term).unwrap_or((term, true, ""));
+            terms.push(term.replacen(name, stored_name(name).unwrap_or(name), 1));
+        }
+        FieldSelector::parse(&terms.join(","), fields)
     }
 
     /// Whether every object is selected.

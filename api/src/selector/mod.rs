@@ -10,7 +10,7 @@ pub use field::{FieldSelector, FieldSelectorError, SelectableFields};
 pub use label::{LabelSelector, Operator, Requirement};
 pub use label_parser::LabelSelectorError;
 
-use orch_raft::{Key, Object};
+use orch_raft::Object;
 
 /// Both selectors of a list, watch or deletecollection.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -41,9 +41,4 @@ impl Selector {
 /// Namespace and name of a storage path.
 pub(crate) fn split_path(path: &str) -> (&str, &str) {
     path.split_once('/').unwrap_or(("", path))
-}
-
-/// The same split for a key that is at hand.
-pub(crate) fn path_of(key: &Key) -> &str {
-    key.path()
 }

@@ -1,0 +1,17 @@
+//! Reading one object.
+
+use orch_raft::Store;
+use orch_raft::object::SharedObject;
+
+use super::{Pipeline, Request, revision_parameter};
+use crate::error::ApiError;
+
+impl<S: Store> Pipeline<S> {
+    /// The stored object of the request, at the point in time it asks for.
+    pub(super) async fn get(&self, request: Request<'_>) -> Result<SharedObject, ApiError> {
+        let key = request.key()?;
+        let revision = revision_parameter(request.query.text("resourceVersion"))?;
+        let state = self.state_for(revision).await?;
+        state.object(&key).cloned().ok_or_else(|| ApiError::NotFound(request.subject()))
+    }
+}

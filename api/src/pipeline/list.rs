@@ -1,0 +1,194 @@
+//! Reading a collection: the point in time, the page, what is left.
+//!
+//! Owns the list matrix of spec 9 and continue tokens' use. Objects are shared, never copied; what a list costs per
+//! object is a reference count.
+
+use std::sync::Arc;
+
+use orch_raft::object::SharedObject;
+use orch_raft::{Collection, Compacted, Revision, Store};
+
+use super::{Pipeline, Request, revision_parameter};
+use crate::error::ApiError;
+use crate::paging::ContinueToken;
+use crate::selector::Selector;
+use crate::validate::{ListOptions, validate_list_options};
+
+/// A page of a collection.
+pub struct ListAnswer {
+    /// The revision the collection was read at.
+    pub revision: Revision,
+    /// Where the next page starts; `None` when this is the last.
+    pub continue_token: Option<String>,
+    /// How many objects are left; `None` with selectors or when none is.
+    pub remaining: Option<u64>,
+    /// The page.
+    pub objects: Vec<SharedObject>,
+}
+
+/// Which state a list reads.
+enum Snapshot {
+    /// Whatever the collection holds now.
+    Newest(Arc<Collection>, Revision),
+    /// As it was at a revision.
+    At(Revision),
+}
+
+/// What is left behind a page: the last path on it, and how many follow if that is known.
+struct Rest {
+    last: Arc<str>,
+    remaining: Option<u64>,
+}
+
+const EXPIRED: &str = "The resourceVersion for the provided list is too old.";
+const EXPIRED_TOKEN: &str = "The provided continue parameter is too old to display a consistent list result. \
+    You can start a new list without the continue parameter, or use the continue token in this response to retrieve \
+    the remainder of the results. Continuing with the provided token results in an inconsistent list - objects that \
+    were created, modified, or deleted between the time the first chunk was returned and now may show up in the list.";
+
+impl<S: Store> Pipeline<S> {
+    /// The page of the collection that the request asks for.
+    pub(crate) async fn list(&self, request: Request<'_>) -> Result<ListAnswer, ApiError> {
+        let query = request.query;
+        let limit = query.integer("limit")?.and_then(|limit| usize::try_from(limit).ok());
+        let limit = limit.filter(|&limit| limit > 0 && self.features.list_chunking);
+        let token = if self.features.list_chunking { query.text("continue") } else { "" };
+        let version = query.text("resourceVersion");
+        let options = ListOptions {
+            watch: false,
+            resource_version: version,
+            resource_version_match: query.text("resourceVersionMatch"),
+            continue_token: token,
+            send_initial_events: query.optional_flag("sendInitialEvents"),
+        };
+        let errors = validate_list_options(options);
+        if !errors.is_empty() {
+            return Err(ApiError::Invalid { subject: self.options_subject("ListOptions"), errors });
+        }
+        let selector = self.selector(request)?;
+        if !token.is_empty() {
+            return self.continue_list(request, token, limit, &selector).await;
+        }
+        let revision = revision_parameter(version)?;
+        let (snapshot, limit) = match (options.resource_version_match, revision) {
+            ("Exact", Some(revision)) => (Snapshot::At(revision), limit),
+            ("", Some(revision)) if revision.0 != 0 && limit.is_some() => (Snapshot::At(revision), limit),
+            (_, Some(Revision(0))) => (self.newest(request, Some(Revision(0))).await?, None),
+            (_, revision) => (self.newest(request, revision).await?, limit),
+        };
+        self.page(request, snapshot, "", limit, &selector).await
+    }
+
+    async fn newest(&self, request: Request<'_>, revision: Option<Revision>) -> Result<Snapshot, ApiError> {
+        let state = self.state_for(revision).await?;
+        Ok(Snapshot::Newest(state.collection(&request.resource.storage), state.applied()))
+    }
+
+    async fn continue_list(
+        &self,
+        request: Request<'_>,
+        token: &str,
+        limit: Option<usize>,
+        selector: &Selector,
+    ) -> Result<ListAnswer, ApiError> {
+        if !matches!(request.query.text("resourceVersion"), "" | "0") {
+            let message = "specifying resource version is not allowed when using continue";
+            return Err(ApiError::BadRequest(message.to_owned()));
+        }
+        let scope = (&*request.resource.storage, &*request.target.namespace);
+        let opened = self.token_key.open(token, scope);
+        let token = opened
+            .map_err(|error| ApiError::BadRequest(format!("{error}: it was not given for this list")))?;
+        if token.is_expired(self.ambient.now()) {
+            return Err(self.expired_token(request, &token.after));
+        }
+        let snapshot = match token.revision {
+            Some(revision) => Snapshot::At(revision),
+            None => self.newest(request, None).await?,
+        };
+        self.page(request, snapshot, &token.after, limit, selector).await.map_err(|error| match error {
+            ApiError::Expired { .. } => self.expired_token(request, &token.after),
+            other => other,
+        })
+    }
+
+    /// A 410 with a token that goes on at the newest state.
+    fn expired_token(&self, request: Request<'_>, after: &str) -> ApiError {
+        let fresh = self.seal(request, None, after);
+        ApiError::Expired { message: EXPIRED_TOKEN.to_owned(), continue_token: Some(fresh) }
+    }
+
+    fn seal(&self, request: Request<'_>, revision: Option<Revision>, after: &str) -> String {
+        let token = ContinueToken { revision, issued: self.ambient.now(), after: after.to_owned() };
+        self.token_key.seal(&token, (&request.resource.storage, &request.target.namespace))
+    }
+
+    async fn page(
+        &self,
+        request: Request<'_>,
+        snapshot: Snapshot,
+        after: &str,
+        limit: Option<usize>,
+        selector: &Selector,
+    ) -> Result<ListAnswer, ApiError> {
+        let (collection, revision) = match snapshot {
+            Snapshot::Newest(collection, revision) => (collection, revision),
+            Snapshot::At(revision) => (self.collection_at(request, revision).await?, revision),
+        };
+        let (objects, rest) = select(&collection, &request.target.namespace, after, limit, selector);
+        let continue_token = rest.as_ref().map(|rest| self.seal(request, Some(revision), &rest.last));
+        Ok(ListAnswer { revision, continue_token, remaining: rest.and_then(|rest| rest.remaining), objects })
+    }
+
+    async fn collection_at(
+        &self,
+        request: Request<'_>,
+        revision: Revision,
+    ) -> Result<Arc<Collection>, ApiError> {
+        let state = self.not_older_than(revision).await?;
+        let collection = state.collection(&request.resource.storage);
+        if collection.changed() <= revision && collection.floor() <= revision {
+            return Ok(collection);
+        }
+        let expired =
+            |_: Compacted| ApiError::Expired { message: EXPIRED.to_owned(), continue_token: None };
+        collection.at(revision).map(Arc::new).map_err(expired)
+    }
+}
+
+/// The objects of one namespace (or all) behind `after`, at most `limit`, and what follows them.
+fn select(
+    collection: &Collection,
+    namespace: &str,
+    after: &str,
+    limit: Option<usize>,
+    selector: &Selector,
+) -> (Vec<SharedObject>, Option<Rest>) {
+    let prefix = if namespace.is_empty() { String::new() } else { format!("{namespace}/") };
+    let everything = selector.is_everything();
+    if let (Some(name), false) = (selector.only_name(), namespace.is_empty()) {
+        let path = format!("{prefix}{name}");
+        let found = collection.get(&path).filter(|object| *path > *after && selector.matches(&path, object));
+        return (found.cloned().into_iter().collect(), None);
+    }
+    let start = if after.is_empty() { prefix.as_str() } else { after };
+    let mut matching = collection
+        .range_from(start)
+        .take_while(|(path, _)| path.starts_with(&prefix))
+        .filter(|(path, _)| ***path > *after)
+        .filter(|(path, object)| everything || selector.matches(path, object));
+    let Some(limit) = limit else {
+        return (matching.map(|(_, object)| object.clone()).collect(), None);
+    };
+    let mut objects = Vec::with_capacity(limit.min(collection.len()));
+    let mut last = None;
+    for (path, object) in matching.by_ref().take(limit) {
+        last = Some(path.clone());
+        objects.push(object.clone());
+    }
+    let rest = last.zip(matching.next()).map(|(last, _)| {
+        let remaining = everything.then(|| 1 + u64::try_from(matching.count()).unwrap_or(u64::MAX));
+        Rest { last, remaining }
+    });
+    (objects, rest)
+}

@@ -1,0 +1,203 @@
+//! The request pipeline below HTTP: plain async functions over the store's handle (DESIGN 2).
+//!
+//! Owns the order of stages for reads and writes of every kind. It knows no socket, no clock and no chance: the store,
+//! time and randomness are handed in, so that simulated clients drive the same code.
+//!
+//!     write: decode -> default -> ownership -> admit -> prepare -> validate -> encode once -> propose -> answer
+//!     read:  point in time -> state of this node -> select -> answer
+//!
+//! Invariant: a handler never changes an object by another way than a proposed transaction.
+
+mod create;
+mod delete;
+mod delete_collection;
+mod get;
+mod incoming;
+mod list;
+mod modify;
+mod objects;
+mod options;
+mod patch;
+mod point;
+mod stored;
+mod update;
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use orch_raft::object::SharedObject;
+use orch_raft::{Key, Revision, Store};
+
+use crate::ambient::Ambient;
+use crate::authn::User;
+use crate::error::{ApiError, Subject};
+use crate::kinds::Context;
+use crate::paging::TokenKey;
+use crate::registry::{Registry, Resource};
+use crate::request::{Query, Target, Verb};
+use crate::selector::{FieldSelector, LabelSelector, SelectableFields, Selector};
+use crate::status::Status;
+
+pub use list::ListAnswer;
+
+/// What can be turned off.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Features {
+    /// `APIListChunking`: `limit` and `continue` are honoured.
+    pub list_chunking: bool,
+    /// `ServerSideFieldValidation`: unknown and duplicate fields are reported.
+    pub field_validation: bool,
+}
+
+impl Default for Features {
+    fn default() -> Self {
+        Features { list_chunking: true, field_validation: true }
+    }
+}
+
+impl Features {
+    /// Sets the gate called `name`. `false`: there is no such gate.
+    pub fn set(&mut self, name: &str, on: bool) -> bool {
+        match name {
+            "APIListChunking" => self.list_chunking = on,
+            "ServerSideFieldValidation" => self.field_validation = on,
+            _ => return false,
+        }
+        true
+    }
+}
+
+/// Everything a request needs that is not in the request.
+pub struct Pipeline<S> {
+    /// The replicated state.
+    pub store: S,
+    /// What is served.
+    pub registry: Registry,
+    /// The cluster's key for continue tokens.
+    pub token_key: TokenKey,
+    /// Time and chance.
+    pub ambient: Arc<dyn Ambient>,
+    /// What is turned on.
+    pub features: Features,
+}
+
+/// One request for a served resource, parsed and authorized.
+#[derive(Clone, Copy)]
+pub struct Request<'a> {
+    /// What is to be done.
+    pub verb: Verb,
+    /// To what.
+    pub target: &'a Target,
+    /// The resource that the target names.
+    pub resource: &'a Arc<Resource>,
+    /// Parameters.
+    pub query: &'a Query,
+    /// Who asks.
+    pub user: &'a User,
+    /// `User-Agent`.
+    pub user_agent: &'a str,
+    /// `Content-Type`, without checks.
+    pub content_type: &'a str,
+    /// The body.
+    pub body: &'a Bytes,
+}
+
+/// What comes out of the pipeline.
+pub enum Answer {
+    /// An object that is stored.
+    Stored(SharedObject),
+    /// An object after a write.
+    Written(Written),
+    /// A collection.
+    List(ListAnswer),
+    /// A removal that leaves nothing to show.
+    Done(Status),
+}
+
+/// An object after a write.
+pub struct Written {
+    /// Canonical JSON in the stored form, without head; with a revision unless nothing was stored.
+    pub json: Bytes,
+    /// The stored object, unless this was a dry run or the object is gone.
+    pub stored: Option<SharedObject>,
+    /// The object is new.
+    pub created: bool,
+    /// Texts for `Warning` headers.
+    pub warnings: Vec<String>,
+}
+
+impl<S: Store> Pipeline<S> {
+    /// Carries out everything but watches.
+    pub async fn run(&self, request: Request<'_>) -> Result<Answer, ApiError> {
+        match request.verb {
+            Verb::Get => self.get(request).await.map(Answer::Stored),
+            Verb::List => self.list(request).await.map(Answer::List),
+            Verb::Create => self.create(request).await.map(Answer::Written),
+            Verb::Update => self.update(request).await.map(Answer::Written),
+            Verb::Patch => self.patch(request).await.map(Answer::Written),
+            Verb::Delete => self.delete(request).await,
+            Verb::DeleteCollection => self.delete_collection(request).await.map(Answer::List),
+            Verb::Watch => Err(ApiError::MethodNotAllowed),
+        }
+    }
+
+    /// Both selectors of the request.
+    pub(crate) fn selector(&self, request: Request<'_>) -> Result<Selector, ApiError> {
+        let labels = LabelSelector::parse(request.query.text("labelSelector"))
+            .map_err(|error| ApiError::BadRequest(error.to_string()))?;
+        let declared = request.resource.strategy.selectable_fields();
+        let fields = SelectableFields { declared, namespaced: request.resource.namespaced };
+        let text = request.query.text("fieldSelector");
+        let fields = match request.resource.conversion {
+            Some(conversion) => FieldSelector::parse_renamed(text, fields, conversion.stored_field),
+            None => FieldSelector::parse(text, fields),
+        };
+        let fields = fields.map_err(|error| ApiError::BadRequest(error.to_string()))?;
+        Ok(Selector { labels, fields })
+    }
+
+    /// The context that strategies see.
+    pub(crate) fn context<'a>(&self, request: Request<'a>, now: &'a str) -> Context<'a> {
+        Context {
+            brand: self.registry.brand,
+            group: &request.target.group,
+            namespace: &request.target.namespace,
+            subresource: &request.target.subresource,
+            user: &request.user.name,
+            now,
+        }
+    }
+
+    /// The subject of errors about options: `ListOptions.meta.orch.io`.
+    pub(crate) fn options_subject(&self, kind: &str) -> Subject {
+        Subject { group: self.registry.brand.group("meta"), kind: kind.to_owned(), name: String::new() }
+    }
+}
+
+impl Request<'_> {
+    /// Where the object of the request is stored.
+    ///
+    /// # Errors
+    /// `NotFound`: a name that cannot be stored names no object.
+    pub(crate) fn key(&self) -> Result<Key, ApiError> {
+        Key::new(&self.resource.storage, &self.target.namespace, &self.target.name)
+            .map_err(|_| ApiError::NotFound(self.subject()))
+    }
+
+    /// The object as most errors name it.
+    pub(crate) fn subject(&self) -> Subject {
+        Subject::resource(self.resource, &self.target.name)
+    }
+}
+
+/// A resourceVersion parameter: absent, `0`, or a revision.
+pub(crate) fn revision_parameter(text: &str) -> Result<Option<Revision>, ApiError> {
+    if text.is_empty() {
+        return Ok(None);
+    }
+    text.parse().map(|number| Some(Revision(number))).map_err(|_| {
+        ApiError::BadRequest(format!(
+            "Invalid value: {text:?}: strconv.ParseUint: parsing {text:?}: invalid syntax"
+        ))
+    })
+}

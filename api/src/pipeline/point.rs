@@ -1,0 +1,46 @@
+//! The point in time a read is served from (spec 9).
+//!
+//! Owns the waits: a barrier for "most recent", a short wait for "not older than". It never looks at objects.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use orch_raft::{Revision, State, Store};
+
+use super::Pipeline;
+use crate::error::ApiError;
+
+/// How long a read waits for a revision this node has not reached: as long as the reference does.
+const REVISION_WAIT: Duration = Duration::from_secs(3);
+
+impl<S: Store> Pipeline<S> {
+    /// A state no older than any write acknowledged before the call.
+    pub(crate) async fn most_recent(&self) -> Result<Arc<State>, ApiError> {
+        self.store.barrier().await?;
+        Ok(self.store.state())
+    }
+
+    /// A state at least as new as `revision`.
+    ///
+    /// # Errors
+    /// `RevisionTooLarge` when this node does not reach it in time.
+    pub(crate) async fn not_older_than(&self, revision: Revision) -> Result<Arc<State>, ApiError> {
+        let state = self.store.state();
+        if state.applied() >= revision {
+            return Ok(state);
+        }
+        if self.store.wait_applied(revision, REVISION_WAIT).await {
+            return Ok(self.store.state());
+        }
+        Err(ApiError::RevisionTooLarge { requested: revision.0, current: self.store.state().applied().0 })
+    }
+
+    /// The state that a read asks for with its resourceVersion.
+    pub(crate) async fn state_for(&self, revision: Option<Revision>) -> Result<Arc<State>, ApiError> {
+        match revision {
+            None => self.most_recent().await,
+            Some(Revision(0)) => Ok(self.store.state()),
+            Some(revision) => self.not_older_than(revision).await,
+        }
+    }
+}
