@@ -47,7 +47,7 @@ pub enum ApiError {
     ApplyConflict {
         /// The whole text.
         message: String,
-        /// Manager and field path of each conflict.
+        /// Text and field path of each conflict.
         causes: Vec<(String, String)>,
     },
     /// Rules of the kind do not hold. `subject.kind` is the kind, not the resource.

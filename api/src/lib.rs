@@ -3,9 +3,19 @@
 //! A request flows one way (DESIGN 2): parse, authenticate, authorize, decode, mutate, validate, encode, propose, answer. Every
 //! kind takes the same path. Inside the crate errors know no HTTP; one file maps them to Status.
 
+pub mod ambient;
 pub mod authn;
+pub mod authz;
+pub mod error;
 pub mod fields;
 pub mod kinds;
+pub mod negotiate;
+pub mod paging;
 pub mod patch;
+pub mod pipeline;
+pub mod registry;
+pub mod request;
 pub mod schema;
+pub mod selector;
+pub mod status;
 pub mod validate;

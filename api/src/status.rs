@@ -221,7 +221,7 @@ fn patch_result(message: &str) -> Status {
 
 fn apply_conflict(message: &str, causes: &[(String, String)]) -> Status {
     let causes = causes.iter().map(|(manager, field)| {
-        ("FieldManagerConflict".to_owned(), format!("conflict with {manager}"), field.clone())
+        ("FieldManagerConflict".to_owned(), manager.clone(), field.clone())
     });
     let details = Details { causes: causes.collect(), ..Details::default() };
     Status { code: 409, reason: "Conflict", message: message.to_owned(), details: Some(details), ..Status::default() }

@@ -90,6 +90,14 @@ impl Strategy for Namespace {
         }
     }
 
+    fn prepare_for_delete(&self, object: &mut Value) {
+        set(child_mut(object, "status"), "phase", "Terminating");
+    }
+
+    fn holds_deletion(&self, object: &Value) -> bool {
+        !object.at("spec").items("finalizers").is_empty()
+    }
+
     fn table_row(&self, object: &Value, now: &str) -> Option<Vec<Cell>> {
         Some(vec![
             object.at("metadata").at("name").clone(),

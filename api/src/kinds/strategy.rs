@@ -132,6 +132,14 @@ pub trait Strategy: Send + Sync + 'static {
         None
     }
 
+    /// Says on an object about to be deleted, or marked for it, what the kind says then.
+    fn prepare_for_delete(&self, _object: &mut Value) {}
+
+    /// Something besides the metadata's finalizers keeps a deleted object (a namespace's own finalizers).
+    fn holds_deletion(&self, _object: &Value) -> bool {
+        false
+    }
+
     /// The cells of a table row, one for each column the schema names. `None`: the kind has only the default columns.
     fn table_row(&self, _object: &Value, _now: &str) -> Option<Vec<Cell>> {
         None

@@ -1,0 +1,137 @@
+//! From a body to an object of the kind: media type, decoding, head, field validation, namespace.
+//!
+//! Owns what a client may send for a create or an update. What comes out is in canonical form and pruned; nothing
+//! of the kind's own rules has run yet.
+
+use serde_json::Value;
+
+use orch_raft::Store;
+
+use super::options::FieldValidation;
+use super::{Pipeline, Request};
+use crate::error::ApiError;
+use crate::schema::{
+    DecodeError, Decoded, Head, Limits, StrictError, decode_json, decode_protobuf_object, decode_yaml,
+};
+use crate::validate::tree::{Tree, child_mut, object_mut, set};
+
+/// An object as it came in.
+pub(super) struct Incoming {
+    /// Canonical form of the request's version.
+    pub value: Value,
+    /// Texts for `Warning` headers.
+    pub warnings: Vec<String>,
+}
+
+impl<S: Store> Pipeline<S> {
+    /// Decodes the body of a create or update.
+    pub(super) fn incoming(
+        &self,
+        request: Request<'_>,
+        validation: FieldValidation,
+    ) -> Result<Incoming, ApiError> {
+        let decoded = self.decode_body(request)?;
+        check_head(request, &decoded.head)?;
+        let Decoded { value, strict, head } = decoded;
+        let warnings = met(request, &head, strict, validation)?;
+        Ok(Incoming { value, warnings })
+    }
+
+    fn decode_body(&self, request: Request<'_>) -> Result<Decoded, ApiError> {
+        let (schema, brand) = (&self.registry.schema, self.registry.brand);
+        let type_id = request.resource.type_id;
+        let media_type = media_type(request.content_type);
+        let decoded = match media_type {
+            "" | "application/json" => decode_json(schema, type_id, request.body, Limits::default()),
+            "application/yaml" => decode_yaml(schema, type_id, request.body, Limits::default()),
+            other if other == brand.protobuf_media_type => {
+                return decode_protobuf_object(schema, type_id, request.body, Limits::default()).map_err(|error| {
+                    let kind = &request.resource.kind;
+                    ApiError::BadRequest(format!("the object provided is unrecognized (must be of type {kind}): {error}"))
+                });
+            }
+            _ => {
+                let accepted = format!("application/json, application/yaml, {}", brand.protobuf_media_type);
+                return Err(ApiError::UnsupportedMediaType(format!(
+                    "the body of the request was in an unknown format - accepted media types include: {accepted}"
+                )));
+            }
+        };
+        decoded.map_err(|error| refused(request, &error))
+    }
+
+    /// Puts the namespace of the path into the object, or refuses another one.
+    pub(super) fn settle_namespace(&self, request: Request<'_>, value: &mut Value) -> Result<(), ApiError> {
+        object_mut(value);
+        let metadata = child_mut(value, "metadata");
+        object_mut(metadata);
+        let wanted = &request.target.namespace;
+        match metadata.text("namespace") {
+            "" if wanted.is_empty() => {}
+            "" => set(metadata, "namespace", wanted.as_str()),
+            given if given == wanted => {}
+            _ => {
+                let message = "the namespace of the provided object does not match the namespace sent on the request";
+                return Err(ApiError::BadRequest(message.to_owned()));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The media type of a `Content-Type` header without its parameters.
+pub(super) fn media_type(content_type: &str) -> &str {
+    content_type.split(';').next().unwrap_or_default().trim()
+}
+
+/// A body that is no object of the kind.
+pub(super) fn refused(request: Request<'_>, error: &DecodeError) -> ApiError {
+    let resource = request.resource;
+    ApiError::BadRequest(format!(
+        "{} in version {:?} cannot be handled as a {}: {error}",
+        resource.kind, resource.version, resource.kind
+    ))
+}
+
+/// An object that says it is something else.
+fn check_head(request: Request<'_>, head: &Head) -> Result<(), ApiError> {
+    let resource = request.resource;
+    let version = resource.api_version();
+    let (kind_given, version_given) = (head.kind.as_str(), head.api_version.as_str());
+    if (kind_given.is_empty() || kind_given == resource.kind)
+        && (version_given.is_empty() || version_given == version)
+    {
+        return Ok(());
+    }
+    if kind_given == resource.kind || kind_given.is_empty() {
+        return Err(ApiError::BadRequest(format!(
+            "the API version in the data ({version_given}) does not match the expected API version ({version})"
+        )));
+    }
+    Err(ApiError::BadRequest(format!(
+        "{kind_given} in version {version_given:?} cannot be handled as a {}: converting ({version_given}, {kind_given}) to ({version}, {}): unknown conversion",
+        resource.kind, resource.kind
+    )))
+}
+
+/// Unknown and duplicate fields: dropped, warned of, or refused.
+pub(super) fn met(
+    request: Request<'_>,
+    head: &Head,
+    strict: Vec<StrictError>,
+    validation: FieldValidation,
+) -> Result<Vec<String>, ApiError> {
+    if strict.is_empty() || validation == FieldValidation::Ignore {
+        return Ok(Vec::new());
+    }
+    let texts: Vec<String> = strict.iter().map(ToString::to_string).collect();
+    if validation == FieldValidation::Warn {
+        return Ok(texts);
+    }
+    let kind = if head.kind.is_empty() { &request.resource.kind } else { &head.kind };
+    Err(ApiError::BadRequest(format!(
+        "{kind} in version {:?} cannot be handled as a {kind}: strict decoding error: {}",
+        request.resource.version,
+        texts.join(", ")
+    )))
+}

@@ -1,0 +1,139 @@
+//! Changing an object that is there: read, change, propose under the condition that it is still what was read.
+//!
+//! Owns the retries. A change is first tried on what this node has applied; a node may lag, so nothing is refused for
+//! what it saw there before it has seen a state that is surely current.
+
+use std::sync::Arc;
+
+use orch_raft::object::SharedObject;
+use orch_raft::{Condition, Key, Operation, Outcome, Put, Store, Transaction};
+
+use super::stored::{is_same, without_revision};
+use super::{Pipeline, Written};
+use crate::error::ApiError;
+
+/// What a change comes to.
+pub(super) enum Change {
+    /// Write this.
+    Put(Put),
+    /// Remove the object; `Some` is what it looked like at the end, for the answer.
+    Remove(Option<Put>),
+    /// Leave everything as it is.
+    Nothing,
+}
+
+/// What became of an object.
+pub(super) struct Modified {
+    /// The JSON to answer with.
+    pub json: bytes::Bytes,
+    /// The stored object, if it still is.
+    pub stored: Option<SharedObject>,
+    /// The object before the change.
+    pub before: SharedObject,
+    /// The object is gone, or would be if this were no dry run.
+    pub is_removal: bool,
+}
+
+/// How often a change is tried on ever newer versions before the client is told to try itself. Collisions on one
+/// object end sooner; this bounds what one request may cost.
+const ATTEMPTS_MAX: usize = 12;
+
+impl<S: Store> Pipeline<S> {
+    /// Applies `change` to the object under `key`. `None`: there is no such object.
+    pub(super) async fn modify(
+        &self,
+        key: &Key,
+        dry_run: bool,
+        mut change: impl FnMut(&SharedObject) -> Result<Change, ApiError> + Send,
+    ) -> Result<Option<Modified>, ApiError> {
+        let mut state = self.store.state();
+        let mut surely_current = false;
+        for _ in 0..ATTEMPTS_MAX {
+            let found = state.object(key).cloned();
+            let changed = found.as_ref().map(&mut change);
+            match (found, changed) {
+                (Some(before), Some(Ok(change))) => {
+                    match self.carry_out(key, before, change, dry_run).await? {
+                        Some(modified) => return Ok(Some(modified)),
+                        None => state = self.store.state(),
+                    }
+                    // The refusal was applied here, so this node has seen what stood in the way.
+                    surely_current = true;
+                    continue;
+                }
+                (_, Some(Err(error))) if surely_current => return Err(error),
+                (None, _) if surely_current => return Ok(None),
+                _ => {}
+            }
+            state = self.most_recent().await?;
+            surely_current = true;
+        }
+        Err(ApiError::Unavailable("the object changes faster than it can be written".to_owned()))
+    }
+
+    /// Proposes the change of `before`. `None`: it was no longer the newest version.
+    async fn carry_out(
+        &self,
+        key: &Key,
+        before: SharedObject,
+        change: Change,
+        dry_run: bool,
+    ) -> Result<Option<Modified>, ApiError> {
+        let (operation, last) = match change {
+            Change::Nothing => return Ok(Some(unchanged(before))),
+            Change::Put(put) if is_same(&put, &before) => return Ok(Some(unchanged(before))),
+            Change::Put(put) if dry_run => {
+                let json = with_revision(&put, &before);
+                return Ok(Some(Modified { json, stored: None, before, is_removal: false }));
+            }
+            Change::Remove(last) if dry_run => {
+                let json = last.as_ref().map_or(before.json.clone(), |put| with_revision(put, &before));
+                return Ok(Some(Modified { json, stored: None, before, is_removal: true }));
+            }
+            Change::Put(put) => (Operation::Put(put), None),
+            Change::Remove(last) => (Operation::Delete(key.clone()), Some(last)),
+        };
+        let transaction = Transaction {
+            proposed_ms: self.ambient.now().millis(),
+            conditions: vec![Condition::AtRevision(key.clone(), before.revision)],
+            operations: vec![operation],
+        };
+        match self.store.propose(transaction).await? {
+            Outcome::Refused { .. } => Ok(None),
+            Outcome::Applied { object, revision, .. } => {
+                let json = match (&object, last) {
+                    (Some(object), _) => object.json.clone(),
+                    (None, Some(Some(put))) => spliced(&put, revision.0),
+                    (None, _) => before.json.clone(),
+                };
+                let is_removal = object.is_none();
+                Ok(Some(Modified { json, stored: object, before, is_removal }))
+            }
+        }
+    }
+}
+
+impl Modified {
+    /// The answer of an update or patch.
+    pub(super) fn written(self, warnings: Vec<String>) -> Written {
+        Written { json: self.json, stored: self.stored, created: false, warnings }
+    }
+}
+
+fn unchanged(before: SharedObject) -> Modified {
+    Modified { json: before.json.clone(), stored: Some(Arc::clone(&before)), before, is_removal: false }
+}
+
+/// A dry run shows the version that the write was tried on.
+fn with_revision(put: &Put, before: &SharedObject) -> bytes::Bytes {
+    if before.revision.0 == 0 { without_revision(put) } else { spliced(put, before.revision.0) }
+}
+
+fn spliced(put: &Put, revision: u64) -> bytes::Bytes {
+    let at = put.revision_at as usize;
+    let mut json = Vec::with_capacity(put.json.len() + 20);
+    json.extend_from_slice(&put.json[..at]);
+    json.extend_from_slice(revision.to_string().as_bytes());
+    json.extend_from_slice(&put.json[at..]);
+    json.into()
+}

@@ -1,0 +1,70 @@
+//! The options of writes, checked (spec 4.2, 7).
+//!
+//! Owns reading `dryRun`, `fieldManager`, `fieldValidation` and `force` from the query. Their rules stand in
+//! `validate::options`.
+
+use orch_raft::Store;
+
+use super::{Pipeline, Request};
+use crate::error::ApiError;
+use crate::fields::manager_of;
+use crate::request::Verb;
+use crate::validate::{WriteOptions, validate_patch_options, validate_write_options};
+
+/// How unknown and duplicate fields are met.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum FieldValidation {
+    /// Dropped silently.
+    Ignore,
+    /// Dropped, with a warning each.
+    Warn,
+    /// Refused.
+    Strict,
+}
+
+/// Checked options of a write.
+#[derive(Clone, Debug)]
+pub(super) struct Options {
+    /// Everything but the storing.
+    pub dry_run: bool,
+    /// What happens to unknown and duplicate fields.
+    pub field_validation: FieldValidation,
+    /// Who the fields belong to.
+    pub manager: String,
+    /// Apply takes fields from other managers.
+    pub force: bool,
+}
+
+impl<S: Store> Pipeline<S> {
+    /// The options of a create, update or patch. `apply`: the body is an apply configuration.
+    pub(super) fn write_options(&self, request: Request<'_>, apply: bool) -> Result<Options, ApiError> {
+        let query = request.query;
+        let dry_run: Vec<&str> = query.values("dryRun").collect();
+        let given = WriteOptions {
+            field_manager: query.text("fieldManager"),
+            dry_run: &dry_run,
+            field_validation: query.text("fieldValidation"),
+        };
+        let force = query.optional_flag("force");
+        let (kind, errors) = match request.verb {
+            Verb::Patch => ("PatchOptions", validate_patch_options(given, apply, force)),
+            Verb::Update => ("UpdateOptions", validate_write_options(given)),
+            _ => ("CreateOptions", validate_write_options(given)),
+        };
+        if !errors.is_empty() {
+            return Err(ApiError::Invalid { subject: self.options_subject(kind), errors });
+        }
+        let field_validation = match given.field_validation {
+            _ if !self.features.field_validation => FieldValidation::Ignore,
+            "Ignore" => FieldValidation::Ignore,
+            "Strict" => FieldValidation::Strict,
+            _ => FieldValidation::Warn,
+        };
+        Ok(Options {
+            dry_run: !dry_run.is_empty(),
+            field_validation,
+            manager: manager_of(Some(given.field_manager), Some(request.user_agent)),
+            force: force.unwrap_or(false),
+        })
+    }
+}

@@ -1,0 +1,101 @@
+//! Between a version's form of an object and what is stored: canonical bytes and their index.
+//!
+//! Owns encoding once, and finding the place of the revision in the bytes.
+
+use bytes::Bytes;
+use memchr::memmem;
+use orch_raft::object::SharedObject;
+use orch_raft::{Index, Key, Put, Store};
+use serde_json::Value;
+
+use super::Pipeline;
+use crate::error::ApiError;
+use crate::registry::Resource;
+use crate::schema::encode_json;
+use crate::validate::tree::{Tree, child_mut, set};
+
+/// What stands for the revision until the digits are known; found once, and taken out.
+const REVISION_FIELD: &[u8] = b"\"resourceVersion\":\"0\"";
+
+/// Bytes of the field before its digits.
+const BEFORE_DIGITS: usize = "\"resourceVersion\":\"".len();
+
+/// Largest object stored, in bytes of JSON: the reference's limit.
+const OBJECT_BYTES_MAX: usize = 3 * 1024 * 1024 / 2;
+
+impl<S: Store> Pipeline<S> {
+    /// The stored object in the form of the resource's version.
+    pub(crate) fn decoded(&self, resource: &Resource, object: &SharedObject) -> Result<Value, ApiError> {
+        let stored: Value = serde_json::from_slice(&object.json)
+            .map_err(|error| ApiError::Internal(format!("a stored object cannot be read: {error}")))?;
+        Ok(match resource.conversion {
+            Some(conversion) => (conversion.from_stored)(&stored),
+            None => stored,
+        })
+    }
+
+    /// What is written for `value`, an object of the resource's version.
+    pub(super) fn put(&self, resource: &Resource, key: Key, mut value: Value) -> Result<Put, ApiError> {
+        if let Some(conversion) = resource.conversion {
+            value = (conversion.to_stored)(&value);
+        }
+        set(child_mut(&mut value, "metadata"), "resourceVersion", "0");
+        let mut json = Vec::with_capacity(1024);
+        encode_json(&self.registry.schema, resource.stored_type(), &value, &mut json);
+        // Only `metadata` can hold the field this early: it is written first, and quotes inside strings are escaped.
+        let field = memmem::find(&json, REVISION_FIELD)
+            .ok_or_else(|| ApiError::Internal("an encoded object has no place for its revision".to_owned()))?;
+        let digits = field + BEFORE_DIGITS;
+        json.remove(digits);
+        if json.len() > OBJECT_BYTES_MAX {
+            let message = format!("the object is {} bytes; at most {OBJECT_BYTES_MAX} are stored", json.len());
+            return Err(ApiError::ObjectTooLarge(message));
+        }
+        let revision_at = u32::try_from(digits).expect("bounded by OBJECT_BYTES_MAX");
+        let index = index_of(resource, &value);
+        Ok(Put { key, json: Bytes::from(json), revision_at, index })
+    }
+}
+
+/// The JSON of a put that is not stored: without the revision field.
+pub(super) fn without_revision(put: &Put) -> Bytes {
+    let digits = put.revision_at as usize;
+    let mut start = digits - BEFORE_DIGITS;
+    let mut end = digits + 1;
+    if put.json.get(end) == Some(&b',') {
+        end += 1;
+    } else if put.json[..start].ends_with(b",") {
+        start -= 1;
+    }
+    let mut json = Vec::with_capacity(put.json.len());
+    json.extend_from_slice(&put.json[..start]);
+    json.extend_from_slice(&put.json[end..]);
+    Bytes::from(json)
+}
+
+/// Whether `put` would store what `object` already holds.
+pub(super) fn is_same(put: &Put, object: &SharedObject) -> bool {
+    let (before, after) = object.json_around_revision();
+    let at = put.revision_at as usize;
+    put.json[..at] == *before && put.json[at..] == *after
+}
+
+fn index_of(resource: &Resource, stored: &Value) -> Index {
+    let metadata = stored.at("metadata");
+    let mut labels: Vec<(String, String)> = metadata
+        .at("labels")
+        .as_object()
+        .into_iter()
+        .flatten()
+        .map(|(key, value)| (key.clone(), value.as_str().unwrap_or_default().to_owned()))
+        .collect();
+    labels.sort();
+    let owners = metadata.items("ownerReferences").iter().map(|owner| owner.text("uid").to_owned());
+    Index {
+        uid: metadata.text("uid").to_owned(),
+        labels,
+        fields: resource.strategy.field_values(stored),
+        owners: owners.collect(),
+        terminating: metadata.has("deletionTimestamp"),
+    }
+}

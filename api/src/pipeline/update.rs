@@ -1,0 +1,175 @@
+//! Replacing an object (PUT), and what every change of an existing object shares with it.
+//!
+//! Owns the stages between a new value and a put: what the client may leave out, ownership, admission, the kind's
+//! preparation, validation.
+
+use orch_raft::object::SharedObject;
+use orch_raft::{Put, Store};
+use serde_json::Value;
+
+use super::create::{Origin, forbidden};
+use super::incoming::Incoming;
+use super::modify::Change;
+use super::objects::StateObjects;
+use super::options::Options;
+use super::{Pipeline, Request, Written};
+use crate::error::{ApiError, Subject};
+use crate::fields::{Writer, keep_times_if_unchanged, track_update};
+use crate::schema::apply_defaults;
+use crate::validate::tree::{Tree, child_mut, set};
+use crate::validate::{Path, carry_system_fields, validate_object_meta_update};
+
+impl<S: Store> Pipeline<S> {
+    /// PUT.
+    pub(super) async fn update(&self, request: Request<'_>) -> Result<Written, ApiError> {
+        let options = self.write_options(request, false)?;
+        let Incoming { mut value, mut warnings } = self.incoming(request, options.field_validation)?;
+        self.settle_namespace(request, &mut value)?;
+        check_name(request, &value)?;
+        let key = request.key()?;
+        let mut more = Vec::new();
+        let changed = self
+            .modify(&key, options.dry_run, |current| {
+                self.replace(request, &options, current, value.clone(), Origin::Sent, &mut more)
+            })
+            .await?;
+        if let Some(modified) = changed {
+            warnings.append(&mut more);
+            return Ok(modified.written(warnings));
+        }
+        let creates = request.resource.strategy.allows_create_on_update() && request.target.subresource.is_empty();
+        if !creates {
+            return Err(ApiError::NotFound(request.subject()));
+        }
+        if !value.at("metadata").text("uid").is_empty() || !value.at("metadata").text("resourceVersion").is_empty() {
+            return Err(precondition_on_absent(request, &value));
+        }
+        self.create_from(request, &options, Incoming { value, warnings }, Origin::Sent).await
+    }
+
+    /// Turns `current` into `new`. The value is in the request's version; `origin` says whose its fields are.
+    pub(super) fn replace(
+        &self,
+        request: Request<'_>,
+        options: &Options,
+        current: &SharedObject,
+        mut new: Value,
+        origin: Origin,
+        warnings: &mut Vec<String>,
+    ) -> Result<Change, ApiError> {
+        let resource = request.resource;
+        let old = self.decoded(resource, current)?;
+        check_preconditions(request, &old, &mut new)?;
+        let now = self.ambient.now().seconds_text();
+        let context = self.context(request, &now);
+        apply_defaults(&self.registry.schema, resource.type_id, &mut new);
+        resource.strategy.default(&context, &mut new);
+        if origin == Origin::Sent {
+            self.track(request, options, &old, &mut new, &now);
+        }
+        let objects = StateObjects(self.store.state());
+        if let Err(reason) = resource.strategy.admit(&context, Some(&old), &mut new, &objects) {
+            return Err(forbidden(request, &request.target.name, &reason));
+        }
+        carry_system_fields(old.at("metadata"), child_mut(&mut new, "metadata"));
+        resource.strategy.prepare_for_update(&context, &old, &mut new);
+        self.validate_change(request, &old, &new, &now)?;
+        *warnings = resource.strategy.warnings(&context, Some(&old), &new);
+        keep_times_if_unchanged(&old, &mut new);
+        self.settle(request, new)
+    }
+
+    /// Writes the object, or removes it when the last thing that held its deletion is gone.
+    pub(super) fn settle(&self, request: Request<'_>, new: Value) -> Result<Change, ApiError> {
+        let metadata = new.at("metadata");
+        let grace_over = metadata.int("deletionGracePeriodSeconds").unwrap_or(0) == 0;
+        let gone = metadata.has("deletionTimestamp")
+            && grace_over
+            && metadata.items("finalizers").is_empty()
+            && !request.resource.strategy.holds_deletion(&new);
+        let put = self.put(request.resource, request.key()?, new)?;
+        Ok(if gone { Change::Remove(Some(put)) } else { Change::Put(put) })
+    }
+
+    fn track(&self, request: Request<'_>, options: &Options, old: &Value, new: &mut Value, now: &str) {
+        let resource = request.resource;
+        let api_version = resource.api_version();
+        let subresource = request.target.subresource.as_str();
+        let writer = Writer {
+            manager: &options.manager,
+            api_version: &api_version,
+            subresource,
+            now,
+            reset: resource.strategy.reset_fields(subresource),
+        };
+        if let Err(error) = track_update(&self.registry.schema, resource.type_id, Some(old), new, &writer) {
+            tracing::debug!(%error, "ownership of a change is not tracked");
+        }
+    }
+
+    fn validate_change(&self, request: Request<'_>, old: &Value, new: &Value, now: &str) -> Result<(), ApiError> {
+        let resource = request.resource;
+        let path = Path::new("metadata");
+        let mut errors = validate_object_meta_update(new.at("metadata"), old.at("metadata"), &path);
+        errors.extend(resource.strategy.validate_update(&self.context(request, now), old, new));
+        if errors.is_empty() {
+            return Ok(());
+        }
+        Err(ApiError::Invalid { subject: Subject::kind(resource, &request.target.name), errors })
+    }
+
+    /// A put of an object that only changed in what the server itself sets.
+    pub(super) fn put_value(&self, request: Request<'_>, value: Value) -> Result<Put, ApiError> {
+        self.put(request.resource, request.key()?, value)
+    }
+}
+
+/// The name in the object must be the one on the URL.
+fn check_name(request: Request<'_>, value: &Value) -> Result<(), ApiError> {
+    let (name, url) = (value.at("metadata").text("name"), &request.target.name);
+    if name.is_empty() {
+        return Err(ApiError::BadRequest(format!(
+            "the name of the object ({url} based on URL) was undeterminable: name must be provided"
+        )));
+    }
+    if name != url {
+        return Err(ApiError::BadRequest(format!(
+            "the name of the object ({name}) does not match the name on the URL ({url})"
+        )));
+    }
+    Ok(())
+}
+
+/// The version and uid that the client may name, against what is stored.
+fn check_preconditions(request: Request<'_>, old: &Value, new: &mut Value) -> Result<(), ApiError> {
+    let stored = old.at("metadata");
+    let (uid, version) = (stored.text("uid"), stored.text("resourceVersion"));
+    let metadata = child_mut(new, "metadata");
+    let given = metadata.text("uid");
+    if !given.is_empty() && given != uid {
+        let reason = format!("StorageError: invalid object, Code: 4, UID in precondition: {given}, UID in object meta: {uid}");
+        return Err(ApiError::Conflict { subject: request.subject(), reason });
+    }
+    match metadata.text("resourceVersion") {
+        "" | "0" if !request.resource.strategy.allows_unconditional_update() => {
+            let path = Path::new("metadata").child("resourceVersion");
+            let error = crate::validate::FieldError::invalid(path, "0", "must be specified for an update");
+            let subject = Subject::kind(request.resource, &request.target.name);
+            return Err(ApiError::Invalid { subject, errors: vec![error] });
+        }
+        "" | "0" => set(metadata, "resourceVersion", version),
+        given if given == version => {}
+        _ => return Err(ApiError::modified(request.subject())),
+    }
+    Ok(())
+}
+
+fn precondition_on_absent(request: Request<'_>, value: &Value) -> ApiError {
+    let uid = value.at("metadata").text("uid");
+    let reason = if uid.is_empty() {
+        return ApiError::NotFound(request.subject());
+    } else {
+        format!("StorageError: invalid object, Code: 4, UID in precondition: {uid}, UID in object meta: ")
+    };
+    ApiError::Conflict { subject: request.subject(), reason }
+}
