@@ -90,12 +90,16 @@ mod tests {
 
     #[test]
     fn others_are_refused_in_the_reference_words() {
-        let mut target = Target { resource: "configmaps".to_owned(), namespace: "ns".to_owned(), ..Target::default() };
+        let mut target =
+            Target { resource: "configmaps".to_owned(), namespace: "ns".to_owned(), ..Target::default() };
         let group = r#"in API group "" in the namespace "ns""#;
-        let told = format!("configmaps is forbidden: User \"alice\" cannot list resource \"configmaps\" {group}");
+        let told =
+            format!("configmaps is forbidden: User \"alice\" cannot list resource \"configmaps\" {group}");
         assert_eq!(refused(Verb::List, &target), told);
         target.name = "x".to_owned();
-        let told = format!("configmaps \"x\" is forbidden: User \"alice\" cannot get resource \"configmaps\" {group}");
+        let told = format!(
+            "configmaps \"x\" is forbidden: User \"alice\" cannot get resource \"configmaps\" {group}"
+        );
         assert_eq!(refused(Verb::Get, &target), told);
         let path = authorize(&alice(), Attributes::Path { verb: "get", path: "/metrics" });
         assert_eq!(path.unwrap_err().to_string(), r#"forbidden: User "alice" cannot get path "/metrics""#);

@@ -156,7 +156,8 @@ impl Subject {
 impl ApiError {
     /// An update that met a newer version.
     pub fn modified(subject: Subject) -> Self {
-        let reason = "the object has been modified; please apply your changes to the latest version and try again";
+        let reason =
+            "the object has been modified; please apply your changes to the latest version and try again";
         ApiError::Conflict { subject, reason: reason.to_owned() }
     }
 

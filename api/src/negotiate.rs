@@ -42,7 +42,8 @@ pub struct Representation {
 }
 
 /// Plain JSON on one line: what most clients ask for.
-pub const JSON: Representation = Representation { encoding: Encoding::Json, view: View::Whole, pretty: false };
+pub const JSON: Representation =
+    Representation { encoding: Encoding::Json, view: View::Whole, pretty: false };
 
 /// Most media types looked at in one `Accept`; clients send three.
 const CLAUSES_MAX: usize = 32;
@@ -130,7 +131,8 @@ impl Clause<'_> {
     /// `None` for parameters that name nothing we write.
     fn view(&self, brand: &Brand) -> Option<View> {
         let (group, version) = (self.parameter("g"), self.parameter("v"));
-        let meta = version == "v1" && group.strip_prefix("meta.").is_some_and(|domain| domain == brand.group_domain);
+        let meta =
+            version == "v1" && group.strip_prefix("meta.").is_some_and(|domain| domain == brand.group_domain);
         match self.parameter("as") {
             "" => Some(View::Whole),
             "Table" if meta => Some(View::Table),
@@ -151,7 +153,8 @@ fn clause(text: &str) -> Clause<'_> {
     let mut parts = text.split(';').map(str::trim);
     let media_type = parts.next().unwrap_or_default();
     let parameters: Vec<(&str, &str)> = parts.filter_map(|part| part.split_once('=')).collect();
-    let quality = parameters.iter().find(|(name, _)| *name == "q").and_then(|(_, value)| value.parse::<f32>().ok());
+    let quality =
+        parameters.iter().find(|(name, _)| *name == "q").and_then(|(_, value)| value.parse::<f32>().ok());
     Clause { media_type, quality: thousandths(quality.unwrap_or(1.0)), parameters }
 }
 
@@ -183,7 +186,10 @@ mod tests {
         check("application/yaml", Ok((Encoding::Yaml, View::Whole)));
         check("application/json;q=0.1,application/yaml;q=0.9", Ok((Encoding::Yaml, View::Whole)));
         check(table, Ok((Encoding::Json, View::Table)));
-        check(&format!("application/json;as=Nope;g=meta.orch.io;v=v1,{table}"), Ok((Encoding::Json, View::Table)));
+        check(
+            &format!("application/json;as=Nope;g=meta.orch.io;v=v1,{table}"),
+            Ok((Encoding::Json, View::Table)),
+        );
         check("application/vnd.orch.protobuf, application/json", Ok((Encoding::Protobuf, View::Whole)));
         check("application/json;stream=watch", Ok((Encoding::Json, View::Whole)));
     }

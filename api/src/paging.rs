@@ -67,10 +67,12 @@ impl TokenKey {
     /// The text was not made by [`TokenKey::seal`] with this key for this scope.
     pub fn open(&self, text: &str, scope: (&str, &str)) -> Result<ContinueToken, InvalidToken> {
         let bytes = URL_SAFE_NO_PAD.decode(text).map_err(|_| InvalidToken)?;
-        let body_end = bytes.len().checked_sub(MAC_BYTES).filter(|&end| end >= FIXED_BYTES).ok_or(InvalidToken)?;
+        let body_end =
+            bytes.len().checked_sub(MAC_BYTES).filter(|&end| end >= FIXED_BYTES).ok_or(InvalidToken)?;
         let (body, code) = bytes.split_at(body_end);
         self.mac(body, scope).verify_truncated_left(code).map_err(|_| InvalidToken)?;
-        let number = |at: usize| body[at..at + 8].try_into().map(u64::from_be_bytes).map_err(|_| InvalidToken);
+        let number =
+            |at: usize| body[at..at + 8].try_into().map(u64::from_be_bytes).map_err(|_| InvalidToken);
         let after = std::str::from_utf8(&body[FIXED_BYTES..]).map_err(|_| InvalidToken)?;
         if body[0] != FORM {
             return Err(InvalidToken);
@@ -118,7 +120,11 @@ mod tests {
         assert_eq!(key.open(&text, ("configmaps", "ns")), Ok(token()));
         assert_eq!(key.open(&text, ("configmaps", "")), Err(InvalidToken), "widened to all namespaces");
         assert_eq!(key.open(&text, ("secrets", "ns")), Err(InvalidToken), "moved to another resource");
-        assert_eq!(TokenKey::new([8; 32]).open(&text, ("configmaps", "ns")), Err(InvalidToken), "another cluster");
+        assert_eq!(
+            TokenKey::new([8; 32]).open(&text, ("configmaps", "ns")),
+            Err(InvalidToken),
+            "another cluster"
+        );
     }
 
     #[test]

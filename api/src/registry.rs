@@ -137,7 +137,8 @@ const SERVED_SUBRESOURCES: [&str; 2] = ["status", "finalize"];
 fn resource(schema: &Schema, brand: &'static Brand, definition: &ResourceType) -> Option<Resource> {
     let domain = format!(".{}", brand.group_domain);
     let stem = definition.group.strip_suffix(&domain).unwrap_or(&definition.group);
-    let own = if stem.is_empty() { definition.plural.clone() } else { format!("{}.{stem}", definition.plural) };
+    let own =
+        if stem.is_empty() { definition.plural.clone() } else { format!("{}.{stem}", definition.plural) };
     let twin = own == "events.events";
     let storage = if twin { "events".to_owned() } else { own };
     let strategy = strategy_for(&storage)?;

@@ -48,9 +48,12 @@ impl Status {
     /// The Status of a failure under this brand.
     pub fn of(error: &ApiError, brand: &Brand) -> Self {
         match error {
-            ApiError::NotFound(subject) => {
-                about(404, "NotFound", format!("{} {:?} not found", subject.qualified(), subject.name), subject)
-            }
+            ApiError::NotFound(subject) => about(
+                404,
+                "NotFound",
+                format!("{} {:?} not found", subject.qualified(), subject.name),
+                subject,
+            ),
             ApiError::UnknownPath => {
                 generic(404, "NotFound", "the server could not find the requested resource".to_owned())
             }
@@ -62,7 +65,8 @@ impl Status {
             ),
             ApiError::NameGenerationExhausted(subject) => exhausted(subject),
             ApiError::Conflict { subject, reason } => {
-                let on = format!("Operation cannot be fulfilled on {} {:?}", subject.qualified(), subject.name);
+                let on =
+                    format!("Operation cannot be fulfilled on {} {:?}", subject.qualified(), subject.name);
                 about(409, "Conflict", format!("{on}: {reason}"), subject)
             }
             ApiError::ApplyConflict { message, causes } => apply_conflict(message, causes),
@@ -97,15 +101,23 @@ impl Status {
                 let message = format!("Timeout: the outcome of the request is unknown: {reason}");
                 waiting(504, "Timeout", message)
             }
-            ApiError::Unavailable(reason) => {
-                waiting(503, "ServiceUnavailable", format!("the server is currently unable to handle the request: {reason}"))
-            }
+            ApiError::Unavailable(reason) => waiting(
+                503,
+                "ServiceUnavailable",
+                format!("the server is currently unable to handle the request: {reason}"),
+            ),
             ApiError::ObjectTooLarge(message) => plain(413, "RequestEntityTooLarge", message),
             ApiError::Internal(message) => {
                 let causes = vec![(String::new(), message.clone(), String::new())];
                 let details = Details { causes, ..Details::default() };
                 let message = format!("Internal error occurred: {message}");
-                Status { code: 500, reason: "InternalError", message, details: Some(details), ..Status::default() }
+                Status {
+                    code: 500,
+                    reason: "InternalError",
+                    message,
+                    details: Some(details),
+                    ..Status::default()
+                }
             }
         }
     }
@@ -189,7 +201,11 @@ fn waiting(code: u16, reason: &'static str, message: String) -> Status {
 }
 
 fn exhausted(subject: &Subject) -> Status {
-    let message = format!("{} {:?} already exists, the server was not able to generate a unique name for the object", subject.qualified(), subject.name);
+    let message = format!(
+        "{} {:?} already exists, the server was not able to generate a unique name for the object",
+        subject.qualified(),
+        subject.name
+    );
     let details =
         Details { subject: subject.clone(), retry_after_seconds: RETRY_AFTER_SECONDS, ..Details::default() };
     Status { code: 409, reason: "AlreadyExists", message, details: Some(details), ..Status::default() }
@@ -205,9 +221,9 @@ fn invalid(subject: &Subject, errors: &[FieldError]) -> Status {
     }
     let told = if texts.len() == 1 { texts.remove(0) } else { format!("[{}]", texts.join(", ")) };
     let message = format!("{} {:?} is invalid: {told}", subject.qualified(), subject.name);
-    let causes = errors.iter().map(|error| {
-        (error.kind.reason().to_owned(), error.message.clone(), error.path.as_str().to_owned())
-    });
+    let causes = errors
+        .iter()
+        .map(|error| (error.kind.reason().to_owned(), error.message.clone(), error.path.as_str().to_owned()));
     let details = Details { subject: subject.clone(), causes: causes.collect(), ..Details::default() };
     Status { code: 422, reason: "Invalid", message, details: Some(details), ..Status::default() }
 }
@@ -220,14 +236,24 @@ fn patch_result(message: &str) -> Status {
 }
 
 fn apply_conflict(message: &str, causes: &[(String, String)]) -> Status {
-    let causes = causes.iter().map(|(manager, field)| {
-        ("FieldManagerConflict".to_owned(), manager.clone(), field.clone())
-    });
+    let causes = causes
+        .iter()
+        .map(|(manager, field)| ("FieldManagerConflict".to_owned(), manager.clone(), field.clone()));
     let details = Details { causes: causes.collect(), ..Details::default() };
-    Status { code: 409, reason: "Conflict", message: message.to_owned(), details: Some(details), ..Status::default() }
+    Status {
+        code: 409,
+        reason: "Conflict",
+        message: message.to_owned(),
+        details: Some(details),
+        ..Status::default()
+    }
 }
 
-fn forbidden(subject: &Subject, message: &str, cause: Option<&(&'static str, String, &'static str)>) -> Status {
+fn forbidden(
+    subject: &Subject,
+    message: &str,
+    cause: Option<&(&'static str, String, &'static str)>,
+) -> Status {
     let mut status = about(403, "Forbidden", message.to_owned(), subject);
     if let (Some(details), Some((reason, message, field))) = (status.details.as_mut(), cause) {
         details.causes.push(((*reason).to_owned(), message.clone(), (*field).to_owned()));
@@ -254,7 +280,8 @@ fn not_acceptable(which: NotAcceptable, brand: &Brand) -> Status {
 }
 
 fn too_large_revision(requested: u64, current: u64) -> Status {
-    let cause = ("ResourceVersionTooLarge".to_owned(), "Too large resource version".to_owned(), String::new());
+    let cause =
+        ("ResourceVersionTooLarge".to_owned(), "Too large resource version".to_owned(), String::new());
     let details =
         Details { causes: vec![cause], retry_after_seconds: RETRY_AFTER_SECONDS, ..Details::default() };
     let message = format!("Timeout: Too large resource version: {requested}, current: {current}");

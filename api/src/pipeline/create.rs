@@ -107,7 +107,9 @@ impl<S: Store> Pipeline<S> {
             Outcome::Refused { condition: 0, .. } => {
                 Err(ApiError::AlreadyExists(Subject::resource(request.resource, &name)))
             }
-            Outcome::Refused { current, .. } => Err(self.namespace_refusal(request, &name, current.is_some())),
+            Outcome::Refused { current, .. } => {
+                Err(self.namespace_refusal(request, &name, current.is_some()))
+            }
         }
     }
 
@@ -183,7 +185,10 @@ impl<S: Store> Pipeline<S> {
             return Ok(());
         }
         let active = |state: &orch_raft::State| {
-            state.collection(orch_raft::state::NAMESPACES).get(namespace).map(|found| !found.index.terminating)
+            state
+                .collection(orch_raft::state::NAMESPACES)
+                .get(namespace)
+                .map(|found| !found.index.terminating)
         };
         let seen = match active(&self.store.state()) {
             Some(true) => return Ok(()),
@@ -199,10 +204,15 @@ impl<S: Store> Pipeline<S> {
             return ApiError::NotFound(Subject { group: String::new(), kind, name: namespace.clone() });
         }
         let subject = Subject::resource(request.resource, name);
-        let reason = format!("unable to create new content in namespace {namespace} because it is being terminated");
+        let reason =
+            format!("unable to create new content in namespace {namespace} because it is being terminated");
         let message = format!("{} {name:?} is forbidden: {reason}", subject.qualified());
         let told = format!("namespace {namespace} is being terminated");
-        ApiError::Forbidden { subject, message, cause: Some(("NamespaceTerminating", told, "metadata.namespace")) }
+        ApiError::Forbidden {
+            subject,
+            message,
+            cause: Some(("NamespaceTerminating", told, "metadata.namespace")),
+        }
     }
 }
 

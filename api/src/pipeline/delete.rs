@@ -76,7 +76,11 @@ impl<S: Store> Pipeline<S> {
         }
         let now = self.ambient.now();
         let wait = grace.unwrap_or(0).max(0);
-        mark(metadata, wait, &crate::ambient::Timestamp(now.0 + wait.unsigned_abs() * 1_000_000).seconds_text());
+        mark(
+            metadata,
+            wait,
+            &crate::ambient::Timestamp(now.0 + wait.unsigned_abs() * 1_000_000).seconds_text(),
+        );
         strategy.prepare_for_delete(&mut new);
         let held = !finalizers.is_empty() || wait > 0 || strategy.holds_deletion(&new);
         let put = self.put(resource, key.clone(), new)?;
@@ -117,7 +121,9 @@ impl<S: Store> Pipeline<S> {
         let brand = self.registry.brand;
         let decoded = match media_type(request.content_type) {
             "" | "application/json" => decode_json(schema, type_id, request.body, Limits::default()),
-            "application/yaml" => crate::schema::decode_yaml(schema, type_id, request.body, Limits::default()),
+            "application/yaml" => {
+                crate::schema::decode_yaml(schema, type_id, request.body, Limits::default())
+            }
             other if other == brand.protobuf_media_type => {
                 crate::schema::decode_protobuf_object(schema, type_id, request.body, Limits::default())
             }
@@ -131,7 +137,8 @@ impl<S: Store> Pipeline<S> {
         let Decoded { value, head, .. } =
             decoded.map_err(|error| ApiError::BadRequest(format!("DeleteOptions: {error}")))?;
         if !matches!(head.kind.as_str(), "" | "DeleteOptions") {
-            let message = format!("decoded object cannot be converted to DeleteOptions: it is a {}", head.kind);
+            let message =
+                format!("decoded object cannot be converted to DeleteOptions: it is a {}", head.kind);
             return Err(ApiError::BadRequest(message));
         }
         Ok(if value.is_object() { value } else { json!({}) })
@@ -193,7 +200,8 @@ fn mark(metadata: &mut Value, wait_seconds: i64, ends: &str) {
         set(metadata, "deletionTimestamp", ends);
         set(metadata, "deletionGracePeriodSeconds", wait_seconds);
     }
-    if let (true, Some(generation)) = (first, metadata.int("generation").filter(|&generation| generation > 0)) {
+    if let (true, Some(generation)) = (first, metadata.int("generation").filter(|&generation| generation > 0))
+    {
         set(metadata, "generation", generation.saturating_add(1));
     }
 }

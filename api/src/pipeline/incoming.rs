@@ -45,10 +45,14 @@ impl<S: Store> Pipeline<S> {
             "" | "application/json" => decode_json(schema, type_id, request.body, Limits::default()),
             "application/yaml" => decode_yaml(schema, type_id, request.body, Limits::default()),
             other if other == brand.protobuf_media_type => {
-                return decode_protobuf_object(schema, type_id, request.body, Limits::default()).map_err(|error| {
-                    let kind = &request.resource.kind;
-                    ApiError::BadRequest(format!("the object provided is unrecognized (must be of type {kind}): {error}"))
-                });
+                return decode_protobuf_object(schema, type_id, request.body, Limits::default()).map_err(
+                    |error| {
+                        let kind = &request.resource.kind;
+                        ApiError::BadRequest(format!(
+                            "the object provided is unrecognized (must be of type {kind}): {error}"
+                        ))
+                    },
+                );
             }
             _ => {
                 let accepted = format!("application/json, application/yaml, {}", brand.protobuf_media_type);
@@ -71,7 +75,8 @@ impl<S: Store> Pipeline<S> {
             "" => set(metadata, "namespace", wanted.as_str()),
             given if given == wanted => {}
             _ => {
-                let message = "the namespace of the provided object does not match the namespace sent on the request";
+                let message =
+                    "the namespace of the provided object does not match the namespace sent on the request";
                 return Err(ApiError::BadRequest(message.to_owned()));
             }
         }

@@ -150,8 +150,7 @@ impl<S: Store> Pipeline<S> {
         if collection.changed() <= revision && collection.floor() <= revision {
             return Ok(collection);
         }
-        let expired =
-            |_: Compacted| ApiError::Expired { message: EXPIRED.to_owned(), continue_token: None };
+        let expired = |_: Compacted| ApiError::Expired { message: EXPIRED.to_owned(), continue_token: None };
         collection.at(revision).map(Arc::new).map_err(expired)
     }
 }

@@ -35,7 +35,9 @@ impl<S: Store> Pipeline<S> {
         let key = request.key()?;
         let mut warnings = Vec::new();
         let changed = self
-            .modify(&key, options.dry_run, |current| self.try_patch(request, &options, &patch, current, &mut warnings))
+            .modify(&key, options.dry_run, |current| {
+                self.try_patch(request, &options, &patch, current, &mut warnings)
+            })
             .await?;
         match (changed, &patch) {
             (Some(modified), _) => Ok(modified.written(warnings)),
@@ -66,7 +68,9 @@ impl<S: Store> Pipeline<S> {
                 let mut document = with_head(request, live);
                 patch.apply(&mut document).map_err(patch_error)?;
                 let met = patch.unknown_fields().iter();
-                unknown = met.map(|path| StrictError::Other(format!("json patch unknown field {path:?}"))).collect();
+                unknown = met
+                    .map(|path| StrictError::Other(format!("json patch unknown field {path:?}")))
+                    .collect();
                 document
             }
             Patch::Merge(patch) => {
@@ -104,8 +108,10 @@ impl<S: Store> Pipeline<S> {
         validation: FieldValidation,
         unknown: &[StrictError],
     ) -> Result<Incoming, ApiError> {
-        let decoded = decode_value(&self.registry.schema, request.resource.type_id, &document, Limits::default());
-        let Decoded { value, mut strict, .. } = decoded.map_err(|error| ApiError::PatchResult(error.to_string()))?;
+        let decoded =
+            decode_value(&self.registry.schema, request.resource.type_id, &document, Limits::default());
+        let Decoded { value, mut strict, .. } =
+            decoded.map_err(|error| ApiError::PatchResult(error.to_string()))?;
         strict.splice(0..0, unknown.iter().cloned());
         let warnings = met(request, &Head::default(), strict, validation).map_err(|error| match error {
             ApiError::BadRequest(message) => {
@@ -184,7 +190,9 @@ fn check_config(request: Request<'_>, config: &Value) -> Result<(), ApiError> {
     let (kind, version) = (config.text("kind"), config.text("apiVersion"));
     if kind.is_empty() || version.is_empty() {
         let missing = if kind.is_empty() { "kind" } else { "apiVersion" };
-        return Err(ApiError::BadRequest(format!("invalid object: {missing} must be set in an apply configuration")));
+        return Err(ApiError::BadRequest(format!(
+            "invalid object: {missing} must be set in an apply configuration"
+        )));
     }
     if kind != resource.kind || version != resource.api_version() {
         return Err(ApiError::BadRequest(format!(

@@ -43,12 +43,14 @@ impl<S: Store> Pipeline<S> {
         let mut json = Vec::with_capacity(1024);
         encode_json(&self.registry.schema, resource.stored_type(), &value, &mut json);
         // Only `metadata` can hold the field this early: it is written first, and quotes inside strings are escaped.
-        let field = memmem::find(&json, REVISION_FIELD)
-            .ok_or_else(|| ApiError::Internal("an encoded object has no place for its revision".to_owned()))?;
+        let field = memmem::find(&json, REVISION_FIELD).ok_or_else(|| {
+            ApiError::Internal("an encoded object has no place for its revision".to_owned())
+        })?;
         let digits = field + BEFORE_DIGITS;
         json.remove(digits);
         if json.len() > OBJECT_BYTES_MAX {
-            let message = format!("the object is {} bytes; at most {OBJECT_BYTES_MAX} are stored", json.len());
+            let message =
+                format!("the object is {} bytes; at most {OBJECT_BYTES_MAX} are stored", json.len());
             return Err(ApiError::ObjectTooLarge(message));
         }
         let revision_at = u32::try_from(digits).expect("bounded by OBJECT_BYTES_MAX");

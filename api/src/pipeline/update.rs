@@ -37,11 +37,14 @@ impl<S: Store> Pipeline<S> {
             warnings.append(&mut more);
             return Ok(modified.written(warnings));
         }
-        let creates = request.resource.strategy.allows_create_on_update() && request.target.subresource.is_empty();
+        let creates =
+            request.resource.strategy.allows_create_on_update() && request.target.subresource.is_empty();
         if !creates {
             return Err(ApiError::NotFound(request.subject()));
         }
-        if !value.at("metadata").text("uid").is_empty() || !value.at("metadata").text("resourceVersion").is_empty() {
+        if !value.at("metadata").text("uid").is_empty()
+            || !value.at("metadata").text("resourceVersion").is_empty()
+        {
             return Err(precondition_on_absent(request, &value));
         }
         self.create_from(request, &options, Incoming { value, warnings }, Origin::Sent).await
@@ -107,7 +110,13 @@ impl<S: Store> Pipeline<S> {
         }
     }
 
-    fn validate_change(&self, request: Request<'_>, old: &Value, new: &Value, now: &str) -> Result<(), ApiError> {
+    fn validate_change(
+        &self,
+        request: Request<'_>,
+        old: &Value,
+        new: &Value,
+        now: &str,
+    ) -> Result<(), ApiError> {
         let resource = request.resource;
         let path = Path::new("metadata");
         let mut errors = validate_object_meta_update(new.at("metadata"), old.at("metadata"), &path);
@@ -147,7 +156,9 @@ fn check_preconditions(request: Request<'_>, old: &Value, new: &mut Value) -> Re
     let metadata = child_mut(new, "metadata");
     let given = metadata.text("uid");
     if !given.is_empty() && given != uid {
-        let reason = format!("StorageError: invalid object, Code: 4, UID in precondition: {given}, UID in object meta: {uid}");
+        let reason = format!(
+            "StorageError: invalid object, Code: 4, UID in precondition: {given}, UID in object meta: {uid}"
+        );
         return Err(ApiError::Conflict { subject: request.subject(), reason });
     }
     match metadata.text("resourceVersion") {

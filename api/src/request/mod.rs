@@ -49,7 +49,9 @@ impl Verb {
         let named = !target.name.is_empty();
         let watching = target.deprecated_watch || query.flag("watch");
         match *method {
-            http::Method::GET | http::Method::HEAD if watching && target.subresource.is_empty() => Some(Verb::Watch),
+            http::Method::GET | http::Method::HEAD if watching && target.subresource.is_empty() => {
+                Some(Verb::Watch)
+            }
             http::Method::GET | http::Method::HEAD if named => Some(Verb::Get),
             http::Method::GET | http::Method::HEAD => Some(Verb::List),
             http::Method::POST => Some(Verb::Create),

@@ -118,7 +118,9 @@ mod tests {
 
     #[test]
     fn other_paths_are_no_resources() {
-        for path in ["/", "/api", "/api/v1", "/apis", "/apis/apps", "/apis/apps/v1", "/healthz", "/api/v1/watch"] {
+        for path in
+            ["/", "/api", "/api/v1", "/apis", "/apis/apps", "/apis/apps/v1", "/healthz", "/api/v1/watch"]
+        {
             assert_eq!(parse_path(path), TargetPath::Other, "{path}");
         }
         assert_eq!(parse_path("/api/v1/%ff"), TargetPath::Malformed);

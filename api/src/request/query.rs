@@ -76,7 +76,8 @@ mod tests {
 
     #[test]
     fn values_are_decoded_and_typed() {
-        let query = Query::parse("watch=1&limit=abc&limit2=5&labelSelector=a+in+%28b%29&dryRun&x=false&empty=");
+        let query =
+            Query::parse("watch=1&limit=abc&limit2=5&labelSelector=a+in+%28b%29&dryRun&x=false&empty=");
         assert!(query.flag("watch"));
         assert!(!query.flag("x"));
         assert!(query.flag("dryRun"), "a flag without a value is set");

@@ -40,13 +40,3 @@ pub use yaml::{decode_yaml, yaml_value};
 
 #[cfg(test)]
 mod tests;
-
-// WIP-LEAD
-/// wip
-pub fn yaml_value(body: &[u8]) -> Result<serde_json::Value, String> { serde_norway::from_slice(body).map_err(|e| e.to_string()) }
-/// wip
-pub fn decode_yaml(schema: &Schema, id: TypeId, body: &[u8], limits: Limits) -> Result<Decoded, DecodeError> {
-    let v = yaml_value(body).map_err(DecodeError::Yaml)?; decode_value(schema, id, &v, limits)
-}
-/// wip
-pub fn decode_protobuf_object(_: &Schema, _: TypeId, _: &[u8], _: Limits) -> Result<Decoded, DecodeError> { Err(DecodeError::Protobuf("wip".to_owned())) }

@@ -53,8 +53,9 @@ impl FieldSelector {
             let (name, equal, value) = split_term(term).ok_or_else(|| {
                 FieldSelectorError(format!("invalid selector: '{text}'; can't understand '{term}'"))
             })?;
-            let value = unescape(value)
-                .ok_or_else(|| FieldSelectorError(format!("invalid field selector: invalid escape in '{value}'")))?;
+            let value = unescape(value).ok_or_else(|| {
+                FieldSelectorError(format!("invalid field selector: invalid escape in '{value}'"))
+            })?;
             terms.push(Term { field: resolve(name, fields)?, equal, value: value.into() });
         }
         Ok(FieldSelector { terms: terms.into() })
@@ -104,7 +105,9 @@ impl FieldSelector {
 fn resolve(name: &str, fields: SelectableFields<'_>) -> Result<Field, FieldSelectorError> {
     match name {
         "metadata.name" => return Ok(Field::Name),
-        "metadata.namespace" if fields.namespaced || fields.declared.is_empty() => return Ok(Field::Namespace),
+        "metadata.namespace" if fields.namespaced || fields.declared.is_empty() => {
+            return Ok(Field::Namespace);
+        }
         _ => {}
     }
     let position = fields.declared.iter().position(|declared| *declared == name);

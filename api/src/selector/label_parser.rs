@@ -39,7 +39,9 @@ pub(super) fn parse(text: &str) -> Result<Vec<Requirement>> {
             Token::End => return Ok(requirements),
             Token::Identifier(_) | Token::Symbol("!") => {
                 let requirement = parser.requirement();
-                requirements.push(requirement.map_err(|error| fail(format!("unable to parse requirement: {error}")))?);
+                requirements.push(
+                    requirement.map_err(|error| fail(format!("unable to parse requirement: {error}")))?,
+                );
             }
             other => return Err(expected(&other, "!, identifier, or 'end of string'")),
         }

@@ -341,7 +341,7 @@ async fn deliver(
         if broken || leaving.send(frame).await.is_err() {
             return connection.kill();
         }
-        }
+    }
     // The near side hung up: the whole connection ends once the news has travelled.
     NodeRuntime::sleep(network.delay()).await;
     network.passable(way).await;

@@ -59,7 +59,8 @@ fn nothing_is_left_for_later() {
 fn every_member_inherits_the_lints_and_the_versions() {
     let mut wrong = Vec::new();
     // A fuzz crate is a workspace of its own: it needs another compiler.
-    let is_member = |source: &Source| source.name.ends_with("/Cargo.toml") && !source.text.contains("[workspace]");
+    let is_member =
+        |source: &Source| source.name.ends_with("/Cargo.toml") && !source.text.contains("[workspace]");
     for manifest in sources("toml").into_iter().filter(is_member) {
         if !manifest.text.contains("[lints]\nworkspace = true") {
             wrong.push(format!("{}: no `[lints] workspace = true`", manifest.name));
