@@ -46,6 +46,7 @@ impl Status {
     }
 
     /// The Status of a failure under this brand.
+    #[expect(clippy::too_many_lines, reason = "a flat exhaustive match, a line or two for each failure")]
     pub fn of(error: &ApiError, brand: &Brand) -> Self {
         match error {
             ApiError::NotFound(subject) => about(

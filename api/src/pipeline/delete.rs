@@ -100,7 +100,11 @@ impl<S: Store> Pipeline<S> {
 
     /// The options of a delete: the body, or the query where there is none.
     pub(super) fn delete_options(&self, request: Request<'_>) -> Result<DeleteOptions, ApiError> {
-        let mut value = if request.body.is_empty() { from_query(request)? } else { self.from_body(request)? };
+        let mut value = if request.body.is_empty() {
+            from_query(request)?
+        } else {
+            self.delete_options_of_body(request)?
+        };
         let dry_run: Vec<&str> = request.query.values("dryRun").collect();
         if !dry_run.is_empty() {
             set(&mut value, "dryRun", dry_run.iter().map(|text| json!(text)).collect::<Vec<_>>());
@@ -113,7 +117,7 @@ impl<S: Store> Pipeline<S> {
         Ok(DeleteOptions { value, dry_run })
     }
 
-    fn from_body(&self, request: Request<'_>) -> Result<Value, ApiError> {
+    fn delete_options_of_body(&self, request: Request<'_>) -> Result<Value, ApiError> {
         let schema = &self.registry.schema;
         let type_id = schema
             .named("meta.v1.DeleteOptions")

@@ -18,8 +18,6 @@ pub(super) enum Change {
     Put(Put),
     /// Remove the object; `Some` is what it looked like at the end, for the answer.
     Remove(Option<Put>),
-    /// Leave everything as it is.
-    Nothing,
 }
 
 /// What became of an object.
@@ -80,7 +78,6 @@ impl<S: Store> Pipeline<S> {
         dry_run: bool,
     ) -> Result<Option<Modified>, ApiError> {
         let (operation, last) = match change {
-            Change::Nothing => return Ok(Some(unchanged(before))),
             Change::Put(put) if is_same(&put, &before) => return Ok(Some(unchanged(before))),
             Change::Put(put) if dry_run => {
                 let json = with_revision(&put, &before);

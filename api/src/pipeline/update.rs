@@ -3,8 +3,8 @@
 //! Owns the stages between a new value and a put: what the client may leave out, ownership, admission, the kind's
 //! preparation, validation.
 
+use orch_raft::Store;
 use orch_raft::object::SharedObject;
-use orch_raft::{Put, Store};
 use serde_json::Value;
 
 use super::create::{Origin, forbidden};
@@ -125,11 +125,6 @@ impl<S: Store> Pipeline<S> {
             return Ok(());
         }
         Err(ApiError::Invalid { subject: Subject::kind(resource, &request.target.name), errors })
-    }
-
-    /// A put of an object that only changed in what the server itself sets.
-    pub(super) fn put_value(&self, request: Request<'_>, value: Value) -> Result<Put, ApiError> {
-        self.put(request.resource, request.key()?, value)
     }
 }
 

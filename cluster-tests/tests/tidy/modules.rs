@@ -1,4 +1,5 @@
-//! Finds source files that no crate reaches: follows `mod name;` from each crate's roots.
+//! Finds source files that no crate reaches, and those that only its tests do: follows `mod name;` from each crate's
+//! roots.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,6 +14,17 @@ pub(crate) fn unused(sources: &[Source]) -> Vec<String> {
         follow(name, &texts, &mut reached);
     }
     texts.keys().filter(|name| !reached.contains(**name)).map(|name| (*name).to_owned()).collect()
+}
+
+/// The names of the files that are modules of tests: declared under `#[cfg(test)]`.
+pub(crate) fn only_for_tests(sources: &[Source]) -> BTreeSet<String> {
+    let declared_in = |source: &Source| {
+        let lines: Vec<_> = source.text.lines().map(str::trim).collect();
+        let pairs = lines.windows(2).filter(|pair| pair[0] == "#[cfg(test)]");
+        let modules = pairs.flat_map(|pair| declared(pair[1]));
+        modules.flat_map(|module| candidates(&source.name, module)).collect::<Vec<_>>()
+    };
+    sources.iter().flat_map(declared_in).collect()
 }
 
 /// Whether cargo itself compiles the file: a library, a program, a test, a benchmark, an example, a build script.
@@ -65,6 +77,13 @@ fn candidates(name: &str, module: &str) -> [String; 2] {
     let is_folder_root = matches!(file, "lib.rs" | "main.rs" | "mod.rs") || is_root(name);
     let base = if is_folder_root { folder.to_owned() } else { format!("{folder}/{stem}") };
     [format!("{base}/{module}.rs"), format!("{base}/{module}/mod.rs")]
+}
+
+#[test]
+fn a_module_declared_for_tests_is_one() {
+    let text = "mod one;\n#[cfg(test)]\nmod two;\nmod three;\n".into();
+    let found = only_for_tests(&[Source { name: "a/src/lib.rs".into(), text }]);
+    assert_eq!(found.into_iter().collect::<Vec<_>>(), ["a/src/two.rs", "a/src/two/mod.rs"]);
 }
 
 #[test]

@@ -1,3 +1,5 @@
+//! What becomes of pods: filled in, admitted, refused, changed, shown.
+
 use super::*;
 use crate::kinds::testing::{CONTEXT, check_create, check_hostile, check_update, created, updated};
 

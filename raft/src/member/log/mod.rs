@@ -9,8 +9,6 @@
 
 mod reader;
 mod tail;
-#[cfg(test)]
-mod tests;
 
 use std::io;
 use std::marker::PhantomData;

@@ -10,8 +10,6 @@
 mod adapter;
 mod lineage;
 mod store;
-#[cfg(test)]
-mod tests;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
