@@ -2,7 +2,7 @@
 //!
 //! Owns every string of the interface that carries the brand: group domains, label domain, media type, OpenAPI
 //! prefix, namespaces and well-known names. No other file spells one. A cluster chooses its brand when it is made
-//! and keeps it in its state (DESIGN 6).
+//! and keeps it in its state.
 
 /// The names of one brand. Chosen with `--brand` when a cluster is made; the same on all its nodes.
 #[derive(Debug, PartialEq, Eq)]

@@ -2,7 +2,7 @@
 //!
 //! Owns what a write does to the state and the order in which writes happen. The revision of a change is the index of
 //! its log entry. No type of the consensus library appears in a public signature; everything that decides is generic
-//! over runtime, disk and network (DESIGN 3). It never parses an object's bytes.
+//! over runtime, disk and network. It never parses an object's bytes.
 
 mod digest;
 pub mod disk;

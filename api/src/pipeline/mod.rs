@@ -1,4 +1,4 @@
-//! The request pipeline below HTTP: plain async functions over the store's handle (DESIGN 2).
+//! The request pipeline below HTTP: plain async functions over the store's handle.
 //!
 //! Owns the order of stages for reads and writes of every kind. It knows no socket, no clock and no chance: the store,
 //! time and randomness are handed in, so that simulated clients drive the same code.

@@ -1,4 +1,4 @@
-//! Types as data: compiled tables and the codecs that walk them (DESIGN 5).
+//! Types as data: compiled tables and the codecs that walk them.
 //!
 //! Owns decoding (JSON, YAML, Protobuf), pruning, duplicate and unknown field reports, type errors, defaults and
 //! canonical encoding, for every kind alike. It never knows a single kind's rules.
