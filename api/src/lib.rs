@@ -14,6 +14,7 @@ pub mod paging;
 pub mod patch;
 pub mod pipeline;
 pub mod registry;
+pub mod render;
 pub mod request;
 pub mod schema;
 pub mod selector;

@@ -81,20 +81,34 @@ fn group_version(compiler: &Compiler, message: &MessageDescriptor) -> (String, S
     (group, api.version().to_owned())
 }
 
-fn column(options: &options::Column, brand: &Brand) -> Column {
-    let description = match options.description() {
-        "{name}" => NAME_DESCRIPTION,
-        "{age}" => AGE_DESCRIPTION,
-        other => other,
+/// The two columns of a kind that names none.
+pub fn default_columns(brand: &Brand) -> [Column; 2] {
+    let column = |name: &str, kind: &str, format: &str, description: &str| Column {
+        name: name.into(),
+        kind: kind.into(),
+        format: format.into(),
+        description: described(description, brand),
+        priority: 0,
     };
-    let description = description
-        .replace("{label_domain}", brand.label_domain)
-        .replace("{group_domain}", brand.group_domain);
+    [column("Name", "string", "name", "{name}"), column("Created At", "date", "", "{age}")]
+}
+
+fn column(options: &options::Column, brand: &Brand) -> Column {
     Column {
         name: options.name().into(),
         kind: options.r#type().into(),
         format: options.format().into(),
-        description,
+        description: described(options.description(), brand),
         priority: options.priority(),
     }
+}
+
+/// A column's description with its placeholders filled in.
+fn described(description: &str, brand: &Brand) -> String {
+    let description = match description {
+        "{name}" => NAME_DESCRIPTION,
+        "{age}" => AGE_DESCRIPTION,
+        other => other,
+    };
+    description.replace("{label_domain}", brand.label_domain).replace("{group_domain}", brand.group_domain)
 }

@@ -25,6 +25,7 @@ pub mod types;
 mod yaml;
 
 pub use compile::{CompileError, compile};
+pub use compile_resource::default_columns;
 pub use fill::{apply_defaults, fill_empty, missing_required};
 pub use json::{DecodeError, Decoded, Head, Limits, StrictError, decode_json, decode_value, encode_json};
 pub use protobuf::{
@@ -36,7 +37,7 @@ pub use types::{
     Field, ListTopology, ObjectType, PatchStrategy, Scalar, Schema, TypeId, Union, ValueType, Wire,
 };
 
-pub use yaml::{decode_yaml, yaml_value};
+pub use yaml::{decode_yaml, write_yaml, yaml_value};
 
 #[cfg(test)]
 mod tests;

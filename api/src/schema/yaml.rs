@@ -296,5 +296,9 @@ fn scan_error(error: &ScanError) -> DecodeError {
     DecodeError::Yaml(format!("yaml: line {}: {}", error.marker().line(), error.info()))
 }
 
+mod write;
+
+pub use write::write_yaml;
+
 #[cfg(test)]
 mod tests;

@@ -78,15 +78,21 @@ fn summary(body: &[u8]) -> String {
     }
 }
 
+/// How an envelope ends: two empty fields, as the reference writes them.
+pub const ENVELOPE_END: &[u8] = &[3 << 3 | 2, 0, 4 << 3 | 2, 0];
+
 /// Appends the envelope with `message` in it.
 pub fn write_envelope(api_version: &str, kind: &str, message: &[u8], out: &mut Vec<u8>) {
+    write_envelope_head(api_version, kind, out);
+    write_bytes(2, message, out);
+    out.put_slice(ENVELOPE_END);
+}
+
+/// Appends what stands before the message, which is field 2; [`ENVELOPE_END`] follows it.
+pub fn write_envelope_head(api_version: &str, kind: &str, out: &mut Vec<u8>) {
     out.put_slice(&PREFIX);
     write_nested(1, out, |out| {
         write_bytes(1, api_version.as_bytes(), out);
         write_bytes(2, kind.as_bytes(), out);
     });
-    write_bytes(2, message, out);
-    // The reference writes both of these, empty.
-    write_bytes(3, b"", out);
-    write_bytes(4, b"", out);
 }

@@ -11,7 +11,11 @@ mod wire;
 
 pub use decode::decode_protobuf;
 pub use encode::{encode_protobuf, write_message_field};
-pub use envelope::{Envelope, EnvelopeError, PREFIX, decode_protobuf_object, read_envelope, write_envelope};
+pub use envelope::{
+    ENVELOPE_END, Envelope, EnvelopeError, PREFIX, decode_protobuf_object, read_envelope, write_envelope,
+    write_envelope_head,
+};
+pub(crate) use wire::{message_field_end, varint_len, write_field_open};
 
 #[cfg(test)]
 mod tests;

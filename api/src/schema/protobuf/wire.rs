@@ -91,6 +91,21 @@ pub(super) fn write_varint(mut value: u64, out: &mut Vec<u8>) {
     out.push(value.to_le_bytes()[0]);
 }
 
+/// Bytes that [`write_varint`] writes of a length.
+pub(crate) fn varint_len(value: usize) -> usize {
+    let bits = (usize::BITS - value.leading_zeros()).max(1);
+    bits.div_ceil(7) as usize
+}
+
+/// The place behind a message's first field, if that is `number` and has a length.
+pub(crate) fn message_field_end(number: u32, message: &[u8]) -> Option<usize> {
+    let mut reader = Reader { rest: message };
+    match reader.field() {
+        Ok(Some((found, Raw::Bytes(_)))) if found == number => Some(message.len() - reader.rest.len()),
+        _ => None,
+    }
+}
+
 /// Writes the tag of an integer field and its value; negative ones take ten bytes.
 pub(super) fn write_integer(number: u32, value: i64, out: &mut Vec<u8>) {
     write_varint(u64::from(number) << 3, out);
@@ -103,10 +118,15 @@ pub(super) fn write_double(number: u32, value: f64, out: &mut Vec<u8>) {
     out.extend_from_slice(&value.to_le_bytes());
 }
 
+/// Writes the tag of a field with a length, and the length.
+pub(crate) fn write_field_open(number: u32, len: usize, out: &mut Vec<u8>) {
+    write_varint(u64::from(number) << 3 | 2, out);
+    write_varint(len as u64, out);
+}
+
 /// Writes the tag of a field with a length, the length and the bytes.
 pub(super) fn write_bytes(number: u32, bytes: &[u8], out: &mut Vec<u8>) {
-    write_varint(u64::from(number) << 3 | 2, out);
-    write_varint(bytes.len() as u64, out);
+    write_field_open(number, bytes.len(), out);
     out.extend_from_slice(bytes);
 }
 

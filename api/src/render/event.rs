@@ -1,0 +1,184 @@
+//! Watch events as they go on the wire: JSON one after another, Protobuf in frames with a length.
+//!
+//! Owns the form of a stream. An event of plain JSON is three copies into the connection's buffer.
+
+use orch_raft::Revision;
+use orch_raft::object::SharedObject;
+use serde_json::json;
+
+use super::protobuf::{encoded_meta, message_field_len};
+use super::{Renderer, at_revision};
+use crate::ambient::Timestamp;
+use crate::error::ApiError;
+use crate::negotiate::Encoding;
+use crate::schema::encode_json;
+use crate::schema::json::write_value;
+use crate::schema::protobuf::{
+    ENVELOPE_END, write_envelope, write_envelope_head, write_field_open, write_message_field,
+};
+use crate::status::Status;
+
+/// What happened to an object.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum EventType {
+    /// It is new, or newly selected.
+    Added,
+    /// It changed.
+    Modified,
+    /// It is gone, or no longer selected.
+    Deleted,
+}
+
+impl EventType {
+    /// As the interface names it.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            EventType::Added => "ADDED",
+            EventType::Modified => "MODIFIED",
+            EventType::Deleted => "DELETED",
+        }
+    }
+}
+
+impl Renderer {
+    /// Appends one event. `revision` shows the object under another resourceVersion than its own (a deletion's);
+    /// `first`: a table in the stream's first event names its columns.
+    ///
+    /// # Errors
+    /// `Internal`: the stored bytes cannot be read. Nothing complete was appended then.
+    pub fn event(
+        &self,
+        kind: EventType,
+        object: &SharedObject,
+        revision: Option<Revision>,
+        first: bool,
+        now: Timestamp,
+        out: &mut Vec<u8>,
+    ) -> Result<(), ApiError> {
+        match (self.representation.encoding, revision) {
+            (Encoding::Protobuf, None) => self.protobuf_event(kind.as_str(), &self.message(object)?, out),
+            (Encoding::Protobuf, Some(_)) => {
+                let message = self.message_of(&at_revision(object, revision))?;
+                self.protobuf_event(kind.as_str(), &message, out);
+            }
+            (Encoding::Json | Encoding::Yaml, None) => {
+                return self.json_event(kind.as_str(), &object.json, first, now, out);
+            }
+            (Encoding::Json | Encoding::Yaml, Some(revision)) if self.is_stored_form() => {
+                let (before, after) = object.json_around_revision();
+                json_event_open(kind.as_str(), out);
+                out.extend_from_slice(&self.resource.head);
+                out.extend_from_slice(before.get(1..).unwrap_or_default());
+                out.extend_from_slice(itoa::Buffer::new().format(revision.0).as_bytes());
+                out.extend_from_slice(after);
+                out.extend_from_slice(JSON_EVENT_END);
+            }
+            (Encoding::Json | Encoding::Yaml, Some(_)) => {
+                return self.json_event(kind.as_str(), &at_revision(object, revision), first, now, out);
+            }
+        }
+        Ok(())
+    }
+
+    /// Appends a BOOKMARK: an empty object of the kind that says up to where everything was sent.
+    /// `initial_events_end` marks the end of what a streaming list began with.
+    ///
+    /// # Errors
+    /// `Internal`, as for [`Renderer::event`].
+    pub fn bookmark(
+        &self,
+        revision: Revision,
+        initial_events_end: bool,
+        first: bool,
+        out: &mut Vec<u8>,
+    ) -> Result<(), ApiError> {
+        let mut metadata = json!({ "resourceVersion": revision.0.to_string() });
+        if initial_events_end {
+            metadata["annotations"] = json!({ (self.brand.label("initial-events-end")): "true" });
+        }
+        let mut json = Vec::new();
+        encode_json(&self.schema, self.resource.stored_type(), &json!({ "metadata": metadata }), &mut json);
+        match self.representation.encoding {
+            Encoding::Protobuf => self.protobuf_event(BOOKMARK, &self.message_of(&json)?, out),
+            // An empty object has no age, so that it does not matter what time it is.
+            Encoding::Json | Encoding::Yaml => {
+                self.json_event(BOOKMARK, &json, first, Timestamp::default(), out)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Appends an ERROR event.
+    ///
+    /// # Errors
+    /// None today; the stream's other events may fail.
+    pub fn error_event(&self, status: &Status, out: &mut Vec<u8>) -> Result<(), ApiError> {
+        let document = status.to_value();
+        match self.representation.encoding {
+            Encoding::Protobuf => {
+                let message = encoded_meta(&self.schema, "Status", &document);
+                let mut object = Vec::new();
+                write_envelope("v1", "Status", &message, &mut object);
+                protobuf_event_open(ERROR, object.len(), out);
+                out.extend_from_slice(&object);
+            }
+            Encoding::Json | Encoding::Yaml => {
+                json_event_open(ERROR, out);
+                write_value(&document, out);
+                out.extend_from_slice(JSON_EVENT_END);
+            }
+        }
+        Ok(())
+    }
+
+    fn json_event(
+        &self,
+        kind: &str,
+        json: &[u8],
+        first: bool,
+        now: Timestamp,
+        out: &mut Vec<u8>,
+    ) -> Result<(), ApiError> {
+        let start = out.len();
+        json_event_open(kind, out);
+        let result = self.document(json, now, first, out);
+        match result {
+            Ok(()) => out.extend_from_slice(JSON_EVENT_END),
+            Err(_) => out.truncate(start),
+        }
+        result
+    }
+
+    /// Appends the event with `message` in its envelope.
+    fn protobuf_event(&self, kind: &str, message: &[u8], out: &mut Vec<u8>) {
+        let (api_version, object_kind) = self.object_head();
+        let mut head = Vec::new();
+        write_envelope_head(&api_version, &object_kind, &mut head);
+        let object_len = head.len() + message_field_len(message.len()) + ENVELOPE_END.len();
+        protobuf_event_open(kind, object_len, out);
+        out.extend_from_slice(&head);
+        write_message_field(2, message, out);
+        out.extend_from_slice(ENVELOPE_END);
+    }
+}
+
+const BOOKMARK: &str = "BOOKMARK";
+const ERROR: &str = "ERROR";
+const JSON_EVENT_END: &[u8] = b"}\n";
+
+fn json_event_open(kind: &str, out: &mut Vec<u8>) {
+    out.extend_from_slice(b"{\"type\":\"");
+    out.extend_from_slice(kind.as_bytes());
+    out.extend_from_slice(b"\",\"object\":");
+}
+
+/// Appends the frame's length and the event up to its object, which has `object_len` bytes.
+fn protobuf_event_open(kind: &str, object_len: usize, out: &mut Vec<u8>) {
+    let raw = message_field_len(object_len);
+    let frame = message_field_len(kind.len()) + message_field_len(raw);
+    // An object has at most some megabytes.
+    out.extend_from_slice(&u32::try_from(frame).unwrap_or(u32::MAX).to_be_bytes());
+    write_message_field(1, kind.as_bytes(), out);
+    write_field_open(2, raw, out);
+    write_field_open(1, object_len, out);
+}

@@ -1,0 +1,65 @@
+//! Objects as JSON, and the last step from JSON to bytes: a newline, several lines, or YAML.
+
+use serde_json::Value;
+
+use super::{Payload, Renderer, pretty};
+use crate::error::ApiError;
+use crate::negotiate::{Encoding, Representation};
+use crate::schema::json::write_value;
+use crate::schema::{encode_json, write_yaml};
+
+impl Renderer {
+    /// Appends the object with its kind and version.
+    pub(super) fn whole(&self, json: &[u8], out: &mut Vec<u8>) -> Result<(), ApiError> {
+        out.extend_from_slice(&self.resource.head);
+        if self.resource.conversion.is_none() {
+            out.extend_from_slice(json.get(1..).unwrap_or_default());
+            return Ok(());
+        }
+        let mut converted = Vec::with_capacity(json.len());
+        self.item(json, &mut converted)?;
+        out.extend_from_slice(converted.get(1..).unwrap_or_default());
+        Ok(())
+    }
+
+    /// Appends the object as it stands in a list: without kind and version.
+    pub(super) fn item(&self, json: &[u8], out: &mut Vec<u8>) -> Result<(), ApiError> {
+        if self.resource.conversion.is_none() {
+            out.extend_from_slice(json);
+        } else {
+            let value = self.version_value(json)?;
+            encode_json(&self.schema, self.resource.type_id, &value, out);
+        }
+        Ok(())
+    }
+
+    /// The answer whose JSON on one line is `document`.
+    pub(super) fn finish(&self, document: Vec<u8>) -> Result<Payload, ApiError> {
+        Ok(Payload::whole(match self.representation {
+            Representation { encoding: Encoding::Yaml, .. } => {
+                let value: Value = serde_json::from_slice(&document)
+                    .map_err(|error| ApiError::Internal(format!("an answer is not JSON: {error}")))?;
+                let mut yaml = Vec::with_capacity(document.len() * 2);
+                write_yaml(&value, &mut yaml);
+                yaml
+            }
+            representation => lines(document, representation.pretty),
+        }))
+    }
+}
+
+/// JSON as the reference ends it: on one line with a newline, on several without.
+pub(super) fn lines(mut document: Vec<u8>, is_pretty: bool) -> Vec<u8> {
+    if !is_pretty {
+        document.push(b'\n');
+        return document;
+    }
+    let mut lines = Vec::with_capacity(pretty::indented_len(&document, 0));
+    pretty::indent(&document, 0, &mut lines);
+    lines
+}
+
+/// Appends a JSON string.
+pub(super) fn write_text(text: &str, out: &mut Vec<u8>) {
+    write_value(&Value::from(text), out);
+}

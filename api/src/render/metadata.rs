@@ -1,0 +1,49 @@
+//! Only the metadata of an object: `PartialObjectMetadata`.
+//!
+//! Owns cutting the metadata out of stored bytes: it is the first member of every stored object, and the first field
+//! of every message. A version that is not the stored one has the same metadata.
+
+use bytes::Bytes;
+
+use super::scan::object_end;
+use super::{Renderer, unreadable};
+use crate::error::ApiError;
+
+/// How every stored object starts.
+const START: &[u8] = b"{\"metadata\":";
+
+impl Renderer {
+    /// Appends the `PartialObjectMetadata` of the object whose stored form is `json`.
+    pub(super) fn partial(&self, json: &[u8], out: &mut Vec<u8>) -> Result<(), ApiError> {
+        out.extend_from_slice(&self.partial_head());
+        let end = self.metadata_end(json)?;
+        out.extend_from_slice(&json[START.len()..end]);
+        out.push(b'}');
+        Ok(())
+    }
+
+    /// What stands before the metadata.
+    pub(super) fn partial_head(&self) -> Vec<u8> {
+        let version = self.meta_version();
+        format!("{{\"kind\":\"PartialObjectMetadata\",\"apiVersion\":\"{version}\",\"metadata\":")
+            .into_bytes()
+    }
+
+    /// The metadata's part of the stored bytes, shared with them.
+    pub(super) fn metadata_part(&self, json: &Bytes) -> Result<Bytes, ApiError> {
+        let end = self.metadata_end(json)?;
+        Ok(json.slice(START.len()..end))
+    }
+
+    /// Version of the types that every kind can be turned into.
+    pub(super) fn meta_version(&self) -> String {
+        format!("{}/v1", self.brand.group("meta"))
+    }
+
+    fn metadata_end(&self, json: &[u8]) -> Result<usize, ApiError> {
+        if json.starts_with(START) && json.get(START.len()) == Some(&b'{') {
+            return Ok(object_end(json, START.len()));
+        }
+        Err(unreadable(&self.resource, &"it does not start with its metadata"))
+    }
+}

@@ -1,0 +1,194 @@
+//! What comes out of the pipeline, as bytes of the negotiated representation.
+//!
+//! Owns every form in which objects, lists, tables, watch events and Statuses are written. It reads no store and no
+//! clock, and never negotiates, compresses or sends.
+//!
+//!     one object:  head + stored bytes                      one buffer
+//!     a list:      envelope + stored bytes with commas      length by summing, frames filled as they are asked for
+//!     an event:    {"type":...,"object": head + stored bytes
+//!
+//! Invariant: plain JSON (no table, not pretty, no conversion) is never parsed and never encoded again; what an
+//! answer holds beyond its current frame is shared with the store.
+
+mod event;
+mod json;
+mod list;
+mod metadata;
+mod payload;
+mod pretty;
+mod protobuf;
+mod scan;
+mod status;
+mod table;
+#[cfg(test)]
+mod tests;
+
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use orch_proto::Brand;
+use orch_raft::object::SharedObject;
+use serde_json::Value;
+
+use crate::ambient::Timestamp;
+use crate::error::ApiError;
+use crate::negotiate::{Encoding, Representation, View};
+use crate::pipeline::Written;
+use crate::registry::{Registry, Resource};
+use crate::schema::Schema;
+
+pub use event::EventType;
+pub use payload::{Frames, Payload};
+pub use status::status;
+
+/// Writes answers about one resource in one representation. Cheap to clone and to hold for the life of a watch.
+#[derive(Clone, Debug)]
+pub struct Renderer {
+    schema: Arc<Schema>,
+    brand: &'static Brand,
+    resource: Arc<Resource>,
+    representation: Representation,
+    include: IncludeObject,
+}
+
+/// What a table's rows say of their objects besides the cells.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum IncludeObject {
+    /// Nothing.
+    None,
+    /// The metadata.
+    #[default]
+    Metadata,
+    /// The whole object.
+    Object,
+}
+
+impl IncludeObject {
+    /// Reads `?includeObject=`; absent is [`IncludeObject::Metadata`].
+    ///
+    /// # Errors
+    /// `BadRequest` for any other text. Only a request for a table may fail so.
+    pub fn parse(text: &str) -> Result<Self, ApiError> {
+        match text {
+            "" | "Metadata" => Ok(Self::Metadata),
+            "Object" => Ok(Self::Object),
+            "None" => Ok(Self::None),
+            other => Err(ApiError::BadRequest(format!(
+                "Unable to convert to Table as requested: includeObject: Invalid value: {other:?}: \
+                 must be 'Metadata', 'Object', 'None', or empty"
+            ))),
+        }
+    }
+}
+
+impl Renderer {
+    /// A writer of answers about `resource`.
+    pub fn new(
+        registry: &Registry,
+        resource: &Arc<Resource>,
+        representation: Representation,
+        include: IncludeObject,
+    ) -> Self {
+        Renderer {
+            schema: registry.schema.clone(),
+            brand: registry.brand,
+            resource: resource.clone(),
+            representation,
+            include,
+        }
+    }
+
+    /// `Content-Type` of answers.
+    pub fn content_type(&self) -> &'static str {
+        self.representation.media_type(self.brand)
+    }
+
+    /// `Content-Type` of a watch. There is no stream of YAML documents: events asked for in YAML come as JSON.
+    pub fn watch_content_type(&self) -> String {
+        match self.representation.encoding {
+            Encoding::Json | Encoding::Yaml => "application/json".to_owned(),
+            Encoding::Protobuf => format!("{};stream=watch", self.brand.protobuf_media_type),
+        }
+    }
+
+    /// The answer of a GET.
+    ///
+    /// # Errors
+    /// `Internal`: the stored bytes cannot be read.
+    pub fn object(&self, object: &SharedObject, now: Timestamp) -> Result<Payload, ApiError> {
+        match self.representation.encoding {
+            Encoding::Json | Encoding::Yaml => self.text_answer(&object.json, now),
+            Encoding::Protobuf => Ok(self.protobuf_answer(&self.message(object)?)),
+        }
+    }
+
+    /// The answer of a write.
+    ///
+    /// # Errors
+    /// `Internal`: the stored bytes cannot be read.
+    pub fn written(&self, written: &Written, now: Timestamp) -> Result<Payload, ApiError> {
+        match (self.representation.encoding, &written.stored) {
+            (Encoding::Json | Encoding::Yaml, _) => self.text_answer(&written.json, now),
+            (Encoding::Protobuf, Some(object)) => Ok(self.protobuf_answer(&self.message(object)?)),
+            (Encoding::Protobuf, None) => Ok(self.protobuf_answer(&self.message_of(&written.json)?)),
+        }
+    }
+
+    /// JSON or YAML of the object whose stored form is `json`.
+    fn text_answer(&self, json: &[u8], now: Timestamp) -> Result<Payload, ApiError> {
+        const NEWLINE: usize = 1;
+        let mut document = Vec::with_capacity(self.resource.head.len() + json.len() - 1 + NEWLINE);
+        self.document(json, now, true, &mut document)?;
+        self.finish(document)
+    }
+
+    /// Appends the view of one object as JSON, without a newline. `headers`: a table has its columns.
+    fn document(
+        &self,
+        json: &[u8],
+        now: Timestamp,
+        headers: bool,
+        out: &mut Vec<u8>,
+    ) -> Result<(), ApiError> {
+        match self.representation.view {
+            View::Whole => self.whole(json, out),
+            View::Metadata => self.partial(json, out),
+            View::Table => self.table_of_one(json, now, headers, out),
+        }
+    }
+
+    /// The stored form as a tree.
+    fn stored_value(&self, json: &[u8]) -> Result<Value, ApiError> {
+        serde_json::from_slice(json).map_err(|error| unreadable(&self.resource, &error))
+    }
+
+    /// The object in the form of the resource's version.
+    fn version_value(&self, json: &[u8]) -> Result<Value, ApiError> {
+        let stored = self.stored_value(json)?;
+        Ok(match self.resource.conversion {
+            Some(conversion) => (conversion.from_stored)(&stored),
+            None => stored,
+        })
+    }
+
+    /// Whether an object's JSON is its stored bytes.
+    fn is_stored_form(&self) -> bool {
+        self.representation.view == View::Whole && self.resource.conversion.is_none()
+    }
+}
+
+fn unreadable(resource: &Resource, error: &dyn std::fmt::Display) -> ApiError {
+    ApiError::Internal(format!("an object stored under {} cannot be read: {error}", resource.storage))
+}
+
+/// The stored bytes under `revision`, or as they are.
+fn at_revision(object: &SharedObject, revision: Option<orch_raft::Revision>) -> Cow<'_, [u8]> {
+    match revision {
+        None => Cow::Borrowed(&object.json),
+        Some(revision) => {
+            let (before, after) = object.json_around_revision();
+            let mut digits = itoa::Buffer::new();
+            Cow::Owned([before, digits.format(revision.0).as_bytes(), after].concat())
+        }
+    }
+}

@@ -1,0 +1,108 @@
+//! Tables: what a command line shows of objects, computed here so that clients need not know kinds.
+//!
+//! Owns the `Table` document. The cells are the kind's (its strategy), the columns its resource's.
+
+use orch_raft::object::SharedObject;
+use serde_json::{Value, json};
+
+use super::list::write_list_meta;
+use super::{IncludeObject, Renderer};
+use crate::ambient::Timestamp;
+use crate::error::ApiError;
+use crate::kinds::Cell;
+use crate::pipeline::ListAnswer;
+use crate::schema::json::write_value;
+use crate::schema::{Column, default_columns};
+use crate::validate::tree::Tree;
+
+impl Renderer {
+    /// Appends the table of a list.
+    pub(super) fn table(&self, list: &ListAnswer, now: Timestamp, out: &mut Vec<u8>) -> Result<(), ApiError> {
+        let mut metadata = Vec::new();
+        write_list_meta(list, &mut metadata);
+        self.table_open(&metadata, true, out);
+        let now = now.seconds_text();
+        for (at, object) in list.objects.iter().enumerate() {
+            if at > 0 {
+                out.push(b',');
+            }
+            self.row_of(object, &now, out)?;
+        }
+        out.extend_from_slice(TABLE_END);
+        Ok(())
+    }
+
+    /// Appends the table of one object, given its stored form. `headers`: with columns.
+    pub(super) fn table_of_one(
+        &self,
+        json: &[u8],
+        now: Timestamp,
+        headers: bool,
+        out: &mut Vec<u8>,
+    ) -> Result<(), ApiError> {
+        let stored = self.stored_value(json)?;
+        let mut metadata = Vec::new();
+        let version = stored.at("metadata").text("resourceVersion");
+        let version = if version.is_empty() { json!({}) } else { json!({ "resourceVersion": version }) };
+        write_value(&version, &mut metadata);
+        self.table_open(&metadata, headers, out);
+        self.row(json, &stored, &now.seconds_text(), out)?;
+        out.extend_from_slice(TABLE_END);
+        Ok(())
+    }
+
+    /// Appends everything up to the first row.
+    fn table_open(&self, metadata: &[u8], headers: bool, out: &mut Vec<u8>) {
+        let head = format!("{{\"kind\":\"Table\",\"apiVersion\":\"{}\",\"metadata\":", self.meta_version());
+        out.extend_from_slice(head.as_bytes());
+        out.extend_from_slice(metadata);
+        out.extend_from_slice(b",\"columnDefinitions\":");
+        let columns = if headers { self.columns() } else { Value::Null };
+        write_value(&columns, out);
+        out.extend_from_slice(b",\"rows\":[");
+    }
+
+    fn columns(&self) -> Value {
+        match self.resource.columns.as_slice() {
+            [] => default_columns(self.brand).iter().map(definition).collect(),
+            columns => columns.iter().map(definition).collect(),
+        }
+    }
+
+    fn row_of(&self, object: &SharedObject, now: &str, out: &mut Vec<u8>) -> Result<(), ApiError> {
+        let stored = self.stored_value(&object.json)?;
+        self.row(&object.json, &stored, now, out)
+    }
+
+    fn row(&self, json: &[u8], stored: &Value, now: &str, out: &mut Vec<u8>) -> Result<(), ApiError> {
+        let cells = self.resource.strategy.table_row(stored, now).unwrap_or_else(|| default_cells(stored));
+        out.extend_from_slice(b"{\"cells\":");
+        write_value(&Value::Array(cells), out);
+        out.extend_from_slice(b",\"object\":");
+        match self.include {
+            IncludeObject::None => out.extend_from_slice(b"null"),
+            IncludeObject::Metadata => self.partial(json, out)?,
+            IncludeObject::Object => self.whole(json, out)?,
+        }
+        out.push(b'}');
+        Ok(())
+    }
+}
+
+const TABLE_END: &[u8] = b"]}";
+
+/// The cells of a kind that has none of its own: name and time of creation.
+fn default_cells(stored: &Value) -> Vec<Cell> {
+    let metadata = stored.at("metadata");
+    vec![json!(metadata.text("name")), json!(metadata.text("creationTimestamp"))]
+}
+
+fn definition(column: &Column) -> Value {
+    json!({
+        "name": column.name,
+        "type": column.kind,
+        "format": column.format,
+        "description": column.description,
+        "priority": column.priority,
+    })
+}

@@ -1,0 +1,1 @@
+//! Every representation of small objects.
