@@ -1,0 +1,120 @@
+//! What every cluster has from its first moment on, and gets back when somebody removes it.
+//!
+//! Owns the list of objects. They are created as a client would create them, so they get their labels, finalizers and
+//! defaults from the rules of their kind; one that is there is left as it is.
+
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::time::Duration;
+
+use orch_proto::Brand;
+use orch_raft::{State, Store};
+use serde_json::{Value, json};
+
+use super::client::{Client, any_changed, is_overtaken};
+use crate::error::ApiError;
+
+/// Wait between two looks: removing and creating again in turn costs a write a second.
+const WAIT: Duration = Duration::from_secs(1);
+
+const NAMESPACES: &str = "namespaces";
+const PRIORITY_CLASSES: &str = "priorityclasses.scheduling";
+
+/// An object that must be there.
+#[derive(Debug)]
+struct Wanted {
+    storage: &'static str,
+    name: &'static str,
+    object: Value,
+}
+
+/// Creates what is absent, now and whenever it goes. Completes only with an error.
+pub(super) async fn run<S: Store>(client: &Client<S>) -> Result<Infallible, ApiError> {
+    let store = client.store();
+    let mut changed = [NAMESPACES, PRIORITY_CLASSES].map(|storage| store.subscribe(&Arc::from(storage)));
+    let wanted = wanted(client.registry().brand);
+    let mut state = client.most_recent().await?;
+    loop {
+        for object in wanted.iter().filter(|wanted| is_absent(&state, wanted)) {
+            create(client, object).await?;
+        }
+        any_changed(&mut changed).await;
+        store.sleep(WAIT).await;
+        state = store.state();
+    }
+}
+
+fn is_absent(state: &State, wanted: &Wanted) -> bool {
+    state.collection(wanted.storage).get(wanted.name).is_none()
+}
+
+async fn create<S: Store>(client: &Client<S>, wanted: &Wanted) -> Result<(), ApiError> {
+    let Some(resource) = client.stored_resource(wanted.storage) else { return Ok(()) };
+    match client.create(&resource, &wanted.object).await {
+        Err(error) if !is_overtaken(&error) => Err(error),
+        _ => Ok(()),
+    }
+}
+
+fn wanted(brand: &'static Brand) -> Vec<Wanted> {
+    let namespaces = ["default", brand.system_namespace, brand.public_namespace, brand.node_lease_namespace];
+    let namespace = |name| Wanted { storage: NAMESPACES, name, object: json!({"metadata": {"name": name}}) };
+    let classes = [
+        (
+            "system-node-critical",
+            2_000_001_000,
+            "Used for system critical pods that must not be moved from their current node.",
+        ),
+        (
+            "system-cluster-critical",
+            2_000_000_000,
+            "Used for system critical pods that must run in the cluster, but can be moved to another node if necessary.",
+        ),
+    ];
+    let class = |(name, value, description)| Wanted {
+        storage: PRIORITY_CLASSES,
+        name,
+        object: json!({"metadata": {"name": name}, "value": value, "description": description}),
+    };
+    namespaces.into_iter().map(namespace).chain(classes.into_iter().map(class)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::controllers::testing::Fixture;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_cluster_has_its_namespaces_and_priority_classes() {
+        let fixture = Fixture::new();
+        fixture.while_running(run(&fixture.client()), 1).await;
+        for name in ["default", "orch-system", "orch-public", "orch-node-lease"] {
+            let namespace = fixture.read(NAMESPACES, name);
+            assert_eq!(namespace["metadata"]["labels"], json!({"orch.io/metadata.name": name}));
+            assert_eq!(namespace["status"]["phase"], "Active");
+            assert_eq!(namespace["spec"]["finalizers"], json!(["orch"]));
+        }
+        let class = fixture.read(PRIORITY_CLASSES, "system-node-critical");
+        assert_eq!((&class["value"], &class["metadata"]["generation"]), (&json!(2_000_001_000), &json!(1)));
+        assert_eq!(class["preemptionPolicy"], "PreemptLowerPriority");
+        assert_eq!(fixture.state().collection(PRIORITY_CLASSES).len(), 2);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_is_there_is_left_alone() {
+        let fixture = Fixture::new();
+        fixture.while_running(run(&fixture.client()), 1).await;
+        let before = fixture.state().applied();
+        fixture.while_running(run(&fixture.client()), 5).await;
+        assert_eq!(fixture.state().applied(), before);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_somebody_removes_comes_back() {
+        let fixture = Fixture::new();
+        fixture.while_running(run(&fixture.client()), 1).await;
+        fixture.remove_by_force(NAMESPACES, "orch-node-lease").await;
+        fixture.while_running(run(&fixture.client()), 5).await;
+        assert!(fixture.exists(NAMESPACES, "orch-node-lease"));
+    }
+}

@@ -1,0 +1,194 @@
+//! The loops' way into the pipeline: requests as any client makes them, without HTTP between.
+//!
+//! Owns the identity under which loops act. Every change of an object that a loop decided on carries the uid and,
+//! where the decision rests on the object's content, the revision it was decided on: what changed meanwhile is left
+//! alone and looked at again.
+
+use std::future::Future;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use orch_raft::{State, Store, Subscription};
+use serde_json::{Value, json};
+
+use crate::authn::{GROUP_AUTHENTICATED, GROUP_MASTERS, User};
+use crate::error::ApiError;
+use crate::pipeline::{Answer, Pipeline, Request};
+use crate::registry::{Registry, Resource};
+use crate::request::{Query, Target, Verb};
+
+/// Name under which loops act.
+const USER: &str = "system:apiserver";
+
+/// How dependents of a deleted object are met.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Propagation {
+    /// They go after it.
+    Background,
+    /// They go before it.
+    Foreground,
+    /// They stay.
+    Orphan,
+}
+
+impl Propagation {
+    fn as_str(self) -> &'static str {
+        match self {
+            Propagation::Background => "Background",
+            Propagation::Foreground => "Foreground",
+            Propagation::Orphan => "Orphan",
+        }
+    }
+}
+
+/// An object to act on.
+#[derive(Clone, Copy)]
+pub(super) struct Place<'a> {
+    /// Its resource.
+    pub resource: &'a Arc<Resource>,
+    /// `namespace/name`, or `name` for cluster scope.
+    pub path: &'a str,
+}
+
+/// A client with an identity. Clones share everything.
+pub(super) struct Client<S> {
+    pipeline: Arc<Pipeline<S>>,
+    user: Arc<User>,
+    manager: &'static str,
+}
+
+impl<S: Store> Client<S> {
+    /// A client whose writes belong to the field manager `manager`.
+    pub(super) fn new(pipeline: Arc<Pipeline<S>>, manager: &'static str) -> Self {
+        let groups = vec![GROUP_MASTERS.to_owned(), GROUP_AUTHENTICATED.to_owned()];
+        let user = User { name: USER.to_owned(), groups, ..User::default() };
+        Client { pipeline, user: Arc::new(user), manager }
+    }
+
+    /// The store below.
+    pub(super) fn store(&self) -> &S {
+        &self.pipeline.store
+    }
+
+    /// What is served.
+    pub(super) fn registry(&self) -> &Registry {
+        &self.pipeline.registry
+    }
+
+    /// Now, in milliseconds since 1970.
+    pub(super) fn now_ms(&self) -> u64 {
+        self.pipeline.ambient.now().millis()
+    }
+
+    /// Now, as objects hold it.
+    pub(super) fn now_text(&self) -> String {
+        self.pipeline.ambient.now().seconds_text()
+    }
+
+    /// The served resource stored as `storage`, in the version that is stored.
+    pub(super) fn stored_resource(&self, storage: &str) -> Option<Arc<Resource>> {
+        self.registry()
+            .resources()
+            .find(|resource| *resource.storage == *storage && resource.conversion.is_none())
+            .cloned()
+    }
+
+    /// A state no older than any write acknowledged before the call.
+    pub(super) async fn most_recent(&self) -> Result<Arc<State>, ApiError> {
+        self.pipeline.most_recent().await
+    }
+
+    /// Creates a cluster-scoped object.
+    pub(super) async fn create(&self, resource: &Arc<Resource>, object: &Value) -> Result<(), ApiError> {
+        self.send(Verb::Create, Place { resource, path: "" }, "", object).await
+    }
+
+    /// Merges `patch` into the object or its sub-resource. The uid and resourceVersion in the patch are conditions.
+    pub(super) async fn patch(
+        &self,
+        place: Place<'_>,
+        subresource: &str,
+        patch: &Value,
+    ) -> Result<(), ApiError> {
+        self.send(Verb::Patch, place, subresource, patch).await
+    }
+
+    /// Deletes the object if it still has `uid` and, where given, is still of `revision`.
+    pub(super) async fn delete(
+        &self,
+        place: Place<'_>,
+        uid: &str,
+        revision: Option<orch_raft::Revision>,
+        propagation: Propagation,
+    ) -> Result<(), ApiError> {
+        let mut preconditions = json!({"uid": uid});
+        if let Some(revision) = revision {
+            preconditions["resourceVersion"] = json!(revision.to_string());
+        }
+        let options = json!({"preconditions": preconditions, "propagationPolicy": propagation.as_str()});
+        self.send(Verb::Delete, place, "", &options).await
+    }
+
+    async fn send(
+        &self,
+        verb: Verb,
+        place: Place<'_>,
+        subresource: &str,
+        body: &Value,
+    ) -> Result<(), ApiError> {
+        let Place { resource, path } = place;
+        let (namespace, name) = path.split_once('/').unwrap_or(("", path));
+        let target = Target {
+            group: resource.group.clone(),
+            version: resource.version.clone(),
+            namespace: namespace.to_owned(),
+            resource: resource.plural.clone(),
+            name: name.to_owned(),
+            subresource: subresource.to_owned(),
+            deprecated_watch: false,
+        };
+        let content_type =
+            if verb == Verb::Patch { "application/merge-patch+json" } else { "application/json" };
+        let request = Request {
+            verb,
+            target: &target,
+            resource,
+            query: &Query::default(),
+            user: &self.user,
+            user_agent: self.manager,
+            content_type,
+            body: &Bytes::from(body.to_string()),
+        };
+        // The whole pipeline's future is large, and this one is held many times at once.
+        let answer: Answer = Box::pin(self.pipeline.run(request)).await?;
+        drop(answer);
+        Ok(())
+    }
+}
+
+/// Waits until one of `subscriptions` announces something. Never completes once the store has ended.
+pub(super) async fn any_changed(subscriptions: &mut [Subscription]) {
+    let waits = subscriptions.iter_mut().map(|subscription| Box::pin(subscription.changed()));
+    let (announced, _, _) = futures::future::select_all(waits).await;
+    if announced.is_none() {
+        futures::future::pending::<()>().await;
+    }
+}
+
+/// Whether a refused action needs no second try: the object is gone, or changed and will be seen again.
+pub(super) fn is_overtaken(error: &ApiError) -> bool {
+    matches!(error, ApiError::NotFound(_) | ApiError::Conflict { .. } | ApiError::AlreadyExists(_))
+}
+
+/// Runs `work` for each item, at most `at_once` at a time, and gives the results in the order of completion.
+pub(super) async fn for_each<T, R, F>(
+    items: impl IntoIterator<Item = T>,
+    at_once: usize,
+    work: impl FnMut(T) -> F,
+) -> Vec<R>
+where
+    F: Future<Output = R>,
+{
+    use futures::StreamExt;
+    futures::stream::iter(items.into_iter().map(work)).buffer_unordered(at_once).collect().await
+}

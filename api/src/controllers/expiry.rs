@@ -1,0 +1,200 @@
+//! Events end: one that was not written again for its time to live is removed.
+//!
+//! Owns the order in which stored events end, kept in step with what changes, so that a look at the clock costs
+//! nothing however many events there are. A removal is proposed under the condition that the event is still the
+//! version that was too old: one that was written again meanwhile survives. No node consults its clock to apply it.
+
+use std::collections::BTreeSet;
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::time::Duration;
+
+use orch_raft::object::SharedObject;
+use orch_raft::{Condition, Key, Operation, Revision, State, Store, Transaction};
+
+use super::client::{Client, any_changed, for_each};
+use super::cursor::Cursor;
+use crate::error::ApiError;
+
+/// Where events are stored.
+const EVENTS: &str = "events";
+
+/// Removals of one look: a storm of events ends over some looks, with other writes between.
+const BATCH_MAX: usize = 512;
+
+/// Removals proposed at the same time: enough to share a write to disk, few beside the clients' writes.
+const AT_ONCE: usize = 32;
+
+/// The shortest wait between two looks: events end in whole seconds.
+const WAIT_MIN: Duration = Duration::from_secs(1);
+
+/// The longest wait, so that history still holds what changed meanwhile, and a clock that was set is noticed.
+const WAIT_MAX: Duration = Duration::from_secs(15);
+
+/// One stored version of one event, in the order in which they end.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Entry {
+    written_ms: u64,
+    revision: Revision,
+    path: Arc<str>,
+}
+
+/// All stored events by age.
+#[derive(Debug, Default)]
+struct Ages {
+    entries: BTreeSet<Entry>,
+    cursor: Cursor,
+}
+
+impl Ages {
+    /// Takes in what changed up to `state`.
+    fn follow(&mut self, state: &State) {
+        let entries = &mut self.entries;
+        let followed = self.cursor.advance(state, &[EVENTS.into()], |_, change| {
+            if let Some(old) = &change.old {
+                entries.remove(&entry(&change.path, old));
+            }
+            if let Some(new) = &change.new {
+                entries.insert(entry(&change.path, new));
+            }
+        });
+        if followed.is_err() {
+            *self = Ages::of(state);
+        }
+    }
+
+    fn of(state: &State) -> Self {
+        let collection = state.collection(EVENTS);
+        let entries = collection.range_from("").map(|(path, object)| entry(path, object)).collect();
+        Ages { entries, cursor: Cursor::at(state.applied()) }
+    }
+
+    /// The oldest events that were last written before `before_ms`, at most a batch.
+    fn ended(&self, before_ms: u64) -> Vec<Entry> {
+        self.entries
+            .iter()
+            .take_while(|entry| entry.written_ms < before_ms)
+            .take(BATCH_MAX)
+            .cloned()
+            .collect()
+    }
+
+    /// How long nothing will end, when it is `now_ms`. `None`: there is nothing that could.
+    fn quiet(&self, now_ms: u64, ttl: Duration) -> Option<Duration> {
+        let oldest = Duration::from_millis(self.entries.first()?.written_ms);
+        Some((oldest + ttl).saturating_sub(Duration::from_millis(now_ms)).clamp(WAIT_MIN, WAIT_MAX))
+    }
+}
+
+/// Removes events as they end. Completes only with an error.
+pub(super) async fn run<S: Store>(client: &Client<S>, ttl: Duration) -> Result<Infallible, ApiError> {
+    let store = client.store();
+    let mut changed = [store.subscribe(&EVENTS.into())];
+    let mut ages = Ages::of(&*client.most_recent().await?);
+    loop {
+        match ages.quiet(client.now_ms(), ttl) {
+            Some(quiet) => store.sleep(quiet).await,
+            None => any_changed(&mut changed).await,
+        }
+        ages.follow(&store.state());
+        let ttl_ms = u64::try_from(ttl.as_millis()).unwrap_or(u64::MAX);
+        let now_ms = client.now_ms();
+        let ended = ages.ended(now_ms.saturating_sub(ttl_ms));
+        for removed in for_each(ended, AT_ONCE, |entry| remove(store, now_ms, entry)).await {
+            removed?;
+        }
+    }
+}
+
+async fn remove<S: Store>(store: &S, proposed_ms: u64, entry: Entry) -> Result<(), ApiError> {
+    let (namespace, name) = entry.path.split_once('/').unwrap_or(("", &entry.path));
+    let key =
+        Key::new(&EVENTS.into(), namespace, name).map_err(|error| ApiError::Internal(error.to_string()))?;
+    // One event a transaction: a watch must be able to resume between any two.
+    let transaction = Transaction {
+        proposed_ms,
+        conditions: vec![Condition::AtRevision(key.clone(), entry.revision)],
+        operations: vec![Operation::Delete(key)],
+    };
+    store.propose(transaction).await?;
+    Ok(())
+}
+
+fn entry(path: &Arc<str>, object: &SharedObject) -> Entry {
+    Entry { written_ms: object.written_ms, revision: object.revision, path: path.clone() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::controllers::testing::{Fixture, event};
+
+    const TTL: Duration = Duration::from_secs(3600);
+
+    async fn with_event(name: &str) -> Fixture {
+        let fixture = Fixture::new();
+        fixture.namespace("n").await;
+        fixture.create("events", "n", event("n", name)).await;
+        fixture
+    }
+
+    #[tokio::test]
+    async fn an_event_ends_its_time_to_live_after_its_last_write() {
+        let fixture = with_event("a").await;
+        fixture.advance(Duration::from_secs(1800));
+        fixture.create("events", "n", event("n", "b")).await;
+        let mut ages = Ages::of(&fixture.state());
+        let start_ms = fixture.now_ms() - 1_800_000;
+        assert_eq!(ages.quiet(start_ms, TTL), Some(WAIT_MAX), "a long wait is cut");
+        assert_eq!(ages.quiet(start_ms + 3_590_000, TTL), Some(Duration::from_secs(10)));
+        assert_eq!(ages.quiet(start_ms + 9_999_000, TTL), Some(WAIT_MIN));
+        assert!(ages.ended(start_ms).is_empty());
+        assert_eq!(&*ages.ended(start_ms + 1)[0].path, "n/a");
+        fixture.merge("events", "n/a", serde_json::json!({"count": 2})).await;
+        ages.follow(&fixture.state());
+        assert!(ages.ended(start_ms + 1).is_empty(), "the second write starts the time again");
+        assert_eq!(ages.entries.len(), 2);
+    }
+
+    #[tokio::test]
+    async fn following_and_starting_anew_agree() {
+        let fixture = with_event("a").await;
+        let mut ages = Ages::default();
+        ages.follow(&fixture.state());
+        fixture.create("events", "n", event("n", "b")).await;
+        fixture.delete("events", "n/a", serde_json::json!({})).await;
+        ages.follow(&fixture.state());
+        assert_eq!(ages.entries, Ages::of(&fixture.state()).entries);
+        fixture.delete("events", "n/b", serde_json::json!({})).await;
+        fixture.forget_history();
+        ages.follow(&fixture.state());
+        assert!(ages.entries.is_empty());
+        assert_eq!(ages.quiet(0, TTL), None);
+    }
+
+    #[tokio::test]
+    async fn an_event_written_again_survives_a_removal_decided_before() {
+        let fixture = with_event("a").await;
+        let ended = Ages::of(&fixture.state()).ended(u64::MAX).remove(0);
+        fixture.merge("events", "n/a", serde_json::json!({"count": 2})).await;
+        remove(fixture.store(), fixture.now_ms(), ended).await.unwrap();
+        assert!(fixture.exists("events", "n/a"));
+        let ended = Ages::of(&fixture.state()).ended(u64::MAX).remove(0);
+        remove(fixture.store(), fixture.now_ms(), ended).await.unwrap();
+        assert!(!fixture.exists("events", "n/a"));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_loop_removes_what_ended_and_nothing_else() {
+        let fixture = with_event("a").await;
+        fixture.advance(Duration::from_secs(3599));
+        fixture.create("events", "n", event("n", "b")).await;
+        let client = fixture.client();
+        fixture.while_running(run(&client, TTL), 60).await;
+        assert!(fixture.exists("events", "n/a"));
+        fixture.advance(Duration::from_secs(2));
+        fixture.while_running(run(&client, TTL), 60).await;
+        assert!(!fixture.exists("events", "n/a"));
+        assert!(fixture.exists("events", "n/b"));
+    }
+}

@@ -1,0 +1,116 @@
+//! The loops that act for the cluster: they run where the store's leader is, and nowhere else (DESIGN 8).
+//!
+//! Owns their lifetime. Each is an ordinary client of the pipeline, decides on the state of this node, and proposes
+//! under conditions, so that a leader that lost its place without knowing does no harm. A new leader knows nothing
+//! and rebuilds what it needs from the state. Each loop is a core that is a function of state and changes, and a thin
+//! rim that waits, asks the core and carries out.
+//!
+//!     bootstrap    what every cluster has
+//!     namespaces   content first, then the namespace
+//!     garbage      owners and their dependents
+//!     expiry       events that have had their time
+//!
+//! Invariant: no task, clock or chance of its own: time passes with the store's sleep, so loops run in a simulation.
+//! Invariant: a loop that has nothing to do waits for a change, and costs nothing.
+
+mod bootstrap;
+mod client;
+mod cursor;
+mod expiry;
+mod namespaces;
+mod queue;
+#[cfg(test)]
+mod testing;
+
+use std::convert::Infallible;
+use std::future::Future;
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::future::{join3, select};
+use orch_raft::Store;
+
+use self::client::Client;
+use crate::error::ApiError;
+use crate::pipeline::Pipeline;
+
+/// What can be chosen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Options {
+    /// How long an event is kept after it was last written.
+    pub event_ttl: Duration,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Options { event_ttl: Duration::from_secs(3600) }
+    }
+}
+
+/// How often a node looks whether it leads: a new leader's loops start within this, and the look costs one load.
+const LEADERSHIP_PACE: Duration = Duration::from_millis(500);
+
+/// The first wait of a loop that failed; it doubles with each failure.
+const RETRY_MIN: Duration = Duration::from_millis(500);
+
+/// The longest wait of a loop that fails: the cluster is without it for as long.
+const RETRY_MAX: Duration = Duration::from_secs(30);
+
+/// Runs every loop while this node leads, until `stopping` completes. Failures are logged and tried again.
+pub async fn run<S: Store>(pipeline: Arc<Pipeline<S>>, options: Options, stopping: impl Future<Output = ()>) {
+    select(Box::pin(follow_leadership(pipeline, options)), pin!(stopping)).await;
+}
+
+async fn follow_leadership<S: Store>(pipeline: Arc<Pipeline<S>>, options: Options) -> Infallible {
+    let store = pipeline.store.clone();
+    loop {
+        while !store.is_leader() {
+            store.sleep(LEADERSHIP_PACE).await;
+        }
+        tracing::info!("this node leads: background loops start");
+        select(Box::pin(lead(pipeline.clone(), options)), Box::pin(deposed(&store))).await;
+        tracing::info!("this node no longer leads: background loops stop");
+    }
+}
+
+/// Completes when this node no longer leads.
+async fn deposed<S: Store>(store: &S) {
+    while store.is_leader() {
+        store.sleep(LEADERSHIP_PACE).await;
+    }
+}
+
+async fn lead<S: Store>(pipeline: Arc<Pipeline<S>>, options: Options) {
+    let client = |manager| Client::new(pipeline.clone(), manager);
+    let (starter, ender, cleaner) = (client("bootstrap"), client("namespace-controller"), client("expiry"));
+    join3(
+        Box::pin(keep("bootstrap", &starter, || bootstrap::run(&starter))),
+        Box::pin(keep("namespaces", &ender, || namespaces::run(&ender))),
+        Box::pin(keep("expiry", &cleaner, || expiry::run(&cleaner, options.event_ttl))),
+    )
+    .await;
+}
+
+/// Starts a loop again whenever it fails.
+async fn keep<S, F>(name: &str, client: &Client<S>, start: impl Fn() -> F) -> Infallible
+where
+    S: Store,
+    F: Future<Output = Result<Infallible, ApiError>>,
+{
+    let mut wait = RETRY_MIN;
+    loop {
+        let started_ms = client.now_ms();
+        let Err(error) = start().await;
+        tracing::warn!(%error, name, "a background loop failed and starts again");
+        let ran = Duration::from_millis(client.now_ms().saturating_sub(started_ms));
+        if ran > RETRY_MAX {
+            wait = RETRY_MIN;
+        }
+        client.store().sleep(wait).await;
+        wait = (wait * 2).min(RETRY_MAX);
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,268 @@
+//! Ending namespaces: content first, then the finalizer that kept them (spec 1, rule 7).
+//!
+//! Owns the way of a terminating namespace: delete what it holds by the same two-phase deletion that any client
+//! uses, say in its conditions what is left, and when nothing is, take the cluster's finalizer out of its spec, with
+//! which it goes. Nothing can be created in it meanwhile: the store refuses (`Condition::NamespaceActive`), so what a
+//! pass has seen gone stays gone.
+//!
+//! A namespace that cannot be emptied holds up no other: each is tried again by itself.
+
+mod conditions;
+mod content;
+
+use std::collections::BTreeSet;
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::time::Duration;
+
+use orch_raft::{State, Store, Subscription};
+use serde_json::{Value, json};
+
+use self::conditions::Findings;
+use self::content::Doomed;
+use super::client::{Client, Place, Propagation, any_changed, for_each, is_overtaken};
+use super::cursor::Cursor;
+use super::queue::Queue;
+use crate::error::ApiError;
+use crate::registry::Resource;
+use crate::validate::tree::Tree;
+
+/// Where namespaces are stored.
+const NAMESPACES: &str = "namespaces";
+
+/// The loop's pace while something is going on: changes are looked at in batches.
+const TICK: Duration = Duration::from_millis(250);
+
+/// Ticks between a namespace's deletion and the first look at its content: a second, in which a client sees what its
+/// delete did.
+const DELAY_TICKS: u64 = 4;
+
+/// Objects deleted in one pass; the rest follows in the next, so that many namespaces end side by side.
+const BATCH_MAX: usize = 500;
+
+/// Deletions at the same time: enough to share a write to disk, few beside the clients' writes.
+const AT_ONCE: usize = 16;
+
+/// Namespaces taken up in one tick.
+const NAMESPACES_AT_ONCE: usize = 8;
+
+/// Which namespaces are on their way out, and when to look at each.
+#[derive(Debug, Default)]
+struct Work {
+    terminating: BTreeSet<Arc<str>>,
+    queue: Queue<Arc<str>>,
+    cursor: Cursor,
+}
+
+impl Work {
+    fn of(state: &State) -> Self {
+        let mut work = Work { cursor: Cursor::at(state.applied()), ..Work::default() };
+        work.look_at_all(state);
+        work
+    }
+
+    /// Takes in what changed up to `state`. `content` is where namespaced objects are stored.
+    fn follow(&mut self, state: &State, content: &[Arc<str>]) {
+        let namespaces = [Arc::from(NAMESPACES)];
+        let Work { terminating, queue, cursor } = self;
+        let mut resources = namespaces.to_vec();
+        if !terminating.is_empty() {
+            resources.extend_from_slice(content);
+        }
+        let followed = cursor.advance(state, &resources, |resource, change| {
+            if **resource == *NAMESPACES {
+                if change.new.as_ref().is_some_and(|namespace| namespace.index.terminating) {
+                    terminating.insert(change.path.clone());
+                    queue.add(&change.path, DELAY_TICKS);
+                } else {
+                    terminating.remove(&change.path);
+                }
+            } else if let Some(namespace) = namespace_of(&change.path, terminating) {
+                queue.add(namespace, 1);
+            }
+        });
+        if followed.is_err() {
+            self.terminating.clear();
+            self.look_at_all(state);
+        }
+    }
+
+    fn look_at_all(&mut self, state: &State) {
+        let namespaces = state.collection(NAMESPACES);
+        for (name, _) in namespaces.range_from("").filter(|(_, namespace)| namespace.index.terminating) {
+            self.terminating.insert(name.clone());
+            self.queue.add(name, DELAY_TICKS);
+        }
+    }
+}
+
+/// The terminating namespace that `path` lies in.
+fn namespace_of<'a>(path: &str, terminating: &'a BTreeSet<Arc<str>>) -> Option<&'a Arc<str>> {
+    let (namespace, _) = path.split_once('/')?;
+    terminating.get(namespace)
+}
+
+/// How far a pass got.
+#[derive(Debug, PartialEq, Eq)]
+enum Progress {
+    /// Done, or others must act first: their change will be seen.
+    Settled,
+    /// There is more to delete.
+    Unfinished,
+}
+
+/// Ends namespaces as they are deleted. Completes only with an error.
+pub(super) async fn run<S: Store>(client: &Client<S>) -> Result<Infallible, ApiError> {
+    let store = client.store();
+    let Some(namespaces) = client.stored_resource(NAMESPACES) else {
+        return Err(ApiError::Internal("namespaces are not served".to_owned()));
+    };
+    let content = content::resources(client.registry());
+    let ender = Ender { client, namespaces, content };
+    let storages: Vec<Arc<str>> = ender.content.iter().map(|resource| resource.storage.clone()).collect();
+    let mut namespaces_changed = [store.subscribe(&NAMESPACES.into())];
+    let mut content_changed: Vec<Subscription> =
+        storages.iter().map(|storage| store.subscribe(storage)).collect();
+    let mut work = Work::of(&*client.most_recent().await?);
+    loop {
+        if work.terminating.is_empty() {
+            any_changed(&mut namespaces_changed).await;
+        } else if work.queue.is_empty() {
+            let either = futures::future::select(
+                Box::pin(any_changed(&mut namespaces_changed)),
+                Box::pin(any_changed(&mut content_changed)),
+            );
+            either.await;
+        }
+        store.sleep(TICK).await;
+        work.queue.tick();
+        work.follow(&store.state(), &storages);
+        let due = work.queue.take_due(NAMESPACES_AT_ONCE);
+        let passes = for_each(due, NAMESPACES_AT_ONCE, |name| ender.try_pass(name)).await;
+        for (name, result) in passes {
+            match result {
+                Ok(progress) => {
+                    work.queue.done(&name);
+                    if progress == Progress::Unfinished {
+                        work.queue.add(&name, 0);
+                    }
+                }
+                Err(error) => {
+                    tracing::warn!(%error, namespace = %name, "a namespace cannot be emptied yet");
+                    work.queue.failed(&name);
+                }
+            }
+        }
+    }
+}
+
+/// Ends one namespace at a time.
+struct Ender<'a, S> {
+    client: &'a Client<S>,
+    namespaces: Arc<Resource>,
+    content: Vec<Arc<Resource>>,
+}
+
+impl<S: Store> Ender<'_, S> {
+    async fn try_pass(&self, name: Arc<str>) -> (Arc<str>, Result<Progress, ApiError>) {
+        let result = match Box::pin(self.pass(&name)).await {
+            // The namespace changed under the pass: what changed it makes it due again.
+            Err(error) if is_overtaken(&error) => Ok(Progress::Settled),
+            result => result,
+        };
+        (name, result)
+    }
+
+    /// Deletes content, reports, and lets the namespace go when nothing is left.
+    async fn pass(&self, name: &str) -> Result<Progress, ApiError> {
+        let state = self.client.most_recent().await?;
+        let held = state.collection(NAMESPACES).get(name).is_some_and(|found| {
+            found.index.terminating && self.finalizers_without_ours(&found.json).is_some()
+        });
+        if !held {
+            return Ok(Progress::Settled);
+        }
+        let doomed = content::doomed(&state, &self.content, name, BATCH_MAX);
+        let failures = self.delete_all(doomed).await;
+        // What this pass deleted, this node has applied.
+        let state = self.client.store().state();
+        let mut findings = content::findings(&state, &self.content, name);
+        let failed = !failures.is_empty();
+        findings.failures = failures;
+        self.report(&state, name, &findings).await?;
+        if findings.is_clear() {
+            return self.release(name).await.map(|()| Progress::Settled);
+        }
+        if failed || !findings.unserved.is_empty() {
+            return Err(ApiError::Unavailable(format!("{findings:?}")));
+        }
+        let more = content::doomed(&state, &self.content, name, 1);
+        Ok(if more.is_empty() { Progress::Settled } else { Progress::Unfinished })
+    }
+
+    /// Deletes the objects and gives the messages of what failed, one for each resource.
+    async fn delete_all(&self, doomed: Vec<Doomed>) -> Vec<String> {
+        let results = for_each(doomed, AT_ONCE, |doomed| async move {
+            let place = Place { resource: &doomed.resource, path: &doomed.path };
+            let result = self.client.delete(place, &doomed.uid, None, Propagation::Background).await;
+            (doomed.resource.plural.clone(), result)
+        });
+        let failed = results.await.into_iter().filter_map(|(plural, result)| match result {
+            Err(error) if !is_overtaken(&error) => Some((plural, error.to_string())),
+            _ => None,
+        });
+        let by_resource: std::collections::BTreeMap<String, String> = failed.collect();
+        by_resource.into_values().collect()
+    }
+
+    /// Says in the namespace's status what was found.
+    async fn report(&self, state: &State, name: &str, findings: &Findings) -> Result<(), ApiError> {
+        let Some(found) = state.collection(NAMESPACES).get(name).cloned() else { return Ok(()) };
+        let namespace = decoded(&found.json);
+        let status = namespace.at("status");
+        let conditions = findings.conditions(status, &self.client.now_text());
+        if conditions.is_none() && status.text("phase") == "Terminating" {
+            return Ok(());
+        }
+        let mut patch = json!({
+            "metadata": {"uid": found.index.uid, "resourceVersion": found.revision.to_string()},
+            "status": {"phase": "Terminating"},
+        });
+        if let Some(conditions) = conditions {
+            patch["status"]["conditions"] = Value::Array(conditions);
+        }
+        self.client.patch(self.place(name), "status", &patch).await
+    }
+
+    /// Takes the cluster's finalizer out of the namespace.
+    async fn release(&self, name: &str) -> Result<(), ApiError> {
+        let state = self.client.store().state();
+        let Some(found) = state.collection(NAMESPACES).get(name).cloned() else { return Ok(()) };
+        let Some(finalizers) = self.finalizers_without_ours(&found.json) else { return Ok(()) };
+        let patch = json!({
+            "metadata": {"uid": found.index.uid, "resourceVersion": found.revision.to_string()},
+            "spec": {"finalizers": finalizers},
+        });
+        self.client.patch(self.place(name), "finalize", &patch).await
+    }
+
+    /// The namespace's other finalizers; `None` when ours is not among them.
+    fn finalizers_without_ours(&self, json: &[u8]) -> Option<Vec<Value>> {
+        let ours = self.client.registry().brand.namespace_finalizer;
+        let mut finalizers = decoded(json).at("spec").items("finalizers").to_vec();
+        let before = finalizers.len();
+        finalizers.retain(|finalizer| finalizer != ours);
+        (finalizers.len() < before).then_some(finalizers)
+    }
+
+    fn place<'a>(&'a self, name: &'a str) -> Place<'a> {
+        Place { resource: &self.namespaces, path: name }
+    }
+}
+
+fn decoded(json: &[u8]) -> Value {
+    serde_json::from_slice(json).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,163 @@
+//! Namespaces on their way out, through the pipeline on one state machine in memory.
+
+use serde_json::json;
+
+use super::*;
+use crate::controllers::testing::{Fixture, pod};
+
+/// A namespace `n` with a config map in it.
+async fn filled() -> Fixture {
+    let fixture = Fixture::new();
+    fixture.namespace("n").await;
+    fixture.create("configmaps", "n", json!({"metadata": {"name": "c"}})).await;
+    fixture
+}
+
+async fn run_for(fixture: &Fixture, seconds: u64) {
+    let client = fixture.client();
+    fixture.while_running(run(&client), seconds).await;
+}
+
+fn condition(fixture: &Fixture, kind: &str) -> [String; 3] {
+    let namespace = fixture.read(NAMESPACES, "n");
+    let conditions = namespace["status"]["conditions"].as_array().cloned().unwrap_or_default();
+    let found = conditions.iter().find(|condition| condition["type"] == kind).cloned().unwrap_or_default();
+    ["status", "reason", "message"].map(|field| found.text(field).to_owned())
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_deleted_namespace_goes_with_its_content_and_no_other() {
+    let fixture = filled().await;
+    fixture.namespace("n-2").await;
+    for at in 0..40 {
+        fixture.create("configmaps", "n-2", json!({"metadata": {"name": format!("c-{at}")}})).await;
+        fixture.create("secrets", "n", json!({"metadata": {"name": format!("s-{at}")}})).await;
+    }
+    fixture.delete(NAMESPACES, "n", json!({})).await;
+    run_for(&fixture, 5).await;
+    assert!(!fixture.exists(NAMESPACES, "n"));
+    assert!(!fixture.exists("configmaps", "n/c"));
+    assert!(fixture.state().collection("secrets").is_empty());
+    assert!(fixture.exists(NAMESPACES, "n-2"));
+    assert_eq!(fixture.state().collection("configmaps").len(), 40);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_live_namespace_is_left_alone() {
+    let fixture = filled().await;
+    let before = fixture.state().applied();
+    run_for(&fixture, 5).await;
+    assert_eq!(fixture.state().applied(), before);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_first_second_shows_the_namespace_as_the_delete_left_it() {
+    let fixture = filled().await;
+    let client = fixture.client();
+    let steps = async {
+        fixture.delete(NAMESPACES, "n", json!({})).await;
+        fixture.store().sleep(Duration::from_millis(900)).await;
+        assert!(fixture.exists("configmaps", "n/c"));
+        assert_eq!(fixture.read(NAMESPACES, "n")["status"], json!({"phase": "Terminating"}));
+        fixture.store().sleep(Duration::from_millis(1000)).await;
+        assert!(!fixture.exists(NAMESPACES, "n"));
+    };
+    fixture.beside(run(&client), steps).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn held_content_holds_the_namespace_and_is_reported() {
+    let fixture = filled().await;
+    let hold = |name: &str| json!({"metadata": {"name": name, "finalizers": ["example.com/hold"]}});
+    fixture.create("configmaps", "n", hold("held")).await;
+    fixture.create("secrets", "n", hold("held")).await;
+    fixture.delete(NAMESPACES, "n", json!({})).await;
+    run_for(&fixture, 5).await;
+    assert!(!fixture.exists("configmaps", "n/c"));
+    assert!(fixture.read("secrets", "n/held")["metadata"].has("deletionTimestamp"));
+    assert_eq!(
+        condition(&fixture, "NamespaceContentRemaining"),
+        [
+            "True",
+            "SomeResourcesRemain",
+            "Some resources are remaining: configmaps. has 1 resource instances, secrets. has 1 resource instances"
+        ]
+    );
+    assert_eq!(
+        condition(&fixture, "NamespaceFinalizersRemaining"),
+        [
+            "True",
+            "SomeFinalizersRemain",
+            "Some content in the namespace has finalizers remaining: example.com/hold in 2 resource instances"
+        ]
+    );
+    let before = fixture.state().applied();
+    run_for(&fixture, 30).await;
+    assert_eq!(fixture.state().applied(), before, "waiting writes nothing");
+    let client = fixture.client();
+    let steps = async {
+        for resource in ["configmaps", "secrets"] {
+            fixture.merge(resource, "n/held", json!({"metadata": {"finalizers": null}})).await;
+        }
+        fixture.store().sleep(Duration::from_secs(2)).await;
+    };
+    fixture.beside(run(&client), steps).await;
+    assert!(!fixture.exists(NAMESPACES, "n"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn pods_end_before_anything_else_does() {
+    let fixture = filled().await;
+    let mut held = pod("p");
+    held["metadata"]["finalizers"] = json!(["example.com/hold"]);
+    fixture.create("pods", "n", held).await;
+    fixture.delete(NAMESPACES, "n", json!({})).await;
+    run_for(&fixture, 5).await;
+    assert!(fixture.exists("configmaps", "n/c"));
+    assert_eq!(
+        condition(&fixture, "NamespaceContentRemaining")[2],
+        "Some resources are remaining: pods. has 1 resource instances"
+    );
+    fixture.merge("pods", "n/p", json!({"metadata": {"finalizers": null}})).await;
+    run_for(&fixture, 5).await;
+    assert!(!fixture.exists(NAMESPACES, "n"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn finalizers_of_others_keep_the_namespace_without_ours() {
+    let fixture = Fixture::new();
+    let own = json!({"metadata": {"name": "n"}, "spec": {"finalizers": ["example.com/own"]}});
+    fixture.create(NAMESPACES, "", own).await;
+    fixture.delete(NAMESPACES, "n", json!({})).await;
+    run_for(&fixture, 5).await;
+    assert_eq!(fixture.read(NAMESPACES, "n")["spec"]["finalizers"], json!(["example.com/own"]));
+    assert_eq!(condition(&fixture, "NamespaceContentRemaining")[1], "ContentRemoved");
+}
+
+#[tokio::test(start_paused = true)]
+async fn content_that_nothing_serves_is_reported_and_kept() {
+    let fixture = filled().await;
+    fixture.put_raw("widgets.example", "n", "w").await;
+    fixture.delete(NAMESPACES, "n", json!({})).await;
+    run_for(&fixture, 5).await;
+    assert!(fixture.exists("widgets.example", "n/w"));
+    assert_eq!(
+        condition(&fixture, "NamespaceDeletionDiscoveryFailure"),
+        ["True", "DiscoveryFailed", "Discovery failed for some groups, 1 failing: widgets.example"]
+    );
+}
+
+#[tokio::test]
+async fn a_namespace_is_found_again_when_history_is_lost() {
+    let fixture = filled().await;
+    let mut work = Work::of(&fixture.state());
+    assert!(work.terminating.is_empty());
+    fixture.delete(NAMESPACES, "n", json!({})).await;
+    fixture.forget_history();
+    work.follow(&fixture.state(), &[]);
+    assert_eq!(work.terminating.len(), 1);
+    assert!(!work.queue.is_empty());
+    fixture.remove_by_force(NAMESPACES, "n").await;
+    work.follow(&fixture.state(), &[]);
+    assert!(work.terminating.is_empty());
+}

@@ -1,0 +1,208 @@
+//! A pipeline over one state machine in memory, with a clock moved by hand, for tests of the loops.
+
+use std::future::Future;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use bytes::Bytes;
+use orch_proto::brand::ORCH;
+use orch_raft::memory::MemoryStore;
+use orch_raft::{Index, Key, Operation, Put, State, Store, Transaction};
+use serde_json::{Value, json};
+
+use super::client::Client;
+use crate::ambient::{Ambient, Timestamp};
+use crate::authn::User;
+use crate::error::ApiError;
+use crate::paging::TokenKey;
+use crate::pipeline::{Answer, Features, Pipeline, Request};
+use crate::registry::Registry;
+use crate::request::{Query, Target, Verb};
+
+/// Time that tests move, and ids that count.
+#[derive(Debug)]
+struct HandMoved {
+    micros: AtomicU64,
+    count: AtomicU64,
+}
+
+impl Ambient for HandMoved {
+    fn now(&self) -> Timestamp {
+        Timestamp(self.micros.load(Ordering::Relaxed))
+    }
+
+    fn random(&self) -> u128 {
+        u128::from(self.count.fetch_add(1, Ordering::Relaxed))
+    }
+}
+
+/// A server of one state machine.
+pub(super) struct Fixture {
+    pipeline: Arc<Pipeline<MemoryStore>>,
+    ambient: Arc<HandMoved>,
+}
+
+impl Fixture {
+    /// An empty server in January 2026.
+    pub(super) fn new() -> Self {
+        let micros = AtomicU64::new(1_767_322_145_000_000);
+        let ambient = Arc::new(HandMoved { micros, count: AtomicU64::new(1) });
+        let pipeline = Pipeline {
+            store: MemoryStore::default(),
+            registry: Registry::builtin(&ORCH),
+            token_key: TokenKey::new([7; 32]),
+            ambient: ambient.clone(),
+            features: Features::default(),
+        };
+        Fixture { pipeline: Arc::new(pipeline), ambient }
+    }
+
+    pub(super) fn pipeline(&self) -> Arc<Pipeline<MemoryStore>> {
+        self.pipeline.clone()
+    }
+
+    pub(super) fn client(&self) -> Client<MemoryStore> {
+        Client::new(self.pipeline.clone(), "test")
+    }
+
+    pub(super) fn store(&self) -> &MemoryStore {
+        &self.pipeline.store
+    }
+
+    pub(super) fn state(&self) -> Arc<State> {
+        self.store().state()
+    }
+
+    pub(super) fn now_ms(&self) -> u64 {
+        self.ambient.now().millis()
+    }
+
+    /// Moves the clock of everyone who asks for the time. Sleepers do not notice.
+    pub(super) fn advance(&self, by: Duration) {
+        let micros = u64::try_from(by.as_micros()).unwrap();
+        self.ambient.micros.fetch_add(micros, Ordering::Relaxed);
+    }
+
+    /// Forgets all history.
+    pub(super) fn forget_history(&self) {
+        self.store().trim_history(u64::MAX, 0);
+    }
+
+    /// Runs `work` for `seconds` of virtual time.
+    pub(super) async fn while_running<T>(&self, work: impl Future<Output = T>, seconds: u64) {
+        self.beside(work, self.store().sleep(Duration::from_secs(seconds))).await;
+    }
+
+    /// Runs `work` until `steps` are done.
+    pub(super) async fn beside<T>(&self, work: impl Future<Output = T>, steps: impl Future<Output = ()>) {
+        let (work, steps) = (std::pin::pin!(work), std::pin::pin!(steps));
+        match futures::future::select(work, steps).await {
+            futures::future::Either::Left(_) => panic!("a loop ended by itself"),
+            futures::future::Either::Right(_) => {}
+        }
+    }
+
+    pub(super) async fn namespace(&self, name: &str) {
+        self.create("namespaces", "", json!({"metadata": {"name": name}})).await;
+    }
+
+    /// Creates an object of the storage resource and gives its uid.
+    pub(super) async fn create(&self, storage: &str, namespace: &str, object: Value) -> String {
+        let path = if namespace.is_empty() { String::new() } else { format!("{namespace}/") };
+        match self.send(Verb::Create, storage, &path, "application/json", &object).await {
+            Ok(Answer::Written(written)) => written.stored.unwrap().index.uid.clone(),
+            Ok(_) => panic!("a create answers with an object"),
+            Err(error) => panic!("{storage} {namespace} {object}: {error:?}"),
+        }
+    }
+
+    pub(super) async fn merge(&self, storage: &str, path: &str, patch: Value) {
+        let sent = self.send(Verb::Patch, storage, path, "application/merge-patch+json", &patch).await;
+        assert!(sent.is_ok(), "{storage} {path}: {:?}", sent.err());
+    }
+
+    pub(super) async fn delete(&self, storage: &str, path: &str, options: Value) {
+        let sent = self.send(Verb::Delete, storage, path, "application/json", &options).await;
+        assert!(sent.is_ok(), "{storage} {path}: {:?}", sent.err());
+    }
+
+    pub(super) async fn send(
+        &self,
+        verb: Verb,
+        storage: &str,
+        path: &str,
+        content_type: &str,
+        body: &Value,
+    ) -> Result<Answer, ApiError> {
+        let resource = self.client().stored_resource(storage).unwrap();
+        let (namespace, name) = path.split_once('/').unwrap_or(("", path));
+        let target = Target {
+            group: resource.group.clone(),
+            version: resource.version.clone(),
+            namespace: namespace.to_owned(),
+            resource: resource.plural.clone(),
+            name: name.to_owned(),
+            ..Target::default()
+        };
+        let request = Request {
+            verb,
+            target: &target,
+            resource: &resource,
+            query: &Query::default(),
+            user: &User::local_admin(),
+            user_agent: "test",
+            content_type,
+            body: &Bytes::from(body.to_string()),
+        };
+        self.pipeline.run(request).await
+    }
+
+    /// Takes an object out of the store whatever holds it.
+    pub(super) async fn remove_by_force(&self, storage: &str, path: &str) {
+        self.propose(Operation::Delete(key(storage, path))).await;
+    }
+
+    /// Stores an object of a resource that nothing serves.
+    pub(super) async fn put_raw(&self, storage: &str, namespace: &str, name: &str) {
+        let json = Bytes::from_static(b"{\"metadata\":{\"resourceVersion\":\"\"}}");
+        let key = key(storage, &format!("{namespace}/{name}"));
+        self.propose(Operation::Put(Put { key, json, revision_at: 32, index: Index::default() })).await;
+    }
+
+    async fn propose(&self, operation: Operation) {
+        let transaction =
+            Transaction { proposed_ms: self.now_ms(), conditions: Vec::new(), operations: vec![operation] };
+        self.store().propose(transaction).await.unwrap();
+    }
+
+    pub(super) fn exists(&self, storage: &str, path: &str) -> bool {
+        self.state().collection(storage).get(path).is_some()
+    }
+
+    pub(super) fn read(&self, storage: &str, path: &str) -> Value {
+        let state = self.state();
+        let collection = state.collection(storage);
+        let object = collection.get(path).unwrap_or_else(|| panic!("{storage} {path} is not there"));
+        serde_json::from_slice(&object.json).unwrap()
+    }
+}
+
+fn key(storage: &str, path: &str) -> Key {
+    let (namespace, name) = path.split_once('/').unwrap_or(("", path));
+    Key::new(&storage.into(), namespace, name).unwrap()
+}
+
+/// A pod that nothing has scheduled.
+pub(super) fn pod(name: &str) -> Value {
+    json!({"metadata": {"name": name}, "spec": {"containers": [{"name": "c", "image": "i"}]}})
+}
+
+/// An event about nothing in particular.
+pub(super) fn event(namespace: &str, name: &str) -> Value {
+    json!({
+        "metadata": {"name": name},
+        "involvedObject": {"kind": "Pod", "namespace": namespace, "name": "p"},
+        "reason": "Tested",
+    })
+}
