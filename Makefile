@@ -1,23 +1,29 @@
 # `make run` starts a node, `make test` runs every test; both install what is missing first. `make verify` is what a
 # change has to pass and never writes to the sources.
 #
-# Everything is built in the release profile: one profile, because RocksDB takes minutes to build in each.
+# Everything is built in the release profile: one profile, because RocksDB takes minutes to build in each. Programs are
+# named without `--package`, so that cargo settles the features of dependencies for the whole workspace every time: with a
+# package named it settles them anew, and builds what depends on the difference again.
 
 CARGO ?= cargo
 SEED ?=
 SEEDS ?= 1000
 NODES ?= 1
 WORKS ?= all
+TARGET ?= $(basename $(notdir $(wildcard api/fuzz/fuzz_targets/*.rs)))
+SECONDS ?= 60
 ARGS ?=
 
-.PHONY: run test lint fmt sim bench verify vectors setup build
+.PHONY: run test lint fmt sim bench verify vectors fuzz setup build
 
 run: setup ## Start a node for development; ARGS='--brand kubernetes'
 	@echo "==> building orch (the first time takes some minutes, most of it RocksDB)"
-	$(CARGO) build --release --package orch-node --bin orch
-	exec $(CARGO) run --quiet --release --package orch-node --bin orch -- dev $(ARGS)
+	$(CARGO) build --release --bin orch
+	exec $(CARGO) run --quiet --release --bin orch -- dev $(ARGS)
 
-test: setup build ## Run every test
+# One build makes the tests and the `orch` that tests of processes start. Those run after a failure, too.
+test: setup ## Run every test
+	@echo "==> building and running the tests (the first time takes some minutes, most of it RocksDB)"
 	@if $(CARGO) nextest --version >/dev/null 2>&1; then \
 		set -x; exec $(CARGO) nextest run --release --workspace --no-fail-fast $(ARGS); \
 	else \
@@ -25,7 +31,7 @@ test: setup build ## Run every test
 	fi
 
 build: setup
-	@echo "==> building the programs that the tests run (the first time takes some minutes, most of it RocksDB)"
+	@echo "==> building the programs (the first time takes some minutes, most of it RocksDB)"
 	$(CARGO) build --release --workspace --bins
 
 lint: setup ## Formatting and lints, as errors
@@ -38,13 +44,19 @@ fmt: ## Format the sources
 verify: lint test ## What a change has to pass
 
 sim: setup ## Simulate many seeds (SEEDS=1000), or replay one (SEED=17)
-	$(CARGO) run --release --package orch-cluster-tests --bin sim -- $(if $(SEED),--seed $(SEED),--seeds $(SEEDS)) $(ARGS)
+	$(CARGO) run --release --bin sim -- $(if $(SEED),--seed $(SEED),--seeds $(SEEDS)) $(ARGS)
 
 bench: build ## Measure a cluster started for it (NODES=1, WORKS=all), beside the reference's figures
-	$(CARGO) run --quiet --release --package orch-cluster-tests --bin bench -- $(WORKS) --start $(NODES) $(ARGS)
+	$(CARGO) run --quiet --release --bin bench -- $(WORKS) --start $(NODES) $(ARGS)
 
 vectors: build ## Replay the recorded scenarios and print every difference; ARGS='--area crud'
-	$(CARGO) run --quiet --release --package orch-cluster-tests --bin vectors -- --start $(ARGS)
+	$(CARGO) run --quiet --release --bin vectors -- --start $(ARGS)
+
+fuzz: setup ## Fuzz each target for a minute (SECONDS=60), or one (TARGET=decode); needs nightly and cargo-fuzz
+	@$(CARGO) +nightly fuzz --version >/dev/null 2>&1 || { \
+		echo "a nightly compiler or cargo-fuzz is missing: rustup toolchain install nightly; cargo install cargo-fuzz" >&2; exit 1; }
+	set -e; cd api; for target in $(TARGET); do \
+		$(CARGO) +nightly fuzz run $$target -- -max_total_time=$(SECONDS) $(ARGS); done
 
 setup:
 	@.ci/setup
