@@ -46,7 +46,6 @@ impl Status {
     }
 
     /// The Status of a failure under this brand.
-    #[expect(clippy::too_many_lines, reason = "a flat exhaustive match, a line or two for each failure")]
     pub fn of(error: &ApiError, brand: &Brand) -> Self {
         match error {
             ApiError::NotFound(subject) => about(
@@ -108,18 +107,7 @@ impl Status {
                 format!("the server is currently unable to handle the request: {reason}"),
             ),
             ApiError::ObjectTooLarge(message) => plain(413, "RequestEntityTooLarge", message),
-            ApiError::Internal(message) => {
-                let causes = vec![(String::new(), message.clone(), String::new())];
-                let details = Details { causes, ..Details::default() };
-                let message = format!("Internal error occurred: {message}");
-                Status {
-                    code: 500,
-                    reason: "InternalError",
-                    message,
-                    details: Some(details),
-                    ..Status::default()
-                }
-            }
+            ApiError::Internal(message) => internal(message),
         }
     }
 
@@ -278,6 +266,13 @@ fn not_acceptable(which: NotAcceptable, brand: &Brand) -> Status {
             plain(406, "NotAcceptable", &message)
         }
     }
+}
+
+fn internal(message: &str) -> Status {
+    let causes = vec![(String::new(), message.to_owned(), String::new())];
+    let details = Details { causes, ..Details::default() };
+    let message = format!("Internal error occurred: {message}");
+    Status { code: 500, reason: "InternalError", message, details: Some(details), ..Status::default() }
 }
 
 fn too_large_revision(requested: u64, current: u64) -> Status {

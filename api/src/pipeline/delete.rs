@@ -100,11 +100,8 @@ impl<S: Store> Pipeline<S> {
 
     /// The options of a delete: the body, or the query where there is none.
     pub(super) fn delete_options(&self, request: Request<'_>) -> Result<DeleteOptions, ApiError> {
-        let mut value = if request.body.is_empty() {
-            from_query(request)?
-        } else {
-            self.delete_options_of_body(request)?
-        };
+        let mut value =
+            if request.body.is_empty() { query_options(request)? } else { self.body_options(request)? };
         let dry_run: Vec<&str> = request.query.values("dryRun").collect();
         if !dry_run.is_empty() {
             set(&mut value, "dryRun", dry_run.iter().map(|text| json!(text)).collect::<Vec<_>>());
@@ -117,7 +114,7 @@ impl<S: Store> Pipeline<S> {
         Ok(DeleteOptions { value, dry_run })
     }
 
-    fn delete_options_of_body(&self, request: Request<'_>) -> Result<Value, ApiError> {
+    fn body_options(&self, request: Request<'_>) -> Result<Value, ApiError> {
         let schema = &self.registry.schema;
         let type_id = schema
             .named("meta.v1.DeleteOptions")
@@ -210,7 +207,7 @@ fn mark(metadata: &mut Value, wait_seconds: i64, ends: &str) {
     }
 }
 
-fn from_query(request: Request<'_>) -> Result<Value, ApiError> {
+fn query_options(request: Request<'_>) -> Result<Value, ApiError> {
     let mut options = Map::new();
     if let Some(seconds) = request.query.integer("gracePeriodSeconds")? {
         options.insert("gracePeriodSeconds".to_owned(), json!(seconds));

@@ -56,11 +56,14 @@ impl Default for Features {
 }
 
 impl Features {
+    /// What can be turned on and off.
+    pub const NAMES: [&str; 2] = ["APIListChunking", "ServerSideFieldValidation"];
+
     /// Sets the gate called `name`. `false`: there is no such gate.
     pub fn set(&mut self, name: &str, on: bool) -> bool {
         match name {
-            "APIListChunking" => self.list_chunking = on,
-            "ServerSideFieldValidation" => self.field_validation = on,
+            _ if name == Self::NAMES[0] => self.list_chunking = on,
+            _ if name == Self::NAMES[1] => self.field_validation = on,
             _ => return false,
         }
         true

@@ -44,13 +44,14 @@ impl<S: Store> Pipeline<S> {
         dry_run: bool,
         mut change: impl FnMut(&SharedObject) -> Result<Change, ApiError> + Send,
     ) -> Result<Option<Modified>, ApiError> {
-        let mut state = self.store.state();
-        let mut surely_current = false;
+        // What changes nothing is not proposed, so only a barrier tells whether it was tried on the newest version.
+        let mut state = if dry_run { self.most_recent().await? } else { self.store.state() };
+        let mut surely_current = dry_run;
         for _ in 0..ATTEMPTS_MAX {
             let found = state.object(key).cloned();
             let changed = found.as_ref().map(&mut change);
             match (found, changed) {
-                (Some(before), Some(Ok(change))) => {
+                (Some(before), Some(Ok(change))) if surely_current || !change.is_nothing(&before) => {
                     match self.carry_out(key, before, change, dry_run).await? {
                         Some(modified) => return Ok(Some(modified)),
                         None => state = self.store.state(),
@@ -107,6 +108,13 @@ impl<S: Store> Pipeline<S> {
                 Ok(Some(Modified { json, stored: object, before, is_removal }))
             }
         }
+    }
+}
+
+impl Change {
+    /// Whether `before` would stay as it is.
+    fn is_nothing(&self, before: &SharedObject) -> bool {
+        matches!(self, Change::Put(put) if is_same(put, before))
     }
 }
 

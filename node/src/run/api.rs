@@ -1,9 +1,15 @@
-//! What stands behind the door: the API of the cluster, on this node's store.
+//! What stands behind the door: the API of the cluster on this node's store, and the loops that act for the cluster.
 
 use std::sync::Arc;
 
 use axum::Router;
+use orch_api::ambient::SystemAmbient;
 use orch_api::authn::Authenticator;
+use orch_api::controllers;
+use orch_api::http::Api as ResourceApi;
+use orch_api::paging::TokenKey;
+use orch_api::pipeline::Pipeline;
+use orch_api::registry::Registry;
 use orch_proto::Brand;
 use orch_raft::ClusterIdentity;
 use tokio_util::sync::CancellationToken;
@@ -27,8 +33,19 @@ impl Api {
             Brand::named(&cluster.brand).ok_or_else(|| RunError::UnknownBrand(cluster.brand.to_string()))?;
         let tokens = std::mem::take(&mut plan.tokens);
         let authenticator = Arc::new(Authenticator::new(brand, tokens, plan.anonymous));
-        let router = cluster::router(handle, authenticator);
-        Ok(Api { brand, router, stopping: CancellationToken::new() })
+        let stopping = CancellationToken::new();
+        let pipeline = Arc::new(Pipeline {
+            store: handle.clone(),
+            registry: Registry::builtin(brand),
+            token_key: TokenKey::new(cluster.token_key),
+            ambient: Arc::new(SystemAmbient),
+            features: plan.features,
+        });
+        let options = controllers::Options { event_ttl: plan.event_ttl };
+        tokio::spawn(controllers::run(pipeline.clone(), options, stopping.clone().cancelled_owned()));
+        let resources = ResourceApi::new(pipeline, authenticator.clone(), stopping.clone());
+        let router = cluster::router(handle, authenticator).merge(resources.router());
+        Ok(Api { brand, router, stopping })
     }
 
     /// The cluster's brand.

@@ -16,7 +16,7 @@ use orch_proto::brand::ORCH;
 use time::OffsetDateTime;
 
 use super::error::RunError;
-use super::plan::{Kind, PeerFiles, Plan, host_port, tls_files, tokens};
+use super::plan::{Kind, PeerFiles, Plan, features, host_port, tls_files, tokens};
 use crate::certs::{
     Authority, CertsError, Layout, Leaf, Pair, admin_leaf, inspect, is_about_to_expire, peer_leaf,
     replace_file, server_leaf, write_new,
@@ -66,7 +66,7 @@ pub(super) fn plan(arguments: &DevArgs) -> Result<Plan, RunError> {
         brand: shared.brand.map(|brand| brand.0),
         watch_history: shared.watch_history,
         event_ttl: shared.event_ttl,
-        feature_gates: shared.feature_gates.clone(),
+        features: features(shared)?,
     })
 }
 

@@ -5,10 +5,11 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use orch_api::authn::{AnonymousAccess, TokenTable};
+use orch_api::pipeline::Features;
 use orch_proto::Brand;
 
 use super::error::RunError;
-use crate::cli::{ClusterMember, FeatureGates, SharedArgs};
+use crate::cli::{ClusterMember, SharedArgs};
 use crate::tls::TlsFiles;
 
 /// A node to be.
@@ -48,8 +49,8 @@ pub struct Plan {
     pub watch_history: Duration,
     /// How long events are kept.
     pub event_ttl: Duration,
-    /// Features turned on and off.
-    pub feature_gates: FeatureGates,
+    /// What is turned on.
+    pub features: Features,
 }
 
 /// What kind of node.
@@ -88,6 +89,20 @@ pub(super) fn tokens(shared: &SharedArgs) -> Result<TokenTable, RunError> {
         tracing::warn!(path = %path.display(), "token file: {warning}");
     }
     Ok(table)
+}
+
+/// The features that `--feature-gates` leaves on.
+pub(super) fn features(shared: &SharedArgs) -> Result<Features, RunError> {
+    let mut features = Features::default();
+    for (name, &on) in &shared.feature_gates.0 {
+        if !features.set(name, on) {
+            let known = Features::NAMES.join(", ");
+            return Err(RunError::Flags(format!(
+                "--feature-gates: there is no feature {name:?}; there are {known}"
+            )));
+        }
+    }
+    Ok(features)
 }
 
 /// The certificate and key of the API port: the ones given, or else the node's own, which `authority` has signed.

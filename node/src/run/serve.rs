@@ -4,7 +4,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 
 use super::error::RunError;
-use super::plan::{Kind, PeerFiles, Plan, host_of, host_port, tls_files, tokens};
+use super::plan::{Kind, PeerFiles, Plan, features, host_of, host_port, tls_files, tokens};
 use crate::certs::{Layout, MemberFiles};
 use crate::cli::{ClusterMember, ServeArgs};
 
@@ -44,7 +44,7 @@ pub(super) fn plan(arguments: &ServeArgs) -> Result<Plan, RunError> {
         brand: shared.brand.map(|brand| brand.0),
         watch_history: shared.watch_history,
         event_ttl: shared.event_ttl,
-        feature_gates: shared.feature_gates.clone(),
+        features: features(shared)?,
     })
 }
 

@@ -4,7 +4,7 @@
 //! what is kept: the state above trims all resources together.
 //!
 //! Invariant: `history` is in revision order and every change in it is later than `floor`. Invariant: the objects
-//! with every change undone are the objects as they were at `floor`.
+//! with every change undone are the objects as they were at `floor`. Invariant: `forgotten <= floor`.
 
 use std::ops::Bound;
 use std::sync::Arc;
@@ -21,6 +21,8 @@ pub struct Collection {
     history: Vector<Change>,
     /// The oldest revision that can still be rebuilt: all changes after it are in `history`.
     floor: Revision,
+    /// The newest change that is no longer in `history`: a resource at rest keeps its watchers while others churn.
+    forgotten: Revision,
     /// The newest change.
     changed: Revision,
     object_bytes: usize,
@@ -80,7 +82,7 @@ impl Collection {
         self.changed
     }
 
-    /// The oldest revision that [`Collection::at`] and [`Collection::changes_after`] can still serve.
+    /// The oldest revision that [`Collection::at`] can still serve.
     pub fn floor(&self) -> Revision {
         self.floor
     }
@@ -96,9 +98,9 @@ impl Collection {
     /// The changes after `revision` in order.
     ///
     /// # Errors
-    /// The changes right after `revision` are no longer held.
+    /// A change after `revision` is no longer held.
     pub fn changes_after(&self, revision: Revision) -> Result<impl Iterator<Item = &Change>, Compacted> {
-        if revision < self.floor {
+        if revision < self.forgotten {
             return Err(Compacted { requested: revision, oldest: self.floor });
         }
         let start = self.first_after(revision);
@@ -126,7 +128,8 @@ impl Collection {
         let mut history = self.history.clone();
         history.truncate(start);
         let changed = history.last().map_or(self.floor, |change| change.revision);
-        Ok(Collection { objects, history, floor: self.floor, changed, object_bytes })
+        let (floor, forgotten) = (self.floor, self.forgotten);
+        Ok(Collection { objects, history, floor, forgotten, changed, object_bytes })
     }
 
     /// Position in `history` of the first change later than `revision`.
@@ -152,7 +155,11 @@ impl Collection {
 
     /// Takes the oldest change out of the history; the caller raises the floor.
     pub(super) fn forget_oldest(&mut self) -> Option<Change> {
-        self.history.pop_front()
+        let oldest = self.history.pop_front();
+        if let Some(oldest) = &oldest {
+            self.forgotten = oldest.revision;
+        }
+        oldest
     }
 
     /// Every change up to `floor` has been forgotten, here and everywhere.
@@ -162,6 +169,12 @@ impl Collection {
             "a change below the floor"
         );
         self.floor = floor;
+    }
+
+    /// Ends a restore: what changed up to `floor` is not known here.
+    pub(super) fn start_history(&mut self, floor: Revision) {
+        self.raise_floor(floor);
+        self.forgotten = floor;
     }
 
     /// Puts back an object without history.

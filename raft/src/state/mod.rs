@@ -134,7 +134,8 @@ impl State {
     /// Ends a restore: everything up to `applied` is here, and history starts there.
     pub fn finish_restore(&mut self, applied: Revision) {
         self.applied = applied;
-        self.raise_floor(applied);
+        self.floor = applied;
+        self.each_collection(|collection| collection.start_history(applied));
     }
 
     fn forget_oldest(&mut self) -> Option<Evicted> {
@@ -149,10 +150,15 @@ impl State {
             return;
         }
         self.floor = floor;
-        Arc::make_mut(&mut self.untouched).raise_floor(floor);
+        self.each_collection(|collection| collection.raise_floor(floor));
+    }
+
+    /// Changes every resource, those that nothing was stored in included.
+    fn each_collection(&mut self, change: impl Fn(&mut Collection)) {
+        change(Arc::make_mut(&mut self.untouched));
         let resources: Vec<Arc<str>> = self.collections.keys().cloned().collect();
         for resource in resources {
-            self.collection_mut(&resource).raise_floor(floor);
+            change(self.collection_mut(&resource));
         }
     }
 

@@ -1,0 +1,27 @@
+//! Compression of large answers for clients that take it.
+//!
+//! Owns which answers: those of known length over a threshold. A watch is never compressed, its events are to arrive
+//! one by one, and small answers cost more than they save.
+
+use http::header::CONTENT_LENGTH;
+use http::{Extensions, HeaderMap, StatusCode, Version};
+use tower_http::CompressionLevel;
+use tower_http::compression::CompressionLayer;
+
+/// Answers from this length on are compressed: the reference's threshold.
+const COMPRESS_FROM_BYTES: u64 = 128 * 1024;
+
+/// Level of compression: fast, as the server's time is dearer than the network's bytes.
+const LEVEL: i32 = 1;
+
+type Large = fn(StatusCode, Version, &HeaderMap, &Extensions) -> bool;
+
+/// The layer that compresses.
+pub(super) fn layer() -> CompressionLayer<Large> {
+    CompressionLayer::new().quality(CompressionLevel::Precise(LEVEL)).compress_when(is_large as Large)
+}
+
+fn is_large(_: StatusCode, _: Version, headers: &HeaderMap, _: &Extensions) -> bool {
+    let length = headers.get(CONTENT_LENGTH).and_then(|value| value.to_str().ok());
+    length.and_then(|text| text.parse::<u64>().ok()).is_some_and(|length| length >= COMPRESS_FROM_BYTES)
+}

@@ -1,0 +1,89 @@
+//! `/livez`, `/readyz` and `/healthz`: for probes, so without credentials and as plain text.
+//!
+//! Owns the checks and their report. A node is alive while it answers; it is ready while the cluster answers it and it
+//! is not about to end.
+
+use std::time::Duration;
+
+use axum::body::Body;
+use http::Response;
+use orch_raft::Store;
+use tokio_util::sync::CancellationToken;
+
+use super::respond;
+use crate::request::Query;
+
+/// How long the cluster may take to answer before this node calls itself unready.
+const BARRIER_WAIT: Duration = Duration::from_secs(2);
+
+/// One check: its name and whether it holds.
+type Check = (&'static str, bool);
+
+/// The answer for a health path, or for one check below it (`/readyz/store`). `None` for any other path.
+pub(super) async fn answer<S: Store>(
+    path: &str,
+    query: &Query,
+    store: &S,
+    stopping: &CancellationToken,
+) -> Option<Response<Body>> {
+    let mut segments = path.strip_prefix('/')?.split('/').filter(|segment| !segment.is_empty());
+    let endpoint = segments.next().filter(|name| matches!(*name, "livez" | "readyz" | "healthz"))?;
+    let only = segments.next();
+    let mut checks: Vec<Check> = vec![("ping", true)];
+    if endpoint != "livez" {
+        checks.push(("store", reaches_quorum(store).await));
+        checks.push(("shutdown", !stopping.is_cancelled()));
+    }
+    if let Some(only) = only {
+        checks.retain(|(name, _)| *name == only);
+    }
+    let excluded: Vec<&str> = query.values("exclude").collect();
+    let report = report(endpoint, &checks, &excluded);
+    let fails = checks.iter().any(|(name, holds)| !holds && !excluded.contains(name));
+    let text = match (checks.is_empty(), fails) {
+        (true, _) => return Some(plain(404, format!("{endpoint} has no such check\n"))),
+        (_, true) => return Some(plain(500, report)),
+        _ if query.flag("verbose") || query.value("verbose").is_some() => report,
+        _ => "ok".to_owned(),
+    };
+    Some(plain(200, text))
+}
+
+async fn reaches_quorum<S: Store>(store: &S) -> bool {
+    let barrier = std::pin::pin!(store.barrier());
+    let deadline = std::pin::pin!(store.sleep(BARRIER_WAIT));
+    match futures::future::select(barrier, deadline).await {
+        futures::future::Either::Left((reached, _)) => reached.is_ok(),
+        futures::future::Either::Right(_) => false,
+    }
+}
+
+/// One line for each check and the verdict, as the reference words them.
+fn report(endpoint: &str, checks: &[Check], excluded: &[&str]) -> String {
+    let line = |(name, holds): &Check| match (excluded.contains(name), holds) {
+        (true, _) => format!("[+]{name} excluded: ok\n"),
+        (_, true) => format!("[+]{name} ok\n"),
+        (_, false) => format!("[-]{name} failed: reason withheld\n"),
+    };
+    let lines: String = checks.iter().map(line).collect();
+    let fails = checks.iter().any(|(name, holds)| !holds && !excluded.contains(name));
+    format!("{lines}{endpoint} check {}\n", if fails { "failed" } else { "passed" })
+}
+
+fn plain(code: u16, text: String) -> Response<Body> {
+    respond::bytes(code, "text/plain; charset=utf-8", text.into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_report_names_each_check_and_ends_with_the_verdict() {
+        let checks = [("ping", true), ("store", false)];
+        let told = "[+]ping ok\n[-]store failed: reason withheld\nreadyz check failed\n";
+        assert_eq!(report("readyz", &checks, &[]), told);
+        let told = "[+]ping ok\n[+]store excluded: ok\nreadyz check passed\n";
+        assert_eq!(report("readyz", &checks, &["store"]), told);
+    }
+}

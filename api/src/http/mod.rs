@@ -1,0 +1,237 @@
+//! HTTP: from a request to the pipeline and back.
+//!
+//! Owns the order in which a request is looked at: health and version without credentials; then who asks, whether they
+//! may, what the path names, which representation is wanted, the body; then the pipeline. It holds no rule of any kind
+//! of object.
+//!
+//! Invariant: every failure is answered as a Status, and none of them names a secret.
+
+mod body;
+mod discovery;
+mod gzip;
+mod health;
+mod respond;
+mod version;
+
+use std::sync::Arc;
+
+use axum::Router;
+use axum::body::Body;
+use axum::extract::State as Shared;
+use bytes::Bytes;
+use futures::future::FutureExt;
+use http::{Method, Request as HttpRequest, Response, header};
+use orch_raft::Store;
+use tokio_util::sync::CancellationToken;
+
+use crate::authn::{Authenticator, Peer, User};
+use crate::authz::{Attributes, authorize};
+use crate::error::ApiError;
+use crate::negotiate::{Representation, for_status, negotiate};
+use crate::pipeline::{Answer, Pipeline, Request};
+use crate::registry::Resource;
+use crate::render::{IncludeObject, Renderer};
+use crate::request::{Query, Target, TargetPath, Verb, parse_path};
+use crate::status::Status;
+use crate::watch::Watch;
+
+/// The API of one node.
+pub struct Api<S> {
+    pipeline: Arc<Pipeline<S>>,
+    authenticator: Arc<Authenticator>,
+    /// Cancelled when the node is to end: it is no longer ready, and watches end.
+    stopping: CancellationToken,
+    discovery: discovery::Documents,
+}
+
+/// A request, taken apart as far as no body is needed.
+struct Parts {
+    method: Method,
+    path: String,
+    query: Query,
+    headers: http::HeaderMap,
+    peer: Option<Arc<Peer>>,
+}
+
+impl<S: Store> Api<S> {
+    /// The API over `pipeline`. `stopping` makes it unready and ends its watches.
+    pub fn new(
+        pipeline: Arc<Pipeline<S>>,
+        authenticator: Arc<Authenticator>,
+        stopping: CancellationToken,
+    ) -> Self {
+        let discovery = discovery::Documents::of(&pipeline.registry);
+        Api { pipeline, authenticator, stopping, discovery }
+    }
+
+    /// All paths.
+    pub fn router(self) -> Router {
+        Router::new().fallback(handle::<S>).layer(gzip::layer()).with_state(Arc::new(self))
+    }
+}
+
+async fn handle<S: Store>(Shared(api): Shared<Arc<Api<S>>>, request: HttpRequest<Body>) -> Response<Body> {
+    let (parts, body) = request.into_parts();
+    let peer = parts.extensions.get::<Arc<Peer>>().cloned();
+    let query = Query::parse(parts.uri.query().unwrap_or(""));
+    let path = parts.uri.path().to_owned();
+    let parts = Parts { method: parts.method, path, query, headers: parts.headers, peer };
+    match Box::pin(api.answer(&parts, body)).await {
+        Ok(response) => response,
+        Err(error) => api.failure(&parts, &error),
+    }
+}
+
+impl<S: Store> Api<S> {
+    async fn answer(self: &Arc<Self>, parts: &Parts, body: Body) -> Result<Response<Body>, ApiError> {
+        if let Some(response) = self.open_path(parts).await {
+            return Ok(response);
+        }
+        let user = self.user(parts)?;
+        let target = match parse_path(&parts.path) {
+            TargetPath::Resource(target) => target,
+            TargetPath::Other => return self.other_path(parts, &user),
+            TargetPath::Malformed => {
+                return Err(ApiError::BadRequest("the path holds escapes that are not UTF-8".to_owned()));
+            }
+        };
+        let verb = Verb::of(&parts.method, &target, &parts.query);
+        authorize(&user, Attributes::Resource { verb: verb.unwrap_or(Verb::Get), target: &target })?;
+        let resource = self.resource(&target)?;
+        let verb = verb.filter(|&verb| allows(resource, &target, verb)).ok_or(ApiError::MethodNotAllowed)?;
+        let representation = self.representation(parts)?;
+        let body = body::read(verb, &parts.headers, body).await?;
+        let request = Request {
+            verb,
+            target: &target,
+            resource,
+            query: &parts.query,
+            user: &user,
+            user_agent: header_text(&parts.headers, &header::USER_AGENT),
+            content_type: header_text(&parts.headers, &header::CONTENT_TYPE),
+            body: &body,
+        };
+        self.carry_out(request, representation).await
+    }
+
+    /// Runs the pipeline and writes its answer.
+    async fn carry_out(
+        self: &Arc<Self>,
+        request: Request<'_>,
+        representation: Representation,
+    ) -> Result<Response<Body>, ApiError> {
+        let registry = &self.pipeline.registry;
+        let include = IncludeObject::parse(request.query.text("includeObject"))?;
+        let renderer = Renderer::new(registry, request.resource, representation, include);
+        if request.verb == Verb::Watch {
+            let stopping = self.stopping.clone().cancelled_owned().boxed();
+            let content_type = renderer.watch_content_type();
+            let watch = Watch::start(self.pipeline.clone(), request, renderer, stopping).await?;
+            return Ok(respond::stream(&content_type, watch));
+        }
+        let answer = self.pipeline.run(request).await?;
+        let now = self.pipeline.ambient.now();
+        let content_type = renderer.content_type();
+        Ok(match answer {
+            Answer::Stored(object) => respond::payload(200, content_type, renderer.object(&object, now)?),
+            Answer::List(list) => respond::payload(200, content_type, renderer.list(list, now)?),
+            Answer::Written(written) => {
+                let code = if written.created { 201 } else { 200 };
+                let mut response = respond::payload(code, content_type, renderer.written(&written, now)?);
+                respond::warn(&mut response, &written.warnings);
+                response
+            }
+            Answer::Done(status) => self.status(200, &status, representation),
+        })
+    }
+
+    /// Who asks.
+    fn user(&self, parts: &Parts) -> Result<Arc<User>, ApiError> {
+        let peer = parts.peer.as_ref().ok_or(ApiError::Unauthorized)?;
+        self.authenticator.authenticate(peer, &parts.headers).map_err(|error| {
+            tracing::debug!(%error, address = %peer.address, "request refused");
+            ApiError::Unauthorized
+        })
+    }
+
+    fn resource(&self, target: &Target) -> Result<&Arc<Resource>, ApiError> {
+        let found = self.pipeline.registry.find(&target.group, &target.version, &target.resource);
+        let resource = found.ok_or(ApiError::UnknownPath)?;
+        let misplaced = !resource.namespaced && !target.namespace.is_empty();
+        // One object lies in one namespace: without it there is no such path.
+        let adrift = resource.namespaced && target.namespace.is_empty() && !target.name.is_empty();
+        let unknown_part =
+            !target.subresource.is_empty() && resource.subresource(&target.subresource).is_none();
+        if misplaced || adrift || unknown_part { Err(ApiError::UnknownPath) } else { Ok(resource) }
+    }
+
+    fn representation(&self, parts: &Parts) -> Result<Representation, ApiError> {
+        let agent = header_text(&parts.headers, &header::USER_AGENT);
+        negotiate(accept(&parts.headers).as_deref(), agent, &parts.query, self.pipeline.registry.brand)
+    }
+
+    /// Health and version: for everyone, as probes carry no credentials.
+    async fn open_path(&self, parts: &Parts) -> Option<Response<Body>> {
+        if parts.path == "/version" || parts.path == "/version/" {
+            return Some(respond::json(200, version::document()));
+        }
+        health::answer(&parts.path, &parts.query, &self.pipeline.store, &self.stopping).await
+    }
+
+    /// Paths that name no resource: discovery, or nothing.
+    fn other_path(&self, parts: &Parts, user: &User) -> Result<Response<Body>, ApiError> {
+        let verb = parts.method.as_str().to_ascii_lowercase();
+        authorize(user, Attributes::Path { verb: &verb, path: &parts.path })?;
+        let document = self.discovery.find(&parts.path).ok_or(ApiError::UnknownPath)?;
+        if parts.method != Method::GET && parts.method != Method::HEAD {
+            return Err(ApiError::MethodNotAllowed);
+        }
+        Ok(respond::json(200, document))
+    }
+
+    fn failure(&self, parts: &Parts, error: &ApiError) -> Response<Body> {
+        if let ApiError::Internal(reason) = error {
+            tracing::error!(method = %parts.method, path = %parts.path, reason, "internal error");
+        }
+        let registry = &self.pipeline.registry;
+        let status = Status::of(error, registry.brand);
+        // A failure is written even where nothing acceptable was asked for.
+        let representation = self
+            .representation(parts)
+            .unwrap_or_else(|_| for_status(accept(&parts.headers).as_deref(), registry.brand));
+        self.status(status.code, &status, representation)
+    }
+
+    fn status(&self, code: u16, status: &Status, representation: Representation) -> Response<Body> {
+        let registry = &self.pipeline.registry;
+        let bytes = crate::render::status(status, representation, &registry.schema);
+        let retry = status.details.as_ref().map_or(0, |details| details.retry_after_seconds);
+        let mut response = respond::bytes(code, representation.media_type(registry.brand), bytes);
+        respond::retry_after(&mut response, retry);
+        response
+    }
+}
+
+/// Whether the resource, or its sub-resource, knows the verb.
+fn allows(resource: &Resource, target: &Target, verb: Verb) -> bool {
+    if target.subresource.is_empty() {
+        // The name of a created object is in its body; collections are not written to by PUT.
+        return resource.allows(verb) && (verb != Verb::Create || target.name.is_empty());
+    }
+    let subresource = resource.subresource(&target.subresource);
+    subresource.is_some_and(|found| found.verbs.iter().any(|allowed| allowed == verb.as_str()))
+}
+
+fn header_text<'a>(headers: &'a http::HeaderMap, name: &header::HeaderName) -> &'a str {
+    headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or("")
+}
+
+/// All `Accept` headers as one.
+fn accept(headers: &http::HeaderMap) -> Option<String> {
+    let texts: Vec<&str> =
+        headers.get_all(header::ACCEPT).iter().filter_map(|value| value.to_str().ok()).collect();
+    if texts.is_empty() { None } else { Some(texts.join(",")) }
+}
+
+/// The document of an answer that is the same for everyone.
+type Document = Bytes;

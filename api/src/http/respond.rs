@@ -1,0 +1,117 @@
+//! Building responses: bytes with their length, streams, warnings, times to wait.
+
+use std::convert::Infallible;
+
+use axum::body::Body;
+use bytes::Bytes;
+use futures::stream;
+use http::header::{CACHE_CONTROL, CONTENT_LENGTH, CONTENT_TYPE, HeaderName, RETRY_AFTER};
+use http::{HeaderValue, Response, StatusCode};
+use orch_raft::Store;
+
+use crate::render::Payload;
+use crate::watch::Watch;
+
+/// Answers belong to the one who asked and are old at once.
+const NO_CACHE: HeaderValue = HeaderValue::from_static("no-cache, private");
+
+/// Warnings sent with one answer, and bytes of each: what clients print, and what headers may hold.
+const WARNINGS_MAX: usize = 32;
+const WARNING_BYTES_MAX: usize = 512;
+
+/// An answer that is there as a whole.
+pub(super) fn bytes(code: u16, content_type: &'static str, bytes: Bytes) -> Response<Body> {
+    respond(code, content_type, Body::from(bytes))
+}
+
+/// A JSON document.
+pub(super) fn json(code: u16, document: Bytes) -> Response<Body> {
+    bytes(code, "application/json", document)
+}
+
+/// An answer whose bytes are put together as the socket takes them.
+pub(super) fn payload(code: u16, content_type: &'static str, payload: Payload) -> Response<Body> {
+    let length = payload.len();
+    let mut frames = payload.into_frames();
+    let first = frames.next().unwrap_or_default();
+    if first.len() == length {
+        return bytes(code, content_type, first);
+    }
+    let frames = std::iter::once(first).chain(frames).map(Ok::<Bytes, Infallible>);
+    let mut response = respond(code, content_type, Body::from_stream(stream::iter(frames)));
+    response.headers_mut().insert(CONTENT_LENGTH, HeaderValue::from(length));
+    response
+}
+
+/// An answer that goes on until the watch ends.
+pub(super) fn stream<S: Store>(content_type: &str, watch: Watch<S>) -> Response<Body> {
+    let frames = stream::unfold(watch, |mut watch| async move {
+        watch.next().await.map(|frame| (Ok::<Bytes, Infallible>(frame), watch))
+    });
+    let mut response = respond(200, "application/json", Body::from_stream(frames));
+    if let Ok(content_type) = HeaderValue::from_str(content_type) {
+        response.headers_mut().insert(CONTENT_TYPE, content_type);
+    }
+    response
+}
+
+/// Adds a `Warning` header for each text, in the form of RFC 7234 that clients of the reference parse.
+pub(super) fn warn(response: &mut Response<Body>, warnings: &[String]) {
+    const WARNING: HeaderName = HeaderName::from_static("warning");
+    for text in warnings.iter().take(WARNINGS_MAX) {
+        if let Ok(value) = HeaderValue::from_str(&format!("299 - \"{}\"", quotable(text))) {
+            response.headers_mut().append(WARNING, value);
+        }
+    }
+}
+
+/// Tells when to come back, unless `seconds` is 0.
+pub(super) fn retry_after(response: &mut Response<Body>, seconds: u32) {
+    if seconds > 0 {
+        response.headers_mut().insert(RETRY_AFTER, HeaderValue::from(seconds));
+    }
+}
+
+fn respond(code: u16, content_type: &'static str, body: Body) -> Response<Body> {
+    let mut response = Response::new(body);
+    *response.status_mut() = StatusCode::from_u16(code).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+    let headers = response.headers_mut();
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
+    headers.insert(CACHE_CONTROL, NO_CACHE);
+    response
+}
+
+/// `text` as it may stand between quotes in a header: escaped, without control characters, not too long.
+fn quotable(text: &str) -> String {
+    let mut quotable = String::with_capacity(text.len());
+    for character in text.chars() {
+        if quotable.len() >= WARNING_BYTES_MAX {
+            break;
+        }
+        match character {
+            '"' | '\\' => quotable.extend(['\\', character]),
+            control if control.is_control() => quotable.push(' '),
+            other => quotable.push(other),
+        }
+    }
+    quotable
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn warnings_are_quoted_and_bounded() {
+        let mut response = respond(200, "application/json", Body::empty());
+        warn(
+            &mut response,
+            &["unknown field \"a\\b\"".to_owned(), "two\nlines".to_owned(), "x".repeat(5000)],
+        );
+        let texts: Vec<&str> =
+            response.headers().get_all("warning").iter().filter_map(|value| value.to_str().ok()).collect();
+        assert_eq!(texts[0], r#"299 - "unknown field \"a\\b\"""#);
+        assert_eq!(texts[1], r#"299 - "two lines""#);
+        assert!(texts[2].len() < 600);
+    }
+}

@@ -1,0 +1,219 @@
+//! Following a collection: a cursor into this node's history (spec 4.5, 9).
+//!
+//! Owns where a watch starts, which events a change is for its selection, bookmarks, and how it ends. Nothing is queued
+//! for a watcher: it is woken when its resource changed, and what it sends is read from the history when its socket has
+//! room. One that reads too slowly falls out of the history and is told so with a 410, it never holds memory.
+//!
+//! Invariant: the cursor passes a revision only when all its events are in a frame.
+
+mod event;
+mod start;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures::future::{BoxFuture, FutureExt};
+use orch_raft::Subscription;
+use orch_raft::{Collection, Revision, Store};
+
+use crate::error::ApiError;
+use crate::pipeline::Pipeline;
+use crate::render::Renderer;
+use crate::status::Status;
+use event::{Event, Scope};
+
+/// Bytes of events after which a frame is handed to the socket: four TLS records, and what one slow reader holds.
+const FRAME_BYTES: usize = 64 << 10;
+
+/// How often a watcher that asked for bookmarks gets one: as often as the reference does.
+const BOOKMARK_EVERY: Duration = Duration::from_secs(60);
+
+/// A watch that is running. [`Watch::next`] gives its frames.
+pub struct Watch<S> {
+    pipeline: Arc<Pipeline<S>>,
+    renderer: Renderer,
+    /// Where the followed objects are stored.
+    storage: Arc<str>,
+    scope: Scope,
+    subscription: Subscription,
+    phase: Phase,
+    /// All changes up to here were sent or are none of this watch's.
+    position: Revision,
+    is_first_event: bool,
+    wants_bookmarks: bool,
+    /// The bookmark that says that the initial events are through is still to come.
+    owes_initial_end: bool,
+    timeout: BoxFuture<'static, ()>,
+    bookmark: BoxFuture<'static, ()>,
+    stopping: BoxFuture<'static, ()>,
+}
+
+/// What a watch is doing.
+enum Phase {
+    /// Sending what was there when it started, in order of paths.
+    Initial { collection: Arc<Collection>, after: Option<Arc<str>> },
+    /// Sending changes.
+    Following,
+    /// Nothing more comes.
+    Ended,
+}
+
+/// Why a watch that had nothing to send goes on.
+enum Wake {
+    Changed,
+    Bookmark,
+    End,
+}
+
+/// A frame that broke off, and why.
+type Cut = (Vec<u8>, ApiError);
+
+/// `Store::sleep` without a hold on the store.
+fn sleep<S: Store>(store: &S, duration: Duration) -> BoxFuture<'static, ()> {
+    let store = store.clone();
+    async move { store.sleep(duration).await }.boxed()
+}
+
+impl<S: Store> Watch<S> {
+    /// The next frame: whole events of the negotiated representation. `None` when the watch is over.
+    pub async fn next(&mut self) -> Option<Bytes> {
+        loop {
+            let frame = match self.phase {
+                Phase::Ended => return None,
+                Phase::Initial { .. } => self.initial_frame(),
+                Phase::Following => self.frame_of_changes(),
+            };
+            let frame = match frame {
+                Ok(frame) => frame,
+                Err((frame, error)) => self.end_with(frame, &error),
+            };
+            if !frame.is_empty() {
+                return Some(frame.into());
+            }
+            if matches!(self.phase, Phase::Following) {
+                let told = match self.wait().await {
+                    Wake::Changed => continue,
+                    Wake::Bookmark => {
+                        self.bookmark = sleep(&self.pipeline.store, BOOKMARK_EVERY);
+                        self.bookmark_frame()
+                    }
+                    Wake::End => {
+                        self.phase = Phase::Ended;
+                        self.bookmark_frame()
+                    }
+                };
+                if let Some(frame) = told {
+                    return Some(frame);
+                }
+            }
+        }
+    }
+
+    /// Waits for a change, the next bookmark or the end.
+    async fn wait(&mut self) -> Wake {
+        let Watch { subscription, timeout, bookmark, stopping, wants_bookmarks, .. } = self;
+        let changed = subscription.changed();
+        futures::pin_mut!(changed);
+        futures::future::poll_fn(|context| {
+            use std::task::Poll;
+            if stopping.poll_unpin(context).is_ready() || timeout.poll_unpin(context).is_ready() {
+                return Poll::Ready(Wake::End);
+            }
+            if let Poll::Ready(newest) = changed.poll_unpin(context) {
+                return Poll::Ready(newest.map_or(Wake::End, |_| Wake::Changed));
+            }
+            if *wants_bookmarks && bookmark.poll_unpin(context).is_ready() {
+                return Poll::Ready(Wake::Bookmark);
+            }
+            Poll::Pending
+        })
+        .await
+    }
+
+    /// What was there at the start, as ADDED events; at the end the bookmark that says so, where asked for.
+    fn initial_frame(&mut self) -> Result<Vec<u8>, Cut> {
+        let mut frame = Vec::new();
+        let Phase::Initial { collection, after } = &mut self.phase else { return Ok(frame) };
+        let (collection, sent) = (collection.clone(), after.take());
+        let now = self.pipeline.ambient.now();
+        for (path, object) in self.scope.objects(&collection, sent.as_deref()) {
+            let first = std::mem::take(&mut self.is_first_event);
+            let event = Event::added(object);
+            if let Err(error) =
+                self.renderer.event(event.kind, object, event.revision, first, now, &mut frame)
+            {
+                return Err((frame, error));
+            }
+            if frame.len() >= FRAME_BYTES {
+                let after = Some(path.clone());
+                self.phase = Phase::Initial { collection: collection.clone(), after };
+                return Ok(frame);
+            }
+        }
+        self.phase = Phase::Following;
+        if std::mem::take(&mut self.owes_initial_end)
+            && let Err(error) = self.renderer.bookmark(
+                self.position,
+                true,
+                std::mem::take(&mut self.is_first_event),
+                &mut frame,
+            )
+        {
+            return Err((frame, error));
+        }
+        Ok(frame)
+    }
+
+    /// The changes after the cursor, as many as a frame takes.
+    fn frame_of_changes(&mut self) -> Result<Vec<u8>, Cut> {
+        let state = self.pipeline.store.state();
+        let collection = state.collection(&self.storage);
+        let mut frame = Vec::new();
+        if collection.changed() > self.position {
+            let since = collection.changes_after(self.position);
+            let changes =
+                since.map_err(|gone| (Vec::new(), ApiError::too_old(gone.requested, gone.oldest)))?;
+            let now = self.pipeline.ambient.now();
+            for change in changes {
+                if frame.len() >= FRAME_BYTES && change.revision > self.position {
+                    return Ok(frame);
+                }
+                self.position = change.revision;
+                let Some(event) = self.scope.event(change) else { continue };
+                let first = std::mem::take(&mut self.is_first_event);
+                let written =
+                    self.renderer.event(event.kind, event.object, event.revision, first, now, &mut frame);
+                written.map_err(|error| (Vec::new(), error))?;
+            }
+        }
+        self.position = self.position.max(state.applied());
+        Ok(frame)
+    }
+
+    /// A bookmark at the cursor, for a watcher that asked for them.
+    fn bookmark_frame(&mut self) -> Option<Bytes> {
+        if !self.wants_bookmarks {
+            return None;
+        }
+        let mut frame = Vec::new();
+        let first = std::mem::take(&mut self.is_first_event);
+        match self.renderer.bookmark(self.position, false, first, &mut frame) {
+            Ok(()) => Some(frame.into()),
+            Err(error) => Some(self.end_with(Vec::new(), &error).into()),
+        }
+    }
+
+    /// Ends the watch with an ERROR event behind what `frame` holds already.
+    fn end_with(&mut self, mut frame: Vec<u8>, error: &ApiError) -> Vec<u8> {
+        self.phase = Phase::Ended;
+        if matches!(error, ApiError::Internal(_)) {
+            tracing::error!(resource = %self.storage, %error, "a watch fails");
+        }
+        let status = Status::of(error, self.pipeline.registry.brand);
+        if let Err(error) = self.renderer.error_event(&status, &mut frame) {
+            tracing::error!(%error, "an ERROR event cannot be written");
+        }
+        frame
+    }
+}

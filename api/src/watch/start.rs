@@ -1,0 +1,115 @@
+//! Where a watch starts: the watch matrix of spec 9, `sendInitialEvents`, and how long it lasts.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::future::BoxFuture;
+use orch_raft::Store;
+
+use super::event::Scope;
+use super::{BOOKMARK_EVERY, Phase, Watch};
+use crate::error::ApiError;
+use crate::pipeline::{Pipeline, Request, revision_parameter};
+use crate::render::Renderer;
+use crate::validate::{ListOptions, validate_list_options};
+
+/// How long a watch lasts that does not say: this, and up to as much again, so that clients do not come back together.
+const LIFE_MIN: Duration = Duration::from_secs(30 * 60);
+
+/// Longest life that is honoured; nobody keeps a connection longer.
+const LIFE_MAX: Duration = Duration::from_secs(24 * 60 * 60);
+
+impl<S: Store> Watch<S> {
+    /// Starts the watch of `request`. It ends early, with a bookmark where asked for, once `stopping` completes.
+    ///
+    /// # Errors
+    /// Bad options and selectors; a revision that this cluster does not reach; no quorum for a start at the newest
+    /// state. A start before the history is no error here: it is told by the first event.
+    pub async fn start(
+        pipeline: Arc<Pipeline<S>>,
+        request: Request<'_>,
+        renderer: Renderer,
+        stopping: BoxFuture<'static, ()>,
+    ) -> Result<Watch<S>, ApiError> {
+        let query = request.query;
+        let options = ListOptions {
+            watch: true,
+            resource_version: query.text("resourceVersion"),
+            resource_version_match: query.text("resourceVersionMatch"),
+            continue_token: query.text("continue"),
+            send_initial_events: query.optional_flag("sendInitialEvents"),
+        };
+        let errors = validate_list_options(options);
+        if !errors.is_empty() {
+            return Err(ApiError::Invalid { subject: pipeline.options_subject("ListOptions"), errors });
+        }
+        let revision = revision_parameter(options.resource_version)?;
+        let life = life(query.integer("timeoutSeconds")?, pipeline.ambient.random());
+        let selector = pipeline.selector(request)?;
+        let wants_bookmarks = query.flag("allowWatchBookmarks");
+        let asks_initial = options.send_initial_events;
+
+        let subscription = pipeline.store.subscribe(&request.resource.storage);
+        let (phase, position) = match (asks_initial, revision) {
+            (None | Some(false), Some(revision)) if revision.0 != 0 => (Phase::Following, revision),
+            (Some(false), _) => (Phase::Following, pipeline.state_for(revision).await?.applied()),
+            _ => {
+                let state = pipeline.state_for(revision).await?;
+                let collection = state.collection(&request.resource.storage);
+                (Phase::Initial { collection, after: None }, state.applied())
+            }
+        };
+        Ok(Watch {
+            renderer,
+            storage: request.resource.storage.clone(),
+            scope: scope(request, selector),
+            subscription,
+            phase,
+            position,
+            is_first_event: true,
+            wants_bookmarks,
+            owes_initial_end: wants_bookmarks && asks_initial == Some(true),
+            timeout: super::sleep(&pipeline.store, life),
+            bookmark: super::sleep(&pipeline.store, BOOKMARK_EVERY),
+            stopping,
+            pipeline,
+        })
+    }
+}
+
+/// What the path and the selectors leave.
+fn scope(request: Request<'_>, selector: crate::selector::Selector) -> Scope {
+    let target = request.target;
+    let prefix = if target.namespace.is_empty() { String::new() } else { format!("{}/", target.namespace) };
+    // A field selector for one name, as clients write the watch of one object, is as good as the name on the path.
+    let name = if target.name.is_empty() { selector.only_name() } else { Some(target.name.as_str()) };
+    let reachable = !request.resource.namespaced || !prefix.is_empty();
+    let path = name.filter(|_| reachable).map(|name| format!("{prefix}{name}"));
+    Scope { prefix, path, selector }
+}
+
+/// How long a watch lasts. `random`: 128 random bits.
+fn life(asked_seconds: Option<i64>, random: u128) -> Duration {
+    match asked_seconds.and_then(|seconds| u64::try_from(seconds).ok()).filter(|&seconds| seconds > 0) {
+        Some(seconds) => Duration::from_secs(seconds).min(LIFE_MAX),
+        None => {
+            let spread = LIFE_MIN.as_secs();
+            LIFE_MIN + Duration::from_secs(u64::try_from(random % u128::from(spread)).unwrap_or(0))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_watch_lasts_as_long_as_asked_and_else_half_an_hour_to_an_hour() {
+        assert_eq!(life(Some(1), 0), Duration::from_secs(1));
+        assert_eq!(life(Some(i64::MAX), 0), LIFE_MAX);
+        for asked in [None, Some(0), Some(-1)] {
+            assert_eq!(life(asked, 0), LIFE_MIN);
+            assert!(life(asked, u128::MAX) < LIFE_MIN * 2);
+        }
+    }
+}
