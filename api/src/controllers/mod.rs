@@ -17,6 +17,7 @@ mod bootstrap;
 mod client;
 mod cursor;
 mod expiry;
+mod garbage;
 mod namespaces;
 mod queue;
 #[cfg(test)]
@@ -28,7 +29,7 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures::future::{join3, select};
+use futures::future::{join4, select};
 use orch_raft::Store;
 
 use self::client::Client;
@@ -83,10 +84,12 @@ async fn deposed<S: Store>(store: &S) {
 
 async fn lead<S: Store>(pipeline: Arc<Pipeline<S>>, options: Options) {
     let client = |manager| Client::new(pipeline.clone(), manager);
-    let (starter, ender, cleaner) = (client("bootstrap"), client("namespace-controller"), client("expiry"));
-    join3(
+    let (starter, ender) = (client("bootstrap"), client("namespace-controller"));
+    let (collector, cleaner) = (client("garbage-collector"), client("expiry"));
+    join4(
         Box::pin(keep("bootstrap", &starter, || bootstrap::run(&starter))),
         Box::pin(keep("namespaces", &ender, || namespaces::run(&ender))),
+        Box::pin(keep("garbage", &collector, || garbage::run(&collector))),
         Box::pin(keep("expiry", &cleaner, || expiry::run(&cleaner, options.event_ttl))),
     )
     .await;

@@ -198,6 +198,14 @@ pub(super) fn pod(name: &str) -> Value {
     json!({"metadata": {"name": name}, "spec": {"containers": [{"name": "c", "image": "i"}]}})
 }
 
+/// An object with owners: kind, name and uid of each, all of the core group.
+pub(super) fn owned(name: &str, owners: &[(&str, &str, &str)]) -> Value {
+    let owners = owners.iter().map(|(kind, name, uid)| {
+        json!({"apiVersion": "v1", "kind": kind, "name": name, "uid": uid, "blockOwnerDeletion": true})
+    });
+    json!({"metadata": {"name": name, "ownerReferences": owners.collect::<Vec<_>>()}})
+}
+
 /// An event about nothing in particular.
 pub(super) fn event(namespace: &str, name: &str) -> Value {
     json!({

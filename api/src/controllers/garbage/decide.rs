@@ -1,0 +1,253 @@
+//! What is to be done about one object: a function of one state and the graph of it.
+//!
+//! Owns the rules of collection. A dependent goes when none of its owners is left; with another owner left it only
+//! loses the references to those that are gone. An owner is there when an object of the kind, scope and name that
+//! the reference names has its uid: another kind, another namespace or a successor of the same name is another
+//! object. What cannot be looked up (a kind that is not served, a namespaced owner of a cluster-scoped object)
+//! decides nothing: then everything stays.
+//!
+//! The state must be no older than a read barrier: absent in it means gone for good, for no uid comes back.
+
+use std::sync::Arc;
+
+use orch_raft::object::SharedObject;
+use orch_raft::{Revision, State};
+use serde_json::{Value, json};
+
+use super::graph::{Graph, ObjectRef};
+use super::ownership::{FOREGROUND, ORPHAN, Ownership};
+use crate::controllers::client::Propagation;
+use crate::registry::{Registry, Resource};
+use crate::validate::tree::Tree;
+
+/// Actions about the dependents of one owner at a time; more follow when these are done.
+pub(super) const DEPENDENTS_MAX: usize = 256;
+
+/// What to do.
+#[derive(Debug, Default)]
+pub(super) struct Decision {
+    /// Done at the same time, in any order.
+    pub actions: Vec<Action>,
+    /// Objects to look at next.
+    pub look: Vec<ObjectRef>,
+}
+
+/// One write, under the condition that the object is still of this revision.
+#[derive(Debug)]
+pub(super) struct Action {
+    /// To what.
+    pub object: ObjectRef,
+    /// Its uid.
+    pub uid: String,
+    /// Its revision when this was decided.
+    pub revision: Revision,
+    /// What.
+    pub write: Write,
+}
+
+/// The kinds of writes.
+#[derive(Debug, PartialEq)]
+pub(super) enum Write {
+    /// Delete it.
+    Delete(Propagation),
+    /// Replace these fields of its metadata.
+    Metadata(Value),
+}
+
+/// What an owner reference leads to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Owner {
+    /// To an object that stays.
+    Solid,
+    /// To nothing.
+    Dangling,
+    /// To an object that waits for this one to go.
+    Waiting,
+    /// Nobody can say.
+    Unknown,
+}
+
+/// What decisions rest on.
+#[derive(Clone, Copy)]
+pub(super) struct View<'a> {
+    /// The objects.
+    pub state: &'a State,
+    /// The edges between them, of the same state.
+    pub graph: &'a Graph,
+    /// The kinds that can be looked up.
+    pub registry: &'a Registry,
+}
+
+impl View<'_> {
+    /// What is to be done about `object`.
+    ///
+    /// # Errors
+    /// A stored object cannot be read.
+    pub(super) fn decide(&self, object: &ObjectRef) -> Result<Decision, serde_json::Error> {
+        let Some(stored) = object.find(self.state) else { return Ok(Decision::default()) };
+        if !stored.index.terminating && stored.index.owners.is_empty() {
+            return Ok(Decision::default());
+        }
+        let ownership = Ownership::of(&stored)?;
+        match stored.index.terminating {
+            false => self.dependent(object, &stored, &ownership),
+            true if ownership.is_held_by(ORPHAN) => self.orphan(object, &stored, &ownership),
+            true if ownership.is_held_by(FOREGROUND) => self.foreground(object, &stored, &ownership),
+            true => Ok(Decision::default()),
+        }
+    }
+
+    /// An object with owners that nobody has deleted.
+    fn dependent(
+        &self,
+        object: &ObjectRef,
+        stored: &SharedObject,
+        ownership: &Ownership,
+    ) -> Result<Decision, serde_json::Error> {
+        let mut owners = Vec::with_capacity(ownership.references().len());
+        for reference in ownership.references() {
+            owners.push((self.owner(object, reference)?, reference.text("uid")));
+        }
+        let any = |kind: Owner| owners.iter().any(|(owner, _)| *owner == kind);
+        if any(Owner::Unknown) || owners.is_empty() {
+            return Ok(Decision::default());
+        }
+        if any(Owner::Solid) {
+            let gone = owners.iter().filter(|(owner, _)| *owner != Owner::Solid).map(|(_, uid)| *uid);
+            let gone: Vec<&str> = gone.collect();
+            if gone.is_empty() {
+                return Ok(Decision::default());
+            }
+            let left = ownership.references_without(&gone);
+            return Ok(metadata(object, stored, json!({"ownerReferences": left})));
+        }
+        if any(Owner::Waiting) && self.graph.dependents(&stored.index.uid).next().is_some() {
+            // Two that wait for each other would wait for ever.
+            if ownership.blocks_any() && self.has_waiting_dependent(stored)? {
+                let unblocked = ownership.references_unblocked();
+                return Ok(metadata(object, stored, json!({"ownerReferences": unblocked})));
+            }
+            return Ok(act(object, stored, Write::Delete(Propagation::Foreground)));
+        }
+        let propagation = match ownership {
+            held if held.is_held_by(ORPHAN) => Propagation::Orphan,
+            held if held.is_held_by(FOREGROUND) => Propagation::Foreground,
+            _ => Propagation::Background,
+        };
+        Ok(act(object, stored, Write::Delete(propagation)))
+    }
+
+    /// An owner whose dependents are to stay: they lose their references to it, then it goes.
+    fn orphan(
+        &self,
+        object: &ObjectRef,
+        stored: &SharedObject,
+        ownership: &Ownership,
+    ) -> Result<Decision, serde_json::Error> {
+        let uid = stored.index.uid.as_str();
+        let mut decision = Decision::default();
+        for dependent in self.graph.dependents(uid).filter(|dependent| *dependent != object) {
+            let Some(found) = dependent.find(self.state) else { continue };
+            let left = Ownership::of(&found)?.references_without(&[uid]);
+            decision.actions.push(Action::on(dependent, &found, references(left)));
+            if decision.actions.len() == DEPENDENTS_MAX {
+                break;
+            }
+        }
+        if decision.actions.is_empty() {
+            return Ok(metadata(object, stored, json!({"finalizers": ownership.finalizers_without(ORPHAN)})));
+        }
+        Ok(decision)
+    }
+
+    /// An owner whose dependents are to go first: those that block it must be gone before it goes.
+    fn foreground(
+        &self,
+        object: &ObjectRef,
+        stored: &SharedObject,
+        ownership: &Ownership,
+    ) -> Result<Decision, serde_json::Error> {
+        let uid = stored.index.uid.as_str();
+        let mut blocked = false;
+        let mut look = Vec::new();
+        for dependent in self.graph.dependents(uid).filter(|dependent| *dependent != object) {
+            let Some(found) = dependent.find(self.state) else { continue };
+            if !found.index.terminating {
+                look.push(dependent.clone());
+            }
+            blocked = blocked || Ownership::of(&found)?.blocks(uid);
+            if blocked && look.len() >= DEPENDENTS_MAX {
+                break;
+            }
+        }
+        if blocked {
+            return Ok(Decision { actions: Vec::new(), look });
+        }
+        let finalizers = ownership.finalizers_without(FOREGROUND);
+        let decision = metadata(object, stored, json!({"finalizers": finalizers}));
+        Ok(Decision { look, ..decision })
+    }
+
+    fn owner(&self, dependent: &ObjectRef, reference: &Value) -> Result<Owner, serde_json::Error> {
+        let Some(resource) = self.resource(reference) else { return Ok(Owner::Unknown) };
+        let name = reference.text("name");
+        let path = match (resource.namespaced, dependent.namespace()) {
+            (true, "") => return Ok(Owner::Unknown),
+            (true, namespace) => format!("{namespace}/{name}"),
+            (false, _) => name.to_owned(),
+        };
+        let owner = ObjectRef { storage: resource.storage.clone(), path: path.into() };
+        let found = owner.find(self.state).filter(|found| found.index.uid == reference.text("uid"));
+        Ok(match found {
+            None => Owner::Dangling,
+            Some(found) if is_waiting(&found)? => Owner::Waiting,
+            Some(_) => Owner::Solid,
+        })
+    }
+
+    fn resource(&self, reference: &Value) -> Option<&Arc<Resource>> {
+        let version = reference.text("apiVersion");
+        let (group, version) = version.split_once('/').unwrap_or(("", version));
+        let kind = reference.text("kind");
+        self.registry
+            .resources()
+            .find(|resource| resource.kind == kind && resource.version == version && resource.group == group)
+    }
+
+    fn has_waiting_dependent(&self, stored: &SharedObject) -> Result<bool, serde_json::Error> {
+        for dependent in self.graph.dependents(&stored.index.uid) {
+            if let Some(found) = dependent.find(self.state)
+                && is_waiting(&found)?
+            {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+}
+
+impl Action {
+    fn on(object: &ObjectRef, stored: &SharedObject, write: Write) -> Self {
+        Action { object: object.clone(), uid: stored.index.uid.clone(), revision: stored.revision, write }
+    }
+}
+
+/// Whether the object is deleted and waits for its dependents.
+fn is_waiting(object: &SharedObject) -> Result<bool, serde_json::Error> {
+    Ok(object.index.terminating && Ownership::of(object)?.is_held_by(FOREGROUND))
+}
+
+fn act(object: &ObjectRef, stored: &SharedObject, write: Write) -> Decision {
+    Decision { actions: vec![Action::on(object, stored, write)], look: Vec::new() }
+}
+
+fn metadata(object: &ObjectRef, stored: &SharedObject, fields: Value) -> Decision {
+    act(object, stored, Write::Metadata(fields))
+}
+
+fn references(left: Vec<Value>) -> Write {
+    Write::Metadata(json!({"ownerReferences": left}))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,152 @@
+//! The garbage collector: objects go when nothing that owns them is left (DESIGN 8).
+//!
+//! Owns the loop around the graph and the rules. Objects worth a look wait in a queue for about a second; then one
+//! read barrier serves a whole batch, each object is decided on in that state, and what was decided is written under
+//! the condition that the object is as it was. What was overtaken is decided again.
+//!
+//!     changes -> graph -> queue -> (barrier) -> decide -> write -> changes ...
+//!
+//! Events own nothing and are owned by nothing here: they end by themselves.
+
+mod decide;
+mod graph;
+mod ownership;
+#[cfg(test)]
+mod tests;
+
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::time::Duration;
+
+use orch_raft::{State, Store, Subscription};
+use serde_json::json;
+
+use self::decide::{Action, Decision, View, Write};
+use self::graph::{Graph, ObjectRef};
+use super::client::{Client, Place, any_changed, for_each, is_overtaken};
+use super::queue::Queue;
+use crate::error::ApiError;
+
+/// The loop's pace while something is going on: changes are looked at in batches.
+const TICK: Duration = Duration::from_millis(250);
+
+/// Objects decided on behind one barrier.
+const BATCH_MAX: usize = 256;
+
+/// Writes of one batch; what exceeds them waits for the next.
+const WRITES_MAX: usize = 512;
+
+/// Writes at the same time: enough to share a write to disk, few beside the clients' writes.
+const AT_ONCE: usize = 32;
+
+/// Resources that are left out.
+const IGNORED: [&str; 1] = ["events"];
+
+/// Collects garbage. Completes only with an error.
+pub(super) async fn run<S: Store>(client: &Client<S>) -> Result<Infallible, ApiError> {
+    let store = client.store();
+    let storages = storages(client);
+    let mut changed: Vec<Subscription> = storages.iter().map(|storage| store.subscribe(storage)).collect();
+    let mut queue = Queue::default();
+    let mut graph = Graph::of(&*client.most_recent().await?, storages, &mut queue);
+    loop {
+        if queue.is_empty() {
+            any_changed(&mut changed).await;
+        }
+        store.sleep(TICK).await;
+        queue.tick();
+        graph.follow(&store.state(), &mut queue);
+        loop {
+            let due = queue.take_due(BATCH_MAX);
+            if due.is_empty() {
+                break;
+            }
+            // Absent in this state is gone for good.
+            let state = client.most_recent().await?;
+            graph.follow(&state, &mut queue);
+            let writes = decide_all(client, &state, &graph, due, &mut queue);
+            write_all(client, writes, &mut queue).await;
+        }
+    }
+}
+
+/// Every stored place that is served, but for those left out.
+fn storages<S: Store>(client: &Client<S>) -> Vec<Arc<str>> {
+    let mut storages: Vec<Arc<str>> =
+        client.registry().resources().map(|resource| resource.storage.clone()).collect();
+    storages.sort();
+    storages.dedup();
+    storages.retain(|storage| !IGNORED.contains(&&**storage));
+    storages
+}
+
+/// What is to be done about each of `due`, with the object that called for it. The rest goes back to the queue.
+fn decide_all<S: Store>(
+    client: &Client<S>,
+    state: &State,
+    graph: &Graph,
+    due: Vec<ObjectRef>,
+    queue: &mut Queue<ObjectRef>,
+) -> Vec<(ObjectRef, Action)> {
+    let view = View { state, graph, registry: client.registry() };
+    let mut writes: Vec<(ObjectRef, Action)> = Vec::new();
+    for object in due {
+        if writes.len() >= WRITES_MAX {
+            queue.add(&object, 1);
+            continue;
+        }
+        match view.decide(&object) {
+            Ok(Decision { actions, look }) => {
+                look.iter().for_each(|next| queue.add(next, 0));
+                if actions.is_empty() {
+                    queue.done(&object);
+                }
+                writes.extend(actions.into_iter().map(|action| (object.clone(), action)));
+            }
+            Err(error) => {
+                let ObjectRef { storage, path } = &object;
+                tracing::error!(%error, %storage, %path, "a stored object cannot be read");
+            }
+        }
+    }
+    writes
+}
+
+async fn write_all<S: Store>(
+    client: &Client<S>,
+    writes: Vec<(ObjectRef, Action)>,
+    queue: &mut Queue<ObjectRef>,
+) {
+    let results = for_each(writes, AT_ONCE, |(cause, action)| async move {
+        let result = write(client, &action).await;
+        (cause, result)
+    });
+    for (cause, result) in results.await {
+        match result {
+            Ok(()) => queue.done(&cause),
+            Err(error) if is_overtaken(&error) => queue.add(&cause, 1),
+            Err(error) => {
+                let ObjectRef { storage, path } = &cause;
+                tracing::warn!(%error, %storage, %path, "garbage cannot be collected yet");
+                queue.failed(&cause);
+            }
+        }
+    }
+}
+
+async fn write<S: Store>(client: &Client<S>, action: &Action) -> Result<(), ApiError> {
+    let Action { object, uid, revision, write } = action;
+    let resource = client
+        .stored_resource(&object.storage)
+        .ok_or_else(|| ApiError::Internal(format!("{} is not served", object.storage)))?;
+    let place = Place { resource: &resource, path: &object.path };
+    match write {
+        Write::Delete(propagation) => client.delete(place, uid, Some(*revision), *propagation).await,
+        Write::Metadata(fields) => {
+            let mut metadata = fields.clone();
+            metadata["uid"] = json!(uid);
+            metadata["resourceVersion"] = json!(revision.to_string());
+            client.patch(place, "", &json!({"metadata": metadata})).await
+        }
+    }
+}

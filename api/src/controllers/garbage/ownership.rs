@@ -1,0 +1,79 @@
+//! What an object's metadata says about its owners and about what holds it.
+//!
+//! Owns decoding just that much of a stored object: everything else is skipped over.
+
+use orch_raft::Object;
+use serde::Deserialize;
+use serde_json::Value;
+
+use crate::validate::tree::{Tree, set};
+
+/// The finalizer of an object that waits for its dependents.
+pub(super) const FOREGROUND: &str = "foregroundDeletion";
+/// The finalizer of an object whose dependents are to be orphaned.
+pub(super) const ORPHAN: &str = "orphan";
+
+/// The part of the metadata that decides.
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(super) struct Ownership {
+    finalizers: Vec<String>,
+    owner_references: Vec<Value>,
+}
+
+#[derive(Deserialize)]
+struct Stored {
+    #[serde(default)]
+    metadata: Ownership,
+}
+
+impl Ownership {
+    /// What `object` says.
+    ///
+    /// # Errors
+    /// The stored bytes are not an object.
+    pub(super) fn of(object: &Object) -> Result<Self, serde_json::Error> {
+        serde_json::from_slice(&object.json).map(|stored: Stored| stored.metadata)
+    }
+
+    /// The owner references, as stored.
+    pub(super) fn references(&self) -> &[Value] {
+        &self.owner_references
+    }
+
+    /// Whether `finalizer` holds the object.
+    pub(super) fn is_held_by(&self, finalizer: &str) -> bool {
+        self.finalizers.iter().any(|held| held == finalizer)
+    }
+
+    /// Whether the owner with this uid waits for the object.
+    pub(super) fn blocks(&self, owner_uid: &str) -> bool {
+        self.owner_references
+            .iter()
+            .any(|owner| owner.text("uid") == owner_uid && owner.flag("blockOwnerDeletion"))
+    }
+
+    /// Whether any owner waits for the object.
+    pub(super) fn blocks_any(&self) -> bool {
+        self.owner_references.iter().any(|owner| owner.flag("blockOwnerDeletion"))
+    }
+
+    /// The finalizers without `finalizer`.
+    pub(super) fn finalizers_without(&self, finalizer: &str) -> Vec<&str> {
+        self.finalizers.iter().map(String::as_str).filter(|held| *held != finalizer).collect()
+    }
+
+    /// The references without those to `uids`.
+    pub(super) fn references_without(&self, uids: &[&str]) -> Vec<Value> {
+        self.owner_references.iter().filter(|owner| !uids.contains(&owner.text("uid"))).cloned().collect()
+    }
+
+    /// The references, none of which an owner waits for.
+    pub(super) fn references_unblocked(&self) -> Vec<Value> {
+        let mut references = self.owner_references.clone();
+        for owner in references.iter_mut().filter(|owner| owner.flag("blockOwnerDeletion")) {
+            set(owner, "blockOwnerDeletion", false);
+        }
+        references
+    }
+}

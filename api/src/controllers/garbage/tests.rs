@@ -1,0 +1,183 @@
+//! The collector at work, through the pipeline on one state machine in memory.
+
+use serde_json::{Value, json};
+
+use super::*;
+use crate::controllers::testing::{Fixture, owned, pod};
+use crate::validate::tree::Tree;
+
+/// An owner `n/o` with dependents `n/d-0`.. in another resource, and its uid.
+async fn family(size: usize) -> (Fixture, String) {
+    let fixture = Fixture::new();
+    fixture.namespace("n").await;
+    let uid = fixture.create("configmaps", "n", json!({"metadata": {"name": "o"}})).await;
+    for at in 0..size {
+        fixture.create("secrets", "n", owned(&format!("d-{at}"), &[("ConfigMap", "o", &uid)])).await;
+    }
+    (fixture, uid)
+}
+
+/// Runs the collector beside the deletion of the owner and for `seconds` more.
+async fn delete_owner(fixture: &Fixture, options: Value, seconds: u64) {
+    let client = fixture.client();
+    let steps = async {
+        fixture.delete("configmaps", "n/o", options).await;
+        fixture.store().sleep(Duration::from_secs(seconds)).await;
+    };
+    fixture.beside(run(&client), steps).await;
+}
+
+async fn run_for(fixture: &Fixture, seconds: u64) {
+    let client = fixture.client();
+    fixture.while_running(run(&client), seconds).await;
+}
+
+fn policy(name: &str) -> Value {
+    json!({"propagationPolicy": name})
+}
+
+#[tokio::test(start_paused = true)]
+async fn background_takes_the_dependents_after_the_owner() {
+    let (fixture, _) = family(600).await;
+    fixture.create("secrets", "n", json!({"metadata": {"name": "stranger"}})).await;
+    delete_owner(&fixture, policy("Background"), 3).await;
+    assert!(!fixture.exists("configmaps", "n/o"));
+    assert_eq!(fixture.state().collection("secrets").len(), 1);
+    assert!(fixture.exists("secrets", "n/stranger"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn nothing_happens_to_a_family_that_is_whole() {
+    let (fixture, _) = family(10).await;
+    let before = fixture.state().applied();
+    run_for(&fixture, 10).await;
+    assert_eq!(fixture.state().applied(), before);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_chain_of_owners_goes_link_by_link() {
+    let (fixture, uid) = family(0).await;
+    let mut owner = ("ConfigMap", "o".to_owned(), uid);
+    for at in 0..4 {
+        let name = format!("link-{at}");
+        let link = owned(&name, &[(owner.0, &owner.1, &owner.2)]);
+        owner = ("Secret", name, fixture.create("secrets", "n", link).await);
+    }
+    delete_owner(&fixture, json!({}), 10).await;
+    assert!(fixture.state().collection("secrets").is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn foreground_keeps_the_owner_until_its_dependents_are_gone() {
+    let (fixture, _) = family(300).await;
+    fixture.merge("secrets", "n/d-7", json!({"metadata": {"finalizers": ["example.com/hold"]}})).await;
+    delete_owner(&fixture, policy("Foreground"), 5).await;
+    assert_eq!(fixture.state().collection("secrets").len(), 1);
+    assert_eq!(fixture.read("configmaps", "n/o")["metadata"]["finalizers"], json!(["foregroundDeletion"]));
+    let client = fixture.client();
+    let steps = async {
+        fixture.merge("secrets", "n/d-7", json!({"metadata": {"finalizers": null}})).await;
+        fixture.store().sleep(Duration::from_secs(3)).await;
+    };
+    fixture.beside(run(&client), steps).await;
+    assert!(!fixture.exists("configmaps", "n/o"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn foreground_goes_down_a_tree_leaves_first() {
+    let (fixture, uid) = family(0).await;
+    let middle = fixture.create("secrets", "n", owned("middle", &[("ConfigMap", "o", &uid)])).await;
+    let mut leaf = owned("leaf", &[("Secret", "middle", &middle)]);
+    leaf["metadata"]["finalizers"] = json!(["example.com/hold"]);
+    fixture.create("secrets", "n", leaf).await;
+    delete_owner(&fixture, policy("Foreground"), 10).await;
+    for path in ["n/middle", "n/leaf"] {
+        assert!(fixture.read("secrets", path)["metadata"].has("deletionTimestamp"), "{path}");
+    }
+    assert!(fixture.exists("configmaps", "n/o"));
+    fixture.merge("secrets", "n/leaf", json!({"metadata": {"finalizers": null}})).await;
+    run_for(&fixture, 10).await;
+    assert!(fixture.state().collection("secrets").is_empty());
+    assert!(!fixture.exists("configmaps", "n/o"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_circle_goes_as_a_whole() {
+    let (fixture, uid) = family(0).await;
+    let other = fixture.create("secrets", "n", owned("other", &[("ConfigMap", "o", &uid)])).await;
+    let back = owned("o", &[("Secret", "other", &other)])["metadata"]["ownerReferences"].clone();
+    fixture.merge("configmaps", "n/o", json!({"metadata": {"ownerReferences": back}})).await;
+    delete_owner(&fixture, policy("Foreground"), 10).await;
+    assert!(!fixture.exists("configmaps", "n/o"));
+    assert!(!fixture.exists("secrets", "n/other"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn orphans_stay_without_the_reference() {
+    let (fixture, _) = family(300).await;
+    delete_owner(&fixture, policy("Orphan"), 5).await;
+    assert!(!fixture.exists("configmaps", "n/o"));
+    assert_eq!(fixture.state().collection("secrets").len(), 300);
+    assert!(!fixture.read("secrets", "n/d-7")["metadata"].has("ownerReferences"));
+    run_for(&fixture, 5).await;
+    assert_eq!(fixture.state().collection("secrets").len(), 300);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_last_policy_named_within_a_second_holds() {
+    let (fixture, _) = family(1).await;
+    let client = fixture.client();
+    let steps = async {
+        fixture.delete("configmaps", "n/o", policy("Foreground")).await;
+        fixture.store().sleep(Duration::from_millis(700)).await;
+        assert!(fixture.exists("configmaps", "n/o"));
+        fixture.delete("configmaps", "n/o", policy("Orphan")).await;
+        fixture.store().sleep(Duration::from_secs(3)).await;
+    };
+    fixture.beside(run(&client), steps).await;
+    assert!(!fixture.exists("configmaps", "n/o"));
+    assert!(fixture.exists("secrets", "n/d-0"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_dependent_that_comes_too_late_is_collected() {
+    let (fixture, uid) = family(0).await;
+    let client = fixture.client();
+    let steps = async {
+        fixture.delete("configmaps", "n/o", json!({})).await;
+        fixture.store().sleep(Duration::from_secs(5)).await;
+        fixture
+            .create("pods", "n", {
+                let mut late = pod("late");
+                late["metadata"]["ownerReferences"] =
+                    owned("late", &[("ConfigMap", "o", &uid)])["metadata"]["ownerReferences"].clone();
+                late
+            })
+            .await;
+        fixture.store().sleep(Duration::from_secs(3)).await;
+    };
+    fixture.beside(run(&client), steps).await;
+    assert!(!fixture.exists("pods", "n/late"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_new_leader_finds_what_the_last_one_left() {
+    let (fixture, _) = family(3).await;
+    fixture.delete("configmaps", "n/o", json!({})).await;
+    fixture.forget_history();
+    run_for(&fixture, 3).await;
+    assert!(fixture.state().collection("secrets").is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_decision_that_was_overtaken_does_nothing() {
+    let (fixture, _) = family(1).await;
+    let object = ObjectRef { storage: "secrets".into(), path: "n/d-0".into() };
+    let stored = object.find(&fixture.state()).unwrap();
+    let write = Write::Delete(crate::controllers::client::Propagation::Background);
+    let action = Action { object, uid: stored.index.uid.clone(), revision: stored.revision, write };
+    fixture.merge("secrets", "n/d-0", json!({"metadata": {"ownerReferences": null}})).await;
+    let error = super::write(&fixture.client(), &action).await.unwrap_err();
+    assert!(is_overtaken(&error), "{error:?}");
+    assert!(fixture.exists("secrets", "n/d-0"));
+}
