@@ -83,6 +83,7 @@ fn wanted(brand: &'static Brand) -> Vec<Wanted> {
 mod tests {
     use super::*;
     use crate::controllers::testing::Fixture;
+    use crate::request::Verb;
 
     #[tokio::test(start_paused = true)]
     async fn a_cluster_has_its_namespaces_and_priority_classes() {
@@ -107,6 +108,30 @@ mod tests {
         let before = fixture.state().applied();
         fixture.while_running(run(&fixture.client()), 5).await;
         assert_eq!(fixture.state().applied(), before);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_a_cluster_cannot_be_without_is_not_deleted() {
+        let fixture = Fixture::new();
+        fixture.while_running(run(&fixture.client()), 1).await;
+        let cases = [
+            (NAMESPACES, "default", "namespaces \"default\" is forbidden: this namespace may not be deleted"),
+            (
+                NAMESPACES,
+                "orch-public",
+                "namespaces \"orch-public\" is forbidden: this namespace may not be deleted",
+            ),
+            (
+                PRIORITY_CLASSES,
+                "system-node-critical",
+                "priorityclasses.scheduling.orch.io \"system-node-critical\" is forbidden: this is a system priority class and cannot be deleted",
+            ),
+        ];
+        for (storage, name, expected) in cases {
+            let sent = fixture.send(Verb::Delete, storage, name, "", &json!({})).await;
+            assert_eq!(sent.err().map(|error| error.to_string()).as_deref(), Some(expected));
+        }
+        fixture.delete(NAMESPACES, "orch-node-lease", json!({})).await;
     }
 
     #[tokio::test(start_paused = true)]

@@ -32,7 +32,8 @@ impl Cursor {
         let seen = std::mem::replace(&mut self.seen, state.applied());
         for resource in resources {
             let collection = state.collection(resource);
-            if collection.changed() <= seen {
+            // A snapshot may have taken objects away without a change to show for it: then the floor is above.
+            if collection.changed() <= seen && collection.floor() <= seen {
                 continue;
             }
             for change in collection.changes_after(seen)? {

@@ -82,7 +82,12 @@ impl Ages {
     /// How long nothing will end, when it is `now_ms`. `None`: there is nothing that could.
     fn quiet(&self, now_ms: u64, ttl: Duration) -> Option<Duration> {
         let oldest = Duration::from_millis(self.entries.first()?.written_ms);
-        Some((oldest + ttl).saturating_sub(Duration::from_millis(now_ms)).clamp(WAIT_MIN, WAIT_MAX))
+        Some(
+            oldest
+                .saturating_add(ttl)
+                .saturating_sub(Duration::from_millis(now_ms))
+                .clamp(WAIT_MIN, WAIT_MAX),
+        )
     }
 }
 

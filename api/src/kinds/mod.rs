@@ -25,7 +25,7 @@ mod testing;
 pub mod volume_claim;
 pub mod workload;
 
-pub use strategy::{Cell, Context, NameRule, Objects, Plain, Strategy};
+pub use strategy::{Cell, Context, DefaultPropagation, NameRule, Objects, Plain, Strategy};
 
 /// The kinds with finished rules, by storage resource: plural name and group without its domain.
 pub const SERVED: &[&str] = &[

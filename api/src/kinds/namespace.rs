@@ -90,6 +90,11 @@ impl Strategy for Namespace {
         }
     }
 
+    fn forbids_deletion(&self, brand: &Brand, name: &str) -> Option<&'static str> {
+        let immortal = ["default", brand.system_namespace, brand.public_namespace];
+        immortal.contains(&name).then_some("this namespace may not be deleted")
+    }
+
     fn prepare_for_delete(&self, object: &mut Value) {
         set(child_mut(object, "status"), "phase", "Terminating");
     }

@@ -6,6 +6,7 @@ use crate::kinds::pod::scheduling::validate_preemption_policy;
 use crate::kinds::{Cell, Context, Objects, Strategy, age, object_meta};
 use crate::validate::tree::{Tree, set_default_text};
 use crate::validate::{FieldError, Path};
+use orch_proto::Brand;
 
 const SYSTEM_PREFIX: &str = "system-";
 const USER_VALUE_MAX: i64 = 1_000_000_000;
@@ -67,6 +68,11 @@ impl Strategy for PriorityClass {
             errors.push(FieldError::invalid_str(Path::new("preemptionPolicy"), policy, "field is immutable"));
         }
         errors
+    }
+
+    fn forbids_deletion(&self, _brand: &Brand, name: &str) -> Option<&'static str> {
+        let known = SYSTEM_CLASSES.iter().any(|(system, _)| *system == name);
+        known.then_some("this is a system priority class and cannot be deleted")
     }
 
     fn has_generation(&self) -> bool {

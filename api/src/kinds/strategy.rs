@@ -38,6 +38,17 @@ pub enum NameRule {
     PathSegment,
 }
 
+/// What becomes of the dependents of a deleted object unless somebody says otherwise.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DefaultPropagation {
+    /// They are deleted after it.
+    Delete,
+    /// They stay.
+    Orphan,
+    /// The kind takes no part in it: no propagation policy has an effect.
+    Unsupported,
+}
+
 /// What admission may read of the store, at some recent revision.
 pub trait Objects {
     /// The object of this storage resource (`priorityclasses.scheduling`); the namespace is empty for cluster scope.
@@ -134,6 +145,16 @@ pub trait Strategy: Send + Sync + 'static {
 
     /// Says on an object about to be deleted, or marked for it, what the kind says then.
     fn prepare_for_delete(&self, _object: &mut Value) {}
+
+    /// What becomes of dependents when neither a delete nor the object's finalizers say.
+    fn default_propagation(&self) -> DefaultPropagation {
+        DefaultPropagation::Delete
+    }
+
+    /// Why the object of this name is never deleted, as it stands behind `is forbidden: ` in the answer.
+    fn forbids_deletion(&self, _brand: &Brand, _name: &str) -> Option<&'static str> {
+        None
+    }
 
     /// Something besides the metadata's finalizers keeps a deleted object (a namespace's own finalizers).
     fn holds_deletion(&self, _object: &Value) -> bool {

@@ -7,10 +7,13 @@ use orch_raft::Store;
 use orch_raft::object::SharedObject;
 use serde_json::{Map, Value, json};
 
+use super::create::forbidden;
 use super::incoming::media_type;
 use super::modify::{Change, Modified};
 use super::{Answer, Pipeline, Request, Written};
 use crate::error::{ApiError, Subject};
+use crate::kinds::DefaultPropagation;
+use crate::registry::Resource;
 use crate::schema::{Decoded, Limits, decode_json};
 use crate::status::Status;
 use crate::validate::tree::{Tree, child_mut, set};
@@ -32,7 +35,11 @@ pub(super) struct DeleteOptions {
 impl<S: Store> Pipeline<S> {
     /// DELETE of one object.
     pub(super) async fn delete(&self, request: Request<'_>) -> Result<Answer, ApiError> {
+        let strategy = request.resource.strategy;
         let options = self.delete_options(request)?;
+        if let Some(reason) = strategy.forbids_deletion(self.registry.brand, &request.target.name) {
+            return Err(forbidden(request, &request.target.name, reason));
+        }
         let key = request.key()?;
         let removed = self.remove(request, &key, &options).await?;
         let Some(modified) = removed else { return Err(ApiError::NotFound(request.subject())) };
@@ -41,7 +48,10 @@ impl<S: Store> Pipeline<S> {
             let subject = Subject::resource(request.resource, &request.target.name);
             return Ok(Answer::Done(Status::deleted(subject, before.index.uid.clone())));
         }
-        Ok(Answer::Written(Written { json, stored, created: false, warnings: Vec::new() }))
+        let orphans_unasked =
+            strategy.default_propagation() == DefaultPropagation::Orphan && !options.names_propagation();
+        let warnings = if orphans_unasked { vec![orphaning(request.resource)] } else { Vec::new() };
+        Ok(Answer::Written(Written { json, stored, created: false, warnings }))
     }
 
     /// Marks or removes the object under `key`.
@@ -67,7 +77,7 @@ impl<S: Store> Pipeline<S> {
         let strategy = resource.strategy;
         let grace = strategy.grace_period_seconds(&old, options.value.int("gracePeriodSeconds"));
         let mut new = old.clone();
-        let finalizers = options.finalizers(&old);
+        let finalizers = options.finalizers(&old, strategy.default_propagation());
         let metadata = child_mut(&mut new, "metadata");
         if finalizers.is_empty() {
             metadata.as_object_mut().map(|fields| fields.shift_remove("finalizers"));
@@ -170,16 +180,23 @@ impl DeleteOptions {
         Ok(())
     }
 
+    /// Whether the delete says what becomes of dependents.
+    fn names_propagation(&self) -> bool {
+        self.value.has("propagationPolicy") || self.value.has("orphanDependents")
+    }
+
     /// The object's finalizers with those that the propagation policy asks for.
-    fn finalizers(&self, old: &Value) -> Vec<Value> {
+    fn finalizers(&self, old: &Value, default: DefaultPropagation) -> Vec<Value> {
         let stored = old.at("metadata").items("finalizers");
         let has = |name: &str| stored.iter().any(|finalizer| finalizer == name);
         let orphans = self.value.at("orphanDependents").as_bool();
         let (orphan, foreground) = match (self.value.text("propagationPolicy"), orphans) {
+            _ if default == DefaultPropagation::Unsupported => (false, false),
             ("Orphan", _) | ("", Some(true)) => (true, false),
             ("Foreground", _) => (false, true),
             ("Background", _) | ("", Some(false)) => (false, false),
-            _ => (has(ORPHAN), has(FOREGROUND)),
+            _ if has(ORPHAN) || has(FOREGROUND) => (has(ORPHAN), has(FOREGROUND)),
+            _ => (default == DefaultPropagation::Orphan, false),
         };
         let mut finalizers: Vec<Value> =
             stored.iter().filter(|name| *name != ORPHAN && *name != FOREGROUND).cloned().collect();
@@ -191,6 +208,14 @@ impl DeleteOptions {
         }
         finalizers
     }
+}
+
+/// What a client is told that may not know that dependents stay.
+fn orphaning(resource: &Resource) -> String {
+    format!(
+        "child pods are preserved by default when {} are deleted; set propagationPolicy=Background to remove them or set propagationPolicy=Orphan to suppress this warning",
+        resource.plural
+    )
 }
 
 /// Marks the metadata as being deleted. A second delete may shorten the wait, never lengthen it.

@@ -33,6 +33,9 @@ const TICK: Duration = Duration::from_millis(250);
 /// Objects decided on behind one barrier.
 const BATCH_MAX: usize = 256;
 
+/// Batches of one tick: a new leader, which looks at every dependent, leaves time for requests between them.
+const BATCHES_PER_TICK: usize = 8;
+
 /// Writes of one batch; what exceeds them waits for the next.
 const WRITES_MAX: usize = 512;
 
@@ -56,7 +59,7 @@ pub(super) async fn run<S: Store>(client: &Client<S>) -> Result<Infallible, ApiE
         store.sleep(TICK).await;
         queue.tick();
         graph.follow(&store.state(), &mut queue);
-        loop {
+        for _ in 0..BATCHES_PER_TICK {
             let due = queue.take_due(BATCH_MAX);
             if due.is_empty() {
                 break;

@@ -3,7 +3,9 @@
 use serde_json::{Value, json};
 
 use super::*;
-use crate::controllers::testing::{Fixture, owned, pod};
+use crate::controllers::testing::{Fixture, event, owned, pod};
+use crate::pipeline::Answer;
+use crate::request::Verb;
 use crate::validate::tree::Tree;
 
 /// An owner `n/o` with dependents `n/d-0`.. in another resource, and its uid.
@@ -121,6 +123,38 @@ async fn orphans_stay_without_the_reference() {
     assert!(!fixture.read("secrets", "n/d-7")["metadata"].has("ownerReferences"));
     run_for(&fixture, 5).await;
     assert_eq!(fixture.state().collection("secrets").len(), 300);
+}
+
+#[tokio::test(start_paused = true)]
+async fn pods_outlive_a_job_deleted_without_a_word_about_them() {
+    let fixture = Fixture::new();
+    fixture.namespace("n").await;
+    let spec = pod("p")["spec"].clone();
+    let mut template = json!({"spec": spec});
+    template["spec"]["restartPolicy"] = json!("Never");
+    let job = json!({"metadata": {"name": "j"}, "spec": {"template": template}});
+    let uid = fixture.create("jobs.batch", "n", job).await;
+    let mut child = pod("p");
+    let owner = json!({"apiVersion": "batch/v1", "kind": "Job", "name": "j", "uid": uid});
+    child["metadata"]["ownerReferences"] = json!([owner]);
+    fixture.create("pods", "n", child).await;
+    let sent = fixture.send(Verb::Delete, "jobs.batch", "n/j", "", &json!({})).await;
+    let Ok(Answer::Written(written)) = sent else { panic!("the job waits for its orphans") };
+    assert!(written.warnings[0].starts_with("child pods are preserved by default when jobs are deleted"));
+    run_for(&fixture, 5).await;
+    assert!(!fixture.exists("jobs.batch", "n/j"));
+    assert!(!fixture.read("pods", "n/p")["metadata"].has("ownerReferences"));
+}
+
+#[tokio::test]
+async fn events_know_no_propagation_policy() {
+    let fixture = Fixture::new();
+    fixture.namespace("n").await;
+    for name in ["Foreground", "Orphan"] {
+        fixture.create("events", "n", event("n", "e")).await;
+        fixture.delete("events", "n/e", policy(name)).await;
+        assert!(!fixture.exists("events", "n/e"));
+    }
 }
 
 #[tokio::test(start_paused = true)]

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use crate::kinds::batch::validate_job_spec;
 use crate::kinds::workload::{container_images, container_names, default_template};
-use crate::kinds::{Cell, Context, Strategy, age, object_meta};
+use crate::kinds::{Cell, Context, DefaultPropagation, Strategy, age, object_meta};
 use crate::validate::metadata::{immutable, nonnegative};
 use crate::validate::selector::{format_label_selector, selects, validate_label_selector};
 use crate::validate::tree::{Tree, carry, child_mut, is_empty, set, set_default, shown, shown_map};
@@ -74,6 +74,11 @@ impl Strategy for Job {
         errors.extend(validate_spec(context, new.at("spec"), &path));
         errors.extend(validate_kept(old.at("spec"), new.at("spec"), &path));
         errors
+    }
+
+    // As it has always been: pods outlive a job that is deleted without a word about them.
+    fn default_propagation(&self) -> DefaultPropagation {
+        DefaultPropagation::Orphan
     }
 
     fn has_generation(&self) -> bool {

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 pub use convert::{from_events_v1, stored_field_label, to_events_v1};
 
-use crate::kinds::{Cell, Context, NameRule, Strategy, age, object_meta};
+use crate::kinds::{Cell, Context, DefaultPropagation, NameRule, Strategy, age, object_meta};
 use crate::validate::metadata::{immutable, invalid_each};
 use crate::validate::tree::{Tree, same};
 use crate::validate::{FieldError, Path, names};
@@ -27,6 +27,10 @@ impl Strategy for Event {
     // The old spelling takes any name that fits a path; the new one adds its rule below.
     fn name_rule(&self) -> NameRule {
         NameRule::PathSegment
+    }
+
+    fn default_propagation(&self) -> DefaultPropagation {
+        DefaultPropagation::Unsupported
     }
 
     fn validate_create(&self, context: &Context<'_>, new: &Value) -> Vec<FieldError> {
