@@ -1,0 +1,225 @@
+//! What has to hold of every reader of untrusted input, whatever the bytes are.
+//!
+//! One function for each reader. It must not panic, overflow the stack or take long, asserts what holds where the input
+//! means something, and says whether it did. `cargo fuzz` feeds them (`api/fuzz`), and so does the test beside this
+//! file, with changed examples.
+
+use std::sync::{Arc, LazyLock};
+
+use orch_api::ambient::Timestamp;
+use orch_api::fields::{ApplyOptions, FieldSet, Managed, PathElement, Writer, apply, track_update};
+use orch_api::negotiate::{for_status, negotiate};
+use orch_api::paging::{ContinueToken, TokenKey};
+use orch_api::patch::{JsonPatch, merge_patch, strategic_merge_patch};
+use orch_api::request::{Query, TargetPath, Verb, parse_path};
+use orch_api::schema::{
+    Limits, Schema, TypeId, decode_json, decode_protobuf, decode_protobuf_object, decode_yaml, encode_json,
+    encode_protobuf,
+};
+use orch_api::selector::{FieldSelector, LabelSelector, SelectableFields};
+use orch_proto::brand::ORCH;
+use orch_raft::object::Object;
+use orch_raft::{Index, Key, Revision};
+use serde_json::Value;
+
+pub(crate) static SCHEMA: LazyLock<Schema> = LazyLock::new(|| Schema::builtin(&ORCH));
+
+/// Every decoder, as an object of the type that the first two bytes choose. What decodes is encoded and decoded again
+/// without a difference.
+pub(crate) fn decode(input: &[u8]) -> bool {
+    let Some((type_id, bytes)) = chosen_type(input) else { return false };
+    let limits = Limits::default();
+    let json = decode_json(&SCHEMA, type_id, bytes, limits).map(|decoded| decoded.value);
+    let yaml = decode_yaml(&SCHEMA, type_id, bytes, limits).map(|decoded| decoded.value);
+    let message = decode_protobuf(&SCHEMA, type_id, bytes, limits);
+    let object = decode_protobuf_object(&SCHEMA, type_id, bytes, limits).map(|decoded| decoded.value);
+    let decoded: Vec<_> = [json, yaml, message, object].into_iter().flatten().collect();
+    for value in &decoded {
+        let (mut text, mut message) = (Vec::new(), Vec::new());
+        encode_json(&SCHEMA, type_id, value, &mut text);
+        encode_protobuf(&SCHEMA, type_id, value, &mut message);
+        let again = decode_json(&SCHEMA, type_id, &text, limits).expect("what was encoded decodes");
+        assert_eq!(*value, again.value);
+        decode_protobuf(&SCHEMA, type_id, &message, limits).expect("what was encoded decodes");
+    }
+    !decoded.is_empty()
+}
+
+/// Label selectors. The same text always selects the same.
+pub(crate) fn label_selector(input: &[u8]) -> bool {
+    let text = String::from_utf8_lossy(input);
+    let Ok(selector) = LabelSelector::parse(&text) else { return false };
+    let labels = [("a", "1"), ("app", "web"), ("tier", "")];
+    let selected = selector.matches(&object(&labels, &[]));
+    assert!(selected || !selector.is_everything());
+    assert_eq!(LabelSelector::parse(&text), Ok(selector));
+    true
+}
+
+/// Field selectors, of a kind with fields of its own and of one without.
+pub(crate) fn field_selector(input: &[u8]) -> bool {
+    let text = String::from_utf8_lossy(input);
+    let mut meant = false;
+    for (declared, namespaced) in [(&["spec.nodeName", "status.phase"][..], true), (&[], false)] {
+        let fields = SelectableFields { declared, namespaced };
+        let Ok(selector) = FieldSelector::parse(&text, fields) else { continue };
+        meant = true;
+        let selected = selector.matches("n/web", &object(&[], &["node", "Running"]));
+        assert!(selected || !selector.is_everything());
+        if let Some(name) = selector.required_name().filter(|_| selected) {
+            assert_eq!(name, "web");
+        }
+        let renamed = FieldSelector::parse_renamed(&text, fields, |_| None);
+        assert_eq!(renamed.map(|selector| selector.is_everything()), Ok(selector.is_everything()));
+    }
+    meant
+}
+
+/// Continue tokens. Nothing opens but what was sealed, and that opens as it was.
+pub(crate) fn continue_token(input: &[u8]) -> bool {
+    let key = TokenKey::new([7; 32]);
+    let text = String::from_utf8_lossy(input);
+    assert!(key.open(&text, ("configmaps", "n")).is_err(), "a token that nobody gave");
+    let Some((numbers, after)) = input.split_first_chunk::<16>() else { return false };
+    let number = |at: usize| u64::from_be_bytes(std::array::from_fn(|byte| numbers[at + byte]));
+    let token = ContinueToken {
+        revision: Some(Revision(number(0))).filter(|revision| revision.0 != 0),
+        issued: Timestamp(number(8)),
+        after: String::from_utf8_lossy(after).into_owned(),
+    };
+    let sealed = key.seal(&token, ("configmaps", "n"));
+    assert_eq!(key.open(&sealed, ("configmaps", "n")), Ok(token));
+    assert!(key.open(&sealed, ("configmaps", "")).is_err());
+    assert!(key.open(&sealed[..sealed.len() - 1], ("configmaps", "n")).is_err());
+    true
+}
+
+/// A request's path, query and `Accept`: a line each. A key has the parts that the path named.
+pub(crate) fn request(input: &[u8]) -> bool {
+    let text = String::from_utf8_lossy(input);
+    let mut lines = text.splitn(3, '\n');
+    let mut line = || lines.next().unwrap_or_default();
+    let (path, query, accept) = (line(), Query::parse(line()), line());
+    for name in ["limit", "timeoutSeconds", "resourceVersion"] {
+        // Most texts are no integers.
+        let _ = query.integer(name);
+        assert!(query.value(name).unwrap_or_default() == query.text(name));
+    }
+    // So are most headers.
+    let _ = negotiate(Some(accept), "curl/8", &query, &ORCH);
+    for_status(Some(accept), &ORCH).media_type(&ORCH);
+    let TargetPath::Resource(target) = parse_path(path) else { return false };
+    let verb = Verb::of(&http::Method::GET, &target, &query);
+    assert!(matches!(verb, Some(Verb::Get | Verb::List | Verb::Watch)));
+    if let Ok(key) = Key::new(&Arc::from("things"), &target.namespace, &target.name) {
+        assert_eq!((key.namespace(), key.name()), (target.namespace.as_str(), target.name.as_str()));
+        assert!(!target.name.contains('/') && !target.namespace.contains('/'));
+    }
+    true
+}
+
+/// All patch formats, on an object of the type that the first two bytes choose: object, zero byte, patch. What comes
+/// out can be stored and read again.
+pub(crate) fn patch(input: &[u8]) -> bool {
+    let Some((type_id, documents)) = chosen_type(input) else { return false };
+    let Some((object, patch)) = two_values(documents) else { return false };
+    let readable = |result: Result<(), _>, value: &Value| {
+        let stored = serde_json::to_vec(value).expect("a value can be written");
+        if result.is_ok() {
+            assert_eq!(serde_json::from_slice::<Value>(&stored).ok().as_ref(), Some(value));
+        }
+        result.is_ok()
+    };
+    let mut target = object.clone();
+    let merged = readable(merge_patch(&mut target, patch.clone()), &target);
+    let mut target = object.clone();
+    let strategic = strategic_merge_patch(&SCHEMA, type_id, &mut target, patch.clone());
+    let merged = readable(strategic, &target) || merged;
+    let mut target = object;
+    let result = JsonPatch::parse(patch).and_then(|patch| {
+        assert!(patch.unknown_fields().iter().all(|field| field.starts_with('[')));
+        patch.apply(&mut target)
+    });
+    readable(result, &target) || merged
+}
+
+/// Field paths and sets of them, in the form of the wire. What is read is written so that it reads the same.
+pub(crate) fn field_paths(input: &[u8]) -> bool {
+    let element = PathElement::parse(&String::from_utf8_lossy(input));
+    let mut meant = element.is_ok();
+    if let Ok(element) = element {
+        let mut text = String::new();
+        element.write_wire(&mut text);
+        assert_eq!(PathElement::parse(&text), Ok(element), "{text}");
+    }
+    let Ok(value) = serde_json::from_slice::<Value>(input) else { return meant };
+    if let Ok(set) = FieldSet::from_fields_v1(&value) {
+        meant = true;
+        let written = set.to_fields_v1();
+        let again = FieldSet::from_fields_v1(&written);
+        if !set.is_empty() {
+            assert_eq!(again, Ok(set), "{written}");
+        }
+    }
+    if let Ok(managed) = Managed::decode(Some(&value)) {
+        meant = true;
+        let count = managed.entries().len();
+        let written = managed.encode();
+        let again = Managed::decode(written.as_ref()).expect("what was written reads");
+        assert_eq!(again.entries().len(), count);
+    }
+    meant
+}
+
+/// Server-side apply and ownership of updates: two configurations of the type that the first two bytes choose, with a
+/// zero byte between them. Whatever is stored has managers that can be read.
+pub(crate) fn ownership(input: &[u8]) -> bool {
+    let Some((type_id, documents)) = chosen_type(input) else { return false };
+    let Some((first, second)) = two_values(documents) else { return false };
+    let options = ApplyOptions { force: false, brand: &ORCH };
+    let applied = |live: Option<&Value>, config: &Value, manager: &str| {
+        let object = apply(&SCHEMA, type_id, live, config, &writer(manager), options).ok()?;
+        Managed::decode(object.pointer("/metadata/managedFields")).expect("stored managers can be read");
+        Some(object)
+    };
+    let one = applied(None, &first, "one");
+    let both = applied(one.as_ref(), &second, "two");
+    let Some(live) = both.or(one) else { return false };
+    let mut new = second;
+    // A list whose items cannot be told apart: ownership stays as it was.
+    let _ = track_update(&SCHEMA, type_id, Some(&live), &mut new, &writer("three"));
+    Managed::decode(new.pointer("/metadata/managedFields")).expect("stored managers can be read");
+    true
+}
+
+fn writer(manager: &str) -> Writer<'_> {
+    Writer { manager, api_version: "v1", subresource: "", now: "2026-01-02T03:04:05Z", reset: &[] }
+}
+
+fn chosen_type(input: &[u8]) -> Option<(TypeId, &[u8])> {
+    let ([high, low], rest) = input.split_first_chunk::<2>()?;
+    let types = u32::try_from(SCHEMA.len()).expect("some hundred types");
+    Some((TypeId(u32::from(u16::from_be_bytes([*high, *low])) % types), rest))
+}
+
+fn two_values(input: &[u8]) -> Option<(Value, Value)> {
+    let middle = input.iter().position(|byte| *byte == 0)?;
+    Some((serde_json::from_slice(&input[..middle]).ok()?, serde_json::from_slice(&input[middle + 1..]).ok()?))
+}
+
+fn object(labels: &[(&str, &str)], fields: &[&str]) -> Object {
+    let index = Index {
+        labels: labels.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect(),
+        fields: fields.iter().map(|field| (*field).to_owned()).collect(),
+        ..Index::default()
+    };
+    Object {
+        revision: Revision(5),
+        created: Revision(4),
+        written_ms: 0,
+        json: bytes::Bytes::new(),
+        revision_at: 0,
+        index,
+        protobuf: std::sync::OnceLock::new(),
+    }
+}
