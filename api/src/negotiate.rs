@@ -93,17 +93,6 @@ pub fn negotiate(
     Err(ApiError::NotAcceptable(which))
 }
 
-/// How a failure is written when the wanted representation is not to be had: plain JSON, or Protobuf where asked.
-pub fn for_status(accept: Option<&str>, brand: &Brand) -> Representation {
-    let first = accept.and_then(|accept| clauses(accept).first().map(|clause| clause.media_type.to_owned()));
-    let encoding = match first.as_deref() {
-        Some(media_type) if media_type == brand.protobuf_media_type => Encoding::Protobuf,
-        Some("application/yaml") => Encoding::Yaml,
-        _ => Encoding::Json,
-    };
-    Representation { encoding, ..JSON }
-}
-
 /// The reference writes tables in JSON and YAML only.
 fn writable(encoding: Encoding, view: View) -> bool {
     !(encoding == Encoding::Protobuf && view == View::Table)

@@ -113,6 +113,22 @@ impl Resource {
         self.subresources.iter().find(|subresource| subresource.name == name)
     }
 
+    /// `stored` in the form of this version.
+    pub fn in_version(&self, stored: Value) -> Value {
+        match self.conversion {
+            Some(conversion) => (conversion.from_stored)(&stored),
+            None => stored,
+        }
+    }
+
+    /// `value`, in the form of this version, in the stored form. Every rule of the kind is about that form.
+    pub fn in_store(&self, value: Value) -> Value {
+        match self.conversion {
+            Some(conversion) => (conversion.to_stored)(&value),
+            None => value,
+        }
+    }
+
     /// The message of the bytes in the store.
     pub fn stored_type(&self) -> TypeId {
         self.conversion.map_or(self.type_id, |conversion| conversion.stored_type)

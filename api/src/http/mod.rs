@@ -27,7 +27,7 @@ use tokio_util::sync::CancellationToken;
 use crate::authn::{Authenticator, Peer, User};
 use crate::authz::{Attributes, authorize};
 use crate::error::ApiError;
-use crate::negotiate::{Representation, for_status, negotiate};
+use crate::negotiate::{JSON, Representation, negotiate};
 use crate::pipeline::{Answer, Pipeline, Request};
 use crate::registry::Resource;
 use crate::render::{IncludeObject, Renderer};
@@ -196,9 +196,7 @@ impl<S: Store> Api<S> {
         let registry = &self.pipeline.registry;
         let status = Status::of(error, registry.brand);
         // A failure is written even where nothing acceptable was asked for.
-        let representation = self
-            .representation(parts)
-            .unwrap_or_else(|_| for_status(accept(&parts.headers).as_deref(), registry.brand));
+        let representation = self.representation(parts).unwrap_or(JSON);
         self.status(status.code, &status, representation)
     }
 

@@ -158,6 +158,7 @@ impl<S: Store> Pipeline<S> {
                 tracing::debug!(%error, "ownership of a new object is not tracked");
             }
         }
+        *value = resource.in_store(value.take());
         let objects = StateObjects(self.store.state());
         if let Err(reason) = resource.strategy.admit(&context, None, value, &objects) {
             return Err(forbidden(request, value.at("metadata").text("name"), &reason));

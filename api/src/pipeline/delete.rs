@@ -10,6 +10,7 @@ use serde_json::{Map, Value, json};
 use super::create::forbidden;
 use super::incoming::media_type;
 use super::modify::{Change, Modified};
+use super::stored::tree_of;
 use super::{Answer, Pipeline, Request, Written};
 use crate::error::{ApiError, Subject};
 use crate::kinds::DefaultPropagation;
@@ -72,7 +73,7 @@ impl<S: Store> Pipeline<S> {
         current: &SharedObject,
     ) -> Result<Change, ApiError> {
         let resource = request.resource;
-        let old = self.decoded(resource, current)?;
+        let old = tree_of(current)?;
         options.check_preconditions(request, key.name(), &old)?;
         let strategy = resource.strategy;
         let grace = strategy.grace_period_seconds(&old, options.value.int("gracePeriodSeconds"));
@@ -104,7 +105,7 @@ impl<S: Store> Pipeline<S> {
 
     /// Kinds with graceful deletion answer with the object even when it is gone.
     fn shows_deleted(&self, request: Request<'_>, before: &SharedObject) -> Result<bool, ApiError> {
-        let old = self.decoded(request.resource, before)?;
+        let old = tree_of(before)?;
         Ok(request.resource.strategy.grace_period_seconds(&old, None).is_some())
     }
 

@@ -2,6 +2,7 @@
 
 use orch_raft::{Key, Store};
 
+use super::stored::tree_of;
 use super::{ListAnswer, Pipeline, Request};
 use crate::error::ApiError;
 use crate::validate::tree::Tree;
@@ -12,7 +13,7 @@ impl<S: Store> Pipeline<S> {
         let options = self.delete_options(request)?;
         let mut answer = self.list(request).await?;
         for object in &answer.objects {
-            let stored = self.decoded(request.resource, object)?;
+            let stored = tree_of(object)?;
             let metadata = stored.at("metadata");
             let (namespace, name) = (metadata.text("namespace"), metadata.text("name"));
             let key = Key::new(&request.resource.storage, namespace, name)

@@ -67,6 +67,8 @@ impl<S: Store> Pipeline<S> {
         }
         let selector = self.selector(request)?;
         if !token.is_empty() {
+            // Zero asks for whatever is there, which has no pages.
+            let limit = limit.filter(|_| version != "0");
             return self.continue_list(request, token, limit, &selector).await;
         }
         let revision = revision_parameter(version)?;

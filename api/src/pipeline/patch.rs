@@ -11,6 +11,7 @@ use super::create::Origin;
 use super::incoming::{Incoming, media_type, met};
 use super::modify::Change;
 use super::options::{FieldValidation, Options};
+use super::stored::tree_of;
 use super::{Pipeline, Request, Written};
 use crate::error::ApiError;
 use crate::fields::{ApplyError, ApplyOptions, Writer, apply};
@@ -60,7 +61,7 @@ impl<S: Store> Pipeline<S> {
         warnings: &mut Vec<String>,
     ) -> Result<Change, ApiError> {
         let resource = request.resource;
-        let live = self.decoded(resource, current)?;
+        let live = resource.in_version(tree_of(current)?);
         let mut origin = Origin::Sent;
         let mut unknown: Vec<StrictError> = Vec::new();
         let changed = match patch {
@@ -87,7 +88,7 @@ impl<S: Store> Pipeline<S> {
             Patch::Apply(config) => {
                 origin = Origin::Applied;
                 let now = self.ambient.now().seconds_text();
-                self.applied(request, options, Some(&live), config, &now)?
+                self.applied(request, options, Some(&with_head(request, live)), config, &now)?
             }
         };
         let incoming = self.patched(request, changed, options.field_validation, &unknown)?;

@@ -24,21 +24,8 @@ const BEFORE_DIGITS: usize = "\"resourceVersion\":\"".len();
 const OBJECT_BYTES_MAX: usize = 3 * 1024 * 1024 / 2;
 
 impl<S: Store> Pipeline<S> {
-    /// The stored object in the form of the resource's version.
-    pub(crate) fn decoded(&self, resource: &Resource, object: &SharedObject) -> Result<Value, ApiError> {
-        let stored: Value = serde_json::from_slice(&object.json)
-            .map_err(|error| ApiError::Internal(format!("a stored object cannot be read: {error}")))?;
-        Ok(match resource.conversion {
-            Some(conversion) => (conversion.from_stored)(&stored),
-            None => stored,
-        })
-    }
-
-    /// What is written for `value`, an object of the resource's version.
+    /// What is written for `value`, an object in the stored form.
     pub(super) fn put(&self, resource: &Resource, key: Key, mut value: Value) -> Result<Put, ApiError> {
-        if let Some(conversion) = resource.conversion {
-            value = (conversion.to_stored)(&value);
-        }
         set(child_mut(&mut value, "metadata"), "resourceVersion", "0");
         let mut json = Vec::with_capacity(1024);
         encode_json(&self.registry.schema, resource.stored_type(), &value, &mut json);
@@ -57,6 +44,12 @@ impl<S: Store> Pipeline<S> {
         let index = index_of(resource, &value);
         Ok(Put { key, json: Bytes::from(json), revision_at, index })
     }
+}
+
+/// The tree of a stored object, in the stored form.
+pub(crate) fn tree_of(object: &SharedObject) -> Result<Value, ApiError> {
+    serde_json::from_slice(&object.json)
+        .map_err(|error| ApiError::Internal(format!("a stored object cannot be read: {error}")))
 }
 
 /// The JSON of a put that is not stored: without the revision field.

@@ -12,6 +12,7 @@ use super::incoming::Incoming;
 use super::modify::Change;
 use super::objects::StateObjects;
 use super::options::Options;
+use super::stored::tree_of;
 use super::{Pipeline, Request, Written};
 use crate::error::{ApiError, Subject};
 use crate::fields::{Writer, keep_times_if_unchanged, track_update};
@@ -50,7 +51,7 @@ impl<S: Store> Pipeline<S> {
         self.create_from(request, &options, Incoming { value, warnings }, Origin::Sent).await
     }
 
-    /// Turns `current` into `new`. The value is in the request's version; `origin` says whose its fields are.
+    /// Turns `current` into `new`, which is in the request's version; `origin` says whose its fields are.
     pub(super) fn replace(
         &self,
         request: Request<'_>,
@@ -61,7 +62,8 @@ impl<S: Store> Pipeline<S> {
         warnings: &mut Vec<String>,
     ) -> Result<Change, ApiError> {
         let resource = request.resource;
-        let old = self.decoded(resource, current)?;
+        let stored = tree_of(current)?;
+        let old = resource.in_version(stored.clone());
         check_preconditions(request, &old, &mut new)?;
         let now = self.ambient.now().seconds_text();
         let context = self.context(request, &now);
@@ -70,6 +72,7 @@ impl<S: Store> Pipeline<S> {
         if origin == Origin::Sent {
             self.track(request, options, &old, &mut new, &now);
         }
+        let (old, mut new) = (stored, resource.in_store(new));
         let objects = StateObjects(self.store.state());
         if let Err(reason) = resource.strategy.admit(&context, Some(&old), &mut new, &objects) {
             return Err(forbidden(request, &request.target.name, &reason));

@@ -33,6 +33,9 @@ impl Strategy for DaemonSet {
         }
         set_default(spec, "revisionHistoryLimit", 10);
         default_template(context, spec);
+        // The reference writes it whenever it reads an object, so that whoever sends one without it owns it.
+        let generation = template_generation(new);
+        set_template_generation(new, generation);
     }
 
     fn prepare_for_create(&self, _context: &Context<'_>, new: &mut Value) {
