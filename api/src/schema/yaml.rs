@@ -296,6 +296,8 @@ fn scan_error(error: &ScanError) -> DecodeError {
     DecodeError::Yaml(format!("yaml: line {}: {}", error.marker().line(), error.info()))
 }
 
+mod order;
+mod scalar;
 mod write;
 
 pub use write::write_yaml;

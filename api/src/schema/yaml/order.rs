@@ -1,0 +1,79 @@
+//! The order of keys in a written mapping: as people sort, `a2` before `a10`.
+
+use std::cmp::Ordering;
+
+use serde_json::{Map, Value};
+
+/// The members in the order in which they are written.
+pub(super) fn sorted(members: &Map<String, Value>) -> Vec<(&str, &Value)> {
+    let mut sorted: Vec<(&str, &Value)> = Vec::with_capacity(members.len());
+    for (key, value) in members {
+        // Comparing runs of digits by their value is no total order once they overflow, and the library's sort may
+        // panic on such; a search for the place cannot. Mostly the place is the end.
+        let at = match sorted.last() {
+            Some((last, _)) if !is_before(last, key) => {
+                sorted.partition_point(|(other, _)| is_before(other, key))
+            }
+            _ => sorted.len(),
+        };
+        sorted.insert(at, (key, value));
+    }
+    sorted
+}
+
+/// Whether `left` is written before `right`: at their first difference other signs come before letters, and digits
+/// are compared by the number they belong to.
+fn is_before(left: &str, right: &str) -> bool {
+    let common = left.bytes().zip(right.bytes()).take_while(|(left, right)| left == right).count();
+    let start = (0..=common).rev().find(|&at| left.is_char_boundary(at) && right.is_char_boundary(at));
+    let start = start.unwrap_or(0);
+    let (Some(first), Some(second)) = (left[start..].chars().next(), right[start..].chars().next()) else {
+        return left.len() < right.len();
+    };
+    match (first.is_alphabetic(), second.is_alphabetic()) {
+        (true, true) => return first < second,
+        (false, false) => {}
+        (_, second_is_letter) => return second_is_letter,
+    }
+    // A zero behind other digits is a digit of their number, not a leading one.
+    let continues = (first == '0' || second == '0')
+        && left[..start].bytes().rev().take_while(u8::is_ascii_digit).any(|digit| digit != b'0');
+    let (left_number, left_digits) = leading_number(&left[start..], continues);
+    let (right_number, right_digits) = leading_number(&right[start..], continues);
+    let order = left_number.cmp(&right_number).then(left_digits.cmp(&right_digits)).then(first.cmp(&second));
+    order == Ordering::Less
+}
+
+/// The number that the leading digits make, and how many they are.
+fn leading_number(text: &str, continues: bool) -> (i64, usize) {
+    let digits = text.bytes().take_while(u8::is_ascii_digit);
+    digits.fold((i64::from(continues), 0), |(number, count), digit| {
+        (number.wrapping_mul(10).wrapping_add(i64::from(digit - b'0')), count + 1)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn keys_come_as_people_sort_them() {
+        let keys = ["a10", "a2", "a", "B", "b", "a-b", "ab", ".dot", "1", "01", "a/b", "é", "a100", "a1"];
+        let members: Map<String, Value> = keys.iter().map(|key| ((*key).to_owned(), json!(0))).collect();
+        let found: Vec<&str> = sorted(&members).into_iter().map(|(key, _)| key).collect();
+        assert_eq!(
+            found,
+            [".dot", "1", "01", "B", "a", "a-b", "a/b", "a1", "a2", "a10", "a100", "ab", "b", "é"]
+        );
+    }
+
+    #[test]
+    fn numbers_too_large_to_compare_do_no_harm() {
+        let members: Map<String, Value> = (0..200u64)
+            .map(|at| (format!("k{}{}", at.wrapping_mul(0x9E37_79B9_7F4A_7C15), at), json!(at)))
+            .collect();
+        assert_eq!(sorted(&members).len(), members.len());
+    }
+}
