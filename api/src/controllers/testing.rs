@@ -48,14 +48,12 @@ impl Fixture {
     pub(super) fn new() -> Self {
         let micros = AtomicU64::new(1_767_322_145_000_000);
         let ambient = Arc::new(HandMoved { micros, count: AtomicU64::new(1) });
-        let pipeline = Pipeline {
-            store: MemoryStore::default(),
-            registry: Registry::builtin(&ORCH),
-            token_key: TokenKey::new([7; 32]),
-            ambient: ambient.clone(),
-            features: Features::default(),
-        };
-        Fixture { pipeline: Arc::new(pipeline), ambient }
+        Fixture { pipeline: pipeline(MemoryStore::default(), ambient.clone()), ambient }
+    }
+
+    /// The same server over a store of its own.
+    pub(super) fn pipeline_over<S: Store>(&self, store: S) -> Arc<Pipeline<S>> {
+        pipeline(store, self.ambient.clone())
     }
 
     pub(super) fn pipeline(&self) -> Arc<Pipeline<MemoryStore>> {
@@ -186,6 +184,16 @@ impl Fixture {
         let object = collection.get(path).unwrap_or_else(|| panic!("{storage} {path} is not there"));
         serde_json::from_slice(&object.json).unwrap()
     }
+}
+
+fn pipeline<S: Store>(store: S, ambient: Arc<HandMoved>) -> Arc<Pipeline<S>> {
+    Arc::new(Pipeline {
+        store,
+        registry: Registry::builtin(&ORCH),
+        token_key: TokenKey::new([7; 32]),
+        ambient,
+        features: Features::default(),
+    })
 }
 
 fn key(storage: &str, path: &str) -> Key {
