@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use crate::kinds::{Cell, Context, NameRule, Strategy, age, object_meta};
 use crate::validate::metadata::{bare_finalizer, invalid_each};
-use crate::validate::tree::{Tree, carry, child_mut, set, set_default_text};
+use crate::validate::tree::{Tree, carry, child_mut, set, set_default_text, unset};
 use crate::validate::{FieldError, Path, names};
 use orch_proto::Brand;
 
@@ -97,6 +97,8 @@ impl Strategy for Namespace {
 
     fn prepare_for_delete(&self, object: &mut Value) {
         set(child_mut(object, "status"), "phase", "Terminating");
+        // A namespace ends when it is empty, not after a time.
+        unset(child_mut(object, "metadata"), "deletionGracePeriodSeconds");
     }
 
     fn holds_deletion(&self, object: &Value) -> bool {

@@ -222,7 +222,7 @@ fn orphaning(resource: &Resource) -> String {
 /// Marks the metadata as being deleted. A second delete may shorten the wait, never lengthen it.
 fn mark(metadata: &mut Value, wait_seconds: i64, ends: &str) {
     let first = !metadata.has("deletionTimestamp");
-    let shorter = metadata.int("deletionGracePeriodSeconds").is_none_or(|pending| wait_seconds < pending);
+    let shorter = metadata.int("deletionGracePeriodSeconds").is_some_and(|pending| wait_seconds < pending);
     if first || shorter {
         set(metadata, "deletionTimestamp", ends);
         set(metadata, "deletionGracePeriodSeconds", wait_seconds);

@@ -65,6 +65,17 @@ async fn the_first_second_shows_the_namespace_as_the_delete_left_it() {
     fixture.beside(run(&client), steps).await;
 }
 
+#[tokio::test]
+async fn a_second_delete_changes_nothing() {
+    let fixture = filled().await;
+    fixture.delete(NAMESPACES, "n", json!({})).await;
+    let before = fixture.read(NAMESPACES, "n");
+    assert!(!before["metadata"].has("deletionGracePeriodSeconds"), "a namespace has no time to end in");
+    fixture.advance(Duration::from_secs(60));
+    fixture.delete(NAMESPACES, "n", json!({})).await;
+    assert_eq!(fixture.read(NAMESPACES, "n"), before);
+}
+
 #[tokio::test(start_paused = true)]
 async fn held_content_holds_the_namespace_and_is_reported() {
     let fixture = filled().await;
