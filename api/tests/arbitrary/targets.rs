@@ -8,7 +8,7 @@ use std::sync::{Arc, LazyLock};
 
 use orch_api::ambient::Timestamp;
 use orch_api::fields::{ApplyOptions, FieldSet, Managed, PathElement, Writer, apply, track_update};
-use orch_api::negotiate::{for_status, negotiate};
+use orch_api::negotiate::negotiate;
 use orch_api::paging::{ContinueToken, TokenKey};
 use orch_api::patch::{JsonPatch, merge_patch, strategic_merge_patch};
 use orch_api::request::{Query, TargetPath, Verb, parse_path};
@@ -107,7 +107,6 @@ pub(crate) fn request(input: &[u8]) -> bool {
     }
     // So are most headers.
     let _ = negotiate(Some(accept), "curl/8", &query, &ORCH);
-    for_status(Some(accept), &ORCH).media_type(&ORCH);
     let TargetPath::Resource(target) = parse_path(path) else { return false };
     let verb = Verb::of(&http::Method::GET, &target, &query);
     assert!(matches!(verb, Some(Verb::Get | Verb::List | Verb::Watch)));
