@@ -11,6 +11,8 @@ mod discovery;
 mod gzip;
 mod health;
 mod respond;
+#[cfg(test)]
+mod tests;
 mod version;
 
 use std::sync::Arc;

@@ -21,7 +21,10 @@ const WARNING_BYTES_MAX: usize = 512;
 
 /// An answer that is there as a whole.
 pub(super) fn bytes(code: u16, content_type: &'static str, bytes: Bytes) -> Response<Body> {
-    respond(code, content_type, Body::from(bytes))
+    let length = HeaderValue::from(bytes.len());
+    let mut response = respond(code, content_type, Body::from(bytes));
+    response.headers_mut().insert(CONTENT_LENGTH, length);
+    response
 }
 
 /// A JSON document.

@@ -1,0 +1,166 @@
+//! The API over one state machine in memory, spoken to as HTTP: no socket, no disk, virtual time.
+
+mod matrix;
+mod refusals;
+mod snapshots;
+mod watches;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use axum::Router;
+use axum::body::Body;
+use http::{HeaderMap, Method, Request, StatusCode};
+use http_body_util::BodyExt;
+use orch_proto::brand::ORCH;
+use orch_raft::memory::MemoryStore;
+use serde_json::{Value, json};
+use tokio_util::sync::CancellationToken;
+use tower::ServiceExt;
+
+use super::Api;
+use crate::ambient::{Ambient, Timestamp};
+use crate::authn::{AnonymousAccess, Authenticator, Peer, TokenTable};
+use crate::paging::TokenKey;
+use crate::pipeline::{Features, Pipeline};
+use crate::registry::Registry;
+
+/// The collection that most tests write to.
+const MAPS: &str = "/api/v1/namespaces/ns/configmaps";
+
+/// A clock moved by hand, and numbers that count.
+#[derive(Debug)]
+struct HandMoved {
+    micros: AtomicU64,
+    count: AtomicU64,
+}
+
+impl Ambient for HandMoved {
+    fn now(&self) -> Timestamp {
+        Timestamp(self.micros.load(Ordering::Relaxed))
+    }
+
+    fn random(&self) -> u128 {
+        u128::from(self.count.fetch_add(1, Ordering::Relaxed))
+    }
+}
+
+/// A server and the administrator's connection to it.
+struct Server {
+    router: Router,
+    store: MemoryStore,
+    clock: Arc<HandMoved>,
+    stopping: CancellationToken,
+    peer: Arc<Peer>,
+}
+
+/// An answer that was read to its end.
+#[derive(Debug)]
+struct Answered {
+    code: StatusCode,
+    headers: HeaderMap,
+    text: String,
+}
+
+impl Server {
+    /// A server with the namespace `ns`.
+    async fn new() -> Server {
+        Server::with(Features::default()).await
+    }
+
+    async fn with(features: Features) -> Server {
+        let store = MemoryStore::default();
+        let clock =
+            Arc::new(HandMoved { micros: AtomicU64::new(1_767_322_145_000_000), count: AtomicU64::new(1) });
+        let pipeline = Arc::new(Pipeline {
+            store: store.clone(),
+            registry: Registry::builtin(&ORCH),
+            token_key: TokenKey::new([7; 32]),
+            ambient: clock.clone(),
+            features,
+        });
+        let stopping = CancellationToken::new();
+        let authenticator =
+            Arc::new(Authenticator::new(&ORCH, TokenTable::default(), AnonymousAccess::Refused));
+        let router = Api::new(pipeline, authenticator, stopping.clone()).router();
+        let address = "127.0.0.1:1".parse().unwrap();
+        let peer = Arc::new(Peer { address, certificate: None, local_admin: true });
+        let server = Server { router, store, clock, stopping, peer };
+        server.create("/api/v1/namespaces", json!({"metadata": {"name": "ns"}})).await;
+        server
+    }
+
+    /// Sends a request and gives the response as it begins.
+    async fn open(
+        &self,
+        method: Method,
+        path: &str,
+        headers: &[(&str, &str)],
+        body: Body,
+    ) -> http::Response<Body> {
+        let mut request = Request::builder().method(method).uri(path);
+        for (name, value) in headers {
+            request = request.header(*name, *value);
+        }
+        let request = request.extension(self.peer.clone()).body(body).unwrap();
+        self.router.clone().oneshot(request).await.unwrap()
+    }
+
+    async fn send(&self, method: Method, path: &str, headers: &[(&str, &str)], body: Body) -> Answered {
+        let (parts, body) = self.open(method, path, headers, body).await.into_parts();
+        let bytes = body.collect().await.unwrap().to_bytes();
+        let text = String::from_utf8(bytes.to_vec()).unwrap();
+        Answered { code: parts.status, headers: parts.headers, text }
+    }
+
+    async fn get(&self, path: &str) -> Answered {
+        self.send(Method::GET, path, &[], Body::empty()).await
+    }
+
+    /// Creates an object and gives it as stored.
+    async fn create(&self, path: &str, object: Value) -> Value {
+        let answered = self.send(Method::POST, path, &[], Body::from(object.to_string())).await;
+        assert_eq!(answered.code, StatusCode::CREATED, "{}", answered.text);
+        answered.json()
+    }
+
+    async fn merge(&self, path: &str, patch: Value) -> Answered {
+        let headers = [("content-type", "application/merge-patch+json")];
+        self.send(Method::PATCH, path, &headers, Body::from(patch.to_string())).await
+    }
+
+    async fn delete(&self, path: &str) -> Answered {
+        self.send(Method::DELETE, path, &[], Body::empty()).await
+    }
+
+    /// The events of a watch until it ends by itself, which `timeoutSeconds` makes it do.
+    async fn events(&self, path: &str) -> Vec<Value> {
+        let answered = self.get(path).await;
+        assert_eq!(answered.code, StatusCode::OK, "{}", answered.text);
+        answered.text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+    }
+}
+
+impl Answered {
+    fn json(&self) -> Value {
+        serde_json::from_str(&self.text).unwrap_or_else(|error| panic!("{error}: {}", self.text))
+    }
+
+    /// The names of a list's items.
+    fn names(&self) -> Vec<String> {
+        let list = self.json();
+        let items = list["items"].as_array().unwrap_or_else(|| panic!("no list: {list}"));
+        items.iter().map(|item| item["metadata"]["name"].as_str().unwrap().to_owned()).collect()
+    }
+}
+
+/// A config map with one value.
+fn map(name: &str, value: &str) -> Value {
+    json!({"metadata": {"name": name}, "data": {"k": value}})
+}
+
+/// Runs an async test body under virtual time.
+fn block_on<T>(body: impl Future<Output = T>) -> T {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build();
+    runtime.unwrap().block_on(body)
+}
