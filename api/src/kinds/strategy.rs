@@ -165,6 +165,11 @@ pub trait Strategy: Send + Sync + 'static {
     fn table_row(&self, _object: &Value, _now: &str) -> Option<Vec<Cell>> {
         None
     }
+
+    /// The conditions of a table row: `type`, `status`, `reason` and `message` of each.
+    fn table_conditions(&self, _object: &Value) -> Vec<Value> {
+        Vec::new()
+    }
 }
 
 /// A kind without rules of its own.

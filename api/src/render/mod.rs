@@ -136,8 +136,8 @@ impl Renderer {
 
     /// JSON or YAML of the object whose stored form is `json`.
     fn text_answer(&self, json: &[u8], now: Timestamp) -> Result<Payload, ApiError> {
-        const NEWLINE: usize = 1;
-        let mut document = Vec::with_capacity(self.resource.head.len() + json.len() - 1 + NEWLINE);
+        // The newline takes the place of the brace that the head brings along.
+        let mut document = Vec::with_capacity(self.resource.head.len() + json.len());
         self.document(json, now, true, &mut document)?;
         self.finish(document)
     }

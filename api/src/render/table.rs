@@ -21,6 +21,11 @@ impl Renderer {
         let mut metadata = Vec::new();
         write_list_meta(list, &mut metadata);
         self.table_open(&metadata, true, out);
+        if list.objects.is_empty() && !self.has_own_cells() {
+            out.extend_from_slice(b"null}");
+            return Ok(());
+        }
+        out.push(b'[');
         let now = now.seconds_text();
         for (at, object) in list.objects.iter().enumerate() {
             if at > 0 {
@@ -46,12 +51,19 @@ impl Renderer {
         let version = if version.is_empty() { json!({}) } else { json!({ "resourceVersion": version }) };
         write_value(&version, &mut metadata);
         self.table_open(&metadata, headers, out);
+        out.push(b'[');
         self.row(json, &stored, &now.seconds_text(), out)?;
         out.extend_from_slice(TABLE_END);
         Ok(())
     }
 
-    /// Appends everything up to the first row.
+    /// Whether the kind prints its own cells. Without rows, the reference's table of one that does has an empty list of
+    /// them, that of any other kind `null`.
+    fn has_own_cells(&self) -> bool {
+        self.resource.strategy.table_row(&Value::Null, "").is_some()
+    }
+
+    /// Appends everything up to the rows.
     fn table_open(&self, metadata: &[u8], headers: bool, out: &mut Vec<u8>) {
         let head = format!("{{\"kind\":\"Table\",\"apiVersion\":\"{}\",\"metadata\":", self.meta_version());
         out.extend_from_slice(head.as_bytes());
@@ -59,7 +71,7 @@ impl Renderer {
         out.extend_from_slice(b",\"columnDefinitions\":");
         let columns = if headers { self.columns() } else { Value::Null };
         write_value(&columns, out);
-        out.extend_from_slice(b",\"rows\":[");
+        out.extend_from_slice(b",\"rows\":");
     }
 
     fn columns(&self) -> Value {
@@ -78,6 +90,11 @@ impl Renderer {
         let cells = self.resource.strategy.table_row(stored, now).unwrap_or_else(|| default_cells(stored));
         out.extend_from_slice(b"{\"cells\":");
         write_value(&Value::Array(cells), out);
+        let conditions = self.resource.strategy.table_conditions(stored);
+        if !conditions.is_empty() {
+            out.extend_from_slice(b",\"conditions\":");
+            write_value(&Value::Array(conditions), out);
+        }
         out.extend_from_slice(b",\"object\":");
         match self.include {
             IncludeObject::None => out.extend_from_slice(b"null"),
@@ -91,10 +108,14 @@ impl Renderer {
 
 const TABLE_END: &[u8] = b"]}";
 
+/// How the reference prints that there is no time.
+const NO_TIME: &str = "0001-01-01T00:00:00Z";
+
 /// The cells of a kind that has none of its own: name and time of creation.
 fn default_cells(stored: &Value) -> Vec<Cell> {
     let metadata = stored.at("metadata");
-    vec![json!(metadata.text("name")), json!(metadata.text("creationTimestamp"))]
+    let created = metadata.text("creationTimestamp");
+    vec![json!(metadata.text("name")), json!(if created.is_empty() { NO_TIME } else { created })]
 }
 
 fn definition(column: &Column) -> Value {

@@ -173,6 +173,10 @@ impl Strategy for Pod {
     fn table_row(&self, object: &Value, now: &str) -> Option<Vec<Cell>> {
         Some(row::pod_row(object, now))
     }
+
+    fn table_conditions(&self, object: &Value) -> Vec<Value> {
+        row::pod_conditions(object)
+    }
 }
 
 fn validate_whole(context: &Context<'_>, pod: &Value) -> Vec<FieldError> {

@@ -41,6 +41,17 @@ pub(super) fn pod_row(pod: &Value, now: &str) -> Vec<Cell> {
     ]
 }
 
+/// The condition of the row of a pod that has ended: clients may leave such rows out.
+pub(super) fn pod_conditions(pod: &Value) -> Vec<Value> {
+    let phase = pod.at("status").text("phase");
+    let message = match phase {
+        "Succeeded" => "The pod has completed successfully.",
+        "Failed" => "The pod failed.",
+        _ => return Vec::new(),
+    };
+    vec![json!({ "type": "Completed", "status": "True", "reason": phase, "message": message })]
+}
+
 fn tally(pod: &Value) -> Tally {
     let status = pod.at("status");
     let mut reason = status.text("phase").to_owned();

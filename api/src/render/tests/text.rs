@@ -226,10 +226,30 @@ fn tables_have_a_row_for_each_object() {
             { "cells": ["a", 1, "60s"], "object": metadata },
         ])
     );
-    assert_eq!(table(&renderer, Vec::new())["rows"], json!([]));
     let one: Value = serde_json::from_slice(&body(renderer.object(&object, NOW).unwrap())).unwrap();
     assert_eq!(one["metadata"], json!({ "resourceVersion": "7" }));
     assert_eq!(one["rows"].as_array().map(Vec::len), Some(1));
+}
+
+#[test]
+fn rows_of_pods_that_have_ended_say_so() {
+    let renderer = renderer("pods", TABLE);
+    let conditions = |phase: &str| {
+        let pod = json!({ "metadata": { "name": "p" }, "status": { "phase": phase } });
+        table(&renderer, vec![stored(&renderer, &pod)])["rows"][0].get("conditions").cloned()
+    };
+    assert_eq!(conditions("Running"), None);
+    let completed = |reason: &str, message: &str| {
+        Some(json!([{ "type": "Completed", "status": "True", "reason": reason, "message": message }]))
+    };
+    assert_eq!(conditions("Succeeded"), completed("Succeeded", "The pod has completed successfully."));
+    assert_eq!(conditions("Failed"), completed("Failed", "The pod failed."));
+}
+
+#[test]
+fn tables_without_rows_are_those_of_the_reference() {
+    assert_eq!(table(&renderer("configmaps", TABLE), Vec::new())["rows"], json!([]));
+    assert_eq!(table(&renderer("roles", TABLE), Vec::new())["rows"], json!(null));
 }
 
 #[test]
