@@ -1,4 +1,4 @@
-//! The loops that act for the cluster: they run where the store's leader is, and nowhere else (DESIGN 8).
+//! The loops that act for the cluster: they run where the store's leader is, and nowhere else.
 //!
 //! Owns their lifetime. Each is an ordinary client of the pipeline, decides on the state of this node, and proposes
 //! under conditions, so that a leader that lost its place without knowing does no harm. A new leader knows nothing

@@ -1,4 +1,4 @@
-//! The garbage collector: objects go when nothing that owns them is left (DESIGN 8).
+//! The garbage collector: objects go when nothing that owns them is left.
 //!
 //! Owns the loop around the graph and the rules. Objects worth a look wait in a queue for about a second; then one
 //! read barrier serves a whole batch, each object is decided on in that state, and what was decided is written under

@@ -1,4 +1,4 @@
-//! Protobuf.
+//! Protobuf answers: single objects, lists, events, and the cache of messages.
 
 use orch_proto::envelope::Unknown;
 use prost::Message as _;
