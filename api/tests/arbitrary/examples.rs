@@ -81,6 +81,7 @@ pub(crate) fn patch() -> Vec<Vec<u8>> {
         r#"{"spec":{"containers":[{"name":"c","$patch":"delete"},{"name":"d","image":"j"}],"$setElementOrder/containers":[{"name":"d"}]}}"#,
         r#"{"metadata":{"$deleteFromPrimitiveList/finalizers":["x/y"],"$retainKeys":["name"]}}"#,
         r#"{"spec":{"containers":[{"$patch":"replace"}],"$patch":"merge"}}"#,
+        r#"{"spec":{"priority":888888888888889e233}}"#,
     ];
     let operations = [
         r#"[{"op":"add","path":"/spec/containers/-","value":{"name":"d"}},{"op":"remove","path":"/metadata/labels/a"}]"#,
@@ -96,6 +97,7 @@ pub(crate) fn field_paths() -> Vec<Vec<u8>> {
         "f:metadata",
         r#"k:{"containerPort":80,"protocol":"TCP"}"#,
         r#"v:"x""#,
+        r#"k:{"containerPort":888888888888889e238}"#,
         "i:3",
         r#"{"f:metadata":{"f:labels":{".":{},"f:a":{}}},"f:spec":{"k:{\"name\":\"c\"}":{".":{},"f:image":{}},"v:1.5":{},"i:0":{}}}"#,
         r#"[{"manager":"m","operation":"Apply","apiVersion":"v1","time":"2026-01-02T03:04:05Z","fieldsType":"FieldsV1","fieldsV1":{"f:data":{}}}]"#,

@@ -56,7 +56,14 @@ async fn live(plan: Plan, out: &mut impl Write) -> Result<(), RunError> {
     let mut node = Node::start(plan, tls, peer_tls, disk).await?;
     let handle = node.store.handle();
     let api = tokio::select! {
-        api = node.open_api(out) => api?,
+        api = node.open_api(out) => match api {
+            Ok(api) => api,
+            Err(error) => {
+                // A store that is still open when the process ends takes its exit code with it.
+                node.finish().await;
+                return Err(error);
+            }
+        },
         reason = handle.fatal() => return Err(RunError::Fatal(reason)),
         signal = signals.next() => {
             tracing::info!(signal, "stopping before the cluster was there");
