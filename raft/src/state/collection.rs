@@ -53,8 +53,9 @@ pub struct Compacted {
     pub oldest: Revision,
 }
 
-/// What a change costs beside the objects it holds: ring slot, path, reference counts.
-const CHANGE_OVERHEAD_BYTES: usize = 160;
+/// What a change costs beside the bytes of the object it holds: two ring slots, path, reference counts, and what is
+/// kept parsed beside the bytes.
+const CHANGE_OVERHEAD_BYTES: usize = 512;
 
 impl Collection {
     /// The object under `path` (`namespace/name`).

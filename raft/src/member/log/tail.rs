@@ -8,7 +8,7 @@ use crate::member::codec::entry_bytes;
 use crate::member::consensus::Entry;
 
 /// What the tail may hold: more than is under way to any member that keeps up; one that lags reads from the disk.
-const TAIL_BYTES_MAX: usize = 16 << 20;
+const TAIL_BYTES_MAX: usize = 4 << 20;
 
 #[derive(Debug, Default)]
 pub(super) struct Tail {
