@@ -31,6 +31,9 @@ pub enum ApiError {
     /// Create met an object of that name.
     #[error("{} already exists", .0.name)]
     AlreadyExists(Subject),
+    /// Create met an object of that name which is being deleted. Within: the error without that.
+    #[error("being deleted: {0}")]
+    BeingDeleted(Box<ApiError>),
     /// Generated names kept colliding.
     #[error("could not generate a free name for {}", .0.name)]
     NameGenerationExhausted(Subject),

@@ -63,6 +63,10 @@ impl Status {
                 format!("{} {:?} already exists", subject.qualified(), subject.name),
                 subject,
             ),
+            ApiError::BeingDeleted(error) => {
+                let status = Status::of(error, brand);
+                Status { message: format!("object is being deleted: {}", status.message), ..status }
+            }
             ApiError::NameGenerationExhausted(subject) => exhausted(subject),
             ApiError::Conflict { subject, reason } => {
                 let on =

@@ -30,7 +30,7 @@ use crate::authn::{Authenticator, Peer, User};
 use crate::authz::{Attributes, authorize};
 use crate::error::ApiError;
 use crate::negotiate::{JSON, Representation, negotiate};
-use crate::pipeline::{Answer, Pipeline, Request};
+use crate::pipeline::{Answer, Pipeline, Request, WriteOutcome};
 use crate::registry::Resource;
 use crate::render::{IncludeObject, Renderer};
 use crate::request::{Query, Target, TargetPath, Verb, parse_path};
@@ -138,7 +138,11 @@ impl<S: Store> Api<S> {
             Answer::Stored(object) => respond::payload(200, content_type, renderer.object(&object, now)?),
             Answer::List(list) => respond::payload(200, content_type, renderer.list(list, now)?),
             Answer::Written(written) => {
-                let code = if written.created { 201 } else { 200 };
+                let code = match written.outcome {
+                    WriteOutcome::Created => 201,
+                    WriteOutcome::Done => 200,
+                    WriteOutcome::Accepted => 202,
+                };
                 let mut response = respond::payload(code, content_type, renderer.written(&written, now)?);
                 respond::warn(&mut response, &written.warnings);
                 response

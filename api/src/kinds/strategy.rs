@@ -143,6 +143,11 @@ pub trait Strategy: Send + Sync + 'static {
         None
     }
 
+    /// A delete answers with the object, even when it is gone.
+    fn returns_deleted(&self) -> bool {
+        false
+    }
+
     /// Says on an object about to be deleted, or marked for it, what the kind says then.
     fn prepare_for_delete(&self, _object: &mut Value) {}
 

@@ -99,6 +99,10 @@ impl Strategy for PersistentVolumeClaim {
         if subresource == "status" { &[&["f:spec"]] } else { &[&["f:status"]] }
     }
 
+    fn returns_deleted(&self) -> bool {
+        true
+    }
+
     fn table_row(&self, object: &Value, now: &str) -> Option<Vec<Cell>> {
         let (spec, status) = (object.at("spec"), object.at("status"));
         let going = object.at("metadata").has("deletionTimestamp");

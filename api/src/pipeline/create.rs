@@ -2,6 +2,7 @@
 //!
 //! Owns names (given or generated), what the server sets on a new object, and the order of stages of a create.
 
+use orch_raft::object::SharedObject;
 use orch_raft::{Condition, Key, Operation, Outcome, Store, Transaction};
 use serde_json::Value;
 
@@ -9,7 +10,7 @@ use super::incoming::Incoming;
 use super::objects::StateObjects;
 use super::options::Options;
 use super::stored::without_revision;
-use super::{Pipeline, Request, Written};
+use super::{Pipeline, Request, WriteOutcome, Written, owners};
 use crate::ambient::{SUFFIX_LENGTH, suffix_text, uuid_text};
 use crate::error::{ApiError, Subject};
 use crate::fields::{Writer, track_update};
@@ -48,23 +49,25 @@ impl<S: Store> Pipeline<S> {
         incoming: Incoming,
         origin: Origin,
     ) -> Result<Written, ApiError> {
-        let Incoming { mut value, warnings } = incoming;
+        let Incoming { mut value, mut warnings } = incoming;
         self.settle_namespace(request, &mut value)?;
         if !value.at("metadata").text("resourceVersion").is_empty() {
             let message = "resourceVersion should not be set on objects to be created";
             return Err(ApiError::BadRequest(message.to_owned()));
         }
+        let applied = origin == Origin::Applied;
+        warnings.extend(owners::deduplicate(&mut value, applied));
         let generated = value.at("metadata").text("name").is_empty()
             && !value.at("metadata").text("generateName").is_empty();
-        for _ in 0..NAME_ATTEMPTS {
+        let attempts = if generated { NAME_ATTEMPTS } else { 1 };
+        for _ in 1..attempts {
             let draft = Incoming { value: value.clone(), warnings: warnings.clone() };
             match self.try_create(request, options, draft, origin).await {
-                Err(ApiError::AlreadyExists(_)) if generated => {}
+                Err(ApiError::NameGenerationExhausted(_) | ApiError::BeingDeleted(_)) => {}
                 result => return result,
             }
         }
-        let prefix = value.at("metadata").text("generateName");
-        Err(ApiError::NameGenerationExhausted(Subject::resource(request.resource, prefix)))
+        self.try_create(request, options, Incoming { value, warnings }, origin).await
     }
 
     async fn try_create(
@@ -77,21 +80,24 @@ impl<S: Store> Pipeline<S> {
         let Incoming { mut value, mut warnings } = incoming;
         let now = self.ambient.now();
         let now_text = now.seconds_text();
+        self.check_namespace(request, known_name(&value)).await?;
         self.set_system_fields(&mut value, &now_text);
         let name = value.at("metadata").text("name").to_owned();
-        self.check_namespace(request, &name).await?;
         self.complete(request, options, &mut value, &now_text, origin)?;
         self.validate_new(request, &value, &now_text)?;
         let context = self.context(request, &now_text);
         warnings.extend(request.resource.strategy.warnings(&context, None, &value));
         let key = Key::new(&request.resource.storage, &request.target.namespace, &name)
             .map_err(|error| ApiError::BadRequest(error.to_string()))?;
+        let is_generated = !value.at("metadata").text("generateName").is_empty();
+        let taken = |by: Option<&SharedObject>| taken(request, &name, is_generated, by);
         let put = self.put(request.resource, key.clone(), value)?;
         if options.dry_run {
-            if self.most_recent().await?.object(&key).is_some() {
-                return Err(ApiError::AlreadyExists(Subject::resource(request.resource, &name)));
+            if let Some(by) = self.most_recent().await?.object(&key) {
+                return Err(taken(Some(by)));
             }
-            return Ok(Written { json: without_revision(&put), stored: None, created: true, warnings });
+            let json = without_revision(&put);
+            return Ok(Written { json, stored: None, outcome: WriteOutcome::Created, warnings });
         }
         let mut conditions = vec![Condition::Absent(key)];
         if !request.target.namespace.is_empty() {
@@ -101,12 +107,11 @@ impl<S: Store> Pipeline<S> {
             Transaction { proposed_ms: now.millis(), conditions, operations: vec![Operation::Put(put)] };
         match self.store.propose(transaction).await? {
             Outcome::Applied { object: Some(object), .. } => {
-                Ok(Written { json: object.json.clone(), stored: Some(object), created: true, warnings })
+                let (json, stored) = (object.json.clone(), Some(object));
+                Ok(Written { json, stored, outcome: WriteOutcome::Created, warnings })
             }
             Outcome::Applied { .. } => Err(ApiError::Internal("a put left no object".to_owned())),
-            Outcome::Refused { condition: 0, .. } => {
-                Err(ApiError::AlreadyExists(Subject::resource(request.resource, &name)))
-            }
+            Outcome::Refused { condition: 0, current, .. } => Err(taken(current.as_ref())),
             Outcome::Refused { current, .. } => {
                 Err(self.namespace_refusal(request, &name, current.is_some()))
             }
@@ -116,7 +121,7 @@ impl<S: Store> Pipeline<S> {
     /// Identity and times are the server's.
     fn set_system_fields(&self, value: &mut Value, now: &str) {
         let metadata = child_mut(value, "metadata");
-        for field in ["deletionTimestamp", "deletionGracePeriodSeconds", "selfLink", "generation"] {
+        for field in ["deletionTimestamp", "deletionGracePeriodSeconds", "selfLink"] {
             unset(metadata, field);
         }
         set(metadata, "uid", uuid_text(self.ambient.random()));
@@ -161,7 +166,7 @@ impl<S: Store> Pipeline<S> {
         *value = resource.in_store(value.take());
         let objects = StateObjects(self.store.state());
         if let Err(reason) = resource.strategy.admit(&context, None, value, &objects) {
-            return Err(forbidden(request, value.at("metadata").text("name"), &reason));
+            return Err(forbidden(request, known_name(value), &reason));
         }
         resource.strategy.prepare_for_create(&context, value);
         Ok(())
@@ -215,6 +220,29 @@ impl<S: Store> Pipeline<S> {
             cause: Some(("NamespaceTerminating", told, "metadata.namespace")),
         }
     }
+}
+
+/// The name of an object that may still be without one, as messages of admission have it.
+fn known_name(value: &Value) -> &str {
+    let metadata = value.at("metadata");
+    match metadata.text("name") {
+        "" => metadata.text("generateName"),
+        name => name,
+    }
+}
+
+/// The name is in use.
+fn taken(request: Request<'_>, name: &str, is_generated: bool, by: Option<&SharedObject>) -> ApiError {
+    let subject = Subject::resource(request.resource, name);
+    let error = if is_generated {
+        ApiError::NameGenerationExhausted(subject)
+    } else {
+        ApiError::AlreadyExists(subject)
+    };
+    if by.is_some_and(|object| object.index.terminating) {
+        return ApiError::BeingDeleted(Box::new(error));
+    }
+    error
 }
 
 /// A write that admission refused.

@@ -8,10 +8,11 @@ use orch_raft::object::SharedObject;
 use serde_json::{Map, Value, json};
 
 use super::create::forbidden;
+use super::grace::Grace;
 use super::incoming::media_type;
 use super::modify::{Change, Modified};
 use super::stored::tree_of;
-use super::{Answer, Pipeline, Request, Written};
+use super::{Answer, Pipeline, Request, WriteOutcome, Written};
 use crate::error::{ApiError, Subject};
 use crate::kinds::DefaultPropagation;
 use crate::registry::Resource;
@@ -45,14 +46,16 @@ impl<S: Store> Pipeline<S> {
         let removed = self.remove(request, &key, &options).await?;
         let Some(modified) = removed else { return Err(ApiError::NotFound(request.subject())) };
         let Modified { json, stored, before, is_removal } = modified;
-        if is_removal && !self.shows_deleted(request, &before)? {
+        if is_removal && !strategy.returns_deleted() {
             let subject = Subject::resource(request.resource, &request.target.name);
             return Ok(Answer::Done(Status::deleted(subject, before.index.uid.clone())));
         }
         let orphans_unasked =
             strategy.default_propagation() == DefaultPropagation::Orphan && !options.names_propagation();
         let warnings = if orphans_unasked { vec![orphaning(request.resource)] } else { Vec::new() };
-        Ok(Answer::Written(Written { json, stored, created: false, warnings }))
+        let is_accepted = !is_removal && options.value.at("orphanDependents") == &json!(false);
+        let outcome = if is_accepted { WriteOutcome::Accepted } else { WriteOutcome::Done };
+        Ok(Answer::Written(Written { json, stored, outcome, warnings }))
     }
 
     /// Marks or removes the object under `key`.
@@ -76,7 +79,14 @@ impl<S: Store> Pipeline<S> {
         let old = tree_of(current)?;
         options.check_preconditions(request, key.name(), &old)?;
         let strategy = resource.strategy;
-        let grace = strategy.grace_period_seconds(&old, options.value.int("gracePeriodSeconds"));
+        let now = self.ambient.now();
+        let requested = options.value.int("gracePeriodSeconds");
+        let grace = Grace::of(strategy, &old, requested, now);
+        let ends_by_itself = old.at("metadata").has("deletionTimestamp") && strategy.holds_deletion(&old);
+        if grace == Grace::Pending || ends_by_itself {
+            // Its end is under way: nothing about it can be changed, its finalizers neither.
+            return Ok(Change::Put(self.put(resource, key.clone(), old)?));
+        }
         let mut new = old.clone();
         let finalizers = options.finalizers(&old, strategy.default_propagation());
         let metadata = child_mut(&mut new, "metadata");
@@ -85,38 +95,22 @@ impl<S: Store> Pipeline<S> {
         } else {
             set(metadata, "finalizers", finalizers.clone());
         }
-        let now = self.ambient.now();
-        let wait = grace.unwrap_or(0).max(0);
-        mark(
-            metadata,
-            wait,
-            &crate::ambient::Timestamp(now.0 + wait.unsigned_abs() * 1_000_000).seconds_text(),
-        );
-        strategy.prepare_for_delete(&mut new);
-        let held = !finalizers.is_empty() || wait > 0 || strategy.holds_deletion(&new);
-        let put = self.put(resource, key.clone(), new)?;
-        Ok(match (held, grace) {
-            (true, _) => Change::Put(put),
-            // A kind that knows graceful deletion shows how it ended.
-            (false, Some(_)) => Change::Remove(Some(put)),
-            (false, None) => Change::Remove(None),
-        })
-    }
-
-    /// Kinds with graceful deletion answer with the object even when it is gone.
-    fn shows_deleted(&self, request: Request<'_>, before: &SharedObject) -> Result<bool, ApiError> {
-        let old = tree_of(before)?;
-        Ok(request.resource.strategy.grace_period_seconds(&old, None).is_some())
-    }
-
-    /// The options of a delete: the body, or the query where there is none.
-    pub(super) fn delete_options(&self, request: Request<'_>) -> Result<DeleteOptions, ApiError> {
-        let mut value =
-            if request.body.is_empty() { query_options(request)? } else { self.body_options(request)? };
-        let dry_run: Vec<&str> = request.query.values("dryRun").collect();
-        if !dry_run.is_empty() {
-            set(&mut value, "dryRun", dry_run.iter().map(|text| json!(text)).collect::<Vec<_>>());
+        let waits = matches!(grace, Grace::Given { seconds, .. } if seconds > 0);
+        let is_held = !finalizers.is_empty() || waits || strategy.holds_deletion(&new);
+        if is_held || grace != Grace::None {
+            grace.mark(child_mut(&mut new, "metadata"), now);
+            strategy.prepare_for_delete(&mut new);
+            let put = self.put(resource, key.clone(), new)?;
+            return Ok(if is_held { Change::Put(put) } else { Change::Remove(Some(put)) });
         }
+        let shown = strategy.returns_deleted().then(|| self.put(resource, key.clone(), old)).transpose()?;
+        Ok(Change::Remove(shown))
+    }
+
+    /// The options of a delete: the body, or the query where there is none. As in the reference a body stands alone.
+    pub(super) fn delete_options(&self, request: Request<'_>) -> Result<DeleteOptions, ApiError> {
+        let value =
+            if request.body.is_empty() { query_options(request)? } else { self.body_options(request)? };
         let errors = validate_delete_options(&value);
         if !errors.is_empty() {
             return Err(ApiError::Invalid { subject: self.options_subject("DeleteOptions"), errors });
@@ -164,14 +158,14 @@ impl DeleteOptions {
         let stored = old.at("metadata");
         let subject = || Subject::kind(request.resource, name);
         let (uid, version) = (wanted.text("uid"), wanted.text("resourceVersion"));
-        if !uid.is_empty() && uid != stored.text("uid") {
+        if wanted.has("uid") && uid != stored.text("uid") {
             let reason = format!(
                 "the UID in the precondition ({uid}) does not match the UID in record ({}). The object might have been deleted and then recreated",
                 stored.text("uid")
             );
             return Err(ApiError::Conflict { subject: subject(), reason });
         }
-        if !version.is_empty() && version != stored.text("resourceVersion") {
+        if wanted.has("resourceVersion") && version != stored.text("resourceVersion") {
             let reason = format!(
                 "the ResourceVersion in the precondition ({version}) does not match the ResourceVersion in record ({}). The object might have been modified",
                 stored.text("resourceVersion")
@@ -199,6 +193,9 @@ impl DeleteOptions {
             _ if has(ORPHAN) || has(FOREGROUND) => (has(ORPHAN), has(FOREGROUND)),
             _ => (default == DefaultPropagation::Orphan, false),
         };
+        if (orphan, foreground) == (has(ORPHAN), has(FOREGROUND)) {
+            return stored.to_vec();
+        }
         let mut finalizers: Vec<Value> =
             stored.iter().filter(|name| *name != ORPHAN && *name != FOREGROUND).cloned().collect();
         if orphan {
@@ -219,20 +216,6 @@ fn orphaning(resource: &Resource) -> String {
     )
 }
 
-/// Marks the metadata as being deleted. A second delete may shorten the wait, never lengthen it.
-fn mark(metadata: &mut Value, wait_seconds: i64, ends: &str) {
-    let first = !metadata.has("deletionTimestamp");
-    let shorter = metadata.int("deletionGracePeriodSeconds").is_some_and(|pending| wait_seconds < pending);
-    if first || shorter {
-        set(metadata, "deletionTimestamp", ends);
-        set(metadata, "deletionGracePeriodSeconds", wait_seconds);
-    }
-    if let (true, Some(generation)) = (first, metadata.int("generation").filter(|&generation| generation > 0))
-    {
-        set(metadata, "generation", generation.saturating_add(1));
-    }
-}
-
 fn query_options(request: Request<'_>) -> Result<Value, ApiError> {
     let mut options = Map::new();
     if let Some(seconds) = request.query.integer("gracePeriodSeconds")? {
@@ -243,6 +226,10 @@ fn query_options(request: Request<'_>) -> Result<Value, ApiError> {
     }
     if let Some(policy) = request.query.value("propagationPolicy") {
         options.insert("propagationPolicy".to_owned(), json!(policy));
+    }
+    let dry_run: Vec<&str> = request.query.values("dryRun").collect();
+    if !dry_run.is_empty() {
+        options.insert("dryRun".to_owned(), json!(dry_run));
     }
     Ok(Value::Object(options))
 }

@@ -13,7 +13,7 @@ use crate::error::ApiError;
 use crate::schema::{
     DecodeError, Decoded, Head, Limits, StrictError, decode_json, decode_protobuf_object, decode_yaml,
 };
-use crate::validate::tree::{Tree, child_mut, object_mut, set};
+use crate::validate::tree::{Tree, child_mut, object_mut, set, unset};
 
 /// An object as it came in.
 pub(super) struct Incoming {
@@ -64,11 +64,15 @@ impl<S: Store> Pipeline<S> {
         decoded.map_err(|error| refused(request, &error))
     }
 
-    /// Puts the namespace of the path into the object, or refuses another one.
+    /// Puts the namespace of the path into the object, or refuses another one. Without scope there is none.
     pub(super) fn settle_namespace(&self, request: Request<'_>, value: &mut Value) -> Result<(), ApiError> {
         object_mut(value);
         let metadata = child_mut(value, "metadata");
         object_mut(metadata);
+        if !request.resource.namespaced {
+            unset(metadata, "namespace");
+            return Ok(());
+        }
         let wanted = &request.target.namespace;
         match metadata.text("namespace") {
             "" if wanted.is_empty() => {}

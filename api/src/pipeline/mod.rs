@@ -12,14 +12,18 @@ mod create;
 mod delete;
 mod delete_collection;
 mod get;
+mod grace;
 mod incoming;
 mod list;
 mod modify;
 mod objects;
 mod options;
+mod owners;
 mod patch;
 mod point;
 mod stored;
+#[cfg(test)]
+mod tests;
 mod update;
 
 use std::sync::Arc;
@@ -123,10 +127,21 @@ pub struct Written {
     pub json: Bytes,
     /// The stored object, unless this was a dry run or the object is gone.
     pub stored: Option<SharedObject>,
-    /// The object is new.
-    pub created: bool,
+    /// What became of the request.
+    pub outcome: WriteOutcome,
     /// Texts for `Warning` headers.
     pub warnings: Vec<String>,
+}
+
+/// What became of a write.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WriteOutcome {
+    /// The object is new.
+    Created,
+    /// The object is as asked for.
+    Done,
+    /// The object will go when nothing holds it any more, and the client asked to be told.
+    Accepted,
 }
 
 impl<S: Store> Pipeline<S> {

@@ -9,7 +9,7 @@ use orch_raft::object::SharedObject;
 use orch_raft::{Condition, Key, Operation, Outcome, Put, Store, Transaction};
 
 use super::stored::{is_same, without_revision};
-use super::{Pipeline, Written};
+use super::{Pipeline, WriteOutcome, Written};
 use crate::error::ApiError;
 
 /// What a change comes to.
@@ -18,6 +18,8 @@ pub(super) enum Change {
     Put(Put),
     /// Remove the object; `Some` is what it looked like at the end, for the answer.
     Remove(Option<Put>),
+    /// Remove the object, which an update has just freed; the answer shows the update.
+    Free(Put),
 }
 
 /// What became of an object.
@@ -88,8 +90,14 @@ impl<S: Store> Pipeline<S> {
                 let json = last.as_ref().map_or(before.json.clone(), |put| with_revision(put, &before));
                 return Ok(Some(Modified { json, stored: None, before, is_removal: true }));
             }
-            Change::Put(put) => (Operation::Put(put), None),
-            Change::Remove(last) => (Operation::Delete(key.clone()), Some(last)),
+            Change::Free(put) if dry_run => {
+                let json = with_revision(&put, &before);
+                return Ok(Some(Modified { json, stored: None, before, is_removal: true }));
+            }
+            Change::Put(put) => (Operation::Put(put), Last::Stored),
+            Change::Remove(None) => (Operation::Delete(key.clone()), Last::Before),
+            Change::Remove(Some(put)) => (Operation::Delete(key.clone()), Last::Removed(put)),
+            Change::Free(put) => (Operation::Delete(key.clone()), Last::Freed(put)),
         };
         let transaction = Transaction {
             proposed_ms: self.ambient.now().millis(),
@@ -101,14 +109,27 @@ impl<S: Store> Pipeline<S> {
             Outcome::Applied { object, revision, .. } => {
                 let json = match (&object, last) {
                     (Some(object), _) => object.json.clone(),
-                    (None, Some(Some(put))) => spliced(&put, revision.0),
-                    (None, _) => before.json.clone(),
+                    (None, Last::Removed(put)) => spliced(&put, revision.0),
+                    (None, Last::Freed(put)) => with_revision(&put, &before),
+                    (None, Last::Stored | Last::Before) => before.json.clone(),
                 };
                 let is_removal = object.is_none();
                 Ok(Some(Modified { json, stored: object, before, is_removal }))
             }
         }
     }
+}
+
+/// What the answer shows of an object that may be gone.
+enum Last {
+    /// What was stored.
+    Stored,
+    /// What was there before.
+    Before,
+    /// This, with the revision of the removal.
+    Removed(Put),
+    /// This, with the revision it was before.
+    Freed(Put),
 }
 
 impl Change {
@@ -121,7 +142,7 @@ impl Change {
 impl Modified {
     /// The answer of an update or patch.
     pub(super) fn written(self, warnings: Vec<String>) -> Written {
-        Written { json: self.json, stored: self.stored, created: false, warnings }
+        Written { json: self.json, stored: self.stored, outcome: WriteOutcome::Done, warnings }
     }
 }
 

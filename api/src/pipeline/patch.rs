@@ -12,6 +12,7 @@ use super::incoming::{Incoming, media_type, met};
 use super::modify::Change;
 use super::options::{FieldValidation, Options};
 use super::stored::tree_of;
+use super::update::check_name;
 use super::{Pipeline, Request, Written};
 use crate::error::ApiError;
 use crate::fields::{ApplyError, ApplyOptions, Writer, apply};
@@ -94,6 +95,7 @@ impl<S: Store> Pipeline<S> {
         let incoming = self.patched(request, changed, options.field_validation, &unknown)?;
         let mut value = incoming.value;
         self.settle_namespace(request, &mut value)?;
+        check_name(request, &value)?;
         let mut more = Vec::new();
         let change = self.replace(request, options, current, value, origin, &mut more)?;
         *warnings = incoming.warnings;

@@ -13,12 +13,13 @@ use super::modify::Change;
 use super::objects::StateObjects;
 use super::options::Options;
 use super::stored::tree_of;
-use super::{Pipeline, Request, Written};
+use super::{Pipeline, Request, Written, owners};
 use crate::error::{ApiError, Subject};
 use crate::fields::{Writer, keep_times_if_unchanged, track_update};
+use crate::kinds::NameRule;
 use crate::schema::apply_defaults;
 use crate::validate::tree::{Tree, child_mut, set};
-use crate::validate::{Path, carry_system_fields, validate_object_meta_update};
+use crate::validate::{Path, carry_system_fields, validate_object_meta, validate_object_meta_update};
 
 impl<S: Store> Pipeline<S> {
     /// PUT.
@@ -27,13 +28,16 @@ impl<S: Store> Pipeline<S> {
         let Incoming { mut value, mut warnings } = self.incoming(request, options.field_validation)?;
         self.settle_namespace(request, &mut value)?;
         check_name(request, &value)?;
+        let repeated = owners::deduplicate(&mut value, false);
         let key = request.key()?;
         let mut more = Vec::new();
         let changed = self
             .modify(&key, options.dry_run, |current| {
+                check_uid(request, current, &value)?;
                 self.replace(request, &options, current, value.clone(), Origin::Sent, &mut more)
             })
             .await?;
+        warnings.extend(repeated);
         if let Some(modified) = changed {
             warnings.append(&mut more);
             return Ok(modified.written(warnings));
@@ -64,7 +68,8 @@ impl<S: Store> Pipeline<S> {
         let resource = request.resource;
         let stored = tree_of(current)?;
         let old = resource.in_version(stored.clone());
-        check_preconditions(request, &old, &mut new)?;
+        let repeated = owners::deduplicate(&mut new, true);
+        check_version(request, &old, &mut new)?;
         let now = self.ambient.now().seconds_text();
         let context = self.context(request, &now);
         apply_defaults(&self.registry.schema, resource.type_id, &mut new);
@@ -80,7 +85,8 @@ impl<S: Store> Pipeline<S> {
         carry_system_fields(old.at("metadata"), child_mut(&mut new, "metadata"));
         resource.strategy.prepare_for_update(&context, &old, &mut new);
         self.validate_change(request, &old, &new, &now)?;
-        *warnings = resource.strategy.warnings(&context, Some(&old), &new);
+        *warnings = repeated.into_iter().collect();
+        warnings.extend(resource.strategy.warnings(&context, Some(&old), &new));
         keep_times_if_unchanged(&old, &mut new);
         self.settle(request, new)
     }
@@ -94,7 +100,7 @@ impl<S: Store> Pipeline<S> {
             && metadata.items("finalizers").is_empty()
             && !request.resource.strategy.holds_deletion(&new);
         let put = self.put(request.resource, request.key()?, new)?;
-        Ok(if gone { Change::Remove(Some(put)) } else { Change::Put(put) })
+        Ok(if gone { Change::Free(put) } else { Change::Put(put) })
     }
 
     fn track(&self, request: Request<'_>, options: &Options, old: &Value, new: &mut Value, now: &str) {
@@ -122,7 +128,9 @@ impl<S: Store> Pipeline<S> {
     ) -> Result<(), ApiError> {
         let resource = request.resource;
         let path = Path::new("metadata");
-        let mut errors = validate_object_meta_update(new.at("metadata"), old.at("metadata"), &path);
+        let (metadata, before) = (new.at("metadata"), old.at("metadata"));
+        let mut errors = validate_object_meta(metadata, resource.namespaced, NameRule::PathSegment, &path);
+        errors.extend(validate_object_meta_update(metadata, before, &path));
         errors.extend(resource.strategy.validate_update(&self.context(request, now), old, new));
         if errors.is_empty() {
             return Ok(());
@@ -132,7 +140,7 @@ impl<S: Store> Pipeline<S> {
 }
 
 /// The name in the object must be the one on the URL.
-fn check_name(request: Request<'_>, value: &Value) -> Result<(), ApiError> {
+pub(super) fn check_name(request: Request<'_>, value: &Value) -> Result<(), ApiError> {
     let (name, url) = (value.at("metadata").text("name"), &request.target.name);
     if name.is_empty() {
         return Err(ApiError::BadRequest(format!(
@@ -147,18 +155,22 @@ fn check_name(request: Request<'_>, value: &Value) -> Result<(), ApiError> {
     Ok(())
 }
 
-/// The version and uid that the client may name, against what is stored.
-fn check_preconditions(request: Request<'_>, old: &Value, new: &mut Value) -> Result<(), ApiError> {
-    let stored = old.at("metadata");
-    let (uid, version) = (stored.text("uid"), stored.text("resourceVersion"));
-    let metadata = child_mut(new, "metadata");
-    let given = metadata.text("uid");
-    if !given.is_empty() && given != uid {
-        let reason = format!(
-            "StorageError: invalid object, Code: 4, UID in precondition: {given}, UID in object meta: {uid}"
-        );
-        return Err(ApiError::Conflict { subject: request.subject(), reason });
+/// The uid that the object of a PUT may name, against what is stored. In a patch it is a field like any other.
+fn check_uid(request: Request<'_>, current: &SharedObject, new: &Value) -> Result<(), ApiError> {
+    let (given, uid) = (new.at("metadata").text("uid"), &current.index.uid);
+    if given.is_empty() || given == uid {
+        return Ok(());
     }
+    let reason = format!(
+        "StorageError: invalid object, Code: 4, UID in precondition: {given}, UID in object meta: {uid}"
+    );
+    Err(ApiError::Conflict { subject: request.subject(), reason })
+}
+
+/// The version that the client may name, against what is stored.
+fn check_version(request: Request<'_>, old: &Value, new: &mut Value) -> Result<(), ApiError> {
+    let version = old.at("metadata").text("resourceVersion");
+    let metadata = child_mut(new, "metadata");
     match metadata.text("resourceVersion") {
         "" | "0" if !request.resource.strategy.allows_unconditional_update() => {
             let path = Path::new("metadata").child("resourceVersion");

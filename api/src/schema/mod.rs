@@ -27,6 +27,7 @@ mod yaml;
 pub use compile::{CompileError, compile};
 pub use compile_resource::default_columns;
 pub use fill::{apply_defaults, fill_empty, missing_required};
+pub(crate) use instant::{Instant, Precision};
 pub use json::{DecodeError, Decoded, Head, Limits, StrictError, decode_json, decode_value, encode_json};
 pub use protobuf::{
     Envelope, EnvelopeError, decode_protobuf, decode_protobuf_object, encode_protobuf, read_envelope,

@@ -170,6 +170,10 @@ impl Strategy for Pod {
         Some(if period < 0 { 1 } else { period })
     }
 
+    fn returns_deleted(&self) -> bool {
+        true
+    }
+
     fn table_row(&self, object: &Value, now: &str) -> Option<Vec<Cell>> {
         Some(row::pod_row(object, now))
     }

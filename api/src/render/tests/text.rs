@@ -33,8 +33,12 @@ fn an_object_is_its_stored_bytes_behind_the_head() {
     let renderer = renderer("configmaps", JSON);
     let object = stored(&renderer, &config_map("a"));
     assert_eq!(text(renderer.object(&object, NOW).unwrap()), with_head(&canonical("a", 7)) + "\n");
-    let written =
-        Written { json: object.json.clone(), stored: Some(object), created: true, warnings: Vec::new() };
+    let written = Written {
+        json: object.json.clone(),
+        stored: Some(object),
+        outcome: crate::pipeline::WriteOutcome::Created,
+        warnings: Vec::new(),
+    };
     assert_eq!(text(renderer.written(&written, NOW).unwrap()), with_head(&canonical("a", 7)) + "\n");
     assert_eq!(renderer.content_type(), "application/json");
 }

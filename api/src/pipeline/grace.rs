@@ -1,0 +1,101 @@
+//! Graceful deletion: whether an object is given time to end, and how long.
+//!
+//! Owns the arithmetic of `deletionTimestamp` and `deletionGracePeriodSeconds`, as a function of the object, the
+//! options and the time. A grace period only ever gets shorter, counted from the first delete, and never ends in the
+//! past.
+
+use serde_json::Value;
+
+use crate::ambient::Timestamp;
+use crate::kinds::Strategy;
+use crate::schema::{Instant, Precision};
+use crate::validate::tree::{Tree, set};
+
+/// How a delete meets the object.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Grace {
+    /// There is nothing to wait for but finalizers.
+    None,
+    /// It is ending already, and what was asked for changes nothing.
+    Pending,
+    /// It has this long.
+    Given {
+        /// Seconds, not negative.
+        seconds: i64,
+        /// When they end.
+        ends: Timestamp,
+    },
+}
+
+impl Grace {
+    /// What a delete at `now` that asks for `requested` seconds means for `object`.
+    pub(super) fn of(
+        strategy: &dyn Strategy,
+        object: &Value,
+        requested: Option<i64>,
+        now: Timestamp,
+    ) -> Grace {
+        let requested = requested.map(positive);
+        let Some(period) = strategy.grace_period_seconds(object, requested) else { return Grace::None };
+        let metadata = object.at("metadata");
+        if !metadata.has("deletionTimestamp") {
+            return Grace::Given { seconds: period, ends: after(now, period) };
+        }
+        match (metadata.int("deletionGracePeriodSeconds").map(positive), requested) {
+            (None | Some(0), _) => Grace::None,
+            (Some(pending), Some(seconds)) if seconds < pending => {
+                shortened(metadata.text("deletionTimestamp"), pending, seconds, now)
+            }
+            _ => Grace::Pending,
+        }
+    }
+
+    /// Marks `metadata` as being deleted.
+    pub(super) fn mark(self, metadata: &mut Value, now: Timestamp) {
+        let first = !metadata.has("deletionTimestamp");
+        let (seconds, ends) = match self {
+            Grace::Pending => return,
+            Grace::Given { seconds, ends } => (seconds, Some(ends)),
+            Grace::None => (0, (first || is_later(metadata.text("deletionTimestamp"), now)).then_some(now)),
+        };
+        if let Some(ends) = ends {
+            set(metadata, "deletionTimestamp", ends.seconds_text());
+        }
+        set(metadata, "deletionGracePeriodSeconds", seconds);
+        let generation = metadata.int("generation").filter(|generation| first && *generation > 0);
+        if let Some(generation) = generation {
+            set(metadata, "generation", generation.saturating_add(1));
+        }
+    }
+}
+
+/// Less than nothing is a moment.
+fn positive(seconds: i64) -> i64 {
+    if seconds < 0 { 1 } else { seconds }
+}
+
+/// The rest of a shorter period that began with the first delete. What is over by then is given one more second, unless
+/// nothing was asked for.
+fn shortened(ends: &str, pending: i64, seconds: i64, now: Timestamp) -> Grace {
+    let began = whole_seconds(ends).map(|ends| ends.saturating_sub(pending));
+    let wanted = began.map_or(0, |began| began.saturating_add(seconds));
+    let now_seconds = i64::try_from(now.0 / MICROS).unwrap_or(i64::MAX);
+    if wanted < now_seconds {
+        return Grace::Given { seconds: seconds.min(1), ends: now };
+    }
+    Grace::Given { seconds, ends: Timestamp(wanted.unsigned_abs().saturating_mul(MICROS)) }
+}
+
+const MICROS: u64 = 1_000_000;
+
+fn after(now: Timestamp, seconds: i64) -> Timestamp {
+    Timestamp(now.0.saturating_add(seconds.unsigned_abs().saturating_mul(MICROS)))
+}
+
+fn is_later(time: &str, now: Timestamp) -> bool {
+    whole_seconds(time).is_some_and(|time| time > i64::try_from(now.0 / MICROS).unwrap_or(i64::MAX))
+}
+
+fn whole_seconds(time: &str) -> Option<i64> {
+    Instant::parse(time, Precision::Seconds).map(|instant| instant.seconds)
+}

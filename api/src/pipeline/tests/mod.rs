@@ -1,0 +1,217 @@
+//! The pipeline over one state machine in memory, asked in the words of HTTP but without it.
+
+mod deletion;
+mod metadata;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use bytes::Bytes;
+use http::Method;
+use orch_proto::brand::ORCH;
+use orch_raft::memory::MemoryStore;
+use serde_json::{Value, json};
+
+use super::{Answer, Features, Pipeline, Request, WriteOutcome};
+use crate::ambient::{Ambient, Timestamp};
+use crate::authn::User;
+use crate::paging::TokenKey;
+use crate::registry::Registry;
+use crate::request::{Query, TargetPath, Verb, parse_path};
+use crate::status::Status;
+
+/// The collection that most tests write to.
+const MAPS: &str = "/api/v1/namespaces/ns/configmaps";
+const PODS: &str = "/api/v1/namespaces/ns/pods";
+const DEPLOYMENTS: &str = "/apis/apps/v1/namespaces/ns/deployments";
+
+const JSON: &str = "application/json";
+const MERGE: &str = "application/merge-patch+json";
+
+/// A clock moved by hand. Numbers count, or are the same for as long as they are held.
+#[derive(Debug)]
+struct HandMoved {
+    micros: AtomicU64,
+    count: AtomicU64,
+    step: AtomicU64,
+}
+
+impl Ambient for HandMoved {
+    fn now(&self) -> Timestamp {
+        Timestamp(self.micros.load(Ordering::Relaxed))
+    }
+
+    fn random(&self) -> u128 {
+        u128::from(self.count.fetch_add(self.step.load(Ordering::Relaxed), Ordering::Relaxed))
+    }
+}
+
+/// A server with the namespace `ns`.
+struct Server {
+    pipeline: Pipeline<MemoryStore>,
+    ambient: Arc<HandMoved>,
+}
+
+/// An answer.
+#[derive(Debug)]
+struct Reply {
+    code: u16,
+    json: Value,
+    warnings: Vec<String>,
+}
+
+impl Server {
+    async fn new() -> Server {
+        let ambient = Arc::new(HandMoved {
+            micros: AtomicU64::new(1_767_322_145_000_000),
+            count: AtomicU64::new(1),
+            step: AtomicU64::new(1),
+        });
+        let pipeline = Pipeline {
+            store: MemoryStore::default(),
+            registry: Registry::builtin(&ORCH),
+            token_key: TokenKey::new([7; 32]),
+            ambient: ambient.clone(),
+            features: Features::default(),
+        };
+        let server = Server { pipeline, ambient };
+        server.create("/api/v1/namespaces", json!({"metadata": {"name": "ns"}})).await;
+        server
+    }
+
+    /// Moves the clock.
+    fn advance(&self, seconds: u64) {
+        self.ambient.micros.fetch_add(seconds * 1_000_000, Ordering::Relaxed);
+    }
+
+    /// Draws the same number from now on.
+    fn repeat_chance(&self) {
+        self.ambient.step.store(0, Ordering::Relaxed);
+    }
+
+    async fn send(&self, method: Method, path: &str, content_type: &str, body: &str) -> Reply {
+        let (path, query) = path.split_once('?').unwrap_or((path, ""));
+        let TargetPath::Resource(target) = parse_path(path) else { panic!("{path} names no resource") };
+        let query = Query::parse(query);
+        let verb = Verb::of(&method, &target, &query).unwrap();
+        let registry = &self.pipeline.registry;
+        let resource = registry.find(&target.group, &target.version, &target.resource).unwrap();
+        let request = Request {
+            verb,
+            target: &target,
+            resource,
+            query: &query,
+            user: &User::local_admin(),
+            user_agent: "agent/1",
+            content_type,
+            body: &Bytes::copy_from_slice(body.as_bytes()),
+        };
+        match Box::pin(self.pipeline.run(request)).await {
+            Ok(answer) => Reply::of(answer),
+            Err(error) => {
+                let status = Status::of(&error, registry.brand);
+                Reply { code: status.code, json: status.to_value(), warnings: Vec::new() }
+            }
+        }
+    }
+
+    async fn post(&self, path: &str, object: Value) -> Reply {
+        self.send(Method::POST, path, JSON, &object.to_string()).await
+    }
+
+    async fn put(&self, path: &str, object: Value) -> Reply {
+        self.send(Method::PUT, path, JSON, &object.to_string()).await
+    }
+
+    async fn patch(&self, path: &str, content_type: &str, patch: Value) -> Reply {
+        self.send(Method::PATCH, path, content_type, &patch.to_string()).await
+    }
+
+    async fn merge(&self, path: &str, patch: Value) -> Reply {
+        self.patch(path, MERGE, patch).await
+    }
+
+    async fn get(&self, path: &str) -> Reply {
+        self.send(Method::GET, path, "", "").await
+    }
+
+    async fn delete(&self, path: &str, options: Value) -> Reply {
+        let body = if options.is_null() { String::new() } else { options.to_string() };
+        self.send(Method::DELETE, path, JSON, &body).await
+    }
+
+    /// Creates an object that is known to be fine.
+    async fn create(&self, path: &str, object: Value) -> Value {
+        let reply = self.post(path, object).await;
+        assert_eq!(reply.code, 201, "{}", reply.json);
+        reply.json
+    }
+}
+
+impl Reply {
+    fn of(answer: Answer) -> Reply {
+        let parsed = |bytes: &[u8]| serde_json::from_slice::<Value>(bytes).unwrap();
+        match answer {
+            Answer::Stored(object) => Reply { code: 200, json: parsed(&object.json), warnings: Vec::new() },
+            Answer::Written(written) => {
+                let code = match written.outcome {
+                    WriteOutcome::Created => 201,
+                    WriteOutcome::Done => 200,
+                    WriteOutcome::Accepted => 202,
+                };
+                Reply { code, json: parsed(&written.json), warnings: written.warnings }
+            }
+            Answer::List(list) => {
+                let items: Vec<Value> = list.objects.iter().map(|object| parsed(&object.json)).collect();
+                Reply { code: 200, json: json!({"items": items}), warnings: Vec::new() }
+            }
+            Answer::Done(status) => Reply { code: 200, json: status.to_value(), warnings: Vec::new() },
+        }
+    }
+
+    /// The object, which must have been written or found.
+    #[track_caller]
+    fn object(self) -> Value {
+        assert!(self.code < 300, "{}", self.json);
+        self.json
+    }
+
+    /// Code and message of a refusal.
+    fn refusal(&self) -> (u16, &str) {
+        (self.code, self.json["message"].as_str().unwrap_or_default())
+    }
+
+    /// `reason field: message` of each cause.
+    fn causes(&self) -> Vec<String> {
+        let causes = self.json["details"]["causes"].as_array().cloned().unwrap_or_default();
+        let text = |cause: &Value, name: &str| cause[name].as_str().unwrap_or_default().to_owned();
+        causes
+            .iter()
+            .map(|cause| {
+                format!("{} {}: {}", text(cause, "reason"), text(cause, "field"), text(cause, "message"))
+            })
+            .collect()
+    }
+}
+
+/// A config map with one value.
+fn map(name: &str) -> Value {
+    json!({"metadata": {"name": name}, "data": {"k": "v"}})
+}
+
+fn pod(name: &str) -> Value {
+    json!({"metadata": {"name": name}, "spec": {"containers": [{"name": "c", "image": "i"}]}})
+}
+
+fn deployment(name: &str) -> Value {
+    json!({
+        "metadata": {"name": name},
+        "spec": {
+            "selector": {"matchLabels": {"a": "b"}},
+            "template": {
+                "metadata": {"labels": {"a": "b"}},
+                "spec": {"containers": [{"name": "c", "image": "i", "ports": [{"containerPort": 80}]}]}
+            }
+        }
+    })
+}
