@@ -12,6 +12,7 @@ pub mod fields;
 pub mod http;
 pub mod kinds;
 pub mod negotiate;
+pub mod openapi;
 pub mod paging;
 pub mod patch;
 pub mod pipeline;

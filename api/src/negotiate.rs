@@ -105,15 +105,18 @@ fn wants_pretty(query: &Query, user_agent: &str) -> bool {
     })
 }
 
-struct Clause<'a> {
-    media_type: &'a str,
+/// One media type of an `Accept` header.
+pub(crate) struct Clause<'a> {
+    /// Without its parameters.
+    pub(crate) media_type: &'a str,
     parameters: Vec<(&'a str, &'a str)>,
     /// Thousandths.
-    quality: u32,
+    pub(crate) quality: u32,
 }
 
 impl Clause<'_> {
-    fn parameter(&self, name: &str) -> &str {
+    /// The value of the parameter, or nothing.
+    pub(crate) fn parameter(&self, name: &str) -> &str {
         self.parameters.iter().find(|(key, _)| *key == name).map_or("", |(_, value)| value)
     }
 
@@ -132,7 +135,7 @@ impl Clause<'_> {
 }
 
 /// The media types asked for, best first; equal quality keeps the written order.
-fn clauses(accept: &str) -> Vec<Clause<'_>> {
+pub(crate) fn clauses(accept: &str) -> Vec<Clause<'_>> {
     let mut clauses: Vec<Clause<'_>> = accept.split(',').take(CLAUSES_MAX).map(clause).collect();
     clauses.sort_by_key(|clause| std::cmp::Reverse(clause.quality));
     clauses

@@ -15,6 +15,8 @@ pub struct Brand {
     pub label_domain: &'static str,
     /// Media type of the Protobuf representation.
     pub protobuf_media_type: &'static str,
+    /// First part of the names of the system's components: `orch` in `orch-aggregator`.
+    pub component_prefix: &'static str,
     /// Prefix of the schema extensions in OpenAPI documents, for example `x-kubernetes-list-type`.
     pub extension_prefix: &'static str,
     /// Namespace of the system's own objects.
@@ -37,6 +39,7 @@ pub static ORCH: Brand = Brand {
     group_domain: "orch.io",
     label_domain: "orch.io",
     protobuf_media_type: "application/vnd.orch.protobuf",
+    component_prefix: "orch",
     extension_prefix: "x-orch-",
     system_namespace: "orch-system",
     public_namespace: "orch-public",
@@ -52,6 +55,7 @@ pub static KUBERNETES: Brand = Brand {
     group_domain: "k8s.io",
     label_domain: "kubernetes.io",
     protobuf_media_type: "application/vnd.kubernetes.protobuf",
+    component_prefix: "kube",
     extension_prefix: "x-kubernetes-",
     system_namespace: "kube-system",
     public_namespace: "kube-public",

@@ -10,6 +10,7 @@ mod body;
 mod discovery;
 mod gzip;
 mod health;
+mod openapi;
 mod respond;
 #[cfg(test)]
 mod tests;
@@ -30,6 +31,7 @@ use crate::authn::{Authenticator, Peer, User};
 use crate::authz::{Attributes, authorize};
 use crate::error::ApiError;
 use crate::negotiate::{JSON, Representation, negotiate};
+use crate::openapi::Documents;
 use crate::pipeline::{Answer, Pipeline, Request, WriteOutcome};
 use crate::registry::Resource;
 use crate::render::{IncludeObject, Renderer};
@@ -44,6 +46,7 @@ pub struct Api<S> {
     /// Cancelled when the node is to end: it is no longer ready, and watches end.
     stopping: CancellationToken,
     discovery: discovery::Documents,
+    openapi: Documents,
 }
 
 /// A request, taken apart as far as no body is needed.
@@ -63,7 +66,7 @@ impl<S: Store> Api<S> {
         stopping: CancellationToken,
     ) -> Self {
         let discovery = discovery::Documents::of(&pipeline.registry);
-        Api { pipeline, authenticator, stopping, discovery }
+        Api { pipeline, authenticator, stopping, discovery, openapi: Documents::default() }
     }
 
     /// All paths.
@@ -92,7 +95,7 @@ impl<S: Store> Api<S> {
         let user = self.user(parts)?;
         let target = match parse_path(&parts.path) {
             TargetPath::Resource(target) => target,
-            TargetPath::Other => return self.other_path(parts, &user),
+            TargetPath::Other => return self.other_path(parts, &user).await,
             TargetPath::Malformed => {
                 return Err(ApiError::BadRequest("the path holds escapes that are not UTF-8".to_owned()));
             }
@@ -184,15 +187,27 @@ impl<S: Store> Api<S> {
         health::answer(&parts.path, &parts.query, &self.pipeline.store, &self.stopping).await
     }
 
-    /// Paths that name no resource: discovery, or nothing.
-    fn other_path(&self, parts: &Parts, user: &User) -> Result<Response<Body>, ApiError> {
+    /// Paths that name no resource: discovery, OpenAPI, or nothing.
+    async fn other_path(self: &Arc<Self>, parts: &Parts, user: &User) -> Result<Response<Body>, ApiError> {
         let verb = parts.method.as_str().to_ascii_lowercase();
         authorize(user, Attributes::Path { verb: &verb, path: &parts.path })?;
+        let is_read = parts.method == Method::GET || parts.method == Method::HEAD;
+        if openapi::is_one(&parts.path) {
+            let document = openapi::find(self.clone(), &parts.path).await?;
+            if !is_read {
+                return Err(ApiError::MethodNotAllowed);
+            }
+            return openapi::answer(&document, parts, self.pipeline.ambient.now());
+        }
         let document = self.discovery.find(&parts.path).ok_or(ApiError::UnknownPath)?;
-        if parts.method != Method::GET && parts.method != Method::HEAD {
+        if !is_read {
             return Err(ApiError::MethodNotAllowed);
         }
-        Ok(respond::json(200, document))
+        let accept = accept(&parts.headers).unwrap_or_default();
+        Ok(match self.discovery.find_aggregated(&parts.path, &accept) {
+            Some(aggregated) => respond::aggregated(aggregated, &parts.headers),
+            None => respond::json(200, document),
+        })
     }
 
     fn failure(&self, parts: &Parts, error: &ApiError) -> Response<Body> {

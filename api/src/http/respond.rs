@@ -5,10 +5,13 @@ use std::convert::Infallible;
 use axum::body::Body;
 use bytes::Bytes;
 use futures::stream;
-use http::header::{CACHE_CONTROL, CONTENT_LENGTH, CONTENT_TYPE, HeaderName, RETRY_AFTER};
-use http::{HeaderValue, Response, StatusCode};
+use http::header::{
+    CACHE_CONTROL, CONTENT_LENGTH, CONTENT_TYPE, ETAG, HeaderName, IF_NONE_MATCH, RETRY_AFTER, VARY,
+};
+use http::{HeaderMap, HeaderValue, Response, StatusCode};
 use orch_raft::Store;
 
+use super::discovery::Aggregated;
 use crate::render::Payload;
 use crate::watch::Watch;
 
@@ -30,6 +33,45 @@ pub(super) fn bytes(code: u16, content_type: &'static str, bytes: Bytes) -> Resp
 /// A JSON document.
 pub(super) fn json(code: u16, document: Bytes) -> Response<Body> {
     bytes(code, "application/json", document)
+}
+
+/// An aggregated discovery document, or word that the client has it already.
+pub(super) fn aggregated(aggregated: &Aggregated, asked: &HeaderMap) -> Response<Body> {
+    let mut response = if is_known(asked, &aggregated.etag) {
+        not_modified()
+    } else {
+        bytes(200, "application/json", aggregated.document.clone())
+    };
+    let is_whole = response.status() == StatusCode::OK;
+    let headers = response.headers_mut();
+    if is_whole {
+        put(headers, CONTENT_TYPE, &aggregated.content_type);
+    }
+    put(headers, ETAG, &aggregated.etag);
+    put(headers, VARY, "Accept");
+    put(headers, CACHE_CONTROL, "public");
+    response
+}
+
+/// Word that nothing changed since the client asked before.
+pub(super) fn not_modified() -> Response<Body> {
+    let mut response = Response::new(Body::empty());
+    *response.status_mut() = StatusCode::NOT_MODIFIED;
+    response
+}
+
+/// Whether the client says that it has what is known by `etag`, which stands in quotes.
+pub(super) fn is_known(asked: &HeaderMap, etag: &str) -> bool {
+    let texts = asked.get_all(IF_NONE_MATCH).iter().filter_map(|value| value.to_str().ok());
+    let mut known = texts.flat_map(|text| text.split(',')).map(str::trim);
+    known.any(|known| known == "*" || known.trim_start_matches("W/") == etag)
+}
+
+/// Sets a header, unless the text cannot stand in one.
+pub(super) fn put(headers: &mut HeaderMap, name: HeaderName, text: &str) {
+    if let Ok(value) = HeaderValue::from_str(text) {
+        headers.insert(name, value);
+    }
 }
 
 /// An answer whose bytes are put together as the socket takes them.

@@ -162,6 +162,7 @@ impl Compiler {
         field.topology_declared = options.list() != options::List::Unset;
         field.inlined_in = inlined_in.into();
         field.wire = wire;
+        field.untyped_name = untyped_name(descriptor, &field.value);
         Ok(field)
     }
 
@@ -292,6 +293,25 @@ fn option<T: prost::Message + Default>(given: &DynamicMessage, extension: &Exten
         return None;
     }
     given.get_extension(extension).as_message()?.transcode_to().ok()
+}
+
+/// The name of the message that the tables know only as some JSON value.
+fn untyped_name(descriptor: &FieldDescriptor, value: &ValueType) -> Option<Box<str>> {
+    let is_untyped = match value {
+        ValueType::Untyped => true,
+        ValueType::List { item: inner, .. } | ValueType::Map { value: inner, .. } => {
+            matches!(**inner, ValueType::Untyped)
+        }
+        ValueType::Scalar(_) | ValueType::Object(_) => false,
+    };
+    let message = match descriptor.kind() {
+        Kind::Message(entry) if descriptor.is_map() => entry.map_entry_value_field().kind(),
+        kind => kind,
+    };
+    match message {
+        Kind::Message(message) if is_untyped => Some(message.full_name().into()),
+        _ => None,
+    }
 }
 
 fn patch_strategy(options: &options::Field) -> PatchStrategy {

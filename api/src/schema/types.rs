@@ -85,6 +85,9 @@ pub struct Field {
     pub inlined_in: Box<[u32]>,
     /// How the value is wrapped in Protobuf.
     pub wire: Wire,
+    /// Full name of the message behind an untyped value (`meta.v1.FieldsV1`): the tables have no type of this name,
+    /// but published schemas have.
+    pub untyped_name: Option<Box<str>>,
 }
 
 /// How a field's value (or each value of its map) is wrapped in Protobuf.
@@ -282,6 +285,7 @@ impl Field {
             topology_declared: false,
             inlined_in: Box::default(),
             wire: Wire::Plain,
+            untyped_name: None,
         }
     }
 

@@ -1,5 +1,6 @@
 //! The API over one state machine in memory, spoken to as HTTP: no socket, no disk, virtual time.
 
+mod described;
 mod matrix;
 mod refusals;
 mod snapshots;

@@ -1,57 +1,72 @@
 //! Discovery: which groups, versions and resources are served, as clients ask before they ask for anything else.
 //!
-//! Owns the documents behind `/api`, `/apis` and the groups' paths, made once from the registry.
+//! Owns the documents behind `/api`, `/apis` and the groups' paths, made once from the registry: plain ones, and the
+//! aggregated ones for clients that ask for them.
+
+mod aggregated;
+mod order;
 
 use std::collections::BTreeMap;
 
+use orch_proto::Brand;
 use serde_json::{Value, json};
 
 use super::Document;
 use crate::registry::{Registry, Resource};
+use order::groups;
 
-/// The documents by path, without a slash at the end.
-pub(super) struct Documents(BTreeMap<String, Document>);
+pub(super) use aggregated::Aggregated;
+
+/// All documents.
+pub(super) struct Documents {
+    brand: &'static Brand,
+    /// By path, without a slash at the end.
+    plain: BTreeMap<String, Document>,
+    aggregated: aggregated::Lists,
+}
 
 impl Documents {
     /// The documents of all resources in `registry`.
     pub(super) fn of(registry: &Registry) -> Self {
-        let mut groups: Vec<(&str, Vec<&str>)> = Vec::new();
-        let mut resources: BTreeMap<String, Vec<Value>> = BTreeMap::new();
-        for resource in registry.resources() {
-            let (group, version) = (resource.group.as_str(), resource.version.as_str());
-            match groups.iter_mut().find(|(known, _)| *known == group) {
-                Some((_, versions)) if versions.contains(&version) => {}
-                Some((_, versions)) => versions.push(version),
-                None => groups.push((group, vec![version])),
-            }
-            resources.entry(resource.api_version()).or_default().extend(entries(resource));
-        }
-        let mut documents = BTreeMap::new();
-        for (api_version, resources) in resources {
-            let root = if api_version.contains('/') { "/apis" } else { "/api" };
-            let list = json!({
-                "kind": "APIResourceList", "apiVersion": "v1", "groupVersion": api_version, "resources": resources,
-            });
-            documents.insert(format!("{root}/{api_version}"), document(&list));
-        }
+        let mut plain = BTreeMap::new();
         let mut named = Vec::new();
-        for (group, versions) in groups.iter().filter(|(group, _)| !group.is_empty()) {
-            let group_document = api_group(group, versions);
+        for (group, versions) in groups(registry) {
+            let root = if group.is_empty() { "/api" } else { "/apis" };
+            for (_, resources) in &versions {
+                let entries: Vec<Value> = resources.iter().flat_map(|resource| entries(resource)).collect();
+                let Some(api_version) = resources.first().map(|resource| resource.api_version()) else {
+                    continue;
+                };
+                let list = json!({
+                    "kind": "APIResourceList", "apiVersion": "v1", "groupVersion": api_version, "resources": entries,
+                });
+                plain.insert(format!("{root}/{api_version}"), document(&list));
+            }
+            if group.is_empty() {
+                continue;
+            }
+            let versions: Vec<&str> = versions.iter().map(|(version, _)| *version).collect();
+            let group_document = api_group(group, &versions);
             let mut alone = json!({"kind": "APIGroup", "apiVersion": "v1"});
             extend(&mut alone, &group_document);
-            documents.insert(format!("/apis/{group}"), document(&alone));
+            plain.insert(format!("/apis/{group}"), document(&alone));
             named.push(group_document);
         }
         let all = json!({"kind": "APIGroupList", "apiVersion": "v1", "groups": named});
-        documents.insert("/apis".to_owned(), document(&all));
+        plain.insert("/apis".to_owned(), document(&all));
         let core = json!({"kind": "APIVersions", "versions": ["v1"], "serverAddressByClientCIDRs": []});
-        documents.insert("/api".to_owned(), document(&core));
-        Documents(documents)
+        plain.insert("/api".to_owned(), document(&core));
+        Documents { brand: registry.brand, plain, aggregated: aggregated::Lists::of(registry) }
     }
 
-    /// The document behind `path`.
+    /// The plain document behind `path`.
     pub(super) fn find(&self, path: &str) -> Option<Document> {
-        self.0.get(path.trim_end_matches('/')).cloned()
+        self.plain.get(path.trim_end_matches('/')).cloned()
+    }
+
+    /// The aggregated document behind `path`, where `accept` asks for it.
+    pub(super) fn find_aggregated(&self, path: &str, accept: &str) -> Option<&Aggregated> {
+        self.aggregated.find(path.trim_end_matches('/'), accept, self.brand)
     }
 }
 

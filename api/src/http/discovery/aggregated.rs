@@ -1,0 +1,134 @@
+//! Aggregated discovery: everything that is served, told in one answer.
+//!
+//! Owns the documents that clients get at `/api` and `/apis` when they ask for them by the parameters of their `Accept`
+//! header, the versions in which they are written, and their hashes. They are made once from the registry.
+
+use orch_proto::Brand;
+use serde_json::{Value, json};
+use sha2::{Digest, Sha512};
+
+use super::order::{Versions, groups};
+use crate::http::Document;
+use crate::negotiate::clauses;
+use crate::registry::{Registry, Resource};
+use crate::schema::Subresource;
+
+/// What clients put behind `as=`.
+const LIST_KIND: &str = "APIGroupDiscoveryList";
+
+/// Stem of the group of the documents themselves.
+const GROUP_STEM: &str = "apidiscovery";
+
+/// Versions in which the documents are written, all alike; the best first.
+const VERSIONS: [&str; 2] = ["v2", "v2beta1"];
+
+/// A document with what clients keep it by.
+#[derive(Clone)]
+pub(in crate::http) struct Aggregated {
+    pub(in crate::http) content_type: String,
+    /// In quotes, as it stands in the header.
+    pub(in crate::http) etag: String,
+    pub(in crate::http) document: Document,
+}
+
+/// The documents of both roots in each version.
+pub(super) struct Lists {
+    /// For `/api`: the group without a name.
+    core: Vec<Aggregated>,
+    /// For `/apis`: all others.
+    named: Vec<Aggregated>,
+}
+
+impl Lists {
+    pub(super) fn of(registry: &Registry) -> Self {
+        let (core, named): (Vec<_>, Vec<_>) =
+            groups(registry).into_iter().partition(|(name, _)| name.is_empty());
+        let written = |groups: &[(&str, Versions<'_>)]| {
+            let items: Vec<Value> = groups.iter().map(|(name, versions)| group(name, versions)).collect();
+            VERSIONS.iter().map(|version| list(registry.brand, version, &items)).collect()
+        };
+        Lists { core: written(&core), named: written(&named) }
+    }
+
+    /// The document behind `path` in the best version that `accept` asks for, or `None` where it prefers the plain
+    /// document or `path` is no root.
+    pub(super) fn find(&self, path: &str, accept: &str, brand: &Brand) -> Option<&Aggregated> {
+        let lists = match path {
+            "/api" => &self.core,
+            "/apis" => &self.named,
+            _ => return None,
+        };
+        for clause in clauses(accept) {
+            if !matches!(clause.media_type, "application/json" | "*/*") {
+                continue;
+            }
+            let is_group = clause.parameter("g") == brand.group(GROUP_STEM);
+            let version = VERSIONS.iter().position(|version| clause.parameter("v") == *version);
+            match (clause.parameter("as"), version) {
+                ("", _) => return None,
+                (LIST_KIND, Some(at)) if is_group => return lists.get(at),
+                _ => {}
+            }
+        }
+        None
+    }
+}
+
+fn list(brand: &Brand, version: &str, groups: &[Value]) -> Aggregated {
+    let group = brand.group(GROUP_STEM);
+    let list = json!({
+        "kind": LIST_KIND, "apiVersion": format!("{group}/{version}"), "metadata": {}, "items": groups,
+    });
+    let text = list.to_string();
+    let hash: String = Sha512::digest(&text).iter().map(|byte| format!("{byte:02X}")).collect();
+    Aggregated {
+        content_type: format!("application/json;g={group};v={version};as={LIST_KIND}"),
+        etag: format!("\"{hash}\""),
+        document: text.into(),
+    }
+}
+
+fn group(name: &str, versions: &Versions<'_>) -> Value {
+    let versions: Vec<Value> = versions
+        .iter()
+        .map(|(version, resources)| {
+            let resources: Vec<Value> = resources.iter().map(|resource| entry(resource)).collect();
+            json!({"version": version, "resources": resources, "freshness": "Current"})
+        })
+        .collect();
+    // The group without a name is told without one.
+    let metadata = if name.is_empty() { json!({}) } else { json!({"name": name}) };
+    json!({"metadata": metadata, "versions": versions})
+}
+
+fn entry(resource: &Resource) -> Value {
+    let mut entry = json!({
+        "resource": resource.plural,
+        "responseKind": kind(("", ""), &resource.kind),
+        "scope": if resource.namespaced { "Namespaced" } else { "Cluster" },
+        "singularResource": resource.singular,
+        "verbs": resource.verbs,
+    });
+    if !resource.short_names.is_empty() {
+        entry["shortNames"] = json!(resource.short_names);
+    }
+    if !resource.categories.is_empty() {
+        entry["categories"] = json!(resource.categories);
+    }
+    let parts: Vec<Value> = resource.subresources.iter().map(|part| subresource(resource, part)).collect();
+    if !parts.is_empty() {
+        entry["subresources"] = Value::Array(parts);
+    }
+    entry
+}
+
+fn subresource(resource: &Resource, part: &Subresource) -> Value {
+    let own = (&part.group, &part.version) == (&resource.group, &resource.version);
+    let api = if own { ("", "") } else { (&*part.group, &*part.version) };
+    json!({"subresource": part.name, "responseKind": kind(api, &part.kind), "verbs": part.verbs})
+}
+
+/// A kind. The group and version that the resource itself is listed under are left empty, as the reference does.
+fn kind((group, version): (&str, &str), kind: &str) -> Value {
+    json!({"group": group, "version": version, "kind": kind})
+}

@@ -1,0 +1,113 @@
+//! The order in which groups and their versions are told.
+//!
+//! Owns what clients conclude from it: of a short name that two groups have, the first group is meant; of a group's
+//! versions, the first is preferred.
+
+use std::cmp::Reverse;
+use std::sync::Arc;
+
+use crate::registry::{Registry, Resource};
+
+/// Stems of the built-in groups in the reference's order. Those that are not here follow by name.
+const GROUPS: [&str; 22] = [
+    "",
+    "apiregistration",
+    "apps",
+    "events",
+    "authentication",
+    "authorization",
+    "autoscaling",
+    "batch",
+    "certificates",
+    "networking",
+    "policy",
+    "rbac.authorization",
+    "storage",
+    "admissionregistration",
+    "apiextensions",
+    "scheduling",
+    "coordination",
+    "node",
+    "discovery",
+    "resource",
+    "flowcontrol.apiserver",
+    "internal.apiserver",
+];
+
+/// Versions of one group, the preferred one first, each with its resources in the registry's order.
+pub(super) type Versions<'a> = Vec<(&'a str, Vec<&'a Arc<Resource>>)>;
+
+/// The groups with their versions.
+pub(super) fn groups(registry: &Registry) -> Vec<(&str, Versions<'_>)> {
+    let mut groups: Vec<(&str, Versions<'_>)> = Vec::new();
+    for resource in registry.resources() {
+        let versions = entry(&mut groups, &resource.group);
+        entry(versions, &resource.version).push(resource);
+    }
+    let domain = format!(".{}", registry.brand.group_domain);
+    groups.sort_by_cached_key(|(group, _)| {
+        let stem = group.strip_suffix(&domain).unwrap_or(group);
+        (GROUPS.iter().position(|known| *known == stem).unwrap_or(GROUPS.len()), group.to_owned())
+    });
+    for (_, versions) in &mut groups {
+        versions.sort_by_key(|(version, _)| Reverse(maturity(version)));
+    }
+    groups
+}
+
+/// What is listed under `name`, which is added where it is new.
+fn entry<'a, 'b, T: Default>(list: &'b mut Vec<(&'a str, T)>, name: &'a str) -> &'b mut T {
+    let at = list.iter().position(|(known, _)| *known == name).unwrap_or_else(|| {
+        list.push((name, T::default()));
+        list.len() - 1
+    });
+    &mut list[at].1
+}
+
+/// How ready a version is, as numbers to compare: stable before beta before alpha, then the higher number.
+/// Names of another form come last.
+fn maturity(version: &str) -> (u8, u32, u32) {
+    let parsed = || {
+        let rest = version.strip_prefix('v')?;
+        let end = rest.find(|c: char| !c.is_ascii_digit()).unwrap_or(rest.len());
+        let major = rest[..end].parse().ok()?;
+        let stage = &rest[end..];
+        if stage.is_empty() {
+            return Some((3, major, 0));
+        }
+        let (rank, number) = match (stage.strip_prefix("beta"), stage.strip_prefix("alpha")) {
+            (Some(number), _) => (2, number),
+            (None, Some(number)) => (1, number),
+            (None, None) => return None,
+        };
+        Some((rank, major, number.parse().ok()?))
+    };
+    parsed().unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use orch_proto::brand::ORCH;
+
+    use super::*;
+
+    #[test]
+    fn core_comes_first_and_the_rest_in_the_known_order() {
+        let registry = Registry::builtin(&ORCH);
+        let names: Vec<&str> = groups(&registry).into_iter().map(|(name, _)| name).collect();
+        assert_eq!(names[0], "");
+        let place = |name: &str| names.iter().position(|known| *known == name).unwrap();
+        assert!(place("apps") < place("events.orch.io"), "{names:?}");
+        assert!(place("events.orch.io") < place("rbac.authorization.orch.io"), "{names:?}");
+    }
+
+    #[test]
+    fn stable_versions_come_first_and_high_numbers_before_low() {
+        let mut versions =
+            ["v1alpha1", "v1", "v2beta1", "odd", "v10", "v2", "v1beta2", "v1beta1", "v2alpha1", "v11beta2"];
+        versions.sort_by_key(|version| Reverse(maturity(version)));
+        let expected =
+            ["v10", "v2", "v1", "v11beta2", "v2beta1", "v1beta2", "v1beta1", "v2alpha1", "v1alpha1", "odd"];
+        assert_eq!(versions, expected);
+    }
+}

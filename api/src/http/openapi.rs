@@ -1,0 +1,128 @@
+//! OpenAPI documents over HTTP: representations, hashes, and how long clients may keep what they got.
+//!
+//! Owns the headers. Documents lie compressed, and go out as they lie to clients that take gzip.
+
+use std::io;
+use std::sync::Arc;
+
+use axum::body::Body;
+use http::header::{
+    ACCEPT_ENCODING, CACHE_CONTROL, CONTENT_ENCODING, CONTENT_TYPE, ETAG, EXPIRES, LOCATION, VARY,
+};
+use http::{HeaderMap, Response, StatusCode};
+use orch_raft::Store;
+use time::OffsetDateTime;
+use time::format_description::BorrowedFormatItem;
+use time::macros::format_description;
+
+use super::{Api, Parts, accept, respond};
+use crate::ambient::Timestamp;
+use crate::error::ApiError;
+use crate::negotiate::clauses;
+use crate::openapi::{Document, VERSION_2, VERSION_3, url};
+
+/// What lies at or below one of these.
+const ROOTS: [&str; 2] = [VERSION_2, VERSION_3];
+
+/// How long a document that is asked for by its hash may be kept: it never changes.
+const KEPT_SECONDS: u64 = 365 * 24 * 3600;
+
+/// Dates in headers.
+const DATE: &[BorrowedFormatItem<'_>] =
+    format_description!("[weekday repr:short], [day] [month repr:short] [year] [hour]:[minute]:[second] GMT");
+
+/// Whether `path` is one of these documents, served or not.
+pub(super) fn is_one(path: &str) -> bool {
+    ROOTS
+        .iter()
+        .any(|root| path.strip_prefix(root).is_some_and(|rest| rest.is_empty() || rest.starts_with('/')))
+}
+
+/// The document behind `path`. Making one takes long for a thread that serves others, so another one does it.
+pub(super) async fn find<S: Store>(api: Arc<Api<S>>, path: &str) -> Result<Arc<Document>, ApiError> {
+    let asked = path.to_owned();
+    let found = tokio::task::spawn_blocking(move || api.openapi.find(&api.pipeline.registry, &asked)).await;
+    match found {
+        Ok(Ok(document)) => document.ok_or(ApiError::UnknownPath),
+        Ok(Err(error)) => Err(broken(path, &error)),
+        Err(error) => Err(broken(path, &error)),
+    }
+}
+
+/// The answer to a request for `document`.
+pub(super) fn answer(document: &Document, parts: &Parts, now: Timestamp) -> Result<Response<Body>, ApiError> {
+    let path = parts.path.trim_end_matches('/');
+    let is_index = path == VERSION_3;
+    if !is_index && !takes_json(accept(&parts.headers).as_deref()) {
+        return Ok(empty(StatusCode::NOT_ACCEPTABLE));
+    }
+    let hash = parts.query.text("hash");
+    let by_hash = !hash.is_empty() && !is_index && path != VERSION_2;
+    if by_hash && hash != document.hash {
+        let mut response = empty(StatusCode::MOVED_PERMANENTLY);
+        respond::put(response.headers_mut(), LOCATION, &url(path, document));
+        return Ok(response);
+    }
+    let etag = format!("\"{}\"", document.hash);
+    let mut response = if respond::is_known(&parts.headers, &etag) {
+        respond::not_modified()
+    } else {
+        whole(document, &parts.headers).map_err(|error| broken(path, &error))?
+    };
+    let headers = response.headers_mut();
+    respond::put(headers, ETAG, &etag);
+    respond::put(headers, VARY, "Accept, Accept-Encoding");
+    if by_hash {
+        respond::put(headers, CACHE_CONTROL, "public, immutable");
+        respond::put(headers, EXPIRES, &date(now.millis() / 1000 + KEPT_SECONDS));
+    }
+    Ok(response)
+}
+
+fn whole(document: &Document, asked: &HeaderMap) -> io::Result<Response<Body>> {
+    if !takes_gzip(asked) {
+        return Ok(respond::json(200, document.text()?));
+    }
+    let mut response = respond::json(200, document.compressed.clone());
+    respond::put(response.headers_mut(), CONTENT_ENCODING, "gzip");
+    Ok(response)
+}
+
+fn takes_json(accept: Option<&str>) -> bool {
+    let Some(accept) = accept.filter(|accept| !accept.trim().is_empty()) else { return true };
+    clauses(accept)
+        .iter()
+        .any(|clause| matches!(clause.media_type, "application/json" | "application/*" | "*/*"))
+}
+
+fn takes_gzip(asked: &HeaderMap) -> bool {
+    let texts = asked.get_all(ACCEPT_ENCODING).iter().filter_map(|value| value.to_str().ok());
+    texts.flat_map(clauses).any(|clause| clause.media_type == "gzip" && clause.quality > 0)
+}
+
+fn empty(code: StatusCode) -> Response<Body> {
+    let mut response = respond::bytes(code.as_u16(), "application/json", Default::default());
+    response.headers_mut().remove(CONTENT_TYPE);
+    response
+}
+
+/// `seconds` since 1970 as headers write it; nothing for what no calendar holds.
+fn date(seconds: u64) -> String {
+    let time =
+        i64::try_from(seconds).ok().and_then(|seconds| OffsetDateTime::from_unix_timestamp(seconds).ok());
+    time.and_then(|time| time.format(DATE).ok()).unwrap_or_default()
+}
+
+fn broken(path: &str, error: &dyn std::error::Error) -> ApiError {
+    ApiError::Internal(format!("cannot make the document {path}: {error}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn dates_are_written_as_headers_hold_them() {
+        assert_eq!(date(784_111_777), "Sun, 06 Nov 1994 08:49:37 GMT");
+    }
+}

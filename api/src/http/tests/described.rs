@@ -1,0 +1,132 @@
+//! What clients ask for before anything else: discovery and OpenAPI, with their hashes.
+
+use std::io::Read;
+
+use super::*;
+
+const AGGREGATED: &str = "application/json;g=apidiscovery.orch.io;v=v2;as=APIGroupDiscoveryList";
+const AGGREGATED_BETA: &str = "application/json;g=apidiscovery.orch.io;v=v2beta1;as=APIGroupDiscoveryList";
+
+async fn get(server: &Server, path: &str, headers: &[(&str, &str)]) -> Answered {
+    server.send(Method::GET, path, headers, Body::empty()).await
+}
+
+fn header<'a>(answered: &'a Answered, name: &str) -> &'a str {
+    answered.headers.get(name).map_or("", |value| value.to_str().unwrap())
+}
+
+#[test]
+fn aggregated_discovery_is_given_to_those_who_ask_for_it() {
+    block_on(async {
+        let server = Server::new().await;
+        let all = format!("{AGGREGATED},{AGGREGATED_BETA},application/json");
+        for (path, accept, kind) in [
+            ("/api", "application/json", "APIVersions"),
+            ("/apis", "*/*", "APIGroupList"),
+            ("/apis/", AGGREGATED, "APIGroupDiscoveryList"),
+            ("/api", all.as_str(), "APIGroupDiscoveryList"),
+            (
+                "/apis",
+                "application/json;g=apidiscovery.orch.io;v=v9;as=APIGroupDiscoveryList",
+                "APIGroupList",
+            ),
+            ("/apis", "application/json;g=other;v=v2;as=APIGroupDiscoveryList", "APIGroupList"),
+            ("/apis/apps", AGGREGATED, "APIGroup"),
+        ] {
+            let answered = get(&server, path, &[("accept", accept)]).await;
+            assert_eq!(answered.json()["kind"], kind, "{path} {accept}");
+        }
+        let beta = get(&server, "/apis", &[("accept", AGGREGATED_BETA)]).await;
+        assert_eq!(beta.json()["apiVersion"], "apidiscovery.orch.io/v2beta1");
+        assert_eq!(header(&beta, "content-type"), AGGREGATED_BETA);
+    });
+}
+
+#[test]
+fn aggregated_discovery_tells_all_of_a_resource_and_is_known_by_its_hash() {
+    block_on(async {
+        let server = Server::new().await;
+        let answered = get(&server, "/apis", &[("accept", AGGREGATED)]).await;
+        let document = answered.json();
+        let apps =
+            document["items"].as_array().unwrap().iter().find(|g| g["metadata"]["name"] == "apps").unwrap();
+        assert_eq!(apps["versions"][0]["freshness"], "Current");
+        let resources = apps["versions"][0]["resources"].as_array().unwrap();
+        let deployments = resources.iter().find(|entry| entry["resource"] == "deployments").unwrap();
+        assert_eq!(deployments["responseKind"], json!({"group": "", "version": "", "kind": "Deployment"}));
+        assert_eq!(
+            (&deployments["scope"], &deployments["shortNames"]),
+            (&json!("Namespaced"), &json!(["deploy"]))
+        );
+        assert_eq!(deployments["singularResource"], "deployment");
+        assert_eq!(deployments["categories"], json!(["all"]));
+        let status =
+            deployments["subresources"].as_array().unwrap().iter().find(|s| s["subresource"] == "status");
+        assert_eq!(status.unwrap()["verbs"], json!(["get", "patch", "update"]));
+        let etag = header(&answered, "etag");
+        assert_eq!((header(&answered, "vary"), header(&answered, "cache-control")), ("Accept", "public"));
+        let again = get(&server, "/apis", &[("accept", AGGREGATED), ("if-none-match", etag)]).await;
+        assert_eq!((again.code, again.text.as_str()), (StatusCode::NOT_MODIFIED, ""));
+        let core = get(&server, "/api", &[("accept", AGGREGATED)]).await.json();
+        assert_eq!(core["items"][0]["metadata"], json!({}));
+        assert_eq!(core["items"][0]["versions"][0]["version"], "v1");
+    });
+}
+
+#[test]
+fn documents_are_kept_by_clients_until_their_hash_changes() {
+    block_on(async {
+        let server = Server::new().await;
+        let index = get(&server, "/openapi/v3", &[]).await;
+        let url = index.json()["paths"]["apis/apps/v1"]["serverRelativeURL"].as_str().unwrap().to_owned();
+        let document = get(&server, &url, &[("accept", "application/json")]).await;
+        assert_eq!(document.json()["openapi"], "3.0.0");
+        assert_eq!(header(&document, "cache-control"), "public, immutable");
+        assert_eq!(header(&document, "expires"), "Sat, 02 Jan 2027 02:49:05 GMT");
+        let etag = header(&document, "etag").to_owned();
+        assert!(url.ends_with(etag.trim_matches('"')));
+        let again = get(&server, &url, &[("if-none-match", &etag)]).await;
+        assert_eq!((again.code, header(&again, "etag")), (StatusCode::NOT_MODIFIED, etag.as_str()));
+        let other = get(&server, &url, &[("if-none-match", "\"other\"")]).await;
+        assert_eq!(other.code, StatusCode::OK);
+        let stale = get(&server, "/openapi/v3/apis/apps/v1?hash=OLD", &[]).await;
+        assert_eq!((stale.code, header(&stale, "location")), (StatusCode::MOVED_PERMANENTLY, url.as_str()));
+        let plain = get(&server, "/openapi/v3/apis/apps/v1", &[]).await;
+        assert_eq!(header(&plain, "cache-control"), "no-cache, private");
+    });
+}
+
+#[test]
+fn documents_are_refused_in_forms_that_are_not_written() {
+    block_on(async {
+        let server = Server::new().await;
+        for (path, accept, code) in [
+            ("/openapi/v3/apis/apps/v1", "text/html", 406),
+            ("/openapi/v3/apis/apps/v1", "application/x+protobuf, */*;q=0.1", 200),
+            ("/openapi/v3", "text/html", 200),
+            ("/openapi/v2", "text/html", 406),
+            ("/openapi/v3/apis/nope/v1", "*/*", 404),
+            ("/openapi/v4", "*/*", 404),
+        ] {
+            assert_eq!(get(&server, path, &[("accept", accept)]).await.code, code, "{path} {accept}");
+        }
+        let answered = server.send(Method::POST, "/openapi/v2", &[], Body::empty()).await;
+        assert_eq!(answered.code, 405);
+    });
+}
+
+#[test]
+fn documents_go_out_compressed_to_those_who_take_it() {
+    block_on(async {
+        let server = Server::new().await;
+        let plain = get(&server, "/openapi/v3/api/v1", &[]).await;
+        let headers = [("accept-encoding", "br, gzip")];
+        let response = server.open(Method::GET, "/openapi/v3/api/v1", &headers, Body::empty()).await;
+        assert_eq!(response.headers()["content-encoding"], "gzip");
+        let bytes = response.into_body().collect().await.unwrap().to_bytes();
+        let mut text = String::new();
+        flate2::read::GzDecoder::new(&*bytes).read_to_string(&mut text).unwrap();
+        assert_eq!(text, plain.text);
+        assert!(bytes.len() * 10 < text.len(), "{} of {}", bytes.len(), text.len());
+    });
+}

@@ -1,0 +1,243 @@
+//! Schemas of the types, made from the tables.
+//!
+//! Owns what a table says in a published schema: types, required fields, defaults, enumerations, and the extensions
+//! that tell clients how lists and maps merge. A type is described once; everything else refers to it by name. Only
+//! what something refers to is described.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Map, Value, json};
+
+use super::dialect::{Dialect, plain};
+use super::names::Names;
+use crate::schema::{Field, ListTopology, ObjectType, PatchStrategy, Scalar, TypeId, Union, ValueType};
+
+/// The body of a patch: any of the patch types.
+const PATCH: &str = "meta.v1.Patch";
+
+/// Untyped values that are objects; the others may be anything.
+const OBJECTS: [&str; 3] = ["meta.v1.FieldsV1", "runtime.RawExtension", PATCH];
+
+/// Definitions of one document, growing as they are referred to.
+pub(super) struct Definitions<'a> {
+    pub(super) names: &'a Names<'a>,
+    pub(super) dialect: Dialect,
+    /// Texts by published name; empty while the type waits to be described.
+    texts: BTreeMap<String, String>,
+    waiting: Vec<(String, TypeId)>,
+}
+
+impl<'a> Definitions<'a> {
+    pub(super) fn new(names: &'a Names<'a>, dialect: Dialect) -> Self {
+        Self { names, dialect, texts: BTreeMap::new(), waiting: Vec::new() }
+    }
+
+    /// A reference to the type, which is described with the others.
+    pub(super) fn reference(&mut self, id: TypeId) -> Value {
+        let name = self.names.definition(&self.names.schema.get(id).name);
+        let reference = self.reference_to(&name);
+        if !self.texts.contains_key(&name) {
+            self.texts.insert(name.clone(), String::new());
+            self.waiting.push((name, id));
+        }
+        reference
+    }
+
+    /// A reference to the body of a patch.
+    pub(super) fn patch(&mut self) -> Value {
+        self.untyped(Some(PATCH))
+    }
+
+    /// The texts of all definitions by name.
+    pub(super) fn finish(mut self) -> BTreeMap<String, String> {
+        while let Some((name, id)) = self.waiting.pop() {
+            let text = self.object(id).to_string();
+            self.texts.insert(name, text);
+        }
+        self.texts
+    }
+
+    fn reference_to(&self, name: &str) -> Value {
+        json!({"$ref": format!("{}{name}", self.dialect.definitions())})
+    }
+
+    /// The definition of an object type.
+    fn object(&mut self, id: TypeId) -> Value {
+        let names = self.names;
+        let table: &ObjectType = names.schema.get(id);
+        let mut properties = BTreeMap::new();
+        if table.head {
+            properties.extend(head());
+        }
+        for field in &table.fields {
+            properties.insert(field.name.to_string(), self.property(field));
+        }
+        let mut definition = Map::new();
+        definition.insert("type".to_owned(), json!("object"));
+        if !properties.is_empty() {
+            definition.insert("properties".to_owned(), json!(properties));
+        }
+        let required: Vec<&str> =
+            table.fields.iter().filter(|field| field.required).map(|field| &*field.name).collect();
+        if !required.is_empty() {
+            definition.insert("required".to_owned(), json!(required));
+        }
+        let mut extend = |name: &str, value: Value| {
+            definition.insert(format!("{}{name}", names.brand.extension_prefix), value);
+        };
+        let kinds = names.kinds(id);
+        if !kinds.is_empty() {
+            extend("group-version-kind", Value::Array(kinds));
+        }
+        if table.atomic {
+            extend("map-type", json!("atomic"));
+        }
+        if table.preserve_unknown {
+            extend("preserve-unknown-fields", json!(true));
+        }
+        if !table.unions.is_empty() {
+            extend("unions", table.unions.iter().map(union).collect());
+        }
+        Value::Object(definition)
+    }
+
+    fn property(&mut self, field: &Field) -> Value {
+        let schema = self.value(&field.value, field.untyped_name.as_deref());
+        let mut more = Map::new();
+        if let Some(default) = default_of(field).filter(|_| self.dialect.has_defaults()) {
+            more.insert("default".to_owned(), default);
+        }
+        for (name, value) in merging(field) {
+            more.insert(format!("{}{name}", self.names.brand.extension_prefix), value);
+        }
+        self.dialect.beside(schema, more)
+    }
+
+    fn value(&mut self, value: &ValueType, untyped_name: Option<&str>) -> Value {
+        match value {
+            ValueType::Scalar(scalar) => self.scalar(scalar),
+            ValueType::Object(id) => self.reference(*id),
+            ValueType::List { item, .. } => {
+                json!({"type": "array", "items": self.element(item, untyped_name)})
+            }
+            ValueType::Map { value, .. } => {
+                json!({"type": "object", "additionalProperties": self.element(value, untyped_name)})
+            }
+            ValueType::Untyped => self.untyped(untyped_name),
+        }
+    }
+
+    /// What a list or a map holds: never absent, so that its zero value is its default.
+    fn element(&mut self, value: &ValueType, untyped_name: Option<&str>) -> Value {
+        let schema = self.value(value, untyped_name);
+        let mut more = Map::new();
+        if let Some(zero) = zero_of(value).filter(|_| self.dialect.has_defaults()) {
+            more.insert("default".to_owned(), zero);
+        }
+        self.dialect.beside(schema, more)
+    }
+
+    fn scalar(&mut self, scalar: &Scalar) -> Value {
+        let Some((name, definition)) = self.dialect.leaf(scalar) else { return plain(scalar) };
+        self.named(name, &definition)
+    }
+
+    fn untyped(&mut self, name: Option<&str>) -> Value {
+        match name {
+            Some(name) if OBJECTS.contains(&name) => self.named(name, &json!({"type": "object"})),
+            Some(name) => self.named(name, &json!({})),
+            None => {
+                let mut anything = Map::new();
+                let name = format!("{}preserve-unknown-fields", self.names.brand.extension_prefix);
+                anything.insert(name, json!(true));
+                Value::Object(anything)
+            }
+        }
+    }
+
+    /// A reference to a definition that refers to nothing itself.
+    fn named(&mut self, full_name: &str, definition: &Value) -> Value {
+        let name = self.names.definition(full_name);
+        let reference = self.reference_to(&name);
+        self.texts.entry(name).or_insert_with(|| definition.to_string());
+        reference
+    }
+}
+
+/// The two properties that every kind has and no table lists.
+fn head() -> [(String, Value); 2] {
+    let text = |name: &str, description: &str| {
+        (name.to_owned(), json!({"description": description, "type": "string"}))
+    };
+    [
+        text("apiVersion", "Group and version of this form of the object."),
+        text("kind", "Kind of the object, in CamelCase. It cannot be changed."),
+    ]
+}
+
+/// What stands for the field when it is absent, where something does.
+fn default_of(field: &Field) -> Option<Value> {
+    match (&field.default, &field.value) {
+        (Some(default), _) => Some(default.clone()),
+        (None, ValueType::Object(_) | ValueType::Scalar(_)) if field.emit_empty && !field.presence => {
+            zero_of(&field.value)
+        }
+        _ => None,
+    }
+}
+
+/// The zero value of what is described in place or is an object; other leaves have none that their schema allows.
+fn zero_of(value: &ValueType) -> Option<Value> {
+    match value {
+        ValueType::Object(_) => Some(json!({})),
+        ValueType::Scalar(
+            scalar @ (Scalar::String(_) | Scalar::Bool | Scalar::Int32 | Scalar::Int64 | Scalar::Double),
+        ) => Some(scalar.zero_value()),
+        ValueType::Scalar(_) | ValueType::List { .. } | ValueType::Map { .. } | ValueType::Untyped => None,
+    }
+}
+
+/// The extensions that say how the field merges, without their prefix.
+fn merging(field: &Field) -> Vec<(&'static str, Value)> {
+    let mut found = Vec::new();
+    match &field.value {
+        ValueType::List { topology, .. } if field.topology_declared => match topology {
+            ListTopology::Atomic => found.push(("list-type", json!("atomic"))),
+            ListTopology::Set => found.push(("list-type", json!("set"))),
+            ListTopology::Map(keys) => {
+                found.push(("list-map-keys", json!(keys)));
+                found.push(("list-type", json!("map")));
+            }
+        },
+        ValueType::Map { atomic: true, .. } => found.push(("map-type", json!("atomic"))),
+        ValueType::Object(_) if field.atomic == Some(true) => found.push(("map-type", json!("atomic"))),
+        ValueType::Object(_) if field.atomic == Some(false) => found.push(("map-type", json!("granular"))),
+        _ => {}
+    }
+    if let Some(key) = &field.patch.merge_key {
+        found.push(("patch-merge-key", json!(key)));
+    }
+    let strategy = strategy(&field.patch);
+    if !strategy.is_empty() {
+        found.push(("patch-strategy", json!(strategy)));
+    }
+    found
+}
+
+/// The directives joined as clients read them.
+fn strategy(patch: &PatchStrategy) -> String {
+    let directives = [(patch.merge, "merge"), (patch.replace, "replace"), (patch.retain_keys, "retainKeys")];
+    let given: Vec<&str> = directives.into_iter().filter(|(given, _)| *given).map(|(_, name)| name).collect();
+    given.join(",")
+}
+
+fn union(union: &Union) -> Value {
+    let members: BTreeMap<&str, &str> =
+        union.members.iter().map(|(field, value)| (&**field, &**value)).collect();
+    let mut described = Map::new();
+    if let Some(discriminator) = &union.discriminator {
+        described.insert("discriminator".to_owned(), json!(discriminator));
+    }
+    described.insert("fields-to-discriminateBy".to_owned(), json!(members));
+    Value::Object(described)
+}

@@ -1,0 +1,93 @@
+//! The two versions of the format, where they differ in how they say the same.
+//!
+//! Owns references, leaves with a definition of their own, and what a version cannot say. The schemas themselves are
+//! written once, for both.
+
+use serde_json::{Map, Value, json};
+
+use crate::schema::Scalar;
+
+/// A version of the format.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Dialect {
+    /// 2.0: one document for everything.
+    V2,
+    /// 3.0: a document for each group and version.
+    V3,
+}
+
+impl Dialect {
+    /// Where definitions stand in the document.
+    pub(super) fn definitions(self) -> &'static str {
+        match self {
+            Dialect::V2 => "#/definitions/",
+            Dialect::V3 => "#/components/schemas/",
+        }
+    }
+
+    /// Whether defaults are told. The reference's version 2 leaves them out: clients of old fill them in.
+    pub(super) fn has_defaults(self) -> bool {
+        self == Dialect::V3
+    }
+
+    /// `schema` with `more` beside it. A reference stands alone in version 3, so it is wrapped there.
+    pub(super) fn beside(self, schema: Value, more: Map<String, Value>) -> Value {
+        if more.is_empty() {
+            return schema;
+        }
+        let mut all = match schema {
+            Value::Object(reference) if self == Dialect::V3 && reference.contains_key("$ref") => {
+                let mut wrapped = Map::new();
+                wrapped.insert("allOf".to_owned(), Value::Array(vec![Value::Object(reference)]));
+                wrapped
+            }
+            Value::Object(schema) => schema,
+            _ => Map::new(),
+        };
+        all.extend(more);
+        Value::Object(all)
+    }
+
+    /// The definition of a scalar that has one of its own.
+    pub(super) fn leaf(self, scalar: &Scalar) -> Option<(&'static str, Value)> {
+        Some(match (scalar, self) {
+            (Scalar::Time, _) => ("meta.v1.Time", json!({"type": "string", "format": "date-time"})),
+            (Scalar::MicroTime, _) => ("meta.v1.MicroTime", json!({"type": "string", "format": "date-time"})),
+            (Scalar::Quantity, Dialect::V2) => ("resource.Quantity", json!({"type": "string"})),
+            (Scalar::Quantity, Dialect::V3) => {
+                ("resource.Quantity", json!({"oneOf": [{"type": "string"}, {"type": "number"}]}))
+            }
+            (Scalar::IntOrString, Dialect::V2) => {
+                ("intstr.IntOrString", json!({"type": "string", "format": "int-or-string"}))
+            }
+            (Scalar::IntOrString, Dialect::V3) => (
+                "intstr.IntOrString",
+                json!({"format": "int-or-string", "oneOf": [{"type": "integer"}, {"type": "string"}]}),
+            ),
+            (
+                Scalar::String(_)
+                | Scalar::Bool
+                | Scalar::Int32
+                | Scalar::Int64
+                | Scalar::Double
+                | Scalar::Bytes,
+                _,
+            ) => return None,
+        })
+    }
+}
+
+/// A scalar that is described where it stands.
+pub(super) fn plain(scalar: &Scalar) -> Value {
+    match scalar {
+        Scalar::String(None) | Scalar::Time | Scalar::MicroTime | Scalar::Quantity | Scalar::IntOrString => {
+            json!({"type": "string"})
+        }
+        Scalar::String(Some(values)) => json!({"type": "string", "enum": values}),
+        Scalar::Bool => json!({"type": "boolean"}),
+        Scalar::Int32 => json!({"type": "integer", "format": "int32"}),
+        Scalar::Int64 => json!({"type": "integer", "format": "int64"}),
+        Scalar::Double => json!({"type": "number", "format": "double"}),
+        Scalar::Bytes => json!({"type": "string", "format": "byte"}),
+    }
+}

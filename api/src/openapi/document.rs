@@ -1,0 +1,165 @@
+//! Whole documents: which paths one holds, and how they and the definitions are put together.
+//!
+//! Owns the sections of the interface (each group and version, each group, the two roots), the frame around them in
+//! each version of the format, and their order. A document is written path by path, so that its text is never held.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io::{self, Write};
+
+use serde_json::{Map, Value, json};
+
+use super::definitions::Definitions;
+use super::dialect::Dialect;
+use super::names::{Names, capitalized};
+use super::parameters;
+use super::paths::{Path, discovery, paths, tag};
+use super::text::{Document, Text};
+use crate::registry::Registry;
+
+/// Version that documents claim for the interface: that of its core.
+const INTERFACE_VERSION: &str = "v1";
+
+/// A part of the interface with a document of its own in version 3.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Section {
+    /// The groups, or (`core`) the versions of the group without a name.
+    Root { core: bool },
+    /// One group: its versions.
+    Group(String),
+    /// The resources of one group and version.
+    Version { group: String, version: String },
+}
+
+/// The sections of what `registry` serves, by the path below which they lie, without a slash around it.
+fn sections(registry: &Registry) -> BTreeMap<String, Section> {
+    let mut found = BTreeMap::new();
+    found.insert("api".to_owned(), Section::Root { core: true });
+    found.insert("apis".to_owned(), Section::Root { core: false });
+    for resource in registry.resources() {
+        let (group, version) = (resource.group.clone(), resource.version.clone());
+        let root = if group.is_empty() { "api" } else { "apis" };
+        if !group.is_empty() {
+            found.insert(format!("{root}/{group}"), Section::Group(group.clone()));
+        }
+        found.insert(format!("{root}/{}", resource.api_version()), Section::Version { group, version });
+    }
+    found
+}
+
+/// The paths of all sections.
+pub(super) fn section_paths(registry: &Registry) -> BTreeSet<String> {
+    sections(registry).into_keys().collect()
+}
+
+/// The document of version 3 for the section below `path` (`apis/apps/v1`), or `None` where there is none.
+pub(super) fn version3(registry: &Registry, path: &str) -> io::Result<Option<Document>> {
+    let sections = sections(registry);
+    let Some(section) = sections.get(path) else { return Ok(None) };
+    let names = Names::of(registry);
+    let mut definitions = Definitions::new(&names, Dialect::V3);
+    let mut text = Text::new();
+    let info = info(&names);
+    write!(text, "{{\"openapi\":\"3.0.0\",\"info\":{info},\"paths\":")?;
+    write_paths(&mut text, section_items(registry, &names, path, section), &mut definitions)?;
+    text.write_all(b",\"components\":{\"schemas\":")?;
+    write_members(&mut text, definitions.finish())?;
+    let schemes = json!({"BearerToken": bearer_token()});
+    write!(text, ",\"securitySchemes\":{schemes}}}}}")?;
+    text.finish().map(Some)
+}
+
+/// The one document of version 2.
+pub(super) fn version2(registry: &Registry) -> io::Result<Document> {
+    let names = Names::of(registry);
+    let mut definitions = Definitions::new(&names, Dialect::V2);
+    let mut text = Text::new();
+    let info = info(&names);
+    write!(text, "{{\"swagger\":\"2.0\",\"info\":{info},\"paths\":")?;
+    let sections = sections(registry);
+    let items = sections.iter().flat_map(|(path, section)| section_items(registry, &names, path, section));
+    write_paths(&mut text, items, &mut definitions)?;
+    text.write_all(b",\"definitions\":")?;
+    write_members(&mut text, definitions.finish())?;
+    let security = json!([{"BearerToken": []}]);
+    let schemes = json!({"BearerToken": bearer_token()});
+    let shared = shared_parameters();
+    write!(text, ",\"parameters\":{shared},\"securityDefinitions\":{schemes},\"security\":{security}}}")?;
+    text.finish()
+}
+
+/// The paths of one section.
+fn section_items(registry: &Registry, names: &Names<'_>, path: &str, section: &Section) -> Vec<Path> {
+    let document = |kind: &str, id: String, tag: String| {
+        let answer = names.schema.named(&format!("meta.v1.{kind}"));
+        answer.map(|answer| discovery(names, format!("/{path}/"), id, answer, tag)).into_iter().collect()
+    };
+    let group_id = |group: &str| names.in_operation_ids(group);
+    match section {
+        Section::Root { core: true } => {
+            document("APIVersions", "getCoreAPIVersions".to_owned(), "core".to_owned())
+        }
+        Section::Root { core: false } => {
+            document("APIGroupList", "getAPIVersions".to_owned(), "apis".to_owned())
+        }
+        Section::Group(group) => {
+            document("APIGroup", format!("get{}APIGroup", group_id(group)), tag(names, group, ""))
+        }
+        Section::Version { group, version } => {
+            let id = format!("get{}{}APIResources", group_id(group), capitalized(version));
+            let mut items: Vec<Path> = document("APIResourceList", id, tag(names, group, version));
+            let of_section = registry
+                .resources()
+                .filter(|resource| resource.group == *group && resource.version == *version);
+            items.extend(of_section.flat_map(|resource| paths(names, resource)));
+            items
+        }
+    }
+}
+
+fn write_paths(
+    text: &mut Text,
+    items: impl IntoIterator<Item = Path>,
+    definitions: &mut Definitions<'_>,
+) -> io::Result<()> {
+    let mut before = "{";
+    for item in items {
+        let mut described = Map::new();
+        for operation in &item.operations {
+            described.insert(operation.method.to_owned(), operation.describe(definitions));
+        }
+        if !item.parameters.is_empty() {
+            let dialect = definitions.dialect;
+            let shared = item.parameters.iter().map(|parameter| parameter.told(dialect)).collect();
+            described.insert("parameters".to_owned(), shared);
+        }
+        write!(text, "{before}{}:{}", json!(item.path), Value::Object(described))?;
+        before = ",";
+    }
+    text.write_all(if before == "{" { b"{}" } else { b"}" })
+}
+
+fn write_members(text: &mut Text, members: BTreeMap<String, String>) -> io::Result<()> {
+    let mut before = "{";
+    for (name, value) in members {
+        write!(text, "{before}{}:{value}", json!(name))?;
+        before = ",";
+    }
+    text.write_all(if before == "{" { b"{}" } else { b"}" })
+}
+
+fn info(names: &Names<'_>) -> Value {
+    json!({"title": capitalized(names.brand.name), "version": INTERFACE_VERSION})
+}
+
+/// How requests carry credentials, as far as the format has words for it.
+fn bearer_token() -> Value {
+    json!({
+        "type": "apiKey", "in": "header", "name": "authorization", "description": "A bearer token.",
+    })
+}
+
+/// The parameters that version 2 refers to by name.
+fn shared_parameters() -> Value {
+    let all = parameters::all().map(|parameter| (parameter.name, parameter.describe(Dialect::V2)));
+    json!(all.collect::<BTreeMap<_, _>>())
+}

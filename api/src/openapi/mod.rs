@@ -1,0 +1,97 @@
+//! OpenAPI: the interface described for clients, generated from the tables and the registry.
+//!
+//! Owns both versions of the format: a document for each group and version (3.0) with an index over them, and one
+//! document for everything (2.0). No kind is described by hand. It knows no HTTP.
+//!
+//! Nothing is made before it is asked for. What was asked for is kept compressed, a twentieth of its text, and only
+//! that: the index needs the hash of every document, so they are all made once for it and dropped, and each one is
+//! made again when a client comes for it. What is kept is bounded by the number of groups and versions.
+//!
+//! Invariant: every reference in a document leads to a definition in it.
+
+mod definitions;
+mod dialect;
+mod document;
+mod names;
+mod operation;
+mod parameters;
+mod paths;
+#[cfg(test)]
+mod tests;
+mod text;
+
+use std::collections::{BTreeMap, HashMap};
+use std::io;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use serde_json::{Value, json};
+
+use crate::registry::Registry;
+
+pub use text::Document;
+
+/// Where documents of version 3 lie, and the index over them.
+pub const VERSION_3: &str = "/openapi/v3";
+
+/// Where the document of version 2 lies.
+pub const VERSION_2: &str = "/openapi/v2";
+
+/// The documents of one registry, as far as they were asked for. Another registry has another set.
+#[derive(Debug, Default)]
+pub struct Documents(Mutex<HashMap<String, Arc<Document>>>);
+
+impl Documents {
+    /// The document behind `path` (`/openapi/v2`, `/openapi/v3/apis/apps/v1`), or `None` where there is none. The
+    /// first call for a path takes tens of milliseconds; callers keep it off threads that serve others.
+    ///
+    /// # Errors
+    /// Where compression fails, which only a fault of this program makes it.
+    pub fn find(&self, registry: &Registry, path: &str) -> io::Result<Option<Arc<Document>>> {
+        let path = path.trim_end_matches('/');
+        // Made under the lock: of several who ask first, one does the work and the others wait for it.
+        let mut kept = self.kept();
+        if let Some(known) = kept.get(path) {
+            return Ok(Some(known.clone()));
+        }
+        let Some(made) = make(registry, path)? else { return Ok(None) };
+        let made = Arc::new(made);
+        kept.insert(path.to_owned(), made.clone());
+        Ok(Some(made))
+    }
+
+    fn kept(&self) -> MutexGuard<'_, HashMap<String, Arc<Document>>> {
+        // Whole documents are put in at once, so what a panic left behind is still right.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn make(registry: &Registry, path: &str) -> io::Result<Option<Document>> {
+    if path == VERSION_2 {
+        return document::version2(registry).map(Some);
+    }
+    match path.strip_prefix(VERSION_3) {
+        Some("") => index(registry).map(Some),
+        Some(section) => match section.strip_prefix('/') {
+            Some(section) => document::version3(registry, section),
+            None => Ok(None),
+        },
+        None => Ok(None),
+    }
+}
+
+/// Which documents there are, each with its hash, so that clients may keep them for ever.
+fn index(registry: &Registry) -> io::Result<Document> {
+    let mut paths: BTreeMap<String, Value> = BTreeMap::new();
+    for section in document::section_paths(registry) {
+        if let Some(document) = document::version3(registry, &section)? {
+            let url = url(&format!("{VERSION_3}/{section}"), &document);
+            paths.insert(section, json!({"serverRelativeURL": url}));
+        }
+    }
+    text::whole(&json!({"paths": paths}).to_string())
+}
+
+/// The address under which `document` never changes.
+pub fn url(path: &str, document: &Document) -> String {
+    format!("{path}?hash={}", document.hash)
+}

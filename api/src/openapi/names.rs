@@ -1,0 +1,114 @@
+//! Names in published schemas: of definitions, of the kinds that they are, of groups in operation ids.
+//!
+//! Owns the rule by which `core.v1.Pod` of the tables becomes a definition's name under the brand's domain, written
+//! backwards, and which groups and versions a definition is a kind of.
+
+use std::collections::BTreeMap;
+
+use orch_proto::Brand;
+use serde_json::{Value, json};
+
+use crate::registry::Registry;
+use crate::schema::{Schema, TypeId};
+
+/// Messages that every group has as kinds of its own.
+const IN_EVERY_GROUP: [&str; 2] = ["meta.v1.DeleteOptions", "meta.v1.WatchEvent"];
+
+/// Messages that are kinds of the core group although they are shared.
+const IN_CORE: [&str; 5] = [
+    "meta.v1.APIGroup",
+    "meta.v1.APIGroupList",
+    "meta.v1.APIResourceList",
+    "meta.v1.APIVersions",
+    "meta.v1.Status",
+];
+
+/// The groups and versions of a schema.
+pub(super) struct Names<'a> {
+    pub(super) schema: &'a Schema,
+    pub(super) brand: &'static Brand,
+    /// Group and version by the package of its messages: `rbac.v1`.
+    packages: BTreeMap<&'a str, (&'a str, &'a str)>,
+}
+
+impl<'a> Names<'a> {
+    pub(super) fn of(registry: &'a Registry) -> Self {
+        let schema: &Schema = &registry.schema;
+        let packages = schema.resources().iter().map(|resource| {
+            let package = split(&schema.get(resource.type_id).name).0;
+            (package, (resource.group.as_str(), resource.version.as_str()))
+        });
+        Self { schema, brand: registry.brand, packages: packages.collect() }
+    }
+
+    /// The name under which the message `full_name` (`core.v1.Pod`) is published.
+    pub(super) fn definition(&self, full_name: &str) -> String {
+        let domain: Vec<&str> = self.brand.group_domain.rsplit('.').collect();
+        let (package, name) = split(full_name);
+        let (stem, version) = package.split_once('.').unwrap_or((package, ""));
+        let place = match (stem, version) {
+            ("meta", _) => "apimachinery.pkg.apis.meta".to_owned(),
+            ("intstr", _) => "apimachinery.pkg.util.intstr".to_owned(),
+            ("runtime", _) => "apimachinery.pkg.runtime".to_owned(),
+            ("resource", "") => "apimachinery.pkg.api.resource".to_owned(),
+            ("apiextensions", _) => "apiextensions-apiserver.pkg.apis.apiextensions".to_owned(),
+            ("apiregistration", _) => {
+                format!("{}-aggregator.pkg.apis.apiregistration", self.brand.component_prefix)
+            }
+            (stem, _) => format!("api.{stem}"),
+        };
+        let parts = [&domain.join("."), &place, version, name];
+        parts.into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join(".")
+    }
+
+    /// The kinds that the type is, as the definition's extension lists them; empty for a part of a kind.
+    pub(super) fn kinds(&self, id: TypeId) -> Vec<Value> {
+        let table = self.schema.get(id);
+        let (package, kind) = split(&table.name);
+        if IN_EVERY_GROUP.contains(&&*table.name) {
+            let mut all: Vec<_> = self.packages.values().collect();
+            all.sort_unstable();
+            return all
+                .into_iter()
+                .map(|(group, version)| group_version_kind(group, version, kind))
+                .collect();
+        }
+        if IN_CORE.contains(&&*table.name) {
+            return vec![group_version_kind("", "v1", kind)];
+        }
+        match self.packages.get(package) {
+            Some((group, version)) if table.head => vec![group_version_kind(group, version, kind)],
+            _ => Vec::new(),
+        }
+    }
+
+    /// The list of objects of type `id`.
+    pub(super) fn list_of(&self, id: TypeId) -> Option<TypeId> {
+        self.schema.named(&format!("{}List", self.schema.get(id).name))
+    }
+
+    /// `group` in an operation's id, as in `readRbacAuthorizationV1Role`: `RbacAuthorization`. Core has a name here.
+    pub(super) fn in_operation_ids(&self, group: &str) -> String {
+        let domain = format!(".{}", self.brand.group_domain);
+        match group.strip_suffix(&domain).unwrap_or(group) {
+            "" => "Core".to_owned(),
+            stem => stem.split(['.', '-']).map(capitalized).collect(),
+        }
+    }
+}
+
+/// A kind as extensions name it.
+pub(super) fn group_version_kind(group: &str, version: &str, kind: &str) -> Value {
+    json!({"group": group, "kind": kind, "version": version})
+}
+
+/// `word` with a capital first letter.
+pub(super) fn capitalized(word: &str) -> String {
+    let mut rest = word.chars();
+    rest.next().map_or_else(String::new, |first| first.to_uppercase().chain(rest).collect())
+}
+
+/// `core.v1.Pod` as package and name.
+fn split(full_name: &str) -> (&str, &str) {
+    full_name.rsplit_once('.').unwrap_or(("", full_name))
+}

@@ -1,0 +1,155 @@
+//! One operation: a method of a path with what it takes and gives.
+//!
+//! Owns the form of an operation in each version of the format. Which operations a resource has is not known here.
+
+use serde_json::{Map, Value, json};
+
+use super::definitions::Definitions;
+use super::dialect::Dialect;
+use super::parameters::Parameter;
+use crate::schema::TypeId;
+
+/// Media types of objects besides the brand's.
+const TEXTS: [&str; 2] = ["application/json", "application/yaml"];
+
+/// Media types of patches.
+const PATCHES: [&str; 4] = [
+    "application/json-patch+json",
+    "application/merge-patch+json",
+    "application/strategic-merge-patch+json",
+    "application/apply-patch+yaml",
+];
+
+/// What an operation is told in its body.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Body {
+    /// An object of this type.
+    Required(TypeId),
+    /// Options, which may be left out.
+    Optional(TypeId),
+    /// A patch of any type.
+    Patch,
+}
+
+/// A method of a path.
+pub(super) struct Operation {
+    /// Lower case: `get`.
+    pub(super) method: &'static str,
+    /// What clients call it: `list`. Empty where no resource is acted on.
+    pub(super) action: &'static str,
+    /// Unique in the document.
+    pub(super) id: String,
+    pub(super) description: String,
+    pub(super) parameters: &'static [Parameter],
+    pub(super) body: Option<Body>,
+    /// The codes of success.
+    pub(super) codes: &'static [u16],
+    /// What is answered.
+    pub(super) answer: TypeId,
+    /// The answer may be a stream of events.
+    pub(super) streams: bool,
+    /// The kind acted on, as extensions name it.
+    pub(super) kind: Value,
+    /// Group and version for clients that sort operations: `apps_v1`.
+    pub(super) tag: String,
+}
+
+impl Operation {
+    /// The operation as the document tells it.
+    pub(super) fn describe(&self, definitions: &mut Definitions<'_>) -> Value {
+        let dialect = definitions.dialect;
+        let prefix = definitions.names.brand.extension_prefix;
+        let mut described = Map::new();
+        let mut put = |name: &str, value: Value| described.insert(name.to_owned(), value);
+        put("tags", json!([self.tag]));
+        put("description", json!(self.description));
+        put("operationId", json!(self.id));
+        let mut parameters: Vec<Value> =
+            self.parameters.iter().map(|parameter| parameter.told(dialect)).collect();
+        match (dialect, self.body) {
+            (_, None) => {}
+            (Dialect::V2, Some(body)) => parameters.push(self.body_v2(body, definitions)),
+            (Dialect::V3, Some(body)) => {
+                put("requestBody", self.body_v3(body, definitions));
+            }
+        }
+        if !parameters.is_empty() {
+            put("parameters", Value::Array(parameters));
+        }
+        if dialect == Dialect::V2 {
+            let patches = matches!(self.body, Some(Body::Patch));
+            put("consumes", if patches { json!(PATCHES) } else { json!(["*/*"]) });
+            put("produces", json!(self.media_types(definitions)));
+            put("schemes", json!(["https"]));
+        }
+        put("responses", self.responses(definitions));
+        if !self.action.is_empty() {
+            put(&format!("{prefix}action"), json!(self.action));
+            put(&format!("{prefix}group-version-kind"), self.kind.clone());
+        }
+        Value::Object(described)
+    }
+
+    fn body_v2(&self, body: Body, definitions: &mut Definitions<'_>) -> Value {
+        let mut parameter = json!({"in": "body", "name": "body", "schema": schema(body, definitions)});
+        if !matches!(body, Body::Optional(_)) {
+            parameter["required"] = json!(true);
+        }
+        parameter
+    }
+
+    fn body_v3(&self, body: Body, definitions: &mut Definitions<'_>) -> Value {
+        let schema = schema(body, definitions);
+        let types: &[&str] = if matches!(body, Body::Patch) { &PATCHES } else { &["*/*"] };
+        let mut told = json!({"content": content(types.iter().map(|&name| name.to_owned()), &schema)});
+        if !matches!(body, Body::Optional(_)) {
+            told["required"] = json!(true);
+        }
+        told
+    }
+
+    fn responses(&self, definitions: &mut Definitions<'_>) -> Value {
+        let schema = definitions.reference(self.answer);
+        let types = self.media_types(definitions);
+        let mut responses = Map::new();
+        for &code in self.codes {
+            let description = reason(code);
+            let response = match definitions.dialect {
+                Dialect::V2 => json!({"description": description, "schema": schema}),
+                Dialect::V3 => {
+                    json!({"description": description, "content": content(types.iter().cloned(), &schema)})
+                }
+            };
+            responses.insert(code.to_string(), response);
+        }
+        responses.insert("401".to_owned(), json!({"description": reason(401)}));
+        Value::Object(responses)
+    }
+
+    /// Media types of the answer; those of a stream are marked.
+    fn media_types(&self, definitions: &Definitions<'_>) -> Vec<String> {
+        let protobuf = definitions.names.brand.protobuf_media_type;
+        let mut types: Vec<String> = TEXTS.iter().map(|&name| name.to_owned()).collect();
+        types.push(protobuf.to_owned());
+        if self.streams {
+            types.extend([TEXTS[0], protobuf].map(|name| format!("{name};stream=watch")));
+        }
+        types
+    }
+}
+
+fn schema(body: Body, definitions: &mut Definitions<'_>) -> Value {
+    match body {
+        Body::Required(id) | Body::Optional(id) => definitions.reference(id),
+        Body::Patch => definitions.patch(),
+    }
+}
+
+fn content(types: impl Iterator<Item = String>, schema: &Value) -> Value {
+    Value::Object(types.map(|name| (name, json!({"schema": schema}))).collect())
+}
+
+/// The reason phrase of a code.
+fn reason(code: u16) -> &'static str {
+    http::StatusCode::from_u16(code).ok().and_then(|code| code.canonical_reason()).unwrap_or_default()
+}

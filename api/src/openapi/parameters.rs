@@ -1,0 +1,171 @@
+//! Parameters of operations: what stands in a path or behind the question mark.
+//!
+//! Owns which parameters each operation takes and how a parameter is described. They are the same for every kind.
+
+use serde_json::{Map, Value, json};
+
+use super::dialect::Dialect;
+
+/// One parameter.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Parameter {
+    pub(super) name: &'static str,
+    kind: Kind,
+    description: &'static str,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Kind {
+    /// Part of the path, and so required.
+    Path,
+    Text,
+    Flag,
+    Number,
+}
+
+const fn query(name: &'static str, kind: Kind, description: &'static str) -> Parameter {
+    Parameter { name, kind, description }
+}
+
+pub(super) const NAME: Parameter = query("name", Kind::Path, "Name of the object.");
+pub(super) const NAMESPACE: Parameter = query("namespace", Kind::Path, "Namespace that the objects live in.");
+pub(super) const PRETTY: Parameter =
+    query("pretty", Kind::Text, "With `true`, JSON is written over several lines for people to read.");
+
+const BOOKMARKS: Parameter = query(
+    "allowWatchBookmarks",
+    Kind::Flag,
+    "Ask a watch for events of type BOOKMARK, which carry nothing but the version reached. None may come.",
+);
+const CONTINUE: Parameter = query(
+    "continue",
+    Kind::Text,
+    "The token of the page before, to get the one that follows. Tokens expire; the answer is then 410.",
+);
+const FIELD_SELECTOR: Parameter =
+    query("fieldSelector", Kind::Text, "Keep only objects whose fields meet these conditions.");
+const LABEL_SELECTOR: Parameter =
+    query("labelSelector", Kind::Text, "Keep only objects whose labels meet these conditions.");
+const LIMIT: Parameter =
+    query("limit", Kind::Number, "Most objects on one page. More of them are behind the token `continue`.");
+const VERSION: Parameter = query(
+    "resourceVersion",
+    Kind::Text,
+    "The version to read at or to watch from; `0` is any, and without it the most recent state is read.",
+);
+const VERSION_MATCH: Parameter = query(
+    "resourceVersionMatch",
+    Kind::Text,
+    "How `resourceVersion` limits a list: `Exact` or `NotOlderThan`.",
+);
+const INITIAL_EVENTS: Parameter = query(
+    "sendInitialEvents",
+    Kind::Flag,
+    "Begin a watch with an event for each object that is there, and a bookmark behind the last of them.",
+);
+const TIMEOUT: Parameter =
+    query("timeoutSeconds", Kind::Number, "End the list or the watch after this many seconds.");
+const WATCH: Parameter = query("watch", Kind::Flag, "Follow the changes instead of listing the objects.");
+const DRY_RUN: Parameter =
+    query("dryRun", Kind::Text, "With `All`, every stage runs but the one that stores something.");
+const MANAGER: Parameter =
+    query("fieldManager", Kind::Text, "Name of the actor that owns the fields this request sets.");
+const VALIDATION: Parameter = query(
+    "fieldValidation",
+    Kind::Text,
+    "What happens with unknown and duplicate fields: `Ignore`, `Warn` (where nothing is said) or `Strict`.",
+);
+const FORCE: Parameter =
+    query("force", Kind::Flag, "Take fields over from other managers where an applied object conflicts.");
+const GRACE_PERIOD: Parameter =
+    query("gracePeriodSeconds", Kind::Number, "Seconds the object has to end by itself; 0 is at once.");
+const ORPHAN: Parameter = query(
+    "orphanDependents",
+    Kind::Flag,
+    "Deprecated, see `propagationPolicy`: whether dependents are left behind.",
+);
+const PROPAGATION: Parameter = query(
+    "propagationPolicy",
+    Kind::Text,
+    "What becomes of dependents: `Orphan`, `Background` or `Foreground`.",
+);
+
+/// Of a list, which can be a watch.
+pub(super) const LIST: [Parameter; 10] = [
+    BOOKMARKS,
+    CONTINUE,
+    FIELD_SELECTOR,
+    LABEL_SELECTOR,
+    LIMIT,
+    VERSION,
+    VERSION_MATCH,
+    INITIAL_EVENTS,
+    TIMEOUT,
+    WATCH,
+];
+/// Of a create or an update.
+pub(super) const WRITE: [Parameter; 3] = [DRY_RUN, MANAGER, VALIDATION];
+/// Of a patch.
+pub(super) const PATCH: [Parameter; 4] = [DRY_RUN, MANAGER, VALIDATION, FORCE];
+/// Of a delete.
+pub(super) const DELETE: [Parameter; 4] = [DRY_RUN, GRACE_PERIOD, ORPHAN, PROPAGATION];
+/// Of a delete of a collection.
+pub(super) const DELETE_COLLECTION: [Parameter; 12] = [
+    CONTINUE,
+    DRY_RUN,
+    FIELD_SELECTOR,
+    GRACE_PERIOD,
+    LABEL_SELECTOR,
+    LIMIT,
+    ORPHAN,
+    PROPAGATION,
+    VERSION,
+    VERSION_MATCH,
+    INITIAL_EVENTS,
+    TIMEOUT,
+];
+
+/// Every parameter, some of them more than once.
+pub(super) fn all() -> impl Iterator<Item = Parameter> {
+    let sets: [&[Parameter]; 6] =
+        [&[NAME, NAMESPACE, PRETTY], &LIST, &WRITE, &PATCH, &DELETE, &DELETE_COLLECTION];
+    sets.into_iter().flatten().copied()
+}
+
+impl Parameter {
+    /// The parameter where it is used: by name in version 2, where documents have a place for shared ones. In
+    /// version 3 clients do not follow such references.
+    pub(super) fn told(&self, dialect: Dialect) -> Value {
+        match dialect {
+            Dialect::V2 => json!({"$ref": format!("#/parameters/{}", self.name)}),
+            Dialect::V3 => self.describe(dialect),
+        }
+    }
+
+    /// The description.
+    pub(super) fn describe(&self, dialect: Dialect) -> Value {
+        let (place, kind) = match self.kind {
+            Kind::Path => ("path", "string"),
+            Kind::Text => ("query", "string"),
+            Kind::Flag => ("query", "boolean"),
+            Kind::Number => ("query", "integer"),
+        };
+        let mut described = Map::new();
+        described.insert("name".to_owned(), json!(self.name));
+        described.insert("in".to_owned(), json!(place));
+        described.insert("description".to_owned(), json!(self.description));
+        if place == "path" {
+            described.insert("required".to_owned(), json!(true));
+        }
+        let mut schema = Map::new();
+        schema.insert("type".to_owned(), json!(kind));
+        schema.insert("uniqueItems".to_owned(), json!(true));
+        match dialect {
+            Dialect::V2 => described.extend(schema),
+            Dialect::V3 => {
+                described.insert("schema".to_owned(), Value::Object(schema));
+            }
+        }
+        Value::Object(described)
+    }
+}

@@ -1,0 +1,274 @@
+//! Paths of a resource with their operations, made from what the registry says of it.
+//!
+//! Owns the shapes of paths and the names of operations. A verb that discovery does not list has no operation.
+
+use serde_json::Value;
+
+use super::names::{Names, capitalized, group_version_kind};
+use super::operation::{Body, Operation};
+use super::parameters::{DELETE, DELETE_COLLECTION, LIST, NAME, NAMESPACE, PATCH, PRETTY, Parameter, WRITE};
+use crate::registry::Resource;
+use crate::schema::{Subresource, TypeId};
+
+/// A path with its operations.
+pub(super) struct Path {
+    pub(super) path: String,
+    /// What every operation of the path takes.
+    pub(super) parameters: Vec<Parameter>,
+    pub(super) operations: Vec<Operation>,
+}
+
+/// Which objects a path is about.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Reach {
+    /// The objects of a cluster-scoped resource.
+    Cluster,
+    /// Those of one namespace.
+    Namespace,
+    /// Those of all namespaces.
+    AllNamespaces,
+}
+
+/// The paths of `resource`. Those without an operation are left out.
+pub(super) fn paths(names: &Names<'_>, resource: &Resource) -> Vec<Path> {
+    let maker = Maker { names, resource };
+    let home = if resource.namespaced { Reach::Namespace } else { Reach::Cluster };
+    let mut paths = vec![maker.collection(home), maker.object(home)];
+    paths.extend(resource.subresources.iter().map(|part| maker.part(home, part)));
+    if resource.namespaced {
+        paths.push(maker.everywhere());
+    }
+    paths.extend(maker.watches(home));
+    paths.retain(|path| !path.operations.is_empty());
+    paths
+}
+
+struct Maker<'a> {
+    names: &'a Names<'a>,
+    resource: &'a Resource,
+}
+
+impl Maker<'_> {
+    fn collection(&self, reach: Reach) -> Path {
+        let resource = self.resource;
+        let mut operations = Vec::new();
+        if let Some(list) = self.list(reach) {
+            operations.push(list);
+        }
+        if self.allows("create") {
+            operations.push(Operation {
+                body: Some(Body::Required(resource.type_id)),
+                codes: &[200, 201, 202],
+                ..self.operation("post", "post", self.id("create", reach, ""), &WRITE)
+            });
+        }
+        if self.allows("deletecollection") {
+            let id = self.id_of("delete", "Collection", reach, "");
+            operations.push(self.deletion("deletecollection", id, &DELETE_COLLECTION, &[200]));
+        }
+        Path { path: self.path(reach, ""), parameters: self.shared(reach, &[PRETTY]), operations }
+    }
+
+    fn object(&self, reach: Reach) -> Path {
+        let mut operations = Vec::new();
+        for (verb, method, prefix) in [("get", "get", "read"), ("update", "put", "replace")] {
+            if self.allows(verb) {
+                let own = self.operation(method, method, self.id(prefix, reach, ""), &[]);
+                operations.push(written(own, method, self.resource.type_id));
+            }
+        }
+        if self.allows("delete") {
+            let id = self.id("delete", reach, "");
+            operations.push(self.deletion("delete", id, &DELETE, &[200, 202]));
+        }
+        if self.allows("patch") {
+            let own = self.operation("patch", "patch", self.id("patch", reach, ""), &PATCH);
+            operations.push(written(own, "patch", self.resource.type_id));
+        }
+        let parameters = self.shared(reach, &[NAME, PRETTY]);
+        Path { path: self.path(reach, "/{name}"), parameters, operations }
+    }
+
+    /// A sub-resource.
+    fn part(&self, reach: Reach, part: &Subresource) -> Path {
+        let verbs = [
+            ("get", "get", "read"),
+            ("update", "put", "replace"),
+            ("patch", "patch", "patch"),
+            ("create", "post", "create"),
+        ];
+        let given = verbs.into_iter().filter(|(verb, ..)| part.verbs.iter().any(|given| given == verb));
+        let operations = given.map(|(_, method, prefix)| {
+            let id = self.id(prefix, reach, &capitalized(&part.name));
+            let parameters: &'static [Parameter] = if method == "patch" { &PATCH } else { &[] };
+            let own = self.operation(method, method, id, parameters);
+            let kind = group_version_kind(&part.group, &part.version, &part.kind);
+            let description = format!("{prefix} {} of the specified {}", part.name, self.resource.kind);
+            written(Operation { answer: part.type_id, kind, description, ..own }, method, part.type_id)
+        });
+        let parameters = self.shared(reach, &[NAME, PRETTY]);
+        let path = self.path(reach, &format!("/{{name}}/{}", part.name));
+        Path { path, parameters, operations: operations.collect() }
+    }
+
+    /// The list of all namespaces.
+    fn everywhere(&self) -> Path {
+        let reach = Reach::AllNamespaces;
+        let parameters = [&[PRETTY], &LIST[..]].concat();
+        let own = self.list(reach).map(|list| Operation { parameters: &[], ..list });
+        Path { path: self.path(reach, ""), parameters, operations: own.into_iter().collect() }
+    }
+
+    /// The deprecated paths of watches.
+    fn watches(&self, home: Reach) -> Vec<Path> {
+        if !self.allows("watch") {
+            return Vec::new();
+        }
+        let mut shapes = vec![(home, "", "watchlist"), (home, "/{name}", "watch")];
+        if home == Reach::Namespace {
+            shapes.push((Reach::AllNamespaces, "", "watchlist"));
+        }
+        let Some(event) = self.names.schema.named("meta.v1.WatchEvent") else { return Vec::new() };
+        let made = shapes.into_iter().map(|(reach, behind, action)| {
+            let list = if action == "watch" { "" } else { "List" };
+            let id = self.id_of("watch", "", reach, list);
+            let own = Operation { answer: event, streams: true, ..self.operation("get", action, id, &[]) };
+            let description = format!("watch {}. Deprecated: list with `watch` instead", self.resource.kind);
+            let name: &[Parameter] = if behind.is_empty() { &[] } else { &[NAME] };
+            Path {
+                path: self.rooted("/watch", reach, behind),
+                parameters: self.shared(reach, &[name, &[PRETTY], &LIST].concat()),
+                operations: vec![Operation { description, ..own }],
+            }
+        });
+        made.collect()
+    }
+
+    fn list(&self, reach: Reach) -> Option<Operation> {
+        let answer = self.names.list_of(self.resource.type_id).filter(|_| self.allows("list"))?;
+        let own = self.operation("get", "list", self.id("list", reach, ""), &LIST);
+        Some(Operation { answer, streams: self.allows("watch"), ..own })
+    }
+
+    fn deletion(
+        &self,
+        action: &'static str,
+        id: String,
+        parameters: &'static [Parameter],
+        codes: &'static [u16],
+    ) -> Operation {
+        let named = |name: &str| self.names.schema.named(name);
+        let own = self.operation("delete", action, id, parameters);
+        let answer = named("meta.v1.Status").unwrap_or(own.answer);
+        Operation { body: named("meta.v1.DeleteOptions").map(Body::Optional), codes, answer, ..own }
+    }
+
+    /// An operation that gives the object and takes none.
+    fn operation(
+        &self,
+        method: &'static str,
+        action: &'static str,
+        id: String,
+        parameters: &'static [Parameter],
+    ) -> Operation {
+        let resource = self.resource;
+        Operation {
+            method,
+            action,
+            id,
+            description: format!("{action} {}", resource.kind),
+            parameters,
+            body: None,
+            codes: &[200],
+            answer: resource.type_id,
+            streams: false,
+            kind: group_version_kind(&resource.group, &resource.version, &resource.kind),
+            tag: tag(self.names, &resource.group, &resource.version),
+        }
+    }
+
+    fn id(&self, verb: &str, reach: Reach, part: &str) -> String {
+        self.id_of(verb, "", reach, part)
+    }
+
+    /// `read` + `CoreV1` + `Collection` + `Namespaced` + `Pod` + `Status` + `ForAllNamespaces`.
+    fn id_of(&self, verb: &str, group: &str, reach: Reach, part: &str) -> String {
+        let resource = self.resource;
+        let (before, behind) = match reach {
+            Reach::Cluster => ("", ""),
+            Reach::Namespace => ("Namespaced", ""),
+            Reach::AllNamespaces => ("", "ForAllNamespaces"),
+        };
+        let api = self.names.in_operation_ids(&resource.group) + &capitalized(&resource.version);
+        format!("{verb}{api}{group}{before}{}{part}{behind}", resource.kind)
+    }
+
+    fn shared(&self, reach: Reach, more: &[Parameter]) -> Vec<Parameter> {
+        let namespace: &[Parameter] = if reach == Reach::Namespace { &[NAMESPACE] } else { &[] };
+        [namespace, more].concat()
+    }
+
+    fn path(&self, reach: Reach, behind: &str) -> String {
+        self.rooted("", reach, behind)
+    }
+
+    fn rooted(&self, root: &str, reach: Reach, behind: &str) -> String {
+        let api = self.resource.api_version();
+        let top = if self.resource.group.is_empty() { "/api" } else { "/apis" };
+        let namespace = if reach == Reach::Namespace { "/namespaces/{namespace}" } else { "" };
+        format!("{top}/{api}{root}{namespace}/{}{behind}", self.resource.plural)
+    }
+
+    fn allows(&self, verb: &str) -> bool {
+        self.resource.verbs.iter().any(|allowed| allowed == verb)
+    }
+}
+
+/// `own` with the body and the codes of its method.
+fn written(own: Operation, method: &str, type_id: TypeId) -> Operation {
+    match method {
+        "put" => {
+            Operation { body: Some(Body::Required(type_id)), codes: &[200, 201], parameters: &WRITE, ..own }
+        }
+        "post" => Operation {
+            body: Some(Body::Required(type_id)),
+            codes: &[200, 201, 202],
+            parameters: &WRITE,
+            ..own
+        },
+        "patch" => Operation { body: Some(Body::Patch), codes: &[200, 201], ..own },
+        _ => own,
+    }
+}
+
+/// A path of discovery: a document of type `answer` and nothing else.
+pub(super) fn discovery(names: &Names<'_>, path: String, id: String, answer: TypeId, tag: String) -> Path {
+    let described = &names.schema.get(answer).name;
+    let operation = Operation {
+        method: "get",
+        action: "",
+        id,
+        description: format!("read the {described} of this path"),
+        parameters: &[],
+        body: None,
+        codes: &[200],
+        answer,
+        streams: false,
+        kind: Value::Null,
+        tag,
+    };
+    Path { path, parameters: Vec::new(), operations: vec![operation] }
+}
+
+/// The tag of a group, in one of its versions or (`version` empty) as a whole: `apps_v1`, `rbacAuthorization`.
+pub(super) fn tag(names: &Names<'_>, group: &str, version: &str) -> String {
+    let group = names.in_operation_ids(group);
+    let mut letters = group.chars();
+    let first = letters.next().map(|first| first.to_ascii_lowercase());
+    let mut tag: String = first.into_iter().chain(letters).collect();
+    if !version.is_empty() {
+        tag.push('_');
+        tag.push_str(version);
+    }
+    tag
+}

@@ -1,0 +1,172 @@
+//! Documents against the registry they describe.
+
+use std::collections::BTreeSet;
+
+use orch_proto::Brand;
+use orch_proto::brand::{KUBERNETES, ORCH};
+use serde_json::Value;
+
+use super::*;
+
+/// The document behind `path`, parsed.
+fn document(registry: &Registry, path: &str) -> Value {
+    let found = Documents::default().find(registry, path).unwrap().unwrap_or_else(|| panic!("{path}"));
+    serde_json::from_slice(&found.text().unwrap()).unwrap()
+}
+
+/// Every document of the brand by path; the first is that of version 2.
+fn all(brand: &'static Brand) -> Vec<(String, Value)> {
+    let registry = Registry::builtin(brand);
+    let index = document(&registry, VERSION_3);
+    let sections = index["paths"].as_object().unwrap().keys().map(|section| format!("{VERSION_3}/{section}"));
+    let paths = std::iter::once(VERSION_2.to_owned()).chain(sections);
+    paths.map(|path| (path.clone(), document(&registry, &path))).collect()
+}
+
+fn each(value: &Value, seen: &mut impl FnMut(&serde_json::Map<String, Value>)) {
+    match value {
+        Value::Object(members) => {
+            seen(members);
+            members.values().for_each(|member| each(member, seen));
+        }
+        Value::Array(items) => items.iter().for_each(|item| each(item, seen)),
+        _ => {}
+    }
+}
+
+#[test]
+fn every_reference_leads_to_a_definition_and_every_definition_is_referred_to() {
+    for (path, document) in all(&KUBERNETES) {
+        let mut referred = BTreeSet::new();
+        each(&document, &mut |members| {
+            if let Some(Value::String(reference)) = members.get("$ref") {
+                let pointer = reference.strip_prefix('#').unwrap();
+                assert!(document.pointer(pointer).is_some(), "{path}: {reference}");
+                referred.insert(reference.rsplit('/').next().unwrap().to_owned());
+            }
+        });
+        let definitions = document.pointer("/components/schemas").unwrap_or(&document["definitions"]);
+        let defined: BTreeSet<String> = definitions.as_object().unwrap().keys().cloned().collect();
+        assert!(defined.is_subset(&referred), "{path}: {:?}", defined.difference(&referred));
+        assert!(!defined.is_empty(), "{path}");
+    }
+}
+
+#[test]
+fn every_served_kind_is_described_with_its_group_version_and_kind() {
+    let registry = Registry::builtin(&KUBERNETES);
+    let extension = format!("{}group-version-kind", KUBERNETES.extension_prefix);
+    for resource in registry.resources() {
+        let root = if resource.group.is_empty() { "api" } else { "apis" };
+        let document = document(&registry, &format!("{VERSION_3}/{root}/{}", resource.api_version()));
+        let kind = json!({"group": resource.group, "kind": resource.kind, "version": resource.version});
+        let described = document["components"]["schemas"].as_object().unwrap().values();
+        let is_it = |schema: &Value| schema[&extension].as_array().is_some_and(|kinds| kinds.contains(&kind));
+        assert_eq!(described.filter(|schema| is_it(schema)).count(), 1, "{resource:?}");
+        let mut acting = false;
+        each(&document["paths"], &mut |members| acting |= members.get(&extension) == Some(&kind));
+        assert!(acting, "{resource:?} has no operation");
+    }
+}
+
+#[test]
+fn operations_are_named_once() {
+    for (path, document) in all(&KUBERNETES) {
+        let mut ids = BTreeSet::new();
+        each(&document["paths"], &mut |members| {
+            if let Some(Value::String(id)) = members.get("operationId") {
+                assert!(ids.insert(id.clone()), "{path}: {id} twice");
+            }
+        });
+        assert!(!ids.is_empty(), "{path}");
+    }
+}
+
+#[test]
+fn a_pod_is_described_as_clients_read_it() {
+    let registry = Registry::builtin(&KUBERNETES);
+    let core = document(&registry, "/openapi/v3/api/v1");
+    let schemas = &core["components"]["schemas"];
+    let spec = &schemas["io.k8s.api.core.v1.PodSpec"];
+    assert_eq!(
+        spec["properties"]["containers"],
+        json!({
+            "type": "array",
+            "items": {"allOf": [{"$ref": "#/components/schemas/io.k8s.api.core.v1.Container"}], "default": {}},
+            "x-kubernetes-list-map-keys": ["name"], "x-kubernetes-list-type": "map",
+            "x-kubernetes-patch-merge-key": "name", "x-kubernetes-patch-strategy": "merge",
+        })
+    );
+    assert_eq!(spec["properties"]["volumes"]["x-kubernetes-patch-strategy"], "merge,retainKeys");
+    assert_eq!(spec["required"], json!(["containers"]));
+    let meta = &schemas["io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"]["properties"];
+    let time = json!({"$ref": "#/components/schemas/io.k8s.apimachinery.pkg.apis.meta.v1.Time"});
+    assert_eq!(meta["creationTimestamp"], time);
+    assert_eq!(
+        schemas["io.k8s.apimachinery.pkg.util.intstr.IntOrString"],
+        json!({"format": "int-or-string", "oneOf": [{"type": "integer"}, {"type": "string"}]})
+    );
+    let pod = "/api/v1/namespaces/{namespace}/pods/{name}";
+    let patch = &core["paths"][pod]["patch"];
+    assert_eq!(patch["operationId"], "patchCoreV1NamespacedPod");
+    assert_eq!(patch["x-kubernetes-action"], "patch");
+    let names: Vec<&Value> = patch["parameters"].as_array().unwrap().iter().map(|p| &p["name"]).collect();
+    assert_eq!(names, ["dryRun", "fieldManager", "fieldValidation", "force"]);
+    assert_eq!(core["paths"][pod]["get"]["operationId"], "readCoreV1NamespacedPod");
+    assert_eq!(core["paths"]["/api/v1/pods"]["get"]["operationId"], "listCoreV1PodForAllNamespaces");
+    assert_eq!(
+        core["paths"]["/api/v1/namespaces/{namespace}/pods"]["delete"]["operationId"],
+        "deleteCoreV1CollectionNamespacedPod"
+    );
+    assert_eq!(
+        core["paths"]["/api/v1/namespaces/{name}/finalize"]["put"]["operationId"],
+        "replaceCoreV1NamespaceFinalize"
+    );
+}
+
+#[test]
+fn version_2_says_the_same_in_its_own_words() {
+    let document = document(&Registry::builtin(&KUBERNETES), VERSION_2);
+    let definitions = &document["definitions"];
+    let containers = &definitions["io.k8s.api.core.v1.PodSpec"]["properties"]["containers"];
+    assert_eq!(containers["items"], json!({"$ref": "#/definitions/io.k8s.api.core.v1.Container"}));
+    assert_eq!(definitions["io.k8s.apimachinery.pkg.api.resource.Quantity"], json!({"type": "string"}));
+    let mut defaults = 0;
+    each(definitions, &mut |members| {
+        defaults += usize::from(members.contains_key("default") && members.contains_key("type"));
+    });
+    assert_eq!(defaults, 0);
+    let patch = &document["paths"]["/apis/apps/v1/namespaces/{namespace}/deployments/{name}"]["patch"];
+    assert!(
+        patch["parameters"].as_array().unwrap().contains(&json!({"$ref": "#/parameters/fieldValidation"}))
+    );
+}
+
+#[test]
+fn a_document_of_one_brand_names_no_other() {
+    for (path, document) in all(&ORCH) {
+        let text = document.to_string();
+        for word in ["kubernetes", "k8s", "kube-"] {
+            assert!(
+                !text.contains(word),
+                "{path}: {word} {:?}",
+                text.find(word).map(|at| &text[at - 60..at + 20])
+            );
+        }
+    }
+}
+
+#[test]
+fn the_index_names_each_document_by_its_hash_and_nothing_else_is_found() {
+    let registry = Registry::builtin(&KUBERNETES);
+    let documents = Documents::default();
+    let index = document(&registry, VERSION_3);
+    let apps = documents.find(&registry, "/openapi/v3/apis/apps/v1").unwrap().unwrap();
+    let url = index["paths"]["apis/apps/v1"]["serverRelativeURL"].as_str().unwrap();
+    assert_eq!(url, format!("/openapi/v3/apis/apps/v1?hash={}", apps.hash));
+    assert_eq!(apps.hash.len(), 128);
+    for path in ["/openapi", "/openapi/v4", "/openapi/v3x", "/openapi/v3/apis/nope/v1", "/openapi/v2/x"] {
+        assert!(documents.find(&registry, path).unwrap().is_none(), "{path}");
+    }
+    assert_eq!(documents.kept().len(), 1, "what is not there is not kept");
+}

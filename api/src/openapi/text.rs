@@ -1,0 +1,78 @@
+//! The text of a document while it is written: hashed and compressed as it comes, never there as a whole.
+//!
+//! Owns the hash by which clients know a document, and the compressed form in which one is kept.
+
+use std::io::{self, Read, Write};
+
+use bytes::Bytes;
+use flate2::Compression;
+use flate2::read::GzDecoder;
+use flate2::write::GzEncoder;
+use sha2::{Digest, Sha512};
+
+/// Level of compression. A document is compressed once and sent many times.
+const LEVEL: u32 = 6;
+
+/// A document that is written bit by bit.
+pub(super) struct Text {
+    hash: Sha512,
+    compressed: GzEncoder<Vec<u8>>,
+    length: usize,
+}
+
+/// A document as it is kept.
+#[derive(Clone, Debug)]
+pub struct Document {
+    /// Hash of the text, in capital hexadecimal digits.
+    pub hash: String,
+    /// The text, compressed with gzip.
+    pub compressed: Bytes,
+    /// Bytes of the text.
+    length: usize,
+}
+
+impl Text {
+    pub(super) fn new() -> Self {
+        let compressed = GzEncoder::new(Vec::new(), Compression::new(LEVEL));
+        Self { hash: Sha512::new(), compressed, length: 0 }
+    }
+
+    pub(super) fn finish(self) -> io::Result<Document> {
+        let mut compressed = self.compressed.finish()?;
+        compressed.shrink_to_fit();
+        let digits = self.hash.finalize().iter().map(|byte| format!("{byte:02X}")).collect();
+        Ok(Document { hash: digits, compressed: compressed.into(), length: self.length })
+    }
+}
+
+impl Write for Text {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.compressed.write_all(bytes)?;
+        self.hash.update(bytes);
+        self.length += bytes.len();
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.compressed.flush()
+    }
+}
+
+impl Document {
+    /// The text itself.
+    ///
+    /// # Errors
+    /// Where the compressed form is broken, which only a fault of this program makes it.
+    pub fn text(&self) -> io::Result<Bytes> {
+        let mut text = Vec::with_capacity(self.length);
+        GzDecoder::new(&*self.compressed).read_to_end(&mut text)?;
+        Ok(text.into())
+    }
+}
+
+/// A document whose text is there already.
+pub(super) fn whole(text: &str) -> io::Result<Document> {
+    let mut document = Text::new();
+    document.write_all(text.as_bytes())?;
+    document.finish()
+}
