@@ -117,6 +117,9 @@ pub enum ApiError {
     /// The write may or may not have happened.
     #[error("outcome unknown: {0}")]
     OutcomeUnknown(String),
+    /// The time of the request is over; a write may or may not have happened.
+    #[error("request did not complete within the allotted timeout")]
+    DeadlineExceeded,
     /// Nothing was done; trying again may help.
     #[error("unavailable: {0}")]
     Unavailable(String),
@@ -128,13 +131,17 @@ pub enum ApiError {
     Internal(String),
 }
 
-/// The two wordings of a 406.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// The wordings of a 406.
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NotAcceptable {
     /// None of the media types is known.
     MediaType,
     /// The media type is known, its parameters (`as=`, `g=`, `v=`) are not.
     Parameters,
+    /// The media type is known, but there are no watches in it.
+    Stream,
+    /// The object cannot be turned into what was asked for. The text is complete.
+    View(String),
 }
 
 impl Subject {

@@ -26,8 +26,10 @@ pub enum View {
     Whole,
     /// A `Table`.
     Table,
-    /// Only the metadata.
+    /// Only the metadata of one object.
     Metadata,
+    /// Only the metadata of each object of a list.
+    MetadataList,
 }
 
 /// A representation that this server writes.
@@ -47,6 +49,13 @@ pub const JSON: Representation =
 
 /// Most media types looked at in one `Accept`; clients send three.
 const CLAUSES_MAX: usize = 32;
+
+impl View {
+    /// Only metadata is shown.
+    pub fn is_metadata(self) -> bool {
+        matches!(self, View::Metadata | View::MetadataList)
+    }
+}
 
 impl Representation {
     /// The media type for the `Content-Type` header.
@@ -85,7 +94,11 @@ pub fn negotiate(
             _ => continue,
         };
         known_media_type = true;
+        if !clause.is_served(encoding) {
+            continue;
+        }
         if let Some(view) = clause.view(brand).filter(|view| writable(encoding, *view)) {
+            let pretty = pretty || clause.parameter("pretty") == "1";
             return Ok(Representation { encoding, view, pretty });
         }
     }
@@ -100,9 +113,10 @@ fn writable(encoding: Encoding, view: View) -> bool {
 
 /// People with a command line client get several lines without asking.
 fn wants_pretty(query: &Query, user_agent: &str) -> bool {
-    query.optional_flag("pretty").unwrap_or_else(|| {
-        ["curl", "Wget", "Mozilla/5.0"].iter().any(|client| user_agent.starts_with(client))
-    })
+    match query.text("pretty") {
+        "" => ["curl", "Wget", "Mozilla/5.0"].iter().any(|client| user_agent.starts_with(client)),
+        said => matches!(said, "1" | "t" | "T" | "true" | "TRUE" | "True"),
+    }
 }
 
 /// One media type of an `Accept` header.
@@ -120,24 +134,32 @@ impl Clause<'_> {
         self.parameters.iter().find(|(key, _)| *key == name).map_or("", |(_, value)| value)
     }
 
+    /// Streams are of watch events, and not in YAML; there is one version of the server's own types.
+    fn is_served(&self, encoding: Encoding) -> bool {
+        let stream = self.parameter("stream");
+        let is_stream_served = stream.is_empty() || (stream == "watch" && encoding != Encoding::Yaml);
+        is_stream_served && self.parameter("sv").is_empty()
+    }
+
     /// `None` for parameters that name nothing we write.
     fn view(&self, brand: &Brand) -> Option<View> {
         let (group, version) = (self.parameter("g"), self.parameter("v"));
         let meta =
             version == "v1" && group.strip_prefix("meta.").is_some_and(|domain| domain == brand.group_domain);
         match self.parameter("as") {
-            "" => Some(View::Whole),
+            "" if group.is_empty() && version.is_empty() => Some(View::Whole),
             "Table" if meta => Some(View::Table),
-            "PartialObjectMetadata" | "PartialObjectMetadataList" if meta => Some(View::Metadata),
+            "PartialObjectMetadata" if meta => Some(View::Metadata),
+            "PartialObjectMetadataList" if meta => Some(View::MetadataList),
             _ => None,
         }
     }
 }
 
-/// The media types asked for, best first; equal quality keeps the written order.
+/// The media types asked for, best first; among equals what is named before what is not, then the written order.
 pub(crate) fn clauses(accept: &str) -> Vec<Clause<'_>> {
     let mut clauses: Vec<Clause<'_>> = accept.split(',').take(CLAUSES_MAX).map(clause).collect();
-    clauses.sort_by_key(|clause| std::cmp::Reverse(clause.quality));
+    clauses.sort_by_key(|clause| (std::cmp::Reverse(clause.quality), clause.media_type == "*/*"));
     clauses
 }
 
@@ -184,6 +206,11 @@ mod tests {
         );
         check("application/vnd.orch.protobuf, application/json", Ok((Encoding::Protobuf, View::Whole)));
         check("application/json;stream=watch", Ok((Encoding::Json, View::Whole)));
+        check("*/*, application/yaml", Ok((Encoding::Yaml, View::Whole)));
+        check("application/yaml;q=0.5, */*;q=0.9", Ok((Encoding::Json, View::Whole)));
+        check("application/yaml;stream=watch, application/json;q=0.1", Ok((Encoding::Json, View::Whole)));
+        let list = "application/json;as=PartialObjectMetadataList;g=meta.orch.io;v=v1";
+        check(list, Ok((Encoding::Json, View::MetadataList)));
     }
 
     #[test]
@@ -192,6 +219,10 @@ mod tests {
         check("application/*", Err(NotAcceptable::MediaType));
         check("application/json;as=Nope;g=meta.orch.io;v=v1", Err(NotAcceptable::Parameters));
         check("application/json;as=Table;g=meta.orch.io;v=v9", Err(NotAcceptable::Parameters));
+        check("application/json;g=meta.orch.io;v=v1", Err(NotAcceptable::Parameters));
+        check("application/json;sv=v1", Err(NotAcceptable::Parameters));
+        check("application/json;stream=log", Err(NotAcceptable::Parameters));
+        check("application/yaml;stream=watch", Err(NotAcceptable::Parameters));
         check("application/vnd.orch.protobuf;as=Table;g=meta.orch.io;v=v1", Err(NotAcceptable::Parameters));
     }
 
@@ -203,6 +234,9 @@ mod tests {
         assert_eq!(pretty("", "curl/8.0"), Ok(true));
         assert_eq!(pretty("pretty=false", "curl/8.0"), Ok(false));
         assert_eq!(pretty("pretty=true", "client"), Ok(true));
+        assert_eq!(pretty("pretty=1", "client"), Ok(true));
+        assert_eq!(pretty("pretty=yes", "curl/8.0"), Ok(false), "no boolean");
+        assert_eq!(pretty("pretty=", "curl/8.0"), Ok(true), "as if it were not there");
         assert_eq!(pretty("", "client"), Ok(false));
     }
 }

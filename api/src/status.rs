@@ -87,7 +87,7 @@ impl Status {
                 let message = "the server does not allow this method on the requested resource";
                 generic(405, "MethodNotAllowed", message.to_owned())
             }
-            ApiError::NotAcceptable(which) => not_acceptable(*which, brand),
+            ApiError::NotAcceptable(which) => not_acceptable(which, brand),
             ApiError::UnsupportedMediaType(message) if message.starts_with("415") => {
                 generic(415, "UnsupportedMediaType", message.clone())
             }
@@ -104,6 +104,10 @@ impl Status {
             ApiError::OutcomeUnknown(reason) => {
                 let message = format!("Timeout: the outcome of the request is unknown: {reason}");
                 waiting(504, "Timeout", message)
+            }
+            ApiError::DeadlineExceeded => {
+                let message = "Timeout: request did not complete within the allotted timeout";
+                generic(504, "Timeout", message.to_owned())
             }
             ApiError::Unavailable(reason) => waiting(
                 503,
@@ -254,7 +258,7 @@ fn forbidden(
     status
 }
 
-fn not_acceptable(which: NotAcceptable, brand: &Brand) -> Status {
+fn not_acceptable(which: &NotAcceptable, brand: &Brand) -> Status {
     let protobuf = brand.protobuf_media_type;
     match which {
         NotAcceptable::MediaType => {
@@ -269,6 +273,12 @@ fn not_acceptable(which: NotAcceptable, brand: &Brand) -> Status {
             let message = format!("only the following media types are accepted: {list}");
             plain(406, "NotAcceptable", &message)
         }
+        NotAcceptable::Stream => {
+            let list = format!("application/json;stream=watch, {protobuf};stream=watch");
+            let message = format!("only the following media types are accepted: {list}");
+            plain(406, "NotAcceptable", &message)
+        }
+        NotAcceptable::View(message) => plain(406, "NotAcceptable", message),
     }
 }
 

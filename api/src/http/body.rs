@@ -1,9 +1,16 @@
 //! Reading a request's body: never more than the limit, whatever the client says its length is.
+//!
+//! Owns what happens to the rest of a body that nobody wants. A client that is still sending when its connection is
+//! closed sees a broken pipe instead of the answer, so that the rest is read and dropped first, up to a bound. One that
+//! waits for leave to send (`Expect: 100-continue`) gets the answer in place of the leave.
 
-use axum::body::Body;
+use std::time::Duration;
+
+use axum::body::{Body, HttpBody};
 use bytes::Bytes;
 use http::{HeaderMap, header};
 use http_body_util::{BodyExt, LengthLimitError, Limited};
+use orch_raft::Store;
 
 use crate::error::ApiError;
 use crate::request::Verb;
@@ -11,24 +18,72 @@ use crate::request::Verb;
 /// Bytes of a request body: the reference's limit.
 const BODY_BYTES_MAX: usize = 3 * 1024 * 1024;
 
-/// The whole body of a write; reads have none that matters.
-///
-/// # Errors
-/// `BodyTooLarge`, before anything is read where the client says so; `BadRequest` when the body breaks off.
-pub(super) async fn read(verb: Verb, headers: &HeaderMap, body: Body) -> Result<Bytes, ApiError> {
-    if matches!(verb, Verb::Get | Verb::List | Verb::Watch) {
-        return Ok(Bytes::new());
+/// Bytes of an unwanted body that are read for its client to come to the answer; five times what is ever taken.
+/// Beyond, the connection is closed on the client.
+const DROPPED_BYTES_MAX: usize = 16 * 1024 * 1024;
+
+/// How long the dropping may take. It holds nothing but the connection.
+const DROPPING_MAX: Duration = Duration::from_secs(10);
+
+/// The body of one request.
+pub(super) struct Upload {
+    body: Body,
+    /// What the client says the length is.
+    announced: Option<u64>,
+    /// The client sends nothing before it is told to, which asking for the first piece does.
+    awaits_leave: bool,
+}
+
+impl Upload {
+    /// The body of a request with `headers`.
+    pub(super) fn new(headers: &HeaderMap, body: Body) -> Self {
+        let text = |name| headers.get(name).and_then(|value| value.to_str().ok());
+        let awaits_leave =
+            text(header::EXPECT).is_some_and(|expected| expected.eq_ignore_ascii_case("100-continue"));
+        Upload {
+            body,
+            announced: text(header::CONTENT_LENGTH).and_then(|length| length.parse().ok()),
+            awaits_leave,
+        }
     }
-    let announced = headers.get(header::CONTENT_LENGTH).and_then(|value| value.to_str().ok());
-    if announced
-        .and_then(|text| text.parse::<u64>().ok())
-        .is_some_and(|length| length > BODY_BYTES_MAX as u64)
-    {
-        return Err(ApiError::BodyTooLarge { limit: BODY_BYTES_MAX });
+
+    /// The whole body of a write; reads have none that matters.
+    ///
+    /// # Errors
+    /// `BodyTooLarge`, before anything is read where the client says so; `BadRequest` when the body breaks off.
+    pub(super) async fn read(&mut self, verb: Verb) -> Result<Bytes, ApiError> {
+        if matches!(verb, Verb::Get | Verb::List | Verb::Watch) {
+            return Ok(Bytes::new());
+        }
+        if self.announced.is_some_and(|length| length > BODY_BYTES_MAX as u64) {
+            return Err(ApiError::BodyTooLarge { limit: BODY_BYTES_MAX });
+        }
+        self.awaits_leave = false;
+        match Limited::new(&mut self.body, BODY_BYTES_MAX).collect().await {
+            Ok(collected) => Ok(collected.to_bytes()),
+            Err(error) if error.is::<LengthLimitError>() => {
+                Err(ApiError::BodyTooLarge { limit: BODY_BYTES_MAX })
+            }
+            Err(error) => {
+                Err(ApiError::BadRequest(format!("the body of the request cannot be read: {error}")))
+            }
+        }
     }
-    match Limited::new(body, BODY_BYTES_MAX).collect().await {
-        Ok(collected) => Ok(collected.to_bytes()),
-        Err(error) if error.is::<LengthLimitError>() => Err(ApiError::BodyTooLarge { limit: BODY_BYTES_MAX }),
-        Err(error) => Err(ApiError::BadRequest(format!("the body of the request cannot be read: {error}"))),
+
+    /// Reads and drops what is left, within bounds.
+    pub(super) async fn drop_rest<S: Store>(mut self, store: &S) {
+        if self.awaits_leave || self.body.is_end_stream() {
+            return;
+        }
+        let deadline = std::pin::pin!(store.sleep(DROPPING_MAX));
+        let dropping = std::pin::pin!(async move {
+            let mut left = DROPPED_BYTES_MAX;
+            while let Some(Ok(frame)) = self.body.frame().await {
+                let size = frame.data_ref().map_or(0, Bytes::len);
+                let Some(rest) = left.checked_sub(size) else { return };
+                left = rest;
+            }
+        });
+        futures::future::select(dropping, deadline).await;
     }
 }

@@ -7,6 +7,7 @@
 //! Invariant: every failure is answered as a Status, and none of them names a secret.
 
 mod body;
+mod deadline;
 mod discovery;
 mod gzip;
 mod health;
@@ -23,14 +24,14 @@ use axum::body::Body;
 use axum::extract::State as Shared;
 use bytes::Bytes;
 use futures::future::FutureExt;
-use http::{Method, Request as HttpRequest, Response, header};
+use http::{HeaderValue, Method, Request as HttpRequest, Response, Version, header};
 use orch_raft::Store;
 use tokio_util::sync::CancellationToken;
 
 use crate::authn::{Authenticator, Peer, User};
 use crate::authz::{Attributes, authorize};
-use crate::error::ApiError;
-use crate::negotiate::{JSON, Representation, negotiate};
+use crate::error::{ApiError, NotAcceptable};
+use crate::negotiate::{Encoding, JSON, Representation, View, negotiate};
 use crate::openapi::Documents;
 use crate::pipeline::{Answer, Pipeline, Request, WriteOutcome};
 use crate::registry::Resource;
@@ -38,6 +39,8 @@ use crate::render::{IncludeObject, Renderer};
 use crate::request::{Query, Target, TargetPath, Verb, parse_path};
 use crate::status::Status;
 use crate::watch::Watch;
+use body::Upload;
+use deadline::{deadline, within};
 
 /// The API of one node.
 pub struct Api<S> {
@@ -80,15 +83,32 @@ async fn handle<S: Store>(Shared(api): Shared<Arc<Api<S>>>, request: HttpRequest
     let peer = parts.extensions.get::<Arc<Peer>>().cloned();
     let query = Query::parse(parts.uri.query().unwrap_or(""));
     let path = parts.uri.path().to_owned();
+    let version = parts.version;
     let parts = Parts { method: parts.method, path, query, headers: parts.headers, peer };
-    match Box::pin(api.answer(&parts, body)).await {
+    let mut upload = Upload::new(&parts.headers, body);
+    match Box::pin(api.answer(&parts, &mut upload)).await {
         Ok(response) => response,
-        Err(error) => api.failure(&parts, &error),
+        Err(error) => {
+            // A client that did not send in time is not waited for again.
+            if !matches!(error, ApiError::DeadlineExceeded) {
+                upload.drop_rest(&api.pipeline.store).await;
+            }
+            let mut response = api.failure(&parts, &error);
+            // Whoever sends such bodies may be in the middle of the next one.
+            if matches!(error, ApiError::BodyTooLarge { .. }) && version < Version::HTTP_2 {
+                response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
+            }
+            response
+        }
     }
 }
 
 impl<S: Store> Api<S> {
-    async fn answer(self: &Arc<Self>, parts: &Parts, body: Body) -> Result<Response<Body>, ApiError> {
+    async fn answer(
+        self: &Arc<Self>,
+        parts: &Parts,
+        upload: &mut Upload,
+    ) -> Result<Response<Body>, ApiError> {
         if let Some(response) = self.open_path(parts).await {
             return Ok(response);
         }
@@ -105,18 +125,22 @@ impl<S: Store> Api<S> {
         let resource = self.resource(&target)?;
         let verb = verb.filter(|&verb| allows(resource, &target, verb)).ok_or(ApiError::MethodNotAllowed)?;
         let representation = self.representation(parts)?;
-        let body = body::read(verb, &parts.headers, body).await?;
-        let request = Request {
-            verb,
-            target: &target,
-            resource,
-            query: &parts.query,
-            user: &user,
-            user_agent: header_text(&parts.headers, &header::USER_AGENT),
-            content_type: header_text(&parts.headers, &header::CONTENT_TYPE),
-            body: &body,
-        };
-        self.carry_out(request, representation).await
+        let limit = deadline(verb, &parts.query)?;
+        within(&self.pipeline.store, limit, async {
+            let body = upload.read(verb).await?;
+            let request = Request {
+                verb,
+                target: &target,
+                resource,
+                query: &parts.query,
+                user: &user,
+                user_agent: header_text(&parts.headers, &header::USER_AGENT),
+                content_type: header_text(&parts.headers, &header::CONTENT_TYPE),
+                body: &body,
+            };
+            self.carry_out(request, representation).await
+        })
+        .await
     }
 
     /// Runs the pipeline and writes its answer.
@@ -126,9 +150,16 @@ impl<S: Store> Api<S> {
         representation: Representation,
     ) -> Result<Response<Body>, ApiError> {
         let registry = &self.pipeline.registry;
-        let include = IncludeObject::parse(request.query.text("includeObject"))?;
+        // Only tables have this option: anything goes where none was asked for.
+        let include = match representation.view {
+            View::Table => IncludeObject::parse(request.query.text("includeObject"))?,
+            View::Whole | View::Metadata | View::MetadataList => IncludeObject::default(),
+        };
         let renderer = Renderer::new(registry, request.resource, representation, include);
         if request.verb == Verb::Watch {
+            if representation.encoding == Encoding::Yaml {
+                return Err(ApiError::NotAcceptable(NotAcceptable::Stream));
+            }
             let stopping = self.stopping.clone().cancelled_owned().boxed();
             let content_type = renderer.watch_content_type();
             let watch = Watch::start(self.pipeline.clone(), request, renderer, stopping).await?;
@@ -140,6 +171,11 @@ impl<S: Store> Api<S> {
         Ok(match answer {
             Answer::Stored(object) => respond::payload(200, content_type, renderer.object(&object, now)?),
             Answer::List(list) => respond::payload(200, content_type, renderer.list(list, now)?),
+            Answer::Listed { list, warnings } => {
+                let mut response = respond::payload(200, content_type, renderer.list(list, now)?);
+                respond::warn(&mut response, &warnings);
+                response
+            }
             Answer::Written(written) => {
                 let code = match written.outcome {
                     WriteOutcome::Created => 201,

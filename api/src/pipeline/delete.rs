@@ -50,9 +50,7 @@ impl<S: Store> Pipeline<S> {
             let subject = Subject::resource(request.resource, &request.target.name);
             return Ok(Answer::Done(Status::deleted(subject, before.index.uid.clone())));
         }
-        let orphans_unasked =
-            strategy.default_propagation() == DefaultPropagation::Orphan && !options.names_propagation();
-        let warnings = if orphans_unasked { vec![orphaning(request.resource)] } else { Vec::new() };
+        let warnings = options.orphaning_warnings(request.resource);
         let is_accepted = !is_removal && options.value.at("orphanDependents") == &json!(false);
         let outcome = if is_accepted { WriteOutcome::Accepted } else { WriteOutcome::Done };
         Ok(Answer::Written(Written { json, stored, outcome, warnings }))
@@ -175,9 +173,16 @@ impl DeleteOptions {
         Ok(())
     }
 
-    /// Whether the delete says what becomes of dependents.
-    fn names_propagation(&self) -> bool {
-        self.value.has("propagationPolicy") || self.value.has("orphanDependents")
+    /// What a client is told that says nothing of dependents and may not know that they stay.
+    pub(super) fn orphaning_warnings(&self, resource: &Resource) -> Vec<String> {
+        let names_propagation = self.value.has("propagationPolicy") || self.value.has("orphanDependents");
+        if names_propagation || resource.strategy.default_propagation() != DefaultPropagation::Orphan {
+            return Vec::new();
+        }
+        vec![format!(
+            "child pods are preserved by default when {} are deleted; set propagationPolicy=Background to remove them or set propagationPolicy=Orphan to suppress this warning",
+            resource.plural
+        )]
     }
 
     /// The object's finalizers with those that the propagation policy asks for.
@@ -206,14 +211,6 @@ impl DeleteOptions {
         }
         finalizers
     }
-}
-
-/// What a client is told that may not know that dependents stay.
-fn orphaning(resource: &Resource) -> String {
-    format!(
-        "child pods are preserved by default when {} are deleted; set propagationPolicy=Background to remove them or set propagationPolicy=Orphan to suppress this warning",
-        resource.plural
-    )
 }
 
 fn query_options(request: Request<'_>) -> Result<Value, ApiError> {

@@ -1,27 +1,54 @@
-//! Deleting a collection: one object after another, each by its own transaction.
+//! Deleting a collection: each object by its own transaction, several at a time.
+//!
+//! Owns the order of the answer, which is the list's, and what stops the rest. It is not atomic: what was deleted before
+//! a failure stays deleted.
 
+use futures::stream::{FuturesOrdered, StreamExt};
+use orch_raft::object::SharedObject;
 use orch_raft::{Key, Store};
 
+use super::delete::DeleteOptions;
 use super::stored::tree_of;
-use super::{ListAnswer, Pipeline, Request};
+use super::{Answer, Pipeline, Request};
 use crate::error::ApiError;
 use crate::validate::tree::Tree;
 
+/// Deletes under way for one request: enough to fill a batch of the log, few enough that a single client leaves room
+/// for others.
+const UNDER_WAY_MAX: usize = 32;
+
 impl<S: Store> Pipeline<S> {
     /// DELETE of a collection. Answers with the objects as they were found; one that went by itself is no error.
-    pub(super) async fn delete_collection(&self, request: Request<'_>) -> Result<ListAnswer, ApiError> {
+    pub(super) async fn delete_collection(&self, request: Request<'_>) -> Result<Answer, ApiError> {
         let options = self.delete_options(request)?;
-        let mut answer = self.list(request).await?;
-        for object in &answer.objects {
-            let stored = tree_of(object)?;
-            let metadata = stored.at("metadata");
-            let (namespace, name) = (metadata.text("namespace"), metadata.text("name"));
-            let key = Key::new(&request.resource.storage, namespace, name)
-                .map_err(|error| ApiError::Internal(error.to_string()))?;
-            self.remove(request, &key, &options).await?;
+        let is_part = request.query.integer("limit")?.is_some_and(|limit| limit > 0);
+        let mut list = self.list(request).await?;
+        let mut waiting = list.objects.iter().map(|object| self.delete_found(request, object, &options));
+        let mut under_way: FuturesOrdered<_> = waiting.by_ref().take(UNDER_WAY_MAX).collect();
+        while let Some(deleted) = under_way.next().await {
+            deleted?;
+            under_way.extend(waiting.next());
         }
-        answer.continue_token = None;
-        answer.remaining = None;
-        Ok(answer)
+        drop(under_way);
+        if !is_part {
+            list.continue_token = None;
+            list.remaining = None;
+        }
+        Ok(Answer::Listed { list, warnings: options.orphaning_warnings(request.resource) })
+    }
+
+    /// Deletes an object of the list.
+    async fn delete_found(
+        &self,
+        request: Request<'_>,
+        object: &SharedObject,
+        options: &DeleteOptions,
+    ) -> Result<(), ApiError> {
+        let stored = tree_of(object)?;
+        let metadata = stored.at("metadata");
+        let (namespace, name) = (metadata.text("namespace"), metadata.text("name"));
+        let key = Key::new(&request.resource.storage, namespace, name)
+            .map_err(|error| ApiError::Internal(error.to_string()))?;
+        self.remove(request, &key, options).await.map(|_| ())
     }
 }

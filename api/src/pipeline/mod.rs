@@ -117,6 +117,13 @@ pub enum Answer {
     Written(Written),
     /// A collection.
     List(ListAnswer),
+    /// A collection after a write to all of it, with texts for `Warning` headers.
+    Listed {
+        /// The objects as they were found.
+        list: ListAnswer,
+        /// Texts for `Warning` headers.
+        warnings: Vec<String>,
+    },
     /// A removal that leaves nothing to show.
     Done(Status),
 }
@@ -154,7 +161,7 @@ impl<S: Store> Pipeline<S> {
             Verb::Update => self.update(request).await.map(Answer::Written),
             Verb::Patch => self.patch(request).await.map(Answer::Written),
             Verb::Delete => self.delete(request).await,
-            Verb::DeleteCollection => self.delete_collection(request).await.map(Answer::List),
+            Verb::DeleteCollection => self.delete_collection(request).await,
             Verb::Watch => Err(ApiError::MethodNotAllowed),
         }
     }

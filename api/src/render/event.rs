@@ -45,7 +45,7 @@ impl Renderer {
     /// `first`: a table in the stream's first event names its columns.
     ///
     /// # Errors
-    /// `Internal`: the stored bytes cannot be read. Nothing complete was appended then.
+    /// `Internal`: the stored bytes cannot be read; `NotAcceptable`: the view is of lists. Nothing was appended then.
     pub fn event(
         &self,
         kind: EventType,
@@ -55,6 +55,7 @@ impl Renderer {
         now: Timestamp,
         out: &mut Vec<u8>,
     ) -> Result<(), ApiError> {
+        self.is_view_of_one()?;
         match (self.representation.encoding, revision) {
             (Encoding::Protobuf, None) => self.protobuf_event(kind.as_str(), &self.message(object)?, out),
             (Encoding::Protobuf, Some(_)) => {

@@ -15,8 +15,13 @@ impl Renderer {
     /// The answer of a list.
     ///
     /// # Errors
-    /// `Internal`: the stored bytes of an object cannot be read.
+    /// `Internal`: the stored bytes of an object cannot be read; `NotAcceptable`: the view is of one object.
     pub fn list(&self, list: ListAnswer, now: Timestamp) -> Result<Payload, ApiError> {
+        if self.representation.view == View::Metadata {
+            return Err(
+                self.not_that_view("PartialObjectMetadata, but the requested object is a list", "List")
+            );
+        }
         match self.representation {
             Representation { encoding: Encoding::Protobuf, .. } => self.protobuf_list(&list),
             Representation { view: View::Table, .. } => {
@@ -24,7 +29,7 @@ impl Renderer {
                 self.table(&list, now, &mut document)?;
                 self.finish(document)
             }
-            Representation { encoding: Encoding::Json, pretty: false, view: View::Metadata } => {
+            Representation { encoding: Encoding::Json, pretty: false, view: View::MetadataList } => {
                 let parts = list.objects.iter().map(|object| self.metadata_part(&object.json));
                 let items = Items::Parts(parts.collect::<Result<_, _>>()?);
                 let framing = Framing::Commas { before: self.partial_head().into(), after: b"}" };
@@ -67,7 +72,7 @@ impl Renderer {
 
     fn list_item(&self, object: &SharedObject, out: &mut Vec<u8>) -> Result<(), ApiError> {
         match self.representation.view {
-            View::Metadata => self.partial(&object.json, out),
+            View::Metadata | View::MetadataList => self.partial(&object.json, out),
             View::Whole | View::Table => self.item(&object.json, out),
         }
     }
@@ -85,7 +90,9 @@ impl Renderer {
     /// Version and kind of the list.
     pub(super) fn list_head(&self) -> (String, String) {
         match self.representation.view {
-            View::Metadata => (self.meta_version(), "PartialObjectMetadataList".to_owned()),
+            View::Metadata | View::MetadataList => {
+                (self.meta_version(), "PartialObjectMetadataList".to_owned())
+            }
             View::Whole | View::Table => (self.resource.api_version(), format!("{}List", self.resource.kind)),
         }
     }

@@ -31,7 +31,7 @@ use orch_raft::object::SharedObject;
 use serde_json::Value;
 
 use crate::ambient::Timestamp;
-use crate::error::ApiError;
+use crate::error::{ApiError, NotAcceptable};
 use crate::negotiate::{Encoding, Representation, View};
 use crate::pipeline::Written;
 use crate::registry::{Registry, Resource};
@@ -103,7 +103,7 @@ impl Renderer {
         self.representation.media_type(self.brand)
     }
 
-    /// `Content-Type` of a watch. There is no stream of YAML documents: events asked for in YAML come as JSON.
+    /// `Content-Type` of a watch. There is no stream of YAML documents; whoever asks for one is refused before.
     pub fn watch_content_type(&self) -> String {
         match self.representation.encoding {
             Encoding::Json | Encoding::Yaml => "application/json".to_owned(),
@@ -114,8 +114,9 @@ impl Renderer {
     /// The answer of a GET.
     ///
     /// # Errors
-    /// `Internal`: the stored bytes cannot be read.
+    /// `Internal`: the stored bytes cannot be read; `NotAcceptable`: this is not what the view is of.
     pub fn object(&self, object: &SharedObject, now: Timestamp) -> Result<Payload, ApiError> {
+        self.is_view_of_one()?;
         match self.representation.encoding {
             Encoding::Json | Encoding::Yaml => self.text_answer(&object.json, now),
             Encoding::Protobuf => Ok(self.protobuf_answer(&self.message(object)?)),
@@ -125,8 +126,9 @@ impl Renderer {
     /// The answer of a write.
     ///
     /// # Errors
-    /// `Internal`: the stored bytes cannot be read.
+    /// `Internal`: the stored bytes cannot be read; `NotAcceptable`: this is not what the view is of.
     pub fn written(&self, written: &Written, now: Timestamp) -> Result<Payload, ApiError> {
+        self.is_view_of_one()?;
         match (self.representation.encoding, &written.stored) {
             (Encoding::Json | Encoding::Yaml, _) => self.text_answer(&written.json, now),
             (Encoding::Protobuf, Some(object)) => Ok(self.protobuf_answer(&self.message(object)?)),
@@ -152,7 +154,7 @@ impl Renderer {
     ) -> Result<(), ApiError> {
         match self.representation.view {
             View::Whole => self.whole(json, out),
-            View::Metadata => self.partial(json, out),
+            View::Metadata | View::MetadataList => self.partial(json, out),
             View::Table => self.table_of_one(json, now, headers, out),
         }
     }
@@ -169,6 +171,22 @@ impl Renderer {
             Some(conversion) => (conversion.from_stored)(&stored),
             None => stored,
         })
+    }
+
+    /// Whether one object can be shown as what was asked for.
+    fn is_view_of_one(&self) -> Result<(), ApiError> {
+        if self.representation.view != View::MetadataList {
+            return Ok(());
+        }
+        Err(self.not_that_view("PartialObjectMetadataList, but the requested object is not a list", ""))
+    }
+
+    /// `suffix`: what the kind's name is lacking.
+    fn not_that_view(&self, told: &str, suffix: &str) -> ApiError {
+        let package =
+            self.resource.group.split('.').next().filter(|group| !group.is_empty()).unwrap_or("core");
+        let shown = format!("you requested {told} (*{package}.{}{suffix})", self.resource.kind);
+        ApiError::NotAcceptable(NotAcceptable::View(shown))
     }
 
     /// Whether an object's JSON is its stored bytes.

@@ -21,7 +21,7 @@ use crate::schema::{Schema, encode_protobuf};
 impl Renderer {
     /// The message of the view of a stored object, without envelope.
     pub(super) fn message(&self, object: &SharedObject) -> Result<Bytes, ApiError> {
-        if self.is_stored_form() || self.representation.view == View::Metadata {
+        if self.is_stored_form() || self.representation.view.is_metadata() {
             return self.view_of(self.stored_message(object)?);
         }
         self.message_of(&object.json)
@@ -29,7 +29,7 @@ impl Renderer {
 
     /// The same, of an object of which there is only the stored form.
     pub(super) fn message_of(&self, json: &[u8]) -> Result<Bytes, ApiError> {
-        if self.representation.view == View::Metadata {
+        if self.representation.view.is_metadata() {
             return self.view_of(self.encoded(json)?);
         }
         let mut message = Vec::with_capacity(json.len());
@@ -56,7 +56,7 @@ impl Renderer {
     /// All of a message, or its first field, which is the metadata: with nothing else it is a
     /// `PartialObjectMetadata`.
     fn view_of(&self, message: Bytes) -> Result<Bytes, ApiError> {
-        if self.representation.view != View::Metadata {
+        if !self.representation.view.is_metadata() {
             return Ok(message);
         }
         let end = message_field_end(1, &message)
@@ -76,7 +76,7 @@ impl Renderer {
     /// Version and kind of one object.
     pub(super) fn object_head(&self) -> (String, String) {
         match self.representation.view {
-            View::Metadata => (self.meta_version(), "PartialObjectMetadata".to_owned()),
+            View::Metadata | View::MetadataList => (self.meta_version(), "PartialObjectMetadata".to_owned()),
             View::Whole | View::Table => (self.resource.api_version(), self.resource.kind.clone()),
         }
     }

@@ -1,9 +1,12 @@
 //! The API over one state machine in memory, spoken to as HTTP: no socket, no disk, virtual time.
 
+mod collections;
 mod described;
 mod matrix;
 mod refusals;
+mod representations;
 mod snapshots;
+mod uploads;
 mod watches;
 
 use std::sync::Arc;

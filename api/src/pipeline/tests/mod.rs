@@ -161,7 +161,7 @@ impl Reply {
                 };
                 Reply { code, json: parsed(&written.json), warnings: written.warnings }
             }
-            Answer::List(list) => {
+            Answer::List(list) | Answer::Listed { list, .. } => {
                 let items: Vec<Value> = list.objects.iter().map(|object| parsed(&object.json)).collect();
                 Reply { code: 200, json: json!({"items": items}), warnings: Vec::new() }
             }

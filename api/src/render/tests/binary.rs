@@ -74,19 +74,20 @@ fn a_list_is_its_metadata_and_the_messages_of_its_objects() {
 
 #[test]
 fn metadata_is_the_first_field_of_every_message() {
-    let renderer = renderer("configmaps", Representation { view: View::Metadata, ..PROTOBUF });
-    let object = stored(&renderer, &config_map("a"));
+    let of_one = renderer("configmaps", Representation { view: View::Metadata, ..PROTOBUF });
+    let of_list = renderer("configmaps", Representation { view: View::MetadataList, ..PROTOBUF });
+    let object = stored(&of_one, &config_map("a"));
     let partial =
         message("meta.v1.PartialObjectMetadata", &json!({ "metadata": value(&object)["metadata"] }));
     assert_eq!(
-        body(renderer.object(&object, NOW).unwrap()),
+        body(of_one.object(&object, NOW).unwrap()),
         enveloped("meta.orch.io/v1", "PartialObjectMetadata", &partial)
     );
     let mut raw = Vec::new();
     write_message_field(1, &message("meta.v1.ListMeta", &json!({ "resourceVersion": "9" })), &mut raw);
     write_message_field(2, &partial, &mut raw);
     assert_eq!(
-        body(renderer.list(page(vec![object]), NOW).unwrap()),
+        body(of_list.list(page(vec![object]), NOW).unwrap()),
         enveloped("meta.orch.io/v1", "PartialObjectMetadataList", &raw)
     );
 }

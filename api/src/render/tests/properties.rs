@@ -12,7 +12,7 @@ fn contents() -> impl Strategy<Value = Vec<(String, usize)>> {
 }
 
 fn representations() -> impl Iterator<Item = Representation> {
-    let views = [View::Whole, View::Metadata, View::Table];
+    let views = [View::Whole, View::MetadataList, View::Table];
     views.into_iter().flat_map(|view| {
         [JSON, PRETTY, YAML, PROTOBUF].map(|representation| Representation { view, ..representation })
     })
@@ -38,7 +38,7 @@ fn expected(view: View, objects: &[SharedObject]) -> Option<Value> {
             "kind": "ConfigMapList", "apiVersion": "v1", "metadata": metadata,
             "items": values.collect::<Vec<_>>(),
         })),
-        View::Metadata => {
+        View::Metadata | View::MetadataList => {
             let version = "meta.orch.io/v1";
             let items = values.map(|value| {
                 json!({ "kind": "PartialObjectMetadata", "apiVersion": version, "metadata": value["metadata"] })

@@ -109,7 +109,7 @@ fn empty_lists_have_no_items() {
 
 #[test]
 fn items_of_metadata_lists_have_their_kind() {
-    let renderer = renderer("configmaps", METADATA);
+    let renderer = renderer("configmaps", Representation { view: View::MetadataList, ..JSON });
     let list = page(vec![stored(&renderer, &config_map("a")), stored(&renderer, &config_map("b"))]);
     let open = r#"{"kind":"PartialObjectMetadataList","apiVersion":"meta.orch.io/v1","metadata":{"resourceVersion":"9"},"items":["#;
     assert_eq!(

@@ -1,0 +1,122 @@
+//! How long a request may take: a minute, or what the client says in `?timeout=` if that is less.
+//!
+//! Owns the deadline over everything from the first byte of the body to the answer's head, so that a body that trickles
+//! in, or a cluster without a quorum, holds no request for ever. A watch has to start in time; its life is its own.
+
+use std::time::Duration;
+
+use futures::future::{Either, select};
+use orch_raft::Store;
+
+use crate::error::ApiError;
+use crate::request::{Query, Verb};
+
+/// Longest time of a request: the reference's default.
+const REQUEST_MAX: Duration = Duration::from_secs(60);
+
+/// The time that a request with `query` has.
+///
+/// # Errors
+/// `BadRequest`: `timeout` is no span of time.
+pub(super) fn deadline(verb: Verb, query: &Query) -> Result<Duration, ApiError> {
+    let text = query.text("timeout");
+    if text.is_empty() || verb == Verb::Watch {
+        return Ok(REQUEST_MAX);
+    }
+    let asked = span(text).ok_or_else(|| {
+        let message =
+            format!("invalid timeout specified in the request URL - time: invalid duration {text:?}");
+        ApiError::BadRequest(message)
+    })?;
+    // Nothing or less says that the client does not mind.
+    Ok(if asked > 0.0 {
+        REQUEST_MAX.min(Duration::try_from_secs_f64(asked).unwrap_or(REQUEST_MAX))
+    } else {
+        REQUEST_MAX
+    })
+}
+
+/// What comes of `work` within `limit`.
+///
+/// # Errors
+/// Those of `work`; `DeadlineExceeded`. A write may have happened then.
+pub(super) async fn within<S: Store, T>(
+    store: &S,
+    limit: Duration,
+    work: impl Future<Output = Result<T, ApiError>>,
+) -> Result<T, ApiError> {
+    let (work, ended) = (std::pin::pin!(work), std::pin::pin!(store.sleep(limit)));
+    match select(work, ended).await {
+        Either::Left((result, _)) => result,
+        Either::Right(_) => Err(ApiError::DeadlineExceeded),
+    }
+}
+
+/// Seconds of a span such as `1.5s`, `2m30s` or `-1h`, in the notation of the clients' language.
+fn span(text: &str) -> Option<f64> {
+    let (sign, mut rest) = match text.split_at_checked(1) {
+        Some(("-", rest)) => (-1.0, rest),
+        Some(("+", rest)) => (1.0, rest),
+        _ => (1.0, text),
+    };
+    if rest == "0" {
+        return Some(0.0);
+    }
+    if rest.is_empty() {
+        return None;
+    }
+    let mut seconds = 0.0;
+    while !rest.is_empty() {
+        let is_digit = |c: char| c.is_ascii_digit() || c == '.';
+        let (number, behind) = rest.split_at(rest.find(|c| !is_digit(c))?);
+        let unit_end = behind.find(is_digit).unwrap_or(behind.len());
+        let (unit, behind) = behind.split_at(unit_end);
+        seconds += number.parse::<f64>().ok()? * seconds_of(unit)?;
+        rest = behind;
+    }
+    Some(sign * seconds)
+}
+
+fn seconds_of(unit: &str) -> Option<f64> {
+    match unit {
+        "ns" => Some(1e-9),
+        "us" | "µs" | "μs" => Some(1e-6),
+        "ms" => Some(1e-3),
+        "s" => Some(1.0),
+        "m" => Some(60.0),
+        "h" => Some(3600.0),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_client_may_shorten_the_time_and_not_lengthen_it() {
+        let seconds = |text: &str| {
+            deadline(Verb::List, &Query::parse(&format!("timeout={text}")))
+                .ok()
+                .map(|limit| limit.as_secs_f64())
+        };
+        for (text, expected) in [
+            ("", 60.0),
+            ("5s", 5.0),
+            ("1m", 60.0),
+            ("2h", 60.0),
+            ("1.5s", 1.5),
+            ("250ms", 0.25),
+            ("0", 60.0),
+            ("0s", 60.0),
+            ("-1s", 60.0),
+            ("%2B1s", 1.0),
+            ("99999999999999999999h", 60.0),
+        ] {
+            assert_eq!(seconds(text), Some(expected), "{text}");
+        }
+        for text in ["5", "s", "abc", "1x", "-", "1..5s", "5s3"] {
+            assert_eq!(seconds(text), None, "{text}");
+        }
+    }
+}

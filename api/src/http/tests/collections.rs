@@ -1,0 +1,67 @@
+//! Deleting collections: what goes, what is answered, what stops it.
+
+use axum::body::Body;
+use http::Method;
+
+use super::{MAPS, Server, json, map};
+
+async fn filled(names: &[&str]) -> Server {
+    let server = Server::new().await;
+    for name in names {
+        server.create(MAPS, map(name, "1")).await;
+    }
+    server
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_answer_is_the_list_in_its_order_however_many_go_at_once() {
+    let names: Vec<String> = (0..100).map(|number| format!("m{number:03}")).collect();
+    let server = filled(&names.iter().map(String::as_str).collect::<Vec<_>>()).await;
+    let answered = server.delete(MAPS).await;
+    assert_eq!((answered.code.as_u16(), &answered.json()["kind"]), (200, &json!("ConfigMapList")));
+    assert_eq!(answered.names(), names);
+    assert!(server.get(MAPS).await.names().is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn selectors_and_limits_leave_the_rest() {
+    let server = filled(&["a", "b", "c", "d"]).await;
+    server.merge(&format!("{MAPS}/c"), json!({"metadata": {"labels": {"on": "1"}}})).await;
+    assert_eq!(server.delete(&format!("{MAPS}?labelSelector=on%3D1")).await.names(), ["c"]);
+    let part = server.delete(&format!("{MAPS}?limit=1")).await;
+    assert_eq!(part.names(), ["a"]);
+    let token = part.json()["metadata"]["continue"].as_str().unwrap().to_owned();
+    assert_eq!(server.delete(&format!("{MAPS}?limit=1&continue={token}")).await.names(), ["b"]);
+    assert_eq!(server.get(MAPS).await.names(), ["d"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn finalizers_hold_and_dry_runs_delete_nothing() {
+    let server = filled(&["a"]).await;
+    server.create(MAPS, json!({"metadata": {"name": "held", "finalizers": ["example.com/x"]}})).await;
+    let before = server.get(&format!("{MAPS}/held")).await.text;
+    assert_eq!(server.delete(&format!("{MAPS}?dryRun=All")).await.names(), ["a", "held"]);
+    assert_eq!(server.get(&format!("{MAPS}/held")).await.text, before);
+    assert_eq!(server.delete(MAPS).await.names(), ["a", "held"]);
+    assert_eq!(server.get(MAPS).await.names(), ["held"]);
+    assert!(server.get(&format!("{MAPS}/held")).await.json()["metadata"]["deletionTimestamp"].is_string());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_precondition_that_fails_is_the_answer() {
+    let server = filled(&["a", "b"]).await;
+    let options = json!({"preconditions": {"uid": "nope"}}).to_string();
+    let answered = server.send(Method::DELETE, MAPS, &[], Body::from(options)).await;
+    assert_eq!((answered.code.as_u16(), &answered.json()["reason"]), (409, &json!("Conflict")));
+    assert_eq!(server.get(MAPS).await.names(), ["a", "b"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn children_that_stay_are_warned_of_once() {
+    let server = Server::new().await;
+    let jobs = "/apis/batch/v1/namespaces/ns/jobs";
+    let answered = server.delete(jobs).await;
+    assert_eq!(answered.headers.get_all("warning").iter().count(), 1);
+    let told = server.delete(&format!("{jobs}?propagationPolicy=Background")).await;
+    assert!(!told.headers.contains_key("warning"));
+}

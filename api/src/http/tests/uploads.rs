@@ -1,0 +1,71 @@
+//! Bodies that are too long, too slow, or waited with.
+
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
+
+use axum::body::Body;
+use bytes::Bytes;
+use futures::stream::{self, StreamExt};
+use http::Method;
+
+use super::{MAPS, Ordering, Server, json};
+
+const PIECE: usize = 1 << 16;
+
+/// A body of `pieces` pieces, and how many of them were read.
+fn counted(pieces: usize) -> (Body, Arc<AtomicUsize>) {
+    let read = Arc::new(AtomicUsize::new(0));
+    let counter = read.clone();
+    let pieces = stream::iter(0..pieces).map(move |_| {
+        counter.fetch_add(1, Ordering::Relaxed);
+        Ok::<_, Infallible>(Bytes::from_static(&[b' '; PIECE]))
+    });
+    (Body::from_stream(pieces), read)
+}
+
+async fn check(
+    headers: &[(&str, &str)],
+    pieces: usize,
+    code: u16,
+    expected: std::ops::RangeInclusive<usize>,
+) {
+    let server = Server::new().await;
+    let (body, read) = counted(pieces);
+    let answered = server.send(Method::POST, MAPS, headers, body).await;
+    assert_eq!(answered.code, code, "{}", answered.text);
+    let read = read.load(Ordering::Relaxed);
+    assert!(expected.contains(&read), "{headers:?}: {read} pieces were read");
+    if code == 413 {
+        assert_eq!(answered.headers["connection"], "close");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_rest_of_an_unwanted_body_is_read_up_to_a_bound() {
+    check(&[], 64, 413, 64..=64).await;
+    check(&[("content-length", "4194304")], 64, 413, 64..=64).await;
+    check(&[], 4096, 413, 256..=320).await;
+    check(&[("content-type", "text/plain")], 40, 415, 40..=40).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_client_that_waits_for_leave_is_answered_at_once() {
+    check(&[("content-length", "4194304"), ("expect", "100-continue")], 64, 413, 0..=0).await;
+    check(&[("expect", "100-continue")], 64, 413, 64..=64).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_body_that_does_not_come_ends_with_its_time() {
+    let server = Server::new().await;
+    for (path, seconds) in [(MAPS.to_owned(), 60), (format!("{MAPS}?timeout=5s"), 5)] {
+        let body = Body::from_stream(stream::pending::<Result<Bytes, Infallible>>());
+        let started = tokio::time::Instant::now();
+        let answered = server.send(Method::POST, &path, &[], body).await;
+        assert_eq!((answered.code.as_u16(), &answered.json()["reason"]), (504, &json!("Timeout")));
+        let message = "Timeout: request did not complete within the allotted timeout";
+        assert_eq!(answered.json()["message"], message);
+        assert_eq!(started.elapsed().as_secs(), seconds);
+    }
+    assert_eq!(server.get(&format!("{MAPS}?timeout=soon")).await.code, 400);
+}
