@@ -14,7 +14,7 @@ TARGET ?= $(basename $(notdir $(wildcard api/fuzz/fuzz_targets/*.rs)))
 SECONDS ?= 60
 ARGS ?=
 
-.PHONY: run test lint fmt sim bench verify vectors fuzz setup build
+.PHONY: run test lint fmt sim bench microbench verify vectors fuzz setup build
 
 run: setup ## Start a node for development; ARGS='--brand kubernetes'
 	@echo "==> building orch (the first time takes some minutes, most of it RocksDB)"
@@ -48,6 +48,9 @@ sim: setup ## Simulate many seeds (SEEDS=1000), or replay one (SEED=17)
 
 bench: build ## Measure a cluster started for it (NODES=1, WORKS=all), beside the reference's figures
 	$(CARGO) run --quiet --release --bin bench -- $(WORKS) --start $(NODES) $(ARGS)
+
+microbench: setup ## Measure what changing one object costs, without a server
+	$(CARGO) bench --bench objects $(ARGS)
 
 vectors: build ## Replay the recorded scenarios and print every difference; ARGS='--area crud'
 	$(CARGO) run --quiet --release --bin vectors -- --start $(ARGS)

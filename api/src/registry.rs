@@ -9,6 +9,7 @@ use bytes::Bytes;
 use orch_proto::Brand;
 use serde_json::Value;
 
+use crate::fields::OtherVersion;
 use crate::kinds::{Strategy, strategy_for};
 use crate::request::Verb;
 use crate::schema::{Column, ResourceType, Schema, Subresource, TypeId};
@@ -43,6 +44,8 @@ pub struct Resource {
     pub strategy: &'static dyn Strategy,
     /// Where its objects are stored. Two versions, or two groups, may share one place.
     pub storage: Arc<str>,
+    /// The other served versions of the same objects.
+    pub others: Vec<OtherVersion>,
     /// Turns the stored form into this version's form and back; `None` when they are the same.
     pub conversion: Option<Conversion>,
     /// `{"kind":"Role","apiVersion":"...",`: what stands before an object's stored bytes.
@@ -77,7 +80,11 @@ impl Registry {
     pub fn builtin(brand: &'static Brand) -> Self {
         let schema = Arc::new(Schema::builtin(brand));
         let served = schema.resources().iter().filter_map(|definition| resource(&schema, brand, definition));
-        let resources: Vec<Arc<Resource>> = served.map(Arc::new).collect();
+        let mut resources: Vec<Resource> = served.collect();
+        for at in 0..resources.len() {
+            resources[at].others = others(&resources, at);
+        }
+        let resources: Vec<Arc<Resource>> = resources.into_iter().map(Arc::new).collect();
         let by_path = resources.iter().enumerate().map(|(at, resource)| {
             ((resource.group.clone(), resource.version.clone(), resource.plural.clone()), at)
         });
@@ -150,6 +157,24 @@ impl std::fmt::Debug for Registry {
 /// Sub-resources that the pipeline carries out; the others come with the features they belong to.
 const SERVED_SUBRESOURCES: [&str; 2] = ["status", "finalize"];
 
+/// The versions that share their objects with the one at `at`.
+fn others(resources: &[Resource], at: usize) -> Vec<OtherVersion> {
+    let own = &resources[at];
+    let twins = resources.iter().enumerate().filter(|(other, _)| *other != at).map(|(_, other)| other);
+    let twins = twins.filter(|other| other.storage == own.storage);
+    let between = |from: &Resource, to: &Resource| {
+        let out = from.conversion.map(|conversion| conversion.to_stored);
+        out.into_iter().chain(to.conversion.map(|conversion| conversion.from_stored)).collect()
+    };
+    let version = |other: &Resource| OtherVersion {
+        api_version: other.api_version(),
+        type_id: other.type_id,
+        forth: between(own, other),
+        back: between(other, own),
+    };
+    twins.map(version).collect()
+}
+
 fn resource(schema: &Schema, brand: &'static Brand, definition: &ResourceType) -> Option<Resource> {
     let domain = format!(".{}", brand.group_domain);
     let stem = definition.group.strip_suffix(&domain).unwrap_or(&definition.group);
@@ -185,6 +210,7 @@ fn resource(schema: &Schema, brand: &'static Brand, definition: &ResourceType) -
         type_id: definition.type_id,
         strategy,
         storage: storage.into(),
+        others: Vec::new(),
         conversion,
         head: format!("{{\"kind\":\"{}\",\"apiVersion\":\"{api_version}\",", definition.kind).into(),
     })

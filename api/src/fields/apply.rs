@@ -17,6 +17,7 @@ use super::merge::{Emptied, merge, remove};
 use super::set::FieldSet;
 use super::shape::{ItemError, Shape, empty_object, same};
 use super::update::{Writer, metadata_of};
+use super::versions::{Views, translated};
 use crate::schema::types::{Schema, TypeId};
 use orch_proto::Brand;
 
@@ -131,7 +132,7 @@ impl Job<'_> {
 
     fn run(&self, managed: Managed, force: bool) -> Result<(Value, Managed), ApplyError> {
         let mut managed = self.tracked(managed)?;
-        for entry in &mut managed.entries {
+        for entry in managed.entries.iter_mut().filter(|entry| entry.api_version == self.writer.api_version) {
             reconcile(self.schema, self.shape(), &mut entry.set);
         }
         let merged = merge(self.schema, self.shape(), &self.base, self.config)?;
@@ -142,8 +143,11 @@ impl Job<'_> {
         entry.time = previous.as_ref().and_then(|previous| previous.time.clone());
         managed.entries.push(entry.clone());
         let object = match &previous {
-            Some(previous) if !previous.set.is_empty() => self.prune(&merged, &previous.set, &managed)?,
-            _ => merged,
+            Some(previous) => {
+                let last = translated(self.schema, self.root, &merged, previous, self.writer)?;
+                if last.is_within(&entry.set) { merged } else { self.prune(&merged, &last, &managed)? }
+            }
+            None => merged,
         };
         self.take_over(&mut managed, &entry, &object, force)?;
         let recorded = managed.entries.iter_mut().find(|other| other.is_same_writer(&entry));
@@ -179,7 +183,7 @@ impl Job<'_> {
         let mut unowned = all.clone();
         let mut owned = fields(&pruned)?;
         for entry in &managed.entries {
-            owned.unite(named(&entry.set));
+            owned.unite(named(&translated(schema, self.root, merged, entry, self.writer)?));
         }
         unowned.subtract(&owned);
         let pruned = remove(schema, shape, merged, &unowned, Emptied::Null);
@@ -205,13 +209,22 @@ impl Job<'_> {
         changed.subtract_below(&reset);
         removed.subtract_below(&reset);
         let mut conflicts = Vec::new();
+        let mut views = Views::new(self.schema, self.writer, &self.base, object);
         for entry in managed.entries.iter_mut().filter(|entry| !entry.is_same_writer(own)) {
-            let lost = entry.set.intersection(&changed);
+            let lost = if entry.api_version == self.writer.api_version {
+                let lost = entry.set.intersection(&changed);
+                entry.set.subtract(&lost);
+                entry.set.subtract(&removed);
+                lost
+            } else if let Some(lost) = views.lose(entry)? {
+                lost
+            } else {
+                entry.set = FieldSet::EMPTY;
+                FieldSet::EMPTY
+            };
             if !lost.is_empty() && !force {
                 lost.for_each(&mut |path| conflicts.push(Conflict::new(entry, path)));
             }
-            entry.set.subtract(&lost);
-            entry.set.subtract(&removed);
         }
         if !conflicts.is_empty() {
             // Stable: the paths of one owner stay in order.

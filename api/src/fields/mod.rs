@@ -24,6 +24,7 @@ mod shape;
 mod stored;
 mod times;
 mod update;
+mod versions;
 mod wire;
 
 #[cfg(test)]
@@ -42,6 +43,7 @@ pub use set::FieldSet;
 pub use shape::ItemError;
 pub use times::keep_times_if_unchanged;
 pub use update::{FieldsError, Writer, track_update};
+pub use versions::{Convert, OtherVersion};
 pub use wire::WireError;
 
 /// Levels a field set may have: as many as the JSON parser lets an object have.

@@ -43,6 +43,19 @@ impl FieldSet {
         self.entries.iter().map(|entry| usize::from(entry.member) + entry.children.len()).sum()
     }
 
+    /// Whether every member is one of `other` too.
+    pub fn is_within(&self, other: &FieldSet) -> bool {
+        self.entries.iter().all(|entry| {
+            let found = other.entry(&entry.element);
+            let is_found = found.is_some_and(|found| found.member);
+            let below = match found {
+                Some(found) => entry.children.is_within(&found.children),
+                None => entry.children.is_empty(),
+            };
+            below && (is_found || !entry.member)
+        })
+    }
+
     pub(super) fn entries(&self) -> &[Entry] {
         &self.entries
     }

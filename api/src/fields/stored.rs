@@ -16,7 +16,7 @@ use super::shape::Shape;
 use super::update::Writer;
 use crate::schema::types::Schema;
 
-/// Hands `changed` to the writer, and takes `changed` and `removed` from everyone else. Gives the new list; `None`
+/// Hands `changed` to the writer, and takes `changed` and `removed` from everyone else who wrote in its version. Gives the new list; `None`
 /// where nobody owns anything.
 pub(super) fn record<'s>(
     schema: &'s Schema,
@@ -30,6 +30,10 @@ pub(super) fn record<'s>(
     let mut key = String::new();
     let mut is_recorded = changed.is_empty();
     for mut entry in list {
+        if text(&entry, "apiVersion") != writer.api_version {
+            out.push(entry);
+            continue;
+        }
         let gains = !is_recorded && is_of(&entry, writer);
         is_recorded |= gains;
         let loses_removed = has(&entry, removed, Quantity::Any, &mut key);

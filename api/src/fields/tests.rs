@@ -19,5 +19,12 @@ use tables::root_of;
 pub(crate) use tables::{root, schema};
 
 fn writer(manager: &'static str) -> Writer<'static> {
-    Writer { manager, api_version: "v1", subresource: "", now: "2026-01-01T00:00:00Z", reset: &[] }
+    Writer {
+        manager,
+        api_version: "v1",
+        subresource: "",
+        now: "2026-01-01T00:00:00Z",
+        reset: &[],
+        others: &[],
+    }
 }

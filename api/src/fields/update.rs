@@ -13,6 +13,7 @@ use super::managed::{Managed, ManagedEntry, Operation, is_reset, managed_fields_
 use super::set::FieldSet;
 use super::shape::{ItemError, Shape, empty_object, same};
 use super::stored::record;
+use super::versions::{OtherVersion, Views};
 use crate::schema::types::{Schema, TypeId};
 
 /// Who writes, and how it is recorded.
@@ -29,6 +30,8 @@ pub struct Writer<'a> {
     /// Fields that this endpoint resets and therefore nobody can own through it, as paths of field names with or
     /// without their `f:` (see [`crate::kinds::Strategy::reset_fields`]).
     pub reset: &'a [&'a [&'a str]],
+    /// The other served versions of the kind.
+    pub others: &'a [OtherVersion],
 }
 
 impl Writer<'_> {
@@ -88,8 +91,9 @@ pub fn track_update(
         return Ok(());
     }
     let result = compare(schema, root, live.unwrap_or(empty_object()), new);
+    let mut views = Views::new(schema, writer, live.unwrap_or(empty_object()), new);
     let (managed, error) = match result {
-        Ok(comparison) => (after_update(schema, root, source, comparison, writer), None),
+        Ok(comparison) => (after_update(schema, root, source, comparison, &mut views, writer), None),
         Err(error) => (stored.cloned(), Some(error)),
     };
     if let (Some(managed), Some(metadata)) = (managed, metadata_of(new)) {
@@ -151,6 +155,7 @@ fn after_update(
     root: TypeId,
     source: Source<'_>,
     comparison: Comparison,
+    views: &mut Views<'_>,
     writer: &Writer<'_>,
 ) -> Option<Value> {
     let Comparison { mut changed, mut removed } = comparison;
@@ -167,7 +172,7 @@ fn after_update(
         return list;
     }
     let list = match list {
-        Some(Value::Array(entries)) => entries,
+        Some(Value::Array(entries)) => views.lose_all(entries),
         _ => Vec::new(),
     };
     record(schema, Shape::of_type(schema, root), list, changed, &removed, writer)

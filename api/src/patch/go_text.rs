@@ -5,7 +5,7 @@ use std::fmt::Write;
 use serde_json::Value;
 
 /// `value` in the reference's print form: maps by sorted key, strings bare.
-pub(super) fn printed(value: &Value) -> String {
+pub(crate) fn printed(value: &Value) -> String {
     let mut out = String::new();
     print(value, &mut out);
     out

@@ -16,6 +16,7 @@ mod strategic;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use go_text::printed;
 pub use json_patch::{COPIED_BYTES_MAX, JsonPatch, MOVED_ITEMS_MAX, OPERATIONS_MAX};
 pub use merge_patch::merge_patch;
 pub use strategic::strategic_merge_patch;

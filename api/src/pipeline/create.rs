@@ -158,6 +158,7 @@ impl<S: Store> Pipeline<S> {
                 subresource: "",
                 now,
                 reset: resource.strategy.reset_fields(""),
+                others: &resource.others,
             };
             if let Err(error) = track_update(&self.registry.schema, resource.type_id, None, value, &writer) {
                 tracing::debug!(%error, "ownership of a new object is not tracked");

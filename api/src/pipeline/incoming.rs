@@ -3,6 +3,7 @@
 //! Owns what a client may send for a create or an update. What comes out is in canonical form and pruned; nothing
 //! of the kind's own rules has run yet.
 
+use memchr::memmem;
 use serde_json::Value;
 
 use orch_raft::Store;
@@ -10,8 +11,10 @@ use orch_raft::Store;
 use super::options::FieldValidation;
 use super::{Pipeline, Request};
 use crate::error::ApiError;
+use crate::request::Verb;
 use crate::schema::{
     DecodeError, Decoded, Head, Limits, StrictError, decode_json, decode_protobuf_object, decode_yaml,
+    read_json, read_yaml,
 };
 use crate::validate::tree::{Tree, child_mut, object_mut, set, unset};
 
@@ -32,9 +35,26 @@ impl<S: Store> Pipeline<S> {
     ) -> Result<Incoming, ApiError> {
         let decoded = self.decode_body(request)?;
         check_head(request, &decoded.head)?;
-        let Decoded { value, strict, head } = decoded;
+        let Decoded { mut value, strict, head } = decoded;
         let warnings = met(request, &head, strict, validation)?;
+        if self.empties_owners(request) {
+            forget_owners(&mut value);
+        }
         Ok(Incoming { value, warnings })
+    }
+
+    /// Whether the body has an empty list of managers. Decoding takes it for none, but it asks to forget all of them.
+    fn empties_owners(&self, request: Request<'_>) -> bool {
+        let is_named = memmem::find(request.body, b"managedFields").is_some();
+        if request.verb != Verb::Update || !is_named {
+            return false;
+        }
+        let document = match media_type(request.content_type) {
+            "" | "application/json" => read_json(&self.registry.schema, request.body, Limits::default()).ok(),
+            "application/yaml" => read_yaml(request.body).ok().map(|(document, _)| (document, Vec::new())),
+            _ => None,
+        };
+        document.is_some_and(|(document, _)| has_emptied_owners(&document))
     }
 
     fn decode_body(&self, request: Request<'_>) -> Result<Decoded, ApiError> {
@@ -88,6 +108,16 @@ impl<S: Store> Pipeline<S> {
     }
 }
 
+/// Whether an object that was not decoded yet has an empty list of managers.
+pub(super) fn has_emptied_owners(document: &Value) -> bool {
+    document.at("metadata").at("managedFields").as_array().is_some_and(Vec::is_empty)
+}
+
+/// Gives a decoded object the empty list of managers that asks to forget them.
+pub(super) fn forget_owners(value: &mut Value) {
+    set(child_mut(value, "metadata"), "managedFields", Vec::<Value>::new());
+}
+
 /// The media type of a `Content-Type` header without its parameters.
 pub(super) fn media_type(content_type: &str) -> &str {
     content_type.split(';').next().unwrap_or_default().trim()
@@ -123,6 +153,14 @@ fn check_head(request: Request<'_>, head: &Head) -> Result<(), ApiError> {
     )))
 }
 
+/// One warning for each line of what the YAML reader says; any other text as it is.
+fn yaml_lines(text: &str) -> Vec<String> {
+    match text.strip_prefix("yaml: unmarshal errors:\n") {
+        Some(lines) => lines.split('\n').map(|line| line.trim().to_owned()).collect(),
+        None => vec![text.to_owned()],
+    }
+}
+
 /// Unknown and duplicate fields: dropped, warned of, or refused.
 pub(super) fn met(
     request: Request<'_>,
@@ -135,7 +173,7 @@ pub(super) fn met(
     }
     let texts: Vec<String> = strict.iter().map(ToString::to_string).collect();
     if validation == FieldValidation::Warn {
-        return Ok(texts);
+        return Ok(texts.iter().flat_map(|text| yaml_lines(text)).collect());
     }
     let kind = if head.kind.is_empty() { &request.resource.kind } else { &head.kind };
     Err(ApiError::BadRequest(format!(

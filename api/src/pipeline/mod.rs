@@ -20,6 +20,7 @@ mod objects;
 mod options;
 mod owners;
 mod patch;
+mod patch_body;
 mod point;
 mod stored;
 #[cfg(test)]

@@ -8,91 +8,106 @@ use orch_raft::object::SharedObject;
 use serde_json::{Map, Value, json};
 
 use super::create::Origin;
-use super::incoming::{Incoming, media_type, met};
+use super::incoming::{Incoming, forget_owners, has_emptied_owners, media_type, met};
 use super::modify::Change;
 use super::options::{FieldValidation, Options};
+use super::patch_body::{APPLY, Parsed, Patch, patch_error};
 use super::stored::tree_of;
 use super::update::check_name;
 use super::{Pipeline, Request, Written};
 use crate::error::ApiError;
 use crate::fields::{ApplyError, ApplyOptions, Writer, apply};
-use crate::patch::{JsonPatch, PatchError, merge_patch, strategic_merge_patch};
+use crate::patch::{merge_patch, printed, strategic_merge_patch};
 use crate::schema::{Decoded, Head, Limits, StrictError, decode_value};
-use crate::validate::tree::Tree;
-
-/// A patch in its format.
-enum Patch {
-    Json(JsonPatch),
-    Merge(Value),
-    Strategic(Value),
-    Apply(Value),
-}
+use crate::validate::field::quoted;
+use crate::validate::tree::{Tree, child_mut, unset};
 
 impl<S: Store> Pipeline<S> {
     /// PATCH.
     pub(super) async fn patch(&self, request: Request<'_>) -> Result<Written, ApiError> {
         let format = media_type(request.content_type);
-        let options = self.write_options(request, format == "application/apply-patch+yaml")?;
-        let patch = parse(format, request.body)?;
+        let options = self.write_options(request, format == APPLY)?;
+        let parsed = self.parse_patch(format, request.body)?;
         let key = request.key()?;
         let mut warnings = Vec::new();
         let changed = self
             .modify(&key, options.dry_run, |current| {
-                self.try_patch(request, &options, &patch, current, &mut warnings)
+                self.try_patch(request, &options, &parsed, current, &mut warnings)
             })
             .await?;
-        match (changed, &patch) {
+        match (changed, &parsed.patch) {
             (Some(modified), _) => Ok(modified.written(warnings)),
             (None, Patch::Apply(config)) if request.target.subresource.is_empty() => {
-                let now = self.ambient.now().seconds_text();
-                let applied = self.applied(request, &options, None, config, &now)?;
-                let incoming = self.patched(request, applied, options.field_validation, &[])?;
+                let incoming = self.created_by_apply(request, &options, config, &parsed.strict)?;
                 self.create_from(request, &options, incoming, Origin::Applied).await
             }
             _ => Err(ApiError::NotFound(request.subject())),
         }
     }
 
+    /// The object that an apply makes where there is none.
+    fn created_by_apply(
+        &self,
+        request: Request<'_>,
+        options: &Options,
+        config: &Value,
+        strict: &[StrictError],
+    ) -> Result<Incoming, ApiError> {
+        let now = self.ambient.now().seconds_text();
+        let applied = self.applied(request, options, None, config, &now)?;
+        let shown = || go_string(&applied);
+        let mut incoming = self.patched(request, &applied, options.field_validation, &[], shown)?;
+        incoming.warnings.extend(met_in_config(strict, options.field_validation)?);
+        let uid = incoming.value.at("metadata").text("uid");
+        if !uid.is_empty() {
+            let reason = format!(
+                "uid mismatch: the provided object specified uid {uid}, and no existing object was found"
+            );
+            return Err(ApiError::Conflict { subject: request.subject(), reason });
+        }
+        self.settle_namespace(request, &mut incoming.value)?;
+        check_name(request, &incoming.value)?;
+        unset(child_mut(&mut incoming.value, "metadata"), "resourceVersion");
+        Ok(incoming)
+    }
+
     fn try_patch(
         &self,
         request: Request<'_>,
         options: &Options,
-        patch: &Patch,
+        parsed: &Parsed,
         current: &SharedObject,
         warnings: &mut Vec<String>,
     ) -> Result<Change, ApiError> {
-        let resource = request.resource;
-        let live = resource.in_version(tree_of(current)?);
-        let mut origin = Origin::Sent;
-        let mut unknown: Vec<StrictError> = Vec::new();
-        let changed = match patch {
+        let (resource, validation) = (request.resource, options.field_validation);
+        let mut document = with_head(request, resource.in_version(tree_of(current)?));
+        let origin = if matches!(parsed.patch, Patch::Apply(_)) { Origin::Applied } else { Origin::Sent };
+        let incoming = match &parsed.patch {
             Patch::Json(patch) => {
-                let mut document = with_head(request, live);
                 patch.apply(&mut document).map_err(patch_error)?;
-                let met = patch.unknown_fields().iter();
-                unknown = met
-                    .map(|path| StrictError::Other(format!("json patch unknown field {path:?}")))
-                    .collect();
-                document
+                self.patched(request, &document, validation, &parsed.strict, || go_string(&document))?
             }
             Patch::Merge(patch) => {
-                let mut document = with_head(request, live);
                 merge_patch(&mut document, patch.clone()).map_err(patch_error)?;
-                document
+                self.patched(request, &document, validation, &parsed.strict, || go_string(&document))?
             }
             Patch::Strategic(patch) => {
-                let mut document = with_head(request, live);
-                strategic_merge_patch(&self.registry.schema, resource.type_id, &mut document, patch.clone())
+                let schema = &self.registry.schema;
+                strategic_merge_patch(schema, resource.type_id, &mut document, patch.clone())
                     .map_err(patch_error)?;
-                document
+                let shown = || quoted(&printed(patch));
+                self.patched(request, &document, validation, &parsed.strict, shown)?
             }
             Patch::Apply(config) => {
-                origin = Origin::Applied;
                 let now = self.ambient.now().seconds_text();
-                self.applied(request, options, Some(&with_head(request, live)), config, &now)?
+                let applied = self.applied(request, options, Some(&document), config, &now)?;
+                let told = met_in_config(&parsed.strict, validation)?;
+                let mut incoming =
+                    self.patched(request, &applied, validation, &[], || go_string(&applied))?;
+                incoming.warnings.extend(told);
+                incoming
             }
         };
-        let incoming = self.patched(request, changed, options.field_validation, &unknown)?;
         let mut value = incoming.value;
         self.settle_namespace(request, &mut value)?;
         check_name(request, &value)?;
@@ -103,27 +118,31 @@ impl<S: Store> Pipeline<S> {
         Ok(change)
     }
 
-    /// The patched document as an object of the kind.
+    /// The patched document as an object of the kind. `strict` is what the patch itself has that is refused or warned
+    /// of; `shown` is what errors show of it all.
     fn patched(
         &self,
         request: Request<'_>,
-        document: Value,
+        document: &Value,
         validation: FieldValidation,
-        unknown: &[StrictError],
+        strict: &[StrictError],
+        shown: impl Fn() -> String,
     ) -> Result<Incoming, ApiError> {
-        let decoded =
-            decode_value(&self.registry.schema, request.resource.type_id, &document, Limits::default());
-        let Decoded { value, mut strict, .. } =
-            decoded.map_err(|error| ApiError::PatchResult(error.to_string()))?;
-        strict.splice(0..0, unknown.iter().cloned());
-        let warnings = met(request, &Head::default(), strict, validation).map_err(|error| match error {
+        let schema = &self.registry.schema;
+        let decoded = decode_value(schema, request.resource.type_id, document, Limits::default());
+        let refused = |told: &str| ApiError::PatchResult(format!("{}: {told}", shown()));
+        let Decoded { mut value, strict: mut all, .. } =
+            decoded.map_err(|error| refused(&error.to_string()))?;
+        all.splice(0..0, strict.iter().cloned());
+        let warnings = met(request, &Head::default(), all, validation).map_err(|error| match error {
             ApiError::BadRequest(message) => {
-                let told = message.split_once(": ").map_or(message.as_str(), |(_, told)| told);
-                let shown = serde_json::to_string(&document).unwrap_or_default();
-                ApiError::PatchResult(format!("{shown}: {told}"))
+                refused(message.split_once(": ").map_or(message.as_str(), |(_, told)| told))
             }
             other => other,
         })?;
+        if has_emptied_owners(document) {
+            forget_owners(&mut value);
+        }
         Ok(Incoming { value, warnings })
     }
 
@@ -145,35 +164,12 @@ impl<S: Store> Pipeline<S> {
             subresource,
             now,
             reset: resource.strategy.reset_fields(subresource),
+            others: &resource.others,
         };
         let options = ApplyOptions { force: options.force, brand: self.registry.brand };
         apply(&self.registry.schema, resource.type_id, live, config, &writer, options)
             .map_err(|error| apply_error(&error))
     }
-}
-
-fn parse(format: &str, body: &[u8]) -> Result<Patch, ApiError> {
-    let json = |body: &[u8]| {
-        serde_json::from_slice::<Value>(body)
-            .map_err(|error| ApiError::BadRequest(format!("error decoding patch: {error}")))
-    };
-    Ok(match format {
-        "application/json-patch+json" => Patch::Json(JsonPatch::parse(json(body)?).map_err(patch_error)?),
-        "application/merge-patch+json" => Patch::Merge(json(body)?),
-        "application/strategic-merge-patch+json" => Patch::Strategic(json(body)?),
-        "application/apply-patch+yaml" => Patch::Apply(apply_config(body)?),
-        _ => return Err(ApiError::UnsupportedMediaType("415: Unsupported Media Type".to_owned())),
-    })
-}
-
-/// An apply configuration: YAML, of which JSON is a part.
-fn apply_config(body: &[u8]) -> Result<Value, ApiError> {
-    let config = crate::schema::yaml_value(body)
-        .map_err(|error| ApiError::BadRequest(format!("error decoding YAML: {error}")))?;
-    if config.is_object() {
-        return Ok(config);
-    }
-    Err(ApiError::BadRequest("error decoding YAML: an apply configuration is an object".to_owned()))
 }
 
 /// Patches see the whole document, head included.
@@ -191,35 +187,33 @@ fn with_head(request: Request<'_>, object: Value) -> Value {
 fn check_config(request: Request<'_>, config: &Value) -> Result<(), ApiError> {
     let resource = request.resource;
     let (kind, version) = (config.text("kind"), config.text("apiVersion"));
-    if kind.is_empty() || version.is_empty() {
-        let missing = if kind.is_empty() { "kind" } else { "apiVersion" };
-        return Err(ApiError::BadRequest(format!(
-            "invalid object: {missing} must be set in an apply configuration"
-        )));
+    if kind == resource.kind && version == resource.api_version() {
+        return Ok(());
     }
-    if kind != resource.kind || version != resource.api_version() {
-        return Err(ApiError::BadRequest(format!(
-            "invalid object type: {version}, Kind={kind} does not match {}, Kind={}",
-            resource.api_version(),
-            resource.kind
-        )));
-    }
-    match config.at("metadata").text("name") {
-        name if name == request.target.name => Ok(()),
-        name => Err(ApiError::BadRequest(format!(
-            "metadata.name {name:?} must be the name on the URL ({:?})",
-            request.target.name
-        ))),
-    }
+    let version = match version.matches('/').count() {
+        0 => format!("/{version}"),
+        1 => version.to_owned(),
+        _ => "/".to_owned(),
+    };
+    let kind = if version == "/" && !config.text("apiVersion").is_empty() { "" } else { kind };
+    Err(ApiError::BadRequest(format!("invalid object type: {version}, Kind={kind}")))
 }
 
-fn patch_error(error: PatchError) -> ApiError {
-    match error {
-        PatchError::Malformed(message) => ApiError::BadRequest(message),
-        PatchError::CannotApply(_) => ApiError::UnprocessablePatch,
-        PatchError::TooManyOperations(_) => ApiError::ObjectTooLarge(error.to_string()),
-        PatchError::Unsupported => ApiError::BadRequest(error.to_string()),
+/// Duplicate keys of a configuration.
+fn met_in_config(strict: &[StrictError], validation: FieldValidation) -> Result<Vec<String>, ApiError> {
+    let lines: Vec<String> = strict.iter().map(ToString::to_string).collect();
+    if validation == FieldValidation::Strict && !lines.is_empty() {
+        return Err(ApiError::BadRequest(format!(
+            "error strict decoding YAML: error converting YAML to JSON: yaml: unmarshal errors:\n  {}",
+            lines.join("\n  ")
+        )));
     }
+    Ok(if validation == FieldValidation::Warn { lines } else { Vec::new() })
+}
+
+/// A document as messages show it: its JSON as a quoted string.
+fn go_string(document: &Value) -> String {
+    quoted(&document.to_string())
 }
 
 fn apply_error(error: &ApplyError) -> ApiError {

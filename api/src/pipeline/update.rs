@@ -18,7 +18,7 @@ use crate::error::{ApiError, Subject};
 use crate::fields::{Writer, keep_times_if_unchanged, track_update};
 use crate::kinds::NameRule;
 use crate::schema::apply_defaults;
-use crate::validate::tree::{Tree, child_mut, set};
+use crate::validate::tree::{Tree, child_mut, set, unset};
 use crate::validate::{Path, carry_system_fields, validate_object_meta, validate_object_meta_update};
 
 impl<S: Store> Pipeline<S> {
@@ -47,11 +47,12 @@ impl<S: Store> Pipeline<S> {
         if !creates {
             return Err(ApiError::NotFound(request.subject()));
         }
-        if !value.at("metadata").text("uid").is_empty()
-            || !value.at("metadata").text("resourceVersion").is_empty()
-        {
-            return Err(precondition_on_absent(request, &value));
+        let uid = value.at("metadata").text("uid");
+        if !uid.is_empty() {
+            return Err(uid_conflict(request, uid, ""));
         }
+        // As in the reference a version says nothing about an object that is not there.
+        unset(child_mut(&mut value, "metadata"), "resourceVersion");
         self.create_from(request, &options, Incoming { value, warnings }, Origin::Sent).await
     }
 
@@ -113,6 +114,7 @@ impl<S: Store> Pipeline<S> {
             subresource,
             now,
             reset: resource.strategy.reset_fields(subresource),
+            others: &resource.others,
         };
         if let Err(error) = track_update(&self.registry.schema, resource.type_id, Some(old), new, &writer) {
             tracing::debug!(%error, "ownership of a change is not tracked");
@@ -161,10 +163,17 @@ fn check_uid(request: Request<'_>, current: &SharedObject, new: &Value) -> Resul
     if given.is_empty() || given == uid {
         return Ok(());
     }
+    Err(uid_conflict(request, given, uid))
+}
+
+/// The object has another uid than the client says.
+fn uid_conflict(request: Request<'_>, given: &str, stored: &str) -> ApiError {
     let reason = format!(
-        "StorageError: invalid object, Code: 4, UID in precondition: {given}, UID in object meta: {uid}"
+        "StorageError: invalid object, Code: 4, Key: {}/{}/{}, ResourceVersion: 0, AdditionalErrorMsg: \
+         Precondition failed: UID in precondition: {given}, UID in object meta: {stored}",
+        request.resource.storage, request.target.namespace, request.target.name
     );
-    Err(ApiError::Conflict { subject: request.subject(), reason })
+    ApiError::Conflict { subject: request.subject(), reason }
 }
 
 /// The version that the client may name, against what is stored.
@@ -183,14 +192,4 @@ fn check_version(request: Request<'_>, old: &Value, new: &mut Value) -> Result<(
         _ => return Err(ApiError::modified(request.subject())),
     }
     Ok(())
-}
-
-fn precondition_on_absent(request: Request<'_>, value: &Value) -> ApiError {
-    let uid = value.at("metadata").text("uid");
-    let reason = if uid.is_empty() {
-        return ApiError::NotFound(request.subject());
-    } else {
-        format!("StorageError: invalid object, Code: 4, UID in precondition: {uid}, UID in object meta: ")
-    };
-    ApiError::Conflict { subject: request.subject(), reason }
 }

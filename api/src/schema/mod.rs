@@ -28,6 +28,7 @@ pub use compile::{CompileError, compile};
 pub use compile_resource::default_columns;
 pub use fill::{apply_defaults, fill_empty, missing_required};
 pub(crate) use instant::{Instant, Precision};
+pub(crate) use json::read_json;
 pub use json::{DecodeError, Decoded, Head, Limits, StrictError, decode_json, decode_value, encode_json};
 pub use protobuf::{
     Envelope, EnvelopeError, decode_protobuf, decode_protobuf_object, encode_protobuf, read_envelope,
@@ -38,6 +39,7 @@ pub use types::{
     Field, ListTopology, ObjectType, PatchStrategy, Scalar, Schema, TypeId, Union, ValueType, Wire,
 };
 
+pub(crate) use yaml::read_yaml;
 pub use yaml::{decode_yaml, write_yaml, yaml_value};
 
 #[cfg(test)]

@@ -34,7 +34,14 @@ pub fn decode_yaml(
 
 /// The JSON value that a YAML document stands for, within the usual bounds. Of duplicate keys the last one counts.
 pub fn yaml_value(yaml: &[u8]) -> Result<Value, DecodeError> {
-    Builder::new(Limits::default()).document(yaml)
+    read_yaml(yaml).map(|(value, _)| value)
+}
+
+/// Like [`yaml_value`], with a line of text for each duplicate key.
+pub(crate) fn read_yaml(yaml: &[u8]) -> Result<(Value, Vec<String>), DecodeError> {
+    let mut builder = Builder::new(Limits::default());
+    let value = builder.document(yaml)?;
+    Ok((value, builder.duplicates))
 }
 
 /// Puts a document together from the parser's events, without recursion.

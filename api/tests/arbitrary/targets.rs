@@ -192,7 +192,14 @@ pub(crate) fn ownership(input: &[u8]) -> bool {
 }
 
 fn writer(manager: &str) -> Writer<'_> {
-    Writer { manager, api_version: "v1", subresource: "", now: "2026-01-02T03:04:05Z", reset: &[] }
+    Writer {
+        manager,
+        api_version: "v1",
+        subresource: "",
+        now: "2026-01-02T03:04:05Z",
+        reset: &[],
+        others: &[],
+    }
 }
 
 fn chosen_type(input: &[u8]) -> Option<(TypeId, &[u8])> {

@@ -54,7 +54,8 @@ fn replay(scenario: &Value) -> usize {
             if request.starts_with("POST") {
                 undo_admission(kind, &mut new);
             }
-            let writer = Writer { manager, api_version: version, subresource, now: "<time>", reset };
+            let writer =
+                Writer { manager, api_version: version, subresource, now: "<time>", reset, others: &[] };
             let before = if request.starts_with("POST") { None } else { live.get(&name) };
             track_update(schema(), root, before, &mut new, &writer).unwrap();
             assert_eq!(
@@ -103,6 +104,7 @@ fn recorded_applies_give_the_recorded_managers_and_conflicts() {
                 subresource: "",
                 now: "<time>",
                 reset: &[&["status"]],
+                others: &[],
             };
             let options =
                 ApplyOptions { force: query.contains("force=true"), brand: &orch_proto::brand::ORCH };

@@ -1,7 +1,10 @@
 //! The pipeline over one state machine in memory, asked in the words of HTTP but without it.
 
+mod apply;
 mod deletion;
+mod field_validation;
 mod metadata;
+mod patches;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -26,7 +29,11 @@ const PODS: &str = "/api/v1/namespaces/ns/pods";
 const DEPLOYMENTS: &str = "/apis/apps/v1/namespaces/ns/deployments";
 
 const JSON: &str = "application/json";
+const YAML: &str = "application/yaml";
 const MERGE: &str = "application/merge-patch+json";
+const STRATEGIC: &str = "application/strategic-merge-patch+json";
+const JSON_PATCH: &str = "application/json-patch+json";
+const APPLY: &str = "application/apply-patch+yaml";
 
 /// A clock moved by hand. Numbers count, or are the same for as long as they are held.
 #[derive(Debug)]
@@ -129,6 +136,11 @@ impl Server {
 
     async fn merge(&self, path: &str, patch: Value) -> Reply {
         self.patch(path, MERGE, patch).await
+    }
+
+    async fn apply(&self, path: &str, manager: &str, config: Value) -> Reply {
+        let sign = if path.contains('?') { '&' } else { '?' };
+        self.patch(&format!("{path}{sign}fieldManager={manager}"), APPLY, config).await
     }
 
     async fn get(&self, path: &str) -> Reply {

@@ -88,11 +88,20 @@ pub fn decode_value(
 
 /// Reads the JSON of content that has no declared type.
 pub(crate) fn decode_untyped(schema: &Schema, json: &[u8], limits: Limits) -> Result<Value, DecodeError> {
+    read_json(schema, json, limits).map(|(value, _)| value)
+}
+
+/// The same, with the duplicate members that were met.
+pub(crate) fn read_json(
+    schema: &Schema,
+    json: &[u8],
+    limits: Limits,
+) -> Result<(Value, Vec<StrictError>), DecodeError> {
     let text = String::from_utf8_lossy(json);
     let mut decoder = Decoder::new(schema, &text, limits);
     let value = decoder.untyped()?;
     decoder.reader.end()?;
-    Ok(value)
+    Ok((value, decoder.strict))
 }
 
 /// One reading of one text. What it does with leaves stands in `leaf.rs`.

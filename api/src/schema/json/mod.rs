@@ -12,8 +12,8 @@ mod reader;
 mod scalar;
 mod text;
 
-pub(crate) use decode::decode_untyped;
 pub use decode::{Decoded, Head, Limits, decode_json, decode_value};
+pub(crate) use decode::{decode_untyped, read_json};
 pub use encode::encode_json;
 pub(crate) use encode::write_value;
 pub use error::{DecodeError, StrictError};

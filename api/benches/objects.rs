@@ -1,0 +1,170 @@
+//! What it costs to change a pod of about 4 kB: server-side apply, strategic merge patch, ownership of an update, and
+//! what stands around them.
+//!
+//! Prints one line for each figure, the median of many short runs. Run with `make microbench`. Nothing is asserted:
+//! figures of one machine and one moment.
+
+#![expect(
+    clippy::print_stdout,
+    clippy::disallowed_methods,
+    reason = "a benchmark prints, and measures real time"
+)]
+
+use std::hint::black_box;
+use std::time::Instant;
+
+use orch_api::fields::{ApplyOptions, Writer, apply, track_update};
+use orch_api::patch::{JsonPatch, merge_patch, strategic_merge_patch};
+use orch_api::schema::{Limits, Schema, decode_json, encode_json};
+use orch_proto::brand::ORCH;
+use serde_json::{Value, json};
+
+/// Runs that the median is taken of.
+const RUNS: usize = 301;
+
+/// Calls in one run.
+const CALLS: u32 = 20;
+
+fn main() {
+    let schema = Schema::builtin(&ORCH);
+    let pod = schema.named("core.v1.Pod").expect("pods are built in");
+    let given = given();
+    let config_text = given.to_string();
+    let decoded =
+        decode_json(&schema, pod, config_text.as_bytes(), Limits::default()).expect("a good pod").value;
+    let created = applied(&schema, None, &given, "one");
+    let mut stored = Vec::new();
+    encode_json(&schema, pod, &created, &mut stored);
+    println!("a pod of {} bytes, {} as stored", config_text.len(), stored.len());
+
+    let mut other = given.clone();
+    other["spec"]["containers"][1]["image"] = json!("registry.example.com/team/sidecar:v1.2.4");
+    report("apply, nothing changes", || applied(&schema, Some(&created), &given, "one"));
+    report("apply, one field changes", || applied(&schema, Some(&created), &other, "one"));
+    report("apply, first by another manager", || applied(&schema, Some(&created), &given, "two"));
+    report("apply, creates", || applied(&schema, None, &given, "one"));
+
+    let patch = json!({"spec": {
+        "containers": [{"name": "sidecar", "image": "registry.example.com/team/sidecar:v1.2.4",
+            "env": [{"name": "LEVEL", "value": "debug"}]}],
+        "$setElementOrder/containers": [{"name": "app"}, {"name": "sidecar"}],
+        "tolerations": [{"key": "k", "operator": "Exists"}],
+    }, "metadata": {"labels": {"version": "v2"}, "annotations": {"gone": null}}});
+    report("strategic merge, some fields", || {
+        let mut target = created.clone();
+        strategic_merge_patch(&schema, pod, &mut target, patch.clone()).expect("a good patch");
+        target
+    });
+    report("strategic merge, the whole pod", || {
+        let mut target = created.clone();
+        strategic_merge_patch(&schema, pod, &mut target, given.clone()).expect("a good patch");
+        target
+    });
+    report("merge patch, the whole pod", || {
+        let mut target = created.clone();
+        merge_patch(&mut target, given.clone()).expect("a good patch");
+        target
+    });
+    let operations = json!([{"op": "replace", "path": "/spec/containers/1/image", "value": "i:2"}]);
+    let operations = JsonPatch::parse(operations).expect("a good patch");
+    report("JSON patch, one operation", || {
+        let mut target = created.clone();
+        operations.apply(&mut target).expect("a path that is there");
+        target
+    });
+    report("ownership of an update, one field", || {
+        let mut new = created.clone();
+        new["spec"]["containers"][1]["image"] = json!("i:2");
+        track_update(&schema, pod, Some(&created), &mut new, &writer("three")).expect("a good object");
+        new
+    });
+    report("decode from JSON", || {
+        decode_json(&schema, pod, config_text.as_bytes(), Limits::default()).expect("a good pod").value
+    });
+    report("encode as JSON", || {
+        let mut out = Vec::with_capacity(8192);
+        encode_json(&schema, pod, &decoded, &mut out);
+        out
+    });
+    report("copy", || created.clone());
+}
+
+fn writer(manager: &str) -> Writer<'_> {
+    Writer {
+        manager,
+        api_version: "v1",
+        subresource: "",
+        now: "2026-01-02T03:04:05Z",
+        reset: &[&["f:status"]],
+        others: &[],
+    }
+}
+
+fn applied(schema: &Schema, live: Option<&Value>, config: &Value, manager: &str) -> Value {
+    let pod = schema.named("core.v1.Pod").expect("pods are built in");
+    let options = ApplyOptions { force: true, brand: &ORCH };
+    apply(schema, pod, live, config, &writer(manager), options).expect("a good configuration")
+}
+
+/// Prints the median time of a call of `work`.
+fn report<T>(name: &str, mut work: impl FnMut() -> T) {
+    let mut micros: Vec<f64> = (0..RUNS)
+        .map(|_| {
+            let began = Instant::now();
+            for _ in 0..CALLS {
+                black_box(work());
+            }
+            began.elapsed().as_secs_f64() * 1e6 / f64::from(CALLS)
+        })
+        .collect();
+    micros.sort_by(f64::total_cmp);
+    println!("{name:<40} {:>8.1} us", micros[RUNS / 2]);
+}
+
+/// A pod as a deployment of some size makes it.
+fn given() -> Value {
+    json!({
+        "apiVersion": "v1", "kind": "Pod",
+        "metadata": {"name": "shop-frontend-7d4b9c6f5-x2x9z", "namespace": "shop",
+            "labels": {"app": "frontend", "team": "shop", "version": "v1", "pod-template-hash": "7d4b9c6f5"},
+            "annotations": {"example.com/scrape": "true", "example.com/port": "9090", "gone": "soon"}},
+        "spec": {
+            "serviceAccountName": "frontend", "terminationGracePeriodSeconds": 45, "restartPolicy": "Always",
+            "securityContext": {"runAsNonRoot": true, "runAsUser": 1000, "fsGroup": 2000},
+            "tolerations": [
+                {"key": "node.example.com/not-ready", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 300},
+                {"key": "node.example.com/unreachable", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 300}],
+            "affinity": {"podAntiAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": [{"weight": 100,
+                "podAffinityTerm": {"topologyKey": "example.com/zone", "labelSelector": {"matchLabels": {"app": "frontend"}}}}]}},
+            "topologySpreadConstraints": [{"maxSkew": 1, "topologyKey": "example.com/zone",
+                "whenUnsatisfiable": "ScheduleAnyway", "labelSelector": {"matchLabels": {"app": "frontend"}}}],
+            "volumes": [
+                {"name": "config", "configMap": {"name": "frontend-config", "items": [{"key": "app.yaml", "path": "app.yaml"}]}},
+                {"name": "tls", "secret": {"secretName": "frontend-tls", "defaultMode": 256}},
+                {"name": "cache", "emptyDir": {"sizeLimit": "256Mi"}}],
+            "initContainers": [container("migrate", 2)],
+            "containers": [container("app", 8), container("sidecar", 4)],
+        }
+    })
+}
+
+fn container(name: &str, variables: usize) -> Value {
+    let env: Vec<Value> = (0..variables)
+        .map(|at| json!({"name": format!("SETTING_{at}"), "value": format!("value of setting {at}")}))
+        .collect();
+    let probe = json!({"httpGet": {"path": "/healthz", "port": 8080, "scheme": "HTTP"}, "periodSeconds": 10,
+        "timeoutSeconds": 2, "failureThreshold": 3});
+    json!({
+        "name": name, "image": format!("registry.example.com/team/{name}:v1.2.3"), "imagePullPolicy": "IfNotPresent",
+        "command": [format!("/bin/{name}"), "--config", "/etc/app/app.yaml", "--verbose"],
+        "env": env,
+        "ports": [{"name": "http", "containerPort": 8080, "protocol": "TCP"},
+            {"name": "metrics", "containerPort": 9090, "protocol": "TCP"}],
+        "resources": {"requests": {"cpu": "100m", "memory": "128Mi"}, "limits": {"cpu": "500m", "memory": "256Mi"}},
+        "livenessProbe": probe, "readinessProbe": probe,
+        "volumeMounts": [{"name": "config", "mountPath": "/etc/app", "readOnly": true},
+            {"name": "tls", "mountPath": "/etc/tls", "readOnly": true}, {"name": "cache", "mountPath": "/var/cache"}],
+        "securityContext": {"allowPrivilegeEscalation": false, "readOnlyRootFilesystem": true,
+            "capabilities": {"drop": ["ALL"]}},
+    })
+}

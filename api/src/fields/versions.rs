@@ -1,0 +1,130 @@
+//! Owners who wrote in another version of the kind.
+//!
+//! Owns how a write in one version is seen in the others: an entry of `managedFields` names fields as its own version
+//! does, so what changed is compared in that version too. An entry in a version that is not served owns nothing any
+//! more and goes.
+
+use serde_json::Value;
+
+use super::compare::{Comparison, compare};
+use super::extract::{field_set, reconcile, with_named_fields};
+use super::managed::ManagedEntry;
+use super::merge::{Emptied, remove};
+use super::set::FieldSet;
+use super::shape::{ItemError, Shape};
+use super::update::Writer;
+use crate::schema::types::{Schema, TypeId};
+
+/// From one form of an object to another.
+pub type Convert = fn(&Value) -> Value;
+
+/// A served version of the kind besides the one that a request is in.
+#[derive(Clone, Debug)]
+pub struct OtherVersion {
+    /// As `managedFields` name it.
+    pub api_version: String,
+    /// Its message in the schema.
+    pub type_id: TypeId,
+    /// Conversions, one after the other, from the request's version to this one.
+    pub forth: Vec<Convert>,
+    /// Conversions from this version to the request's.
+    pub back: Vec<Convert>,
+}
+
+/// `value` after all of `steps`.
+fn converted(steps: &[Convert], value: &Value) -> Value {
+    let mut steps = steps.iter();
+    let first = steps.next().map_or_else(|| value.clone(), |step| step(value));
+    steps.fold(first, |value, step| step(&value))
+}
+
+/// A change of an object, seen in whatever version it is asked for.
+pub(super) struct Views<'a> {
+    schema: &'a Schema,
+    writer: &'a Writer<'a>,
+    old: &'a Value,
+    new: &'a Value,
+    seen: Vec<(&'a str, Comparison)>,
+}
+
+impl<'a> Views<'a> {
+    pub(super) fn new(schema: &'a Schema, writer: &'a Writer<'a>, old: &'a Value, new: &'a Value) -> Self {
+        Views { schema, writer, old, new, seen: Vec::new() }
+    }
+
+    /// The version of `entry`, and what the change is in it; `None` where that version is not served.
+    fn of(&mut self, entry: &ManagedEntry) -> Result<Option<(&'a OtherVersion, &Comparison)>, ItemError> {
+        let Some(other) = self.writer.others.iter().find(|other| other.api_version == entry.api_version)
+        else {
+            return Ok(None);
+        };
+        let at = match self.seen.iter().position(|(version, _)| *version == other.api_version) {
+            Some(at) => at,
+            None => {
+                let (old, new) = (converted(&other.forth, self.old), converted(&other.forth, self.new));
+                let Comparison { mut changed, mut removed } =
+                    compare(self.schema, other.type_id, &old, &new)?;
+                let reset = self.writer.reset_set();
+                changed.subtract_below(&reset);
+                removed.subtract_below(&reset);
+                self.seen.push((&other.api_version, Comparison { changed, removed }));
+                self.seen.len() - 1
+            }
+        };
+        Ok(Some((other, &self.seen[at].1)))
+    }
+
+    /// Takes from `entry` what the change takes from it; gives what it lost by being changed. `None`: the entry goes.
+    pub(super) fn lose(&mut self, entry: &mut ManagedEntry) -> Result<Option<FieldSet>, ItemError> {
+        let schema = self.schema;
+        let Some((other, comparison)) = self.of(entry)? else { return Ok(None) };
+        reconcile(schema, Shape::of_type(schema, other.type_id), &mut entry.set);
+        let lost = entry.set.intersection(&comparison.changed);
+        entry.set.subtract(&lost);
+        entry.set.subtract(&comparison.removed);
+        Ok(Some(lost))
+    }
+
+    /// The same for a stored list: entries in other versions lose what was changed, those of this version stay.
+    pub(super) fn lose_all(&mut self, list: Vec<Value>) -> Vec<Value> {
+        let own = self.writer.api_version;
+        let is_own = |entry: &Value| entry.get("apiVersion").and_then(Value::as_str) == Some(own);
+        if list.iter().all(is_own) {
+            return list;
+        }
+        let kept = list.into_iter().filter_map(|stored| {
+            if is_own(&stored) {
+                return Some(stored);
+            }
+            let mut entry = ManagedEntry::decode(0, &stored).ok()?;
+            let lost = self.lose(&mut entry).ok()?;
+            (lost.is_some() && !entry.set.is_empty()).then(|| entry.encode())
+        });
+        kept.collect()
+    }
+}
+
+/// The fields of `entry` as the request's version names them, as far as `object` (in the request's version) has them.
+pub(super) fn translated(
+    schema: &Schema,
+    root: TypeId,
+    object: &Value,
+    entry: &ManagedEntry,
+    writer: &Writer<'_>,
+) -> Result<FieldSet, ItemError> {
+    if entry.api_version == writer.api_version {
+        return Ok(entry.set.clone());
+    }
+    let Some(other) = writer.others.iter().find(|other| other.api_version == entry.api_version) else {
+        return Ok(FieldSet::EMPTY);
+    };
+    let shape = Shape::of_type(schema, other.type_id);
+    let there = converted(&other.forth, object);
+    let mut rest = with_named_fields(schema, Some(shape), &field_set(schema, other.type_id, &there)?);
+    rest.subtract(&with_named_fields(schema, Some(shape), &entry.set));
+    let kept = remove(schema, shape, &there, &rest, Emptied::Gone);
+    let mut set = field_set(schema, root, &converted(&other.back, &kept))?;
+    // What the conversion writes of nothing is nobody's.
+    set.subtract(&field_set(schema, root, &converted(&other.back, super::shape::empty_object()))?);
+    Ok(set)
+}

@@ -1,0 +1,82 @@
+//! The body of a PATCH, parsed once, however often the patch is tried.
+//!
+//! Owns the formats and what strict field validation has to say of a body itself: members that stand twice, operations
+//! with members that mean nothing. Whether that is refused, told or ignored is decided where the patch is applied.
+
+use orch_raft::Store;
+use serde_json::Value;
+
+use super::Pipeline;
+use crate::error::ApiError;
+use crate::patch::{JsonPatch, PatchError};
+use crate::schema::{Limits, StrictError, read_json, read_yaml};
+
+/// The media type of an apply.
+pub(super) const APPLY: &str = "application/apply-patch+yaml";
+
+/// A patch in its format.
+pub(super) enum Patch {
+    Json(JsonPatch),
+    Merge(Value),
+    Strategic(Value),
+    Apply(Value),
+}
+
+/// A patch, and what is wrong with its text.
+pub(super) struct Parsed {
+    pub patch: Patch,
+    /// In the words of the format: of an apply lines of the YAML reader.
+    pub strict: Vec<StrictError>,
+}
+
+impl<S: Store> Pipeline<S> {
+    /// Reads a body of this media type.
+    pub(super) fn parse_patch(&self, format: &str, body: &[u8]) -> Result<Parsed, ApiError> {
+        match format {
+            "application/json-patch+json" => {
+                let (body, met) = self.patch_json(body)?;
+                let patch = JsonPatch::parse(body).map_err(patch_error)?;
+                let unknown = patch.unknown_fields().iter().map(|path| StrictError::Unknown(path.clone()));
+                let strict = met.into_iter().chain(unknown);
+                let strict = strict.map(|error| StrictError::Other(format!("json patch {error}"))).collect();
+                Ok(Parsed { patch: Patch::Json(patch), strict })
+            }
+            "application/merge-patch+json" => {
+                let (patch, strict) = self.patch_json(body)?;
+                Ok(Parsed { patch: Patch::Merge(patch), strict })
+            }
+            "application/strategic-merge-patch+json" => {
+                let (patch, strict) = self.patch_json(body)?;
+                Ok(Parsed { patch: Patch::Strategic(patch), strict })
+            }
+            APPLY => apply_config(body),
+            _ => Err(ApiError::UnsupportedMediaType("415: Unsupported Media Type".to_owned())),
+        }
+    }
+
+    fn patch_json(&self, body: &[u8]) -> Result<(Value, Vec<StrictError>), ApiError> {
+        read_json(&self.registry.schema, body, Limits::default())
+            .map_err(|error| ApiError::BadRequest(format!("error decoding patch: {error}")))
+    }
+}
+
+/// An apply configuration: YAML, of which JSON is a part.
+fn apply_config(body: &[u8]) -> Result<Parsed, ApiError> {
+    let refused = |told: &str| ApiError::BadRequest(format!("error decoding YAML: {told}"));
+    let (config, lines) = read_yaml(body).map_err(|error| refused(&error.to_string()))?;
+    if !config.is_object() && !config.is_null() {
+        return Err(refused("an apply configuration is an object"));
+    }
+    let strict = lines.into_iter().map(StrictError::Other).collect();
+    Ok(Parsed { patch: Patch::Apply(config), strict })
+}
+
+/// What a failure to read or apply a patch is to the client.
+pub(super) fn patch_error(error: PatchError) -> ApiError {
+    match error {
+        PatchError::Malformed(message) => ApiError::BadRequest(message),
+        PatchError::CannotApply(_) => ApiError::UnprocessablePatch,
+        PatchError::TooManyOperations(_) => ApiError::ObjectTooLarge(error.to_string()),
+        PatchError::Unsupported => ApiError::BadRequest(error.to_string()),
+    }
+}
