@@ -4,11 +4,7 @@
 //! Prints one line for each figure, the median of many short runs. Run with `make microbench`. Nothing is asserted:
 //! figures of one machine and one moment.
 
-#![expect(
-    clippy::print_stdout,
-    clippy::disallowed_methods,
-    reason = "a benchmark prints, and measures real time"
-)]
+#![expect(clippy::print_stdout, reason = "a benchmark prints, and measures real time")]
 
 use std::hint::black_box;
 use std::time::Instant;
