@@ -227,16 +227,11 @@ impl<S: Store> Api<S> {
     async fn other_path(self: &Arc<Self>, parts: &Parts, user: &User) -> Result<Response<Body>, ApiError> {
         let verb = parts.method.as_str().to_ascii_lowercase();
         authorize(user, Attributes::Path { verb: &verb, path: &parts.path })?;
-        let is_read = parts.method == Method::GET || parts.method == Method::HEAD;
         if openapi::is_one(&parts.path) {
-            let document = openapi::find(self.clone(), &parts.path).await?;
-            if !is_read {
-                return Err(ApiError::MethodNotAllowed);
-            }
-            return openapi::answer(&document, parts, self.pipeline.ambient.now());
+            return openapi::answer(self.clone(), parts).await;
         }
         let document = self.discovery.find(&parts.path).ok_or(ApiError::UnknownPath)?;
-        if !is_read {
+        if parts.method != Method::GET && parts.method != Method::HEAD {
             return Err(ApiError::MethodNotAllowed);
         }
         let accept = accept(&parts.headers).unwrap_or_default();

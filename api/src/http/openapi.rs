@@ -9,7 +9,7 @@ use axum::body::Body;
 use http::header::{
     ACCEPT_ENCODING, CACHE_CONTROL, CONTENT_ENCODING, CONTENT_TYPE, ETAG, EXPIRES, LOCATION, VARY,
 };
-use http::{HeaderMap, Response, StatusCode};
+use http::{HeaderMap, Method, Response, StatusCode};
 use orch_raft::Store;
 use time::OffsetDateTime;
 use time::format_description::BorrowedFormatItem;
@@ -19,10 +19,14 @@ use super::{Api, Parts, accept, respond};
 use crate::ambient::Timestamp;
 use crate::error::ApiError;
 use crate::negotiate::clauses;
-use crate::openapi::{Document, VERSION_2, VERSION_3, url};
+use crate::openapi::{Document, Form, VERSION_2, VERSION_3, url};
 
 /// What lies at or below one of these.
 const ROOTS: [&str; 2] = [VERSION_2, VERSION_3];
+
+/// The Protobuf form of version 2, and the name by which most clients ask for it.
+const PROTOBUF: &str = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf";
+const PROTOBUF_OF_OLD: &str = "application/com.github.proto-openapi.spec.v2@v1.0+protobuf";
 
 /// How long a document that is asked for by its hash may be kept: it never changes.
 const KEPT_SECONDS: u64 = 365 * 24 * 3600;
@@ -38,10 +42,25 @@ pub(super) fn is_one(path: &str) -> bool {
         .any(|root| path.strip_prefix(root).is_some_and(|rest| rest.is_empty() || rest.starts_with('/')))
 }
 
+/// The answer to a request for one of these documents.
+pub(super) async fn answer<S: Store>(api: Arc<Api<S>>, parts: &Parts) -> Result<Response<Body>, ApiError> {
+    let path = parts.path.trim_end_matches('/');
+    let Some(form) = form(path, accept(&parts.headers).as_deref()) else {
+        return Ok(empty(StatusCode::NOT_ACCEPTABLE));
+    };
+    let now = api.pipeline.ambient.now();
+    let document = find(api, path, form).await?;
+    if parts.method != Method::GET && parts.method != Method::HEAD {
+        return Err(ApiError::MethodNotAllowed);
+    }
+    told(&document, parts, form, now)
+}
+
 /// The document behind `path`. Making one takes long for a thread that serves others, so another one does it.
-pub(super) async fn find<S: Store>(api: Arc<Api<S>>, path: &str) -> Result<Arc<Document>, ApiError> {
+async fn find<S: Store>(api: Arc<Api<S>>, path: &str, form: Form) -> Result<Arc<Document>, ApiError> {
     let asked = path.to_owned();
-    let found = tokio::task::spawn_blocking(move || api.openapi.find(&api.pipeline.registry, &asked)).await;
+    let found =
+        tokio::task::spawn_blocking(move || api.openapi.find(&api.pipeline.registry, &asked, form)).await;
     match found {
         Ok(Ok(document)) => document.ok_or(ApiError::UnknownPath),
         Ok(Err(error)) => Err(broken(path, &error)),
@@ -49,15 +68,10 @@ pub(super) async fn find<S: Store>(api: Arc<Api<S>>, path: &str) -> Result<Arc<D
     }
 }
 
-/// The answer to a request for `document`.
-pub(super) fn answer(document: &Document, parts: &Parts, now: Timestamp) -> Result<Response<Body>, ApiError> {
+fn told(document: &Document, parts: &Parts, form: Form, now: Timestamp) -> Result<Response<Body>, ApiError> {
     let path = parts.path.trim_end_matches('/');
-    let is_index = path == VERSION_3;
-    if !is_index && !takes_json(accept(&parts.headers).as_deref()) {
-        return Ok(empty(StatusCode::NOT_ACCEPTABLE));
-    }
     let hash = parts.query.text("hash");
-    let by_hash = !hash.is_empty() && !is_index && path != VERSION_2;
+    let by_hash = !hash.is_empty() && path != VERSION_3 && path != VERSION_2;
     if by_hash && hash != document.hash {
         let mut response = empty(StatusCode::MOVED_PERMANENTLY);
         respond::put(response.headers_mut(), LOCATION, &url(path, document));
@@ -67,7 +81,7 @@ pub(super) fn answer(document: &Document, parts: &Parts, now: Timestamp) -> Resu
     let mut response = if respond::is_known(&parts.headers, &etag) {
         respond::not_modified()
     } else {
-        whole(document, &parts.headers).map_err(|error| broken(path, &error))?
+        whole(document, form, &parts.headers).map_err(|error| broken(path, &error))?
     };
     let headers = response.headers_mut();
     respond::put(headers, ETAG, &etag);
@@ -79,20 +93,29 @@ pub(super) fn answer(document: &Document, parts: &Parts, now: Timestamp) -> Resu
     Ok(response)
 }
 
-fn whole(document: &Document, asked: &HeaderMap) -> io::Result<Response<Body>> {
+fn whole(document: &Document, form: Form, asked: &HeaderMap) -> io::Result<Response<Body>> {
+    let content_type = match form {
+        Form::Json => "application/json",
+        Form::Protobuf => PROTOBUF,
+    };
     if !takes_gzip(asked) {
-        return Ok(respond::json(200, document.text()?));
+        return Ok(respond::bytes(200, content_type, document.text()?));
     }
-    let mut response = respond::json(200, document.compressed.clone());
+    let mut response = respond::bytes(200, content_type, document.compressed.clone());
     respond::put(response.headers_mut(), CONTENT_ENCODING, "gzip");
     Ok(response)
 }
 
-fn takes_json(accept: Option<&str>) -> bool {
-    let Some(accept) = accept.filter(|accept| !accept.trim().is_empty()) else { return true };
-    clauses(accept)
-        .iter()
-        .any(|clause| matches!(clause.media_type, "application/json" | "application/*" | "*/*"))
+/// The form that `accept` asks for, or `None` where it takes none that there is. The index has one form and no choice.
+fn form(path: &str, accept: Option<&str>) -> Option<Form> {
+    let Some(accept) = accept.filter(|accept| !accept.trim().is_empty() && path != VERSION_3) else {
+        return Some(Form::Json);
+    };
+    clauses(accept).iter().find_map(|clause| match clause.media_type {
+        "application/json" | "application/*" | "*/*" => Some(Form::Json),
+        PROTOBUF | PROTOBUF_OF_OLD if path == VERSION_2 => Some(Form::Protobuf),
+        _ => None,
+    })
 }
 
 fn takes_gzip(asked: &HeaderMap) -> bool {

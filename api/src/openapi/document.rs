@@ -8,6 +8,7 @@ use std::io::{self, Write};
 
 use serde_json::{Map, Value, json};
 
+use super::binary::Binary;
 use super::definitions::Definitions;
 use super::dialect::Dialect;
 use super::names::{Names, capitalized};
@@ -75,16 +76,48 @@ pub(super) fn version2(registry: &Registry) -> io::Result<Document> {
     let mut text = Text::new();
     let info = info(&names);
     write!(text, "{{\"swagger\":\"2.0\",\"info\":{info},\"paths\":")?;
-    let sections = sections(registry);
-    let items = sections.iter().flat_map(|(path, section)| section_items(registry, &names, path, section));
-    write_paths(&mut text, items, &mut definitions)?;
+    write_paths(&mut text, all_items(registry, &names), &mut definitions)?;
     text.write_all(b",\"definitions\":")?;
     write_members(&mut text, definitions.finish())?;
-    let security = json!([{"BearerToken": []}]);
-    let schemes = json!({"BearerToken": bearer_token()});
-    let shared = shared_parameters();
-    write!(text, ",\"parameters\":{shared},\"securityDefinitions\":{schemes},\"security\":{security}}}")?;
+    for (name, value) in version2_ends() {
+        write!(text, ",{}:{value}", json!(name))?;
+    }
+    text.write_all(b"}")?;
     text.finish()
+}
+
+/// The same, in its Protobuf form.
+pub(super) fn version2_binary(registry: &Registry) -> io::Result<Document> {
+    let names = Names::of(registry);
+    let mut definitions = Definitions::new(&names, Dialect::V2);
+    let mut binary = Binary::new(names.brand);
+    binary.member("swagger", &json!("2.0"))?;
+    binary.member("info", &info(&names))?;
+    let items = all_items(registry, &names);
+    binary.entries("paths", items.map(|item| Ok((item.path.clone(), described(&item, &mut definitions)))))?;
+    let definitions = definitions.finish().into_iter();
+    binary
+        .entries("definitions", definitions.map(|(name, text)| Ok((name, serde_json::from_str(&text)?))))?;
+    for (name, value) in version2_ends() {
+        binary.member(name, &value)?;
+    }
+    let mut text = Text::new();
+    text.write_all(&binary.finish())?;
+    text.finish()
+}
+
+/// What stands behind the definitions.
+fn version2_ends() -> [(&'static str, Value); 3] {
+    [
+        ("parameters", shared_parameters()),
+        ("securityDefinitions", json!({"BearerToken": bearer_token()})),
+        ("security", json!([{"BearerToken": []}])),
+    ]
+}
+
+/// The paths of all sections, made one section after the other.
+fn all_items<'a>(registry: &'a Registry, names: &'a Names<'a>) -> impl Iterator<Item = Path> + 'a {
+    sections(registry).into_iter().flat_map(|(path, section)| section_items(registry, names, &path, &section))
 }
 
 /// The paths of one section.
@@ -123,19 +156,24 @@ fn write_paths(
 ) -> io::Result<()> {
     let mut before = "{";
     for item in items {
-        let mut described = Map::new();
-        for operation in &item.operations {
-            described.insert(operation.method.to_owned(), operation.describe(definitions));
-        }
-        if !item.parameters.is_empty() {
-            let dialect = definitions.dialect;
-            let shared = item.parameters.iter().map(|parameter| parameter.told(dialect)).collect();
-            described.insert("parameters".to_owned(), shared);
-        }
-        write!(text, "{before}{}:{}", json!(item.path), Value::Object(described))?;
+        write!(text, "{before}{}:{}", json!(item.path), described(&item, definitions))?;
         before = ",";
     }
     text.write_all(if before == "{" { b"{}" } else { b"}" })
+}
+
+/// A path with what every operation of it takes.
+fn described(item: &Path, definitions: &mut Definitions<'_>) -> Value {
+    let mut described = Map::new();
+    for operation in &item.operations {
+        described.insert(operation.method.to_owned(), operation.describe(definitions));
+    }
+    if !item.parameters.is_empty() {
+        let dialect = definitions.dialect;
+        let shared = item.parameters.iter().map(|parameter| parameter.told(dialect)).collect();
+        described.insert("parameters".to_owned(), shared);
+    }
+    Value::Object(described)
 }
 
 fn write_members(text: &mut Text, members: BTreeMap<String, String>) -> io::Result<()> {

@@ -9,6 +9,7 @@
 //!
 //! Invariant: every reference in a document leads to a definition in it.
 
+mod binary;
 mod definitions;
 mod dialect;
 mod document;
@@ -36,9 +37,20 @@ pub const VERSION_3: &str = "/openapi/v3";
 /// Where the document of version 2 lies.
 pub const VERSION_2: &str = "/openapi/v2";
 
+/// How a document is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Form {
+    /// JSON.
+    Json,
+    /// Protobuf, which only version 2 has.
+    Protobuf,
+}
+
 /// The documents of one registry, as far as they were asked for. Another registry has another set.
 #[derive(Debug, Default)]
-pub struct Documents(Mutex<HashMap<String, Arc<Document>>>);
+pub struct Documents(Mutex<Kept>);
+
+type Kept = HashMap<(Form, String), Arc<Document>>;
 
 impl Documents {
     /// The document behind `path` (`/openapi/v2`, `/openapi/v3/apis/apps/v1`), or `None` where there is none. The
@@ -46,28 +58,32 @@ impl Documents {
     ///
     /// # Errors
     /// Where compression fails, which only a fault of this program makes it.
-    pub fn find(&self, registry: &Registry, path: &str) -> io::Result<Option<Arc<Document>>> {
+    pub fn find(&self, registry: &Registry, path: &str, form: Form) -> io::Result<Option<Arc<Document>>> {
         let path = path.trim_end_matches('/');
+        let key = (form, path.to_owned());
         // Made under the lock: of several who ask first, one does the work and the others wait for it.
         let mut kept = self.kept();
-        if let Some(known) = kept.get(path) {
+        if let Some(known) = kept.get(&key) {
             return Ok(Some(known.clone()));
         }
-        let Some(made) = make(registry, path)? else { return Ok(None) };
+        let Some(made) = make(registry, path, form)? else { return Ok(None) };
         let made = Arc::new(made);
-        kept.insert(path.to_owned(), made.clone());
+        kept.insert(key, made.clone());
         Ok(Some(made))
     }
 
-    fn kept(&self) -> MutexGuard<'_, HashMap<String, Arc<Document>>> {
+    fn kept(&self) -> MutexGuard<'_, Kept> {
         // Whole documents are put in at once, so what a panic left behind is still right.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-fn make(registry: &Registry, path: &str) -> io::Result<Option<Document>> {
-    if path == VERSION_2 {
-        return document::version2(registry).map(Some);
+fn make(registry: &Registry, path: &str, form: Form) -> io::Result<Option<Document>> {
+    match (path, form) {
+        (VERSION_2, Form::Json) => return document::version2(registry).map(Some),
+        (VERSION_2, Form::Protobuf) => return document::version2_binary(registry).map(Some),
+        (_, Form::Protobuf) => return Ok(None),
+        (_, Form::Json) => {}
     }
     match path.strip_prefix(VERSION_3) {
         Some("") => index(registry).map(Some),

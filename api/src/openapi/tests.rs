@@ -10,7 +10,8 @@ use super::*;
 
 /// The document behind `path`, parsed.
 fn document(registry: &Registry, path: &str) -> Value {
-    let found = Documents::default().find(registry, path).unwrap().unwrap_or_else(|| panic!("{path}"));
+    let found =
+        Documents::default().find(registry, path, Form::Json).unwrap().unwrap_or_else(|| panic!("{path}"));
     serde_json::from_slice(&found.text().unwrap()).unwrap()
 }
 
@@ -161,12 +162,66 @@ fn the_index_names_each_document_by_its_hash_and_nothing_else_is_found() {
     let registry = Registry::builtin(&KUBERNETES);
     let documents = Documents::default();
     let index = document(&registry, VERSION_3);
-    let apps = documents.find(&registry, "/openapi/v3/apis/apps/v1").unwrap().unwrap();
+    let apps = documents.find(&registry, "/openapi/v3/apis/apps/v1", Form::Json).unwrap().unwrap();
     let url = index["paths"]["apis/apps/v1"]["serverRelativeURL"].as_str().unwrap();
     assert_eq!(url, format!("/openapi/v3/apis/apps/v1?hash={}", apps.hash));
     assert_eq!(apps.hash.len(), 128);
     for path in ["/openapi", "/openapi/v4", "/openapi/v3x", "/openapi/v3/apis/nope/v1", "/openapi/v2/x"] {
-        assert!(documents.find(&registry, path).unwrap().is_none(), "{path}");
+        assert!(documents.find(&registry, path, Form::Json).unwrap().is_none(), "{path}");
     }
     assert_eq!(documents.kept().len(), 1, "what is not there is not kept");
+}
+
+/// Fields of a message: number and content of each that is no number itself.
+fn fields(mut bytes: &[u8]) -> Vec<(u32, &[u8])> {
+    let mut found = Vec::new();
+    while !bytes.is_empty() {
+        let (tag, wire) = prost::encoding::decode_key(&mut bytes).unwrap();
+        if wire == prost::encoding::WireType::Varint {
+            prost::encoding::decode_varint(&mut bytes).unwrap();
+            continue;
+        }
+        let length = usize::try_from(prost::encoding::decode_varint(&mut bytes).unwrap()).unwrap();
+        let (content, rest) = bytes.split_at(length);
+        found.push((tag, content));
+        bytes = rest;
+    }
+    found
+}
+
+/// What lies below `path` of field numbers; at each step the first whose name (field 1) is given, or the first at all.
+fn below<'a>(bytes: &'a [u8], path: &[(u32, &str)]) -> &'a [u8] {
+    path.iter().fold(bytes, |bytes, (number, name)| {
+        let mut found =
+            fields(bytes).into_iter().filter(|(known, _)| known == number).map(|(_, content)| content);
+        let is_named = |content: &&[u8]| name.is_empty() || fields(content)[0].1 == name.as_bytes();
+        found.find(is_named).unwrap_or_else(|| panic!("no {number} {name}"))
+    })
+}
+
+#[test]
+fn the_binary_form_of_version_2_says_what_its_json_says() {
+    let registry = Registry::builtin(&KUBERNETES);
+    let found = Documents::default().find(&registry, VERSION_2, Form::Protobuf).unwrap().unwrap();
+    let binary = found.text().unwrap();
+    let json = document(&registry, VERSION_2);
+    assert_eq!(below(&binary, &[(1, "")]), b"2.0");
+    for (member, path) in [("paths", (8, 2)), ("definitions", (9, 1)), ("parameters", (10, 1))] {
+        let names: Vec<&str> = fields(below(&binary, &[(path.0, "")]))
+            .into_iter()
+            .map(|(_, entry)| std::str::from_utf8(fields(entry)[0].1).unwrap())
+            .collect();
+        let expected: Vec<&String> = json[member].as_object().unwrap().keys().collect();
+        assert_eq!(names, expected, "{member}");
+    }
+    let pod = "/api/v1/namespaces/{namespace}/pods/{name}";
+    let patch = below(&binary, &[(8, ""), (2, pod), (2, ""), (8, "")]);
+    assert_eq!(below(patch, &[(5, "")]), b"patchCoreV1NamespacedPod");
+    assert_eq!(below(patch, &[(8, ""), (2, ""), (1, "")]), b"#/parameters/dryRun");
+    assert_eq!(below(patch, &[(13, "x-kubernetes-action"), (2, ""), (2, "")]), b"\"patch\"\n");
+    let spec = [(9, ""), (1, "io.k8s.api.core.v1.PodSpec"), (2, ""), (25, ""), (1, "containers"), (2, "")];
+    let containers = below(&binary, &spec);
+    assert_eq!(below(containers, &[(22, ""), (1, "")]), b"array");
+    let item = below(containers, &[(23, ""), (1, ""), (1, "")]);
+    assert_eq!(item, b"#/definitions/io.k8s.api.core.v1.Container");
 }

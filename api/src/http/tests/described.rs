@@ -105,6 +105,7 @@ fn documents_are_refused_in_forms_that_are_not_written() {
             ("/openapi/v3/apis/apps/v1", "application/x+protobuf, */*;q=0.1", 200),
             ("/openapi/v3", "text/html", 200),
             ("/openapi/v2", "text/html", 406),
+            ("/openapi/v3/apis/apps/v1", "application/com.github.proto-openapi.spec.v3@v1.0+protobuf", 406),
             ("/openapi/v3/apis/nope/v1", "*/*", 404),
             ("/openapi/v4", "*/*", 404),
         ] {
@@ -112,6 +113,22 @@ fn documents_are_refused_in_forms_that_are_not_written() {
         }
         let answered = server.send(Method::POST, "/openapi/v2", &[], Body::empty()).await;
         assert_eq!(answered.code, 405);
+    });
+}
+
+#[test]
+fn version_2_is_given_in_the_binary_form_that_older_clients_ask_for() {
+    block_on(async {
+        let server = Server::new().await;
+        for accept in ["v2@v1.0", "v2.v1.0"] {
+            let accept = format!("application/com.github.proto-openapi.spec.{accept}+protobuf");
+            let headers = [("accept", accept.as_str())];
+            let response = server.open(Method::GET, "/openapi/v2", &headers, Body::empty()).await;
+            let expected = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf";
+            assert_eq!(response.headers()["content-type"], expected);
+            let bytes = response.into_body().collect().await.unwrap().to_bytes();
+            assert!(bytes.starts_with(b"\x0a\x032.0"), "{:?}", &bytes[..8]);
+        }
     });
 }
 
