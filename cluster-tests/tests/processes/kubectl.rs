@@ -1,4 +1,10 @@
 //! The ecosystem's own command line, unmodified, against a cluster of that brand.
+//!
+//! Owns a session with the program: its own home, the administrator's certificate, output as text. The everyday
+//! commands are tried here, the others by their subject below.
+
+mod describing;
+mod writing;
 
 use std::io::{BufRead, BufReader};
 use std::path::Path;
@@ -11,12 +17,17 @@ const KUBECTL: &str = "kubectl";
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn kubectl_creates_gets_applies_watches_and_deletes() {
+    in_session(Session::all).await;
+}
+
+/// Runs `steps` against a new cluster.
+async fn in_session(steps: fn(&Session)) {
     if Command::new(KUBECTL).args(["version", "--client"]).output().is_err() {
         eprintln!("SKIPPED: {KUBECTL} is not installed");
         return;
     }
     let cluster = Cluster::start(Options { brand: "kubernetes", ..Options::nodes(1) }).await.unwrap();
-    tokio::task::spawn_blocking(move || Session::new(&cluster).all()).await.unwrap();
+    tokio::task::spawn_blocking(move || steps(&Session::new(&cluster))).await.unwrap();
 }
 
 /// kubectl with the cluster's address and the administrator's certificate.
@@ -88,6 +99,21 @@ impl Session {
         let (out, err) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
         assert!(output.status.success(), "kubectl {arguments:?} at {} failed:\n{out}{err}", self.server);
         out.into_owned()
+    }
+
+    /// What the program says of its failure.
+    fn refused(&self, arguments: &[&str]) -> String {
+        let output = self.run(arguments);
+        let (out, err) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+        assert!(!output.status.success(), "kubectl {arguments:?} succeeded:\n{out}{err}");
+        err.into_owned()
+    }
+
+    /// A file in the session's folder, by its path.
+    fn file(&self, name: &str, text: &str) -> String {
+        let path = self.folder.path().join(name);
+        std::fs::write(&path, text).unwrap();
+        path.display().to_string()
     }
 
     fn run(&self, arguments: &[&str]) -> Output {
