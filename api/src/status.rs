@@ -6,7 +6,7 @@ use orch_proto::Brand;
 use serde_json::{Map, Value, json};
 
 use crate::error::{ApiError, NotAcceptable, Subject};
-use crate::validate::FieldError;
+use crate::validate::{FieldError, quoted};
 
 /// A Status document before it is encoded.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -48,30 +48,23 @@ impl Status {
     /// The Status of a failure under this brand.
     pub fn of(error: &ApiError, brand: &Brand) -> Self {
         match error {
-            ApiError::NotFound(subject) => about(
-                404,
-                "NotFound",
-                format!("{} {:?} not found", subject.qualified(), subject.name),
-                subject,
-            ),
+            ApiError::NotFound(subject) => {
+                about(404, "NotFound", format!("{} not found", named(subject)), subject)
+            }
             ApiError::UnknownPath => {
                 generic(404, "NotFound", "the server could not find the requested resource".to_owned())
             }
-            ApiError::AlreadyExists(subject) => about(
-                409,
-                "AlreadyExists",
-                format!("{} {:?} already exists", subject.qualified(), subject.name),
-                subject,
-            ),
+            ApiError::AlreadyExists(subject) => {
+                about(409, "AlreadyExists", format!("{} already exists", named(subject)), subject)
+            }
             ApiError::BeingDeleted(error) => {
                 let status = Status::of(error, brand);
                 Status { message: format!("object is being deleted: {}", status.message), ..status }
             }
             ApiError::NameGenerationExhausted(subject) => exhausted(subject),
             ApiError::Conflict { subject, reason } => {
-                let on =
-                    format!("Operation cannot be fulfilled on {} {:?}", subject.qualified(), subject.name);
-                about(409, "Conflict", format!("{on}: {reason}"), subject)
+                let message = format!("Operation cannot be fulfilled on {}: {reason}", named(subject));
+                about(409, "Conflict", message, subject)
             }
             ApiError::ApplyConflict { message, causes } => apply_conflict(message, causes),
             ApiError::Invalid { subject, errors } => invalid(subject, errors),
@@ -197,11 +190,15 @@ fn waiting(code: u16, reason: &'static str, message: String) -> Status {
     Status { code, reason, message, details: Some(details), ..Status::default() }
 }
 
+/// Resource, or kind, and name: `configmaps "a"`.
+fn named(subject: &Subject) -> String {
+    format!("{} {}", subject.qualified(), quoted(&subject.name))
+}
+
 fn exhausted(subject: &Subject) -> Status {
     let message = format!(
-        "{} {:?} already exists, the server was not able to generate a unique name for the object",
-        subject.qualified(),
-        subject.name
+        "{} already exists, the server was not able to generate a unique name for the object",
+        named(subject)
     );
     let details =
         Details { subject: subject.clone(), retry_after_seconds: RETRY_AFTER_SECONDS, ..Details::default() };
@@ -217,7 +214,7 @@ fn invalid(subject: &Subject, errors: &[FieldError]) -> Status {
         }
     }
     let told = if texts.len() == 1 { texts.remove(0) } else { format!("[{}]", texts.join(", ")) };
-    let message = format!("{} {:?} is invalid: {told}", subject.qualified(), subject.name);
+    let message = format!("{} is invalid: {told}", named(subject));
     let causes = errors
         .iter()
         .map(|error| (error.kind.reason().to_owned(), error.message.clone(), error.path.as_str().to_owned()));

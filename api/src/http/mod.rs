@@ -38,6 +38,7 @@ use crate::registry::Resource;
 use crate::render::{IncludeObject, Renderer};
 use crate::request::{Query, Target, TargetPath, Verb, parse_path};
 use crate::status::Status;
+use crate::validate::quoted;
 use crate::watch::Watch;
 use body::Upload;
 use deadline::{deadline, within};
@@ -110,7 +111,7 @@ impl<S: Store> Api<S> {
         upload: &mut Upload,
     ) -> Result<Response<Body>, ApiError> {
         if let Some(response) = self.open_path(parts).await {
-            return Ok(response);
+            return response;
         }
         let user = self.user(parts)?;
         let target = match parse_path(&parts.path) {
@@ -123,9 +124,11 @@ impl<S: Store> Api<S> {
         let verb = Verb::of(&parts.method, &target, &parts.query);
         authorize(&user, Attributes::Resource { verb: verb.unwrap_or(Verb::Get), target: &target })?;
         let resource = self.resource(&target)?;
+        check_name(&target.name)?;
         let verb = verb.filter(|&verb| allows(resource, &target, verb)).ok_or(ApiError::MethodNotAllowed)?;
         let representation = self.representation(parts)?;
         let limit = deadline(verb, &parts.query)?;
+        let content_type = header_text(&parts.headers, &header::CONTENT_TYPE).to_ascii_lowercase();
         within(&self.pipeline.store, limit, async {
             let body = upload.read(verb).await?;
             let request = Request {
@@ -135,7 +138,7 @@ impl<S: Store> Api<S> {
                 query: &parts.query,
                 user: &user,
                 user_agent: header_text(&parts.headers, &header::USER_AGENT),
-                content_type: header_text(&parts.headers, &header::CONTENT_TYPE),
+                content_type: &content_type,
                 body: &body,
             };
             self.carry_out(request, representation).await
@@ -216,11 +219,16 @@ impl<S: Store> Api<S> {
     }
 
     /// Health and version: for everyone, as probes carry no credentials.
-    async fn open_path(&self, parts: &Parts) -> Option<Response<Body>> {
+    async fn open_path(&self, parts: &Parts) -> Option<Result<Response<Body>, ApiError>> {
         if parts.path == "/version" || parts.path == "/version/" {
-            return Some(respond::json(200, version::document()));
+            let is_read = parts.method == Method::GET || parts.method == Method::HEAD;
+            return Some(if is_read {
+                Ok(respond::json(200, version::document()))
+            } else {
+                Err(ApiError::MethodNotAllowed)
+            });
         }
-        health::answer(&parts.path, &parts.query, &self.pipeline.store, &self.stopping).await
+        health::answer(&parts.path, &parts.query, &self.pipeline.store, &self.stopping).await.map(Ok)
     }
 
     /// Paths that name no resource: discovery, OpenAPI, or nothing.
@@ -260,6 +268,16 @@ impl<S: Store> Api<S> {
         respond::retry_after(&mut response, retry);
         response
     }
+}
+
+/// Whether an object may be called so at all: the name is a part of paths.
+fn check_name(name: &str) -> Result<(), ApiError> {
+    let fault = match name {
+        "." | ".." => format!("may not be '{name}'"),
+        _ if name.contains('%') => "may not contain '%'".to_owned(),
+        _ => return Ok(()),
+    };
+    Err(ApiError::BadRequest(format!("Name parameter invalid: {}: {fault}", quoted(name))))
 }
 
 /// Whether the resource, or its sub-resource, knows the verb.

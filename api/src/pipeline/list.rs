@@ -51,6 +51,8 @@ impl<S: Store> Pipeline<S> {
     pub(crate) async fn list(&self, request: Request<'_>) -> Result<ListAnswer, ApiError> {
         let query = request.query;
         let limit = query.integer("limit")?.and_then(|limit| usize::try_from(limit).ok());
+        // A list does not last; the parameter is checked all the same.
+        query.integer("timeoutSeconds")?;
         let limit = limit.filter(|&limit| limit > 0 && self.features.list_chunking);
         let token = if self.features.list_chunking { query.text("continue") } else { "" };
         let version = query.text("resourceVersion");

@@ -47,13 +47,14 @@ impl Verb {
     /// The verb of `method` on a path with or without a name; `None` where there is no such verb.
     pub fn of(method: &http::Method, target: &Target, query: &Query) -> Option<Verb> {
         let named = !target.name.is_empty();
+        if target.deprecated_watch && *method != http::Method::GET {
+            return None;
+        }
         let watching = target.deprecated_watch || query.flag("watch");
         match *method {
-            http::Method::GET | http::Method::HEAD if watching && target.subresource.is_empty() => {
-                Some(Verb::Watch)
-            }
-            http::Method::GET | http::Method::HEAD if named => Some(Verb::Get),
-            http::Method::GET | http::Method::HEAD => Some(Verb::List),
+            http::Method::GET if watching && target.subresource.is_empty() => Some(Verb::Watch),
+            http::Method::GET if named => Some(Verb::Get),
+            http::Method::GET => Some(Verb::List),
             http::Method::POST => Some(Verb::Create),
             http::Method::PUT if named => Some(Verb::Update),
             http::Method::PATCH if named => Some(Verb::Patch),

@@ -40,12 +40,10 @@ const SEGMENTS_MAX: usize = 32;
 
 /// Takes `path` apart.
 pub fn parse_path(path: &str) -> TargetPath {
-    let mut segments: Vec<String> = Vec::with_capacity(8);
-    for segment in path.split('/').filter(|segment| !segment.is_empty()).take(SEGMENTS_MAX) {
-        let Ok(decoded) = percent_decode_str(segment).decode_utf8() else { return TargetPath::Malformed };
-        segments.push(decoded.into_owned());
-    }
-    let mut rest = segments.into_iter();
+    // Decoded before it is split: there is no other spelling of a slash.
+    let Ok(path) = percent_decode_str(path).decode_utf8() else { return TargetPath::Malformed };
+    let segments = path.split('/').filter(|segment| !segment.is_empty()).take(SEGMENTS_MAX);
+    let mut rest = segments.map(str::to_owned);
     let mut target = Target::default();
     match rest.next().as_deref() {
         Some("api") => {}
@@ -112,6 +110,7 @@ mod tests {
         check("/api/v1/namespaces/n/pods/p/log", ["", "v1", "n", "pods", "p", "log"]);
         check("/apis/g.io/v2/namespaces/n/roles", ["g.io", "v2", "n", "roles", "", ""]);
         check("/apis/g.io/v2/namespaces/n/roles/a%20b", ["g.io", "v2", "n", "roles", "a b", ""]);
+        check("/api/v1/namespaces/n%2Fpods/p", ["", "v1", "n", "pods", "p", ""]);
         check("/api/v1/watch/namespaces/n/pods/p", ["", "v1", "n", "pods", "p", ""]);
         check("/api/v1/namespaces/n/services/s/proxy/a/b", ["", "v1", "n", "services", "s", "proxy/a/b"]);
     }

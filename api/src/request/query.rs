@@ -2,9 +2,12 @@
 //!
 //! Owns how booleans and integers are read from text. Which values are allowed together is validation's to say.
 
+use std::num::{IntErrorKind, ParseIntError};
+
 use percent_encoding::percent_decode_str;
 
 use crate::error::ApiError;
+use crate::validate::quoted;
 
 /// The parameters in the order written.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -48,17 +51,19 @@ impl Query {
         Some(!(value == "0" || value.eq_ignore_ascii_case("false")))
     }
 
-    /// An integer that may be absent or empty.
+    /// An integer that may be absent.
     ///
     /// # Errors
-    /// `BadRequest` for anything that is not a 64-bit integer.
+    /// `BadRequest` for anything that is not a 64-bit integer, the empty text included.
     pub fn integer(&self, name: &str) -> Result<Option<i64>, ApiError> {
-        match self.value(name) {
-            None | Some("") => Ok(None),
-            Some(text) => text.parse().map(Some).map_err(|_| {
-                ApiError::BadRequest(format!("strconv.ParseInt: parsing {text:?}: invalid syntax for {name}"))
-            }),
-        }
+        let Some(text) = self.value(name) else { return Ok(None) };
+        text.parse().map(Some).map_err(|error: ParseIntError| {
+            let reason = match error.kind() {
+                IntErrorKind::PosOverflow | IntErrorKind::NegOverflow => "value out of range",
+                _ => "invalid syntax",
+            };
+            ApiError::BadRequest(format!("strconv.ParseInt: parsing {}: {reason}", quoted(text)))
+        })
     }
 }
 
@@ -84,7 +89,8 @@ mod tests {
         assert!(!query.flag("absent"));
         assert!(query.integer("limit").is_err());
         assert_eq!(query.integer("limit2").unwrap(), Some(5));
-        assert_eq!(query.integer("empty").unwrap(), None);
+        assert!(query.integer("empty").is_err());
+        assert_eq!(query.integer("absent").unwrap(), None);
         assert_eq!(query.text("labelSelector"), "a in (b)");
         assert_eq!(query.values("dryRun").collect::<Vec<_>>(), [""]);
     }

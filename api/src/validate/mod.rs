@@ -13,7 +13,7 @@ pub mod quantity;
 pub mod selector;
 pub mod tree;
 
-pub use field::{FieldError, FieldErrorKind, Path};
+pub use field::{FieldError, FieldErrorKind, Path, quoted};
 pub use list_options::{ListOptions, validate_list_options};
 pub use metadata::{
     carry_system_fields, validate_finalizer_domains, validate_object_meta, validate_object_meta_update,

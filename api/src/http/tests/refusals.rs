@@ -18,6 +18,15 @@ async fn paths_and_methods_that_are_not_served() {
         (Method::PUT, "/api/v1/namespaces", 405),
         (Method::DELETE, "/api/v1/namespaces", 405),
         (Method::POST, "/api/v1/namespaces/ns/configmaps/a", 405),
+        (Method::GET, "/api/v1/namespaces/ns/configmaps/%25", 400),
+        (Method::GET, "/api/v1/namespaces/ns/configmaps/..", 400),
+        (Method::GET, "/api/v1/namespaces/ns/configmaps/%2e%2E", 400),
+        (Method::GET, "/api/v1/namespaces/ns%2fx/configmaps", 404),
+        (Method::GET, "/api/v1/namespaces/ns/configmaps/a%2Fb", 404),
+        (Method::GET, "/api/v1/namespaces/ns/configmaps/%00", 404),
+        (Method::POST, "/api/v1/watch/namespaces", 405),
+        (Method::POST, "/version", 405),
+        (Method::HEAD, MAPS, 405),
         (Method::OPTIONS, MAPS, 405),
         (Method::POST, "/apis", 405),
         (Method::GET, "/readyz/nope", 404),
@@ -25,6 +34,43 @@ async fn paths_and_methods_that_are_not_served() {
     for (method, path, code) in cases {
         let answered = server.send(method.clone(), path, &[], Body::empty()).await;
         assert_eq!(answered.code, code, "{method} {path}: {}", answered.text);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn numbers_in_queries_are_told_as_the_reference_tells_them() {
+    let server = Server::new().await;
+    let syntax = |text: &str| format!("strconv.ParseInt: parsing {text}: invalid syntax");
+    let range = "strconv.ParseInt: parsing \"99999999999999999999\": value out of range";
+    for (query, message) in [
+        ("limit=abc", syntax("\"abc\"")),
+        ("limit=", syntax("\"\"")),
+        ("limit=1.5", syntax("\"1.5\"")),
+        ("limit=99999999999999999999", range.to_owned()),
+        ("timeoutSeconds=x", syntax("\"x\"")),
+        ("watch=1&timeoutSeconds=%00", syntax("\"\\x00\"")),
+        ("limit=x&limit=1", syntax("\"x\"")),
+    ] {
+        let answered = server.get(&format!("{MAPS}?{query}")).await;
+        assert_eq!((answered.code.as_u16(), &answered.json()["message"]), (400, &json!(message)), "{query}");
+    }
+    assert_eq!(server.get(&format!("{MAPS}?limit=1&limit=x&nothing=1&a;b&=&&%zz=%ff")).await.code, 200);
+}
+
+#[tokio::test(start_paused = true)]
+async fn media_types_of_bodies_know_no_case() {
+    let server = Server::new().await;
+    for (content_type, code) in [
+        ("application/json", 201),
+        ("Application/JSON; charset=UTF-8", 201),
+        ("", 201),
+        ("application/jsonx", 415),
+        ("application/x-www-form-urlencoded", 415),
+    ] {
+        let body = Body::from(map("a", "1").to_string());
+        let headers = [("content-type", content_type)];
+        let answered = server.send(Method::POST, &format!("{MAPS}?dryRun=All"), &headers, body).await;
+        assert_eq!(answered.code, code, "{content_type}: {}", answered.text);
     }
 }
 

@@ -1,0 +1,203 @@
+"""The ecosystem's Python client, unmodified, through what programs do with it.
+
+Wants KUBECONFIG and the package `kubernetes`. Each step asserts what it needs; the last line printed is `done`.
+"""
+
+import datetime
+import json
+import threading
+import time
+
+from kubernetes import client, config, watch
+from kubernetes.client.exceptions import ApiException
+from kubernetes.leaderelection import electionconfig, leaderelection
+from kubernetes.leaderelection.resourcelock.leaselock import LeaseLock
+
+NAMESPACE = "python-client"
+PATCHES = {
+    "application/json-patch+json": [{"op": "replace", "path": "/data/colour", "value": "json"}],
+    "application/merge-patch+json": {"data": {"colour": "merge"}},
+    "application/strategic-merge-patch+json": {"data": {"colour": "strategic"}},
+}
+
+
+def config_map(name, colour="red", labels=None):
+    metadata = client.V1ObjectMeta(name=name, labels=labels)
+    return client.V1ConfigMap(metadata=metadata, data={"colour": colour})
+
+
+def expect_error(status, reason, call, *arguments, **options):
+    """Calls, and wants an ApiException whose body is a Status with this reason; gives its details."""
+    try:
+        call(*arguments, **options)
+    except ApiException as error:
+        document = json.loads(error.body)
+        told = (error.status, document["kind"], document["code"], document["reason"])
+        assert told == (status, "Status", status, reason), error
+        return document.get("details")
+    raise AssertionError(f"{call.__name__} should fail with {status} {reason}")
+
+
+def objects(core):
+    """Create, get, list in pages, replace with a stale version, errors."""
+    for number in range(25):
+        core.create_namespaced_config_map(NAMESPACE, config_map(f"m{number:02}", labels={"odd": str(number % 2)}))
+    assert core.read_namespaced_config_map("m07", NAMESPACE).data == {"colour": "red"}
+    names, token, pages, versions = [], None, 0, set()
+    while True:
+        page = core.list_namespaced_config_map(NAMESPACE, limit=10, _continue=token, label_selector="odd")
+        names += [item.metadata.name for item in page.items]
+        versions.add(page.metadata.resource_version)
+        pages, token = pages + 1, page.metadata._continue
+        if not token:
+            break
+    assert names == [f"m{number:02}" for number in range(25)] and pages == 3 and len(versions) == 1
+    stale = core.read_namespaced_config_map("m00", NAMESPACE)
+    fresh = core.read_namespaced_config_map("m00", NAMESPACE)
+    fresh.data = {"colour": "green"}
+    core.replace_namespaced_config_map("m00", NAMESPACE, fresh)
+    expect_error(409, "Conflict", core.replace_namespaced_config_map, "m00", NAMESPACE, stale)
+    expect_error(409, "AlreadyExists", core.create_namespaced_config_map, NAMESPACE, config_map("m00"))
+    missing = expect_error(404, "NotFound", core.read_namespaced_config_map, "nope", NAMESPACE)
+    assert missing == {"name": "nope", "kind": "configmaps"}
+    invalid = expect_error(422, "Invalid", core.create_namespaced_config_map, NAMESPACE, config_map("Not A Name"))
+    assert invalid["causes"][0]["field"] == "metadata.name"
+    expect_error(400, "BadRequest", core.list_namespaced_config_map, NAMESPACE, _continue="garbage")
+
+
+def patches(core):
+    """Every patch type, and server-side apply with a conflict."""
+    for media_type, body in PATCHES.items():
+        patched = core.patch_namespaced_config_map("m01", NAMESPACE, body, _content_type=media_type)
+        assert patched.data["colour"] in media_type, (media_type, patched.data)
+    applied = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "applied"}, "data": {"k": "1"}}
+    apply = dict(field_manager="one", _content_type="application/apply-patch+yaml")
+    core.patch_namespaced_config_map("applied", NAMESPACE, applied, **apply)
+    applied["data"]["k"] = "2"
+    other = dict(apply, field_manager="two")
+    conflict = expect_error(409, "Conflict", core.patch_namespaced_config_map, "applied", NAMESPACE, applied, **other)
+    assert conflict["causes"][0]["reason"] == "FieldManagerConflict"
+    forced = core.patch_namespaced_config_map("applied", NAMESPACE, applied, force=True, **other)
+    managers = {entry.manager: entry.operation for entry in forced.metadata.managed_fields}
+    assert forced.data == {"k": "2"} and managers["two"] == "Apply", managers
+
+
+def watches(core):
+    """A watch from a list's version, resumed from the last event's version, and one that is too far ahead."""
+    start = core.list_namespaced_config_map(NAMESPACE).metadata.resource_version
+    core.create_namespaced_config_map(NAMESPACE, config_map("watched"))
+    core.patch_namespaced_config_map("watched", NAMESPACE, {"data": {"colour": "blue"}})
+    core.delete_namespaced_config_map("watched", NAMESPACE)
+    assert follow(core, start, 1) == ["ADDED watched"]
+    assert follow(core, start, 3) == ["ADDED watched", "MODIFIED watched", "DELETED watched"]
+    first = next(iter(watch.Watch().stream(
+        core.list_namespaced_config_map, NAMESPACE, resource_version=start, timeout_seconds=10)))
+    resumed = follow(core, first["object"].metadata.resource_version, 2)
+    assert resumed == ["MODIFIED watched", "DELETED watched"], resumed
+    ahead = str(int(start) + 1_000_000)
+    expect_error(504, "Timeout", core.list_namespaced_config_map, NAMESPACE, resource_version=ahead)
+
+
+def follow(core, version, count):
+    stream, seen = watch.Watch(), []
+    for event in stream.stream(
+            core.list_namespaced_config_map, NAMESPACE, resource_version=version, timeout_seconds=10):
+        seen.append(f"{event['type']} {event['object'].metadata.name}")
+        if len(seen) == count:
+            stream.stop()
+    return seen
+
+
+def informer(core):
+    """The client's informer: synced, then told of a change and a removal."""
+    try:
+        from kubernetes.informer import SharedInformer
+    except ImportError:
+        print("this release of the client has no informer")
+        return
+    told, arrived = [], threading.Condition()
+
+    def tell(kind):
+        def handler(item):
+            with arrived:
+                told.append((kind, item.metadata.name))
+                arrived.notify_all()
+        return handler
+
+    running = SharedInformer(core.list_namespaced_config_map, namespace=NAMESPACE, label_selector="odd=1")
+    for kind in ["ADDED", "MODIFIED", "DELETED"]:
+        running.add_event_handler(kind, tell(kind))
+    running.start()
+    with arrived:
+        assert arrived.wait_for(lambda: len(told) >= 12, 20), told
+    core.patch_namespaced_config_map("m03", NAMESPACE, {"data": {"colour": "seen"}})
+    core.patch_namespaced_config_map("m05", NAMESPACE, {"metadata": {"labels": {"odd": "0"}}})
+    with arrived:
+        wanted = {("MODIFIED", "m03"), ("DELETED", "m05")}
+        assert arrived.wait_for(lambda: wanted <= set(told), 20), told
+    assert running.cache.get_by_key(f"{NAMESPACE}/m03").data["colour"] == "seen"
+    # It stops between events, so that it needs one.
+    stopper = threading.Thread(target=running.stop)
+    stopper.start()
+    core.patch_namespaced_config_map("m03", NAMESPACE, {"data": {"colour": "last"}})
+    stopper.join(20)
+
+
+def election():
+    """Two candidates for one lease: the first leads, and the second waits as long as it renews."""
+    led = [threading.Event(), threading.Event()]
+
+    def candidate(number):
+        lock = LeaseLock("leader", NAMESPACE, f"candidate-{number}")
+        started, stopped = led[number].set, lambda: None
+        settings = electionconfig.Config(
+            lock, lease_duration=5, renew_deadline=4, retry_period=1, onstarted_leading=started, onstopped_leading=stopped)
+        threading.Thread(target=leaderelection.LeaderElection(settings).run, daemon=True).start()
+
+    candidate(0)
+    assert led[0].wait(20), "nobody leads"
+    candidate(1)
+    assert not led[1].wait(3), "two lead"
+    lease = client.CoordinationV1Api().read_namespaced_lease("leader", NAMESPACE)
+    assert lease.spec.holder_identity == "candidate-0" and lease.spec.lease_duration_seconds == 5
+
+
+def events(core):
+    """An event of the events group is read through the core group, too."""
+    about = client.V1ObjectReference(kind="ConfigMap", namespace=NAMESPACE, name="m01")
+    client.EventsV1Api().create_namespaced_event(NAMESPACE, client.EventsV1Event(
+        metadata=client.V1ObjectMeta(name="told.1"), regarding=about, reason="Tested", note="hello", type="Normal",
+        action="Testing", event_time=datetime.datetime.now(datetime.timezone.utc),
+        reporting_controller="example.com/test", reporting_instance="test-1"))
+    found = core.list_namespaced_event(NAMESPACE, field_selector="reason=Tested").items
+    assert [event.message for event in found] == ["hello"], found
+
+
+def collections(core):
+    """Delete a selection, then all."""
+    core.delete_collection_namespaced_config_map(NAMESPACE, label_selector="odd=0", dry_run="All")
+    assert len(core.list_namespaced_config_map(NAMESPACE, label_selector="odd=0").items) == 14
+    core.delete_collection_namespaced_config_map(NAMESPACE, label_selector="odd=0")
+    assert not core.list_namespaced_config_map(NAMESPACE, label_selector="odd=0").items
+    assert len(core.list_namespaced_config_map(NAMESPACE, label_selector="odd=1").items) == 11
+    core.delete_collection_namespaced_config_map(NAMESPACE)
+    assert not core.list_namespaced_config_map(NAMESPACE).items
+
+
+def main():
+    config.load_kube_config()
+    core = client.CoreV1Api()
+    core.create_namespace(client.V1Namespace(metadata=client.V1ObjectMeta(name=NAMESPACE)))
+    steps = [
+        lambda: objects(core), lambda: patches(core), lambda: watches(core), lambda: informer(core), election,
+        lambda: events(core), lambda: collections(core),
+    ]
+    for step, name in zip(steps, ["objects", "patches", "watches", "informer", "election", "events", "collections"]):
+        started = time.monotonic()
+        step()
+        print(f"{name}: {time.monotonic() - started:.1f} s", flush=True)
+    print("done")
+
+
+if __name__ == "__main__":
+    main()
