@@ -64,6 +64,13 @@ fn bodies() -> Vec<Case> {
             (422, "Invalid", "name or generateName is required"),
         ),
         post("a body over the limit", long, (413, "RequestEntityTooLarge", "limit is 3145728")),
+        post("a number beyond numbers", r#"{"metadata":{"name":"t","generation":1e999999999}}"#, bad),
+        post("a compressed body", b"\x1f\x8b\x08\x00\x00\x00\x00\x00\x00\xff".to_vec(), bad),
+        post("a second document", r#"{"metadata":{"name":"t"}} {}"#, bad),
+        Case {
+            headers: &[("content-type", "application/yaml")],
+            ..post("aliases of aliases", alias_bomb(), (400, "BadRequest", "excessive aliasing"))
+        },
         Case {
             headers: &[("content-type", "text/plain")],
             ..post("another media type", "a=b", (415, "UnsupportedMediaType", "unknown format"))
@@ -87,6 +94,16 @@ fn bodies() -> Vec<Case> {
     ]
 }
 
+/// Ten levels of nine: three and a half billion values when written out.
+fn alias_bomb() -> String {
+    let mut text = String::from("a0: &a0 [x, x, x, x, x, x, x, x, x]\n");
+    for level in 1..10 {
+        let aliases = vec![format!("*a{}", level - 1); 9].join(", ");
+        text.push_str(&format!("a{level}: &a{level} [{aliases}]\n"));
+    }
+    text
+}
+
 fn requests() -> Vec<Case> {
     let not_found = (404, "NotFound", "the server could not find the requested resource");
     let method = (405, "MethodNotAllowed", "the server does not allow this method on the requested resource");
@@ -105,6 +122,9 @@ fn requests() -> Vec<Case> {
         Case { method: Method::PUT, ..post("a collection replaced", "{}", method) },
         Case { method: Method::PATCH, headers: MERGE_PATCH, ..post("a collection patched", "{}", method) },
         on("an unknown verb", Method::OPTIONS, COLLECTION, method),
+        on("a name that is no segment", Method::GET, "/api/v1/namespaces/faults/configmaps/%2e%2e", bad),
+        on("a slash in disguise", Method::GET, "/api/v1/namespaces/faults%2Fx/configmaps", not_found),
+        on("a time that is none", Method::GET, "/api/v1/namespaces/faults/configmaps?timeout=soon", bad),
         on("a limit that is no number", Method::GET, "/api/v1/namespaces/faults/configmaps?limit=abc", bad),
         on(
             "a version that is no number",
