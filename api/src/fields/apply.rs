@@ -16,6 +16,7 @@ use super::managed::{Managed, ManagedEntry, ManagedError, Operation, managed_fie
 use super::merge::{Emptied, merge, remove};
 use super::set::FieldSet;
 use super::shape::{ItemError, Shape, empty_object, same};
+use super::stored;
 use super::update::{Writer, metadata_of};
 use super::versions::{Views, translated};
 use crate::schema::types::{Schema, TypeId};
@@ -70,7 +71,7 @@ fn listed(errors: &[String]) -> String {
 pub fn apply(
     schema: &Schema,
     root: TypeId,
-    live: Option<&Value>,
+    live: Option<Value>,
     config: &Value,
     writer: &Writer<'_>,
     options: ApplyOptions,
@@ -82,26 +83,15 @@ pub fn apply(
     if !errors.is_empty() {
         return Err(ApplyError::Typed { object: name_of(config), errors });
     }
-    let managed = Managed::decode(live.and_then(managed_fields_of))?;
-    let mut base = live.unwrap_or(empty_object()).clone();
-    if let Some(metadata) = base.get_mut("metadata").and_then(Value::as_object_mut) {
-        metadata.shift_remove("managedFields");
-    }
+    let mut base = live.unwrap_or_else(|| empty_object().clone());
+    let metadata = base.get_mut("metadata").and_then(Value::as_object_mut);
+    let stored = metadata.and_then(|metadata| metadata.shift_remove("managedFields"));
     let job = Job { schema, root, base, config, writer };
-    let (mut object, managed) = match job.run(managed.clone(), options.force) {
-        Err(ApplyError::Conflicts(conflicts)) if writer.manager == LAST_APPLIED_MANAGER => {
-            let rest = last_applied::not_by_client(schema, root, &job.base, conflicts, writer, options.brand);
-            if let Some(conflicts) = rest {
-                return Err(ApplyError::Conflicts(conflicts));
-            }
-            job.run(managed, true)?
-        }
-        result => result?,
-    };
+    let (mut object, managed) = job.outcome(stored, options)?;
     if writer.manager == LAST_APPLIED_MANAGER {
         last_applied::keep(&mut object, config, options.brand);
     }
-    if let (Some(managed), Some(metadata)) = (managed.encode(), metadata_of(&mut object)) {
+    if let (Some(managed), Some(metadata)) = (managed, metadata_of(&mut object)) {
         metadata.insert("managedFields".to_owned(), managed);
     }
     Ok(object)
@@ -130,32 +120,111 @@ impl Job<'_> {
         Shape::of_type(self.schema, self.root)
     }
 
-    fn run(&self, managed: Managed, force: bool) -> Result<(Value, Managed), ApplyError> {
+    /// The object, and its managers as they are written. `stored` is what they were before.
+    fn outcome(
+        &self,
+        stored: Option<Value>,
+        options: ApplyOptions,
+    ) -> Result<(Value, Option<Value>), ApplyError> {
+        let merged = merge(self.schema, self.shape(), &self.base, self.config)?;
+        let mut set = field_set(self.schema, self.root, self.config)?;
+        set.subtract_below(&self.writer.reset_set());
+        let stored = match self.settled(stored, &set, &merged)? {
+            Ok(list) => return Ok((merged, Some(list))),
+            Err(stored) => stored,
+        };
+        let managed = Managed::decode(stored.as_ref())?;
+        let ran = match self.writer.manager == LAST_APPLIED_MANAGER && !options.force {
+            true => self.take_over_from_client(managed, set, merged, options)?,
+            false => self.run(managed, set, merged, options.force)?,
+        };
+        Ok((ran.0, ran.1.encode()))
+    }
+
+    /// The common case: the manager applies the same fields as last time, and takes none from anybody. Then nothing
+    /// but a time changes in the stored list, and no set has to be read. Otherwise the list is given back.
+    fn settled(
+        &self,
+        stored: Option<Value>,
+        set: &FieldSet,
+        merged: &Value,
+    ) -> Result<Result<Value, Option<Value>>, ItemError> {
+        let Some(Value::Array(mut list)) = stored else { return Ok(Err(stored)) };
+        let Some(at) = stored::own_place(&list, set, self.writer) else {
+            return Ok(Err(Some(Value::Array(list))));
+        };
+        let Comparison { changed, removed } = self.comparison(merged)?;
+        if stored::touches_others(&list, at, &changed, &removed) {
+            return Ok(Err(Some(Value::Array(list))));
+        }
+        if !same(&self.base, merged) {
+            stored::renew(&mut list, at, self.writer);
+        }
+        Ok(Ok(Value::Array(list)))
+    }
+
+    /// An apply by the command line, which may take what its last client-side configuration explains.
+    fn take_over_from_client(
+        &self,
+        managed: Managed,
+        set: FieldSet,
+        merged: Value,
+        options: ApplyOptions,
+    ) -> Result<(Value, Managed), ApplyError> {
+        match self.run(managed.clone(), set.clone(), merged.clone(), false) {
+            Err(ApplyError::Conflicts(conflicts)) => {
+                let Job { schema, root, base, writer, .. } = self;
+                match last_applied::not_by_client(schema, *root, base, conflicts, writer, options.brand) {
+                    Some(conflicts) => Err(ApplyError::Conflicts(conflicts)),
+                    None => self.run(managed, set, merged, true),
+                }
+            }
+            result => result,
+        }
+    }
+
+    fn run(
+        &self,
+        managed: Managed,
+        set: FieldSet,
+        merged: Value,
+        force: bool,
+    ) -> Result<(Value, Managed), ApplyError> {
         let mut managed = self.tracked(managed)?;
         for entry in managed.entries.iter_mut().filter(|entry| entry.api_version == self.writer.api_version) {
             reconcile(self.schema, self.shape(), &mut entry.set);
         }
-        let merged = merge(self.schema, self.shape(), &self.base, self.config)?;
-        let mut set = field_set(self.schema, self.root, self.config)?;
-        set.subtract_below(&self.writer.reset_set());
         let mut entry = self.writer.entry(Operation::Apply, set);
         let previous = managed.take(&entry);
         entry.time = previous.as_ref().and_then(|previous| previous.time.clone());
-        managed.entries.push(entry.clone());
+        managed.entries.push(entry);
         let object = match &previous {
-            Some(previous) => {
-                let last = translated(self.schema, self.root, &merged, previous, self.writer)?;
-                if last.is_within(&entry.set) { merged } else { self.prune(&merged, &last, &managed)? }
-            }
+            Some(previous) => self.pruned(merged, previous, &managed)?,
             None => merged,
         };
-        self.take_over(&mut managed, &entry, &object, force)?;
-        let recorded = managed.entries.iter_mut().find(|other| other.is_same_writer(&entry));
-        if let Some(recorded) = recorded.filter(|_| !same(&self.base, &object)) {
+        self.take_over(&mut managed, &object, force)?;
+        let recorded = managed.entries.last_mut().filter(|_| !same(&self.base, &object));
+        if let Some(recorded) = recorded {
             recorded.time = Some(self.writer.now.to_owned());
         }
-        strip(&mut managed, &entry);
+        strip(&mut managed);
         Ok((object, managed))
+    }
+
+    /// What the apply changes, as far as it can be owned.
+    fn comparison(&self, object: &Value) -> Result<Comparison, ItemError> {
+        let Comparison { mut changed, mut removed } = compare(self.schema, self.root, &self.base, object)?;
+        let reset = self.writer.reset_set();
+        changed.subtract_below(&reset);
+        removed.subtract_below(&reset);
+        Ok(Comparison { changed, removed })
+    }
+
+    /// `merged` without what went from the configuration since `previous`. The manager's new entry is the last one.
+    fn pruned(&self, merged: Value, previous: &ManagedEntry, managed: &Managed) -> Result<Value, ItemError> {
+        let last = translated(self.schema, self.root, &merged, previous, self.writer)?;
+        let is_kept = managed.entries.last().is_some_and(|entry| last.is_within(&entry.set));
+        if is_kept { Ok(merged) } else { self.prune(&merged, &last, managed) }
     }
 
     /// The managers, or one for all there is where nobody is tracked yet.
@@ -183,7 +252,7 @@ impl Job<'_> {
         let mut unowned = all.clone();
         let mut owned = fields(&pruned)?;
         for entry in &managed.entries {
-            owned.unite(named(&translated(schema, self.root, merged, entry, self.writer)?));
+            owned.unite(named(&*translated(schema, self.root, merged, entry, self.writer)?));
         }
         unowned.subtract(&owned);
         let pruned = remove(schema, shape, merged, &unowned, Emptied::Null);
@@ -196,21 +265,14 @@ impl Job<'_> {
         }
     }
 
-    /// Takes what the apply changes or removes from its other owners. Changing what they own needs `force`.
-    fn take_over(
-        &self,
-        managed: &mut Managed,
-        own: &ManagedEntry,
-        object: &Value,
-        force: bool,
-    ) -> Result<(), ApplyError> {
-        let Comparison { mut changed, mut removed } = compare(self.schema, self.root, &self.base, object)?;
-        let reset = self.writer.reset_set();
-        changed.subtract_below(&reset);
-        removed.subtract_below(&reset);
+    /// Takes what the apply changes or removes from its other owners: all but the last. Changing what they own needs
+    /// `force`.
+    fn take_over(&self, managed: &mut Managed, object: &Value, force: bool) -> Result<(), ApplyError> {
+        let Comparison { changed, removed } = self.comparison(object)?;
         let mut conflicts = Vec::new();
         let mut views = Views::new(self.schema, self.writer, &self.base, object);
-        for entry in managed.entries.iter_mut().filter(|entry| !entry.is_same_writer(own)) {
+        let others = managed.entries.len().saturating_sub(1);
+        for entry in managed.entries.iter_mut().take(others) {
             let lost = if entry.api_version == self.writer.api_version {
                 let lost = entry.set.intersection(&changed);
                 entry.set.subtract(&lost);
@@ -236,13 +298,20 @@ impl Job<'_> {
             });
             return Err(ApplyError::Conflicts(Conflicts(conflicts)));
         }
-        managed.drop_empty();
         Ok(())
     }
 }
 
-/// Takes what nobody owns out of the manager's own set.
-fn strip(managed: &mut Managed, own: &ManagedEntry) {
+/// Takes what nobody owns out of the manager's own set, which is the last one, and drops who owns nothing.
+fn strip(managed: &mut Managed) {
+    if let Some(own) = managed.entries.last_mut() {
+        strip_set(&mut own.set);
+    }
+    managed.drop_empty();
+}
+
+/// Takes out what nobody owns.
+pub(super) fn strip_set(set: &mut FieldSet) {
     let metadata = PathElement::field("metadata");
     let mut unowned = FieldSet::EMPTY;
     for name in ["apiVersion", "kind", "metadata"] {
@@ -251,8 +320,5 @@ fn strip(managed: &mut Managed, own: &ManagedEntry) {
     for name in UNOWNED_METADATA {
         unowned.insert(&[metadata.clone(), PathElement::field(name)]);
     }
-    for entry in managed.entries.iter_mut().filter(|entry| entry.is_same_writer(own)) {
-        entry.set.subtract(&unowned);
-    }
-    managed.drop_empty();
+    set.subtract(&unowned);
 }

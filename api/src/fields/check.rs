@@ -4,6 +4,7 @@
 //! that cannot be told apart. What a value may be beyond its form is for validation, after the merge.
 
 use std::collections::BTreeSet;
+use std::fmt::Write;
 
 use serde_json::Value;
 
@@ -13,32 +14,45 @@ use crate::schema::types::{Scalar, Schema, TypeId, ValueType};
 
 /// Everything that is wrong with `config` as an object of the type `root`, as `.path: message` lines.
 pub(super) fn check(schema: &Schema, root: TypeId, config: &Value) -> Vec<String> {
-    let mut checker = Checker { schema, path: String::new(), errors: Vec::new() };
+    let mut checker = Checker { schema, path: Vec::with_capacity(16), errors: Vec::new() };
     checker.object(root, config);
     checker.errors
 }
 
-struct Checker<'s> {
+struct Checker<'s, 'v> {
     schema: &'s Schema,
-    path: String,
+    path: Vec<Step<'v>>,
     errors: Vec<String>,
 }
 
-impl<'s> Checker<'s> {
+/// One step of the path, put into words only when something is wrong.
+enum Step<'v> {
+    Name(&'v str),
+    Element(PathElement),
+}
+
+impl<'s, 'v> Checker<'s, 'v> {
     fn refuse(&mut self, message: &str) {
+        let mut error = String::new();
+        for step in &self.path {
+            match step {
+                Step::Name(name) => write!(error, ".{name}"),
+                Step::Element(element) => write!(error, "{element}"),
+            }
+            .expect("writing to a string cannot fail");
+        }
         let separator = if self.path.is_empty() { "" } else { ": " };
-        self.errors.push(format!("{}{separator}{message}", self.path));
+        self.errors.push(error + separator + message);
     }
 
-    /// Runs `check` below a step.
-    fn at(&mut self, step: &dyn std::fmt::Display, check: impl FnOnce(&mut Self)) {
-        let len = self.path.len();
-        self.path.push_str(&step.to_string());
+    /// Runs `check` below a step, which it gives back.
+    fn at(&mut self, step: Step<'v>, check: impl FnOnce(&mut Self)) -> Option<Step<'v>> {
+        self.path.push(step);
         check(self);
-        self.path.truncate(len);
+        self.path.pop()
     }
 
-    fn value(&mut self, slot: Slot<'s>, value: &Value) {
+    fn value(&mut self, slot: Slot<'s>, value: &'v Value) {
         if value.is_null() {
             return;
         }
@@ -49,7 +63,7 @@ impl<'s> Checker<'s> {
             ValueType::Map { value: inner, .. } => match value {
                 Value::Object(map) => {
                     for (name, value) in map {
-                        self.at(&format_args!(".{name}"), |this| this.value(Slot::of(inner), value));
+                        self.at(Step::Name(name), |this| this.value(Slot::of(inner), value));
                     }
                 }
                 other => self.refuse(&format!("expected map, got {other}")),
@@ -58,7 +72,7 @@ impl<'s> Checker<'s> {
         }
     }
 
-    fn object(&mut self, id: TypeId, value: &Value) {
+    fn object(&mut self, id: TypeId, value: &'v Value) {
         let ty = self.schema.get(id);
         let map = match value {
             Value::Object(map) => map,
@@ -67,14 +81,14 @@ impl<'s> Checker<'s> {
         };
         for (name, value) in map {
             let inner = Slot::in_object(ty, name);
-            self.at(&format_args!(".{name}"), |this| match inner {
+            self.at(Step::Name(name), |this| match inner {
                 Some(inner) => this.value(inner, value),
                 None => this.refuse("field not declared in schema"),
             });
         }
     }
 
-    fn list(&mut self, slot: Slot<'s>, item: Slot<'s>, value: &Value) {
+    fn list(&mut self, slot: Slot<'s>, item: Slot<'s>, value: &'v Value) {
         let Value::Array(items) = value else {
             return self.refuse(&format!("expected list, got {value}"));
         };
@@ -82,18 +96,19 @@ impl<'s> Checker<'s> {
         let mut seen: BTreeSet<PathElement> = BTreeSet::new();
         for (at, value) in items.iter().enumerate() {
             if matches!(shape, Shape::Atomic) {
-                self.at(&PathElement::Index(i64::try_from(at).unwrap_or(i64::MAX)), |this| {
-                    this.value(item, value)
-                });
+                let place = PathElement::Index(i64::try_from(at).unwrap_or(i64::MAX));
+                self.at(Step::Element(place), |this| this.value(item, value));
                 continue;
             }
             match element_of_item(self.schema, shape, value) {
                 Ok(element) => {
-                    self.at(&element, |this| this.value(item, value));
-                    if seen.contains(&element) {
-                        self.refuse(&format!("duplicate entries for key {element}"));
+                    let step = self.at(Step::Element(element), |this| this.value(item, value));
+                    if let Some(Step::Element(element)) = step {
+                        if seen.contains(&element) {
+                            self.refuse(&format!("duplicate entries for key {element}"));
+                        }
+                        seen.insert(element);
                     }
-                    seen.insert(element);
                 }
                 Err(error) => return self.refuse(&format!("element {at}: {error}")),
             }

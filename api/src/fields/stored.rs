@@ -8,6 +8,7 @@
 
 use serde_json::Value;
 
+use super::apply::strip_set;
 use super::extract::reconcile;
 use super::fold::{UPDATE_MANAGERS_MAX, fold_old_updates};
 use super::managed::{Managed, ManagedEntry, Operation};
@@ -38,7 +39,7 @@ pub(super) fn record<'s>(
         is_recorded |= gains;
         let loses_removed = has(&entry, removed, Quantity::Any, &mut key);
         let is_settled = if gains {
-            !loses_removed && has(&entry, &changed, Quantity::All, &mut key) && renew(&mut entry, writer)
+            !loses_removed && has(&entry, &changed, Quantity::All, &mut key) && renew_time(&mut entry, writer)
         } else {
             !loses_removed && !has(&entry, &changed, Quantity::Any, &mut key)
         };
@@ -70,6 +71,41 @@ pub(super) fn record<'s>(
     if out.is_empty() { None } else { Some(Value::Array(out)) }
 }
 
+/// The place of the writer's apply entry, if it is there, owns exactly `set` (which still has what nobody owns), and
+/// everybody wrote in the writer's version.
+pub(super) fn own_place(list: &[Value], set: &FieldSet, writer: &Writer<'_>) -> Option<usize> {
+    if list.iter().any(|entry| text(entry, "apiVersion") != writer.api_version) {
+        return None;
+    }
+    let is_own = |entry: &Value| {
+        text(entry, "operation") == Operation::Apply.as_str()
+            && text(entry, "manager") == writer.name()
+            && text(entry, "subresource") == writer.subresource
+            && entry.get("time").is_some_and(Value::is_string)
+    };
+    let at = list.iter().position(is_own)?;
+    let mut set = set.clone();
+    strip_set(&mut set);
+    let fields = list[at].get("fieldsV1")?;
+    is_exactly(fields, &set, false, &mut String::new()).then_some(at)
+}
+
+/// Whether anybody but the entry at `own` owns something of `changed` or `removed`.
+pub(super) fn touches_others(list: &[Value], own: usize, changed: &FieldSet, removed: &FieldSet) -> bool {
+    let mut key = String::new();
+    let mut others = list.iter().enumerate().filter(|(at, _)| *at != own).map(|(_, entry)| entry);
+    others.any(|entry| {
+        has(entry, changed, Quantity::Any, &mut key) || has(entry, removed, Quantity::Any, &mut key)
+    })
+}
+
+/// Moves the time of the entry at `at`, and the entry to where it then belongs.
+pub(super) fn renew(list: &mut [Value], at: usize, writer: &Writer<'_>) {
+    if renew_time(&mut list[at], writer) {
+        list.sort_by(|a, b| order(a).cmp(&order(b)));
+    }
+}
+
 fn folded(list: Vec<Value>) -> Vec<Value> {
     let list = Value::Array(list);
     let Ok(mut managed) = Managed::decode(Some(&list)) else { return Vec::new() };
@@ -78,7 +114,7 @@ fn folded(list: Vec<Value>) -> Vec<Value> {
 }
 
 /// Moves the time of an entry, if it has one.
-fn renew(entry: &mut Value, writer: &Writer<'_>) -> bool {
+fn renew_time(entry: &mut Value, writer: &Writer<'_>) -> bool {
     match entry.get_mut("time") {
         Some(Value::String(time)) => {
             writer.now.clone_into(time);
@@ -131,4 +167,20 @@ fn holds(fields: &Value, set: &FieldSet, quantity: Quantity, key: &mut String) -
         Quantity::Any => set.entries().iter().any(&mut check),
         Quantity::All => set.entries().iter().all(&mut check),
     }
+}
+
+/// Whether a stored set has the members of `set` and no other.
+fn is_exactly(fields: &Value, set: &FieldSet, is_member: bool, key: &mut String) -> bool {
+    let Some(map) = fields.as_object() else { return false };
+    if set.is_empty() {
+        return map.is_empty();
+    }
+    map.len() == set.entries().len() + usize::from(is_member)
+        && map.contains_key(".") == is_member
+        && set.entries().iter().all(|entry| {
+            key.clear();
+            entry.element.write_wire(key);
+            let below = map.get(key.as_str());
+            below.is_some_and(|below| is_exactly(below, &entry.children, entry.member, key))
+        })
 }

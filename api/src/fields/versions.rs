@@ -4,6 +4,8 @@
 //! does, so what changed is compared in that version too. An entry in a version that is not served owns nothing any
 //! more and goes.
 
+use std::borrow::Cow;
+
 use serde_json::Value;
 
 use super::compare::{Comparison, compare};
@@ -105,18 +107,18 @@ impl<'a> Views<'a> {
 }
 
 /// The fields of `entry` as the request's version names them, as far as `object` (in the request's version) has them.
-pub(super) fn translated(
+pub(super) fn translated<'e>(
     schema: &Schema,
     root: TypeId,
     object: &Value,
-    entry: &ManagedEntry,
+    entry: &'e ManagedEntry,
     writer: &Writer<'_>,
-) -> Result<FieldSet, ItemError> {
+) -> Result<Cow<'e, FieldSet>, ItemError> {
     if entry.api_version == writer.api_version {
-        return Ok(entry.set.clone());
+        return Ok(Cow::Borrowed(&entry.set));
     }
     let Some(other) = writer.others.iter().find(|other| other.api_version == entry.api_version) else {
-        return Ok(FieldSet::EMPTY);
+        return Ok(Cow::Owned(FieldSet::EMPTY));
     };
     let shape = Shape::of_type(schema, other.type_id);
     let there = converted(&other.forth, object);
@@ -126,5 +128,5 @@ pub(super) fn translated(
     let mut set = field_set(schema, root, &converted(&other.back, &kept))?;
     // What the conversion writes of nothing is nobody's.
     set.subtract(&field_set(schema, root, &converted(&other.back, super::shape::empty_object()))?);
-    Ok(set)
+    Ok(Cow::Owned(set))
 }

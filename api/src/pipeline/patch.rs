@@ -100,7 +100,7 @@ impl<S: Store> Pipeline<S> {
             }
             Patch::Apply(config) => {
                 let now = self.ambient.now().seconds_text();
-                let applied = self.applied(request, options, Some(&document), config, &now)?;
+                let applied = self.applied(request, options, Some(document), config, &now)?;
                 let told = met_in_config(&parsed.strict, validation)?;
                 let mut incoming =
                     self.patched(request, &applied, validation, &[], || go_string(&applied))?;
@@ -150,7 +150,7 @@ impl<S: Store> Pipeline<S> {
         &self,
         request: Request<'_>,
         options: &Options,
-        live: Option<&Value>,
+        live: Option<Value>,
         config: &Value,
         now: &str,
     ) -> Result<Value, ApiError> {

@@ -177,7 +177,7 @@ pub(crate) fn ownership(input: &[u8]) -> bool {
     let Some((first, second)) = two_values(documents) else { return false };
     let options = ApplyOptions { force: false, brand: &ORCH };
     let applied = |live: Option<&Value>, config: &Value, manager: &str| {
-        let object = apply(&SCHEMA, type_id, live, config, &writer(manager), options).ok()?;
+        let object = apply(&SCHEMA, type_id, live.cloned(), config, &writer(manager), options).ok()?;
         Managed::decode(object.pointer("/metadata/managedFields")).expect("stored managers can be read");
         Some(object)
     };

@@ -24,7 +24,7 @@ impl Cluster {
         let now = format!("{:03}", self.clock);
         let writer = Writer { manager, now: &now, ..writer("") };
         let options = ApplyOptions { force, brand: &ORCH };
-        let mut object = apply(schema(), self.root(), self.live.as_ref(), config, &writer, options)?;
+        let mut object = apply(schema(), self.root(), self.live.clone(), config, &writer, options)?;
         object["metadata"]["uid"] = "u".into();
         self.live = Some(object);
         Ok(())
@@ -295,6 +295,6 @@ fn reset_fields_are_neither_owned_nor_contested() {
     let live = apply(schema(), root, None, &config, &writer("one", &[&["f:status"]]), options).unwrap();
     assert_eq!(live["metadata"]["managedFields"][0]["fieldsV1"], json!({"f:spec": {"f:nodeName": {}}}));
     let config = json!({"spec": {"nodeName": "b"}, "status": {"phase": "y"}});
-    let live = apply(schema(), root, Some(&live), &config, &writer("two", &[&["spec"]]), options).unwrap();
+    let live = apply(schema(), root, Some(live), &config, &writer("two", &[&["spec"]]), options).unwrap();
     assert_eq!(live["metadata"]["managedFields"][1]["fieldsV1"], json!({"f:status": {"f:phase": {}}}));
 }

@@ -130,7 +130,7 @@ pub(crate) fn any_json() -> impl Strategy<Value = Value> {
 }
 
 fn applied(live: Option<&Value>, config: &Value, manager: &'static str) -> Value {
-    let mut object = apply(schema(), root("Pod"), live, config, &writer(manager), OPTIONS).unwrap();
+    let mut object = apply(schema(), root("Pod"), live.cloned(), config, &writer(manager), OPTIONS).unwrap();
     object["metadata"]["uid"] = "u".into();
     object
 }
@@ -227,9 +227,9 @@ proptest! {
         let live = applied(None, &live, "live");
         let force = ApplyOptions { force: true, ..OPTIONS };
         let first = Writer { now: "1", ..writer("x") };
-        let once = apply(schema(), root("Pod"), Some(&live), &config, &first, force).unwrap();
+        let once = apply(schema(), root("Pod"), Some(live.clone()), &config, &first, force).unwrap();
         let second = Writer { now: "2", ..writer("x") };
-        let twice = apply(schema(), root("Pod"), Some(&once), &config, &second, OPTIONS).unwrap();
+        let twice = apply(schema(), root("Pod"), Some(once.clone()), &config, &second, OPTIONS).unwrap();
         prop_assert_eq!(once, twice);
     }
 
@@ -246,7 +246,7 @@ proptest! {
     fn configuration_wins_and_nothing_else_changes(theirs in pod(0..3u8), mine in pod(0..3u8)) {
         let before = applied(None, &theirs, "them");
         let force = ApplyOptions { force: true, ..OPTIONS };
-        let after = apply(schema(), root("Pod"), Some(&before), &mine, &writer("me"), force).unwrap();
+        let after = apply(schema(), root("Pod"), Some(before.clone()), &mine, &writer("me"), force).unwrap();
         let Comparison { changed, removed } = compare(schema(), root("Pod"), &before, &after).unwrap();
         prop_assert!(removed.is_empty());
         let mut beyond = changed;
@@ -296,8 +296,8 @@ proptest! {
         let mut live = object.clone();
         live["metadata"]["uid"] = "u".into();
         live["metadata"]["managedFields"] = managers.clone();
-        let _ = apply(schema(), root("Pod"), Some(&live), &config, &writer("x"), OPTIONS);
-        let _ = apply(schema(), root("Pod"), Some(&live), &object, &writer("x"), OPTIONS);
+        let _ = apply(schema(), root("Pod"), Some(live.clone()), &config, &writer("x"), OPTIONS);
+        let _ = apply(schema(), root("Pod"), Some(live.clone()), &object, &writer("x"), OPTIONS);
         let mut new = object.clone();
         new["metadata"]["managedFields"] = json!([{"operation": "Update", "apiVersion": "v1",
             "fieldsType": "FieldsV1", "fieldsV1": managers}]);

@@ -108,7 +108,7 @@ fn recorded_applies_give_the_recorded_managers_and_conflicts() {
             };
             let options =
                 ApplyOptions { force: query.contains("force=true"), brand: &orch_proto::brand::ORCH };
-            let result = apply(schema(), root(kind), live.as_ref(), config, &writer, options);
+            let result = apply(schema(), root(kind), live.clone(), config, &writer, options);
             let expected = &step["expect"]["body"];
             let what = format!("{} {request}", scenario["name"]);
             seen += 1;
