@@ -4,6 +4,8 @@
 //! (unless somebody else owns it), find whose fields that changes, and record the manager as owner of what it applied.
 //! The result still has to pass decoding, defaulting and validation like any other new state.
 
+use std::sync::LazyLock;
+
 use serde_json::{Map, Value};
 
 use super::check::check;
@@ -129,6 +131,7 @@ impl Job<'_> {
         let merged = merge(self.schema, self.shape(), &self.base, self.config)?;
         let mut set = field_set(self.schema, self.root, self.config)?;
         set.subtract_below(&self.writer.reset_set());
+        strip(&mut set);
         let stored = match self.settled(stored, &set, &merged)? {
             Ok(list) => return Ok((merged, Some(list))),
             Err(stored) => stored,
@@ -207,7 +210,7 @@ impl Job<'_> {
         if let Some(recorded) = recorded {
             recorded.time = Some(self.writer.now.to_owned());
         }
-        strip(&mut managed);
+        managed.drop_empty();
         Ok((object, managed))
     }
 
@@ -302,23 +305,18 @@ impl Job<'_> {
     }
 }
 
-/// Takes what nobody owns out of the manager's own set, which is the last one, and drops who owns nothing.
-fn strip(managed: &mut Managed) {
-    if let Some(own) = managed.entries.last_mut() {
-        strip_set(&mut own.set);
-    }
-    managed.drop_empty();
-}
-
 /// Takes out what nobody owns.
-pub(super) fn strip_set(set: &mut FieldSet) {
-    let metadata = PathElement::field("metadata");
-    let mut unowned = FieldSet::EMPTY;
-    for name in ["apiVersion", "kind", "metadata"] {
-        unowned.insert(&[PathElement::field(name)]);
-    }
-    for name in UNOWNED_METADATA {
-        unowned.insert(&[metadata.clone(), PathElement::field(name)]);
-    }
-    set.subtract(&unowned);
+fn strip(set: &mut FieldSet) {
+    static UNOWNED: LazyLock<FieldSet> = LazyLock::new(|| {
+        let metadata = PathElement::field("metadata");
+        let mut unowned = FieldSet::EMPTY;
+        for name in ["apiVersion", "kind", "metadata"] {
+            unowned.insert(&[PathElement::field(name)]);
+        }
+        for name in UNOWNED_METADATA {
+            unowned.insert(&[metadata.clone(), PathElement::field(name)]);
+        }
+        unowned
+    });
+    set.subtract(&UNOWNED);
 }

@@ -9,7 +9,7 @@ use serde_json::{Map, Value};
 
 use super::element::PathElement;
 use super::set::FieldSet;
-use super::shape::{ItemError, Shape, element_of_item};
+use super::shape::{ItemError, Shape, element_of_item, is_same_item, same};
 use crate::schema::types::Schema;
 
 /// `live` with everything that `config` has.
@@ -19,6 +19,9 @@ pub(super) fn merge<'s>(
     live: &Value,
     config: &Value,
 ) -> Result<Value, ItemError> {
+    if holds(schema, shape, live, config) {
+        return Ok(live.clone());
+    }
     match shape {
         Shape::Scalar | Shape::Atomic => Ok(config.clone()),
         Shape::Struct(_) | Shape::Map(_) => {
@@ -37,6 +40,28 @@ pub(super) fn merge<'s>(
             }
             merge_lists(schema, shape, old, new)
         }
+    }
+}
+
+/// Whether `live` has everything that `config` has, so that merging would change nothing. Items must stand in the same
+/// places; where they do not, the merge itself decides.
+fn holds<'s>(schema: &'s Schema, shape: Shape<'s>, live: &Value, config: &Value) -> bool {
+    match (shape, live, config) {
+        (Shape::Struct(_) | Shape::Map(_), Value::Object(old), Value::Object(new)) if !old.is_empty() => {
+            new.iter().all(|(name, new)| match (old.get(name), shape.member(name)) {
+                (Some(old), Some(slot)) => holds(schema, slot.shape(schema, Some(new)), old, new),
+                (Some(old), None) => same(old, new),
+                (None, _) => false,
+            })
+        }
+        (Shape::Keyed { .. }, Value::Array(old), Value::Array(new)) if old.len() == new.len() => {
+            old.iter().zip(new).all(|(old, new)| {
+                let inner = shape.item().map(|slot| slot.shape(schema, Some(new)));
+                is_same_item(schema, shape, old, new)
+                    && inner.is_some_and(|inner| holds(schema, inner, old, new))
+            })
+        }
+        _ => same(live, config),
     }
 }
 

@@ -200,6 +200,29 @@ pub(super) fn element_of_item(
     }
 }
 
+/// Whether two items of a keyed list have the same keys, defaults included. False too where they have none.
+pub(super) fn is_same_item(schema: &Schema, shape: Shape<'_>, a: &Value, b: &Value) -> bool {
+    let (Shape::Keyed { item, keys }, Value::Object(a), Value::Object(b)) = (shape, a, b) else {
+        return false;
+    };
+    let default = |name: &str| match item {
+        ValueType::Object(id) => schema.get(*id).field(name)?.default.as_ref(),
+        _ => None,
+    };
+    let mut any = false;
+    keys.iter().all(|name| {
+        let default = default(name);
+        match (a.get(&**name).or(default), b.get(&**name).or(default)) {
+            (Some(a), Some(b)) => {
+                any = true;
+                same(a, b)
+            }
+            (None, None) => true,
+            _ => false,
+        }
+    }) && any
+}
+
 fn keyed_element(
     schema: &Schema,
     ty: &ValueType,

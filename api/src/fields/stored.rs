@@ -8,7 +8,6 @@
 
 use serde_json::Value;
 
-use super::apply::strip_set;
 use super::extract::reconcile;
 use super::fold::{UPDATE_MANAGERS_MAX, fold_old_updates};
 use super::managed::{Managed, ManagedEntry, Operation};
@@ -71,8 +70,8 @@ pub(super) fn record<'s>(
     if out.is_empty() { None } else { Some(Value::Array(out)) }
 }
 
-/// The place of the writer's apply entry, if it is there, owns exactly `set` (which still has what nobody owns), and
-/// everybody wrote in the writer's version.
+/// The place of the writer's apply entry, if it is there, owns exactly `set`, and everybody
+/// wrote in the writer's version.
 pub(super) fn own_place(list: &[Value], set: &FieldSet, writer: &Writer<'_>) -> Option<usize> {
     if list.iter().any(|entry| text(entry, "apiVersion") != writer.api_version) {
         return None;
@@ -84,10 +83,8 @@ pub(super) fn own_place(list: &[Value], set: &FieldSet, writer: &Writer<'_>) -> 
             && entry.get("time").is_some_and(Value::is_string)
     };
     let at = list.iter().position(is_own)?;
-    let mut set = set.clone();
-    strip_set(&mut set);
     let fields = list[at].get("fieldsV1")?;
-    is_exactly(fields, &set, false, &mut String::new()).then_some(at)
+    is_exactly(fields, set, false, &mut String::new()).then_some(at)
 }
 
 /// Whether anybody but the entry at `own` owns something of `changed` or `removed`.
