@@ -15,7 +15,7 @@ use super::element::PathElement;
 use super::extract::{field_set, reconcile, with_named_fields};
 use super::last_applied::{self, LAST_APPLIED_MANAGER};
 use super::managed::{Managed, ManagedEntry, ManagedError, Operation, managed_fields_of};
-use super::merge::{Emptied, merge, remove};
+use super::merge::{Difference, Emptied, merge_into, remove};
 use super::set::FieldSet;
 use super::shape::{ItemError, Shape, empty_object, same};
 use super::stored;
@@ -128,11 +128,12 @@ impl Job<'_> {
         stored: Option<Value>,
         options: ApplyOptions,
     ) -> Result<(Value, Option<Value>), ApplyError> {
-        let merged = merge(self.schema, self.shape(), &self.base, self.config)?;
         let mut set = field_set(self.schema, self.root, self.config)?;
         set.subtract_below(&self.writer.reset_set());
         strip(&mut set);
-        let stored = match self.settled(stored, &set, &merged)? {
+        let mut merged = self.base.clone();
+        let difference = merge_into(self.schema, self.shape(), &mut merged, self.config)?;
+        let stored = match self.settled(stored, &set, difference)? {
             Ok(list) => return Ok((merged, Some(list))),
             Err(stored) => stored,
         };
@@ -150,17 +151,18 @@ impl Job<'_> {
         &self,
         stored: Option<Value>,
         set: &FieldSet,
-        merged: &Value,
+        difference: Option<Difference>,
     ) -> Result<Result<Value, Option<Value>>, ItemError> {
         let Some(Value::Array(mut list)) = stored else { return Ok(Err(stored)) };
         let Some(at) = stored::own_place(&list, set, self.writer) else {
             return Ok(Err(Some(Value::Array(list))));
         };
-        let Comparison { changed, removed } = self.comparison(merged)?;
+        let Some(Difference { old, new }) = difference else { return Ok(Ok(Value::Array(list))) };
+        let Comparison { changed, removed } = self.comparison(&old, &new)?;
         if stored::touches_others(&list, at, &changed, &removed) {
             return Ok(Err(Some(Value::Array(list))));
         }
-        if !same(&self.base, merged) {
+        if !same(&old, &new) {
             stored::renew(&mut list, at, self.writer);
         }
         Ok(Ok(Value::Array(list)))
@@ -215,8 +217,8 @@ impl Job<'_> {
     }
 
     /// What the apply changes, as far as it can be owned.
-    fn comparison(&self, object: &Value) -> Result<Comparison, ItemError> {
-        let Comparison { mut changed, mut removed } = compare(self.schema, self.root, &self.base, object)?;
+    fn comparison(&self, old: &Value, new: &Value) -> Result<Comparison, ItemError> {
+        let Comparison { mut changed, mut removed } = compare(self.schema, self.root, old, new)?;
         let reset = self.writer.reset_set();
         changed.subtract_below(&reset);
         removed.subtract_below(&reset);
@@ -271,7 +273,7 @@ impl Job<'_> {
     /// Takes what the apply changes or removes from its other owners: all but the last. Changing what they own needs
     /// `force`.
     fn take_over(&self, managed: &mut Managed, object: &Value, force: bool) -> Result<(), ApplyError> {
-        let Comparison { changed, removed } = self.comparison(object)?;
+        let Comparison { changed, removed } = self.comparison(&self.base, object)?;
         let mut conflicts = Vec::new();
         let mut views = Views::new(self.schema, self.writer, &self.base, object);
         let others = managed.entries.len().saturating_sub(1);

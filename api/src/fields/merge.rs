@@ -19,9 +19,6 @@ pub(super) fn merge<'s>(
     live: &Value,
     config: &Value,
 ) -> Result<Value, ItemError> {
-    if holds(schema, shape, live, config) {
-        return Ok(live.clone());
-    }
     match shape {
         Shape::Scalar | Shape::Atomic => Ok(config.clone()),
         Shape::Struct(_) | Shape::Map(_) => {
@@ -41,6 +38,95 @@ pub(super) fn merge<'s>(
             merge_lists(schema, shape, old, new)
         }
     }
+}
+
+/// The parts of an object that a merge changed, before and after. Items of lists have their keys.
+pub(super) struct Difference {
+    pub(super) old: Value,
+    pub(super) new: Value,
+}
+
+/// [`merge`] where `live` stands; `None` where that changes nothing. Comparing the difference gives the same sets as
+/// comparing the objects.
+pub(super) fn merge_into<'s>(
+    schema: &'s Schema,
+    shape: Shape<'s>,
+    live: &mut Value,
+    config: &Value,
+) -> Result<Option<Difference>, ItemError> {
+    if holds(schema, shape, live, config) {
+        return Ok(None);
+    }
+    match (shape, &mut *live, config) {
+        (Shape::Struct(_) | Shape::Map(_), Value::Object(old), Value::Object(new)) if !old.is_empty() => {
+            merge_members(schema, shape, old, new).map(Some)
+        }
+        (Shape::Keyed { keys, .. }, Value::Array(old), Value::Array(new))
+            if old.len() == new.len()
+                && old.iter().zip(new).all(|(old, new)| is_same_item(schema, shape, old, new)) =>
+        {
+            merge_items(schema, shape, keys, old, new).map(Some)
+        }
+        _ => {
+            let new = merge(schema, shape, live, config)?;
+            let old = std::mem::replace(live, new.clone());
+            Ok(Some(Difference { old, new }))
+        }
+    }
+}
+
+fn merge_members<'s>(
+    schema: &'s Schema,
+    shape: Shape<'s>,
+    live: &mut Map<String, Value>,
+    config: &Map<String, Value>,
+) -> Result<Difference, ItemError> {
+    let (mut olds, mut news) = (Map::new(), Map::new());
+    for (name, new) in config {
+        let difference = match (live.get_mut(name), shape.member(name)) {
+            (Some(old), Some(slot)) => merge_into(schema, slot.shape(schema, Some(new)), old, new)?,
+            (Some(old), None) => {
+                Some(Difference { old: std::mem::replace(old, new.clone()), new: new.clone() })
+            }
+            (None, _) => {
+                live.insert(name.clone(), new.clone());
+                news.insert(name.clone(), new.clone());
+                None
+            }
+        };
+        if let Some(Difference { old, new }) = difference {
+            olds.insert(name.clone(), old);
+            news.insert(name.clone(), new);
+        }
+    }
+    Ok(Difference { old: Value::Object(olds), new: Value::Object(news) })
+}
+
+fn merge_items<'s>(
+    schema: &'s Schema,
+    shape: Shape<'s>,
+    keys: &[Box<str>],
+    live: &mut [Value],
+    config: &[Value],
+) -> Result<Difference, ItemError> {
+    let (mut olds, mut news) = (Vec::new(), Vec::new());
+    for (item, new) in live.iter_mut().zip(config) {
+        let Some(slot) = shape.item() else { continue };
+        let Some(mut difference) = merge_into(schema, slot.shape(schema, Some(new)), item, new)? else {
+            continue;
+        };
+        for side in [&mut difference.old, &mut difference.new] {
+            let Value::Object(side) = side else { continue };
+            for key in keys {
+                if let Some(value) = item.get(&**key).filter(|_| !side.contains_key(&**key)) {
+                    side.insert(key.to_string(), value.clone());
+                }
+            }
+        }
+        olds.push(difference.old);
+        news.push(difference.new);
+    }
+    Ok(Difference { old: Value::Array(olds), new: Value::Array(news) })
 }
 
 /// Whether `live` has everything that `config` has, so that merging would change nothing. Items must stand in the same

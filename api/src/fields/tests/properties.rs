@@ -5,6 +5,8 @@ use proptest::option;
 use proptest::prelude::*;
 use serde_json::Map;
 
+use super::super::merge::{merge, merge_into};
+use super::super::shape::{Shape, same};
 use super::*;
 use orch_proto::brand::ORCH;
 
@@ -231,6 +233,19 @@ proptest! {
         let second = Writer { now: "2", ..writer("x") };
         let twice = apply(schema(), root("Pod"), Some(once.clone()), &config, &second, OPTIONS).unwrap();
         prop_assert_eq!(once, twice);
+    }
+
+    #[test]
+    fn a_merge_in_place_tells_what_it_changed(live in pod(0..3u8), config in pod(0..3u8)) {
+        let (schema, root) = (schema(), root("Pod"));
+        let shape = Shape::of_type(schema, root);
+        let merged = merge(schema, shape, &live, &config).unwrap();
+        let mut found = live.clone();
+        let difference = merge_into(schema, shape, &mut found, &config).unwrap();
+        prop_assert!(same(&found, &merged), "{} is not {}", found, merged);
+        let whole = compare(schema, root, &live, &merged).unwrap();
+        let part = difference.map_or_else(Comparison::default, |d| compare(schema, root, &d.old, &d.new).unwrap());
+        prop_assert_eq!(whole, part);
     }
 
     #[test]
