@@ -124,13 +124,25 @@ impl Job<'_> {
 
     /// The object, and its managers as they are written. `stored` is what they were before.
     fn outcome(
-        &self,
-        stored: Option<Value>,
+        mut self,
+        mut stored: Option<Value>,
         options: ApplyOptions,
     ) -> Result<(Value, Option<Value>), ApplyError> {
         let mut set = field_set(self.schema, self.root, self.config)?;
         set.subtract_below(&self.writer.reset_set());
         strip(&mut set);
+        if let Some(Value::Array(list)) = &mut stored
+            && list.len() == 1
+            && stored::own_place(list, &set, self.writer).is_some()
+        {
+            // Nobody else owns anything: there is nothing to compare with, and the object can be merged where it is.
+            let shape = Shape::of_type(self.schema, self.root);
+            let difference = merge_into(self.schema, shape, &mut self.base, self.config)?;
+            if difference.is_some_and(|difference| !same(&difference.old, &difference.new)) {
+                stored::renew(list, 0, self.writer);
+            }
+            return Ok((self.base, stored));
+        }
         let mut merged = self.base.clone();
         let difference = merge_into(self.schema, self.shape(), &mut merged, self.config)?;
         let stored = match self.settled(stored, &set, difference)? {
