@@ -31,11 +31,11 @@ fn dispatch(command: Command) -> anyhow::Result<()> {
     match command {
         Command::Dev(arguments) => {
             logging::start(arguments.shared.log_format, arguments.shared.v)?;
-            Ok(run::run(run::plan_dev(&arguments)?, &mut io::stdout())?)
+            serve(run::plan_dev(&arguments)?)
         }
         Command::Serve(arguments) => {
             logging::start(arguments.shared.log_format, arguments.shared.v)?;
-            Ok(run::run(run::plan_serve(&arguments)?, &mut io::stdout())?)
+            serve(run::plan_serve(&arguments)?)
         }
         Command::Certs(command) => run_certs(command),
         Command::Cluster(command) => admin::run(&command, &mut io::stdout()),
@@ -45,6 +45,14 @@ fn dispatch(command: Command) -> anyhow::Result<()> {
             Ok(())
         }
     }
+}
+
+/// Runs a node to its end. After a failure nothing may be waited for, so the store can still be open and at work: the
+/// process ends without its exit handlers, since the database's would abort it where its threads still run.
+fn serve(plan: run::Plan) -> anyhow::Result<()> {
+    let Err(error) = run::run(plan, &mut io::stdout()) else { return Ok(()) };
+    fail(&error.into());
+    signal_hook::low_level::exit(1)
 }
 
 fn run_certs(command: CertsCommand) -> anyhow::Result<()> {

@@ -2,7 +2,7 @@
 #![expect(clippy::unwrap_used, reason = "a test fails where it unwraps")]
 
 use std::fs;
-use std::io::Read;
+use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::Arc;
@@ -186,6 +186,49 @@ async fn dev_serves_its_administrator_stops_cleanly_and_starts_again_on_its_data
         assert!(!data.join("endpoints.json").exists());
     }
     assert!(applied[0] > 0 && applied[1] >= applied[0], "nothing applied is lost: {applied:?}");
+}
+
+/// What the plain port answers to `request` before it closes.
+fn answer(port: u16, request: &str) -> String {
+    let mut stream = std::net::TcpStream::connect(("127.0.0.1", port)).unwrap();
+    stream.write_all(request.as_bytes()).unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    answer
+}
+
+#[test]
+fn a_second_signal_ends_the_process_at_once_with_a_failure() {
+    let directory = tempfile::tempdir().unwrap();
+    let [plain] = free_ports();
+    let plain_port = format!("--insecure-port={plain}");
+    let ports = ["dev", "--secure-port=0", "--peer-port=0", plain_port.as_str(), "--no-scheduler"];
+    let mut process = Process::start(directory.path(), &ports);
+    let ready = "GET /readyz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
+    let deadline = Instant::now() + PATIENCE;
+    while !answer(plain, ready).contains("200 OK") {
+        assert!(Instant::now() < deadline, "it is never ready");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    // A request whose body does not come keeps the node from stopping for its ten seconds.
+    let mut unfinished = std::net::TcpStream::connect(("127.0.0.1", plain)).unwrap();
+    unfinished
+        .write_all(b"POST /api/v1/namespaces HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9\r\n\r\n{")
+        .unwrap();
+    let pid = Pid::from_raw(i32::try_from(process.child.id()).unwrap()).unwrap();
+    let deadline = Instant::now() + PATIENCE;
+    let status = loop {
+        kill_process(pid, Signal::TERM).unwrap();
+        std::thread::sleep(Duration::from_millis(50));
+        assert!(Instant::now() < deadline, "it does not end");
+        if let Some(status) = process.child.try_wait().unwrap() {
+            break status;
+        }
+    };
+    let errors = process.take_errors();
+    assert_eq!(status.code(), Some(1), "{status}: {errors}");
+    assert!(errors.contains("error: stopped at once by a second signal"), "{errors}");
+    drop(unfinished);
 }
 
 #[tokio::test]

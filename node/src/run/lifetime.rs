@@ -67,16 +67,23 @@ async fn live(plan: Plan, out: &mut impl Write) -> Result<(), RunError> {
         reason = handle.fatal() => return Err(RunError::Fatal(reason)),
         signal = signals.next() => {
             tracing::info!(signal, "stopping before the cluster was there");
-            node.finish().await;
-            return Ok(());
+            return unless_interrupted(node.finish(), &mut signals).await;
         }
     };
     tokio::select! {
         error = node.store.failed() => return Err(error),
         signal = signals.next() => tracing::info!(signal, "stopping"),
     }
+    unless_interrupted(node.stop(api), &mut signals).await
+}
+
+/// Carries out `stopping`, unless a signal asks for the end at once.
+async fn unless_interrupted(
+    stopping: impl Future<Output = ()>,
+    signals: &mut Signals,
+) -> Result<(), RunError> {
     tokio::select! {
-        () = node.stop(api) => Ok(()),
+        () = stopping => Ok(()),
         _ = signals.next() => Err(RunError::Interrupted),
     }
 }
