@@ -28,6 +28,9 @@ pub enum ApiError {
     /// The path names nothing that is served.
     #[error("no such path")]
     UnknownPath,
+    /// The path does not even lie below anything that is served. The reference answers in plain text.
+    #[error("404 page not found")]
+    NoPage,
     /// Create met an object of that name.
     #[error("{} already exists", .0.name)]
     AlreadyExists(Subject),

@@ -32,6 +32,25 @@ pub enum View {
     MetadataList,
 }
 
+/// Version of the types that every kind can be turned into. Both have the same fields.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MetaVersion {
+    /// `v1`.
+    V1,
+    /// `v1beta1`, which older clients ask for tables in.
+    V1Beta1,
+}
+
+impl MetaVersion {
+    /// As media types and documents name it.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            MetaVersion::V1 => "v1",
+            MetaVersion::V1Beta1 => "v1beta1",
+        }
+    }
+}
+
 /// A representation that this server writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Representation {
@@ -39,13 +58,19 @@ pub struct Representation {
     pub encoding: Encoding,
     /// What is written.
     pub view: View,
+    /// Version of the view's document; of no matter for whole objects.
+    pub meta_version: MetaVersion,
     /// JSON over several lines.
     pub pretty: bool,
 }
 
 /// Plain JSON on one line: what most clients ask for.
-pub const JSON: Representation =
-    Representation { encoding: Encoding::Json, view: View::Whole, pretty: false };
+pub const JSON: Representation = Representation {
+    encoding: Encoding::Json,
+    view: View::Whole,
+    meta_version: MetaVersion::V1,
+    pretty: false,
+};
 
 /// Most media types looked at in one `Accept`; clients send three.
 const CLAUSES_MAX: usize = 32;
@@ -97,9 +122,10 @@ pub fn negotiate(
         if !clause.is_served(encoding) {
             continue;
         }
-        if let Some(view) = clause.view(brand).filter(|view| writable(encoding, *view)) {
+        let asked = clause.view(brand).filter(|(view, _)| writable(encoding, *view));
+        if let Some((view, meta_version)) = asked {
             let pretty = pretty || clause.parameter("pretty") == "1";
-            return Ok(Representation { encoding, view, pretty });
+            return Ok(Representation { encoding, view, meta_version, pretty });
         }
     }
     let which = if known_media_type { NotAcceptable::Parameters } else { NotAcceptable::MediaType };
@@ -142,17 +168,21 @@ impl Clause<'_> {
     }
 
     /// `None` for parameters that name nothing we write.
-    fn view(&self, brand: &Brand) -> Option<View> {
+    fn view(&self, brand: &Brand) -> Option<(View, MetaVersion)> {
         let (group, version) = (self.parameter("g"), self.parameter("v"));
-        let meta =
-            version == "v1" && group.strip_prefix("meta.").is_some_and(|domain| domain == brand.group_domain);
-        match self.parameter("as") {
-            "" if group.is_empty() && version.is_empty() => Some(View::Whole),
-            "Table" if meta => Some(View::Table),
-            "PartialObjectMetadata" if meta => Some(View::Metadata),
-            "PartialObjectMetadataList" if meta => Some(View::MetadataList),
-            _ => None,
+        if self.parameter("as").is_empty() {
+            return (group.is_empty() && version.is_empty()).then_some((View::Whole, MetaVersion::V1));
         }
+        let is_meta = group.strip_prefix("meta.").is_some_and(|domain| domain == brand.group_domain);
+        let known =
+            [MetaVersion::V1, MetaVersion::V1Beta1].into_iter().find(|known| known.as_str() == version);
+        let view = match self.parameter("as") {
+            "Table" => View::Table,
+            "PartialObjectMetadata" => View::Metadata,
+            "PartialObjectMetadataList" => View::MetadataList,
+            _ => return None,
+        };
+        known.filter(|_| is_meta).map(|version| (view, version))
     }
 }
 
@@ -186,7 +216,7 @@ mod tests {
     fn check(accept: &str, expected: Result<(Encoding, View), NotAcceptable>) {
         let found = negotiate(Some(accept), "test", &Query::default(), &ORCH);
         let expected = expected
-            .map(|(encoding, view)| Representation { encoding, view, pretty: false })
+            .map(|(encoding, view)| Representation { encoding, view, ..JSON })
             .map_err(ApiError::NotAcceptable);
         assert_eq!(found, expected, "{accept}");
     }
@@ -211,6 +241,17 @@ mod tests {
         check("application/yaml;stream=watch, application/json;q=0.1", Ok((Encoding::Json, View::Whole)));
         let list = "application/json;as=PartialObjectMetadataList;g=meta.orch.io;v=v1";
         check(list, Ok((Encoding::Json, View::MetadataList)));
+    }
+
+    #[test]
+    fn views_are_of_the_version_asked_for() {
+        for (version, expected) in [("v1", MetaVersion::V1), ("v1beta1", MetaVersion::V1Beta1)] {
+            for kind in ["Table", "PartialObjectMetadata", "PartialObjectMetadataList"] {
+                let accept = format!("application/json;as={kind};g=meta.orch.io;v={version}");
+                let found = negotiate(Some(&accept), "test", &Query::default(), &ORCH);
+                assert_eq!(found.map(|found| found.meta_version), Ok(expected), "{accept}");
+            }
+        }
     }
 
     #[test]

@@ -51,7 +51,7 @@ impl Status {
             ApiError::NotFound(subject) => {
                 about(404, "NotFound", format!("{} not found", named(subject)), subject)
             }
-            ApiError::UnknownPath => {
+            ApiError::UnknownPath | ApiError::NoPage => {
                 generic(404, "NotFound", "the server could not find the requested resource".to_owned())
             }
             ApiError::AlreadyExists(subject) => {

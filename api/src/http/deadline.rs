@@ -9,7 +9,7 @@ use futures::future::{Either, select};
 use orch_raft::Store;
 
 use crate::error::ApiError;
-use crate::request::{Query, Verb};
+use crate::request::{Query, Verb, echoed};
 
 /// Longest time of a request: the reference's default.
 const REQUEST_MAX: Duration = Duration::from_secs(60);
@@ -24,9 +24,10 @@ pub(super) fn deadline(verb: Verb, query: &Query) -> Result<Duration, ApiError> 
         return Ok(REQUEST_MAX);
     }
     let asked = span(text).ok_or_else(|| {
-        let message =
-            format!("invalid timeout specified in the request URL - time: invalid duration {text:?}");
-        ApiError::BadRequest(message)
+        let shown = echoed(text);
+        ApiError::BadRequest(format!(
+            "invalid timeout specified in the request URL - time: invalid duration {shown}"
+        ))
     })?;
     // Nothing or less says that the client does not mind.
     Ok(if asked > 0.0 {

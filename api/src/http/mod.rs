@@ -123,7 +123,7 @@ impl<S: Store> Api<S> {
         };
         let verb = Verb::of(&parts.method, &target, &parts.query);
         authorize(&user, Attributes::Resource { verb: verb.unwrap_or(Verb::Get), target: &target })?;
-        let resource = self.resource(&target)?;
+        let resource = self.resource(&parts.path, &target)?;
         check_name(&target.name)?;
         let verb = verb.filter(|&verb| allows(resource, &target, verb)).ok_or(ApiError::MethodNotAllowed)?;
         let representation = self.representation(parts)?;
@@ -202,15 +202,20 @@ impl<S: Store> Api<S> {
         })
     }
 
-    fn resource(&self, target: &Target) -> Result<&Arc<Resource>, ApiError> {
+    fn resource(&self, path: &str, target: &Target) -> Result<&Arc<Resource>, ApiError> {
         let found = self.pipeline.registry.find(&target.group, &target.version, &target.resource);
-        let resource = found.ok_or(ApiError::UnknownPath)?;
+        let resource = found.ok_or_else(|| self.nothing_at(path))?;
         let misplaced = !resource.namespaced && !target.namespace.is_empty();
         // One object lies in one namespace: without it there is no such path.
         let adrift = resource.namespaced && target.namespace.is_empty() && !target.name.is_empty();
         let unknown_part =
             !target.subresource.is_empty() && resource.subresource(&target.subresource).is_none();
         if misplaced || adrift || unknown_part { Err(ApiError::UnknownPath) } else { Ok(resource) }
+    }
+
+    /// What is wrong with a path that names nothing: the core API and each group know their own paths.
+    fn nothing_at(&self, path: &str) -> ApiError {
+        if self.discovery.covers(path) { ApiError::UnknownPath } else { ApiError::NoPage }
     }
 
     fn representation(&self, parts: &Parts) -> Result<Representation, ApiError> {
@@ -238,7 +243,7 @@ impl<S: Store> Api<S> {
         if openapi::is_one(&parts.path) {
             return openapi::answer(self.clone(), parts).await;
         }
-        let document = self.discovery.find(&parts.path).ok_or(ApiError::UnknownPath)?;
+        let document = self.discovery.find(&parts.path).ok_or_else(|| self.nothing_at(&parts.path))?;
         if parts.method != Method::GET && parts.method != Method::HEAD {
             return Err(ApiError::MethodNotAllowed);
         }
@@ -252,6 +257,9 @@ impl<S: Store> Api<S> {
     fn failure(&self, parts: &Parts, error: &ApiError) -> Response<Body> {
         if let ApiError::Internal(reason) = error {
             tracing::error!(method = %parts.method, path = %parts.path, reason, "internal error");
+        }
+        if matches!(error, ApiError::NoPage) {
+            return respond::no_page();
         }
         let registry = &self.pipeline.registry;
         let status = Status::of(error, registry.brand);

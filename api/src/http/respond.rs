@@ -7,6 +7,7 @@ use bytes::Bytes;
 use futures::stream;
 use http::header::{
     CACHE_CONTROL, CONTENT_LENGTH, CONTENT_TYPE, ETAG, HeaderName, IF_NONE_MATCH, RETRY_AFTER, VARY,
+    X_CONTENT_TYPE_OPTIONS,
 };
 use http::{HeaderMap, HeaderValue, Response, StatusCode};
 use orch_raft::Store;
@@ -33,6 +34,14 @@ pub(super) fn bytes(code: u16, content_type: &'static str, bytes: Bytes) -> Resp
 /// A JSON document.
 pub(super) fn json(code: u16, document: Bytes) -> Response<Body> {
     bytes(code, "application/json", document)
+}
+
+/// That there is no such page, as the reference says it where no API is.
+pub(super) fn no_page() -> Response<Body> {
+    let text = Bytes::from_static(b"404 page not found\n");
+    let mut response = bytes(404, "text/plain; charset=utf-8", text);
+    put(response.headers_mut(), X_CONTENT_TYPE_OPTIONS, "nosniff");
+    response
 }
 
 /// An aggregated discovery document, or word that the client has it already.

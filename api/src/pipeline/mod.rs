@@ -39,7 +39,7 @@ use crate::error::{ApiError, Subject};
 use crate::kinds::Context;
 use crate::paging::TokenKey;
 use crate::registry::{Registry, Resource};
-use crate::request::{Query, Target, Verb};
+use crate::request::{Query, Target, Verb, echoed};
 use crate::selector::{FieldSelector, LabelSelector, SelectableFields, Selector};
 use crate::status::Status;
 
@@ -221,9 +221,10 @@ pub(crate) fn revision_parameter(text: &str) -> Result<Option<Revision>, ApiErro
     if text.is_empty() {
         return Ok(None);
     }
-    text.parse().map(|number| Some(Revision(number))).map_err(|_| {
-        ApiError::BadRequest(format!(
-            "Invalid value: {text:?}: strconv.ParseUint: parsing {text:?}: invalid syntax"
-        ))
+    let digits = text.bytes().all(|byte| byte.is_ascii_digit());
+    text.parse().ok().filter(|_| digits).map(|number| Some(Revision(number))).ok_or_else(|| {
+        let reason = if digits { "value out of range" } else { "invalid syntax" };
+        let shown = echoed(text);
+        ApiError::BadRequest(format!("Invalid value: {shown}: strconv.ParseUint: parsing {shown}: {reason}"))
     })
 }

@@ -29,7 +29,7 @@ impl Renderer {
                 self.table(&list, now, &mut document)?;
                 self.finish(document)
             }
-            Representation { encoding: Encoding::Json, pretty: false, view: View::MetadataList } => {
+            Representation { encoding: Encoding::Json, pretty: false, view: View::MetadataList, .. } => {
                 let parts = list.objects.iter().map(|object| self.metadata_part(&object.json));
                 let items = Items::Parts(parts.collect::<Result<_, _>>()?);
                 let framing = Framing::Commas { before: self.partial_head().into(), after: b"}" };

@@ -37,7 +37,7 @@ impl Renderer {
 
     /// Version of the types that every kind can be turned into.
     pub(super) fn meta_version(&self) -> String {
-        format!("{}/v1", self.brand.group("meta"))
+        format!("{}/{}", self.brand.group("meta"), self.representation.meta_version.as_str())
     }
 
     fn metadata_end(&self, json: &[u8]) -> Result<usize, ApiError> {

@@ -7,6 +7,7 @@ mod query;
 
 pub use path::{Target, TargetPath, parse_path};
 pub use query::Query;
+pub(crate) use query::echoed;
 
 /// What authorization and the pipeline call the request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -15,6 +15,15 @@ pub struct Query {
     pairs: Vec<(String, String)>,
 }
 
+/// Characters of a refused value that the answer repeats: whoever wrote it knows it by then.
+const ECHOED_MAX: usize = 64;
+
+/// A refused value as an answer repeats it: in quotes, and not all of a long one.
+pub(crate) fn echoed(text: &str) -> String {
+    let shown: String = text.chars().take(ECHOED_MAX).collect();
+    quoted(&shown)
+}
+
 impl Query {
     /// Decodes `text` (without the `?`). Escapes that are not UTF-8 are replaced.
     pub fn parse(text: &str) -> Self {
@@ -62,7 +71,7 @@ impl Query {
                 IntErrorKind::PosOverflow | IntErrorKind::NegOverflow => "value out of range",
                 _ => "invalid syntax",
             };
-            ApiError::BadRequest(format!("strconv.ParseInt: parsing {}: {reason}", quoted(text)))
+            ApiError::BadRequest(format!("strconv.ParseInt: parsing {}: {reason}", echoed(text)))
         })
     }
 }

@@ -47,7 +47,8 @@ impl<S: Store> Watch<S> {
         let life = life(query.integer("timeoutSeconds")?, pipeline.ambient.random());
         let selector = pipeline.selector(request)?;
         let wants_bookmarks = query.flag("allowWatchBookmarks");
-        let asks_initial = options.send_initial_events;
+        // The reference takes a start from nowhere or from 0 for a start with initial events.
+        let asks_initial = options.with_defaults().send_initial_events;
 
         let subscription = pipeline.store.subscribe(&request.resource.storage);
         let (phase, position) = match (asks_initial, revision) {

@@ -6,7 +6,7 @@
 mod aggregated;
 mod order;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use orch_proto::Brand;
 use serde_json::{Value, json};
@@ -56,6 +56,7 @@ impl Documents {
         plain.insert("/apis".to_owned(), document(&all));
         let core = json!({"kind": "APIVersions", "versions": ["v1"], "serverAddressByClientCIDRs": []});
         plain.insert("/api".to_owned(), document(&core));
+        plain.insert(String::new(), index(plain.keys()));
         Documents { brand: registry.brand, plain, aggregated: aggregated::Lists::of(registry) }
     }
 
@@ -64,10 +65,30 @@ impl Documents {
         self.plain.get(path.trim_end_matches('/')).cloned()
     }
 
+    /// Whether `path` lies below the core API or a group that is served.
+    pub(super) fn covers(&self, path: &str) -> bool {
+        let mut segments = path.split('/').filter(|segment| !segment.is_empty());
+        match (segments.next(), segments.next()) {
+            (Some("api"), _) => true,
+            (Some("apis"), Some(group)) => self.plain.contains_key(&format!("/apis/{group}")),
+            _ => false,
+        }
+    }
+
     /// The aggregated document behind `path`, where `accept` asks for it.
     pub(super) fn find_aggregated(&self, path: &str, accept: &str) -> Option<&Aggregated> {
         self.aggregated.find(path.trim_end_matches('/'), accept, self.brand)
     }
+}
+
+/// Paths beside those of the APIs.
+const OTHER_PATHS: [&str; 7] =
+    ["/apis/", "/healthz", "/livez", "/openapi/v2", "/openapi/v3", "/readyz", "/version"];
+
+/// What `/` answers: all paths that lead on, over several lines as people read it.
+fn index<'a>(paths: impl Iterator<Item = &'a String>) -> Document {
+    let paths: BTreeSet<&str> = paths.map(String::as_str).chain(OTHER_PATHS).collect();
+    format!("{:#}", json!({ "paths": paths })).into()
 }
 
 fn document(value: &Value) -> Document {
@@ -143,6 +164,10 @@ mod tests {
         }
         assert_eq!(found("/api")["versions"], json!(["v1"]));
         assert_eq!(found("/apis/nope"), Value::Null);
+        let paths = found("/")["paths"].clone();
+        for path in ["/api", "/api/v1", "/apis", "/apis/apps", "/apis/apps/v1", "/healthz", "/openapi/v3"] {
+            assert!(paths.as_array().is_some_and(|paths| paths.contains(&json!(path))), "{path}");
+        }
     }
 
     #[test]

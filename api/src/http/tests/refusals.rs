@@ -38,6 +38,36 @@ async fn paths_and_methods_that_are_not_served() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn paths_below_no_api_are_no_pages_and_others_no_resources() {
+    let server = Server::new().await;
+    for path in ["/nope", "/nope/", "/apis/nope.example.com", "/apis/nope.example.com/v1/things", "/apisx"] {
+        let answered = server.get(path).await;
+        assert_eq!((answered.code.as_u16(), answered.text.as_str()), (404, "404 page not found\n"), "{path}");
+        assert_eq!(answered.headers["content-type"], "text/plain; charset=utf-8");
+        let body = Body::from("{}");
+        assert_eq!(server.send(Method::POST, path, &[], body).await.text, answered.text, "{path}");
+    }
+    for path in ["/api/v9", "/api/v1/nopes", "/apis/apps/v9", "/apis/apps/v9/things", "/apis/apps/v1/nopes/a"]
+    {
+        let answered = server.get(path).await;
+        assert_eq!((answered.code.as_u16(), &answered.json()["reason"]), (404, &json!("NotFound")), "{path}");
+    }
+    let root = server.get("/").await;
+    assert_eq!((root.code.as_u16(), &root.json()["paths"][0]), (200, &json!("/api")));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_refused_value_is_not_repeated_at_any_length() {
+    let server = Server::new().await;
+    let long = "9".repeat(5000);
+    for query in ["limit", "resourceVersion", "timeoutSeconds", "timeout"] {
+        let answered = server.get(&format!("{MAPS}?{query}={long}")).await;
+        assert_eq!(answered.code, 400, "{query}");
+        assert!(answered.text.contains("99999") && answered.text.len() < 500, "{query}: {}", answered.text);
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn numbers_in_queries_are_told_as_the_reference_tells_them() {
     let server = Server::new().await;
     let syntax = |text: &str| format!("strconv.ParseInt: parsing {text}: invalid syntax");

@@ -46,6 +46,22 @@ async fn initial_events_end_with_a_bookmark_that_says_so() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_start_from_nowhere_or_zero_is_one_with_initial_events() {
+    let server = Server::new().await;
+    server.create(MAPS, map("a", "1")).await;
+    let ended = |event: &serde_json::Value| !event["object"]["metadata"]["annotations"].is_null();
+    for start in ["", "&resourceVersion=", "&resourceVersion=0"] {
+        let watch = format!("{MAPS}?watch=1&timeoutSeconds=1{start}");
+        let events = server.events(&format!("{watch}&allowWatchBookmarks=true")).await;
+        assert_eq!(kinds(&events), ["ADDED a", "BOOKMARK -", "BOOKMARK -"], "{start}");
+        assert_eq!(events.iter().map(ended).collect::<Vec<_>>(), [false, true, false], "{start}");
+        assert_eq!(kinds(&server.events(&watch).await), ["ADDED a"], "no bookmark without asking: {start}");
+    }
+    let watch = format!("{MAPS}?watch=1&timeoutSeconds=1&allowWatchBookmarks=true&resourceVersion=1");
+    assert!(!server.events(&watch).await.iter().any(ended), "a start at a version has no initial events");
+}
+
+#[tokio::test(start_paused = true)]
 async fn bookmarks_come_every_minute_to_those_who_asked() {
     let server = Server::new().await;
     let watch = format!("{MAPS}?watch=1&timeoutSeconds=150&resourceVersion=2");
