@@ -109,7 +109,7 @@ fn requests() -> Vec<Case> {
     let method = (405, "MethodNotAllowed", "the server does not allow this method on the requested resource");
     let bad = (400, "BadRequest", "");
     vec![
-        on("an unknown group", Method::GET, "/apis/nothing.example.com/v1/things", not_found),
+        on("an unknown part of a group", Method::GET, "/apis/apps/v1/namespaces/faults/things", not_found),
         on("an unknown resource", Method::GET, "/api/v1/namespaces/faults/things", not_found),
         on("an unknown version", Method::GET, "/api/v9/namespaces", not_found),
         on(
