@@ -8,6 +8,7 @@
 mod binary;
 mod node;
 mod status;
+mod upkeep;
 
 use std::fs::{self, File};
 use std::net::TcpListener;
@@ -21,8 +22,10 @@ use tokio::runtime::Builder;
 use tokio::time::sleep;
 
 use crate::client::{Access, Client, Endpoint, Identity, Response, Trust};
+pub use crate::load::process::Memory;
 use node::Node;
 pub use status::{Member, Status};
+pub use upkeep::Ending;
 
 /// The administrator's token, in the group `system:masters`.
 pub const ADMIN_TOKEN: &str = "admin-5e1f0c8e7d2b4a69";
@@ -49,12 +52,14 @@ pub struct Options {
     pub brand: &'static str,
     /// Further flags of `orch serve`.
     pub flags: Vec<String>,
+    /// Members that have certificates and do not belong to the cluster yet; see [`Cluster::add`].
+    pub spares: usize,
 }
 
 impl Options {
     /// A cluster of `nodes` members with nothing out of the ordinary.
     pub fn nodes(nodes: usize) -> Self {
-        Self { nodes, brand: "orch", flags: Vec::new() }
+        Self { nodes, brand: "orch", flags: Vec::new(), spares: 0 }
     }
 }
 
@@ -65,13 +70,15 @@ pub struct Cluster {
     folder: TempDir,
     ready: Duration,
     authority: Vec<u8>,
+    brand: &'static str,
     _lock: File,
 }
 
 impl Cluster {
     /// Starts a cluster and waits until every member is ready.
     pub async fn start(options: Options) -> Result<Self> {
-        ensure!((1..=NAMES.len()).contains(&options.nodes), "a cluster has one to {} members", NAMES.len());
+        let named = options.nodes + options.spares;
+        ensure!(options.nodes >= 1 && named <= NAMES.len(), "a cluster has one to {} members", NAMES.len());
         let binary = binary::find()?;
         let lock = tokio::task::spawn_blocking({
             let path = binary.with_file_name("orch-processes.lock");
@@ -84,7 +91,7 @@ impl Cluster {
         let lock = lock.await??;
         let folder = tempfile::Builder::new().prefix("orch-cluster-").tempdir()?;
         let names = &NAMES[..options.nodes];
-        make_certificates(&binary, folder.path(), names, options.brand)?;
+        make_certificates(&binary, folder.path(), &NAMES[..named], options.brand)?;
         write_tokens(folder.path())?;
         let ports = free_ports(names.len())?;
         let entries: Vec<_> =
@@ -100,7 +107,8 @@ impl Cluster {
             })
             .collect();
         let authority = fs::read(folder.path().join("certs/ca.crt"))?;
-        let mut cluster = Self { nodes, folder, ready: Duration::ZERO, authority, _lock: lock };
+        let brand = options.brand;
+        let mut cluster = Self { nodes, folder, ready: Duration::ZERO, authority, brand, _lock: lock };
         let start = Instant::now();
         for node in &mut cluster.nodes {
             node.spawn()?;

@@ -2,7 +2,7 @@
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command, ExitStatus, Stdio};
 
 use anyhow::{Context, Result, bail};
 use rustix::process::{Pid, Signal, kill_process};
@@ -57,13 +57,27 @@ impl Node {
 
     /// Starts the process; its output is appended to the log.
     pub(super) fn spawn(&mut self) -> Result<()> {
+        let mut command = Command::new(&self.binary);
+        command.args(&self.arguments);
+        self.start(command)
+    }
+
+    /// Starts the process where no file may grow beyond `kilobytes`, which fails writes as a full disk does.
+    pub(super) fn spawn_cramped(&mut self, kilobytes: u64) -> Result<()> {
+        let mut command = Command::new("bash");
+        // Without the trap the kernel would end the process; what is ignored stays ignored in what is executed.
+        let script = format!("trap '' XFSZ; ulimit -f {kilobytes}; exec \"$0\" \"$@\"");
+        command.arg("-c").arg(script).arg(&self.binary).args(&self.arguments);
+        self.start(command)
+    }
+
+    fn start(&mut self, mut command: Command) -> Result<()> {
         if self.child.is_some() {
             bail!("{} runs already", self.name);
         }
         let _ = fs::remove_file(self.endpoints_path()); // of the process before; absent at the first start
         let log = File::options().create(true).append(true).open(&self.log)?;
-        let child = Command::new(&self.binary)
-            .args(&self.arguments)
+        let child = command
             .env("RUST_BACKTRACE", "1")
             .stdin(Stdio::null())
             .stdout(log.try_clone()?)
@@ -87,6 +101,21 @@ impl Node {
             bail!("{} ended with {status}\n{}", self.name, self.log());
         }
         Ok(())
+    }
+
+    /// How it ended by itself, once it has.
+    pub(super) fn take_end(&mut self) -> Result<Option<ExitStatus>> {
+        let Some(child) = &mut self.child else { bail!("{} was not started", self.name) };
+        let end = child.try_wait()?;
+        if end.is_some() {
+            self.child = None;
+        }
+        Ok(end)
+    }
+
+    /// Asks it to end.
+    pub(super) fn terminate(&self) -> Result<()> {
+        self.signal(Signal::TERM)
     }
 
     /// Its process id.
@@ -124,6 +153,16 @@ impl Node {
         self.signal(Signal::CONT)?;
         self.paused = false;
         Ok(())
+    }
+
+    /// Its data directory.
+    pub(super) fn data(&self) -> &Path {
+        &self.data
+    }
+
+    /// Everything it ever logged.
+    pub(super) fn whole_log(&self) -> Result<String> {
+        Ok(String::from_utf8_lossy(&fs::read(&self.log)?).into_owned())
     }
 
     /// The end of its log, headed by its name.

@@ -14,7 +14,7 @@ mod fanout;
 mod fixture;
 mod multiplex;
 mod options;
-mod process;
+pub(crate) mod process;
 mod reference;
 mod report;
 mod run;

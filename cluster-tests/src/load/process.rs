@@ -11,14 +11,15 @@ const TICKS_PER_SECOND: u64 = 100;
 
 /// Memory of one process, in kilobytes.
 #[derive(Debug, Clone, Serialize)]
-pub(super) struct Memory {
-    pub(super) pid: u32,
+pub struct Memory {
+    /// The process.
+    pub pid: u32,
     /// Resident now.
-    pub(super) rss_kb: u64,
+    pub rss_kb: u64,
     /// Resident now, shared pages divided among their users; absent where the kernel does not say.
-    pub(super) pss_kb: Option<u64>,
+    pub pss_kb: Option<u64>,
     /// The most that was resident.
-    pub(super) peak_kb: u64,
+    pub peak_kb: u64,
 }
 
 /// User and system time used so far by all of `pids`.
@@ -33,7 +34,7 @@ pub(super) fn cpu_time(pids: &[u32]) -> Result<Duration> {
 }
 
 /// Memory of each of `pids`.
-pub(super) fn memory(pids: &[u32]) -> Result<Vec<Memory>> {
+pub(crate) fn memory(pids: &[u32]) -> Result<Vec<Memory>> {
     pids.iter()
         .map(|pid| one(*pid).with_context(|| format!("cannot read the memory of process {pid}")))
         .collect()

@@ -6,6 +6,7 @@
 
 mod bad_input;
 mod clients;
+mod disk;
 mod kubectl;
 mod leader_loss;
 mod leadership;
@@ -13,5 +14,7 @@ mod load;
 mod objects;
 mod paused_leader;
 mod quorum;
+mod replacement;
 mod restart;
+mod secrets;
 mod vectors;

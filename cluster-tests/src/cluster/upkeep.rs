@@ -1,0 +1,150 @@
+//! What operators and accidents do to members: stopping, emptied and full disks, replacement, a look at what one uses.
+//!
+//! Owns the accidents only. A member that ends is reaped here and its exit code and log are handed out, so that a test
+//! can say why it ended.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail, ensure};
+use serde_json::Value;
+use tokio::time::sleep;
+
+use super::node::Node;
+use super::{Cluster, LOOK_INTERVAL, NAMES, binary, free_ports};
+use crate::load::process::{Memory, memory};
+
+/// How a member ended.
+#[derive(Debug)]
+pub struct Ending {
+    /// Its exit code; absent where a signal ended it.
+    pub code: Option<i32>,
+    /// Everything it ever logged.
+    pub log: String,
+}
+
+impl Cluster {
+    /// Where member `node` keeps its data.
+    pub fn data(&self, node: usize) -> PathBuf {
+        self.nodes[node].data().to_owned()
+    }
+
+    /// Everything member `node` ever logged.
+    pub fn log(&self, node: usize) -> Result<String> {
+        self.nodes[node].whole_log()
+    }
+
+    /// Waits until member `node` ends by itself.
+    pub async fn wait_end(&mut self, node: usize, patience: Duration) -> Result<Ending> {
+        let deadline = Instant::now() + patience;
+        let node = &mut self.nodes[node];
+        loop {
+            if let Some(status) = node.take_end()? {
+                return Ok(Ending { code: status.code(), log: node.whole_log()? });
+            }
+            if Instant::now() > deadline {
+                bail!("{} still runs after {patience:?}\n{}", node.name(), node.log());
+            }
+            sleep(LOOK_INTERVAL).await;
+        }
+    }
+
+    /// Asks member `node` to end (SIGTERM) and waits until it has.
+    pub async fn stop(&mut self, node: usize, patience: Duration) -> Result<Ending> {
+        self.nodes[node].terminate()?;
+        self.wait_end(node, patience).await
+    }
+
+    /// Starts a killed member where no file may grow beyond `kilobytes`, and does not wait.
+    pub fn respawn_cramped(&mut self, node: usize, kilobytes: u64) -> Result<()> {
+        self.nodes[node].spawn_cramped(kilobytes)
+    }
+
+    /// Removes everything that a killed member has on its disk.
+    pub fn empty_disk(&self, node: usize) -> Result<()> {
+        let data = self.nodes[node].data();
+        fs::remove_dir_all(data).with_context(|| format!("cannot empty {}", data.display()))
+    }
+
+    /// What the process of member `node` holds in memory.
+    pub fn memory(&self, node: usize) -> Result<Memory> {
+        let pid = self.nodes[node].pid().context("the member does not run")?;
+        memory(&[pid])?.pop().context("no figures of the process")
+    }
+
+    /// How many descriptors the process of member `node` has open.
+    pub fn descriptors(&self, node: usize) -> Result<usize> {
+        let pid = self.nodes[node].pid().context("the member does not run")?;
+        Ok(fs::read_dir(format!("/proc/{pid}/fd"))?.count())
+    }
+
+    /// Adds the next spare to the cluster as a learner, starts it and gives its number; it may not be ready yet.
+    pub async fn add(&mut self) -> Result<usize> {
+        let number = self.nodes.len();
+        ensure!(number < NAMES.len(), "no name is left");
+        let name = NAMES[number];
+        let running = self.nodes.iter().position(Node::is_running).context("no member runs")?;
+        let through = self.status(running).await?;
+        let door = through.members.iter().find(|member| member.name == through.name);
+        let join = door.context("the member does not know itself")?.address.clone();
+        let address = format!("127.0.0.1:{}", free_ports(1)?[0]);
+        self.operate(running, &["add", name, &address])?;
+        let flags = vec![format!("--join={join}"), format!("--peer-address={address}")];
+        let flags = flags.into_iter().chain([format!("--brand={}", self.brand)]).collect();
+        let mut node = Node::new(&binary::find()?, self.folder.path(), name, flags);
+        node.spawn()?;
+        self.nodes.push(node);
+        Ok(number)
+    }
+
+    /// Runs `orch cluster` with `arguments` against member `through`; what it prints.
+    pub fn operate(&self, through: usize, arguments: &[&str]) -> Result<String> {
+        let config = self.operator_config(through)?;
+        let mut command = Command::new(binary::find()?);
+        let output = command.arg("cluster").args(arguments).arg("--kubeconfig").arg(&config).output()?;
+        let errors = String::from_utf8_lossy(&output.stderr);
+        ensure!(output.status.success(), "orch cluster {}: {errors}", arguments.join(" "));
+        Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+    }
+
+    /// Runs `orch cluster` again until it succeeds: a change is refused while another is under way, for example.
+    pub async fn operate_until_done(
+        &self,
+        through: usize,
+        arguments: &[&str],
+        patience: Duration,
+    ) -> Result<String> {
+        let deadline = Instant::now() + patience;
+        loop {
+            match self.operate(through, arguments) {
+                Ok(shown) => return Ok(shown),
+                Err(error) if Instant::now() > deadline => return Err(error),
+                Err(_) => sleep(LOOK_INTERVAL * 10).await,
+            }
+        }
+    }
+
+    /// The name of member `node`.
+    pub fn name(&self, node: usize) -> &str {
+        self.nodes[node].name()
+    }
+
+    /// The administrator's configuration with the port that the system chose for member `through`.
+    fn operator_config(&self, through: usize) -> Result<PathBuf> {
+        let endpoint = self.nodes[through].endpoint().context("the member does not run")?;
+        let made: PathBuf = self.certificates().join("admin.conf");
+        let mut config: Value = serde_json::from_str(&read(&made)?)?;
+        let mut cluster = config["clusters"][0].take();
+        cluster["cluster"]["server"] = endpoint.to_string().into();
+        config["clusters"] = vec![cluster].into();
+        let path = self.folder.path().join("operator.conf");
+        fs::write(&path, config.to_string())?;
+        Ok(path)
+    }
+}
+
+fn read(path: &Path) -> Result<String> {
+    fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))
+}
