@@ -126,6 +126,9 @@ pub enum ApiError {
     /// Nothing was done; trying again may help.
     #[error("unavailable: {0}")]
     Unavailable(String),
+    /// A patch of more operations than are carried out.
+    #[error("too many operations: {0}")]
+    TooManyOperations(String),
     /// An object larger than the store takes.
     #[error("object too large: {0}")]
     ObjectTooLarge(String),

@@ -107,7 +107,11 @@ impl Status {
                 "ServiceUnavailable",
                 format!("the server is currently unable to handle the request: {reason}"),
             ),
-            ApiError::ObjectTooLarge(message) => plain(413, "RequestEntityTooLarge", message),
+            ApiError::TooManyOperations(message) => {
+                plain(413, "RequestEntityTooLarge", &format!("Request entity too large: {message}"))
+            }
+            // Clients know this text of the reference's store: it comes without a reason.
+            ApiError::ObjectTooLarge(_) => plain(500, "", "etcdserver: request is too large"),
             ApiError::Internal(message) => internal(message),
         }
     }

@@ -1,13 +1,21 @@
 //! Encodings kept as files: an object stored today must decode, and be encoded the same, for ever.
 //!
-//! `UPDATE_GOLDEN=1` rewrites them; a difference is a break of the stored form and needs a reason.
+//! Some objects are given by hand: `UPDATE_GOLDEN=1` rewrites their files, and a difference is a break of the stored
+//! form that needs a reason. One object of every kind, with every field its tables know, is made by `full`: its files
+//! are never rewritten. When a kind or a field comes, `UPDATE_GOLDEN=1` adds files beside those that are there.
 
 #![expect(clippy::unwrap_used, reason = "a test")]
 
+#[path = "golden/full.rs"]
+mod full;
+
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-use orch_api::schema::{Limits, Schema, decode_json, decode_protobuf, encode_json, encode_protobuf};
+use orch_api::registry::Registry;
+use orch_api::schema::{Limits, Schema, TypeId, decode_json, decode_protobuf, encode_json, encode_protobuf};
 use orch_proto::brand::ORCH;
+use serde_json::Value;
 
 /// What a client sent, by type.
 const GIVEN: [(&str, &str); 4] = [
@@ -72,17 +80,36 @@ fn unhex(text: &str) -> Vec<u8> {
     digits.chunks(2).map(byte).collect()
 }
 
+/// The two files of `value`.
+fn encoded(schema: &Schema, type_id: TypeId, value: &Value) -> [String; 2] {
+    let (mut json, mut message) = (Vec::new(), Vec::new());
+    encode_json(schema, type_id, value, &mut json);
+    encode_protobuf(schema, type_id, value, &mut message);
+    [String::from_utf8(json).unwrap() + "\n", hex(&message)]
+}
+
+/// The folder of the objects with every field.
+fn every_kind() -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/golden/every_kind")
+}
+
+/// The files of a type as they came over time.
+fn generations(name: &str) -> Vec<[String; 2]> {
+    let read = |at: usize, extension: &str| {
+        std::fs::read_to_string(every_kind().join(format!("{name}.{at}.{extension}"))).ok()
+    };
+    (1..).map_while(|at| Some([read(at, "json")?, read(at, "hex")?])).collect()
+}
+
 #[test]
 fn stored_objects_are_encoded_as_ever() {
     let schema = Schema::builtin(&ORCH);
     for (name, given) in GIVEN {
         let type_id = schema.named(name).unwrap();
         let value = decode_json(&schema, type_id, given.as_bytes(), Limits::default()).unwrap().value;
-        let (mut json, mut message) = (Vec::new(), Vec::new());
-        encode_json(&schema, type_id, &value, &mut json);
-        encode_protobuf(&schema, type_id, &value, &mut message);
-        check(&format!("{name}.json"), &(String::from_utf8(json).unwrap() + "\n"));
-        check(&format!("{name}.hex"), &hex(&message));
+        let [json, message] = encoded(&schema, type_id, &value);
+        check(&format!("{name}.json"), &json);
+        check(&format!("{name}.hex"), &message);
     }
 }
 
@@ -101,5 +128,52 @@ fn stored_objects_decode_as_ever() {
         let from_message =
             decode_protobuf(&schema, type_id, &unhex(&read("hex")), Limits::default()).unwrap();
         assert_eq!(from_json.value, from_message);
+    }
+}
+
+#[test]
+fn every_field_of_every_kind_is_kept() {
+    let registry = Registry::builtin(&ORCH);
+    let schema = &registry.schema;
+    for resource in registry.resources() {
+        let (type_id, name) = (resource.type_id, &schema.get(resource.type_id).name);
+        let given = full::object(schema, type_id);
+        let value = decode_json(schema, type_id, given.to_string().as_bytes(), Limits::default()).unwrap();
+        assert_eq!(value.strict, []);
+        let today = encoded(schema, type_id, &value.value);
+        let mut kept = generations(name);
+        if kept.last() != Some(&today) && std::env::var_os("UPDATE_GOLDEN").is_some() {
+            for (extension, text) in ["json", "hex"].into_iter().zip(&today) {
+                let file = format!("{name}.{}.{extension}", kept.len() + 1);
+                std::fs::write(every_kind().join(file), text).unwrap();
+            }
+            kept = generations(name);
+        }
+        assert!(kept.last() == Some(&today), "{name}: no file holds every field; see the head of this test");
+    }
+}
+
+#[test]
+fn whatever_was_ever_stored_reads_and_is_written_the_same() {
+    let schema = Schema::builtin(&ORCH);
+    let mut seen: BTreeMap<String, usize> = BTreeMap::new();
+    for file in std::fs::read_dir(every_kind()).unwrap() {
+        let file = file.unwrap().file_name().into_string().unwrap();
+        let name = file.trim_end_matches(".json").trim_end_matches(".hex");
+        *seen.entry(name.rsplit_once('.').unwrap().0.to_owned()).or_default() += 1;
+    }
+    assert!(seen.len() > 20, "{seen:?}");
+    for (name, files) in seen {
+        let type_id = schema.named(&name).unwrap_or_else(|| panic!("{name} is no longer a type"));
+        let generations = generations(&name);
+        assert_eq!(files, 2 * generations.len(), "{name}: generations are counted from 1, in pairs");
+        for [json, message] in generations {
+            let from_json = decode_json(&schema, type_id, json.as_bytes(), Limits::default()).unwrap();
+            assert_eq!(from_json.strict, [], "{name}");
+            let from_message =
+                decode_protobuf(&schema, type_id, &unhex(&message), Limits::default()).unwrap();
+            assert_eq!(from_json.value, from_message, "{name}");
+            assert_eq!(encoded(&schema, type_id, &from_message), [json, message], "{name}");
+        }
     }
 }

@@ -95,6 +95,10 @@ impl Strategy for Namespace {
         immortal.contains(&name).then_some("this namespace may not be deleted")
     }
 
+    fn has_own_deletion(&self) -> bool {
+        true
+    }
+
     fn prepare_for_delete(&self, object: &mut Value) {
         set(child_mut(object, "status"), "phase", "Terminating");
         // A namespace ends when it is empty, not after a time.

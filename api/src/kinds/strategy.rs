@@ -156,6 +156,12 @@ pub trait Strategy: Send + Sync + 'static {
         DefaultPropagation::Delete
     }
 
+    /// The reference deletes the kind in a way of its own: a delete that says `orphanDependents: false` waits for the
+    /// dependents as one that says `Foreground` does, and failed preconditions are told in other words.
+    fn has_own_deletion(&self) -> bool {
+        false
+    }
+
     /// Why the object of this name is never deleted, as it stands behind `is forbidden: ` in the answer.
     fn forbids_deletion(&self, _brand: &Brand, _name: &str) -> Option<&'static str> {
         None

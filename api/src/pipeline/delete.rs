@@ -14,7 +14,7 @@ use super::modify::{Change, Modified};
 use super::stored::tree_of;
 use super::{Answer, Pipeline, Request, WriteOutcome, Written};
 use crate::error::{ApiError, Subject};
-use crate::kinds::DefaultPropagation;
+use crate::kinds::{DefaultPropagation, Strategy};
 use crate::registry::Resource;
 use crate::schema::{Decoded, Limits, decode_json};
 use crate::status::Status;
@@ -86,7 +86,7 @@ impl<S: Store> Pipeline<S> {
             return Ok(Change::Put(self.put(resource, key.clone(), old)?));
         }
         let mut new = old.clone();
-        let finalizers = options.finalizers(&old, strategy.default_propagation());
+        let finalizers = options.finalizers(&old, strategy);
         let metadata = child_mut(&mut new, "metadata");
         if finalizers.is_empty() {
             metadata.as_object_mut().map(|fields| fields.shift_remove("finalizers"));
@@ -154,21 +154,30 @@ impl DeleteOptions {
     fn check_preconditions(&self, request: Request<'_>, name: &str, old: &Value) -> Result<(), ApiError> {
         let wanted = self.value.at("preconditions");
         let stored = old.at("metadata");
-        let subject = || Subject::kind(request.resource, name);
-        let (uid, version) = (wanted.text("uid"), wanted.text("resourceVersion"));
-        if wanted.has("uid") && uid != stored.text("uid") {
-            let reason = format!(
-                "the UID in the precondition ({uid}) does not match the UID in record ({}). The object might have been deleted and then recreated",
-                stored.text("uid")
-            );
-            return Err(ApiError::Conflict { subject: subject(), reason });
-        }
-        if wanted.has("resourceVersion") && version != stored.text("resourceVersion") {
-            let reason = format!(
-                "the ResourceVersion in the precondition ({version}) does not match the ResourceVersion in record ({}). The object might have been modified",
-                stored.text("resourceVersion")
-            );
-            return Err(ApiError::Conflict { subject: subject(), reason });
+        for (field, name_of, after) in [
+            ("uid", "UID", "The object might have been deleted and then recreated"),
+            ("resourceVersion", "ResourceVersion", "The object might have been modified"),
+        ] {
+            let (given, found) = (wanted.text(field), stored.text(field));
+            if !wanted.has(field) || given == found {
+                continue;
+            }
+            let resource = request.resource;
+            let (subject, reason) = match resource.strategy.has_own_deletion() {
+                true => (
+                    Subject::resource(resource, name),
+                    format!(
+                        "Precondition failed: {name_of} in precondition: {given}, {name_of} in object meta: {found}"
+                    ),
+                ),
+                false => (
+                    Subject::kind(resource, name),
+                    format!(
+                        "the {name_of} in the precondition ({given}) does not match the {name_of} in record ({found}). {after}"
+                    ),
+                ),
+            };
+            return Err(ApiError::Conflict { subject, reason });
         }
         Ok(())
     }
@@ -186,7 +195,8 @@ impl DeleteOptions {
     }
 
     /// The object's finalizers with those that the propagation policy asks for.
-    fn finalizers(&self, old: &Value, default: DefaultPropagation) -> Vec<Value> {
+    fn finalizers(&self, old: &Value, strategy: &dyn Strategy) -> Vec<Value> {
+        let default = strategy.default_propagation();
         let stored = old.at("metadata").items("finalizers");
         let has = |name: &str| stored.iter().any(|finalizer| finalizer == name);
         let orphans = self.value.at("orphanDependents").as_bool();
@@ -194,7 +204,8 @@ impl DeleteOptions {
             _ if default == DefaultPropagation::Unsupported => (false, false),
             ("Orphan", _) | ("", Some(true)) => (true, false),
             ("Foreground", _) => (false, true),
-            ("Background", _) | ("", Some(false)) => (false, false),
+            ("Background", _) => (false, false),
+            ("", Some(false)) => (false, strategy.has_own_deletion()),
             _ if has(ORPHAN) || has(FOREGROUND) => (has(ORPHAN), has(FOREGROUND)),
             _ => (default == DefaultPropagation::Orphan, false),
         };

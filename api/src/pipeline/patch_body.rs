@@ -76,7 +76,7 @@ pub(super) fn patch_error(error: PatchError) -> ApiError {
     match error {
         PatchError::Malformed(message) => ApiError::BadRequest(message),
         PatchError::CannotApply(_) => ApiError::UnprocessablePatch,
-        PatchError::TooManyOperations(_) => ApiError::ObjectTooLarge(error.to_string()),
+        PatchError::TooManyOperations(_) => ApiError::TooManyOperations(error.to_string()),
         PatchError::Unsupported => ApiError::BadRequest(error.to_string()),
     }
 }

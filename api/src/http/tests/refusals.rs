@@ -122,7 +122,10 @@ async fn a_body_over_the_limit_is_refused_whether_or_not_it_says_so() {
     let large = json!({"metadata": {"name": "large"}, "rules": rules}).to_string();
     let roles = "/apis/rbac.authorization.orch.io/v1/namespaces/ns/roles";
     let answered = server.send(Method::POST, roles, &[], Body::from(large)).await;
-    assert_eq!(answered.code, 413, "no object is that large: {}", answered.text);
+    assert_eq!(answered.code, 500, "no object is that large: {}", answered.text);
+    let status = answered.json();
+    assert_eq!(status["message"], "etcdserver: request is too large", "as the reference's store says");
+    assert!(status.get("reason").is_none());
 }
 
 #[tokio::test(start_paused = true)]

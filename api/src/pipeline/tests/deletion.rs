@@ -257,3 +257,32 @@ async fn a_dry_run_of_a_delete_shows_the_mark() {
     assert_eq!(grace(&shown).1, 0);
     assert!(server.get(&path).await.json["metadata"].get("deletionTimestamp").is_none());
 }
+
+#[tokio::test(start_paused = true)]
+async fn namespaces_are_deleted_in_a_way_of_their_own() {
+    let server = Server::new().await;
+    let cases = [
+        (json!({}), json!(null)),
+        (json!({"orphanDependents": false}), json!(["foregroundDeletion"])),
+        (json!({"propagationPolicy": "Foreground"}), json!(["foregroundDeletion"])),
+        (json!({"orphanDependents": true}), json!(["orphan"])),
+        (json!({"propagationPolicy": "Background"}), json!(null)),
+    ];
+    for (at, (options, finalizers)) in cases.into_iter().enumerate() {
+        let name = format!("going-{at}");
+        server.create("/api/v1/namespaces", json!({"metadata": {"name": name}})).await;
+        let deleted = server.delete(&format!("/api/v1/namespaces/{name}"), options).await.object();
+        assert_eq!(deleted["metadata"]["finalizers"], finalizers, "{at}");
+        assert_eq!(deleted["status"]["phase"], "Terminating");
+    }
+    server.create("/api/v1/namespaces", json!({"metadata": {"name": "a"}})).await;
+    let refused = server.delete("/api/v1/namespaces/a", json!({"preconditions": {"uid": "u"}})).await;
+    let (code, message) = refused.refusal();
+    assert_eq!(code, 409);
+    assert!(
+        message.starts_with(
+            "Operation cannot be fulfilled on namespaces \"a\": Precondition failed: UID in precondition: u, UID in object meta: "
+        ),
+        "{message}"
+    );
+}

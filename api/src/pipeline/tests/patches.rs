@@ -102,7 +102,7 @@ async fn failures_of_json_patches() {
     let refused = server.patch(&path, JSON_PATCH, json!(many)).await;
     assert_eq!(
         refused.refusal(),
-        (413, "The allowed maximum operations in a JSON patch is 10000, got 10001")
+        (413, "Request entity too large: The allowed maximum operations in a JSON patch is 10000, got 10001")
     );
     assert_eq!(server.patch(&path, JSON_PATCH, json!(many[..10_000])).await.code, 200);
     assert_eq!(server.patch(&path, JSON_PATCH, json!({"op": "test"})).await.code, 400);
