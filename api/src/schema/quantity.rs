@@ -1,6 +1,6 @@
 //! Resource quantities in their canonical text: `0.5` is `500m`, `1024Mi` is `1Gi`.
 //!
-//! Owns the rewriting alone; adding and comparing are validation's. A quantity is at most 2^63 - 1 units and no finer
+//! Owns reading and rewriting; adding and comparing are validation's. A quantity is at most 2^63 - 1 units and no finer
 //! than a nano-unit: larger ones are cut, finer ones are rounded away from zero, as the reference does.
 
 /// Why a text is no quantity.
@@ -29,6 +29,23 @@ enum Scale {
 
 /// The canonical text of the quantity `text`.
 pub fn canonical(text: &str) -> Result<String, QuantityError> {
+    let (magnitude, scale) = parse(text)?;
+    let mut out = String::new();
+    if magnitude != 0 && text.starts_with('-') {
+        out.push('-');
+    }
+    write(magnitude, scale, &mut out);
+    Ok(out)
+}
+
+/// The quantity `text` in nano-units, within 2^63 - 1 units.
+pub fn nano_units(text: &str) -> Result<i128, QuantityError> {
+    let (magnitude, _) = parse(text)?;
+    Ok(if text.starts_with('-') { -magnitude } else { magnitude })
+}
+
+/// The magnitude of the quantity `text` in nano-units, and how it was written.
+fn parse(text: &str) -> Result<(i128, Scale), QuantityError> {
     let unsigned = text.strip_prefix(['-', '+']).unwrap_or(text);
     let number_end = unsigned.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(unsigned.len());
     let (number, suffix) = unsigned.split_at(number_end);
@@ -37,13 +54,7 @@ pub fn canonical(text: &str) -> Result<String, QuantityError> {
         return Err(QuantityError);
     }
     let scale = scale(suffix)?;
-    let nano = nano_units(whole, fraction, scale);
-    let mut out = String::new();
-    if nano != 0 && text.starts_with('-') {
-        out.push('-');
-    }
-    write(nano, scale, &mut out);
-    Ok(out)
+    Ok((magnitude(whole, fraction, scale), scale))
 }
 
 fn scale(suffix: &str) -> Result<Scale, QuantityError> {
@@ -74,7 +85,7 @@ fn scale(suffix: &str) -> Result<Scale, QuantityError> {
 }
 
 /// The magnitude in nano-units, rounded up and cut.
-fn nano_units(whole: &str, fraction: &str, scale: Scale) -> i128 {
+fn magnitude(whole: &str, fraction: &str, scale: Scale) -> i128 {
     let whole = whole.trim_start_matches('0');
     let (power_of_ten, shift, digits_max) = match scale {
         Scale::Decimal(power) | Scale::Exponent(power) => (power, 0, DECIMAL_DIGITS_MAX),
