@@ -64,6 +64,159 @@ async fn list_reads_each_cell_of_the_matrix() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn the_forbidden_cells_say_why() {
+    let (server, revisions) = filled().await;
+    let page = server.get(&format!("{MAPS}?limit=1")).await.json();
+    let token = page["metadata"]["continue"].as_str().unwrap();
+    let told = |detail: &str| {
+        format!(
+            "ListOptions.meta.orch.io \"\" is invalid: resourceVersionMatch: Forbidden: resourceVersionMatch {detail}"
+        )
+    };
+    let unset = told("is forbidden unless resourceVersion is provided");
+    let zero = told("\"exact\" is forbidden for resourceVersion \"0\"");
+    let paged = told("is forbidden when continue is provided");
+    let version = revisions[1];
+    for (query, code, message) in [
+        ("resourceVersionMatch=Exact".to_owned(), 422, unset.as_str()),
+        ("resourceVersionMatch=Exact&limit=1".into(), 422, &unset),
+        ("resourceVersionMatch=NotOlderThan".into(), 422, &unset),
+        ("resourceVersionMatch=NotOlderThan&limit=1".into(), 422, &unset),
+        ("resourceVersionMatch=Exact&resourceVersion=0".into(), 422, &zero),
+        ("resourceVersionMatch=Exact&resourceVersion=0&limit=1".into(), 422, &zero),
+        (format!("resourceVersionMatch=Exact&resourceVersion={version}&continue={token}"), 422, &paged),
+        (format!("resourceVersionMatch=NotOlderThan&resourceVersion=0&continue={token}"), 422, &paged),
+        (
+            format!("limit=1&resourceVersion={version}&continue={token}"),
+            400,
+            "specifying resource version is not allowed when using continue",
+        ),
+    ] {
+        let answered = server.get(&format!("{MAPS}?{query}")).await;
+        let reason = if code == 422 { "Invalid" } else { "BadRequest" };
+        let status = answered.json();
+        assert_eq!((answered.code.as_u16(), &status["reason"]), (code, &json!(reason)), "{query}");
+        assert_eq!(status["message"], message, "{query}");
+    }
+    let rest = server.get(&format!("{MAPS}?limit=1&resourceVersion=0&continue={token}")).await;
+    assert_eq!(rest.names(), ["b", "c"], "zero with a token is the token's, without pages");
+}
+
+#[tokio::test(start_paused = true)]
+async fn versions_that_are_no_numbers_are_refused() {
+    let (server, _) = filled().await;
+    for version in ["x", "-1", "%2B1", "1.0", "0x1", "%201", "99999999999999999999"] {
+        for path in [MAPS.to_owned(), format!("{MAPS}/a"), format!("{MAPS}?watch=1")] {
+            let joint = if path.contains('?') { '&' } else { '?' };
+            let answered = server.get(&format!("{path}{joint}resourceVersion={version}")).await;
+            assert_eq!(
+                (answered.code.as_u16(), &answered.json()["reason"]),
+                (400, &json!("BadRequest")),
+                "{path} {version}"
+            );
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_version_to_come_is_waited_for_and_then_too_large() {
+    let (server, revisions) = filled().await;
+    let next = revisions[3] + 1;
+    for query in [
+        format!("/a?resourceVersion={next}"),
+        format!("?resourceVersion={next}"),
+        format!("?resourceVersionMatch=NotOlderThan&resourceVersion={next}"),
+        format!("?resourceVersionMatch=NotOlderThan&resourceVersion={next}&limit=1"),
+        format!("?resourceVersionMatch=Exact&resourceVersion={next}"),
+        format!("?limit=1&resourceVersion={next}"),
+        format!("?watch=1&sendInitialEvents=true&resourceVersionMatch=NotOlderThan&resourceVersion={next}"),
+    ] {
+        let asked = tokio::time::Instant::now();
+        let answered = server.get(&format!("{MAPS}{query}")).await;
+        assert_eq!(asked.elapsed().as_secs(), 3, "{query}");
+        let expected = json!({
+            "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure",
+            "message": format!("Timeout: Too large resource version: {next}, current: {}", next - 1),
+            "reason": "Timeout",
+            "details": {
+                "causes": [{"reason": "ResourceVersionTooLarge", "message": "Too large resource version"}],
+                "retryAfterSeconds": 1,
+            },
+            "code": 504,
+        });
+        assert_eq!((answered.code.as_u16(), answered.json()), (504, expected), "{query}");
+        assert_eq!(answered.headers["retry-after"], "1", "{query}");
+    }
+    let path = format!("{MAPS}?resourceVersion={next}");
+    let (waited, _) = tokio::join!(server.get(&path), server.create(MAPS, map("d", "1")));
+    assert_eq!(waited.names(), ["a", "b", "c", "d"], "it came while it was waited for");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_history_forgot_is_gone_where_exactly_that_was_asked_for() {
+    let (server, revisions) = filled().await;
+    let page = server.get(&format!("{MAPS}?limit=1")).await.json();
+    let token = page["metadata"]["continue"].as_str().unwrap().to_owned();
+    server.create(MAPS, map("d", "1")).await;
+    server.store.trim_history(u64::MAX, 0);
+    let old = revisions[1];
+    for query in [
+        format!("resourceVersionMatch=Exact&resourceVersion={old}"),
+        format!("limit=1&resourceVersion={old}"),
+    ] {
+        let gone = server.get(&format!("{MAPS}?{query}")).await;
+        let status = gone.json();
+        assert_eq!((gone.code.as_u16(), &status["reason"]), (410, &json!("Expired")), "{query}");
+        assert_eq!(status["message"], "The resourceVersion for the provided list is too old.", "{query}");
+        assert_eq!(status["metadata"], json!({}), "nothing to go on with: {query}");
+    }
+    for query in [
+        format!("resourceVersion={old}"),
+        format!("resourceVersionMatch=NotOlderThan&resourceVersion={old}&limit=9"),
+    ] {
+        assert_eq!(server.get(&format!("{MAPS}?{query}")).await.names(), ["a", "b", "c", "d"], "{query}");
+    }
+    let gone = server.get(&format!("{MAPS}?limit=1&continue={token}")).await;
+    let message = gone.json()["message"].as_str().unwrap().to_owned();
+    assert_eq!(gone.code, 410);
+    assert!(message.starts_with("The provided continue parameter is too old"), "{message}");
+    // One page at the newest state; the pages behind it are of that state.
+    let fresh = gone.json()["metadata"]["continue"].as_str().unwrap().to_owned();
+    let next = server.get(&format!("{MAPS}?limit=1&continue={fresh}")).await;
+    assert_eq!(next.names(), ["b"]);
+    server.create(MAPS, map("e", "1")).await;
+    let token = next.json()["metadata"]["continue"].as_str().unwrap().to_owned();
+    let rest = server.get(&format!("{MAPS}?limit=9&continue={token}")).await;
+    assert_eq!(rest.names(), ["c", "d"], "the state of the page before");
+    assert_eq!(rest.json()["metadata"]["resourceVersion"], next.json()["metadata"]["resourceVersion"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_left_is_told_only_of_lists_without_selectors() {
+    let (server, _) = filled().await;
+    let metadata = |query: String| {
+        let server = &server;
+        async move { server.get(&format!("{MAPS}?{query}")).await.json()["metadata"].clone() }
+    };
+    let first = metadata("limit=1".into()).await;
+    assert_eq!(first["remainingItemCount"], 2);
+    let token = first["continue"].as_str().unwrap();
+    assert_eq!(metadata(format!("limit=1&continue={token}")).await["remainingItemCount"], 1);
+    for query in [
+        "labelSelector=%21x",
+        "fieldSelector=metadata.name%21%3Dc",
+        "labelSelector=%21x&fieldSelector=metadata.name%21%3Dc",
+    ] {
+        let page = metadata(format!("limit=1&{query}")).await;
+        assert!(page["continue"].is_string() && page["remainingItemCount"].is_null(), "{query}: {page}");
+    }
+    for query in ["limit=3", "limit=0", "limit=-1", ""] {
+        let whole = metadata(query.into()).await;
+        assert!(whole["continue"].is_null() && whole["remainingItemCount"].is_null(), "{query}: {whole}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_token_that_is_too_old_offers_one_that_goes_on() {
     let (server, _) = filled().await;
     let page = server.get(&format!("{MAPS}?limit=1")).await.json();

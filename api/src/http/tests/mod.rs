@@ -2,10 +2,12 @@
 
 mod collections;
 mod described;
+mod dry_runs;
 mod matrix;
 mod refusals;
 mod representations;
 mod snapshots;
+mod streams;
 mod uploads;
 mod watches;
 

@@ -45,3 +45,114 @@ async fn only_tables_look_at_what_to_include() {
     let refused = server.send(Method::GET, &path, &table, Body::empty()).await;
     assert_eq!((refused.code.as_u16(), &refused.json()["reason"]), (400, &json!("BadRequest")));
 }
+
+#[tokio::test(start_paused = true)]
+async fn the_best_of_several_media_types_is_answered_with_its_name() {
+    let server = Server::new().await;
+    server.create(MAPS, map("a", "1")).await;
+    let table = "application/json;as=Table;g=meta.orch.io;v=v1";
+    let (json, yaml, protobuf) = ("application/json", "application/yaml", "application/vnd.orch.protobuf");
+    for (accept, content_type, part) in [
+        ("text/html, application/json;q=0.2, application/yaml;q=0.9", yaml, "kind: ConfigMap"),
+        ("application/json;as=Nope;g=meta.orch.io;v=v1, application/json", json, "\"kind\":\"ConfigMap"),
+        (&format!("{table}, application/json"), json, "\"kind\":\"Table\""),
+        (&format!("{protobuf};as=Table;g=meta.orch.io;v=v1, {table};q=0.1"), json, "\"kind\":\"Table\""),
+        (&format!("{protobuf}, application/json"), protobuf, "k8s\0"),
+        ("*/*;q=0.1, application/yaml;q=0.2", yaml, "kind: ConfigMap"),
+    ] {
+        for path in [MAPS.to_owned(), format!("{MAPS}/a")] {
+            let response = server.open(Method::GET, &path, &[("accept", accept)], Body::empty()).await;
+            assert_eq!(response.headers()["content-type"], content_type, "{path} {accept}");
+            let body = axum::body::to_bytes(response.into_body(), usize::MAX).await.unwrap();
+            assert!(String::from_utf8_lossy(&body).contains(part), "{path} {accept}: {body:?}");
+        }
+    }
+    for accept in ["text/html", "application/*", "application/xml;q=0.9, text/*"] {
+        for path in [MAPS.to_owned(), format!("{MAPS}/a")] {
+            let refused = server.send(Method::GET, &path, &[("accept", accept)], Body::empty()).await;
+            assert_eq!((refused.code.as_u16(), &refused.json()["reason"]), (406, &json!("NotAcceptable")));
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn lists_of_metadata_and_tables_have_pages_too() {
+    let server = Server::new().await;
+    for name in ["a", "b", "c"] {
+        server.create(MAPS, map(name, "1")).await;
+    }
+    let get = |path: String, accept: String| {
+        let server = &server;
+        async move { server.send(Method::GET, &path, &[("accept", &accept)], Body::empty()).await.json() }
+    };
+    for version in ["v1", "v1beta1"] {
+        let accept = |kind: &str| format!("application/json;as={kind};g=meta.orch.io;v={version}");
+        for (kind, items) in [("PartialObjectMetadataList", "items"), ("Table", "rows")] {
+            let first = get(format!("{MAPS}?limit=1"), accept(kind)).await;
+            let head = (first["kind"].as_str().unwrap(), first["apiVersion"].as_str().unwrap());
+            assert_eq!(head, (kind, format!("meta.orch.io/{version}").as_str()));
+            assert_eq!(first["metadata"]["remainingItemCount"], 2, "{kind}");
+            let token = first["metadata"]["continue"].as_str().unwrap();
+            let rest = get(format!("{MAPS}?continue={token}"), accept(kind)).await;
+            let of_item = |item: &serde_json::Value| {
+                let object = if kind == "Table" { &item["object"] } else { item };
+                assert_eq!(object["apiVersion"], format!("meta.orch.io/{version}"));
+                assert_eq!(
+                    (&object["kind"], &object["data"]),
+                    (&json!("PartialObjectMetadata"), &json!(null))
+                );
+                object["metadata"]["name"].as_str().unwrap().to_owned()
+            };
+            let names: Vec<String> = rest[items].as_array().unwrap().iter().map(of_item).collect();
+            assert_eq!(names, ["b", "c"], "{kind}");
+            assert_eq!(rest["metadata"]["resourceVersion"], first["metadata"]["resourceVersion"]);
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn rows_hold_what_the_client_asks_for() {
+    let server = Server::new().await;
+    server.create(MAPS, map("a", "1")).await;
+    let table = [("accept", "application/json;as=Table;g=meta.orch.io;v=v1")];
+    for (query, kind) in [
+        ("", json!("PartialObjectMetadata")),
+        ("?includeObject=Metadata", json!("PartialObjectMetadata")),
+        ("?includeObject=Object", json!("ConfigMap")),
+        ("?includeObject=None", json!(null)),
+    ] {
+        for path in [MAPS.to_owned(), format!("{MAPS}/a")] {
+            let answered = server.send(Method::GET, &format!("{path}{query}"), &table, Body::empty()).await;
+            let document = answered.json();
+            assert_eq!(document["rows"][0]["cells"][0], "a", "{path}{query}");
+            assert_eq!(document["rows"][0]["object"]["kind"], kind, "{path}{query}");
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn several_lines_are_for_those_who_ask_and_for_people() {
+    let server = Server::new().await;
+    server.create(MAPS, map("a", "1")).await;
+    for (query, agent, accept, is_pretty) in [
+        ("", "client", "application/json", false),
+        ("?pretty=true", "client", "application/json", true),
+        ("?pretty=1", "client", "application/json", true),
+        ("?pretty=false", "curl/8.0", "application/json", false),
+        ("", "curl/8.0", "*/*", true),
+        ("", "Mozilla/5.0 (X11)", "text/html, */*;q=0.8", true),
+        ("", "client", "application/json;pretty=1", true),
+        ("?pretty=true", "client", "application/json;as=Table;g=meta.orch.io;v=v1", true),
+    ] {
+        for path in [MAPS.to_owned(), format!("{MAPS}/a"), format!("{MAPS}/nope")] {
+            let headers = [("user-agent", agent), ("accept", accept)];
+            let answered = server.send(Method::GET, &format!("{path}{query}"), &headers, Body::empty()).await;
+            assert_eq!(
+                answered.text.starts_with("{\n  \"kind\""),
+                is_pretty,
+                "{path}{query}: {}",
+                answered.text
+            );
+        }
+    }
+}

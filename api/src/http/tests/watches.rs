@@ -33,6 +33,128 @@ async fn a_change_that_leaves_or_enters_the_selection_is_a_removal_or_an_additio
 }
 
 #[tokio::test(start_paused = true)]
+async fn fields_are_selected_by_as_labels_are() {
+    let server = Server::new().await;
+    let pods = "/api/v1/namespaces/ns/pods";
+    let pod = json!({"metadata": {"name": "p"}, "spec": {"containers": [{"name": "c", "image": "i"}]}});
+    let start = server.create(pods, pod).await["metadata"]["resourceVersion"].as_str().unwrap().to_owned();
+    let status = format!("{pods}/p/status");
+    for phase in ["Running", "Running", "Failed", "Failed"] {
+        let patch = json!({"status": {"phase": phase, "message": phase.repeat(2), "reason": null}});
+        assert_eq!(server.merge(&status, patch).await.code, 200);
+        server.merge(&format!("{pods}/p"), json!({"metadata": {"annotations": {"x": phase}}})).await;
+    }
+    for (selector, expected) in [
+        ("status.phase%3DRunning", vec!["ADDED p", "MODIFIED p", "DELETED p"]),
+        ("status.phase%3DPending", vec!["DELETED p"]),
+        ("status.phase%21%3DFailed", vec!["MODIFIED p", "MODIFIED p", "DELETED p"]),
+        ("status.phase%3DSucceeded", vec![]),
+    ] {
+        let watch =
+            format!("{pods}?watch=1&timeoutSeconds=1&resourceVersion={start}&fieldSelector={selector}");
+        assert_eq!(kinds(&server.events(&watch).await), expected, "{selector}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_removal_shows_the_last_state_under_the_version_of_the_removal() {
+    let server = Server::new().await;
+    let made = server.create(MAPS, map("a", "1")).await;
+    let version = |object: &serde_json::Value| -> u64 {
+        object["metadata"]["resourceVersion"].as_str().unwrap().parse().unwrap()
+    };
+    server.delete(&format!("{MAPS}/a")).await;
+    let list = server.get(MAPS).await.json();
+    let watch = format!("{MAPS}?watch=1&timeoutSeconds=1&resourceVersion={}", version(&made));
+    let events = server.events(&watch).await;
+    assert_eq!(kinds(&events), ["DELETED a"]);
+    let last = &events[0]["object"];
+    assert_eq!((&last["data"], &last["metadata"]["uid"]), (&made["data"], &made["metadata"]["uid"]));
+    assert_eq!(version(last), version(&list), "the removal is the newest change");
+    let behind = format!("{MAPS}?watch=1&timeoutSeconds=1&resourceVersion={}", version(last));
+    assert!(server.events(&behind).await.is_empty(), "a watch goes on behind it");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_start_at_a_version_to_come_tells_what_comes_after_it() {
+    let server = Server::new().await;
+    let made = server.create(MAPS, map("a", "1")).await;
+    let version: u64 = made["metadata"]["resourceVersion"].as_str().unwrap().parse().unwrap();
+    let watch = format!("{MAPS}?watch=1&resourceVersion={}", version + 1);
+    let response = server.open(http::Method::GET, &watch, &[], axum::body::Body::empty()).await;
+    assert_eq!(response.status(), 200);
+    for name in ["b", "c"] {
+        server.create(MAPS, map(name, "1")).await;
+    }
+    let frame = response.into_body().frame().await.unwrap().unwrap().into_data().unwrap();
+    assert_eq!(kinds(&[serde_json::from_slice(&frame).unwrap()]), ["ADDED c"], "b has the version itself");
+}
+
+#[tokio::test(start_paused = true)]
+async fn options_of_watches_are_held_to_their_rules() {
+    let server = Server::new().await;
+    let told = |detail: &str| format!("ListOptions.meta.orch.io \"\" is invalid: {detail}");
+    let initial = "resourceVersionMatch: Forbidden: sendInitialEvents requires setting resourceVersionMatch to NotOlderThan";
+    let alone = "resourceVersionMatch: Forbidden: resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided";
+    let unknown = "resourceVersionMatch: Unsupported value: \"Exact\": supported values: \"NotOlderThan\"";
+    let paged =
+        "resourceVersionMatch: Forbidden: resourceVersionMatch is forbidden when continue is provided";
+    for (query, message) in [
+        ("sendInitialEvents=true", told(initial)),
+        ("sendInitialEvents=false", told(initial)),
+        ("sendInitialEvents=true&resourceVersion=1", told(initial)),
+        ("sendInitialEvents=true&resourceVersionMatch=Exact", told(&format!("[{initial}, {unknown}]"))),
+        ("resourceVersionMatch=NotOlderThan", told(alone)),
+        ("resourceVersionMatch=NotOlderThan&resourceVersion=1", told(alone)),
+        ("resourceVersionMatch=Exact&resourceVersion=1", told(&format!("[{alone}, {unknown}]"))),
+        ("continue=x", told(paged)),
+    ] {
+        let answered = server.get(&format!("{MAPS}?watch=1&{query}")).await;
+        assert_eq!((answered.code.as_u16(), &answered.json()["message"]), (422, &json!(message)), "{query}");
+    }
+    let list = server.get(&format!("{MAPS}?sendInitialEvents=true")).await;
+    let message = told("sendInitialEvents: Forbidden: sendInitialEvents is forbidden for list");
+    assert_eq!((list.code.as_u16(), &list.json()["message"]), (422, &json!(message)));
+}
+
+#[tokio::test(start_paused = true)]
+async fn initial_events_are_optional_for_those_who_say_so() {
+    let server = Server::new().await;
+    let made = server.create(MAPS, map("a", "1")).await;
+    let version = made["metadata"]["resourceVersion"].as_str().unwrap();
+    let watch =
+        format!("{MAPS}?watch=1&timeoutSeconds=1&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true");
+    let events = server.events(&format!("{watch}&sendInitialEvents=false")).await;
+    assert_eq!(kinds(&events), ["BOOKMARK -"], "the start is the newest version");
+    assert_eq!(events[0]["object"]["metadata"], json!({"resourceVersion": version}));
+    for start in ["", "&resourceVersion=0", "&resourceVersion=1"] {
+        let events = server.events(&format!("{watch}&sendInitialEvents=true{start}")).await;
+        assert_eq!(kinds(&events), ["ADDED a", "BOOKMARK -", "BOOKMARK -"], "{start}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_reads_too_slowly_is_told_and_ended() {
+    let server = Server::new().await;
+    let watch = format!("{MAPS}?watch=1&resourceVersion=2");
+    let response = server.open(http::Method::GET, &watch, &[], axum::body::Body::empty()).await;
+    let mut body = response.into_body();
+    server.create(MAPS, map("a", "1")).await;
+    let frame = body.frame().await.unwrap().unwrap().into_data().unwrap();
+    assert_eq!(kinds(&[serde_json::from_slice(&frame).unwrap()]), ["ADDED a"]);
+    for name in ["b", "c"] {
+        server.create(MAPS, map(name, "1")).await;
+    }
+    server.store.trim_history(u64::MAX, 0);
+    let frame = body.frame().await.unwrap().unwrap().into_data().unwrap();
+    let event: serde_json::Value = serde_json::from_slice(&frame).unwrap();
+    assert_eq!((&event["type"], &event["object"]["code"]), (&json!("ERROR"), &json!(410)));
+    let message = event["object"]["message"].as_str().unwrap();
+    assert!(message.starts_with("too old resource version: "), "{message}");
+    assert!(body.frame().await.is_none());
+}
+
+#[tokio::test(start_paused = true)]
 async fn initial_events_end_with_a_bookmark_that_says_so() {
     let server = Server::new().await;
     for name in ["a", "b"] {
