@@ -50,3 +50,8 @@ impl ClientCertificate {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("client certificate: {0}")]
 pub struct CertificateFault(pub String);
+
+/// In an answer's extensions: whoever asked showed credentials that were accepted. The listener keeps connections of
+/// such clients when it has to choose.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Admitted;

@@ -18,6 +18,7 @@ mod tests;
 mod version;
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use axum::Router;
 use axum::body::Body;
@@ -28,7 +29,7 @@ use http::{HeaderValue, Method, Request as HttpRequest, Response, Version, heade
 use orch_raft::Store;
 use tokio_util::sync::CancellationToken;
 
-use crate::authn::{Authenticator, Peer, User};
+use crate::authn::{Admitted, Authenticator, Peer, USER_ANONYMOUS, User};
 use crate::authz::{Attributes, authorize};
 use crate::error::{ApiError, NotAcceptable};
 use crate::negotiate::{Encoding, JSON, Representation, View, negotiate};
@@ -60,6 +61,8 @@ struct Parts {
     query: Query,
     headers: http::HeaderMap,
     peer: Option<Arc<Peer>>,
+    /// Whether credentials were shown and accepted.
+    admitted: AtomicBool,
 }
 
 impl<S: Store> Api<S> {
@@ -85,9 +88,10 @@ async fn handle<S: Store>(Shared(api): Shared<Arc<Api<S>>>, request: HttpRequest
     let query = Query::parse(parts.uri.query().unwrap_or(""));
     let path = parts.uri.path().to_owned();
     let version = parts.version;
-    let parts = Parts { method: parts.method, path, query, headers: parts.headers, peer };
+    let admitted = AtomicBool::new(false);
+    let parts = Parts { method: parts.method, path, query, headers: parts.headers, peer, admitted };
     let mut upload = Upload::new(&parts.headers, body);
-    match Box::pin(api.answer(&parts, &mut upload)).await {
+    let mut response = match Box::pin(api.answer(&parts, &mut upload)).await {
         Ok(response) => response,
         Err(error) => {
             // A client that did not send in time is not waited for again.
@@ -101,7 +105,11 @@ async fn handle<S: Store>(Shared(api): Shared<Arc<Api<S>>>, request: HttpRequest
             }
             response
         }
+    };
+    if parts.admitted.load(Ordering::Relaxed) {
+        response.extensions_mut().insert(Admitted);
     }
+    response
 }
 
 impl<S: Store> Api<S> {
@@ -196,10 +204,12 @@ impl<S: Store> Api<S> {
     /// Who asks.
     fn user(&self, parts: &Parts) -> Result<Arc<User>, ApiError> {
         let peer = parts.peer.as_ref().ok_or(ApiError::Unauthorized)?;
-        self.authenticator.authenticate(peer, &parts.headers).map_err(|error| {
+        let user = self.authenticator.authenticate(peer, &parts.headers).map_err(|error| {
             tracing::debug!(%error, address = %peer.address, "request refused");
             ApiError::Unauthorized
-        })
+        })?;
+        parts.admitted.store(user.name != USER_ANONYMOUS, Ordering::Relaxed);
+        Ok(user)
     }
 
     fn resource(&self, path: &str, target: &Target) -> Result<&Arc<Resource>, ApiError> {

@@ -54,12 +54,14 @@ pub struct Options {
     pub flags: Vec<String>,
     /// Members that have certificates and do not belong to the cluster yet; see [`Cluster::add`].
     pub spares: usize,
+    /// How many descriptors each process may have, where that is less than the system allows.
+    pub descriptors: Option<u32>,
 }
 
 impl Options {
     /// A cluster of `nodes` members with nothing out of the ordinary.
     pub fn nodes(nodes: usize) -> Self {
-        Self { nodes, brand: "orch", flags: Vec::new(), spares: 0 }
+        Self { nodes, brand: "orch", flags: Vec::new(), spares: 0, descriptors: None }
     }
 }
 
@@ -111,6 +113,9 @@ impl Cluster {
         let mut cluster = Self { nodes, folder, ready: Duration::ZERO, authority, brand, _lock: lock };
         let start = Instant::now();
         for node in &mut cluster.nodes {
+            if let Some(count) = options.descriptors {
+                node.limit_descriptors(count);
+            }
             node.spawn()?;
         }
         for node in 0..cluster.nodes.len() {

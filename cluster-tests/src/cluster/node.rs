@@ -20,6 +20,7 @@ pub(super) struct Node {
     arguments: Vec<String>,
     data: PathBuf,
     log: PathBuf,
+    descriptors: Option<u32>,
     child: Option<Child>,
     paused: bool,
 }
@@ -45,6 +46,7 @@ impl Node {
             arguments,
             data,
             log,
+            descriptors: None,
             child: None,
             paused: false,
         }
@@ -55,29 +57,49 @@ impl Node {
         &self.name
     }
 
+    /// Allows the process no more than `count` descriptors.
+    pub(super) fn limit_descriptors(&mut self, count: u32) {
+        self.descriptors = Some(count);
+    }
+
     /// Starts the process; its output is appended to the log.
     pub(super) fn spawn(&mut self) -> Result<()> {
-        let mut command = Command::new(&self.binary);
-        command.args(&self.arguments);
-        self.start(command)
+        self.start(None)
     }
 
     /// Starts the process where no file may grow beyond `kilobytes`, which fails writes as a full disk does.
     pub(super) fn spawn_cramped(&mut self, kilobytes: u64) -> Result<()> {
-        let mut command = Command::new("bash");
-        // Without the trap the kernel would end the process; what is ignored stays ignored in what is executed.
-        let script = format!("trap '' XFSZ; ulimit -f {kilobytes}; exec \"$0\" \"$@\"");
-        command.arg("-c").arg(script).arg(&self.binary).args(&self.arguments);
-        self.start(command)
+        self.start(Some(kilobytes))
     }
 
-    fn start(&mut self, mut command: Command) -> Result<()> {
+    /// The program with its arguments, under the limits it is to have.
+    fn command(&self, kilobytes: Option<u64>) -> Command {
+        let mut script = String::new();
+        if let Some(count) = self.descriptors {
+            script += &format!("ulimit -n {count}; ");
+        }
+        if let Some(kilobytes) = kilobytes {
+            // Without the trap the kernel would end the process; what is ignored stays ignored in what is executed.
+            script += &format!("trap '' XFSZ; ulimit -f {kilobytes}; ");
+        }
+        if script.is_empty() {
+            let mut command = Command::new(&self.binary);
+            command.args(&self.arguments);
+            return command;
+        }
+        let mut command = Command::new("bash");
+        command.arg("-c").arg(script + "exec \"$0\" \"$@\"").arg(&self.binary).args(&self.arguments);
+        command
+    }
+
+    fn start(&mut self, kilobytes: Option<u64>) -> Result<()> {
         if self.child.is_some() {
             bail!("{} runs already", self.name);
         }
         let _ = fs::remove_file(self.endpoints_path()); // of the process before; absent at the first start
         let log = File::options().create(true).append(true).open(&self.log)?;
-        let child = command
+        let child = self
+            .command(kilobytes)
             .env("RUST_BACKTRACE", "1")
             .stdin(Stdio::null())
             .stdout(log.try_clone()?)

@@ -7,10 +7,12 @@
 mod bad_input;
 mod clients;
 mod disk;
+mod hostile;
 mod kubectl;
 mod leader_loss;
 mod leadership;
 mod load;
+mod memory;
 mod objects;
 mod paused_leader;
 mod quorum;

@@ -4,15 +4,16 @@ use std::convert::Infallible;
 use std::net::SocketAddr;
 use std::pin::pin;
 use std::sync::Arc;
-use std::time::SystemTime;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, SystemTime};
 
 use axum::body::Body;
 use http::{Request, Response, StatusCode};
 use hyper::body::Incoming;
 use hyper::service::service_fn;
-use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::conn::auto::Builder;
-use orch_api::authn::Peer;
+use orch_api::authn::{Admitted, Peer};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio_util::sync::CancellationToken;
@@ -20,6 +21,8 @@ use tower::{Service, ServiceExt};
 
 use super::limits;
 use super::loopback;
+use super::pace::{PacedExecutor, paced, watched};
+use super::places::Place;
 use super::stall::Stall;
 use crate::tls::Tls;
 
@@ -53,6 +56,36 @@ enum Version {
     Either,
 }
 
+/// Deadlines that differ only where a test cannot wait for them.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Waits {
+    /// For the first request after the handshake.
+    pub(super) first_request: Duration,
+    /// For one frame of an answer to be taken.
+    pub(super) frame: Duration,
+}
+
+impl Default for Waits {
+    fn default() -> Self {
+        Waits { first_request: limits::FIRST_REQUEST_MAX, frame: limits::STALL_MAX }
+    }
+}
+
+/// What a connection lives under.
+pub(super) struct Terms {
+    pub(super) place: Arc<Place>,
+    pub(super) waits: Waits,
+    /// The server as a whole ends.
+    pub(super) stopping: CancellationToken,
+}
+
+/// A connection as its requests see it.
+struct Visitor {
+    peer: Arc<Peer>,
+    place: Arc<Place>,
+    has_asked: AtomicBool,
+}
+
 /// Why a connection ended other than by the client's leave.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum ConnectionError {
@@ -62,6 +95,12 @@ pub(super) enum ConnectionError {
     HandshakeTimeout,
     #[error("TLS handshake: {0}")]
     Handshake(std::io::Error),
+    #[error("another connection needs its place")]
+    Evicted,
+    #[error("no request within {} seconds", limits::FIRST_REQUEST_MAX.as_secs())]
+    NoRequest,
+    #[error("the client does not take its answer")]
+    NotTaken,
     #[error("HTTP: {0}")]
     Http(Box<dyn std::error::Error + Send + Sync>),
 }
@@ -72,21 +111,26 @@ pub(super) async fn serve_tls<S: Answers>(
     address: SocketAddr,
     tls: Arc<Tls>,
     service: S,
-    stopping: CancellationToken,
+    terms: Terms,
 ) -> Result<(), ConnectionError> {
     let stream = Stall::new(prepared(stream)?, limits::STALL_MAX);
     let acceptor = tokio_rustls::TlsAcceptor::from(Arc::clone(&tls.server));
     let handshake =
         acceptor.accept_with(stream, |session| session.set_buffer_limit(Some(limits::TLS_BUFFER)));
-    let stream = tokio::time::timeout(limits::HANDSHAKE_MAX, handshake)
-        .await
-        .map_err(|_| ConnectionError::HandshakeTimeout)?
-        .map_err(ConnectionError::Handshake)?;
+    let stream = tokio::select! {
+        shaken = tokio::time::timeout(limits::HANDSHAKE_MAX, handshake) => shaken,
+        () = terms.place.evicted() => return Err(ConnectionError::Evicted),
+    };
+    let stream =
+        stream.map_err(|_| ConnectionError::HandshakeTimeout)?.map_err(ConnectionError::Handshake)?;
     let session = stream.get_ref().1;
     let version = if session.alpn_protocol() == Some(b"h2") { Version::Two } else { Version::One };
     let identified = tls.clients.identify(session.peer_certificates(), SystemTime::now());
     let valid_for = identified.as_ref().and_then(|identified| identified.valid_for);
     let certificate = identified.map(|identified| identified.certificate);
+    if matches!(certificate, Some(Ok(_))) {
+        terms.place.keep();
+    }
     let peer = Arc::new(Peer { address, certificate, local_admin: false });
     let ends = async move {
         match valid_for {
@@ -94,7 +138,7 @@ pub(super) async fn serve_tls<S: Answers>(
             None => std::future::pending().await,
         }
     };
-    serve_http(stream, version, peer, service, stopping, ends).await
+    serve_http(stream, version, peer, service, terms, ends).await
 }
 
 /// Serves a connection of the plain loopback port.
@@ -102,11 +146,13 @@ pub(super) async fn serve_plain<S: Answers>(
     stream: TcpStream,
     address: SocketAddr,
     service: S,
-    stopping: CancellationToken,
+    terms: Terms,
 ) -> Result<(), ConnectionError> {
+    // Only this machine gets here, and everybody is let in.
+    terms.place.keep();
     let stream = Stall::new(prepared(stream)?, limits::STALL_MAX);
     let peer = Arc::new(Peer { address, certificate: None, local_admin: true });
-    serve_http(stream, Version::Either, peer, service, stopping, std::future::pending()).await
+    serve_http(stream, Version::Either, peer, service, terms, std::future::pending()).await
 }
 
 fn prepared(stream: TcpStream) -> Result<TcpStream, ConnectionError> {
@@ -121,46 +167,68 @@ async fn serve_http<S: Answers>(
     version: Version,
     peer: Arc<Peer>,
     service: S,
-    stopping: CancellationToken,
+    terms: Terms,
     ends: impl Future<Output = ()>,
 ) -> Result<(), ConnectionError> {
-    let answer = service_fn(move |request| answer(Arc::clone(&peer), service.clone(), request));
-    let builder = builder(version);
-    let mut connection = pin!(builder.serve_connection_with_upgrades(TokioIo::new(stream), answer));
-    tokio::select! {
-        ended = connection.as_mut() => return ended.map_err(ConnectionError::Http),
-        // The server as a whole bounds how long it waits for its connections.
-        () = stopping.cancelled() => {
-            connection.as_mut().graceful_shutdown();
-            return connection.await.map_err(ConnectionError::Http);
+    let Terms { place, waits, stopping } = terms;
+    let visitor = Arc::new(Visitor { peer, place, has_asked: AtomicBool::new(false) });
+    let asking = Arc::clone(&visitor);
+    let answer = service_fn(move |request| answer(Arc::clone(&asking), service.clone(), request));
+    let builder = builder(version, waits);
+    let connection = builder.serve_connection_with_upgrades(TokioIo::new(stream), answer);
+    let served = async {
+        let mut connection = pin!(connection);
+        tokio::select! {
+            ended = connection.as_mut() => return ended.map_err(ConnectionError::Http),
+            // The server as a whole bounds how long it waits for its connections.
+            () = stopping.cancelled() => {
+                connection.as_mut().graceful_shutdown();
+                return connection.await.map_err(ConnectionError::Http);
+            }
+            () = visitor.place.evicted() => return Err(ConnectionError::Evicted),
+            () = silent(&visitor, waits.first_request) => return Err(ConnectionError::NoRequest),
+            () = ends => connection.as_mut().graceful_shutdown(),
         }
-        () = ends => connection.as_mut().graceful_shutdown(),
-    }
-    // The client's certificate has expired: requests under way may finish, but a watch would never.
-    match tokio::time::timeout(limits::DRAIN_MAX, connection).await {
-        Ok(ended) => ended.map_err(ConnectionError::Http),
-        Err(_) => Ok(()),
+        // The client's certificate has expired: requests under way may finish, but a watch would never.
+        match tokio::time::timeout(limits::DRAIN_MAX, connection).await {
+            Ok(ended) => ended.map_err(ConnectionError::Http),
+            Err(_) => Ok(()),
+        }
+    };
+    paced(served, waits.frame).await.unwrap_or(Err(ConnectionError::NotTaken))
+}
+
+/// Ends when the client has asked for nothing within `limit`; never, once it has.
+async fn silent(visitor: &Visitor, limit: Duration) {
+    tokio::time::sleep(limit).await;
+    if visitor.has_asked.load(Ordering::Relaxed) {
+        std::future::pending::<()>().await;
     }
 }
 
 async fn answer<S: Answers>(
-    peer: Arc<Peer>,
+    visitor: Arc<Visitor>,
     service: S,
     mut request: Request<Incoming>,
 ) -> Result<Response<Body>, Infallible> {
-    if peer.local_admin
+    visitor.has_asked.store(true, Ordering::Relaxed);
+    if visitor.peer.local_admin
         && let Some(refusal) = loopback::refusal(request.uri(), request.headers())
     {
         let mut response = Response::new(Body::from(refusal));
         *response.status_mut() = StatusCode::FORBIDDEN;
         return Ok(response);
     }
-    request.extensions_mut().insert(peer);
-    service.oneshot(request).await
+    request.extensions_mut().insert(Arc::clone(&visitor.peer));
+    let response = service.oneshot(request).await?;
+    if response.extensions().get::<Admitted>().is_some() {
+        visitor.place.keep();
+    }
+    Ok(response.map(watched))
 }
 
-fn builder(version: Version) -> Builder<TokioExecutor> {
-    let mut builder = Builder::new(TokioExecutor::new());
+fn builder(version: Version, waits: Waits) -> Builder<PacedExecutor> {
+    let mut builder = Builder::new(PacedExecutor { limit: waits.frame });
     builder
         .http1()
         .timer(TokioTimer::new())

@@ -2,9 +2,15 @@
 
 use std::time::Duration;
 
-/// Connections of all ports together. One idle connection costs some 30 kB, so all of them cost 300 MB; beyond, new
-/// ones wait in the kernel's queue until others end. The plain port shares them.
+/// Connections of all ports together. One idle connection costs some 30 kB, so all of them cost 300 MB; beyond, a new
+/// one takes the place of a stranger's, or waits. The plain port shares them.
 pub(super) const CONNECTIONS_MAX: usize = 10_000;
+
+/// Descriptors kept for everything else where the system allows few: the database's files, peers, what is being opened.
+pub(super) const DESCRIPTORS_KEPT: usize = 512;
+
+/// Fewest connections, however few descriptors there are.
+pub(super) const CONNECTIONS_MIN: usize = 64;
 
 /// Connections waiting for `accept`: a burst of clients that reconnect at once after a restart.
 pub(super) const BACKLOG: u32 = 4096;
@@ -16,6 +22,10 @@ pub(super) const HANDSHAKE_MAX: Duration = Duration::from_secs(10);
 /// headers and the life of an idle connection; shorter than the clients' own 90 seconds, they would send requests
 /// into connections that are just closing.
 pub(super) const HEADERS_MAX: Duration = Duration::from_secs(100);
+
+/// From the end of the handshake to the first request. HTTP/2 has no deadline of its own before its preface, and a
+/// client that answers pings would stay for ever without asking for anything.
+pub(super) const FIRST_REQUEST_MAX: Duration = HEADERS_MAX;
 
 /// Bytes of a request's line and headers, the reference's limit. The same number is the read buffer's limit.
 pub(super) const HEADER_BYTES_MAX: usize = 1 << 20;
@@ -52,8 +62,9 @@ pub(super) const PING_ANSWER_MAX: Duration = Duration::from_secs(20);
 /// Silence after which the kernel asks whether the other end lives: it finds the watchers of dead machines.
 pub(super) const TCP_KEEPALIVE: Duration = Duration::from_secs(60);
 
-/// How long a client may not take a single byte of what is waiting for it. A watcher that reads slowly is ended by
-/// the API; one that reads nothing is ended here.
+/// How long a client may not take a single byte of what is waiting for it on its connection, and how long it may take
+/// for one frame of an answer (64 KiB, or one object): a list holds the state of its moment until it is read. A watcher
+/// that reads slowly falls out of the history; one that reads nothing is ended here.
 pub(super) const STALL_MAX: Duration = Duration::from_secs(60);
 
 /// Connections that may finish their requests after the signal to stop.

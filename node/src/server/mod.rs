@@ -4,12 +4,17 @@
 //! request's extensions), and draining. It never looks at a path or a body, and never writes an answer of its own
 //! but for the two refusals of the plain port ([`loopback`]).
 //!
-//! Invariant: every wait on a client has a deadline: the handshake, a request's headers, an answer it does not read.
+//! When all places are taken, strangers make room ([`places`]).
+//!
+//! Invariant: every wait on a client has a deadline: the handshake, the first request, a request's headers, a connection
+//! that takes nothing ([`stall`]), an answer that is not taken ([`pace`]).
 
 mod connection;
 mod limits;
 mod listener;
 mod loopback;
+mod pace;
+mod places;
 mod serve;
 mod stall;
 

@@ -1,14 +1,12 @@
 //! Accepting connections on all ports, and ending them.
 
-use std::sync::Arc;
-
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use super::connection::{Answers, serve_plain, serve_tls};
+use super::connection::{Answers, Terms, Waits, serve_plain, serve_tls};
 use super::limits;
+use super::places::Places;
 use crate::tls::Reloader;
 
 /// A port and how it is spoken to.
@@ -32,7 +30,8 @@ pub enum Port {
 #[derive(Debug)]
 pub struct Server<S> {
     service: S,
-    permits: Arc<Semaphore>,
+    pub(super) places: Places,
+    pub(super) waits: Waits,
     stopping: CancellationToken,
     tasks: TaskTracker,
 }
@@ -53,7 +52,8 @@ where
     pub fn new(service: S) -> Server<S> {
         Server {
             service,
-            permits: Arc::new(Semaphore::new(limits::CONNECTIONS_MAX)),
+            places: Places::as_allowed(),
+            waits: Waits::default(),
             stopping: CancellationToken::new(),
             tasks: TaskTracker::new(),
         }
@@ -61,12 +61,12 @@ where
 
     /// Serves `port` from now on.
     pub fn listen(&self, port: Port) {
-        let (service, permits, stopping, tasks) =
-            (self.service.clone(), Arc::clone(&self.permits), self.stopping.clone(), self.tasks.clone());
+        let (service, stopping, tasks) = (self.service.clone(), self.stopping.clone(), self.tasks.clone());
+        let given = (self.places.clone(), self.waits);
         self.tasks.spawn(async move {
             tokio::select! {
                 () = stopping.cancelled() => {}
-                () = accept_all(&port, &service, permits, &stopping, &tasks) => {}
+                () = accept_all(&port, &service, given, &stopping, &tasks) => {}
             }
         });
     }
@@ -86,20 +86,17 @@ where
 async fn accept_all<S: Answers>(
     port: &Port,
     service: &S,
-    permits: Arc<Semaphore>,
+    (places, waits): (Places, Waits),
     stopping: &CancellationToken,
     tasks: &TaskTracker,
 ) {
     let (Port::Tls { listener, .. } | Port::Plain { listener }) = port;
     loop {
-        let permit = permit(&permits).await;
         match listener.accept().await {
             Ok((stream, address)) => {
-                let connection = connection(port, stream, address, service.clone(), stopping.clone());
-                tasks.spawn(async move {
-                    connection.await;
-                    drop(permit);
-                });
+                let place = places.take().await;
+                let terms = Terms { place, waits, stopping: stopping.clone() };
+                tasks.spawn(connection(port, stream, address, service.clone(), terms));
             }
             Err(error) => {
                 tracing::warn!(%error, "cannot accept a connection");
@@ -109,23 +106,13 @@ async fn accept_all<S: Answers>(
     }
 }
 
-/// Waits for a free place among the connections.
-async fn permit(permits: &Arc<Semaphore>) -> Option<OwnedSemaphorePermit> {
-    if let Ok(permit) = Arc::clone(permits).try_acquire_owned() {
-        return Some(permit);
-    }
-    tracing::warn!(connections = limits::CONNECTIONS_MAX, "no place for another connection, new ones wait");
-    // It fails only when the semaphore is closed, which nobody does.
-    Arc::clone(permits).acquire_owned().await.ok()
-}
-
 /// The life of one connection, boxed: thousands of them lie in memory at once, each as small as it can be.
 fn connection<S: Answers>(
     port: &Port,
     stream: TcpStream,
     address: std::net::SocketAddr,
     service: S,
-    stopping: CancellationToken,
+    terms: Terms,
 ) -> impl Future<Output = ()> + Send + 'static {
     let tls = match port {
         Port::Tls { tls, .. } => Some(tls.current()),
@@ -133,8 +120,8 @@ fn connection<S: Answers>(
     };
     async move {
         let served = match tls {
-            Some(tls) => Box::pin(serve_tls(stream, address, tls, service, stopping)).await,
-            None => Box::pin(serve_plain(stream, address, service, stopping)).await,
+            Some(tls) => Box::pin(serve_tls(stream, address, tls, service, terms)).await,
+            None => Box::pin(serve_plain(stream, address, service, terms)).await,
         };
         if let Err(error) = served {
             tracing::debug!(%address, %error, "connection ended");

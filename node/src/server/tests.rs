@@ -14,6 +14,7 @@ use orch_api::authn::Peer;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use time::{Duration, OffsetDateTime};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 
@@ -33,6 +34,10 @@ fn service(meeting: Arc<Meeting>) -> axum::Router {
     axum::Router::new().fallback(move |request: axum::extract::Request| {
         let meeting = Arc::clone(&meeting);
         async move {
+            if request.uri().path() == "/endless" {
+                let pieces = futures::stream::repeat(Ok::<_, Infallible>(Bytes::from_static(&[0; 16 << 10])));
+                return Ok(Response::new(Body::from_stream(pieces)));
+            }
             if request.uri().path() == "/slow" {
                 meeting.arrived.notify_one();
                 meeting.go_on.notified().await;
@@ -58,6 +63,11 @@ struct Fixture {
 }
 
 fn start() -> Fixture {
+    start_with(|_| {})
+}
+
+/// A server that `change` has changed before it listens.
+fn start_with(change: impl FnOnce(&mut Server<axum::Router>)) -> Fixture {
     let directory = tempfile::tempdir().unwrap();
     let authority = Authority::create("ca", OffsetDateTime::now_utc()).unwrap();
     let pair =
@@ -75,7 +85,8 @@ fn start() -> Fixture {
     })
     .unwrap();
     let meeting = Arc::new(Meeting::default());
-    let server = Server::new(service(Arc::clone(&meeting)));
+    let mut server = Server::new(service(Arc::clone(&meeting)));
+    change(&mut server);
     let open = || bind(([127, 0, 0, 1], 0).into(), "HTTPS", "--secure-port").unwrap();
     let (listener, plain_listener) = (open(), open());
     let (secure, plain) = (listener.local_addr().unwrap(), plain_listener.local_addr().unwrap());
@@ -225,4 +236,74 @@ async fn a_taken_port_is_named_with_the_flag_that_chooses_it() {
     let error = bind(address, "HTTPS", "--secure-port").unwrap_err().to_string();
     assert!(error.starts_with(&format!("cannot listen on {address} for HTTPS: ")), "{error}");
     assert!(error.ends_with("choose another with --secure-port, 0 takes any free one"), "{error}");
+}
+
+/// A wait that is over soon, and is not over before a request on this machine is answered.
+const SHORT: std::time::Duration = std::time::Duration::from_millis(300);
+
+/// Far longer than anything here takes.
+const PATIENCE: std::time::Duration = std::time::Duration::from_secs(20);
+
+#[tokio::test]
+async fn a_client_that_asks_for_nothing_is_let_go_and_one_that_did_stays() {
+    let fixture = start_with(|server| server.waits.first_request = SHORT);
+    let mut asked = fixture.plain().await;
+    assert_eq!(text(asked.send_request(request("/")).await.unwrap()).await, "none true");
+    for protocol in [&b"h2"[..], b"http/1.1"] {
+        let stream = TcpStream::connect(fixture.secure).await.unwrap();
+        let name = ServerName::try_from("localhost").unwrap();
+        let mut stream = fixture.client(None, protocol).connect(name, stream).await.unwrap();
+        let mut rest = Vec::new();
+        // A close without farewell is a close, too.
+        drop(tokio::time::timeout(PATIENCE, stream.read_to_end(&mut rest)).await.expect("it is let go"));
+    }
+    assert_eq!(text(asked.send_request(request("/")).await.unwrap()).await, "none true");
+}
+
+#[tokio::test]
+async fn a_stream_that_is_not_read_is_reset_and_the_others_go_on() {
+    let fixture = start_with(|server| server.waits.frame = SHORT);
+    let stream = TokioIo::new(TcpStream::connect(fixture.plain).await.unwrap());
+    let (mut sender, connection) =
+        hyper::client::conn::http2::handshake(TokioExecutor::new(), stream).await.unwrap();
+    tokio::spawn(connection);
+    let unread = sender.send_request(request("http://localhost/endless")).await.unwrap();
+    let mut read = sender.send_request(request("http://localhost/endless")).await.unwrap();
+    let began = std::time::Instant::now();
+    while began.elapsed() < SHORT * 4 {
+        read.frame().await.unwrap().unwrap();
+    }
+    let ended = tokio::time::timeout(PATIENCE, unread.into_body().collect()).await.expect("it ends");
+    assert!(ended.is_err(), "an answer without an end has ended well");
+    read.frame().await.unwrap().unwrap();
+    drop(read);
+    assert_eq!(text(sender.send_request(request("http://localhost/")).await.unwrap()).await, "none true");
+}
+
+#[tokio::test]
+async fn a_connection_whose_answer_is_not_read_is_closed() {
+    let fixture = start_with(|server| server.waits.frame = SHORT);
+    let mut stream = TcpStream::connect(fixture.plain).await.unwrap();
+    stream.write_all(b"GET /endless HTTP/1.1\r\nhost: localhost\r\n\r\n").await.unwrap();
+    tokio::time::sleep(SHORT * 4).await;
+    let mut rest = Vec::new();
+    drop(tokio::time::timeout(PATIENCE, stream.read_to_end(&mut rest)).await.expect("it is closed"));
+    assert!(rest.starts_with(b"HTTP/1.1 200"));
+}
+
+#[tokio::test]
+async fn a_flood_of_strangers_keeps_nobody_out() {
+    let fixture = start_with(|server| server.places = places::Places::new(4));
+    let admin = fixture.authority.issue(&admin_leaf(), OffsetDateTime::now_utc()).unwrap();
+    let mut known = fixture.plain().await;
+    assert_eq!(text(known.send_request(request("/")).await.unwrap()).await, "none true");
+    let mut strangers = Vec::new();
+    for _ in 0..3 {
+        for _ in 0..10 {
+            strangers.push(TcpStream::connect(fixture.secure).await.unwrap());
+        }
+        let answer = tokio::time::timeout(PATIENCE, fixture.ask(Some(&admin), b"http/1.1")).await;
+        assert_eq!(answer.expect("there is a place"), "system:admin false");
+    }
+    assert_eq!(text(known.send_request(request("/")).await.unwrap()).await, "none true");
 }
