@@ -43,6 +43,9 @@ fn main() {
     report("apply, nothing changes", live, |live| applied(&schema, live, &given, "one"));
     report("apply, one field changes", live, |live| applied(&schema, live, &other, "one"));
     report("apply, first by another manager", live, |live| applied(&schema, live, &given, "two"));
+    let shared = among_others(&schema, created.clone());
+    let live = || Some(shared.clone());
+    report("apply, one field, three managers", live, |live| applied(&schema, live, &other, "one"));
     report("apply, creates", || None, |none| applied(&schema, none, &given, "one"));
 
     let some = json!({"spec": {
@@ -86,6 +89,18 @@ fn main() {
         out
     });
     report("copy", nothing, |()| created.clone());
+}
+
+/// `pod` after somebody else has applied a label and a third has written an annotation and a status.
+fn among_others(schema: &Schema, pod: Value) -> Value {
+    let config = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"labels": {"tier": "front"}}});
+    let labelled = applied(schema, Some(pod), &config, "two");
+    let mut new = labelled.clone();
+    new["metadata"]["annotations"]["example.com/seen"] = json!("yes");
+    new["spec"]["nodeName"] = json!("node-1");
+    let pod = schema.named("core.v1.Pod").expect("pods are built in");
+    track_update(schema, pod, Some(&labelled), &mut new, &writer("three")).expect("a good object");
+    new
 }
 
 fn writer(manager: &str) -> Writer<'_> {

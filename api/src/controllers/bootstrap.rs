@@ -50,7 +50,7 @@ fn is_absent(state: &State, wanted: &Wanted) -> bool {
 
 async fn create<S: Store>(client: &Client<S>, wanted: &Wanted) -> Result<(), ApiError> {
     let Some(resource) = client.stored_resource(wanted.storage) else { return Ok(()) };
-    match client.create(&resource, &wanted.object).await {
+    match client.create(&resource, "", &wanted.object).await {
         Err(error) if !is_overtaken(&error) => Err(error),
         _ => Ok(()),
     }

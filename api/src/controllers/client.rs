@@ -98,9 +98,15 @@ impl<S: Store> Client<S> {
         self.pipeline.most_recent().await
     }
 
-    /// Creates a cluster-scoped object.
-    pub(super) async fn create(&self, resource: &Arc<Resource>, object: &Value) -> Result<(), ApiError> {
-        self.send(Verb::Create, Place { resource, path: "" }, "", object).await
+    /// Creates an object in `namespace`, which is empty for cluster scope.
+    pub(super) async fn create(
+        &self,
+        resource: &Arc<Resource>,
+        namespace: &str,
+        object: &Value,
+    ) -> Result<(), ApiError> {
+        let path = if namespace.is_empty() { String::new() } else { format!("{namespace}/") };
+        self.send(Verb::Create, Place { resource, path: &path }, "", object).await
     }
 
     /// Merges `patch` into the object or its sub-resource. The uid and resourceVersion in the patch are conditions.

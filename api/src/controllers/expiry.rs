@@ -202,4 +202,48 @@ mod tests {
         assert!(!fixture.exists("events", "n/a"));
         assert!(fixture.exists("events", "n/b"));
     }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_new_leader_counts_from_the_last_write() {
+        let fixture = with_event("updated").await;
+        for name in ["untouched", "unchanged"] {
+            fixture.create("events", "n", event("n", name)).await;
+        }
+        let client = fixture.client();
+        fixture.while_running(run(&client, TTL), 60).await;
+        fixture.advance(Duration::from_secs(1800));
+        fixture.merge("events", "n/updated", serde_json::json!({"count": 2})).await;
+        // As in the reference, what changes nothing is no write.
+        fixture.merge("events", "n/unchanged", serde_json::json!({"reason": "Tested"})).await;
+        fixture.forget_history();
+        fixture.advance(Duration::from_secs(1801));
+        let next = fixture.client();
+        fixture.while_running(run(&next, TTL), 60).await;
+        assert!(fixture.exists("events", "n/updated"));
+        assert_eq!(fixture.state().collection("events").len(), 1);
+        fixture.advance(Duration::from_secs(1800));
+        fixture.while_running(run(&next, TTL), 60).await;
+        assert!(!fixture.exists("events", "n/updated"));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_storm_of_events_ends_over_some_looks() {
+        let fixture = with_event("first").await;
+        for at in 0..2 * BATCH_MAX {
+            fixture.create("events", "n", event("n", &format!("e-{at}"))).await;
+        }
+        fixture.advance(TTL + Duration::from_secs(1));
+        assert_eq!(Ages::of(&fixture.state()).ended(fixture.now_ms()).len(), BATCH_MAX);
+        let client = fixture.client();
+        let mut sizes = Vec::new();
+        let steps = async {
+            for _ in 0..4 {
+                fixture.store().sleep(WAIT_MIN).await;
+                sizes.push(fixture.state().collection("events").len());
+            }
+        };
+        fixture.beside(run(&client, TTL), steps).await;
+        assert!(sizes.iter().any(|&size| size > 0 && size < 2 * BATCH_MAX), "{sizes:?}");
+        assert!(fixture.state().collection("events").is_empty());
+    }
 }

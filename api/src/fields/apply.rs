@@ -15,7 +15,7 @@ use super::element::PathElement;
 use super::extract::{field_set, reconcile, with_named_fields};
 use super::last_applied::{self, LAST_APPLIED_MANAGER};
 use super::managed::{Managed, ManagedEntry, ManagedError, Operation, managed_fields_of};
-use super::merge::{Difference, Emptied, merge_into, remove};
+use super::merge::{Difference, Emptied, holds, merge_into, remove};
 use super::set::FieldSet;
 use super::shape::{ItemError, Shape, empty_object, same};
 use super::stored;
@@ -143,12 +143,21 @@ impl Job<'_> {
             }
             return Ok((self.base, stored));
         }
-        let mut merged = self.base.clone();
-        let difference = merge_into(self.schema, self.shape(), &mut merged, self.config)?;
+        if stored.is_none() && self.base.as_object().is_some_and(Map::is_empty) {
+            return Ok(self.created(set));
+        }
+        // Mostly nothing changes, or one field does: then the object as it was is not needed beside the new one.
+        let mut merged = None;
+        let mut difference = None;
+        if !holds(self.schema, self.shape(), &self.base, self.config) {
+            let object = merged.insert(self.base.clone());
+            difference = merge_into(self.schema, self.shape(), object, self.config)?;
+        }
         let stored = match self.settled(stored, &set, difference)? {
-            Ok(list) => return Ok((merged, Some(list))),
+            Ok(list) => return Ok((merged.unwrap_or(self.base), Some(list))),
             Err(stored) => stored,
         };
+        let merged = merged.unwrap_or_else(|| self.base.clone());
         let managed = Managed::decode(stored.as_ref())?;
         let ran = match self.writer.manager == LAST_APPLIED_MANAGER && !options.force {
             true => self.take_over_from_client(managed, set, merged, options)?,
@@ -157,8 +166,18 @@ impl Job<'_> {
         Ok((ran.0, ran.1.encode()))
     }
 
-    /// The common case: the manager applies the same fields as last time, and takes none from anybody. Then nothing
-    /// but a time changes in the stored list, and no set has to be read. Otherwise the list is given back.
+    /// An object that is not there yet: it is the configuration, and nobody else has a part in it.
+    fn created(&self, set: FieldSet) -> (Value, Option<Value>) {
+        let mut entry = self.writer.entry(Operation::Apply, set);
+        entry.time.take_if(|_| same(&self.base, self.config));
+        let mut managed = Managed { entries: vec![entry] };
+        managed.drop_empty();
+        (self.config.clone(), managed.encode())
+    }
+
+    /// The common cases: the manager applies the same fields as last time, or applies for the first time, and takes
+    /// none from anybody. Then nothing but a time or an entry comes to the stored list, and no set has to be read.
+    /// Otherwise the list is given back.
     fn settled(
         &self,
         stored: Option<Value>,
@@ -166,16 +185,24 @@ impl Job<'_> {
         difference: Option<Difference>,
     ) -> Result<Result<Value, Option<Value>>, ItemError> {
         let Some(Value::Array(mut list)) = stored else { return Ok(Err(stored)) };
-        let Some(at) = stored::own_place(&list, set, self.writer) else {
-            return Ok(Err(Some(Value::Array(list))));
-        };
-        let Some(Difference { old, new }) = difference else { return Ok(Ok(Value::Array(list))) };
-        let Comparison { changed, removed } = self.comparison(&old, &new)?;
-        if stored::touches_others(&list, at, &changed, &removed) {
+        let own = stored::own_place(&list, set, self.writer);
+        let joins = own.is_none() && stored::is_newcomer(&list, set, self.writer);
+        let weighs = joins || difference.is_some();
+        if own.is_none() && !joins || weighs && !stored::are_current(self.schema, self.shape(), &list) {
             return Ok(Err(Some(Value::Array(list))));
         }
-        if !same(&old, &new) {
-            stored::renew(&mut list, at, self.writer);
+        let mut changes = false;
+        if let Some(Difference { old, new }) = difference {
+            let Comparison { changed, removed } = self.comparison(&old, &new)?;
+            if stored::touches_others(&list, own, &changed, &removed) {
+                return Ok(Err(Some(Value::Array(list))));
+            }
+            changes = !same(&old, &new);
+        }
+        match own {
+            Some(at) if changes => stored::renew(&mut list, at, self.writer),
+            Some(_) => {}
+            None => stored::join(&mut list, set, changes, self.writer),
         }
         Ok(Ok(Value::Array(list)))
     }
@@ -285,10 +312,13 @@ impl Job<'_> {
     /// Takes what the apply changes or removes from its other owners: all but the last. Changing what they own needs
     /// `force`.
     fn take_over(&self, managed: &mut Managed, object: &Value, force: bool) -> Result<(), ApplyError> {
+        let others = managed.entries.len().saturating_sub(1);
+        if others == 0 {
+            return Ok(());
+        }
         let Comparison { changed, removed } = self.comparison(&self.base, object)?;
         let mut conflicts = Vec::new();
         let mut views = Views::new(self.schema, self.writer, &self.base, object);
-        let others = managed.entries.len().saturating_sub(1);
         for entry in managed.entries.iter_mut().take(others) {
             let lost = if entry.api_version == self.writer.api_version {
                 let lost = entry.set.intersection(&changed);

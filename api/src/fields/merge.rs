@@ -131,7 +131,7 @@ fn merge_items<'s>(
 
 /// Whether `live` has everything that `config` has, so that merging would change nothing. Items must stand in the same
 /// places; where they do not, the merge itself decides.
-fn holds<'s>(schema: &'s Schema, shape: Shape<'s>, live: &Value, config: &Value) -> bool {
+pub(super) fn holds<'s>(schema: &'s Schema, shape: Shape<'s>, live: &Value, config: &Value) -> bool {
     match (shape, live, config) {
         (Shape::Struct(_) | Shape::Map(_), Value::Object(old), Value::Object(new)) if !old.is_empty() => {
             new.iter().all(|(name, new)| match (old.get(name), shape.member(name)) {

@@ -87,10 +87,56 @@ pub(super) fn own_place(list: &[Value], set: &FieldSet, writer: &Writer<'_>) -> 
     is_exactly(fields, set, false, &mut String::new()).then_some(at)
 }
 
+/// Whether the writer has applied nothing before, and everybody wrote in its version.
+pub(super) fn is_newcomer(list: &[Value], set: &FieldSet, writer: &Writer<'_>) -> bool {
+    let is_other = |entry: &Value| {
+        text(entry, "apiVersion") == writer.api_version
+            && (text(entry, "operation") != Operation::Apply.as_str()
+                || text(entry, "manager") != writer.name()
+                || text(entry, "subresource") != writer.subresource)
+    };
+    !list.is_empty() && !set.is_empty() && list.iter().all(is_other)
+}
+
+/// Whether the tables still have every stored set as it is: nothing is owned below what is owned as a whole by now.
+pub(super) fn are_current<'s>(schema: &'s Schema, shape: Shape<'s>, list: &[Value]) -> bool {
+    list.iter().all(|entry| entry.get("fieldsV1").is_none_or(|fields| is_current(schema, shape, fields)))
+}
+
+fn is_current<'s>(schema: &'s Schema, shape: Shape<'s>, fields: &Value) -> bool {
+    let Some(fields) = fields.as_object() else { return true };
+    fields.iter().filter(|(_, below)| below.as_object().is_some_and(|below| !below.is_empty())).all(
+        |(key, below)| {
+            let slot = match key.strip_prefix("f:") {
+                Some(name) => shape.member(name),
+                None => shape.item(),
+            };
+            match slot.map(|slot| slot.shape(schema, None)) {
+                Some(Shape::Atomic) => false,
+                Some(inner) => is_current(schema, inner, below),
+                None => true,
+            }
+        },
+    )
+}
+
+/// Adds the writer as an owner of `set`; its entry has a time if it `changes` anything.
+pub(super) fn join(list: &mut Vec<Value>, set: &FieldSet, changes: bool, writer: &Writer<'_>) {
+    let mut entry = writer.entry(Operation::Apply, set.clone());
+    entry.time.take_if(|_| !changes);
+    list.push(entry.encode());
+    list.sort_by(|a, b| order(a).cmp(&order(b)));
+}
+
 /// Whether anybody but the entry at `own` owns something of `changed` or `removed`.
-pub(super) fn touches_others(list: &[Value], own: usize, changed: &FieldSet, removed: &FieldSet) -> bool {
+pub(super) fn touches_others(
+    list: &[Value],
+    own: Option<usize>,
+    changed: &FieldSet,
+    removed: &FieldSet,
+) -> bool {
     let mut key = String::new();
-    let mut others = list.iter().enumerate().filter(|(at, _)| *at != own).map(|(_, entry)| entry);
+    let mut others = list.iter().enumerate().filter(|(at, _)| Some(*at) != own).map(|(_, entry)| entry);
     others.any(|entry| {
         has(entry, changed, Quantity::Any, &mut key) || has(entry, removed, Quantity::Any, &mut key)
     })

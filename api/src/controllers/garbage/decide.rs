@@ -15,6 +15,7 @@ use orch_raft::{Revision, State};
 use serde_json::{Value, json};
 
 use super::graph::{Graph, ObjectRef};
+use super::misplaced::Misplaced;
 use super::ownership::{FOREGROUND, ORPHAN, Ownership};
 use crate::controllers::client::Propagation;
 use crate::registry::{Registry, Resource};
@@ -30,6 +31,8 @@ pub(super) struct Decision {
     pub actions: Vec<Action>,
     /// Objects to look at next.
     pub look: Vec<ObjectRef>,
+    /// An owner that is in another namespace, to be told of.
+    pub misplaced: Option<Misplaced>,
 }
 
 /// One write, under the condition that the object is still of this revision.
@@ -48,8 +51,8 @@ pub(super) struct Action {
 /// The kinds of writes.
 #[derive(Debug, PartialEq)]
 pub(super) enum Write {
-    /// Delete it.
-    Delete(Propagation),
+    /// Delete it, whatever else about it changed, if its owners and finalizers are still these.
+    Delete(Propagation, Ownership),
     /// Replace these fields of its metadata.
     Metadata(Value),
 }
@@ -108,8 +111,25 @@ impl View<'_> {
         for reference in ownership.references() {
             owners.push((self.owner(object, reference)?, reference.text("uid")));
         }
+        if owners.is_empty() {
+            return Ok(Decision::default());
+        }
+        let lost = ownership.references().iter().zip(&owners);
+        let lost = lost.filter(|(_, (owner, _))| matches!(owner, Owner::Dangling | Owner::Unknown));
+        let misplaced = self.misplaced(object, &stored.index.uid, lost.map(|(reference, _)| reference));
+        let decision = self.by_owners(object, stored, ownership, &owners)?;
+        Ok(Decision { misplaced, ..decision })
+    }
+
+    fn by_owners(
+        &self,
+        object: &ObjectRef,
+        stored: &SharedObject,
+        ownership: &Ownership,
+        owners: &[(Owner, &str)],
+    ) -> Result<Decision, serde_json::Error> {
         let any = |kind: Owner| owners.iter().any(|(owner, _)| *owner == kind);
-        if any(Owner::Unknown) || owners.is_empty() {
+        if any(Owner::Unknown) {
             return Ok(Decision::default());
         }
         if any(Owner::Solid) {
@@ -121,20 +141,20 @@ impl View<'_> {
             let left = ownership.references_without(&gone);
             return Ok(metadata(object, stored, json!({"ownerReferences": left})));
         }
+        let delete = |propagation| Ok(act(object, stored, Write::Delete(propagation, ownership.clone())));
         if any(Owner::Waiting) && self.graph.dependents(&stored.index.uid).next().is_some() {
             // Two that wait for each other would wait for ever.
             if ownership.blocks_any() && self.has_waiting_dependent(stored)? {
                 let unblocked = ownership.references_unblocked();
                 return Ok(metadata(object, stored, json!({"ownerReferences": unblocked})));
             }
-            return Ok(act(object, stored, Write::Delete(Propagation::Foreground)));
+            return delete(Propagation::Foreground);
         }
-        let propagation = match ownership {
+        delete(match ownership {
             held if held.is_held_by(ORPHAN) => Propagation::Orphan,
             held if held.is_held_by(FOREGROUND) => Propagation::Foreground,
             _ => Propagation::Background,
-        };
-        Ok(act(object, stored, Write::Delete(propagation)))
+        })
     }
 
     /// An owner whose dependents are to stay: they lose their references to it, then it goes.
@@ -181,7 +201,7 @@ impl View<'_> {
             }
         }
         if blocked {
-            return Ok(Decision { actions: Vec::new(), look });
+            return Ok(Decision { look, ..Decision::default() });
         }
         let finalizers = ownership.finalizers_without(FOREGROUND);
         let decision = metadata(object, stored, json!({"finalizers": finalizers}));
@@ -205,7 +225,8 @@ impl View<'_> {
         })
     }
 
-    fn resource(&self, reference: &Value) -> Option<&Arc<Resource>> {
+    /// The kind that a reference names, where it is served.
+    pub(super) fn resource(&self, reference: &Value) -> Option<&Arc<Resource>> {
         let version = reference.text("apiVersion");
         let (group, version) = version.split_once('/').unwrap_or(("", version));
         let kind = reference.text("kind");
@@ -238,7 +259,7 @@ fn is_waiting(object: &SharedObject) -> Result<bool, serde_json::Error> {
 }
 
 fn act(object: &ObjectRef, stored: &SharedObject, write: Write) -> Decision {
-    Decision { actions: vec![Action::on(object, stored, write)], look: Vec::new() }
+    Decision { actions: vec![Action::on(object, stored, write)], ..Decision::default() }
 }
 
 fn metadata(object: &ObjectRef, stored: &SharedObject, fields: Value) -> Decision {

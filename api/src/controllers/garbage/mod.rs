@@ -10,6 +10,7 @@
 
 mod decide;
 mod graph;
+mod misplaced;
 mod ownership;
 #[cfg(test)]
 mod tests;
@@ -23,7 +24,9 @@ use serde_json::json;
 
 use self::decide::{Action, Decision, View, Write};
 use self::graph::{Graph, ObjectRef};
-use super::client::{Client, Place, any_changed, for_each, is_overtaken};
+use self::misplaced::{Misplaced, report_all};
+use self::ownership::Ownership;
+use super::client::{Client, Place, Propagation, any_changed, for_each, is_overtaken};
 use super::queue::Queue;
 use crate::error::ApiError;
 
@@ -41,6 +44,9 @@ const WRITES_MAX: usize = 512;
 
 /// Writes at the same time: enough to share a write to disk, few beside the clients' writes.
 const AT_ONCE: usize = 32;
+
+/// Tries to delete one object that changes all the time in ways that do not matter here; then it waits for a tick.
+const TRIES_MAX: usize = 4;
 
 /// Resources that are left out.
 const IGNORED: [&str; 1] = ["events"];
@@ -67,7 +73,8 @@ pub(super) async fn run<S: Store>(client: &Client<S>) -> Result<Infallible, ApiE
             // Absent in this state is gone for good.
             let state = client.most_recent().await?;
             graph.follow(&state, &mut queue);
-            let writes = decide_all(client, &state, &graph, due, &mut queue);
+            let (writes, misplaced) = decide_all(client, &state, &graph, due, &mut queue);
+            report_all(client, misplaced).await;
             write_all(client, writes, &mut queue).await;
         }
     }
@@ -83,23 +90,26 @@ fn storages<S: Store>(client: &Client<S>) -> Vec<Arc<str>> {
     storages
 }
 
-/// What is to be done about each of `due`, with the object that called for it. The rest goes back to the queue.
+/// What is to be done about each of `due`, with the object that called for it, and what is to be told. The rest goes
+/// back to the queue.
 fn decide_all<S: Store>(
     client: &Client<S>,
     state: &State,
     graph: &Graph,
     due: Vec<ObjectRef>,
     queue: &mut Queue<ObjectRef>,
-) -> Vec<(ObjectRef, Action)> {
+) -> (Vec<(ObjectRef, Action)>, Vec<Misplaced>) {
     let view = View { state, graph, registry: client.registry() };
     let mut writes: Vec<(ObjectRef, Action)> = Vec::new();
+    let mut told = Vec::new();
     for object in due {
         if writes.len() >= WRITES_MAX {
             queue.add(&object, 1);
             continue;
         }
         match view.decide(&object) {
-            Ok(Decision { actions, look }) => {
+            Ok(Decision { actions, look, misplaced }) => {
+                told.extend(misplaced);
                 look.iter().for_each(|next| queue.add(next, 0));
                 if actions.is_empty() {
                     queue.done(&object);
@@ -112,7 +122,7 @@ fn decide_all<S: Store>(
             }
         }
     }
-    writes
+    (writes, told)
 }
 
 async fn write_all<S: Store>(
@@ -144,7 +154,7 @@ async fn write<S: Store>(client: &Client<S>, action: &Action) -> Result<(), ApiE
         .ok_or_else(|| ApiError::Internal(format!("{} is not served", object.storage)))?;
     let place = Place { resource: &resource, path: &object.path };
     match write {
-        Write::Delete(propagation) => client.delete(place, uid, Some(*revision), *propagation).await,
+        Write::Delete(propagation, as_of) => delete(client, place, action, *propagation, as_of).await,
         Write::Metadata(fields) => {
             let mut metadata = fields.clone();
             metadata["uid"] = json!(uid);
@@ -152,4 +162,33 @@ async fn write<S: Store>(client: &Client<S>, action: &Action) -> Result<(), ApiE
             client.patch(place, "", &json!({"metadata": metadata})).await
         }
     }
+}
+
+/// Deletes the object as it was decided on, or as it is now if what the decision rests on is the same.
+async fn delete<S: Store>(
+    client: &Client<S>,
+    place: Place<'_>,
+    action: &Action,
+    propagation: Propagation,
+    as_of: &Ownership,
+) -> Result<(), ApiError> {
+    let mut revision = action.revision;
+    let mut result = Ok(());
+    for _ in 0..TRIES_MAX {
+        result = client.delete(place, &action.uid, Some(revision), propagation).await;
+        if !matches!(result, Err(ApiError::Conflict { .. })) {
+            break;
+        }
+        let found = action.object.find(&client.store().state());
+        let same = found.filter(|found| {
+            found.index.uid == action.uid
+                && !found.index.terminating
+                && Ownership::of(found).is_ok_and(|now| now == *as_of)
+        });
+        match same {
+            Some(found) if found.revision != revision => revision = found.revision,
+            _ => break,
+        }
+    }
+    result
 }

@@ -203,13 +203,115 @@ async fn a_new_leader_finds_what_the_last_one_left() {
     assert!(fixture.state().collection("secrets").is_empty());
 }
 
+fn deletion(object: &ObjectRef, stored: &orch_raft::object::SharedObject) -> Action {
+    let write = Write::Delete(Propagation::Background, Ownership::of(stored).unwrap());
+    Action { object: object.clone(), uid: stored.index.uid.clone(), revision: stored.revision, write }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_change_that_does_not_matter_saves_nobody() {
+    let (fixture, _) = family(1).await;
+    let object = ObjectRef { storage: "secrets".into(), path: "n/d-0".into() };
+    let action = deletion(&object, &object.find(&fixture.state()).unwrap());
+    fixture.merge("secrets", "n/d-0", json!({"data": {"k": "dg=="}})).await;
+    super::write(&fixture.client(), &action).await.unwrap();
+    assert!(!fixture.exists("secrets", "n/d-0"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_new_finalizer_calls_for_another_decision() {
+    let (fixture, _) = family(1).await;
+    let object = ObjectRef { storage: "secrets".into(), path: "n/d-0".into() };
+    let action = deletion(&object, &object.find(&fixture.state()).unwrap());
+    fixture.merge("secrets", "n/d-0", json!({"metadata": {"finalizers": ["orphan"]}})).await;
+    assert!(is_overtaken(&super::write(&fixture.client(), &action).await.unwrap_err()));
+    assert!(!fixture.read("secrets", "n/d-0")["metadata"].has("deletionTimestamp"));
+}
+
+/// The only event of `namespace`.
+fn only_event(fixture: &Fixture, namespace: &str) -> Value {
+    let state = fixture.state();
+    let collection = state.collection("events");
+    let paths: Vec<_> = collection.range_from("").map(|(path, _)| path.to_string()).collect();
+    let [path] = &paths[..] else { panic!("{paths:?}") };
+    assert!(path.starts_with(&format!("{namespace}/")), "{path}");
+    fixture.read("events", path)
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_owner_in_another_namespace_is_told_of_once() {
+    let (fixture, uid) = family(0).await;
+    fixture.namespace("m").await;
+    let mut held = owned("d", &[("ConfigMap", "o", &uid)]);
+    held["metadata"]["finalizers"] = json!(["example.com/hold"]);
+    let dependent = fixture.create("secrets", "m", held).await;
+    run_for(&fixture, 3).await;
+    assert!(fixture.read("secrets", "m/d")["metadata"].has("deletionTimestamp"));
+    let event = only_event(&fixture, "m");
+    assert_eq!(
+        event["message"],
+        format!(
+            "ownerRef [v1/ConfigMap, namespace: m, name: o, uid: {uid}] does not exist in namespace \"m\""
+        )
+    );
+    assert_eq!((&event["reason"], &event["type"]), (&json!("OwnerRefInvalidNamespace"), &json!("Warning")));
+    let about =
+        json!({"kind": "Secret", "namespace": "m", "name": "d", "uid": dependent, "apiVersion": "v1"});
+    assert_eq!(event["involvedObject"], about);
+    fixture.create("secrets", "m", owned("gone", &[("ConfigMap", "o", "no-such-uid")])).await;
+    run_for(&fixture, 3).await;
+    assert!(!fixture.exists("secrets", "m/gone"));
+    only_event(&fixture, "m");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_cluster_scoped_dependent_of_a_namespaced_owner_stays_and_is_told_of() {
+    let (fixture, uid) = family(0).await;
+    fixture.namespace("default").await;
+    fixture.create("nodes", "", owned("d", &[("ConfigMap", "o", &uid)])).await;
+    for _ in 0..3 {
+        // Each run is a new leader, which looks at everything again.
+        run_for(&fixture, 3).await;
+        assert!(!fixture.read("nodes", "d")["metadata"].has("deletionTimestamp"));
+        let event = only_event(&fixture, "default");
+        assert_eq!(event["involvedObject"]["name"], "d");
+        assert!(event["message"].as_str().unwrap().ends_with("does not exist in namespace \"\""));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn leaders_that_change_all_the_time_come_to_the_same_end() {
+    for (name, left) in [("Background", 0), ("Foreground", 0), ("Orphan", 40)] {
+        let (fixture, uid) = family(40).await;
+        let middle = fixture.create("secrets", "n", owned("middle", &[("ConfigMap", "o", &uid)])).await;
+        fixture
+            .create("pods", "n", {
+                let mut leaf = pod("leaf");
+                leaf["metadata"]["ownerReferences"] =
+                    owned("leaf", &[("Secret", "middle", &middle)])["metadata"]["ownerReferences"].clone();
+                leaf
+            })
+            .await;
+        fixture.delete("configmaps", "n/o", policy(name)).await;
+        for step in 0..60 {
+            // Some of them stop before they have done anything, some in the middle of it.
+            let client = fixture.client();
+            let lead = fixture.store().sleep(Duration::from_millis(900 + 60 * (step % 7)));
+            fixture.beside(run(&client), lead).await;
+        }
+        assert!(!fixture.exists("configmaps", "n/o"), "{name}");
+        let kept = usize::from(name == "Orphan");
+        assert_eq!(fixture.state().collection("secrets").len(), left + kept, "{name}");
+        assert_eq!(fixture.state().collection("pods").len(), kept, "{name}");
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_decision_that_was_overtaken_does_nothing() {
     let (fixture, _) = family(1).await;
     let object = ObjectRef { storage: "secrets".into(), path: "n/d-0".into() };
     let stored = object.find(&fixture.state()).unwrap();
-    let write = Write::Delete(crate::controllers::client::Propagation::Background);
-    let action = Action { object, uid: stored.index.uid.clone(), revision: stored.revision, write };
+    let action = deletion(&object, &stored);
     fixture.merge("secrets", "n/d-0", json!({"metadata": {"ownerReferences": null}})).await;
     let error = super::write(&fixture.client(), &action).await.unwrap_err();
     assert!(is_overtaken(&error), "{error:?}");

@@ -3,7 +3,8 @@
 use serde_json::json;
 
 use super::*;
-use crate::controllers::testing::{Fixture, pod};
+use crate::controllers::testing::{Fixture, event, pod};
+use crate::request::Verb;
 
 /// A namespace `n` with a config map in it.
 async fn filled() -> Fixture {
@@ -132,6 +133,66 @@ async fn pods_end_before_anything_else_does() {
     fixture.merge("pods", "n/p", json!({"metadata": {"finalizers": null}})).await;
     run_for(&fixture, 5).await;
     assert!(!fixture.exists(NAMESPACES, "n"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn nothing_new_comes_into_a_namespace_that_ends_but_what_is_there_can_change() {
+    let fixture = filled().await;
+    let hold = json!({"metadata": {"name": "held", "finalizers": ["example.com/hold"]}});
+    fixture.create("secrets", "n", hold).await;
+    fixture.delete(NAMESPACES, "n", json!({})).await;
+    for _ in 0..2 {
+        for storage in ["configmaps", "pods", "events"] {
+            let mut object = pod("new");
+            if storage == "events" {
+                object = event("n", "new");
+            }
+            let sent = fixture.send(Verb::Create, storage, "n/", "application/json", &object).await;
+            let told = sent.err().map(|error| error.to_string()).unwrap_or_default();
+            let expected = "unable to create new content in namespace n because it is being terminated";
+            assert!(told.ends_with(expected), "{storage}: {told}");
+        }
+        fixture.merge("secrets", "n/held", json!({"data": {"k": "dg=="}})).await;
+        run_for(&fixture, 3).await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn thousands_go_in_bounded_passes_under_leaders_that_change() {
+    let fixture = Fixture::new();
+    fixture.namespace("n").await;
+    let objects = 3 * BATCH_MAX + 7;
+    for at in 0..objects {
+        fixture.create("configmaps", "n", json!({"metadata": {"name": format!("c-{at}")}})).await;
+    }
+    fixture.delete(NAMESPACES, "n", json!({})).await;
+    let state = fixture.state();
+    let resources = content::resources(fixture.client().registry());
+    assert_eq!(content::doomed(&state, &resources, "n", BATCH_MAX).len(), BATCH_MAX);
+    let mut left = objects;
+    for _ in 0..objects {
+        let client = fixture.client();
+        let lead = fixture.store().sleep(TICK * 6);
+        fixture.beside(run(&client), lead).await;
+        let now = fixture.state().collection("configmaps").len();
+        assert!(now < left || now == 0, "each leader gets on");
+        left = now;
+        if !fixture.exists(NAMESPACES, "n") {
+            break;
+        }
+    }
+    assert_eq!((left, fixture.exists(NAMESPACES, "n")), (0, false));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_namespace_with_dependents_of_its_own_waits_for_their_owner_reference() {
+    let fixture = filled().await;
+    fixture.delete(NAMESPACES, "n", json!({"orphanDependents": false})).await;
+    run_for(&fixture, 5).await;
+    assert!(!fixture.exists("configmaps", "n/c"), "its content goes");
+    let namespace = fixture.read(NAMESPACES, "n");
+    assert_eq!(namespace["metadata"]["finalizers"], json!(["foregroundDeletion"]));
+    assert!(!namespace["spec"].has("finalizers"), "ours is gone: the collector has the last word");
 }
 
 #[tokio::test(start_paused = true)]

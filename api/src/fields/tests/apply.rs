@@ -257,6 +257,32 @@ fn malformed_configurations_are_refused_with_paths() {
 }
 
 #[test]
+fn who_applies_for_the_first_time_joins_and_disturbs_nobody() {
+    let mut c = Cluster::new("ConfigMap");
+    c.apply("one", data(json!({"a": "1"})));
+    let managed = |c: &Cluster| c.live.as_ref().unwrap()["metadata"]["managedFields"].clone();
+    let first = managed(&c)[0].clone();
+    c.apply("two", data(json!({"a": "1"})));
+    c.apply("three", data(json!({"a": "1", "b": "2"})));
+    let entries = managed(&c);
+    let names = |entries: &Value| -> Vec<String> {
+        entries
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|entry| entry["manager"].as_str().unwrap().to_owned())
+            .collect()
+    };
+    // Who changed nothing has no time, and stands before those who have one.
+    assert_eq!(names(&entries), ["two", "one", "three"]);
+    assert!(entries[0].get("time").is_none());
+    assert_eq!((&entries[1], entries[2]["time"].is_string()), (&first, true));
+    assert_eq!(c.owned("three"), json!({"f:data": {"f:a": {}, "f:b": {}}}));
+    assert!(c.refuse("four", data(json!({"a": "2"}))).contains("conflicts with \"one\""));
+    assert_eq!(managed(&c), entries);
+}
+
+#[test]
 fn stored_sets_follow_a_field_that_became_atomic() {
     let mut c = Cluster::new("Deployment");
     c.apply("one", json!({"spec": {"selector": {"matchLabels": {"a": "b"}}}}));

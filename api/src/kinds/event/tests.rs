@@ -123,6 +123,30 @@ fn an_update_changes_the_series_alone() {
 }
 
 #[test]
+fn errors_come_in_the_order_of_the_reference() {
+    let (old, mut new) = (created(&Event, event()), created(&Event, event()));
+    for (field, value) in [("action", json!("Else")), ("count", json!(2)), ("message", json!("Other"))] {
+        set(&mut new, field, value);
+    }
+    set(&mut new, "reportingComponent", "orch.io/other");
+    let errors = Event.validate_update(&V1, &old, &new);
+    let fields: Vec<String> = errors
+        .iter()
+        .map(|error| error.to_string().split(':').next().unwrap_or_default().to_owned())
+        .collect();
+    assert_eq!(fields, ["message", "count", "action", "reportingController"]);
+}
+
+#[test]
+fn each_spelling_names_the_controller_in_its_own_way() {
+    for (context, name) in [(&V1, "reportingController"), (&CONTEXT, "reportingComponent")] {
+        let errors = Event.validate_create(context, &created(&Event, with("reportingComponent", json!(""))));
+        assert!(errors.iter().all(|error| error.to_string().starts_with(name)), "{errors:?}");
+        assert_eq!(errors.len(), 3);
+    }
+}
+
+#[test]
 fn names_are_stricter_in_the_new_spelling() {
     let named = with("metadata", json!({"name": "With_Underscore"}));
     check_create_in(&CONTEXT, &Event, named.clone(), &[]);

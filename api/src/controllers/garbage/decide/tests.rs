@@ -16,9 +16,9 @@ fn decided(fixture: &Fixture, object: &str) -> Vec<String> {
     let graph = Graph::of(&state, storages, &mut Queue::default());
     let view = View { state: &state, graph: &graph, registry: &registry };
     let object = ObjectRef { storage: storage.into(), path: path.into() };
-    let Decision { actions, look } = view.decide(&object).unwrap();
+    let Decision { actions, look, .. } = view.decide(&object).unwrap();
     let actions = actions.into_iter().map(|action| match action.write {
-        Write::Delete(propagation) => format!("delete {} {propagation:?}", action.object.path),
+        Write::Delete(propagation, _) => format!("delete {} {propagation:?}", action.object.path),
         Write::Metadata(fields) => format!("{} {fields}", action.object.path),
     });
     actions.chain(look.into_iter().map(|object| format!("look {}", object.path))).collect()

@@ -1,0 +1,118 @@
+//! Owner references that lead into another namespace: found, and told of in an event about the dependent.
+//!
+//! An owner counts only in the dependent's own namespace, or without one. Somebody who names an owner elsewhere loses
+//! the dependent, or has one that is never collected, and finds nothing wrong with either object: so it is said. The
+//! name of the event follows from dependent and owner: whoever finds the same again, after a retry or on a new leader,
+//! writes no second one.
+
+use std::sync::Arc;
+
+use orch_raft::Store;
+use serde_json::{Value, json};
+use sha2::{Digest, Sha256};
+
+use super::decide::View;
+use super::graph::ObjectRef;
+use crate::controllers::client::{Client, for_each, is_overtaken};
+use crate::registry::Resource;
+use crate::validate::tree::Tree;
+
+/// Namespaces in which the owner is looked for: what a decision about one object may cost.
+const NAMESPACES_MAX: usize = 1024;
+
+/// References of one object that are looked into; further ones are mostly of the same making.
+const REFERENCES_MAX: usize = 4;
+
+/// Events written at the same time: a mistake in a controller makes many, and they are worth less than other writes.
+const AT_ONCE: usize = 4;
+
+/// Who tells, as the reference names it.
+const REPORTER: &str = "garbage-collector-controller";
+
+/// A dependent, and its reference to an owner in another namespace.
+#[derive(Debug)]
+pub(super) struct Misplaced {
+    dependent: ObjectRef,
+    uid: String,
+    reference: Value,
+}
+
+impl View<'_> {
+    /// The first of `references`, none of which leads to an owner, that leads to one in another namespace.
+    pub(super) fn misplaced<'r>(
+        &self,
+        dependent: &ObjectRef,
+        uid: &str,
+        references: impl Iterator<Item = &'r Value>,
+    ) -> Option<Misplaced> {
+        let found =
+            references.take(REFERENCES_MAX).find(|reference| self.is_elsewhere(dependent, reference))?;
+        Some(Misplaced { dependent: dependent.clone(), uid: uid.to_owned(), reference: found.clone() })
+    }
+
+    fn is_elsewhere(&self, dependent: &ObjectRef, reference: &Value) -> bool {
+        let (uid, name) = (reference.text("uid"), reference.text("name"));
+        let Some(resource) = self.resource(reference).filter(|resource| resource.namespaced) else {
+            return false;
+        };
+        let owners = self.state.collection(&resource.storage);
+        let namespaces = self.state.collection("namespaces");
+        namespaces
+            .range_from("")
+            .take(NAMESPACES_MAX)
+            .filter(|(namespace, _)| &***namespace != dependent.namespace())
+            .any(|(namespace, _)| {
+                owners.get(&format!("{namespace}/{name}")).is_some_and(|owner| owner.index.uid == uid)
+            })
+    }
+}
+
+/// Writes an event for each. One that cannot be written is logged: the namespace may be on its way out.
+pub(super) async fn report_all<S: Store>(client: &Client<S>, found: Vec<Misplaced>) {
+    let Some(events) = client.stored_resource("events") else { return };
+    let results = for_each(found, AT_ONCE, |misplaced| {
+        let events = &events;
+        async move {
+            let Some(resource) = client.stored_resource(&misplaced.dependent.storage) else { return Ok(()) };
+            let (namespace, event) = event(&misplaced, &resource, &client.now_text());
+            client.create(events, namespace, &event).await
+        }
+    });
+    for result in results.await {
+        if let Err(error) = result
+            && !is_overtaken(&error)
+        {
+            tracing::warn!(%error, "an owner reference into another namespace could not be reported");
+        }
+    }
+}
+
+/// The event, and the namespace it stands in.
+fn event<'a>(misplaced: &'a Misplaced, resource: &Arc<Resource>, now: &str) -> (&'a str, Value) {
+    let Misplaced { dependent, uid, reference } = misplaced;
+    let namespace = dependent.namespace();
+    let name = dependent.path.rsplit('/').next().unwrap_or_default();
+    let owner_uid = reference.text("uid");
+    let digest = Sha256::digest(format!("{uid}/{owner_uid}"));
+    let suffix: String = digest.iter().take(8).map(|byte| format!("{byte:02x}")).collect();
+    let (version, kind, owner) =
+        (reference.text("apiVersion"), reference.text("kind"), reference.text("name"));
+    let message = format!(
+        "ownerRef [{version}/{kind}, namespace: {namespace}, name: {owner}, uid: {owner_uid}] \
+         does not exist in namespace \"{namespace}\""
+    );
+    let mut event = json!({
+        "metadata": {"name": format!("{name}.{suffix}")},
+        "involvedObject": {
+            "kind": resource.kind, "name": name, "uid": uid, "apiVersion": resource.api_version(),
+        },
+        "reason": "OwnerRefInvalidNamespace", "message": message, "type": "Warning",
+        "source": {"component": REPORTER}, "reportingComponent": REPORTER,
+        "firstTimestamp": now, "lastTimestamp": now, "count": 1,
+    });
+    if namespace.is_empty() {
+        return ("default", event);
+    }
+    event["involvedObject"]["namespace"] = json!(namespace);
+    (namespace, event)
+}
