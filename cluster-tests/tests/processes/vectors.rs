@@ -15,10 +15,25 @@ async fn recorded_scenarios_match_as_often_as_ever() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn recorded_scenarios_match_as_often_through_the_leader_of_three() {
+    replay_through_member_of_three(0).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn recorded_scenarios_match_as_often_through_a_follower_of_three() {
+    replay_through_member_of_three(1).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn recorded_scenarios_match_as_often_through_the_other_follower_of_three() {
+    replay_through_member_of_three(2).await;
+}
+
+/// Replays everything against a new cluster through the member that many places after its leader.
+async fn replay_through_member_of_three(after_leader: usize) {
     let cluster = Cluster::start(Options::nodes(3)).await.unwrap();
-    let follower = (cluster.leader().await.unwrap() + 1) % 3;
-    let outcome = replay_through(&cluster, follower).await;
+    let member = (cluster.leader().await.unwrap() + after_leader) % 3;
+    let outcome = replay_through(&cluster, member).await;
     hold(&Floor::read().unwrap(), &outcome);
 }
 
