@@ -95,7 +95,9 @@ impl Renderer {
     ) -> Result<(), ApiError> {
         let mut metadata = json!({ "resourceVersion": revision.0.to_string() });
         if initial_events_end {
-            metadata["annotations"] = json!({ (self.brand.label("initial-events-end")): "true" });
+            // In the domain of the groups, not in that of labels: clients look for exactly this.
+            let mark = format!("{}/initial-events-end", self.brand.group_domain);
+            metadata["annotations"] = json!({ mark: "true" });
         }
         let mut json = Vec::new();
         encode_json(&self.schema, self.resource.stored_type(), &json!({ "metadata": metadata }), &mut json);

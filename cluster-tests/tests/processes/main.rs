@@ -18,5 +18,7 @@ mod paused_leader;
 mod quorum;
 mod replacement;
 mod restart;
+mod rust_client;
 mod secrets;
 mod vectors;
+mod versions;
