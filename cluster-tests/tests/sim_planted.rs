@@ -50,3 +50,8 @@ fn a_lost_oldest_change_is_found() {
 fn a_stale_read_is_found() {
     finds(Plant::StaleReads, 20, &["no order explains", "revision went back"]);
 }
+
+#[test]
+fn a_run_without_load_fails() {
+    finds(Plant::NoLoad, 1, &["calls had an outcome"]);
+}

@@ -32,10 +32,12 @@ pub enum Plant {
     LosesOldest,
     /// Reads are served from whatever this node has applied.
     StaleReads,
+    /// Nobody asks for anything: a bug of the harness, which would otherwise pass every run.
+    NoLoad,
 }
 
 /// All plants, with the names that the command line takes.
-pub const PLANTS: [(&str, Plant); 7] = [
+pub const PLANTS: [(&str, Plant); 8] = [
     ("vote-unsynced", Plant::VoteUnsynced),
     ("log-unsynced", Plant::LogUnsynced),
     ("mark-torn", Plant::MarkTorn),
@@ -43,6 +45,7 @@ pub const PLANTS: [(&str, Plant); 7] = [
     ("answers-early", Plant::AnswersEarly),
     ("loses-oldest", Plant::LosesOldest),
     ("stale-reads", Plant::StaleReads),
+    ("no-load", Plant::NoLoad),
 ];
 
 impl Plant {

@@ -12,6 +12,7 @@ use super::clients;
 use super::faults;
 use super::linearizability::{check_order, check_registers};
 use super::operator::Operator;
+use super::plant::Plant;
 use super::runtime::{NodeRuntime, TaskGroup, spawn_detached};
 use super::session::Session;
 use super::world::{Setup, World};
@@ -104,7 +105,10 @@ async fn live(world: &World) {
     if founded_in_peace && !recovers(world, "start").await {
         return;
     }
-    let clients = clients::usual();
+    let clients = match world.setup().plant {
+        Some(Plant::NoLoad) => Vec::new(),
+        _ => clients::usual(),
+    };
     let sessions = clients.into_iter().zip(1..).map(|(driver, number)| {
         let session = Session::new(world, number);
         spawn_detached(driver.drive(session))

@@ -20,5 +20,6 @@ mod replacement;
 mod restart;
 mod rust_client;
 mod secrets;
+mod snapshot;
 mod vectors;
 mod versions;

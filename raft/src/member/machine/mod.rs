@@ -159,6 +159,7 @@ impl<D: Disk> Applied<D> {
             *writer = Writer { stored: state.floor(), lineage: Lineage::starting_at(mark), state };
             self.published.store(Arc::new(writer.state.clone()));
         }
+        tracing::info!(revision = applied.0, "installed a snapshot of the leader's state");
         self.proposals.lose_all("the state was replaced by the leader's");
         self.subscribers.lock().values().for_each(|subscriber| subscriber.announce(applied));
         self.gate.advance(applied);
