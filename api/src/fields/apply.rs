@@ -186,9 +186,11 @@ impl Job<'_> {
     ) -> Result<Result<Value, Option<Value>>, ItemError> {
         let Some(Value::Array(mut list)) = stored else { return Ok(Err(stored)) };
         let own = stored::own_place(&list, set, self.writer);
-        let joins = own.is_none() && stored::is_newcomer(&list, set, self.writer);
-        let weighs = joins || difference.is_some();
-        if own.is_none() && !joins || weighs && !stored::are_current(self.schema, self.shape(), &list) {
+        let joins = || {
+            stored::is_newcomer(&list, set, self.writer)
+                && stored::are_current(self.schema, self.shape(), &list)
+        };
+        if own.is_none() && !joins() {
             return Ok(Err(Some(Value::Array(list))));
         }
         let mut changes = false;

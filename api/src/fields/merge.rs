@@ -54,20 +54,20 @@ pub(super) fn merge_into<'s>(
     live: &mut Value,
     config: &Value,
 ) -> Result<Option<Difference>, ItemError> {
-    if holds(schema, shape, live, config) {
-        return Ok(None);
-    }
     match (shape, &mut *live, config) {
         (Shape::Struct(_) | Shape::Map(_), Value::Object(old), Value::Object(new)) if !old.is_empty() => {
-            merge_members(schema, shape, old, new).map(Some)
+            merge_members(schema, shape, old, new)
         }
         (Shape::Keyed { keys, .. }, Value::Array(old), Value::Array(new))
             if old.len() == new.len()
                 && old.iter().zip(new).all(|(old, new)| is_same_item(schema, shape, old, new)) =>
         {
-            merge_items(schema, shape, keys, old, new).map(Some)
+            merge_items(schema, shape, keys, old, new)
         }
         _ => {
+            if same(live, config) {
+                return Ok(None);
+            }
             let new = merge(schema, shape, live, config)?;
             let old = std::mem::replace(live, new.clone());
             Ok(Some(Difference { old, new }))
@@ -80,11 +80,12 @@ fn merge_members<'s>(
     shape: Shape<'s>,
     live: &mut Map<String, Value>,
     config: &Map<String, Value>,
-) -> Result<Difference, ItemError> {
+) -> Result<Option<Difference>, ItemError> {
     let (mut olds, mut news) = (Map::new(), Map::new());
     for (name, new) in config {
         let difference = match (live.get_mut(name), shape.member(name)) {
             (Some(old), Some(slot)) => merge_into(schema, slot.shape(schema, Some(new)), old, new)?,
+            (Some(old), None) if same(old, new) => None,
             (Some(old), None) => {
                 Some(Difference { old: std::mem::replace(old, new.clone()), new: new.clone() })
             }
@@ -99,7 +100,8 @@ fn merge_members<'s>(
             news.insert(name.clone(), new);
         }
     }
-    Ok(Difference { old: Value::Object(olds), new: Value::Object(news) })
+    let changes = !news.is_empty();
+    Ok(changes.then_some(Difference { old: Value::Object(olds), new: Value::Object(news) }))
 }
 
 fn merge_items<'s>(
@@ -108,7 +110,7 @@ fn merge_items<'s>(
     keys: &[Box<str>],
     live: &mut [Value],
     config: &[Value],
-) -> Result<Difference, ItemError> {
+) -> Result<Option<Difference>, ItemError> {
     let (mut olds, mut news) = (Vec::new(), Vec::new());
     for (item, new) in live.iter_mut().zip(config) {
         let Some(slot) = shape.item() else { continue };
@@ -126,7 +128,8 @@ fn merge_items<'s>(
         olds.push(difference.old);
         news.push(difference.new);
     }
-    Ok(Difference { old: Value::Array(olds), new: Value::Array(news) })
+    let changes = !news.is_empty();
+    Ok(changes.then_some(Difference { old: Value::Array(olds), new: Value::Array(news) }))
 }
 
 /// Whether `live` has everything that `config` has, so that merging would change nothing. Items must stand in the same

@@ -202,7 +202,11 @@ fn holds(fields: &Value, set: &FieldSet, quantity: Quantity, key: &mut String) -
         let Some(below) = fields.get(key.as_str()) else { return false };
         let is_member = below.as_object().is_some_and(|map| map.is_empty() || map.contains_key("."));
         match quantity {
-            Quantity::Any => entry.member && is_member || holds(below, &entry.children, quantity, key),
+            // What is a leaf by now may be stored as what it was made of.
+            Quantity::Any => {
+                entry.member && (is_member || entry.children.is_empty())
+                    || holds(below, &entry.children, quantity, key)
+            }
             Quantity::All => (!entry.member || is_member) && holds(below, &entry.children, quantity, key),
         }
     };

@@ -294,6 +294,19 @@ fn stored_sets_follow_a_field_that_became_atomic() {
 }
 
 #[test]
+fn what_became_atomic_is_contested_as_a_whole() {
+    let mut c = Cluster::new("Deployment");
+    let config = |value: &str| json!({"spec": {"selector": {"matchLabels": {"a": value}}}});
+    c.apply("one", config("b"));
+    c.apply("two", config("b"));
+    let old = json!({"f:spec": {"f:selector": {"f:matchLabels": {".": {}, "f:a": {}}}}});
+    let entries = c.live.as_mut().unwrap()["metadata"]["managedFields"].as_array_mut().unwrap();
+    let first = entries.iter_mut().find(|entry| entry["manager"] == "one").unwrap();
+    first["fieldsV1"] = old;
+    assert!(c.refuse("two", config("c")).contains("conflict with \"one\": .spec.selector"));
+}
+
+#[test]
 fn client_side_configuration_explains_its_conflicts() {
     let annotation = "kubectl.orch.io/last-applied-configuration";
     let last = r#"{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"m"},"data":{"a":"1","b":"1"}}"#;
