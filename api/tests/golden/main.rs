@@ -6,7 +6,6 @@
 
 #![expect(clippy::unwrap_used, reason = "a test")]
 
-#[path = "golden/full.rs"]
 mod full;
 
 use std::collections::BTreeMap;
