@@ -36,8 +36,10 @@ fn filter(verbosity: u8) -> Targets {
         4..=5 => Level::DEBUG,
         _ => Level::TRACE,
     };
-    // The consensus library warns of what is ordinary in elections.
-    let targets = Targets::new().with_default(LevelFilter::WARN).with_target("openraft", LevelFilter::ERROR);
+    // The consensus library warns of what is ordinary in elections, the HTTP library once for each connection of an
+    // attack, which would fill the disk that the log is on.
+    let quiet = ["openraft", "h2"].map(|name| (name, LevelFilter::ERROR));
+    let targets = Targets::new().with_default(LevelFilter::WARN).with_targets(quiet);
     targets.with_targets(OWN.map(|name| (name, own)))
 }
 
@@ -52,6 +54,13 @@ mod tests {
             for library in ["h2::codec", "hyper::proto", "rustls::server", "openraft::core"] {
                 assert!(!filter.would_enable(library, &Level::INFO), "{library} at {verbosity}");
             }
+        }
+    }
+
+    #[test]
+    fn an_attack_fills_no_log() {
+        for verbosity in [0, 10] {
+            assert!(!filter(verbosity).would_enable("h2::proto::streams::recv", &Level::WARN));
         }
     }
 
