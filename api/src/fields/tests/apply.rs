@@ -296,8 +296,8 @@ fn stored_sets_follow_a_field_that_became_atomic() {
 #[test]
 fn what_became_atomic_is_contested_as_a_whole() {
     let mut c = Cluster::new("Deployment");
-    let config = |value: &str| json!({"spec": {"selector": {"matchLabels": {"a": value}}}});
-    c.apply("one", config("b"));
+    let config = |value: &str| json!({"spec": {"replicas": 2, "selector": {"matchLabels": {"a": value}}}});
+    c.apply("one", json!({"spec": {"selector": {"matchLabels": {"a": "b"}}}}));
     c.apply("two", config("b"));
     let old = json!({"f:spec": {"f:selector": {"f:matchLabels": {".": {}, "f:a": {}}}}});
     let entries = c.live.as_mut().unwrap()["metadata"]["managedFields"].as_array_mut().unwrap();
