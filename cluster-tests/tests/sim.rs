@@ -5,7 +5,7 @@
 use std::time::Duration;
 
 use orch_cluster_tests::sim::run::run;
-use orch_cluster_tests::sim::world::Setup;
+use orch_cluster_tests::sim::setup::Setup;
 
 /// Shorter than a search's runs, so that two hundred of them are done before anybody goes for a coffee.
 const LENGTH: Duration = Duration::from_secs(5);

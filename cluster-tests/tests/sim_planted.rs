@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use orch_cluster_tests::sim::plant::Plant;
 use orch_cluster_tests::sim::run::run;
-use orch_cluster_tests::sim::world::Setup;
+use orch_cluster_tests::sim::setup::Setup;
 
 /// Some of the first `seeds` seeds fails with one of `reasons`.
 #[track_caller]

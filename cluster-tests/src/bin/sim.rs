@@ -11,7 +11,7 @@ use std::time::Duration;
 use clap::Parser;
 use orch_cluster_tests::sim::plant::{PLANTS, Plant};
 use orch_cluster_tests::sim::run::{Report, run};
-use orch_cluster_tests::sim::world::Setup;
+use orch_cluster_tests::sim::setup::Setup;
 use parking_lot::Mutex;
 
 /// Simulates clusters of the replicated store: one thread, a virtual clock and one seed each.

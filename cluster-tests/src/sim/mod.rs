@@ -22,6 +22,7 @@ pub mod process;
 pub mod run;
 pub mod runtime;
 pub mod session;
+pub mod setup;
 pub mod sightings;
 pub mod things;
 pub mod trace;

@@ -15,7 +15,8 @@ use super::operator::Operator;
 use super::plant::Plant;
 use super::runtime::{NodeRuntime, TaskGroup, spawn_detached};
 use super::session::Session;
-use super::world::{Setup, World};
+use super::setup::Setup;
+use super::world::World;
 
 /// How often all logs are looked at: a compromise between every event and the time a run takes.
 const LOOK: Duration = Duration::from_millis(20);

@@ -19,10 +19,11 @@ use super::disk::SimDisk;
 use super::history::History;
 use super::ledger::{Cursor, Ledger};
 use super::network::SimNetwork;
-use super::plant::{PLANTS, Plant, PlantedStore};
+use super::plant::PlantedStore;
 use super::points::Points;
 use super::process::{self, MemberStore, SimMember};
 use super::runtime::{NodeRuntime, TaskGroup};
+use super::setup::Setup;
 use super::sightings::{Listed, Watched};
 use super::trace::Trace;
 
@@ -34,39 +35,6 @@ const SPARES: u64 = 4;
 
 /// What clients are served by.
 pub type Handle = PlantedStore<MemberStore>;
-
-/// What a run is made of. Everything else follows from the seed.
-#[derive(Clone, Copy, Debug)]
-pub struct Setup {
-    /// The seed.
-    pub seed: u64,
-    /// How many members.
-    pub members: u64,
-    /// A bug to plant.
-    pub plant: Option<Plant>,
-    /// How long clients and faults go on, in virtual time.
-    pub length: Duration,
-    /// Print each event as it happens.
-    pub echo: bool,
-}
-
-impl Setup {
-    /// A run of the usual length without a bug.
-    pub fn new(seed: u64, members: u64) -> Self {
-        Setup { seed, members, plant: None, length: Duration::from_secs(12), echo: false }
-    }
-
-    /// What replays this run.
-    pub fn command(&self) -> String {
-        let Setup { seed, members, length, .. } = self;
-        let plant = PLANTS.iter().find(|(_, plant)| Some(*plant) == self.plant);
-        let plant = plant.map_or(String::new(), |(name, _)| format!(" --plant {name}"));
-        let seconds = length.as_secs();
-        format!(
-            "cargo run -p orch-cluster-tests --bin sim -- --seed {seed} --nodes {members} --seconds {seconds}{plant}"
-        )
-    }
-}
 
 /// A simulated cluster. Clones share it.
 #[derive(Clone)]
