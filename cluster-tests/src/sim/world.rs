@@ -3,6 +3,8 @@
 //! Owns the lives of the members' processes: they start, die, stop and start again on what their disk still holds.
 //! After each step of any process the oracles look at it; the first thing they find ends the run.
 
+mod records;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -267,41 +269,6 @@ impl World {
     pub fn drained_at(&self) -> Option<Revision> {
         let revision = self.0.drained_at.load(Ordering::Relaxed);
         (revision > 0).then_some(Revision(revision))
-    }
-
-    /// Records a watch.
-    pub fn record_watch(&self, watched: Watched) {
-        self.0.watched.lock().push(watched);
-    }
-
-    /// Records a list.
-    pub fn record_list(&self, listed: Listed) {
-        self.0.listed.lock().push(listed);
-    }
-
-    /// All watches recorded.
-    pub fn watched(&self) -> Vec<Watched> {
-        self.0.watched.lock().clone()
-    }
-
-    /// All lists recorded.
-    pub fn listed(&self) -> Vec<Listed> {
-        self.0.listed.lock().clone()
-    }
-
-    /// Records that something is wrong; only the first counts.
-    pub fn fail(&self, what: impl ToString) {
-        let mut failure = self.0.failure.lock();
-        if failure.is_none() {
-            let what = what.to_string();
-            self.0.trace.event(format_args!("FAILURE: {what}"));
-            *failure = Some(what);
-        }
-    }
-
-    /// The first thing found wrong.
-    pub fn failure(&self) -> Option<String> {
-        self.0.failure.lock().clone()
     }
 
     /// Starts the process of `node` on its disk, unless one runs or it is no member any more.
