@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use crate::key::Revision;
 use crate::notify::{Announcer, Gate, Subscription};
-use crate::state::{HistoryBounds, State};
+use crate::state::{Change, Collection, Compacted, HistoryBounds, State};
 use crate::store::{ProposeError, ReadError, Store};
 use crate::transaction::{Operation, Outcome, Transaction};
 use parking_lot::Mutex;
@@ -41,11 +41,12 @@ impl Default for MemoryStore {
 }
 
 impl MemoryStore {
-    /// Drops history as [`State::trim_history`] does, however many entries it spans.
-    pub fn trim_history(&self, before_ms: u64, bytes_max: usize) {
-        let bounds = HistoryBounds { before_ms, bytes_max, entries_max: u64::MAX };
+    /// Drops all history: whatever asks for older changes is told that they are gone.
+    pub fn forget_history(&self) {
         let mut inner = self.inner.lock();
-        Arc::make_mut(&mut inner.state).trim_history(&bounds);
+        let state = Arc::make_mut(&mut inner.state);
+        let bounds = HistoryBounds { through: state.applied(), ..HistoryBounds::NONE };
+        state.trim_history(&bounds);
     }
 
     fn apply(&self, transaction: &Transaction) -> Outcome {
@@ -88,6 +89,15 @@ impl Store for MemoryStore {
 
     async fn wait_applied(&self, at_least: Revision, timeout: Duration) -> bool {
         tokio::time::timeout(timeout, self.applied.wait(at_least)).await.is_ok()
+    }
+
+    fn past_changes(&self, resource: &Arc<str>, after: Revision) -> Result<Arc<[Change]>, Compacted> {
+        let oldest = self.state().collection(resource).floor();
+        Err(Compacted { requested: after, oldest })
+    }
+
+    fn collection_at(&self, resource: &Arc<str>, revision: Revision) -> Result<Arc<Collection>, Compacted> {
+        self.state().collection(resource).at(revision).map(Arc::new)
     }
 
     fn subscribe(&self, resource: &Arc<str>) -> Subscription {

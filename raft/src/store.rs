@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use crate::key::Revision;
 use crate::notify::Subscription;
-use crate::state::State;
+use crate::state::{Change, Collection, Compacted, State};
 use crate::transaction::{Outcome, Transaction};
 
 /// Why a proposal has no outcome.
@@ -60,6 +60,19 @@ pub trait Store: Clone + Send + Sync + 'static {
 
     /// Waits until this node has applied `at_least`; `false` when `timeout` passes first.
     fn wait_applied(&self, at_least: Revision, timeout: Duration) -> impl Future<Output = bool> + Send;
+
+    /// A run of changes of `resource` in order, without a gap after `after`; the first of them may be before it. For
+    /// changes that [`Collection::changes_after`] of the newest state no longer holds. Reads a disk: some milliseconds.
+    ///
+    /// # Errors
+    /// A change after `after` is no longer held anywhere.
+    fn past_changes(&self, resource: &Arc<str>, after: Revision) -> Result<Arc<[Change]>, Compacted>;
+
+    /// The objects of `resource` as they were at `revision`, which is applied here.
+    ///
+    /// # Errors
+    /// The revision can no longer be rebuilt.
+    fn collection_at(&self, resource: &Arc<str>, revision: Revision) -> Result<Arc<Collection>, Compacted>;
 
     /// Told when changes of `resource` were applied, once for each batch, with the newest revision of the resource.
     fn subscribe(&self, resource: &Arc<str>) -> Subscription;

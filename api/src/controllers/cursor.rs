@@ -32,8 +32,7 @@ impl Cursor {
         let seen = std::mem::replace(&mut self.seen, state.applied());
         for resource in resources {
             let collection = state.collection(resource);
-            // A snapshot may have taken objects away without a change to show for it: then the floor is above.
-            if collection.changed() <= seen && collection.floor() <= seen {
+            if collection.changed() <= seen {
                 continue;
             }
             for change in collection.changes_after(seen)? {

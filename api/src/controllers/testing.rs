@@ -84,7 +84,7 @@ impl Fixture {
 
     /// Forgets all history.
     pub(super) fn forget_history(&self) {
-        self.store().trim_history(u64::MAX, 0);
+        self.store().forget_history();
     }
 
     /// Runs `work` for `seconds` of virtual time.

@@ -149,13 +149,9 @@ impl<S: Store> Pipeline<S> {
         request: Request<'_>,
         revision: Revision,
     ) -> Result<Arc<Collection>, ApiError> {
-        let state = self.not_older_than(revision).await?;
-        let collection = state.collection(&request.resource.storage);
-        if collection.changed() <= revision && collection.floor() <= revision {
-            return Ok(collection);
-        }
+        self.not_older_than(revision).await?;
         let expired = |_: Compacted| ApiError::Expired { message: EXPIRED.to_owned(), continue_token: None };
-        collection.at(revision).map(Arc::new).map_err(expired)
+        self.store.collection_at(&request.resource.storage, revision).map_err(expired)
     }
 }
 

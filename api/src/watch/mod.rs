@@ -2,7 +2,8 @@
 //!
 //! Owns where a watch starts, which events a change is for its selection, bookmarks, and how it ends. Nothing is queued
 //! for a watcher: it is woken when its resource changed, and what it sends is read from the history when its socket has
-//! room. One that reads too slowly falls out of the history and is told so with a 410, it never holds memory.
+//! room: from memory, and what is older from the disk. One that reads too slowly falls out of both and is told so with a
+//! 410; it never holds memory.
 //!
 //! Invariant: the cursor passes a revision only when all its events are in a frame.
 
@@ -15,7 +16,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures::future::{BoxFuture, FutureExt};
 use orch_raft::Subscription;
-use orch_raft::{Collection, Revision, Store};
+use orch_raft::{Change, Collection, Revision, Store};
 
 use crate::error::ApiError;
 use crate::pipeline::Pipeline;
@@ -41,6 +42,8 @@ pub struct Watch<S> {
     /// All changes up to here were sent or are none of this watch's.
     position: Revision,
     is_first_event: bool,
+    /// The cursor is before what memory holds: older changes are read from the disk.
+    is_behind: bool,
     wants_bookmarks: bool,
     /// The bookmark that says that the initial events are through is still to come.
     owes_initial_end: bool,
@@ -57,6 +60,14 @@ enum Phase {
     Following,
     /// Nothing more comes.
     Ended,
+}
+
+/// How many of the changes were written.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Written {
+    All,
+    /// Some are left for the next frame.
+    FrameFull,
 }
 
 /// Why a watch that had nothing to send goes on.
@@ -90,6 +101,11 @@ impl<S: Store> Watch<S> {
             };
             if !frame.is_empty() {
                 return Some(frame.into());
+            }
+            if self.is_behind {
+                // Nothing of that run was selected: others get their turn before the next one is read.
+                self.pipeline.store.sleep(Duration::ZERO).await;
+                continue;
             }
             if matches!(self.phase, Phase::Following) {
                 let told = match self.wait().await {
@@ -165,30 +181,52 @@ impl<S: Store> Watch<S> {
         Ok(frame)
     }
 
-    /// The changes after the cursor, as many as a frame takes.
+    /// The changes after the cursor, as many as a frame takes: from memory, or one run of older ones from the disk.
     fn frame_of_changes(&mut self) -> Result<Vec<u8>, Cut> {
         let state = self.pipeline.store.state();
         let collection = state.collection(&self.storage);
         let mut frame = Vec::new();
+        self.is_behind = false;
         if collection.changed() > self.position {
-            let since = collection.changes_after(self.position);
-            let changes =
-                since.map_err(|gone| (Vec::new(), ApiError::too_old(gone.requested, gone.oldest)))?;
-            let now = self.pipeline.ambient.now();
-            for change in changes {
-                if frame.len() >= FRAME_BYTES && change.revision > self.position {
+            let written = match collection.changes_after(self.position) {
+                Ok(changes) => self.write_changes(changes, &mut frame)?,
+                Err(_) => {
+                    self.is_behind = true;
+                    let past = self.pipeline.store.past_changes(&self.storage, self.position);
+                    let past =
+                        past.map_err(|gone| (Vec::new(), ApiError::too_old(gone.requested, gone.oldest)))?;
+                    let position = self.position;
+                    let later = past.iter().filter(move |change| change.revision > position);
+                    self.write_changes(later, &mut frame)?;
                     return Ok(frame);
                 }
-                self.position = change.revision;
-                let Some(event) = self.scope.event(change) else { continue };
-                let first = std::mem::take(&mut self.is_first_event);
-                let written =
-                    self.renderer.event(event.kind, event.object, event.revision, first, now, &mut frame);
-                written.map_err(|error| (Vec::new(), error))?;
+            };
+            if written == Written::FrameFull {
+                return Ok(frame);
             }
         }
         self.position = self.position.max(state.applied());
         Ok(frame)
+    }
+
+    /// Writes the events of `changes`, which follow the cursor without a gap, and moves the cursor behind them.
+    fn write_changes<'a>(
+        &mut self,
+        changes: impl Iterator<Item = &'a Change>,
+        frame: &mut Vec<u8>,
+    ) -> Result<Written, Cut> {
+        let now = self.pipeline.ambient.now();
+        for change in changes {
+            if frame.len() >= FRAME_BYTES && change.revision > self.position {
+                return Ok(Written::FrameFull);
+            }
+            self.position = change.revision;
+            let Some(event) = self.scope.event(change) else { continue };
+            let first = std::mem::take(&mut self.is_first_event);
+            let written = self.renderer.event(event.kind, event.object, event.revision, first, now, frame);
+            written.map_err(|error| (Vec::new(), error))?;
+        }
+        Ok(Written::All)
     }
 
     /// A bookmark at the cursor, for a watcher that asked for them.

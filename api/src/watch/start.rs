@@ -68,6 +68,7 @@ impl<S: Store> Watch<S> {
             phase,
             position,
             is_first_event: true,
+            is_behind: false,
             wants_bookmarks,
             owes_initial_end: wants_bookmarks && asks_initial == Some(true),
             timeout: super::sleep(&pipeline.store, life),

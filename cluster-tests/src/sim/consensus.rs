@@ -193,11 +193,11 @@ impl Protocol {
         }
     }
 
-    /// Looks at a member's log, what it knows as committed and what it has applied.
+    /// Looks at a member's log and what it knows as committed.
     ///
     /// # Errors
     /// The first promise found broken.
-    pub fn observe_log(&mut self, node: NodeId, disk: &SimDisk, applied: Revision) -> Result<(), Breach> {
+    pub fn observe_log(&mut self, node: NodeId, disk: &SimDisk) -> Result<(), Breach> {
         self.read_log(node, disk)?;
         let committed = match disk.meta(MetaKey::Committed) {
             Some(bytes) => wire::LogId::decode(bytes)
@@ -218,6 +218,15 @@ impl Protocol {
                 return Err(Breach::CommittedChanged { node, index, found, committed: term });
             }
         }
+        Ok(())
+    }
+
+    /// Looks at what a member has applied, once all logs were looked at: a snapshot takes a member to what its sender
+    /// knows as committed, and it does not know that itself yet.
+    ///
+    /// # Errors
+    /// Nobody knows that as committed.
+    pub fn observe_applied(&self, node: NodeId, applied: Revision) -> Result<(), Breach> {
         let newest = self.committed.keys().next_back().copied().unwrap_or_default();
         // Index 1 is the membership that a cluster starts with: every member has it from the start.
         if applied.0 > newest.max(1) {

@@ -14,7 +14,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use orch_raft::disk::{Disk, DiskError, Install, LogRecord, MetaKey, OnDurable, StateWrite};
+use orch_raft::disk::{
+    Disk, DiskError, Generation, HistorySpan, Install, LogRecord, MetaKey, OnDurable, OnInstalled, OnWritten,
+    StateBatch, StateWrite, StateWritten,
+};
 use orch_raft::transport::NodeId;
 use parking_lot::Mutex;
 
@@ -37,6 +40,8 @@ pub struct DiskManner {
     pub lies_about_vote: bool,
     /// Planted bug: log entries are called durable at once, and are not.
     pub lies_about_log: bool,
+    /// Planted bug: a step of the state is taken even if another state was installed since it was asked for.
+    pub ignores_generation: bool,
     /// Planted bug: the state's mark is written apart from the state, and a crash loses it.
     pub tears_mark_from_state: bool,
 }
@@ -49,6 +54,7 @@ impl Default for DiskManner {
             sync_fails: false,
             lies_about_vote: false,
             lies_about_log: false,
+            ignores_generation: false,
             tears_mark_from_state: false,
         }
     }
@@ -289,8 +295,39 @@ impl Disk for DiskHandle {
         self.write("purge", Step::PurgeThrough(index), None)
     }
 
-    fn write_state(&self, writes: Vec<StateWrite>, mark: Bytes) -> Result<(), DiskError> {
-        self.write("write state", Step::State(writes, mark), None)
+    fn generation(&self) -> Result<Generation, DiskError> {
+        self.with("read generation", |platter| platter.visible.generation)
+    }
+
+    fn write_state(&self, batch: StateBatch, on_written: OnWritten) {
+        let disk = self.clone();
+        NodeRuntime::spawn(async move {
+            disk.work().await;
+            on_written(disk.take_step(batch));
+        });
+    }
+
+    fn history(&self) -> Result<Vec<HistorySpan>, DiskError> {
+        let span = |((resource, through), (after, record)): (&(Box<str>, u64), &(u64, Bytes))| HistorySpan {
+            resource: resource.clone(),
+            after: *after,
+            through: *through,
+            bytes: record.len() as u64,
+        };
+        self.with("read history", |platter| platter.visible.history.iter().map(span).collect())
+    }
+
+    fn read_history(
+        &self,
+        generation: Generation,
+        resource: &str,
+        through: u64,
+    ) -> Result<Option<Bytes>, DiskError> {
+        self.with("read history", |platter| {
+            let image = &platter.visible;
+            let found = image.history.get(&(Box::from(resource), through)).map(|(_, record)| record.clone());
+            found.filter(|_| image.generation == generation)
+        })
     }
 
     fn read_state(&self, each: &mut dyn FnMut(&str, &str, Bytes)) -> Result<(), DiskError> {
@@ -302,32 +339,58 @@ impl Disk for DiskHandle {
     fn begin_install(&self) -> Result<Box<dyn Install>, DiskError> {
         self.with("begin install", |_| ())?;
         self.owner.pass(Point::InstallBegin);
-        Ok(Box::new(Generation { disk: self.clone(), writes: Vec::new() }))
+        Ok(Box::new(Received { disk: self.clone(), writes: Vec::new() }))
+    }
+}
+
+impl DiskHandle {
+    /// Takes the time that a piece of background work takes.
+    async fn work(&self) {
+        let manner = self.platter.lock().manner;
+        NodeRuntime::sleep(self.dice.duration(manner.sync_min, manner.sync_max)).await;
+    }
+
+    fn take_step(&self, batch: StateBatch) -> Result<StateWritten, DiskError> {
+        let stale = self.with("write state", |platter| {
+            batch.generation != platter.visible.generation && !platter.manner.ignores_generation
+        })?;
+        if stale {
+            return Ok(StateWritten::Superseded);
+        }
+        self.write("write state", Step::State(batch), None)?;
+        Ok(StateWritten::Written)
+    }
+
+    fn make_current(&self, writes: Vec<StateWrite>, mark: Bytes) -> Result<Generation, DiskError> {
+        let (told, generation) = self.with("commit install", |platter| {
+            platter.write(Step::Replace(writes, mark));
+            let through = platter.written;
+            (platter.sync(through), platter.visible.generation)
+        })?;
+        told.into_iter().for_each(|on_durable| on_durable(Ok(())));
+        self.owner.pass(Point::InstallCommit);
+        Ok(generation)
     }
 }
 
 /// A state being received; nothing of it is on the disk before it is committed.
-struct Generation {
+struct Received {
     disk: DiskHandle,
     writes: Vec<StateWrite>,
 }
 
-impl Install for Generation {
+impl Install for Received {
     fn put(&mut self, writes: Vec<StateWrite>) -> Result<(), DiskError> {
         self.writes.extend(writes);
         self.disk.with("install", |_| ())
     }
 
-    fn commit(self: Box<Self>, mark: Bytes) -> Result<(), DiskError> {
-        let Generation { disk, writes } = *self;
-        let told = disk.with("commit install", |platter| {
-            platter.write(Step::Replace(writes, mark));
-            let through = platter.written;
-            platter.sync(through)
-        })?;
-        told.into_iter().for_each(|on_durable| on_durable(Ok(())));
-        disk.owner.pass(Point::InstallCommit);
-        Ok(())
+    fn commit(self: Box<Self>, mark: Bytes, on_installed: OnInstalled) {
+        let Received { disk, writes } = *self;
+        NodeRuntime::spawn(async move {
+            disk.work().await;
+            on_installed(disk.make_current(writes, mark));
+        });
     }
 }
 

@@ -7,8 +7,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use orch_raft::{
-    Change, Compacted, Operation, Outcome, ProposeError, ReadError, Revision, State, Store, Subscription,
-    Transaction,
+    Change, Collection, Compacted, Operation, Outcome, ProposeError, ReadError, Revision, State, Store,
+    Subscription, Transaction,
 };
 
 use super::disk::{DiskManner, SimDisk};
@@ -30,6 +30,8 @@ pub enum Plant {
     AnswersEarly,
     /// The oldest change of the history is not shown.
     LosesOldest,
+    /// A step of the stored state lands in a state that was installed after it was asked for.
+    StepIntoNewState,
     /// Reads are served from whatever this node has applied.
     StaleReads,
     /// Nobody asks for anything: a bug of the harness, which would otherwise pass every run.
@@ -37,13 +39,14 @@ pub enum Plant {
 }
 
 /// All plants, with the names that the command line takes.
-pub const PLANTS: [(&str, Plant); 8] = [
+pub const PLANTS: [(&str, Plant); 9] = [
     ("vote-unsynced", Plant::VoteUnsynced),
     ("log-unsynced", Plant::LogUnsynced),
     ("mark-torn", Plant::MarkTorn),
     ("repeats-unknown", Plant::RepeatsUnknown),
     ("answers-early", Plant::AnswersEarly),
     ("loses-oldest", Plant::LosesOldest),
+    ("step-into-new-state", Plant::StepIntoNewState),
     ("stale-reads", Plant::StaleReads),
     ("no-load", Plant::NoLoad),
 ];
@@ -53,6 +56,7 @@ impl Plant {
     pub fn spoil(self, manner: &mut DiskManner) {
         manner.lies_about_vote = self == Plant::VoteUnsynced;
         manner.lies_about_log = self == Plant::LogUnsynced;
+        manner.ignores_generation = self == Plant::StepIntoNewState;
         manner.tears_mark_from_state = self == Plant::MarkTorn;
     }
 }
@@ -148,6 +152,14 @@ impl<S: Store> Store for PlantedStore<S> {
 
     async fn wait_applied(&self, at_least: Revision, timeout: Duration) -> bool {
         self.store.wait_applied(at_least, timeout).await
+    }
+
+    fn past_changes(&self, resource: &Arc<str>, after: Revision) -> Result<Arc<[Change]>, Compacted> {
+        self.store.past_changes(resource, after)
+    }
+
+    fn collection_at(&self, resource: &Arc<str>, revision: Revision) -> Result<Arc<Collection>, Compacted> {
+        self.store.collection_at(resource, revision)
     }
 
     fn subscribe(&self, resource: &Arc<str>) -> Subscription {

@@ -60,8 +60,10 @@ fn options(world: &World, node: NodeId, start: u64) -> Options {
     let dice = world.dice("thresholds");
     let entries_max = dice.number(10..150);
     options.timing = TIMING;
-    options.history = HistoryOptions { age_ms: 5 * 60 * 1000, bytes_max: 100_000, entries_max };
-    options.log = LogOptions { snapshot_every: dice.number(10..100), keep: entries_max + dice.number(1..60) };
+    options.history =
+        HistoryOptions { age_ms: 5 * 60 * 1000, bytes_max: 100_000, entries_max, disk_bytes_max: 50_000 };
+    let (snapshot_every, keep) = (dice.number(10..100), entries_max + dice.number(1..60));
+    options.log = LogOptions { snapshot_every, keep, bytes_max: 60_000 };
     options
 }
 

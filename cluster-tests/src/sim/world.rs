@@ -358,12 +358,14 @@ impl World {
 
     /// Looks at every member's log, as often as the run can afford.
     pub fn observe_logs(&self) {
-        for (node, member) in &self.0.members {
-            let applied = self.applied(*node);
-            let found = self.0.protocol.lock().observe_log(*node, &member.disk, applied.unwrap_or_default());
-            if let Err(breach) = found {
-                self.fail(breach);
-            }
+        let mut protocol = self.0.protocol.lock();
+        let members = &self.0.members;
+        let logs = members.iter().try_for_each(|(node, member)| protocol.observe_log(*node, &member.disk));
+        let applied = |node: &NodeId| self.applied(*node).unwrap_or_default();
+        let all = || members.keys().try_for_each(|node| protocol.observe_applied(*node, applied(node)));
+        if let Err(breach) = logs.and_then(|()| all()) {
+            drop(protocol);
+            self.fail(breach);
         }
     }
 

@@ -10,6 +10,7 @@ mod duration;
 mod file;
 mod node;
 mod parse;
+mod size;
 
 pub use certs::{CertsCommand, InitArgs, InspectArgs, MemberSpec, RenewArgs};
 pub use cluster::{AccessArgs, AddArgs, ClusterCommand, MemberArgs, Output, StatusArgs};

@@ -10,6 +10,7 @@ use clap::{ArgAction, Args, ValueEnum};
 use orch_proto::Brand;
 
 use super::duration::parse_duration;
+use super::size::parse_size;
 
 const NETWORK: &str = "Network";
 const IDENTITY: &str = "Certificates and identity";
@@ -126,6 +127,13 @@ pub struct SharedArgs {
     /// How long changes stay available to watches and to lists at an older version
     #[arg(long, value_name = "TIME", default_value = "5m", value_parser = parse_duration, help_heading = STORE)]
     pub watch_history: Duration,
+    /// Memory for those changes; older ones go to the disk: 40Mi, 1Gi [default: a 512th of the machine's, 16Mi to 256Mi]
+    #[arg(long, value_name = "SIZE", value_parser = parse_size, help_heading = STORE)]
+    pub watch_history_memory: Option<u64>,
+    /// Disk space for them; beyond it the resource with the most loses its oldest [default: a 32nd of what is free,
+    /// 256Mi to 8Gi]
+    #[arg(long, value_name = "SIZE", value_parser = parse_size, help_heading = STORE)]
+    pub watch_history_disk: Option<u64>,
     /// How long an event is kept
     #[arg(long, value_name = "TIME", default_value = "1h", value_parser = parse_duration, help_heading = STORE)]
     pub event_ttl: Duration,

@@ -7,6 +7,7 @@
 //! store. Each step that cannot be done is an error that names the flag, file or directory.
 
 mod api;
+mod capacity;
 mod cluster;
 mod dev;
 mod endpoints;

@@ -47,6 +47,10 @@ pub struct Plan {
     pub brand: Option<&'static Brand>,
     /// How long history is kept.
     pub watch_history: Duration,
+    /// Bytes of memory for it, if chosen.
+    pub watch_history_memory: Option<u64>,
+    /// Bytes on the disk for it, if chosen.
+    pub watch_history_disk: Option<u64>,
     /// How long events are kept.
     pub event_ttl: Duration,
     /// What is turned on.

@@ -43,6 +43,8 @@ pub(super) fn plan(arguments: &ServeArgs) -> Result<Plan, RunError> {
         anonymous: shared.anonymous(),
         brand: shared.brand.map(|brand| brand.0),
         watch_history: shared.watch_history,
+        watch_history_memory: shared.watch_history_memory,
+        watch_history_disk: shared.watch_history_disk,
         event_ttl: shared.event_ttl,
         features: features(shared)?,
     })

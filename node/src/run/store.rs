@@ -14,6 +14,7 @@ use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
+use super::capacity;
 use super::error::RunError;
 use super::identity::{clock, incarnation, seed};
 use super::plan::{PeerFiles, Plan, host_of, host_port};
@@ -125,6 +126,10 @@ fn options(plan: &Plan, node: Peer) -> Result<Options, RunError> {
     let anyone = |address: &String| Peer { id: NodeId(0), name: "".into(), address: address.as_str().into() };
     options.join = plan.join.iter().map(anyone).collect();
     options.history.age_ms = u64::try_from(plan.watch_history.as_millis()).unwrap_or(u64::MAX);
+    let memory = plan.watch_history_memory.unwrap_or_else(capacity::history_memory);
+    options.history.bytes_max = usize::try_from(memory).unwrap_or(usize::MAX);
+    options.history.disk_bytes_max =
+        plan.watch_history_disk.unwrap_or_else(|| capacity::history_disk(&plan.data_dir));
     Ok(options)
 }
 

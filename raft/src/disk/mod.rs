@@ -61,6 +61,66 @@ pub struct StateWrite {
     pub record: Option<Bytes>,
 }
 
+/// Which of the states that were ever installed a write belongs to. Numbers grow; the newest one is current.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Generation(pub u64);
+
+/// A run of changes of one resource that left the history in memory, encoded.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HistoryBlock {
+    /// Resource in storage terms.
+    pub resource: Box<str>,
+    /// Revision of the newest change of the resource before the block; 0 when there is none.
+    pub after: u64,
+    /// Revision of the last change in the block, by which it is found.
+    pub through: u64,
+    /// The encoded changes.
+    pub record: Bytes,
+}
+
+/// Names a stored block.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct HistorySpan {
+    /// Resource in storage terms.
+    pub resource: Box<str>,
+    /// As in [`HistoryBlock::after`].
+    pub after: u64,
+    /// As in [`HistoryBlock::through`].
+    pub through: u64,
+    /// Bytes of its record.
+    pub bytes: u64,
+}
+
+/// One atomic step of the stored state and of the history stored beside it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct StateBatch {
+    /// The state that the step continues. Once another is installed, the step is dropped as a whole.
+    pub generation: Generation,
+    /// Changes of objects.
+    pub writes: Vec<StateWrite>,
+    /// Blocks to keep.
+    pub history: Vec<HistoryBlock>,
+    /// Blocks to forget: resource and [`HistoryBlock::through`].
+    pub forgotten: Vec<(Box<str>, u64)>,
+    /// The mark of the state after the step; `None` leaves it as it is.
+    pub mark: Option<Bytes>,
+}
+
+/// What became of a [`StateBatch`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StateWritten {
+    /// It is part of the stored state, and what reads see.
+    Written,
+    /// Another state was installed meanwhile; nothing was written.
+    Superseded,
+}
+
+/// Called once, from any thread, when a [`StateBatch`] was taken or refused, or could not be written.
+pub type OnWritten = Box<dyn FnOnce(Result<StateWritten, DiskError>) + Send>;
+
+/// Called once, from any thread, when an installed state is durable and current, or could not be made so.
+pub type OnInstalled = Box<dyn FnOnce(Result<Generation, DiskError>) + Send>;
+
 /// Durable storage of one member.
 pub trait Disk: Send + Sync + 'static {
     /// The value under `key`, if it was ever written.
@@ -87,21 +147,38 @@ pub trait Disk: Send + Sync + 'static {
     /// in the background.
     fn purge_through(&self, index: u64, marker: Bytes) -> Result<(), DiskError>;
 
-    /// Changes the stored state and its mark in one atomic, unsynced step: the log replays what a crash loses.
-    fn write_state(&self, writes: Vec<StateWrite>, mark: Bytes) -> Result<(), DiskError>;
+    /// The current generation of the state.
+    fn generation(&self) -> Result<Generation, DiskError>;
+
+    /// Changes the stored state in one atomic, unsynced step: the log replays what a crash loses. Returns at once; the
+    /// step is taken in the background, in the order of the calls.
+    fn write_state(&self, batch: StateBatch, on_written: OnWritten);
 
     /// Calls `each` with resource, path and record of every stored object.
     fn read_state(&self, each: &mut dyn FnMut(&str, &str, Bytes)) -> Result<(), DiskError>;
+
+    /// The blocks of history in the current generation, in the order of resources and revisions.
+    fn history(&self) -> Result<Vec<HistorySpan>, DiskError>;
+
+    /// The record of one block of `generation`; `None` when it was forgotten, or another state installed.
+    fn read_history(
+        &self,
+        generation: Generation,
+        resource: &str,
+        through: u64,
+    ) -> Result<Option<Bytes>, DiskError>;
 
     /// Starts a new generation of the state beside the current one; dropping it leaves the current one in place.
     fn begin_install(&self) -> Result<Box<dyn Install>, DiskError>;
 }
 
-/// A state being received. A crash before [`Install::commit`] returns leaves the old state.
+/// A state being received. A crash before it is installed leaves the old state.
 pub trait Install: Send {
     /// Adds objects.
     fn put(&mut self, writes: Vec<StateWrite>) -> Result<(), DiskError>;
 
-    /// Makes the new generation and its mark the state, durably and in one step, and drops the old one.
-    fn commit(self: Box<Self>, mark: Bytes) -> Result<(), DiskError>;
+    /// Makes the new generation and its mark the state, durably and in one step, and drops the old one with its
+    /// history. Returns at once: the work is done in the background, behind the state writes that were asked for
+    /// before.
+    fn commit(self: Box<Self>, mark: Bytes, on_installed: OnInstalled);
 }

@@ -130,6 +130,8 @@ pub(crate) fn entry_bytes(entry: &Entry) -> usize {
 pub(crate) struct Mark {
     pub(crate) log_id: Option<LogId>,
     pub(crate) membership: StoredMembership,
+    /// The newest change of every resource, removals included; `None` in the format before that was kept.
+    pub(crate) changed: Option<BTreeMap<Arc<str>, Revision>>,
 }
 
 impl Mark {
@@ -143,12 +145,16 @@ impl Mark {
             log_id: self.log_id.as_ref().map(log_id_to_wire),
             membership: Some(stored_membership_to_wire(&self.membership)),
             revision: self.revision().0,
+            changed: self.changed.iter().flatten().map(resource_change).collect(),
+            changed_is_known: self.changed.is_some(),
         }
     }
 
     pub(crate) fn from_wire(mark: wire::StateMark) -> Result<Self, DecodeError> {
         let membership = stored_membership_from_wire(mark.membership)?;
-        let mark_read = Mark { log_id: mark.log_id.map(log_id_from_wire), membership };
+        let of_resource = |one: wire::ResourceChange| (Arc::from(one.resource), Revision(one.revision));
+        let changed = mark.changed_is_known.then(|| mark.changed.into_iter().map(of_resource).collect());
+        let mark_read = Mark { log_id: mark.log_id.map(log_id_from_wire), membership, changed };
         if mark_read.revision().0 != mark.revision {
             return Err(DecodeError::new("state mark", "its revision is not its log index"));
         }
@@ -162,6 +168,10 @@ impl Mark {
     pub(crate) fn decode(bytes: Bytes) -> Result<Self, DecodeError> {
         Mark::from_wire(decode("state mark", bytes)?)
     }
+}
+
+fn resource_change((resource, revision): (&Arc<str>, &Revision)) -> wire::ResourceChange {
+    wire::ResourceChange { resource: resource.to_string(), revision: revision.0 }
 }
 
 #[cfg(test)]
@@ -194,7 +204,8 @@ mod tests {
             assert_eq!(vote_from_wire(vote_to_wire(&vote)), vote);
         }
         let stored = StoredMembership::new(Some(log_id(1, 2)), membership());
-        let mark = Mark { log_id: Some(log_id(2, 8)), membership: stored };
+        let changed = Some(BTreeMap::from([(Arc::from("pods"), Revision(7))]));
+        let mark = Mark { log_id: Some(log_id(2, 8)), membership: stored, changed };
         assert_eq!(Mark::decode(mark.encode()).unwrap(), mark);
         assert_eq!(Mark::decode(Mark::default().encode()).unwrap(), Mark::default());
     }

@@ -156,10 +156,9 @@ pub(crate) fn config(options: &Options) -> Result<Config, String> {
         install_snapshot_timeout: SNAPSHOT_MS_MAX,
         max_payload_entries: FRAME_ENTRIES_MAX,
         replication_lag_threshold: options.log.snapshot_every.saturating_add(options.log.keep),
-        snapshot_policy: SnapshotPolicy::LogsSinceLast(options.log.snapshot_every),
-        max_in_snapshot_log_to_keep: options.log.keep,
-        // A purge writes to the disk and syncs: in few, large steps.
-        purge_batch_size: 1024,
+        // The log is cut by its own rules (see compaction).
+        snapshot_policy: SnapshotPolicy::Never,
+        max_in_snapshot_log_to_keep: u64::MAX,
         enable_pre_vote: Some(true),
         // The committed position may be lost in a crash, so a restarted leader must be elected anew.
         enable_leader_restore: Some(false),

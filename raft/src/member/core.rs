@@ -17,8 +17,10 @@ use crate::Runtime;
 use crate::disk::Disk;
 use crate::key::Revision;
 use crate::member::barrier::Barriers;
+use crate::member::compaction::Holds;
 use crate::member::consensus::{StoredMembership, Types};
 use crate::member::fatal::Fatal;
+use crate::member::log::Meter;
 use crate::member::machine::{Applied, Machine};
 use crate::member::options::Options;
 use crate::member::proposals::Proposals;
@@ -34,6 +36,10 @@ pub(crate) struct Core<R: Runtime, D: Disk, T: Transport> {
     pub(crate) disk: Arc<D>,
     pub(crate) transport: T,
     pub(crate) applied: Arc<Applied<D>>,
+    /// Bytes of the log.
+    pub(crate) meter: Arc<Mutex<Meter>>,
+    /// What of the log must stay for others.
+    pub(crate) holds: Arc<Holds>,
     pub(crate) proposals: Arc<Proposals>,
     pub(crate) barriers: Barriers,
     pub(crate) fatal: Fatal,

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use orch_proto::store as wire;
-use wire::change_request::Kind as Change;
+use wire::change_request::Kind as MembershipChange;
 use wire::control_request::Kind as Request;
 use wire::control_response::Kind as Response;
 use wire::digest_response::Outcome as DigestOutcome;
@@ -23,7 +23,7 @@ use crate::member::identity::{CLUSTER_RESOURCE, ClusterIdentity, DiskIdentity};
 use crate::member::network::control;
 use crate::member::status::Status;
 use crate::notify::Subscription;
-use crate::state::State;
+use crate::state::{Change, Collection, Compacted, State};
 use crate::store::{ProposeError, ReadError, Store};
 use crate::transaction::{Outcome, Transaction};
 use crate::transport::{NodeId, Peer, Transport};
@@ -65,6 +65,14 @@ impl<R: Runtime, D: Disk, T: Transport> Store for Handle<R, D, T> {
 
     fn subscribe(&self, resource: &Arc<str>) -> Subscription {
         self.0.applied.subscribe(resource)
+    }
+
+    fn past_changes(&self, resource: &Arc<str>, after: Revision) -> Result<Arc<[Change]>, Compacted> {
+        self.0.applied.past_changes(resource, after)
+    }
+
+    fn collection_at(&self, resource: &Arc<str>, revision: Revision) -> Result<Arc<Collection>, Compacted> {
+        self.0.applied.collection_at(resource, revision)
     }
 
     fn sleep(&self, duration: Duration) -> impl Future<Output = ()> + Send {
@@ -123,7 +131,7 @@ impl<R: Runtime, D: Disk, T: Transport> Handle<R, D, T> {
     /// # Errors
     /// The leader refused, or did not answer.
     pub async fn add_learner(&self, peer: &Peer) -> Result<(), ChangeError> {
-        self.0.change(Change::AddLearner(peer_to_wire(peer))).await
+        self.0.change(MembershipChange::AddLearner(peer_to_wire(peer))).await
     }
 
     /// Makes a learner a voter.
@@ -131,7 +139,7 @@ impl<R: Runtime, D: Disk, T: Transport> Handle<R, D, T> {
     /// # Errors
     /// The leader refused, or did not answer.
     pub async fn promote(&self, member: NodeId) -> Result<(), ChangeError> {
-        self.0.change(Change::Promote(member.0)).await
+        self.0.change(MembershipChange::Promote(member.0)).await
     }
 
     /// Removes a member. Its name is never used again.
@@ -139,7 +147,7 @@ impl<R: Runtime, D: Disk, T: Transport> Handle<R, D, T> {
     /// # Errors
     /// The leader refused, or did not answer.
     pub async fn remove(&self, member: NodeId) -> Result<(), ChangeError> {
-        self.0.change(Change::Remove(member.0)).await
+        self.0.change(MembershipChange::Remove(member.0)).await
     }
 
     /// Asks the leader to hand over to `member`. It has been asked when this returns; the status tells who leads.
@@ -147,7 +155,7 @@ impl<R: Runtime, D: Disk, T: Transport> Handle<R, D, T> {
     /// # Errors
     /// The leader refused, or did not answer.
     pub async fn transfer_leader(&self, member: NodeId) -> Result<(), ChangeError> {
-        self.0.change(Change::TransferLeader(member.0)).await
+        self.0.change(MembershipChange::TransferLeader(member.0)).await
     }
 
     /// The digest of the state at `revision`. Reads every object.

@@ -15,6 +15,7 @@ mod admission;
 mod barrier;
 mod change;
 mod codec;
+mod compaction;
 mod consensus;
 mod core;
 mod fatal;
@@ -56,9 +57,6 @@ use crate::Runtime;
 use crate::disk::Disk;
 use crate::transport::{PeerService, Transport};
 
-/// Between two looks at the age of history. A watch window of minutes does not need to be exact.
-const TRIM_PERIOD: Duration = Duration::from_secs(1);
-
 /// How long a leader that shuts down waits for another to take over.
 const HAND_OVER_TIMEOUT: Duration = Duration::from_secs(3);
 
@@ -84,15 +82,15 @@ impl<R: Runtime, D: Disk, T: Transport> Member<R, D, T> {
         let unreadable = |error: &dyn std::fmt::Display| StartError::Disk { reason: error.to_string() };
         let fatal = Fatal::default();
         let proposals = Arc::new(Proposals::new(options.id().0, options.incarnation));
-        let (clock, history) = (options.clock.clone(), options.history);
-        let applied = Applied::load(disk.clone(), clock, history, proposals.clone(), fatal.clone());
+        let applied = Applied::load(disk.clone(), options.history, proposals.clone(), fatal.clone());
         let applied = Arc::new(applied.map_err(|error| unreadable(&error))?);
         let log = Log::<R, D>::open(disk.clone(), applied.clone(), fatal.clone());
         let mut log = log.map_err(|error| unreadable(&error))?;
         let ended = log.get_log_state().await.map_err(|error| unreadable(&error))?.last_log_id;
         // Whoever has a log or a vote has been part of the cluster with this disk.
         let admitted = AtomicBool::new(ended.is_some() || log.vote().is_some());
-        let network = Network::<R, T>::new(transport.clone());
+        let (meter, holds) = (log.meter(), Arc::new(compaction::Holds::default()));
+        let network = Network::<R, T>::new(transport.clone(), holds.clone());
         let machine = Machine::new(applied.clone());
         let raft = Raft::<R, D>::new(options.id().0, Arc::new(settings), network, log, machine).await;
         let core = Core {
@@ -100,6 +98,8 @@ impl<R: Runtime, D: Disk, T: Transport> Member<R, D, T> {
             disk,
             transport,
             applied,
+            meter,
+            holds,
             proposals,
             barriers: barrier::Barriers::default(),
             fatal,
@@ -147,7 +147,8 @@ impl<R: Runtime, D: Disk, T: Transport> Member<R, D, T> {
         core.spawn(forward::send_proposals(core.clone()));
         core.spawn(core.clone().serve_barriers());
         core.spawn(core.clone().take_part());
-        core.spawn(trim_from_time_to_time(core.clone()));
+        core.spawn(core.clone().compact());
+        core.spawn(keep_history(core.clone()));
         core.spawn(watch_consensus(core.clone()));
     }
 
@@ -175,12 +176,9 @@ impl<R: Runtime, D: Disk, T: Transport> Member<R, D, T> {
     }
 }
 
-async fn trim_from_time_to_time<R: Runtime, D: Disk, T: Transport>(core: Arc<Core<R, D, T>>) {
-    loop {
-        R::sleep(TRIM_PERIOD).await;
-        if core.fatal.disk(core.applied.trim_by_age()).is_err() {
-            return;
-        }
+async fn keep_history<R: Runtime, D: Disk, T: Transport>(core: Arc<Core<R, D, T>>) {
+    if let Err(error) = core.applied.keep::<R>().await {
+        core.fatal.report(error);
     }
 }
 

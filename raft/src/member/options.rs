@@ -59,15 +59,17 @@ pub struct Timing {
     pub election_ms_max: u64,
 }
 
-/// Bounds of the history; the least of the three holds.
+/// Bounds of the history.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HistoryOptions {
     /// Milliseconds that a change is kept.
     pub age_ms: u64,
-    /// Bytes that all changes together keep alive.
+    /// Bytes that the changes in memory keep alive. Older ones go to the disk.
     pub bytes_max: usize,
-    /// Log entries kept, which are also what a restart replays.
+    /// Log entries whose changes are kept in memory, which are also what a restart replays.
     pub entries_max: u64,
+    /// Bytes of changes on the disk. Beyond that the resource with the most loses its oldest.
+    pub disk_bytes_max: u64,
 }
 
 /// When the log is compacted.
@@ -78,6 +80,8 @@ pub struct LogOptions {
     /// Entries kept behind a compaction: a member that lags by fewer catches up from the log. More than
     /// `HistoryOptions::entries_max`, so that compaction seldom has to wait for the state on disk.
     pub keep: u64,
+    /// Bytes of entries kept, whatever their number.
+    pub bytes_max: u64,
 }
 
 impl Default for Timing {
@@ -92,15 +96,22 @@ impl Default for Timing {
 
 impl Default for HistoryOptions {
     /// Five minutes as the reference keeps; 40 MiB so that a burst cannot fill the memory; 50,000 entries are replayed in
-    /// well under a second.
+    /// well under a second; 2 GiB hold five minutes of 10,000 renewed leases a second.
     fn default() -> Self {
-        HistoryOptions { age_ms: 5 * 60 * 1000, bytes_max: 40 << 20, entries_max: 50_000 }
+        HistoryOptions {
+            age_ms: 5 * 60 * 1000,
+            bytes_max: 40 << 20,
+            entries_max: 50_000,
+            disk_bytes_max: 2 << 30,
+        }
     }
 }
 
 impl Default for LogOptions {
+    /// 60,000 entries are what a member lacks after some seconds at the highest rate; 256 MiB bound what large objects
+    /// make of them.
     fn default() -> Self {
-        LogOptions { snapshot_every: 50_000, keep: 60_000 }
+        LogOptions { snapshot_every: 50_000, keep: 60_000, bytes_max: 256 << 20 }
     }
 }
 

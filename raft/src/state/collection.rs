@@ -3,8 +3,10 @@
 //! Owns reads of one resource: by path, in order, at an older revision, and the changes since one. It never decides
 //! what is kept: the state above trims all resources together.
 //!
-//! Invariant: `history` is in revision order and every change in it is later than `floor`. Invariant: the objects
-//! with every change undone are the objects as they were at `floor`. Invariant: `forgotten <= floor`.
+//! The floor of a resource is its newest change that is no longer held, so a resource at rest keeps its floor while
+//! others change. Invariant: `floor <= changed`; `history` is in revision order and holds every change after `floor`.
+//! Invariant: the objects with every change undone are the objects as they were at `floor`. Invariant: a root in
+//! `roots` holds the objects as they were at its revision, which is that of a change in `history`.
 
 use std::ops::Bound;
 use std::sync::Arc;
@@ -19,12 +21,22 @@ use crate::object::SharedObject;
 pub struct Collection {
     objects: OrdMap<Arc<str>, SharedObject>,
     history: Vector<Change>,
-    /// The oldest revision that can still be rebuilt: all changes after it are in `history`.
+    /// Objects at some revisions of the history, oldest first: what an older revision is rebuilt from.
+    roots: Vector<Root>,
+    /// Changes since the newest root.
+    since_root: usize,
+    /// The newest change that is no longer in `history`; zero when all of them are.
     floor: Revision,
-    /// The newest change that is no longer in `history`: a resource at rest keeps its watchers while others churn.
-    forgotten: Revision,
-    /// The newest change.
+    /// The newest change, removals included; zero when there never was one.
     changed: Revision,
+    object_bytes: usize,
+}
+
+/// All objects as they were at a revision.
+#[derive(Clone, Debug)]
+struct Root {
+    revision: Revision,
+    objects: OrdMap<Arc<str>, SharedObject>,
     object_bytes: usize,
 }
 
@@ -52,6 +64,17 @@ pub struct Compacted {
     /// The oldest that can be served.
     pub oldest: Revision,
 }
+
+/// Changes between two roots. Rebuilding a revision undoes at most so many changes, which takes half a millisecond; a
+/// root of a map with random changes costs about a kilobyte for each of them.
+const CHANGES_PER_ROOT: usize = 512;
+
+/// What a root keeps alive for each change since the one before: the leaf and the inner node of the map that the change
+/// copied. A small map is copied at most once as a whole.
+const ROOT_BYTES_PER_CHANGE: usize = 2048;
+
+/// What a map costs for each object: two reference-counted pointers, in nodes that are half full.
+const ROOT_BYTES_PER_OBJECT: usize = 64;
 
 /// What a change costs beside the bytes of the object it holds: two ring slots, path, reference counts, and what is
 /// kept parsed beside the bytes.
@@ -83,7 +106,13 @@ impl Collection {
         self.changed
     }
 
-    /// The oldest revision that [`Collection::at`] can still serve.
+    /// The newest change up to `revision`, which is not before the floor.
+    pub(super) fn changed_at(&self, revision: Revision) -> Revision {
+        let before = self.first_after(revision).checked_sub(1);
+        before.and_then(|at| self.history.get(at)).map_or(self.floor, |change| change.revision)
+    }
+
+    /// The oldest revision that [`Collection::at`] and [`Collection::changes_after`] can still serve.
     pub fn floor(&self) -> Revision {
         self.floor
     }
@@ -101,25 +130,24 @@ impl Collection {
     /// # Errors
     /// A change after `revision` is no longer held.
     pub fn changes_after(&self, revision: Revision) -> Result<impl Iterator<Item = &Change>, Compacted> {
-        if revision < self.forgotten {
-            return Err(Compacted { requested: revision, oldest: self.floor });
-        }
+        self.require(revision)?;
         let start = self.first_after(revision);
         Ok(self.history.focus().narrow(start..).into_iter())
     }
 
-    /// The collection as it was at `revision`: today's objects with every later change undone.
+    /// The collection as it was at `revision`: the objects at the next root, or today's, with the changes between undone.
     ///
     /// # Errors
-    /// The revision lies before what history holds.
+    /// A change after `revision` is no longer held.
     pub fn at(&self, revision: Revision) -> Result<Collection, Compacted> {
-        if revision < self.floor {
-            return Err(Compacted { requested: revision, oldest: self.floor });
-        }
+        self.require(revision)?;
         let start = self.first_after(revision);
-        let mut objects = self.objects.clone();
-        let mut object_bytes = self.object_bytes;
-        for change in self.history.iter().skip(start).rev() {
+        let root = self.roots.iter().find(|root| root.revision >= revision);
+        let (mut objects, mut object_bytes, end) = match root {
+            Some(root) => (root.objects.clone(), root.object_bytes, self.first_after(root.revision)),
+            None => (self.objects.clone(), self.object_bytes, self.history.len()),
+        };
+        for change in self.history.focus().narrow(start..end).into_iter().rev() {
             object_bytes = object_bytes + bytes_of(&change.old) - bytes_of(&change.new);
             match &change.old {
                 Some(old) => objects.insert(change.path.clone(), old.clone()),
@@ -128,9 +156,31 @@ impl Collection {
         }
         let mut history = self.history.clone();
         history.truncate(start);
+        let mut roots = self.roots.clone();
+        roots.retain(|root| root.revision <= revision);
         let changed = history.last().map_or(self.floor, |change| change.revision);
-        let (floor, forgotten) = (self.floor, self.forgotten);
-        Ok(Collection { objects, history, floor, forgotten, changed, object_bytes })
+        Ok(Collection { objects, history, roots, since_root: 0, floor: self.floor, changed, object_bytes })
+    }
+
+    /// The collection before `change`, for whoever has older changes than the history. The history of what this gives
+    /// is empty.
+    pub fn undo<'a>(&self, changes: impl Iterator<Item = &'a Change>) -> Collection {
+        let mut undone = Collection { history: Vector::new(), roots: Vector::new(), ..self.clone() };
+        for change in changes {
+            undone.object_bytes = undone.object_bytes + bytes_of(&change.old) - bytes_of(&change.new);
+            match &change.old {
+                Some(old) => undone.objects.insert(change.path.clone(), old.clone()),
+                None => undone.objects.remove(&change.path),
+            };
+        }
+        undone
+    }
+
+    fn require(&self, revision: Revision) -> Result<(), Compacted> {
+        if revision >= self.floor {
+            return Ok(());
+        }
+        Err(Compacted { requested: revision, oldest: self.floor })
     }
 
     /// Position in `history` of the first change later than `revision`.
@@ -143,39 +193,51 @@ impl Collection {
         low
     }
 
-    /// Makes `change` and keeps it in the history.
-    pub(super) fn record(&mut self, change: Change) {
+    /// Makes `change` and keeps it in the history. Returns the bytes that keeping it costs.
+    pub(super) fn record(&mut self, change: Change) -> usize {
         self.object_bytes = self.object_bytes + bytes_of(&change.new) - bytes_of(&change.old);
         match &change.new {
             Some(new) => self.objects.insert(change.path.clone(), new.clone()),
             None => self.objects.remove(&change.path),
         };
         self.changed = change.revision;
+        let cost = change.cost() + self.keep_root(change.revision);
         self.history.push_back(change);
+        cost
     }
 
-    /// Takes the oldest change out of the history; the caller raises the floor.
-    pub(super) fn forget_oldest(&mut self) -> Option<Change> {
-        let oldest = self.history.pop_front();
-        if let Some(oldest) = &oldest {
-            self.forgotten = oldest.revision;
+    /// Keeps the objects as they are after every so many changes. Returns the bytes that this costs.
+    fn keep_root(&mut self, revision: Revision) -> usize {
+        self.since_root += 1;
+        if self.since_root < CHANGES_PER_ROOT {
+            return 0;
         }
-        oldest
+        self.since_root = 0;
+        let (objects, object_bytes) = (self.objects.clone(), self.object_bytes);
+        let cost = (CHANGES_PER_ROOT * ROOT_BYTES_PER_CHANGE).min(objects.len() * ROOT_BYTES_PER_OBJECT);
+        self.roots.push_back(Root { revision, objects, object_bytes });
+        cost
     }
 
-    /// Every change up to `floor` has been forgotten, here and everywhere.
-    pub(super) fn raise_floor(&mut self, floor: Revision) {
-        debug_assert!(
-            self.history.front().is_none_or(|first| first.revision > floor),
-            "a change below the floor"
-        );
-        self.floor = floor;
+    /// The `position`th oldest change held.
+    pub(super) fn change(&self, position: usize) -> Option<&Change> {
+        self.history.get(position)
     }
 
-    /// Ends a restore: what changed up to `floor` is not known here.
-    pub(super) fn start_history(&mut self, floor: Revision) {
-        self.raise_floor(floor);
-        self.forgotten = floor;
+    /// Takes the oldest change out of the history.
+    pub(super) fn forget_oldest(&mut self) {
+        let Some(oldest) = self.history.pop_front() else { return };
+        self.floor = oldest.revision;
+        while self.roots.front().is_some_and(|root| root.revision <= oldest.revision) {
+            self.roots.pop_front();
+        }
+    }
+
+    /// Ends a restore: the newest change was `changed`, and no change up to it is held.
+    pub(super) fn start_history(&mut self, changed: Revision) {
+        debug_assert!(self.changed <= changed, "an object is newer than its resource's last change");
+        self.changed = changed;
+        self.floor = changed;
     }
 
     /// Puts back an object without history.
@@ -187,6 +249,11 @@ impl Collection {
 }
 
 impl Change {
+    /// Bytes of the objects before and after.
+    pub fn object_bytes(&self) -> usize {
+        bytes_of(&self.old) + bytes_of(&self.new)
+    }
+
     /// Bytes this change keeps alive: what it replaced, and its own slot.
     pub(super) fn cost(&self) -> usize {
         CHANGE_OVERHEAD_BYTES + bytes_of(&self.old)

@@ -3,6 +3,7 @@
 //! Owns which change is the oldest and what the history costs. It holds no objects: those are in the history of their
 //! resource.
 
+use std::cmp::Ordering;
 use std::sync::Arc;
 
 use imbl::Vector;
@@ -10,15 +11,30 @@ use imbl::Vector;
 use super::collection::Change;
 use crate::key::Revision;
 
-/// How much history is kept: the least that any of the three allows.
+/// How much history is kept in memory: the least that any of the three allows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HistoryBounds {
-    /// Changes proposed before this are dropped, milliseconds since 1970.
-    pub before_ms: u64,
+    /// Changes up to this revision are dropped, whatever they cost.
+    pub through: Revision,
     /// Bytes that the history may keep alive.
     pub bytes_max: usize,
     /// Log entries between the floor and now, which are also what a restart replays.
     pub entries_max: u64,
+}
+
+impl HistoryBounds {
+    /// Drops nothing.
+    pub const NONE: HistoryBounds =
+        HistoryBounds { through: Revision(0), bytes_max: usize::MAX, entries_max: u64::MAX };
+}
+
+/// The oldest changes, on their way out of the history: see [`super::State::oldest`].
+#[derive(Clone, Debug)]
+pub struct Leaving {
+    /// The floor once they have left.
+    pub floor: Revision,
+    /// In the order made, each revision as a whole.
+    pub changes: Vec<Evicted>,
 }
 
 /// A change that left the history: it is now part of the state at the floor.
@@ -34,7 +50,6 @@ pub struct Evicted {
 #[derive(Clone, Debug)]
 struct Slot {
     revision: Revision,
-    time_ms: u64,
     cost: usize,
     resource: Arc<str>,
 }
@@ -51,26 +66,53 @@ impl Ring {
         self.bytes
     }
 
-    pub(super) fn push(&mut self, resource: &Arc<str>, change: &Change) {
-        let cost = change.cost();
+    pub(super) fn push(&mut self, resource: &Arc<str>, revision: Revision, cost: usize) {
         self.bytes += cost;
-        let resource = resource.clone();
-        self.slots.push_back(Slot { revision: change.revision, time_ms: change.time_ms, cost, resource });
-    }
-
-    pub(super) fn oldest(&self) -> Option<Revision> {
-        self.slots.front().map(|slot| slot.revision)
+        self.slots.push_back(Slot { revision, cost, resource: resource.clone() });
     }
 
     pub(super) fn exceeds(&self, bounds: &HistoryBounds) -> bool {
         self.bytes > bounds.bytes_max
-            || self.slots.front().is_some_and(|slot| slot.time_ms < bounds.before_ms)
+            || self.slots.front().is_some_and(|slot| slot.revision <= bounds.through)
     }
 
-    /// Drops the oldest change and says whose it is.
-    pub(super) fn forget_oldest(&mut self) -> Option<Arc<str>> {
+    /// The oldest changes that must go for `bounds` to hold and those up to `floor`, each revision as a whole: their
+    /// resources in order, and the revision of the last. Ends early once they cost more than `batch_bytes`.
+    pub(super) fn oldest(
+        &self,
+        bounds: &HistoryBounds,
+        floor: Revision,
+        batch_bytes: usize,
+    ) -> (Vec<Arc<str>>, Option<Revision>) {
+        let floor = floor.max(bounds.through);
+        let (mut resources, mut last, mut cost) = (Vec::new(), None, 0);
+        for slot in &self.slots {
+            let begins_revision = last != Some(slot.revision);
+            let stays = slot.revision > floor && self.bytes - cost <= bounds.bytes_max;
+            if begins_revision && (stays || (cost > batch_bytes && last.is_some())) {
+                break;
+            }
+            last = Some(slot.revision);
+            cost += slot.cost;
+            resources.push(slot.resource.clone());
+        }
+        (resources, last)
+    }
+
+    /// Drops the oldest change if it is no later than `floor`, and says whose it is.
+    pub(super) fn forget_through(&mut self, floor: Revision) -> Option<Arc<str>> {
+        if self.slots.front()?.revision > floor {
+            return None;
+        }
         let slot = self.slots.pop_front()?;
         self.bytes -= slot.cost;
         Some(slot.resource)
+    }
+
+    /// The first revision after `revision` that has a change.
+    pub(super) fn first_after(&self, revision: Revision) -> Option<Revision> {
+        let side = |slot: &Slot| if slot.revision <= revision { Ordering::Less } else { Ordering::Greater };
+        let at = self.slots.binary_search_by(side).unwrap_or_else(|at| at);
+        self.slots.get(at).map(|slot| slot.revision)
     }
 }

@@ -4,9 +4,10 @@
 //! ordered maps, one for each resource; a reader holds a root and is never blocked. Each resource keeps its recent
 //! changes with their old values, which serve watches and rebuild any revision inside the window.
 //!
-//! The window is one for all resources: trimming drops whole revisions, oldest first, raises one floor and hands the
-//! dropped changes to the caller, who writes them to the state on disk. So the disk holds the state as of the floor
-//! (docs/decisions/0002).
+//! The window in memory is one for all resources: trimming takes whole revisions, oldest first, and raises one floor.
+//! It has two halves: [`State::oldest`] names what is to leave, the caller writes it to the disk, then
+//! [`State::forget`] drops it. So whatever has left memory is on the disk, which holds the state as of the floor
+//! (docs/decisions/0002) and older changes (docs/decisions/0010).
 //!
 //! Invariant: no clock, no randomness, no unordered map. Invariant: `floor <= applied`, and every change after the
 //! floor is in the history of its resource.
@@ -16,13 +17,14 @@ mod history;
 #[cfg(test)]
 mod tests;
 
+use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
 
 use imbl::OrdMap;
 
 pub use self::collection::{Change, Collection, Compacted};
 use self::history::Ring;
-pub use self::history::{Evicted, HistoryBounds};
+pub use self::history::{Evicted, HistoryBounds, Leaving};
 use crate::key::{Key, Revision};
 use crate::object::{Object, SharedObject, splice_revision};
 use crate::transaction::{Condition, Operation, Outcome, Put, Transaction};
@@ -35,7 +37,7 @@ pub const NAMESPACES: &str = "namespaces";
 pub struct State {
     applied: Revision,
     collections: OrdMap<Arc<str>, Arc<Collection>>,
-    /// What a resource without objects and changes looks like: its floor is everyone's.
+    /// What a resource without objects and changes looks like.
     untouched: Arc<Collection>,
     /// Which change is the oldest of all, and what they cost together.
     ring: Ring,
@@ -51,7 +53,7 @@ impl State {
         self.applied
     }
 
-    /// The oldest revision that can still be rebuilt, of any resource.
+    /// The revision from which on every resource can be rebuilt from memory: that of the state on disk.
     pub fn floor(&self) -> Revision {
         self.floor
     }
@@ -108,22 +110,44 @@ impl State {
         self.applied.0 - self.floor.0 > bounds.entries_max || self.ring.exceeds(bounds)
     }
 
-    /// Forgets revisions, oldest first and each as a whole, until `bounds` hold, and gives what was forgotten in
-    /// order. Local to a node: where the floor is differs between nodes, what lies above it never does.
-    pub fn trim_history(&mut self, bounds: &HistoryBounds) -> Vec<Evicted> {
-        let mut evicted = Vec::new();
-        let entries_floor = Revision(self.applied.0.saturating_sub(bounds.entries_max));
-        let mut floor = self.floor.max(entries_floor);
-        while let Some(oldest) = self.ring.oldest() {
-            let whole_revision = oldest <= floor;
-            if !whole_revision && !self.ring.exceeds(bounds) {
-                break;
-            }
-            floor = floor.max(oldest);
-            evicted.extend(self.forget_oldest());
+    /// The oldest changes, as many as must leave for `bounds` to hold but not many more than `batch_bytes` of them.
+    /// `None` when the bounds hold.
+    pub fn oldest(&self, bounds: &HistoryBounds, batch_bytes: usize) -> Option<Leaving> {
+        if !self.exceeds(bounds) && self.floor >= bounds.through.min(self.applied) {
+            return None;
         }
-        self.raise_floor(floor);
-        evicted
+        let entries_floor = Revision(self.applied.0.saturating_sub(bounds.entries_max));
+        let wanted = self.floor.max(entries_floor).max(bounds.through.min(self.applied));
+        let (resources, last) = self.ring.oldest(bounds, wanted, batch_bytes);
+        let mut taken: BTreeMap<Arc<str>, usize> = BTreeMap::new();
+        let mut changes = Vec::with_capacity(resources.len());
+        for resource in resources {
+            let position = taken.entry(resource.clone()).or_default();
+            let change = self.collections.get(&resource).and_then(|all| all.change(*position));
+            *position += 1;
+            changes.extend(change.cloned().map(|change| Evicted { resource, change }));
+        }
+        let last = last.unwrap_or(self.floor);
+        let cut_short = self.ring.first_after(last).is_some_and(|next| next <= wanted);
+        let floor = if cut_short { last } else { wanted.max(last) };
+        Some(Leaving { floor, changes })
+    }
+
+    /// Drops every change up to `floor`, which has been written elsewhere. Local to a node: where the floor is differs
+    /// between nodes, what lies above it never does.
+    pub fn forget(&mut self, floor: Revision) {
+        while let Some(resource) = self.ring.forget_through(floor) {
+            self.collection_mut(&resource).forget_oldest();
+        }
+        self.floor = self.floor.max(floor);
+    }
+
+    /// Forgets revisions, oldest first and each as a whole, until `bounds` hold, and gives what was forgotten in
+    /// order: [`State::oldest`] and [`State::forget`] at once, for stores without a disk.
+    pub fn trim_history(&mut self, bounds: &HistoryBounds) -> Vec<Evicted> {
+        let Some(Leaving { floor, changes }) = self.oldest(bounds, usize::MAX) else { return Vec::new() };
+        self.forget(floor);
+        changes
     }
 
     /// Puts back an object read from disk or a snapshot, without history. Used before the first apply only.
@@ -131,35 +155,32 @@ impl State {
         self.collection_mut(key.resource()).restore(key.path().clone(), object);
     }
 
-    /// Ends a restore: everything up to `applied` is here, and history starts there.
-    pub fn finish_restore(&mut self, applied: Revision) {
+    /// Ends a restore: everything up to `applied` is here, and history starts there. `changed` gives the newest change
+    /// of every resource, of those without objects too; `None` when that is not known, as in the formats before it was
+    /// kept: then whatever asks for older changes is told that they are gone.
+    pub fn finish_restore(&mut self, applied: Revision, changed: Option<&BTreeMap<Arc<str>, Revision>>) {
         self.applied = applied;
         self.floor = applied;
-        self.each_collection(|collection| collection.start_history(applied));
-    }
-
-    fn forget_oldest(&mut self) -> Option<Evicted> {
-        let resource = self.ring.forget_oldest()?;
-        let change = self.collection_mut(&resource).forget_oldest()?;
-        Some(Evicted { resource, change })
-    }
-
-    /// Raises the floor of all resources together.
-    fn raise_floor(&mut self, floor: Revision) {
-        if floor == self.floor {
-            return;
+        let Some(changed) = changed else {
+            Arc::make_mut(&mut self.untouched).start_history(applied);
+            let resources: Vec<Arc<str>> = self.collections.keys().cloned().collect();
+            return resources
+                .iter()
+                .for_each(|resource| self.collection_mut(resource).start_history(applied));
+        };
+        for (resource, revision) in changed {
+            self.collection_mut(resource).start_history(*revision);
         }
-        self.floor = floor;
-        self.each_collection(|collection| collection.raise_floor(floor));
     }
 
-    /// Changes every resource, those that nothing was stored in included.
-    fn each_collection(&mut self, change: impl Fn(&mut Collection)) {
-        change(Arc::make_mut(&mut self.untouched));
-        let resources: Vec<Arc<str>> = self.collections.keys().cloned().collect();
-        for resource in resources {
-            change(self.collection_mut(&resource));
-        }
+    /// The newest change of every resource up to the floor, removals included.
+    pub fn changed_at_floor(&self, floor: Revision) -> BTreeMap<Arc<str>, Revision> {
+        let changed = |collection: &Collection| collection.changed_at(floor);
+        self.collections
+            .iter()
+            .map(|(resource, collection)| (resource.clone(), changed(collection)))
+            .filter(|(_, changed)| *changed > Revision(0))
+            .collect()
     }
 
     fn check(&self, condition: &Condition) -> Result<(), Option<SharedObject>> {
@@ -206,8 +227,9 @@ impl State {
     }
 
     fn record(&mut self, resource: &Arc<str>, change: Change) {
-        self.ring.push(resource, &change);
-        self.collection_mut(resource).record(change);
+        let revision = change.revision;
+        let cost = self.collection_mut(resource).record(change);
+        self.ring.push(resource, revision, cost);
     }
 
     fn collection_mut(&mut self, resource: &Arc<str>) -> &mut Collection {

@@ -41,8 +41,7 @@ fn json(state: &State, resource: &str, name: &str) -> Option<String> {
     collection.get(&format!("ns/{name}")).map(|object| String::from_utf8(object.json.to_vec()).unwrap())
 }
 
-const EVERYTHING: HistoryBounds =
-    HistoryBounds { before_ms: 0, bytes_max: usize::MAX, entries_max: u64::MAX };
+const EVERYTHING: HistoryBounds = HistoryBounds::NONE;
 
 #[test]
 fn a_put_creates_then_replaces_with_its_revision_in_place() {
@@ -163,21 +162,22 @@ fn trimming_drops_whole_revisions_of_all_resources_oldest_first() {
         transaction(vec![write("pods", "a", "2")]),
         transaction(vec![write("nodes", "a", "2")]),
     ]);
-    let evicted = state.trim_history(&HistoryBounds { before_ms: 3, ..EVERYTHING });
+    let evicted = state.trim_history(&HistoryBounds { through: Revision(2), ..EVERYTHING });
     let names: Vec<_> = evicted.iter().map(|e| (&*e.resource, e.change.revision)).collect();
     assert_eq!(names, [("pods", Revision(2)), ("nodes", Revision(2))]);
     assert_eq!(state.floor(), Revision(2));
-    for resource in ["pods", "nodes", "untouched"] {
+    for resource in ["pods", "nodes"] {
         let collection = state.collection(resource);
-        assert_eq!(collection.floor(), Revision(2), "{resource}: the floor is everyone's");
+        assert_eq!(collection.floor(), Revision(2), "{resource}");
         assert_eq!(collection.at(Revision(1)).err().map(|gone| gone.oldest), Some(Revision(2)));
-        let since = collection.changes_after(Revision(1)).map(Iterator::count);
-        assert_eq!(
-            since.is_err(),
-            resource != "untouched",
-            "{resource}: nothing that changed is passed over"
-        );
+        assert!(collection.changes_after(Revision(1)).is_err(), "{resource}: what changed is passed over");
     }
+    let untouched = state.collection("untouched");
+    assert_eq!(
+        untouched.changes_after(Revision(1)).unwrap().count(),
+        0,
+        "a resource at rest keeps its window"
+    );
     assert_eq!(state.collection("pods").at(Revision(2)).unwrap().get("ns/a").unwrap().revision, Revision(2));
 }
 
@@ -216,12 +216,13 @@ fn a_restored_state_has_its_history_from_there_on() {
             restored.restore(&Key::from_stored(resource.clone(), path.clone()), object.clone());
         }
     }
-    restored.finish_restore(original.applied());
+    restored.finish_restore(original.applied(), None);
     assert_eq!(digest(&restored, Revision(3)).unwrap(), digest(&original, Revision(3)).unwrap());
     assert!(restored.collection("pods").at(Revision(2)).is_err());
     assert!(restored.collection("never").changes_after(Revision(2)).is_err(), "nobody knows what changed");
     assert_eq!(restored.collection("pods").changed(), Revision(3));
     assert_eq!(restored.collection("never").floor(), Revision(3));
+    assert_eq!(restored.collection("pods").floor(), Revision(3));
     restored.apply(Revision(4), &transaction(vec![Operation::Delete(key("pods", "a"))]));
     assert_eq!(restored.collection("pods").at(Revision(3)).unwrap().len(), 2);
 }
@@ -236,6 +237,74 @@ fn a_digest_needs_a_revision_within_the_window() {
     assert!(matches!(digest(&state, Revision(4)), Err(DigestError::NotApplied { .. })));
     state.trim_history(&HistoryBounds { entries_max: 0, ..EVERYTHING });
     assert!(matches!(digest(&state, Revision(2)), Err(DigestError::Compacted(_))));
+}
+
+/// A restart in the middle of a life: the objects at the floor, and what the mark says of each resource.
+fn restored_at_floor(state: &State) -> State {
+    let mut restored = State::default();
+    for (resource, collection) in state.collections() {
+        for (path, object) in collection.at(state.floor()).unwrap().range_from("") {
+            restored.restore(&Key::from_stored(resource.clone(), path.clone()), object.clone());
+        }
+    }
+    restored.finish_restore(state.floor(), Some(&state.changed_at_floor(state.floor())));
+    restored
+}
+
+#[test]
+fn a_watch_of_a_resource_at_rest_goes_on_after_a_restart_and_a_missed_removal_is_told() {
+    let mut state = state_after(vec![
+        transaction(vec![write("pods", "a", "1"), write("nodes", "n", "1")]),
+        transaction(vec![write("pods", "b", "1")]),
+        transaction(vec![Operation::Delete(key("pods", "b"))]),
+        transaction(vec![write("roles", "r", "1")]),
+        transaction(vec![Operation::Delete(key("roles", "r"))]),
+    ]);
+    state.trim_history(&HistoryBounds { entries_max: 0, ..EVERYTHING });
+    let restored = restored_at_floor(&state);
+    let since = |resource: &str, revision| {
+        let collection = restored.collection(resource);
+        collection.changes_after(Revision(revision)).map(Iterator::count).ok()
+    };
+    assert_eq!(since("nodes", 2), Some(0), "nothing has changed since");
+    assert_eq!(since("never", 0), Some(0));
+    assert_eq!(since("pods", 3), None, "the removal at 4 would be missed");
+    assert_eq!(since("pods", 4), Some(0));
+    assert_eq!(since("roles", 5), None, "of a resource without objects, too");
+    assert_eq!(restored.collection("pods").changed(), Revision(4));
+    assert_eq!(restored.collection("nodes").at(Revision(2)).unwrap().len(), 1);
+}
+
+#[test]
+fn what_is_to_leave_stays_until_it_is_forgotten_and_leaves_in_batches() {
+    let mut state = state_after((0..10).map(|_| transaction(vec![write("pods", "a", "1")])).collect());
+    let all = HistoryBounds { through: Revision(9), ..EVERYTHING };
+    let Leaving { floor, changes } = state.oldest(&all, 1).unwrap();
+    assert_eq!((floor, changes.len()), (Revision(2), 1), "a batch ends behind what makes it large enough");
+    assert_eq!(state.collection("pods").changes_after(Revision(1)).unwrap().count(), 10);
+    state.forget(floor);
+    assert!(state.collection("pods").changes_after(Revision(1)).is_err());
+    let Leaving { floor, changes } = state.oldest(&all, usize::MAX).unwrap();
+    assert_eq!((floor, changes.len()), (Revision(9), 7));
+    state.forget(floor);
+    assert!(state.oldest(&all, usize::MAX).is_none());
+    let ahead = HistoryBounds { through: Revision(99), ..EVERYTHING };
+    assert_eq!(state.oldest(&ahead, usize::MAX).unwrap().floor, Revision(11), "never above what is applied");
+}
+
+#[test]
+fn older_revisions_are_rebuilt_from_the_next_root() {
+    let names = ["a", "b", "c"];
+    let write = |at: usize| transaction(vec![write("pods", names[at % 3], &at.to_string())]);
+    let state = state_after((0..1500).map(write).collect());
+    let pods = state.collection("pods");
+    for at in [0, 1, 2, 509, 510, 511, 512, 1022, 1023, 1024, 1400, 1499] {
+        let then = pods.at(Revision(at as u64 + 2)).unwrap();
+        assert_eq!(then.len(), (at + 1).min(3), "after {at}");
+        let newest = then.get(&format!("ns/{}", names[at % 3])).unwrap();
+        assert_eq!(newest.revision, Revision(at as u64 + 2));
+        assert_eq!(then.changed(), Revision(at as u64 + 2));
+    }
 }
 
 #[derive(Clone, Debug)]
@@ -268,8 +337,9 @@ fn transactions() -> impl Strategy<Value = Transaction> {
 }
 
 fn steps() -> impl Strategy<Value = Vec<Step>> {
-    let bounds = (0u64..60, 0usize..4000, 0u64..30)
-        .prop_map(|(before_ms, bytes_max, entries_max)| HistoryBounds { before_ms, bytes_max, entries_max });
+    let bounds = (0u64..40, 0usize..4000, 0u64..30).prop_map(|(through, bytes_max, entries_max)| {
+        HistoryBounds { through: Revision(through), bytes_max, entries_max }
+    });
     let step = prop_oneof![
         12 => transactions().prop_map(Step::Write),
         1 => Just(Step::Blank),
@@ -367,7 +437,7 @@ proptest! {
         let (state, recorded, stored) = run(steps);
         prop_assert_eq!(&stored, &recorded[&state.floor().0]);
         for (_, collection) in state.collections() {
-            prop_assert_eq!(collection.floor(), state.floor());
+            prop_assert!(collection.floor() <= state.floor());
             let bytes: usize = collection.range_from("").map(|(_, object)| object.json.len()).sum();
             prop_assert_eq!(collection.object_bytes(), bytes);
         }

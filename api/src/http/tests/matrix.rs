@@ -158,7 +158,7 @@ async fn what_history_forgot_is_gone_where_exactly_that_was_asked_for() {
     let page = server.get(&format!("{MAPS}?limit=1")).await.json();
     let token = page["metadata"]["continue"].as_str().unwrap().to_owned();
     server.create(MAPS, map("d", "1")).await;
-    server.store.trim_history(u64::MAX, 0);
+    server.store.forget_history();
     let old = revisions[1];
     for query in [
         format!("resourceVersionMatch=Exact&resourceVersion={old}"),

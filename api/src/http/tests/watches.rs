@@ -145,7 +145,7 @@ async fn who_reads_too_slowly_is_told_and_ended() {
     for name in ["b", "c"] {
         server.create(MAPS, map(name, "1")).await;
     }
-    server.store.trim_history(u64::MAX, 0);
+    server.store.forget_history();
     let frame = body.frame().await.unwrap().unwrap().into_data().unwrap();
     let event: serde_json::Value = serde_json::from_slice(&frame).unwrap();
     assert_eq!((&event["type"], &event["object"]["code"]), (&json!("ERROR"), &json!(410)));
@@ -203,7 +203,7 @@ async fn a_start_before_the_history_is_an_error_event_and_the_end() {
             server.create(MAPS, map("a", value)).await;
         }
     }
-    server.store.trim_history(u64::MAX, 0);
+    server.store.forget_history();
     let events = server.events(&format!("{MAPS}?watch=1&resourceVersion=2")).await;
     assert_eq!(kinds(&events), ["ERROR Expired"]);
     assert_eq!(events[0]["object"]["code"], 410);

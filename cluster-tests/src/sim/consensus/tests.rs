@@ -36,7 +36,8 @@ fn observe(disks: &[(SimDisk, u64)]) -> Result<(), Breach> {
     let mut protocol = Protocol::default();
     for ((disk, applied), node) in disks.iter().zip([A, B]) {
         protocol.observe_vote(node, disk)?;
-        protocol.observe_log(node, disk, Revision(*applied))?;
+        protocol.observe_log(node, disk)?;
+        protocol.observe_applied(node, Revision(*applied))?;
     }
     Ok(())
 }

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use bytes::Bytes;
-use orch_raft::disk::{LogRecord, MetaKey, OnDurable, StateWrite};
+use orch_raft::disk::{Generation, LogRecord, MetaKey, OnDurable, StateBatch, StateWrite};
 
 use super::DiskManner;
 use crate::sim::dice::Dice;
@@ -29,6 +29,9 @@ pub(super) struct Image {
     pub(super) meta: BTreeMap<MetaKey, Bytes>,
     pub(super) log: BTreeMap<u64, Bytes>,
     pub(super) state: BTreeMap<(Box<str>, Box<str>), Bytes>,
+    /// Blocks of history by resource and last revision: the revision before the block, and its record.
+    pub(super) history: BTreeMap<(Box<str>, u64), (u64, Bytes)>,
+    pub(super) generation: Generation,
 }
 
 #[derive(Clone, Debug)]
@@ -37,7 +40,7 @@ pub(super) enum Step {
     Append(Vec<LogRecord>),
     TruncateAfter(Option<u64>),
     PurgeThrough(u64),
-    State(Vec<StateWrite>, Bytes),
+    State(StateBatch),
     Replace(Vec<StateWrite>, Bytes),
 }
 
@@ -78,16 +81,26 @@ impl Image {
                 self.log.split_off(&(index + 1));
             }
             Step::PurgeThrough(index) => self.log = self.log.split_off(&(index + 1)),
-            Step::State(writes, mark) => {
-                for write in writes {
-                    self.write(write);
-                }
-                self.meta.insert(MetaKey::StateMark, mark);
-            }
+            Step::State(batch) => self.take_batch(batch),
             Step::Replace(writes, mark) => {
                 self.state.clear();
-                self.take(Step::State(writes, mark));
+                self.history.clear();
+                self.generation.0 += 1;
+                self.take_batch(StateBatch { writes, mark: Some(mark), ..StateBatch::default() });
             }
+        }
+    }
+
+    fn take_batch(&mut self, batch: StateBatch) {
+        batch.writes.into_iter().for_each(|write| self.write(write));
+        for block in batch.history {
+            self.history.insert((block.resource, block.through), (block.after, block.record));
+        }
+        for gone in batch.forgotten {
+            self.history.remove(&gone);
+        }
+        if let Some(mark) = batch.mark {
+            self.meta.insert(MetaKey::StateMark, mark);
         }
     }
 
@@ -133,8 +146,8 @@ impl Platter {
                     records.truncate(dice.index(records.len() + 1));
                     self.durable.take(Step::Append(records));
                 }
-                Step::State(writes, _) if manner.tears_mark_from_state => {
-                    writes.into_iter().for_each(|write| self.durable.write(write));
+                Step::State(batch) if manner.tears_mark_from_state => {
+                    batch.writes.into_iter().for_each(|write| self.durable.write(write));
                 }
                 _ => {}
             }

@@ -27,6 +27,15 @@ fn ignored() -> OnDurable {
     Box::new(|_| ())
 }
 
+/// Takes one step of the current state and waits for it.
+async fn write_state(handle: &DiskHandle, writes: Vec<StateWrite>, mark: &'static str) -> StateWritten {
+    let generation = handle.generation().unwrap();
+    let batch = StateBatch { generation, writes, mark: Some(bytes(mark)), ..StateBatch::default() };
+    let (done, written) = tokio::sync::oneshot::channel();
+    handle.write_state(batch, Box::new(move |result| drop(done.send(result))));
+    written.await.unwrap().unwrap()
+}
+
 async fn settle() {
     NodeRuntime::sleep(Duration::from_millis(50)).await;
 }
@@ -111,8 +120,8 @@ fn state_and_mark_live_and_die_together() {
     for seed in 0..20 {
         in_simulation(seed, |disk| async move {
             let handle = disk.open();
-            handle.write_state(vec![object("a", Some("1")), object("b", Some("1"))], bytes("m1")).unwrap();
-            handle.write_state(vec![object("a", None), object("c", Some("2"))], bytes("m2")).unwrap();
+            write_state(&handle, vec![object("a", Some("1")), object("b", Some("1"))], "m1").await;
+            write_state(&handle, vec![object("a", None), object("c", Some("2"))], "m2").await;
             disk.crash();
             let handle = disk.open();
             let mut paths = String::new();
@@ -132,13 +141,24 @@ fn state_and_mark_live_and_die_together() {
 fn a_half_received_state_leaves_the_old_one() {
     in_simulation(5, |disk| async move {
         let handle = disk.open();
-        handle.write_state(vec![object("old", Some("1"))], bytes("m1")).unwrap();
+        write_state(&handle, vec![object("old", Some("1"))], "m1").await;
         let mut install = handle.begin_install().unwrap();
         install.put(vec![object("new", Some("2"))]).unwrap();
         drop(install);
         let mut install = handle.begin_install().unwrap();
         install.put(vec![object("newer", Some("3"))]).unwrap();
-        install.commit(bytes("m3")).unwrap();
+        let (done, installed) = tokio::sync::oneshot::channel();
+        let before = handle.generation().unwrap();
+        let stale = StateBatch {
+            generation: before,
+            writes: vec![object("old", Some("9"))],
+            ..StateBatch::default()
+        };
+        install.commit(bytes("m3"), Box::new(move |result| drop(done.send(result))));
+        assert!(installed.await.unwrap().unwrap() > before);
+        let (done, written) = tokio::sync::oneshot::channel();
+        handle.write_state(stale, Box::new(move |result| drop(done.send(result))));
+        assert_eq!(written.await.unwrap(), Ok(StateWritten::Superseded));
         disk.crash();
         let mut paths = Vec::new();
         disk.open().read_state(&mut |_, path, _| paths.push(path.to_owned())).unwrap();

@@ -100,13 +100,13 @@ fn a_member_restored_from_a_snapshot_leaves_a_gap_that_others_fill() {
     let mut restored = State::default();
     let key: Key = super::super::things::thing("k");
     restored.restore(&key, whole.object(&key).unwrap().clone());
-    restored.finish_restore(Revision(4));
+    restored.finish_restore(Revision(4), None);
     let ledger = self::ledger(&[7]);
     assert_eq!(ledger.observe(A, &restored, &mut Cursor::default()), Ok(()));
     assert_eq!(ledger.changes(THINGS, Revision(1), Revision(3)), None, "unknown, not empty");
     assert_eq!(observe(&ledger, &whole), Ok(()));
     let mut trimmed = whole;
-    trimmed.trim_history(&HistoryBounds { before_ms: 0, bytes_max: usize::MAX, entries_max: 1 });
+    trimmed.trim_history(&HistoryBounds { entries_max: 1, ..HistoryBounds::NONE });
     assert_eq!(observe(&ledger, &trimmed), Ok(()), "told less, not otherwise");
 }
 
@@ -114,7 +114,7 @@ fn a_member_restored_from_a_snapshot_leaves_a_gap_that_others_fill() {
 fn members_behind_one_that_came_after_a_gap_are_still_compared() {
     let whole = member(&[7, 8, 9, 10, 11]);
     let mut late = whole.clone();
-    late.trim_history(&HistoryBounds { before_ms: 0, bytes_max: usize::MAX, entries_max: 3 });
+    late.trim_history(&HistoryBounds { entries_max: 3, ..HistoryBounds::NONE });
     let ledger = Ledger::default();
     assert_eq!(ledger.observe(A, &late, &mut Cursor::default()), Ok(()));
     for length in 2..=5 {

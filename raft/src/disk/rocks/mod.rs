@@ -11,10 +11,12 @@
 
 mod directory;
 mod flusher;
+mod history;
 mod log;
 mod options;
 mod record;
 mod state;
+mod state_writer;
 mod sweeper;
 #[cfg(test)]
 mod tests;
@@ -31,8 +33,11 @@ pub use self::directory::OpenError;
 use self::flusher::{Flusher, Fuse};
 use self::log::LogBounds;
 use self::state::Generations;
+use self::state_writer::StateWriter;
 use self::sweeper::Sweeper;
-use super::{Disk, DiskError, Install, LogRecord, MetaKey, OnDurable, StateWrite};
+use super::{
+    Disk, DiskError, Generation, HistorySpan, Install, LogRecord, MetaKey, OnDurable, OnWritten, StateBatch,
+};
 
 type Db = DBWithThreadMode<MultiThreaded>;
 
@@ -46,6 +51,7 @@ pub struct RocksDisk {
     // Declared first so that it ends first: it completes what is pending, which may wake the sweeper.
     flusher: Flusher,
     sweeper: Sweeper,
+    state_writer: StateWriter,
     // Held from a write to its place in the flusher's queue, so that callbacks keep the order of the writes.
     order: Mutex<()>,
     core: Arc<Core>,
@@ -77,7 +83,8 @@ impl RocksDisk {
         let flushed = Arc::clone(&core);
         let flusher = Flusher::start(Arc::clone(&core.fuse), move || flushed.sync()).map_err(unreadable)?;
         let sweeper = Sweeper::start(Arc::clone(&core)).map_err(unreadable)?;
-        Ok(RocksDisk { flusher, sweeper, order: Mutex::new(()), core })
+        let state_writer = StateWriter::start(Arc::clone(&core)).map_err(unreadable)?;
+        Ok(RocksDisk { flusher, sweeper, state_writer, order: Mutex::new(()), core })
     }
 }
 
@@ -162,16 +169,34 @@ impl Disk for RocksDisk {
         Ok(())
     }
 
-    fn write_state(&self, writes: Vec<StateWrite>, mark: Bytes) -> Result<(), DiskError> {
-        self.core.write_state(&writes, &mark)
+    fn generation(&self) -> Result<Generation, DiskError> {
+        self.core.fuse.check()?;
+        Ok(self.core.generations.read().current())
+    }
+
+    fn write_state(&self, batch: StateBatch, on_written: OnWritten) {
+        self.state_writer.queue().write(batch, on_written);
     }
 
     fn read_state(&self, each: &mut dyn FnMut(&str, &str, Bytes)) -> Result<(), DiskError> {
         self.core.read_state(each)
     }
 
+    fn history(&self) -> Result<Vec<HistorySpan>, DiskError> {
+        self.core.history()
+    }
+
+    fn read_history(
+        &self,
+        generation: Generation,
+        resource: &str,
+        through: u64,
+    ) -> Result<Option<Bytes>, DiskError> {
+        self.core.read_history(generation, resource, through)
+    }
+
     fn begin_install(&self) -> Result<Box<dyn Install>, DiskError> {
-        state::begin_install(&self.core)
+        state::begin_install(&self.core, self.state_writer.queue())
     }
 }
 

@@ -12,8 +12,11 @@ use std::sync::Arc;
 use bytes::Bytes;
 use rocksdb::{ReadOptions, WriteBatch, WriteOptions};
 
-use super::{CF_META, Core, Db, failed, family, options, record};
-use crate::disk::{DiskError, Install, MetaKey, StateWrite};
+use super::state_writer::StateQueue;
+use super::{CF_META, Core, Db, failed, family, history, options, record};
+use crate::disk::{
+    DiskError, Generation, Install, MetaKey, OnInstalled, StateBatch, StateWrite, StateWritten,
+};
 
 /// Before the number of a generation's column family.
 const CF_GENERATION_PREFIX: &str = "objects-";
@@ -32,7 +35,7 @@ fn generation_name(number: u64) -> String {
 /// Which generation is current, and the numbers given out.
 #[derive(Debug)]
 pub(super) struct Generations {
-    current: String,
+    current: u64,
     // Invariant: greater than every number given out, so that a late drop never meets a new generation.
     next: u64,
 }
@@ -54,7 +57,17 @@ impl Generations {
             tracing::info!(generation = %name, "dropping a state whose installation did not finish");
             db.drop_cf(name).map_err(failed("drop generation"))?;
         }
-        Ok(Generations { current, next: number.saturating_add(1) })
+        Ok(Generations { current: number, next: number.saturating_add(1) })
+    }
+
+    /// The current generation.
+    pub(super) fn current(&self) -> Generation {
+        Generation(self.current)
+    }
+
+    /// The column family of the current generation.
+    pub(super) fn family(&self) -> String {
+        generation_name(self.current)
     }
 }
 
@@ -110,22 +123,30 @@ fn synced() -> WriteOptions {
 }
 
 impl Core {
-    /// Changes the current generation and its mark in one step.
-    pub(super) fn write_state(&self, writes: &[StateWrite], mark: &[u8]) -> Result<(), DiskError> {
+    /// Takes one step of the current generation, or nothing of it when the step continues another one.
+    pub(super) fn write_state(&self, step: &StateBatch) -> Result<StateWritten, DiskError> {
         self.fuse.check()?;
         let generations = self.generations.read();
+        if step.generation != generations.current() {
+            return Ok(StateWritten::Superseded);
+        }
         let mut batch = WriteBatch::default();
-        put_objects(&self.db, &mut batch, &generations.current, writes)?;
-        put_mark(&self.db, &mut batch, mark)?;
-        self.write("write state", batch)
+        put_objects(&self.db, &mut batch, &generations.family(), &step.writes)?;
+        history::put_blocks(&self.db, &mut batch, &generations.family(), step)?;
+        if let Some(mark) = &step.mark {
+            put_mark(&self.db, &mut batch, mark)?;
+        }
+        self.write("write state", batch)?;
+        Ok(StateWritten::Written)
     }
 
     /// Every object of the current generation.
     pub(super) fn read_state(&self, each: &mut dyn FnMut(&str, &str, Bytes)) -> Result<(), DiskError> {
         self.fuse.check()?;
         let generations = self.generations.read();
-        let objects = family(&self.db, &generations.current)?;
+        let objects = family(&self.db, &generations.family())?;
         let mut options = ReadOptions::default();
+        options.set_iterate_upper_bound(history::FIRST_KEY);
         options.fill_cache(false);
         options.set_readahead_size(READ_AHEAD_BYTES);
         let mut entries = self.db.raw_iterator_cf_opt(&objects, options);
@@ -146,15 +167,16 @@ impl Core {
 }
 
 /// A state being received into a generation of its own.
-struct RocksInstall {
+pub(super) struct RocksInstall {
     core: Arc<Core>,
+    queue: StateQueue,
     number: u64,
     name: String,
     is_committed: bool,
 }
 
 /// Makes a new, empty generation.
-pub(super) fn begin_install(core: &Arc<Core>) -> Result<Box<dyn Install>, DiskError> {
+pub(super) fn begin_install(core: &Arc<Core>, queue: StateQueue) -> Result<Box<dyn Install>, DiskError> {
     core.fuse.check()?;
     let number = {
         let mut generations = core.generations.write();
@@ -166,7 +188,7 @@ pub(super) fn begin_install(core: &Arc<Core>) -> Result<Box<dyn Install>, DiskEr
     core.db
         .create_cf(&name, &options::generation_family())
         .map_err(|error| core.fuse.blow(failed("begin install")(error)))?;
-    Ok(Box::new(RocksInstall { core: Arc::clone(core), number, name, is_committed: false }))
+    Ok(Box::new(RocksInstall { core: Arc::clone(core), queue, number, name, is_committed: false }))
 }
 
 impl Install for RocksInstall {
@@ -180,22 +202,33 @@ impl Install for RocksInstall {
         written.map_err(|error| self.core.fuse.blow(failed("install")(error)))
     }
 
-    fn commit(mut self: Box<Self>, mark: Bytes) -> Result<(), DiskError> {
+    fn commit(self: Box<Self>, mark: Bytes, on_installed: OnInstalled) {
+        let queue = self.queue.clone();
+        queue.install(*self, mark, on_installed);
+    }
+}
+
+impl RocksInstall {
+    /// Makes this generation the current one and drops the old one.
+    pub(super) fn make_current(mut self, mark: &[u8]) -> Result<Generation, DiskError> {
         let core = Arc::clone(&self.core);
         core.fuse.check()?;
         let blow = |error| core.fuse.blow(failed("commit install")(error));
         core.db.flush_cf(&family(&core.db, &self.name)?).map_err(blow)?;
         let mut batch = WriteBatch::default();
         name_current(&core.db, &mut batch, self.number)?;
-        put_mark(&core.db, &mut batch, &mark)?;
+        put_mark(&core.db, &mut batch, mark)?;
         let old = {
             let mut generations = core.generations.write();
             core.db.write_opt(batch, &synced()).map_err(blow)?;
             // Before anything else can fail: dropping this value must not take the current state with it.
             self.is_committed = true;
-            std::mem::replace(&mut generations.current, self.name.clone())
+            let old = generations.family();
+            generations.current = self.number;
+            old
         };
-        core.db.drop_cf(&old).map_err(blow)
+        core.db.drop_cf(&old).map_err(blow)?;
+        Ok(Generation(self.number))
     }
 }
 

@@ -7,6 +7,7 @@ use std::sync::mpsc::{Receiver, channel};
 use tempfile::TempDir;
 
 use super::*;
+use crate::disk::{HistoryBlock, StateWrite, StateWritten};
 
 /// A disk in a directory of its own, and what tests do with it.
 struct Bench {
@@ -48,6 +49,14 @@ impl Bench {
         self.disk().read_log(0, u64::MAX, usize::MAX).unwrap().iter().map(|entry| entry.index).collect()
     }
 
+    /// Takes one step of the current state and waits until it is visible.
+    fn write_state(&self, writes: Vec<StateWrite>, mark: &'static [u8]) {
+        let generation = self.disk().generation().unwrap();
+        let mark = Some(Bytes::from_static(mark));
+        let batch = StateBatch { generation, writes, mark, ..StateBatch::default() };
+        assert_eq!(take(self.disk(), batch), Ok(StateWritten::Written));
+    }
+
     fn state(&self) -> Vec<(String, String, Bytes)> {
         read_state(self.disk()).unwrap()
     }
@@ -65,6 +74,20 @@ impl Bench {
     fn wal_bytes(&self) -> u64 {
         fs::metadata(newest_wal(self.root.path())).unwrap().len()
     }
+}
+
+/// Takes a step and waits for what becomes of it.
+fn take(disk: &RocksDisk, batch: StateBatch) -> Result<StateWritten, DiskError> {
+    let (sender, told) = channel();
+    disk.write_state(batch, Box::new(move |result| drop(sender.send(result))));
+    told.recv().unwrap()
+}
+
+/// Makes a received state the current one and waits for it.
+fn commit(install: Box<dyn Install>, mark: &'static [u8]) -> Generation {
+    let (sender, told) = channel();
+    install.commit(Bytes::from_static(mark), Box::new(move |result| drop(sender.send(result))));
+    told.recv().unwrap().unwrap()
 }
 
 fn entry(index: u64, word: &[u8]) -> LogRecord {
@@ -180,7 +203,7 @@ fn a_flipped_bit_in_the_write_ahead_log_refuses_to_start() {
 fn with_flipped_table_bit(needle: &[u8]) -> (TempDir, Result<RocksDisk, OpenError>) {
     let mut bench = Bench::new();
     bench.append(1, 4);
-    bench.disk().write_state(vec![put("pods", "a/b", b"an object")], Bytes::from_static(b"3")).unwrap();
+    bench.write_state(vec![put("pods", "a/b", b"an object")], b"3");
     // Opening writes what it replays into tables.
     bench.reopen();
     bench.disk = None;
@@ -335,10 +358,10 @@ fn swept_entries_are_gone_from_the_database() {
 fn state_and_mark_change_in_one_step() {
     let mut bench = Bench::new();
     let first = vec![put("pods", "a/x", b"1"), put("pods", "a/y", b"2"), put("nodes", "n", b"3")];
-    bench.disk().write_state(first, Bytes::from_static(b"m1")).unwrap();
+    bench.write_state(first, b"m1");
     let after_first = bench.wal_bytes();
     let second = vec![put("pods", "a/x", b"4"), delete("pods", "a/y")];
-    bench.disk().write_state(second, Bytes::from_static(b"m2")).unwrap();
+    bench.write_state(second, b"m2");
     let (_copy, disk) = bench.crashed(bench.wal_bytes() - 1);
     let disk = disk.unwrap();
     assert_eq!(disk.meta(MetaKey::StateMark).unwrap().unwrap(), "m1");
@@ -354,19 +377,19 @@ fn state_and_mark_change_in_one_step() {
 #[test]
 fn an_installed_state_replaces_the_old_one() {
     let mut bench = Bench::new();
-    bench.disk().write_state(vec![put("pods", "a/x", b"old")], Bytes::from_static(b"m1")).unwrap();
+    bench.write_state(vec![put("pods", "a/x", b"old")], b"m1");
     let mut install = bench.disk().begin_install().unwrap();
     install.put(vec![put("pods", "a/y", b"new")]).unwrap();
     install.put(vec![put("pods", "a/z", b"new")]).unwrap();
     assert_eq!(bench.state().len(), 1);
-    install.commit(Bytes::from_static(b"m9")).unwrap();
+    commit(install, b"m9");
     for _ in 0..2 {
         let paths: Vec<String> = bench.state().into_iter().map(|(_, path, _)| path).collect();
         assert_eq!(paths, ["a/y", "a/z"]);
         assert_eq!(bench.disk().meta(MetaKey::StateMark).unwrap().unwrap(), "m9");
         bench.reopen();
     }
-    bench.disk().write_state(vec![delete("pods", "a/y")], Bytes::from_static(b"m10")).unwrap();
+    bench.write_state(vec![delete("pods", "a/y")], b"m10");
     assert_eq!(bench.state().len(), 1);
     assert_eq!(generations(bench.root.path()).len(), 1);
 }
@@ -374,14 +397,14 @@ fn an_installed_state_replaces_the_old_one() {
 #[test]
 fn a_dropped_installation_leaves_the_old_state() {
     let bench = Bench::new();
-    bench.disk().write_state(vec![put("pods", "a/x", b"old")], Bytes::from_static(b"m1")).unwrap();
+    bench.write_state(vec![put("pods", "a/x", b"old")], b"m1");
     let mut first = bench.disk().begin_install().unwrap();
     first.put(vec![put("pods", "a/y", b"half")]).unwrap();
     // The next one may begin before the abandoned one is dropped.
     let second = bench.disk().begin_install().unwrap();
     drop(first);
     assert_eq!(bench.state().len(), 1);
-    second.commit(Bytes::from_static(b"m2")).unwrap();
+    commit(second, b"m2");
     assert_eq!(bench.state(), []);
     assert_eq!(generations(bench.root.path()).len(), 1);
 }
@@ -389,7 +412,7 @@ fn a_dropped_installation_leaves_the_old_state() {
 #[test]
 fn a_crash_while_installing_leaves_the_old_state_and_no_garbage() {
     let bench = Bench::new();
-    bench.disk().write_state(vec![put("pods", "a/x", b"old")], Bytes::from_static(b"m1")).unwrap();
+    bench.write_state(vec![put("pods", "a/x", b"old")], b"m1");
     let mut install = bench.disk().begin_install().unwrap();
     install.put(vec![put("pods", "a/y", b"half")]).unwrap();
     let (copy, disk) = bench.crashed(bench.wal_bytes());
@@ -398,6 +421,60 @@ fn a_crash_while_installing_leaves_the_old_state_and_no_garbage() {
     assert_eq!(disk.meta(MetaKey::StateMark).unwrap().unwrap(), "m1");
     drop(disk);
     assert_eq!(generations(copy.path()).len(), 1);
+}
+
+#[test]
+fn a_step_of_a_state_that_was_replaced_is_dropped() {
+    let mut bench = Bench::new();
+    bench.write_state(vec![put("pods", "a/x", b"old")], b"m1");
+    let before = bench.disk().generation().unwrap();
+    let mut install = bench.disk().begin_install().unwrap();
+    install.put(vec![put("pods", "a/y", b"new")]).unwrap();
+    let after = commit(install, b"m9");
+    assert!(after > before);
+    let stale = StateBatch {
+        generation: before,
+        writes: vec![put("pods", "a/x", b"back")],
+        mark: Some(Bytes::from_static(b"m2")),
+        ..StateBatch::default()
+    };
+    assert_eq!(take(bench.disk(), stale), Ok(StateWritten::Superseded));
+    bench.reopen();
+    assert_eq!(bench.state().len(), 1);
+    assert_eq!(bench.disk().meta(MetaKey::StateMark).unwrap(), Some(Bytes::from_static(b"m9")));
+    assert_eq!(bench.disk().generation().unwrap(), after);
+}
+
+fn block(resource: &str, after: u64, through: u64, record: &'static [u8]) -> HistoryBlock {
+    HistoryBlock { resource: resource.into(), after, through, record: Bytes::from_static(record) }
+}
+
+#[test]
+fn blocks_of_history_lie_beside_the_objects_and_go_with_their_generation() {
+    let mut bench = Bench::new();
+    bench.write_state(vec![put("pods", "a/x", b"1")], b"m1");
+    let generation = bench.disk().generation().unwrap();
+    let history =
+        vec![block("pods", 0, 7, b"first"), block("pods", 7, 9, b"second"), block("pod", 1, 8, b"other")];
+    let batch = StateBatch { generation, history, ..StateBatch::default() };
+    assert_eq!(take(bench.disk(), batch), Ok(StateWritten::Written));
+    bench.reopen();
+    assert_eq!(bench.state().len(), 1, "a block is no object");
+    let disk = bench.disk();
+    let spans = disk.history().unwrap();
+    let named: Vec<_> = spans.iter().map(|one| (&*one.resource, one.after, one.through, one.bytes)).collect();
+    assert_eq!(named, [("pod", 1, 8, 5), ("pods", 0, 7, 5), ("pods", 7, 9, 6)]);
+    assert_eq!(disk.read_history(generation, "pods", 9).unwrap(), Some(Bytes::from_static(b"second")));
+    assert_eq!(disk.read_history(generation, "pods", 8).unwrap(), None);
+    let forgotten = vec![("pods".into(), 7)];
+    let batch = StateBatch { generation, forgotten, ..StateBatch::default() };
+    assert_eq!(take(disk, batch), Ok(StateWritten::Written));
+    assert_eq!(disk.read_history(generation, "pods", 7).unwrap(), None);
+    assert_eq!(disk.history().unwrap().len(), 2);
+    let next = commit(disk.begin_install().unwrap(), b"m2");
+    assert!(disk.history().unwrap().is_empty(), "an installed state has no history");
+    assert_eq!(disk.read_history(generation, "pods", 9).unwrap(), None);
+    assert_eq!(disk.read_history(next, "pods", 9).unwrap(), None);
 }
 
 fn generations(path: &Path) -> Vec<String> {
@@ -424,7 +501,7 @@ fn nothing_works_after_a_failure() {
         disk.read_log(1, 2, 100).map(drop),
         disk.truncate_after(None),
         disk.purge_through(1, Bytes::new()),
-        disk.write_state(Vec::new(), Bytes::new()),
+        take(disk, StateBatch::default()).map(drop),
         disk.read_state(&mut |_, _, _| {}),
         disk.begin_install().map(drop),
     ];

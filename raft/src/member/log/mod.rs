@@ -5,8 +5,10 @@
 //! just written. It never decides what to write.
 //!
 //! Invariant: an entry is readable when `append` returns and durable when its callback is called. Invariant: no entry
-//! above the state's mark is purged (the state on disk trails, and a restart replays from the mark).
+//! above the state's mark is purged (the state on disk trails, and a restart replays from the mark): a purge that asks
+//! for more waits, and nothing waits for it.
 
+mod meter;
 mod reader;
 mod tail;
 
@@ -21,6 +23,7 @@ use parking_lot::Mutex;
 use prost::Message;
 use tokio::sync::oneshot;
 
+pub(crate) use self::meter::Meter;
 use self::tail::Tail;
 use crate::Runtime;
 use crate::disk::{Disk, DiskError, LogRecord, MetaKey};
@@ -33,8 +36,8 @@ use crate::member::fatal::Fatal;
 
 /// Brings the stored state up to an index before entries through it are purged.
 pub(crate) trait Settle: Send + Sync + 'static {
-    /// Returns once the state on disk is complete through `index`.
-    fn settle(&self, index: u64) -> Result<(), DiskError>;
+    /// Whether the state on disk is complete through `index`. Where it is not, work towards that begins.
+    fn settle(&self, index: u64) -> bool;
 }
 
 /// The log of one member. Clones are readers of the same log.
@@ -48,7 +51,10 @@ struct Shared<D> {
     state: Arc<dyn Settle>,
     fatal: Fatal,
     tail: Mutex<Tail>,
+    meter: Arc<Mutex<Meter>>,
     vote: Mutex<Option<Vote>>,
+    /// A purge that waits until the stored state no longer needs the entries.
+    waiting_purge: Mutex<Option<LogId>>,
 }
 
 impl<R, D> Clone for Log<R, D> {
@@ -62,12 +68,19 @@ impl<R: Runtime, D: Disk> Log<R, D> {
     pub(crate) fn open(disk: Arc<D>, state: Arc<dyn Settle>, fatal: Fatal) -> Result<Self, LogError> {
         let vote = read_meta(&*disk, MetaKey::Vote, "vote")?.map(vote_from_wire);
         let (tail, vote) = (Mutex::new(Tail::default()), Mutex::new(vote));
-        Ok(Log { shared: Arc::new(Shared { disk, state, fatal, tail, vote }), runtime: PhantomData })
+        let (waiting_purge, meter) = (Mutex::default(), Arc::default());
+        let shared = Shared { disk, state, fatal, tail, meter, vote, waiting_purge };
+        Ok(Log { shared: Arc::new(shared), runtime: PhantomData })
     }
 
     /// The vote that is durable here, if any was ever given.
     pub(crate) fn vote(&self) -> Option<Vote> {
         *self.shared.vote.lock()
+    }
+
+    /// The bytes of the log, counted as it grows and is cut.
+    pub(crate) fn meter(&self) -> Arc<Mutex<Meter>> {
+        self.shared.meter.clone()
     }
 
     fn last(&self) -> Result<Option<LogId>, LogError> {
@@ -87,6 +100,21 @@ impl<R: Runtime, D: Disk> Log<R, D> {
         let purged = self.purged()?;
         let last = self.last()?.max(purged);
         Ok(LogState { last_purged_log_id: purged, last_log_id: last })
+    }
+
+    /// Does the purge that waits, if it may be done now.
+    fn purge_waiting(&self) -> Result<(), io::Error> {
+        let shared = &self.shared;
+        let mut waiting = shared.waiting_purge.lock();
+        let Some(through) = waiting.filter(|through| shared.state.settle(through.index)) else {
+            return Ok(());
+        };
+        let marker = Bytes::from(log_id_to_wire(&through).encode_to_vec());
+        shared.fatal.disk(shared.disk.purge_through(through.index, marker))?;
+        shared.tail.lock().purge_through(through.index);
+        shared.meter.lock().purge_through(through.index);
+        *waiting = None;
+        Ok(())
     }
 
     async fn persist_vote(&self, vote: &Vote) -> Result<(), DiskError> {
@@ -164,31 +192,35 @@ impl<R: Runtime, D: Disk> RaftLogStorage<Types<R>> for Log<R, D> {
         I: IntoIterator<Item = Entry> + OptionalSend,
         I::IntoIter: OptionalSend,
     {
+        self.purge_waiting()?;
         let entries: Vec<Entry> = entries.into_iter().collect();
         let record = |entry: &Entry| LogRecord {
             index: entry.log_id.index,
             bytes: Bytes::from(entry_to_wire(entry).encode_to_vec()),
         };
-        let records = entries.iter().map(record).collect();
+        let records: Vec<LogRecord> = entries.iter().map(record).collect();
+        let sizes: Vec<(u64, usize)> =
+            records.iter().map(|record| (record.index, record.bytes.len())).collect();
         let fatal = self.shared.fatal.clone();
         let on_durable = Box::new(move |result| callback.io_completed(fatal.disk(result)));
         self.shared.fatal.disk(self.shared.disk.append(records, on_durable))?;
         self.shared.tail.lock().push(entries);
+        let mut meter = self.shared.meter.lock();
+        sizes.into_iter().for_each(|(index, bytes)| meter.add(index, bytes));
         Ok(())
     }
 
     async fn truncate_after(&mut self, last: Option<LogId>) -> Result<(), io::Error> {
         let last = last.map(|id| id.index);
         self.shared.tail.lock().truncate_after(last);
+        self.shared.meter.lock().truncate_after(last);
         self.shared.fatal.disk(self.shared.disk.truncate_after(last))
     }
 
+    /// Purges once the state on disk no longer needs the entries. Where it still does, the purge is done with a later
+    /// append: until then the log only holds more than it must.
     async fn purge(&mut self, through: LogId) -> Result<(), io::Error> {
-        let shared = &self.shared;
-        shared.fatal.disk(shared.state.settle(through.index))?;
-        let marker = Bytes::from(log_id_to_wire(&through).encode_to_vec());
-        shared.fatal.disk(shared.disk.purge_through(through.index, marker))?;
-        shared.tail.lock().purge_through(through.index);
-        Ok(())
+        *self.shared.waiting_purge.lock() = Some(through);
+        self.purge_waiting()
     }
 }

@@ -90,10 +90,12 @@ impl<R: Runtime, D: Disk> RaftStateMachine<Types<R>> for Machine<R, D> {
     }
 
     async fn install_snapshot(&mut self, meta: &SnapshotMeta, body: SnapshotBody) -> Result<(), io::Error> {
-        let mark = Mark { log_id: meta.last_log_id, membership: meta.last_membership.clone() };
         match body {
             SnapshotBody::Received(state, install) => {
-                self.applied.fatal.disk(self.applied.install(state, install, &mark))
+                let (log_id, membership) = (meta.last_log_id, meta.last_membership.clone());
+                let changed = Some(state.changed_at_floor(state.applied()));
+                let mark = Mark { log_id, membership, changed };
+                self.applied.fatal.disk(self.applied.install(state, install, &mark).await)
             }
             SnapshotBody::Sending(_) => Err(io::Error::other("a snapshot to send was given to install")),
         }

@@ -52,21 +52,27 @@ impl Lineage {
 
     /// The newest point.
     pub(super) fn now(&self) -> Mark {
-        Mark { log_id: self.last, membership: self.membership() }
+        Mark { log_id: self.last, membership: self.membership(), changed: None }
     }
 
-    /// The mark at `floor`; what lies before is forgotten.
-    pub(super) fn mark_at(&mut self, floor: Revision) -> Mark {
+    /// The mark at `floor`, which is not before the first mark.
+    pub(super) fn mark_at(&self, floor: Revision) -> Mark {
+        let term = self.terms.iter().rev().find(|first| first.index <= floor.0).map(term_of);
+        let membership = self.memberships.iter().rev().find(|one| set_at(one) <= floor.0);
+        Mark {
+            log_id: term.map(|term| log_id(term, floor.0)),
+            membership: membership.or(self.memberships.front()).cloned().unwrap_or_default(),
+            changed: None,
+        }
+    }
+
+    /// Forgets what no mark from `floor` on needs.
+    pub(super) fn forget_before(&mut self, floor: Revision) {
         while self.terms.get(1).is_some_and(|next| next.index <= floor.0) {
             self.terms.pop_front();
         }
         while self.memberships.get(1).is_some_and(|next| set_at(next) <= floor.0) {
             self.memberships.pop_front();
-        }
-        let term = self.terms.front().filter(|first| first.index <= floor.0).map(term_of);
-        Mark {
-            log_id: term.map(|term| log_id(term, floor.0)),
-            membership: self.memberships.front().cloned().unwrap_or_default(),
         }
     }
 }
@@ -93,15 +99,17 @@ mod tests {
                 lineage.note_membership(set_by(term, index));
             }
         }
-        assert_eq!(lineage.now(), Mark { log_id: Some(log_id(3, 4)), membership: set_by(3, 4) });
+        let now = Mark { log_id: Some(log_id(3, 4)), membership: set_by(3, 4), changed: None };
+        assert_eq!(lineage.now(), now);
         for (floor, term, membership) in [(0, 0, (0, 0)), (2, 1, (0, 0)), (3, 3, (0, 0)), (4, 3, (3, 4))] {
-            let mark = lineage.mark_at(Revision(floor));
-            let expected = set_by(membership.0, membership.1);
-            assert_eq!(
-                mark,
-                Mark { log_id: Some(log_id(term, floor)), membership: expected },
-                "floor {floor}"
-            );
+            let expected = Mark {
+                log_id: Some(log_id(term, floor)),
+                membership: set_by(membership.0, membership.1),
+                changed: None,
+            };
+            assert_eq!(lineage.mark_at(Revision(floor)), expected, "floor {floor}");
+            lineage.forget_before(Revision(floor));
+            assert_eq!(lineage.mark_at(Revision(floor)), expected, "floor {floor}, the rest forgotten");
         }
     }
 

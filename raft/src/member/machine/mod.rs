@@ -2,14 +2,23 @@
 //!
 //! Owns the one writer of the state. Readers take the published root and never wait for it. After each batch of entries
 //! it publishes the new root, completes the proposals of this member, then wakes watchers and readers, in this order,
-//! so that whoever is woken finds what it was woken for. What falls out of the history goes to the disk, with its mark.
+//! so that whoever is woken finds what it was woken for. What falls out of the history goes to the disk, with its mark,
+//! by the keeper, which applying never waits for.
 //!
 //! Invariant: the state on disk is the state at the history's floor (docs/decisions/0002). Invariant: applying consults
 //! no clock; the clock only decides how much history is kept.
 
 mod adapter;
+mod ages;
+mod keeper;
 mod lineage;
+#[cfg(test)]
+mod model;
+mod pages;
+mod past;
+mod reads;
 mod store;
+mod writer;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -17,11 +26,14 @@ use std::sync::Arc;
 use arc_swap::ArcSwap;
 use openraft::EntryPayload;
 use parking_lot::Mutex;
+use tokio::sync::{Notify, oneshot};
 
 pub(crate) use self::adapter::{Machine, SnapshotBody};
-use self::lineage::Lineage;
+use self::pages::Pages;
+use self::past::Past;
 pub(crate) use self::store::Restore;
 use self::store::load_state;
+use self::writer::{Lock, Writer};
 use crate::disk::{Disk, DiskError, Install};
 use crate::encoding::{DecodeError, decode_transaction};
 use crate::key::Revision;
@@ -29,31 +41,26 @@ use crate::member::codec::Mark;
 use crate::member::consensus::{Entry, StoredMembership};
 use crate::member::fatal::Fatal;
 use crate::member::log::{LogError, Settle};
-use crate::member::options::{Clock, HistoryOptions};
+use crate::member::options::HistoryOptions;
 use crate::member::proposals::Proposals;
 use crate::notify::{Announcer, Gate, Subscription};
 use crate::state::{HistoryBounds, State};
 use crate::transaction::{Operation, Outcome, Transaction};
 
 /// The state of one member and everyone who waits for it.
-pub(crate) struct Applied<D> {
+pub(crate) struct Applied<D, L = Mutex<Writer>> {
     disk: Arc<D>,
-    clock: Clock,
     history: HistoryOptions,
     fatal: Fatal,
     proposals: Arc<Proposals>,
-    writer: Mutex<Writer>,
+    writer: L,
     published: ArcSwap<State>,
     gate: Gate,
     subscribers: Mutex<BTreeMap<Arc<str>, Announcer>>,
-}
-
-/// What only the writer sees.
-struct Writer {
-    state: State,
-    lineage: Lineage,
-    /// Up to where the stored state is complete.
-    stored: Revision,
+    past: Past,
+    pages: Pages,
+    /// Wakes the keeper: there is history to move.
+    work: Notify,
 }
 
 /// What a batch of entries did.
@@ -64,21 +71,47 @@ struct Batch {
 }
 
 impl<D: Disk> Applied<D> {
-    /// Reads the stored state; history starts at its mark.
+    /// Reads the stored state; history in memory starts at its mark.
     pub(crate) fn load(
         disk: Arc<D>,
-        clock: Clock,
         history: HistoryOptions,
         proposals: Arc<Proposals>,
         fatal: Fatal,
     ) -> Result<Self, LogError> {
+        Applied::load_with(disk, history, proposals, fatal, Mutex::new)
+    }
+}
+
+impl<D: Disk, L: Lock<Writer>> Applied<D, L> {
+    /// The same under another kind of lock.
+    fn load_with(
+        disk: Arc<D>,
+        history: HistoryOptions,
+        proposals: Arc<Proposals>,
+        fatal: Fatal,
+        lock: impl FnOnce(Writer) -> L,
+    ) -> Result<Self, LogError> {
         let (state, mark) = load_state(&*disk)?;
+        let generation = disk.generation()?;
+        let past = Past::load(generation, disk.history()?);
         let gate = Gate::default();
         gate.advance(state.applied());
         let published = ArcSwap::from_pointee(state.clone());
-        let writer = Writer { stored: state.floor(), lineage: Lineage::starting_at(&mark), state };
-        let (writer, subscribers) = (Mutex::new(writer), Mutex::default());
-        Ok(Applied { disk, clock, history, fatal, proposals, writer, published, gate, subscribers })
+        let writer = lock(Writer::new(state, &mark, generation));
+        let (subscribers, pages, work) = (Mutex::default(), Pages::default(), Notify::new());
+        Ok(Applied {
+            disk,
+            history,
+            fatal,
+            proposals,
+            writer,
+            published,
+            gate,
+            subscribers,
+            past,
+            pages,
+            work,
+        })
     }
 
     /// The newest state.
@@ -103,41 +136,36 @@ impl<D: Disk> Applied<D> {
 
     /// The newest membership applied.
     pub(crate) fn membership(&self) -> StoredMembership {
-        self.writer.lock().lineage.membership()
+        self.writer.with(|writer| writer.lineage.membership())
+    }
+
+    /// Up to where the state on disk is complete.
+    #[cfg(test)]
+    pub(crate) fn stored(&self) -> Revision {
+        self.writer.with(|writer| writer.stored())
     }
 
     /// The state and the point it is at, together.
     fn now(&self) -> (Arc<State>, Mark) {
-        let writer = self.writer.lock();
-        (self.state(), writer.lineage.now())
-    }
-
-    /// Drops history that has grown too old. Called from time to time: nothing else drops it while no writes come.
-    pub(crate) fn trim_by_age(&self) -> Result<(), DiskError> {
-        let before_ms = (self.clock)().saturating_sub(self.history.age_ms);
-        let bounds = HistoryBounds { before_ms, ..self.bounds() };
-        let mut writer = self.writer.lock();
-        if writer.state.exceeds(&bounds) {
-            self.trim(&mut writer, &bounds)?;
-            self.published.store(Arc::new(writer.state.clone()));
-        }
-        Ok(())
+        let (state, mark) = self.writer.with(|writer| (self.state(), writer.lineage.now()));
+        let changed = state.changed_at_floor(state.applied());
+        (state, Mark { changed: Some(changed), ..mark })
     }
 
     /// Applies entries in order and tells everyone.
     fn apply(&self, entries: &[Entry]) -> Result<(), ApplyError> {
         let mut batch = Batch::default();
-        let newest_term = {
-            let mut writer = self.writer.lock();
+        let (newest_term, has_work) = self.writer.with(|writer| -> Result<_, ApplyError> {
             for entry in entries {
                 writer.apply(entry, &self.proposals, &mut batch)?;
             }
-            if writer.state.exceeds(&self.slack()) {
-                self.trim(&mut writer, &self.bounds())?;
-            }
             self.published.store(Arc::new(writer.state.clone()));
-            writer.lineage.last().map_or(0, |last| last.leader_id.term)
-        };
+            let newest_term = writer.lineage.last().map_or(0, |last| last.leader_id.term);
+            Ok((newest_term, writer.has_work(&self.slack(), Revision(0))))
+        })?;
+        if has_work {
+            self.work.notify_one();
+        }
         self.proposals.complete(batch.outcomes, newest_term);
         let subscribers = self.subscribers.lock();
         for (resource, revision) in batch.changed {
@@ -150,15 +178,22 @@ impl<D: Disk> Applied<D> {
         Ok(())
     }
 
-    /// Replaces the state by one received from the leader. Watches from before it find their revision compacted.
-    fn install(&self, state: State, install: Box<dyn Install>, mark: &Mark) -> Result<(), DiskError> {
-        install.commit(mark.encode())?;
+    /// Replaces the state by one received from the leader. Watches from before it go on if their resource has not
+    /// changed since, and else find their revision compacted.
+    async fn install(&self, state: State, install: Box<dyn Install>, mark: &Mark) -> Result<(), DiskError> {
         let applied = state.applied();
-        {
-            let mut writer = self.writer.lock();
-            *writer = Writer { stored: state.floor(), lineage: Lineage::starting_at(mark), state };
+        self.writer.with(Writer::begin_install);
+        let (done, installed) = oneshot::channel();
+        // The waiting side is gone only when the member is.
+        install.commit(mark.encode(), Box::new(move |result| drop(done.send(result))));
+        let gone = || DiskError { operation: "install", reason: "the disk went away".to_owned() };
+        let generation = installed.await.unwrap_or_else(|_| Err(gone()))?;
+        self.writer.with(|writer| {
+            writer.finish_install(state, mark, generation);
+            self.past.clear(generation);
+            self.pages.clear();
             self.published.store(Arc::new(writer.state.clone()));
-        }
+        });
         tracing::info!(revision = applied.0, "installed a snapshot of the leader's state");
         self.proposals.lose_all("the state was replaced by the leader's");
         self.subscribers.lock().values().for_each(|subscriber| subscriber.announce(applied));
@@ -166,22 +201,13 @@ impl<D: Disk> Applied<D> {
         Ok(())
     }
 
-    /// Trims the history and makes what left it part of the stored state.
-    fn trim(&self, writer: &mut Writer, bounds: &HistoryBounds) -> Result<(), DiskError> {
-        let evicted = writer.state.trim_history(bounds);
-        let mark = writer.lineage.mark_at(writer.state.floor());
-        self.disk.write_state(store::stored_form(evicted), mark.encode())?;
-        writer.stored = writer.state.floor();
-        Ok(())
-    }
-
     /// What history is trimmed to, whatever its age.
     fn bounds(&self) -> HistoryBounds {
         let HistoryOptions { bytes_max, entries_max, .. } = self.history;
-        HistoryBounds { before_ms: 0, bytes_max, entries_max }
+        HistoryBounds { through: Revision(0), bytes_max, entries_max }
     }
 
-    /// When it is trimmed: a sixteenth later, so that the disk is written to in batches and not for every entry.
+    /// When the keeper starts: a sixteenth later, so that the disk is written to in batches and not for every entry.
     fn slack(&self) -> HistoryBounds {
         let bounds = self.bounds();
         HistoryBounds {
@@ -192,17 +218,17 @@ impl<D: Disk> Applied<D> {
     }
 }
 
-impl<D: Disk> Settle for Applied<D> {
-    fn settle(&self, index: u64) -> Result<(), DiskError> {
-        let mut writer = self.writer.lock();
-        if writer.stored.0 >= index {
-            return Ok(());
+impl<D: Disk, L: Lock<Writer>> Settle for Applied<D, L> {
+    fn settle(&self, index: u64) -> bool {
+        let revision = Revision(index);
+        let (settled, has_work) = self.writer.with(|writer| {
+            writer.want(revision);
+            (writer.stored() >= revision, writer.has_work(&self.slack(), Revision(0)))
+        });
+        if has_work {
+            self.work.notify_one();
         }
-        let entries_max = writer.state.applied().0.saturating_sub(index);
-        let bounds = HistoryBounds { before_ms: 0, bytes_max: usize::MAX, entries_max };
-        self.trim(&mut writer, &bounds)?;
-        self.published.store(Arc::new(writer.state.clone()));
-        Ok(())
+        settled
     }
 }
 
@@ -250,8 +276,6 @@ impl Batch {
 /// An entry cannot be applied. Nothing can be skipped, so the member stops.
 #[derive(Debug, thiserror::Error)]
 enum ApplyError {
-    #[error(transparent)]
-    Disk(#[from] DiskError),
     #[error("a committed entry cannot be applied: {0}")]
     Decode(#[from] DecodeError),
 }

@@ -1,6 +1,6 @@
 //! The state on disk: reading it at start, and what history leaves for it.
 //!
-//! Owns the stored form of objects. The stored state is always that of its mark.
+//! Owns the stored form of objects and of older changes. The stored state is always that of its mark.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -8,13 +8,19 @@ use std::sync::Arc;
 use bytes::Bytes;
 use prost::Message;
 
-use crate::disk::{Disk, MetaKey, StateWrite};
+use orch_proto::store as wire;
+
+use super::writer::Step;
+use crate::disk::{Disk, HistoryBlock, MetaKey, StateBatch, StateWrite};
 use crate::encoding::{DecodeError, decode, object_from_wire, object_to_wire};
-use crate::key::Key;
+use crate::key::{Key, Revision};
 use crate::member::codec::Mark;
 use crate::member::log::LogError;
 use crate::object::SharedObject;
-use crate::state::{Evicted, State};
+use crate::state::{Change, Evicted, State};
+
+/// Bytes of objects in one block of history, roughly: what a watch that resumes reads at once.
+const BLOCK_BYTES: usize = 256 << 10;
 
 /// The stored state, and the point it is at.
 pub(super) fn load_state(disk: &impl Disk) -> Result<(State, Mark), LogError> {
@@ -58,21 +64,98 @@ impl Restore {
 
     /// The whole state, as of `mark`.
     pub(crate) fn finish(mut self, mark: &Mark) -> State {
-        self.state.finish_restore(mark.revision());
+        self.state.finish_restore(mark.revision(), mark.changed.as_ref());
         self.state
     }
 }
 
-/// Changes that left the history as writes to the stored state: only the last of each object counts.
-pub(super) fn stored_form(evicted: Vec<Evicted>) -> Vec<StateWrite> {
-    let mut newest: BTreeMap<(Arc<str>, Arc<str>), Option<SharedObject>> = BTreeMap::new();
-    for Evicted { resource, change } in evicted {
-        newest.insert((resource, change.path), change.new);
+/// A step as the disk takes it. Changes up to `aged` are too old for anyone to ask for: they become part of the state
+/// only.
+pub(super) fn batch_of(step: &Step, aged: Revision) -> StateBatch {
+    StateBatch {
+        generation: step.generation,
+        writes: stored_form(&step.leaving.changes),
+        history: blocks_of(step, aged),
+        forgotten: Vec::new(),
+        mark: Some(step.mark.encode()),
     }
-    let write = |((resource, path), object): ((Arc<str>, Arc<str>), Option<SharedObject>)| StateWrite {
-        resource: Box::from(&*resource),
-        path: Box::from(&*path),
-        record: object.map(|object| Bytes::from(object_to_wire(&object).encode_to_vec())),
+}
+
+/// Changes as writes to the stored state: only the last of each object counts.
+fn stored_form(changes: &[Evicted]) -> Vec<StateWrite> {
+    let mut newest: BTreeMap<(&Arc<str>, &Arc<str>), Option<&SharedObject>> = BTreeMap::new();
+    for Evicted { resource, change } in changes {
+        newest.insert((resource, &change.path), change.new.as_ref());
+    }
+    let write = |((resource, path), object): ((&Arc<str>, &Arc<str>), Option<&SharedObject>)| StateWrite {
+        resource: Box::from(&**resource),
+        path: Box::from(&**path),
+        record: object.map(|object| Bytes::from(object_to_wire(object).encode_to_vec())),
     };
     newest.into_iter().map(write).collect()
+}
+
+/// Changes as blocks of history, in the order of resources and revisions.
+fn blocks_of(step: &Step, aged: Revision) -> Vec<HistoryBlock> {
+    let mut runs: BTreeMap<&Arc<str>, Vec<&Change>> = BTreeMap::new();
+    for Evicted { resource, change } in &step.leaving.changes {
+        runs.entry(resource).or_default().push(change);
+    }
+    let mut blocks = Vec::new();
+    for (resource, changes) in runs {
+        let mut after = step.floors.get(resource).copied().unwrap_or_default();
+        let (mut run, mut bytes) = (Vec::new(), 0);
+        for change in changes {
+            if change.revision <= aged {
+                after = change.revision;
+                continue;
+            }
+            bytes += change.object_bytes();
+            run.push(change_to_wire(change));
+            if bytes >= BLOCK_BYTES {
+                blocks.push(block(resource, after, change.revision, std::mem::take(&mut run)));
+                (after, bytes) = (change.revision, 0);
+            }
+        }
+        if let Some(last) = run.last().map(|change| Revision(change.revision)) {
+            blocks.push(block(resource, after, last, run));
+        }
+    }
+    blocks
+}
+
+fn block(
+    resource: &Arc<str>,
+    after: Revision,
+    through: Revision,
+    changes: Vec<wire::HistoricChange>,
+) -> HistoryBlock {
+    let record = Bytes::from(wire::HistoryRecord { changes }.encode_to_vec());
+    HistoryBlock { resource: Box::from(&**resource), after: after.0, through: through.0, record }
+}
+
+fn change_to_wire(change: &Change) -> wire::HistoricChange {
+    let object = |object: &Option<SharedObject>| object.as_ref().map(|object| object_to_wire(object));
+    wire::HistoricChange {
+        revision: change.revision.0,
+        time_ms: change.time_ms,
+        path: change.path.to_string(),
+        old: object(&change.old),
+        new: object(&change.new),
+    }
+}
+
+/// Reads a block of history back.
+pub(super) fn changes_from_record(record: Bytes) -> Result<Arc<[Change]>, DecodeError> {
+    let record: wire::HistoryRecord = decode("history", record)?;
+    let change = |change: wire::HistoricChange| -> Result<Change, DecodeError> {
+        Ok(Change {
+            revision: Revision(change.revision),
+            time_ms: change.time_ms,
+            path: Arc::from(change.path),
+            old: change.old.map(object_from_wire).transpose()?,
+            new: change.new.map(object_from_wire).transpose()?,
+        })
+    };
+    record.changes.into_iter().map(change).collect()
 }

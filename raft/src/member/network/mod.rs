@@ -9,6 +9,7 @@ mod snapshot;
 
 use std::future::Future;
 use std::marker::PhantomData;
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -31,6 +32,7 @@ pub(crate) use self::append::{append_from_wire, append_response_to_wire, stream_
 use crate::Runtime;
 use crate::encoding::{DecodeError, decode};
 use crate::member::codec::{log_id_from_wire, log_id_to_wire, required_vote, vote_to_wire};
+use crate::member::compaction::Holds;
 use crate::member::consensus::{Place, Snapshot, Types, Vote};
 use crate::member::machine::SnapshotBody;
 use crate::transport::{Peer, Purpose, Transport, TransportError};
@@ -38,12 +40,14 @@ use crate::transport::{Peer, Purpose, Transport, TransportError};
 /// Makes links to members.
 pub(crate) struct Network<R, T> {
     transport: T,
+    holds: Arc<Holds>,
     runtime: PhantomData<fn() -> R>,
 }
 
 /// A link to one member, for one of the library's tasks.
 pub(crate) struct Link<R, T> {
     transport: T,
+    holds: Arc<Holds>,
     peer: Peer,
     /// Replicates over a stream; other tasks send an entry-less append at most, as a call.
     pipelined: bool,
@@ -53,12 +57,13 @@ pub(crate) struct Link<R, T> {
 type Rpc<R> = RPCError<Types<R>>;
 
 impl<R: Runtime, T: Transport> Network<R, T> {
-    pub(crate) fn new(transport: T) -> Self {
-        Network { transport, runtime: PhantomData }
+    pub(crate) fn new(transport: T, holds: Arc<Holds>) -> Self {
+        Network { transport, holds, runtime: PhantomData }
     }
 
     fn link(&self, target: u64, place: &Place, pipelined: bool) -> Link<R, T> {
-        Link { transport: self.transport.clone(), peer: place.peer(target), pipelined, runtime: PhantomData }
+        let (transport, holds) = (self.transport.clone(), self.holds.clone());
+        Link { transport, holds, peer: place.peer(target), pipelined, runtime: PhantomData }
     }
 }
 

@@ -43,7 +43,10 @@ impl<R: Runtime, T: Transport> Link<R, T> {
         let SnapshotBody::Sending(state) = snapshot.snapshot else {
             return Err(failure("a received snapshot was given to send"));
         };
-        let mark = Mark { log_id: snapshot.meta.last_log_id, membership: snapshot.meta.last_membership };
+        let changed = Some(state.changed_at_floor(state.applied()));
+        let mark =
+            Mark { log_id: snapshot.meta.last_log_id, membership: snapshot.meta.last_membership, changed };
+        let _held = self.holds.hold(mark.revision().0);
         let sending = R::timeout(timeout, self.exchange(vote, &mark, &state)).boxed();
         match R::select2(cancel.boxed(), sending).await {
             Select2::First(closed) => Err(StreamingError::Closed(closed)),

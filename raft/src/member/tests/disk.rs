@@ -6,7 +6,10 @@ use std::sync::Arc;
 use bytes::Bytes;
 use parking_lot::Mutex;
 
-use crate::disk::{Disk, DiskError, Install, LogRecord, MetaKey, OnDurable, StateWrite};
+use crate::disk::{
+    Disk, DiskError, Generation, HistorySpan, Install, LogRecord, MetaKey, OnDurable, OnInstalled, OnWritten,
+    StateBatch, StateWrite, StateWritten,
+};
 
 #[derive(Debug, Default)]
 pub(crate) struct MemoryDisk {
@@ -20,7 +23,29 @@ struct Contents {
     log: BTreeMap<u64, Bytes>,
     meta: BTreeMap<MetaKey, Bytes>,
     objects: Objects,
+    /// By resource and last revision: the revision before the block, and its record.
+    history: BTreeMap<(Box<str>, u64), (u64, Bytes)>,
+    generation: Generation,
     failing: bool,
+}
+
+impl Contents {
+    fn take(&mut self, batch: StateBatch) -> StateWritten {
+        if batch.generation != self.generation {
+            return StateWritten::Superseded;
+        }
+        write(&mut self.objects, batch.writes);
+        for block in batch.history {
+            self.history.insert((block.resource, block.through), (block.after, block.record));
+        }
+        for gone in batch.forgotten {
+            self.history.remove(&gone);
+        }
+        if let Some(mark) = batch.mark {
+            self.meta.insert(MetaKey::StateMark, mark);
+        }
+        StateWritten::Written
+    }
 }
 
 impl MemoryDisk {
@@ -97,11 +122,35 @@ impl Disk for MemoryDisk {
         Ok(())
     }
 
-    fn write_state(&self, writes: Vec<StateWrite>, mark: Bytes) -> Result<(), DiskError> {
-        let mut contents = self.contents()?;
-        write(&mut contents.objects, writes);
-        contents.meta.insert(MetaKey::StateMark, mark);
-        Ok(())
+    fn generation(&self) -> Result<Generation, DiskError> {
+        Ok(self.contents()?.generation)
+    }
+
+    fn write_state(&self, batch: StateBatch, on_written: OnWritten) {
+        let written = self.contents().map(|mut contents| contents.take(batch));
+        on_written(written);
+    }
+
+    fn history(&self) -> Result<Vec<HistorySpan>, DiskError> {
+        let contents = self.contents()?;
+        let spans = contents.history.iter().map(|((resource, through), (after, record))| HistorySpan {
+            resource: resource.clone(),
+            after: *after,
+            through: *through,
+            bytes: record.len() as u64,
+        });
+        Ok(spans.collect())
+    }
+
+    fn read_history(
+        &self,
+        generation: Generation,
+        resource: &str,
+        through: u64,
+    ) -> Result<Option<Bytes>, DiskError> {
+        let contents = self.contents()?;
+        let found = contents.history.get(&(Box::from(resource), through)).map(|(_, record)| record.clone());
+        Ok(found.filter(|_| contents.generation == generation))
     }
 
     fn read_state(&self, each: &mut dyn FnMut(&str, &str, Bytes)) -> Result<(), DiskError> {
@@ -126,10 +175,14 @@ impl Install for MemoryInstall {
         Ok(())
     }
 
-    fn commit(self: Box<Self>, mark: Bytes) -> Result<(), DiskError> {
+    fn commit(self: Box<Self>, mark: Bytes, on_installed: OnInstalled) {
         let mut contents = self.contents.lock();
         contents.objects = self.objects;
+        contents.history.clear();
+        contents.generation.0 += 1;
         contents.meta.insert(MetaKey::StateMark, mark);
-        Ok(())
+        let generation = contents.generation;
+        drop(contents);
+        on_installed(Ok(generation));
     }
 }

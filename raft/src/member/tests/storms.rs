@@ -36,7 +36,7 @@ async fn write(handle: SimHandle, by: String, acknowledged: Arc<Mutex<Vec<String
 async fn storm(seed: u64) -> usize {
     let mut dice = Dice(seed);
     let mut cluster = Cluster::new(3);
-    cluster.log = LogOptions { snapshot_every: 60, keep: 40 };
+    cluster.log = LogOptions { snapshot_every: 60, keep: 40, ..LogOptions::default() };
     cluster.history = HistoryOptions { entries_max: 30, ..HistoryOptions::default() };
     let (acknowledged, stop) = (Arc::new(Mutex::new(Vec::new())), Arc::new(Mutex::new(false)));
     let mut starts = 0;

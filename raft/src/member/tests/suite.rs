@@ -10,7 +10,7 @@ use super::disk::MemoryDisk;
 use crate::Runtime;
 use crate::member::consensus::Types;
 use crate::member::fatal::Fatal;
-use crate::member::log::Log;
+use crate::member::log::{Log, Settle};
 use crate::member::machine::{Applied, Machine};
 use crate::member::options::HistoryOptions;
 use crate::member::proposals::Proposals;
@@ -19,16 +19,24 @@ type SimTypes = Types<SimRuntime>;
 type SimLog = Log<SimRuntime, MemoryDisk>;
 type SimMachine = Machine<SimRuntime, MemoryDisk>;
 
+/// The suite purges entries without applying them.
+struct Settled;
+
+impl Settle for Settled {
+    fn settle(&self, _: u64) -> bool {
+        true
+    }
+}
+
 struct Builder;
 
 impl StoreBuilder<SimTypes, SimLog, SimMachine, ()> for Builder {
     async fn build(&self) -> Result<((), SimLog, SimMachine), StorageError<SimTypes>> {
         let (disk, fatal) = (Arc::new(MemoryDisk::default()), Fatal::default());
         let proposals = Arc::new(Proposals::new(1, 1));
-        let applied =
-            Applied::load(disk.clone(), Arc::new(|| 0), HistoryOptions::default(), proposals, fatal.clone());
+        let applied = Applied::load(disk.clone(), HistoryOptions::default(), proposals, fatal.clone());
         let applied = Arc::new(applied.unwrap());
-        let log = Log::open(disk, applied.clone(), fatal).unwrap();
+        let log = Log::open(disk, Arc::new(Settled), fatal).unwrap();
         Ok(((), log, Machine::new(applied)))
     }
 }

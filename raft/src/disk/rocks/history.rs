@@ -1,0 +1,124 @@
+//! Blocks of history beside the objects of a generation.
+//!
+//! Owns their keys, which lie behind those of all objects: a state key starts with the length of the resource's name,
+//! and no name is of the length that these start with. So a block goes with its generation. A block has two entries:
+//! a small one by which all blocks are listed at a start, and its record. Both are written and removed together.
+
+use bytes::Bytes;
+use rocksdb::{ReadOptions, WriteBatch};
+
+use super::{Core, Db, failed, family, record};
+use crate::disk::{DiskError, Generation, HistoryBlock, HistorySpan, StateBatch};
+
+/// Where the keys of history start: [`record::state_key`] never writes this length.
+pub(super) const FIRST_KEY: [u8; 2] = [0xff, 0xff];
+/// Entries that list the blocks.
+const SPANS: u8 = 0;
+/// Entries that hold their records.
+const RECORDS: u8 = 1;
+/// Bytes of a revision.
+const REVISION_BYTES: usize = 8;
+
+/// Adds the history of `step` to what is written.
+pub(super) fn put_blocks(
+    db: &Db,
+    batch: &mut WriteBatch,
+    generation: &str,
+    step: &StateBatch,
+) -> Result<(), DiskError> {
+    let objects = family(db, generation)?;
+    let mut value = Vec::new();
+    for block in &step.history {
+        let (span, body) = (key(SPANS, &block.resource, block.through), span_body(block));
+        record::seal_into(&mut value, &span, &body);
+        batch.put_cf(&objects, &span, &value);
+        let at = key(RECORDS, &block.resource, block.through);
+        record::seal_into(&mut value, &at, &block.record);
+        batch.put_cf(&objects, &at, &value);
+    }
+    for (resource, through) in &step.forgotten {
+        batch.delete_cf(&objects, key(SPANS, resource, *through));
+        batch.delete_cf(&objects, key(RECORDS, resource, *through));
+    }
+    Ok(())
+}
+
+impl Core {
+    /// Every block of the current generation.
+    pub(super) fn history(&self) -> Result<Vec<HistorySpan>, DiskError> {
+        self.fuse.check()?;
+        let generations = self.generations.read();
+        let objects = family(&self.db, &generations.family())?;
+        let mut options = ReadOptions::default();
+        options.set_iterate_lower_bound(start(SPANS));
+        options.set_iterate_upper_bound(start(RECORDS));
+        options.fill_cache(false);
+        let mut entries = self.db.raw_iterator_cf_opt(&objects, options);
+        entries.seek_to_first();
+        let mut spans = Vec::new();
+        while let Some((at, value)) = entries.item() {
+            let body = record::unseal("read history", at, value)?;
+            spans.push(span(at, body).ok_or_else(|| damaged(at))?);
+            entries.next();
+        }
+        entries.status().map_err(failed("read history"))?;
+        Ok(spans)
+    }
+
+    /// The record of one block, if `generation` is current and has it.
+    pub(super) fn read_history(
+        &self,
+        generation: Generation,
+        resource: &str,
+        through: u64,
+    ) -> Result<Option<Bytes>, DiskError> {
+        self.fuse.check()?;
+        let generations = self.generations.read();
+        if generations.current() != generation {
+            return Ok(None);
+        }
+        let at = key(RECORDS, resource, through);
+        let objects = family(&self.db, &generations.family())?;
+        let stored = self.db.get_pinned_cf(&objects, &at).map_err(failed("read history"))?;
+        stored
+            .map(|value| record::unseal("read history", &at, &value).map(Bytes::copy_from_slice))
+            .transpose()
+    }
+}
+
+fn start(entries: u8) -> [u8; 3] {
+    [FIRST_KEY[0], FIRST_KEY[1], entries]
+}
+
+/// No resource's name holds a NUL, so that the names of two resources never mix.
+fn key(entries: u8, resource: &str, through: u64) -> Vec<u8> {
+    let mut key = Vec::with_capacity(3 + resource.len() + 1 + REVISION_BYTES);
+    key.extend_from_slice(&start(entries));
+    key.extend_from_slice(resource.as_bytes());
+    key.push(0);
+    key.extend_from_slice(&through.to_be_bytes());
+    key
+}
+
+fn span_body(block: &HistoryBlock) -> [u8; 2 * REVISION_BYTES] {
+    let mut body = [0; 2 * REVISION_BYTES];
+    body[..REVISION_BYTES].copy_from_slice(&block.after.to_be_bytes());
+    body[REVISION_BYTES..].copy_from_slice(&(block.record.len() as u64).to_be_bytes());
+    body
+}
+
+fn span(key: &[u8], body: &[u8]) -> Option<HistorySpan> {
+    let (name, through) = key.get(3..)?.split_last_chunk::<REVISION_BYTES>()?;
+    let (after, bytes) = body.split_first_chunk::<REVISION_BYTES>()?;
+    Some(HistorySpan {
+        resource: std::str::from_utf8(name.strip_suffix(&[0])?).ok()?.into(),
+        after: u64::from_be_bytes(*after),
+        through: u64::from_be_bytes(*through),
+        bytes: u64::from_be_bytes(bytes.try_into().ok()?),
+    })
+}
+
+fn damaged(key: &[u8]) -> DiskError {
+    let reason = format!("{} does not name a block of history", key.escape_ascii());
+    DiskError { operation: "read history", reason }
+}

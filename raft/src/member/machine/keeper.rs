@@ -1,0 +1,98 @@
+//! The task that moves history from memory to the disk, and gives the disk's back when it is old.
+//!
+//! Owns the order of its own work: one step at a time, each bounded, so that neither applying entries nor a reader ever
+//! waits for it. It decides by what is applied and by the monotonic clock of the runtime; a wall clock that jumps trims
+//! nothing.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use openraft_rt::Instant;
+use tokio::sync::oneshot;
+
+use super::Applied;
+use super::ages::Ages;
+use super::store::batch_of;
+use super::writer::{Lock, Step, Writer};
+use crate::Runtime;
+use crate::disk::{Disk, DiskError, HistorySpan, StateBatch, StateWritten};
+use crate::key::Revision;
+
+/// Between two looks at the age of history. A watch window of minutes does not need to be exact.
+const LOOK_PERIOD: Duration = Duration::from_secs(1);
+
+/// Looks after which a rebuilt collection is dropped that no page was asked of: it keeps old objects alive.
+const PAGE_LOOKS_MAX: u32 = 10;
+
+impl<D: Disk, L: Lock<Writer>> Applied<D, L> {
+    /// Moves history for as long as the member lives; ends with an error of the disk.
+    pub(crate) async fn keep<R: Runtime>(&self) -> Result<(), DiskError> {
+        let mut ages: Ages<R::Instant> = Ages::new(Duration::from_millis(self.history.age_ms));
+        let mut looked = R::Instant::now();
+        loop {
+            R::select2(self.work.notified(), R::sleep(LOOK_PERIOD)).await;
+            let now = R::Instant::now();
+            let aged = ages.note(now, self.state().applied());
+            self.move_history(aged).await?;
+            if now.saturating_duration_since(looked) >= LOOK_PERIOD {
+                looked = now;
+                self.forget_blocks(aged).await?;
+                self.past.drop_decoded();
+                self.pages.look(PAGE_LOOKS_MAX);
+            }
+        }
+    }
+
+    /// Takes steps until the history is within its bounds, if it is above them.
+    pub(super) async fn move_history(&self, aged: Revision) -> Result<(), DiskError> {
+        if !self.writer.with(|writer| writer.has_work(&self.slack(), aged)) {
+            return Ok(());
+        }
+        while let Some(step) = self.writer.with(|writer| writer.next_step(&self.bounds(), aged)) {
+            self.take_step(step, aged).await?;
+        }
+        Ok(())
+    }
+
+    async fn take_step(&self, step: Step, aged: Revision) -> Result<(), DiskError> {
+        let batch = batch_of(&step, aged);
+        let span = |block: &crate::disk::HistoryBlock| HistorySpan {
+            resource: block.resource.clone(),
+            after: block.after,
+            through: block.through,
+            bytes: block.record.len() as u64,
+        };
+        let spans = batch.history.iter().map(span).collect();
+        if self.write(batch).await? == StateWritten::Superseded {
+            return Ok(());
+        }
+        // Before memory forgets: whoever looks in between finds the changes in one place at least.
+        self.past.add(step.generation, spans);
+        self.writer.with(|writer| {
+            if writer.finish_step(step.generation, step.leaving.floor) {
+                self.published.store(Arc::new(writer.state.clone()));
+            }
+        });
+        Ok(())
+    }
+
+    /// Removes blocks that are too old or too many from the disk.
+    async fn forget_blocks(&self, aged: Revision) -> Result<(), DiskError> {
+        let (generation, gone) = self.past.excess(aged, self.history.disk_bytes_max);
+        if gone.is_empty() {
+            return Ok(());
+        }
+        self.past.remove(generation, &gone);
+        let forgotten =
+            gone.into_iter().map(|(resource, through)| (Box::from(&*resource), through)).collect();
+        self.write(StateBatch { generation, forgotten, ..StateBatch::default() }).await.map(drop)
+    }
+
+    async fn write(&self, batch: StateBatch) -> Result<StateWritten, DiskError> {
+        let (done, written) = oneshot::channel();
+        // The waiting side is gone only when the member is.
+        self.disk.write_state(batch, Box::new(move |result| drop(done.send(result))));
+        let gone = || DiskError { operation: "write state", reason: "the disk went away".to_owned() };
+        written.await.unwrap_or_else(|_| Err(gone()))
+    }
+}

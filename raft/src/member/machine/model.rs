@@ -1,0 +1,248 @@
+//! Every order in which the writers of the state can meet, as far as a model checker reaches.
+//!
+//! Owns a model of one member's state: entries are applied and a snapshot is installed by one thread, as the consensus
+//! library does, while the keeper moves history and a purge asks for the stored state to move. The threads are switched
+//! at every lock. Afterwards the disk holds the state of its mark, and memory the state of its revision.
+
+use std::collections::BTreeMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+
+use bytes::Bytes;
+use openraft::EntryPayload;
+use openraft::entry::RaftEntry;
+use shuttle::sync::Mutex;
+
+use super::{Applied, Lock, Writer};
+use crate::digest::{Digest, digest};
+use crate::disk::{
+    Disk, DiskError, Generation, HistorySpan, Install, LogRecord, MetaKey, OnDurable, OnInstalled, OnWritten,
+    StateBatch, StateWrite,
+};
+use crate::encoding::{ProposalId, encode_transaction};
+use crate::key::{Key, Revision};
+use crate::member::codec::Mark;
+use crate::member::consensus::{Command, Entry, StoredMembership, log_id};
+use crate::member::fatal::Fatal;
+use crate::member::log::Settle;
+use crate::member::options::HistoryOptions;
+use crate::member::proposals::Proposals;
+use crate::member::tests::disk::MemoryDisk;
+use crate::object::Index;
+use crate::state::State;
+use crate::transaction::{Operation, Put, Transaction};
+
+/// Schedules that are tried: a run with the planted bug fails within a few dozen.
+const SCHEDULES: usize = 3000;
+
+/// The entry at which the local member falls behind, and the one the snapshot is at.
+const BEHIND: u64 = 5;
+const SNAPSHOT: u64 = 9;
+const LAST: u64 = 13;
+
+impl<T: Send + 'static> Lock<T> for Mutex<T> {
+    fn with<R>(&self, work: impl FnOnce(&mut T) -> R) -> R {
+        work(&mut self.lock().expect("no thread of the model panics while it holds the lock"))
+    }
+}
+
+/// A disk whose background work waits at a lock, so that it can be overtaken.
+struct ModelDisk {
+    below: MemoryDisk,
+    queue: Arc<Mutex<()>>,
+    /// The planted bug: a step is taken whatever was installed since it was made.
+    ignores_generation: bool,
+}
+
+struct ModelInstall {
+    below: Box<dyn Install>,
+    queue: Arc<Mutex<()>>,
+}
+
+impl Install for ModelInstall {
+    fn put(&mut self, writes: Vec<StateWrite>) -> Result<(), DiskError> {
+        self.below.put(writes)
+    }
+
+    fn commit(self: Box<Self>, mark: Bytes, on_installed: OnInstalled) {
+        drop(self.queue.lock());
+        self.below.commit(mark, on_installed);
+    }
+}
+
+impl Disk for ModelDisk {
+    fn meta(&self, key: MetaKey) -> Result<Option<Bytes>, DiskError> {
+        self.below.meta(key)
+    }
+    fn save_meta(&self, key: MetaKey, value: Bytes, on_durable: Option<OnDurable>) -> Result<(), DiskError> {
+        self.below.save_meta(key, value, on_durable)
+    }
+    fn log_bounds(&self) -> Result<Option<(u64, u64)>, DiskError> {
+        self.below.log_bounds()
+    }
+    fn append(&self, records: Vec<LogRecord>, on_durable: OnDurable) -> Result<(), DiskError> {
+        self.below.append(records, on_durable)
+    }
+    fn read_log(&self, from: u64, to: u64, bytes_max: usize) -> Result<Vec<LogRecord>, DiskError> {
+        self.below.read_log(from, to, bytes_max)
+    }
+    fn truncate_after(&self, index: Option<u64>) -> Result<(), DiskError> {
+        self.below.truncate_after(index)
+    }
+    fn purge_through(&self, index: u64, marker: Bytes) -> Result<(), DiskError> {
+        self.below.purge_through(index, marker)
+    }
+    fn generation(&self) -> Result<Generation, DiskError> {
+        self.below.generation()
+    }
+    fn write_state(&self, mut batch: StateBatch, on_written: OnWritten) {
+        drop(self.queue.lock());
+        if self.ignores_generation {
+            batch.generation = self.below.generation().unwrap();
+        }
+        self.below.write_state(batch, on_written);
+    }
+    fn read_state(&self, each: &mut dyn FnMut(&str, &str, Bytes)) -> Result<(), DiskError> {
+        self.below.read_state(each)
+    }
+    fn history(&self) -> Result<Vec<HistorySpan>, DiskError> {
+        self.below.history()
+    }
+    fn read_history(
+        &self,
+        generation: Generation,
+        resource: &str,
+        through: u64,
+    ) -> Result<Option<Bytes>, DiskError> {
+        self.below.read_history(generation, resource, through)
+    }
+    fn begin_install(&self) -> Result<Box<dyn Install>, DiskError> {
+        Ok(Box::new(ModelInstall { below: self.below.begin_install()?, queue: self.queue.clone() }))
+    }
+}
+
+/// What entry `index` does: objects come, change and go, and after the snapshot nothing touches what it removed.
+fn transaction(index: u64) -> Transaction {
+    let key = |name: &str| Key::new(&Arc::from("pods"), "ns", name).unwrap();
+    let put = |name: &str| {
+        let json = Bytes::from(format!("{{\"v\":\"\",\"of\":{index}}}"));
+        Operation::Put(Put { key: key(name), json, revision_at: 6, index: Index::default() })
+    };
+    let operation = match index {
+        1..=4 => put(["a", "b", "c", "d"][usize::try_from(index - 1).unwrap()]),
+        BEHIND => put("a"),
+        6 => Operation::Delete(key("a")),
+        7 => Operation::Delete(key("b")),
+        8 | SNAPSHOT => put("e"),
+        _ => put("f"),
+    };
+    Transaction { operations: vec![operation], ..Transaction::default() }
+}
+
+fn entry(index: u64) -> Entry {
+    let command = Command(encode_transaction(ProposalId::default(), &transaction(index)));
+    Entry::new(log_id(1, index), EntryPayload::Normal(command))
+}
+
+/// The state after each entry, by applying all of them.
+fn truth() -> BTreeMap<u64, (State, Digest)> {
+    let mut state = State::default();
+    let mut truth = BTreeMap::new();
+    for index in 1..=LAST {
+        state.apply(Revision(index), &transaction(index));
+        truth.insert(index, (state.clone(), digest(&state, Revision(index)).unwrap()));
+    }
+    truth
+}
+
+fn mark(index: u64, state: &State) -> Mark {
+    let changed = Some(state.changed_at_floor(Revision(index)));
+    Mark { log_id: Some(log_id(1, index)), membership: StoredMembership::default(), changed }
+}
+
+fn load<L: Lock<Writer>>(disk: &Arc<ModelDisk>, lock: impl FnOnce(Writer) -> L) -> Applied<ModelDisk, L> {
+    let history = HistoryOptions { entries_max: 2, ..HistoryOptions::default() };
+    let proposals = Arc::new(Proposals::new(1, 1));
+    Applied::load_with(disk.clone(), history, proposals, Fatal::default(), lock).unwrap()
+}
+
+/// A received copy of `state`, in memory and beside the current state on the disk.
+fn received(disk: &ModelDisk, state: &State) -> (State, Box<dyn Install>) {
+    let mut install = disk.begin_install().unwrap();
+    let mut restore = super::Restore::default();
+    for (resource, collection) in state.collections() {
+        for (path, object) in collection.range_from("") {
+            let record = prost::Message::encode_to_vec(&crate::encoding::object_to_wire(object));
+            let write = StateWrite {
+                resource: Box::from(&**resource),
+                path: Box::from(&**path),
+                record: Some(Bytes::from(record)),
+            };
+            install.put(vec![write]).unwrap();
+            restore.add_object(resource, path, object.clone());
+        }
+    }
+    (restore.finish(&mark(state.applied().0, state)), install)
+}
+
+/// One run under the schedule of the checker.
+fn run(ignores_generation: bool) {
+    let truth = truth();
+    let queue = Arc::new(Mutex::new(()));
+    let disk = Arc::new(ModelDisk { below: MemoryDisk::default(), queue, ignores_generation });
+    let applied = Arc::new(load(&disk, Mutex::new));
+    let keeper = shuttle::thread::spawn({
+        let applied = applied.clone();
+        move || (0..3).for_each(|_| shuttle::future::block_on(applied.move_history(Revision(0))).unwrap())
+    });
+    let purge = shuttle::thread::spawn({
+        let applied = applied.clone();
+        move || {
+            applied.settle(4);
+            applied.settle(SNAPSHOT + 1);
+        }
+    });
+    for index in 1..=BEHIND {
+        applied.apply(&[entry(index)]).unwrap();
+    }
+    let snapshot = &truth[&SNAPSHOT].0;
+    let (state, install) = received(&disk, snapshot);
+    shuttle::future::block_on(applied.install(state, install, &mark(SNAPSHOT, snapshot))).unwrap();
+    for index in SNAPSHOT + 1..=LAST {
+        applied.apply(&[entry(index)]).unwrap();
+    }
+    keeper.join().unwrap();
+    purge.join().unwrap();
+    shuttle::future::block_on(applied.move_history(Revision(0))).unwrap();
+
+    let now = applied.state();
+    assert_eq!(digest(&now, Revision(LAST)).unwrap(), truth[&LAST].1, "memory");
+    let changed = |state: &State| state.collection("pods").changed();
+    assert_eq!(changed(&now), changed(&truth[&LAST].0));
+    let stored = load(&disk, parking_lot::Mutex::new).state();
+    let at = stored.applied();
+    assert_eq!(digest(&stored, at).unwrap(), truth[&at.0].1, "the disk, at {at}");
+    assert_eq!(applied.stored(), at);
+    // Every change since the snapshot is in memory or on the disk, once and in order.
+    let (pods, mut seen) = (Arc::from("pods"), Revision(SNAPSHOT));
+    let mut revisions = Vec::new();
+    while let Err(gone) = now.collection("pods").changes_after(seen).map(|_| ()) {
+        let past = applied.past_changes(&pods, seen).unwrap_or_else(|_| panic!("a gap: {gone}"));
+        revisions.extend(past.iter().map(|change| change.revision).filter(|revision| *revision > seen));
+        seen = past.last().unwrap().revision;
+    }
+    revisions.extend(now.collection("pods").changes_after(seen).unwrap().map(|change| change.revision));
+    assert_eq!(revisions, (SNAPSHOT + 1..=LAST).map(Revision).collect::<Vec<_>>());
+}
+
+#[test]
+fn no_order_of_writers_mixes_two_states() {
+    shuttle::check_pct(|| run(false), SCHEDULES, 3);
+    shuttle::check_random(|| run(false), SCHEDULES);
+}
+
+#[test]
+fn a_disk_that_ignores_the_generation_is_found() {
+    let found = catch_unwind(AssertUnwindSafe(|| shuttle::check_random(|| run(true), SCHEDULES)));
+    assert!(found.is_err(), "the model does not see a step that lands in another state");
+}

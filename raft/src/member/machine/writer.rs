@@ -1,0 +1,128 @@
+//! What only the writer of the state sees, and every step it can take.
+//!
+//! Owns the protocol between those who change the state: applying entries, moving history to the disk, bringing the
+//! stored state up to an index before the log is purged, and installing a received state. Each step is one critical
+//! section; what takes time (the disk) happens between them:
+//!
+//!     keeper:   next_step ---> disk writes ---> finish_step
+//!     install:  begin_install ---> disk commits ---> finish_install
+//!
+//! Invariant: a step is bound to the generation it was made from. When another state was installed in between, the disk
+//! drops the write and `finish_step` changes nothing. Invariant: a change is in memory until the disk has it.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+
+use super::lineage::Lineage;
+use crate::disk::Generation;
+use crate::key::Revision;
+use crate::member::codec::Mark;
+use crate::state::{HistoryBounds, Leaving, State};
+
+/// Bytes of history that one step moves, roughly: written in some milliseconds, and all that is held twice meanwhile.
+const STEP_BYTES: usize = 1 << 20;
+
+/// Exclusive access to a value. A model checker brings its own.
+pub(crate) trait Lock<T>: Send + Sync + 'static {
+    /// Calls `work` while nobody else has access.
+    fn with<R>(&self, work: impl FnOnce(&mut T) -> R) -> R;
+}
+
+impl<T: Send + 'static> Lock<T> for Mutex<T> {
+    fn with<R>(&self, work: impl FnOnce(&mut T) -> R) -> R {
+        work(&mut self.lock())
+    }
+}
+
+/// The state, and what belongs to it.
+pub(crate) struct Writer {
+    pub(super) state: State,
+    pub(super) lineage: Lineage,
+    /// Which stored state this one continues.
+    generation: Generation,
+    /// Up to where the stored state is complete.
+    stored: Revision,
+    /// Up to where it must become complete, so that the log may be purged.
+    wanted: Revision,
+    /// A received state is being made the stored one: nothing is moved to the disk meanwhile.
+    is_installing: bool,
+}
+
+/// Changes on their way to the disk.
+pub(crate) struct Step {
+    pub(super) generation: Generation,
+    pub(super) leaving: Leaving,
+    /// Of each resource in it, the newest change that had left before.
+    pub(super) floors: BTreeMap<Arc<str>, Revision>,
+    /// The mark of the stored state after the step.
+    pub(super) mark: Mark,
+}
+
+impl Writer {
+    /// A writer of a state that was just loaded from `generation`.
+    pub(super) fn new(state: State, mark: &Mark, generation: Generation) -> Self {
+        let stored = state.floor();
+        let lineage = Lineage::starting_at(mark);
+        Writer { state, lineage, generation, stored, wanted: Revision(0), is_installing: false }
+    }
+
+    /// Up to where the stored state is complete.
+    pub(super) fn stored(&self) -> Revision {
+        self.stored
+    }
+
+    /// Asks for the stored state to become complete up to `revision`, as far as that is applied.
+    pub(super) fn want(&mut self, revision: Revision) {
+        self.wanted = self.wanted.max(revision);
+    }
+
+    /// Whether there is a step to take: history above `slack`, changes up to `aged` that are too old to be kept in
+    /// memory, or a purge of the log that waits.
+    pub(super) fn has_work(&self, slack: &HistoryBounds, aged: Revision) -> bool {
+        !self.is_installing && (self.state.exceeds(slack) || self.behind(aged.max(self.wanted)))
+    }
+
+    fn behind(&self, revision: Revision) -> bool {
+        self.state.floor() < revision.min(self.state.applied())
+    }
+
+    /// The next step towards `bounds`; `None` when there is nothing to move.
+    pub(super) fn next_step(&self, bounds: &HistoryBounds, aged: Revision) -> Option<Step> {
+        if self.is_installing {
+            return None;
+        }
+        let bounds = HistoryBounds { through: aged.max(self.wanted), ..*bounds };
+        let leaving = self.state.oldest(&bounds, STEP_BYTES)?;
+        let changed = self.state.changed_at_floor(leaving.floor);
+        let mark = Mark { changed: Some(changed), ..self.lineage.mark_at(leaving.floor) };
+        let mut floors = BTreeMap::new();
+        for evicted in &leaving.changes {
+            let floor = || self.state.collection(&evicted.resource).floor();
+            floors.entry(evicted.resource.clone()).or_insert_with(floor);
+        }
+        Some(Step { generation: self.generation, leaving, floors, mark })
+    }
+
+    /// Drops from memory what a step has moved; `false` when another state was installed meanwhile.
+    pub(super) fn finish_step(&mut self, generation: Generation, floor: Revision) -> bool {
+        if generation != self.generation {
+            return false;
+        }
+        self.state.forget(floor);
+        self.lineage.forget_before(floor);
+        self.stored = self.stored.max(floor);
+        true
+    }
+
+    /// From here on nothing is moved to the disk, until [`Writer::finish_install`].
+    pub(super) fn begin_install(&mut self) {
+        self.is_installing = true;
+    }
+
+    /// Replaces the state by one that is stored as `generation`.
+    pub(super) fn finish_install(&mut self, state: State, mark: &Mark, generation: Generation) {
+        *self = Writer::new(state, mark, generation);
+    }
+}
