@@ -117,10 +117,10 @@ pub enum ApiError {
         /// Where this node is.
         current: u64,
     },
-    /// The write may or may not have happened.
+    /// The write may or may not have happened. Repeating it may do it twice, so that no answer may invite to that.
     #[error("outcome unknown: {0}")]
     OutcomeUnknown(String),
-    /// The time of the request is over; a write may or may not have happened.
+    /// The time of the request is over, and nothing was written.
     #[error("request did not complete within the allotted timeout")]
     DeadlineExceeded,
     /// Nothing was done; trying again may help.

@@ -1,8 +1,10 @@
 //! How long a request may take: a minute, or what the client says in `?timeout=` if that is less.
 //!
 //! Owns the deadline over everything from the first byte of the body to the answer's head, so that a body that trickles
-//! in, or a cluster without a quorum, holds no request for ever. A watch has to start in time; its life is its own.
+//! in, or a cluster without a quorum, holds no request for ever. A watch has to start in time; its life is its own. A
+//! write whose time ends while it is carried out has an unknown outcome, and is answered so.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use futures::future::{Either, select};
@@ -37,18 +39,35 @@ pub(super) fn deadline(verb: Verb, query: &Query) -> Result<Duration, ApiError> 
     })
 }
 
+/// Whether a request has come to the point from which it may change something.
+#[derive(Debug, Default)]
+pub(super) struct WriteStarted(AtomicBool);
+
+impl WriteStarted {
+    /// From now on a request of this verb may propose changes.
+    pub(super) fn note(&self, verb: Verb) {
+        let is_read = matches!(verb, Verb::Get | Verb::List | Verb::Watch);
+        self.0.store(!is_read, Ordering::Relaxed);
+    }
+}
+
 /// What comes of `work` within `limit`.
 ///
 /// # Errors
-/// Those of `work`; `DeadlineExceeded`. A write may have happened then.
+/// Those of `work`. When the time is over: `OutcomeUnknown` once `write` has started, because a proposal that was sent
+/// is applied or not whoever waits for it; else `DeadlineExceeded`.
 pub(super) async fn within<S: Store, T>(
     store: &S,
     limit: Duration,
+    write: &WriteStarted,
     work: impl Future<Output = Result<T, ApiError>>,
 ) -> Result<T, ApiError> {
     let (work, ended) = (std::pin::pin!(work), std::pin::pin!(store.sleep(limit)));
     match select(work, ended).await {
         Either::Left((result, _)) => result,
+        Either::Right(_) if write.0.load(Ordering::Relaxed) => {
+            Err(ApiError::OutcomeUnknown(ApiError::DeadlineExceeded.to_string()))
+        }
         Either::Right(_) => Err(ApiError::DeadlineExceeded),
     }
 }

@@ -42,7 +42,7 @@ use crate::status::Status;
 use crate::validate::quoted;
 use crate::watch::Watch;
 use body::Upload;
-use deadline::{deadline, within};
+use deadline::{WriteStarted, deadline, within};
 
 /// The API of one node.
 pub struct Api<S> {
@@ -137,8 +137,10 @@ impl<S: Store> Api<S> {
         let representation = self.representation(parts)?;
         let limit = deadline(verb, &parts.query)?;
         let content_type = header_text(&parts.headers, &header::CONTENT_TYPE).to_ascii_lowercase();
-        within(&self.pipeline.store, limit, async {
+        let write = WriteStarted::default();
+        within(&self.pipeline.store, limit, &write, async {
             let body = upload.read(verb).await?;
+            write.note(verb);
             let request = Request {
                 verb,
                 target: &target,

@@ -8,6 +8,7 @@ mod refusals;
 mod representations;
 mod snapshots;
 mod streams;
+mod unknown_outcomes;
 mod uploads;
 mod watches;
 

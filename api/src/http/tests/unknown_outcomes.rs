@@ -1,0 +1,129 @@
+//! Writes without an outcome: what invites a client to repeat a request, and what must not.
+
+use std::time::Duration;
+
+use axum::body::Body;
+use http::{Method, Request, StatusCode};
+use http_body_util::BodyExt;
+use orch_raft::memory::MemoryStore;
+use orch_raft::store::{ProposeError, ReadError};
+use orch_raft::{Outcome, Revision, State, Store, Subscription, Transaction};
+use serde_json::Value;
+use tower::ServiceExt;
+
+use super::*;
+
+/// What becomes of a proposal.
+#[derive(Clone, Copy, Debug)]
+enum Fate {
+    /// It was certainly not sent.
+    NotProposed,
+    /// It was sent, and nothing was heard of it.
+    Unknown,
+    /// Nothing is heard of it for longer than a request may take.
+    Silence,
+}
+
+/// A store whose proposals all have the same fate.
+#[derive(Clone)]
+struct Unsettled {
+    below: MemoryStore,
+    fate: Fate,
+}
+
+impl Store for Unsettled {
+    fn state(&self) -> Arc<State> {
+        self.below.state()
+    }
+
+    async fn propose(&self, _: Transaction) -> Result<Outcome, ProposeError> {
+        let reason = "the test says so".to_owned();
+        match self.fate {
+            Fate::NotProposed => Err(ProposeError::NotProposed { reason }),
+            Fate::Unknown => Err(ProposeError::Unknown { reason }),
+            Fate::Silence => std::future::pending().await,
+        }
+    }
+
+    fn barrier(&self) -> impl Future<Output = Result<Revision, ReadError>> + Send {
+        self.below.barrier()
+    }
+
+    fn wait_applied(&self, at_least: Revision, timeout: Duration) -> impl Future<Output = bool> + Send {
+        self.below.wait_applied(at_least, timeout)
+    }
+
+    fn subscribe(&self, resource: &Arc<str>) -> Subscription {
+        self.below.subscribe(resource)
+    }
+
+    fn sleep(&self, duration: Duration) -> impl Future<Output = ()> + Send {
+        self.below.sleep(duration)
+    }
+
+    fn is_leader(&self) -> bool {
+        true
+    }
+}
+
+/// Code, `Retry-After` and the document that a write is answered with when its proposal has this fate.
+async fn answered(
+    server: &Server,
+    fate: Fate,
+    method: Method,
+    path: &str,
+    body: &str,
+) -> (StatusCode, Option<String>, Value) {
+    let pipeline = Arc::new(Pipeline {
+        store: Unsettled { below: server.store.clone(), fate },
+        registry: Registry::builtin(&ORCH),
+        token_key: TokenKey::new([7; 32]),
+        ambient: server.clock.clone(),
+        features: Features::default(),
+    });
+    let authenticator = Arc::new(Authenticator::new(&ORCH, TokenTable::default(), AnonymousAccess::Refused));
+    let router = Api::new(pipeline, authenticator, server.stopping.clone()).router();
+    let request = Request::builder().method(&method).uri(path);
+    let request = if method == Method::PATCH {
+        request.header("content-type", "application/merge-patch+json")
+    } else {
+        request
+    };
+    let request = request.extension(server.peer.clone()).body(Body::from(body.to_owned())).unwrap();
+    let (parts, body) = router.oneshot(request).await.unwrap().into_parts();
+    let document = serde_json::from_slice(&body.collect().await.unwrap().to_bytes()).unwrap();
+    let retry = parts.headers.get("retry-after").map(|value| value.to_str().unwrap().to_owned());
+    (parts.status, retry, document)
+}
+
+#[test]
+fn a_write_is_offered_for_repetition_only_when_it_was_certainly_not_done() {
+    block_on(async {
+        let server = Server::new().await;
+        server.create(MAPS, map("a", "1")).await;
+        let one = format!("{MAPS}/a");
+        let changed = map("a", "2").to_string();
+        let created = map("b", "1").to_string();
+        let writes = [
+            (Method::POST, MAPS, created.as_str()),
+            (Method::PUT, one.as_str(), changed.as_str()),
+            (Method::PATCH, one.as_str(), r#"{"data": {"k": "2"}}"#),
+            (Method::DELETE, one.as_str(), ""),
+            (Method::DELETE, MAPS, ""),
+        ];
+        for (method, path, body) in writes {
+            let context = format!("{method} {path}");
+            let (code, retry, document) =
+                answered(&server, Fate::NotProposed, method.clone(), path, body).await;
+            assert_eq!((code.as_u16(), retry.as_deref()), (503, Some("1")), "{context}: {document}");
+            for fate in [Fate::Unknown, Fate::Silence] {
+                let (code, retry, document) = answered(&server, fate, method.clone(), path, body).await;
+                assert_eq!((code.as_u16(), retry), (504, None), "{context}, {fate:?}: {document}");
+                assert_eq!(document["reason"], "Timeout", "{context}");
+                assert_eq!(document["details"], json!({}), "{context}");
+                let message = document["message"].as_str().unwrap();
+                assert!(message.contains("may or may not have been carried out"), "{context}: {message}");
+            }
+        }
+    });
+}
