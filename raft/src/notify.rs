@@ -15,8 +15,8 @@ use parking_lot::Mutex;
 
 use crate::key::Revision;
 
-/// Announces the newest revision of something to any number of subscriptions.
-#[derive(Debug, Default)]
+/// Announces the newest revision of something to any number of subscriptions. Clones share them.
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Announcer(Arc<Announced>);
 
 #[derive(Debug, Default)]

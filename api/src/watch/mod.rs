@@ -49,6 +49,8 @@ pub struct Watch<S> {
     owes_initial_end: bool,
     timeout: BoxFuture<'static, ()>,
     bookmark: BoxFuture<'static, ()>,
+    /// The interval of the last bookmark has ended.
+    owes_bookmark: bool,
     stopping: BoxFuture<'static, ()>,
 }
 
@@ -95,10 +97,13 @@ impl<S: Store> Watch<S> {
                 Phase::Initial { .. } => self.initial_frame(),
                 Phase::Following => self.frame_of_changes(),
             };
-            let frame = match frame {
+            let mut frame = match frame {
                 Ok(frame) => frame,
                 Err((frame, error)) => self.end_with(frame, &error),
             };
+            if matches!(self.phase, Phase::Following) && self.take_due_bookmark() {
+                frame.extend(self.bookmark_frame().unwrap_or_default());
+            }
             if !frame.is_empty() {
                 return Some(frame.into());
             }
@@ -108,22 +113,31 @@ impl<S: Store> Watch<S> {
                 continue;
             }
             if matches!(self.phase, Phase::Following) {
-                let told = match self.wait().await {
-                    Wake::Changed => continue,
-                    Wake::Bookmark => {
-                        self.bookmark = sleep(&self.pipeline.store, BOOKMARK_EVERY);
-                        self.bookmark_frame()
-                    }
+                match self.wait().await {
+                    Wake::Changed => {}
+                    // Sent behind the changes up to now, so that it carries the newest position.
+                    Wake::Bookmark => self.owes_bookmark = true,
                     Wake::End => {
                         self.phase = Phase::Ended;
-                        self.bookmark_frame()
+                        return self.bookmark_frame();
                     }
-                };
-                if let Some(frame) = told {
-                    return Some(frame);
                 }
             }
         }
+    }
+
+    /// Whether a bookmark is to be sent now; the next one is due an interval later. Asked behind every frame: changes that
+    /// keep coming, all of them perhaps none of this watch's, leave no time to wait for the timer.
+    fn take_due_bookmark(&mut self) -> bool {
+        if !self.wants_bookmarks {
+            return false;
+        }
+        let is_due = self.owes_bookmark || (&mut self.bookmark).now_or_never().is_some();
+        if is_due {
+            self.owes_bookmark = false;
+            self.bookmark = sleep(&self.pipeline.store, BOOKMARK_EVERY);
+        }
+        is_due
     }
 
     /// Waits for a change, the next bookmark or the end.

@@ -73,6 +73,7 @@ impl<S: Store> Watch<S> {
             owes_initial_end: wants_bookmarks && asks_initial == Some(true),
             timeout: super::sleep(&pipeline.store, life),
             bookmark: super::sleep(&pipeline.store, BOOKMARK_EVERY),
+            owes_bookmark: false,
             stopping,
             pipeline,
         })

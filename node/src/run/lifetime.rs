@@ -7,7 +7,7 @@ use orch_raft::disk::rocks::RocksDisk;
 use orch_raft::transport::tonic::PeerTls;
 use rustix::process::{Resource, getrlimit, setrlimit};
 use tokio::net::TcpListener;
-use tokio::runtime::Builder;
+use tokio::runtime::Handle;
 use tokio_util::sync::CancellationToken;
 
 use super::api::Api;
@@ -18,6 +18,7 @@ use super::plan::{Kind, Plan, host_port};
 use super::signals::Signals;
 use super::starting::Door;
 use super::store::{StoreMember, peer_tls, store_dir};
+use super::threads::{Threads, within};
 use crate::server::{Port, Server, bind};
 use crate::tls::{self, Reloader};
 
@@ -27,15 +28,26 @@ const FILES_WANTED: u64 = 65_536;
 /// Runs a node until a signal ends it. What it prints goes to `out`.
 pub fn run(plan: Plan, out: &mut impl Write) -> Result<(), RunError> {
     raise_file_limit();
-    let system = |action| move |source| RunError::System { action, source };
-    let runtime = Builder::new_multi_thread().enable_all().build().map_err(system("start threads"))?;
-    let result = runtime.block_on(Box::pin(live(plan, out)));
+    let system = |source| RunError::System { action: "start threads", source };
+    let Threads { api, store } = Threads::start().map_err(system)?;
+    let result = api.block_on(Box::pin(live(plan, store.handle(), out)));
     // What is still open was given its time, or must not be waited for.
-    runtime.shutdown_background();
+    api.shutdown_background();
+    store.shutdown_background();
     result
 }
 
-/// A node with its ports open.
+/// A node with its ports open and nothing behind them yet.
+struct Listening {
+    plan: Plan,
+    door: Door,
+    server: Server<Door>,
+    peers: TcpListener,
+    endpoints: Endpoints,
+    following: CancellationToken,
+}
+
+/// A node with its ports open and its store running.
 struct Node {
     plan: Plan,
     door: Door,
@@ -45,15 +57,16 @@ struct Node {
     following: CancellationToken,
 }
 
-async fn live(plan: Plan, out: &mut impl Write) -> Result<(), RunError> {
+async fn live(plan: Plan, store: &Handle, out: &mut impl Write) -> Result<(), RunError> {
     let mut signals =
         Signals::take().map_err(|source| RunError::System { action: "take signals", source })?;
     let tls = Reloader::load(plan.tls.clone())?;
     let peer_tls = peer_tls(&plan)?;
     let path = store_dir(&plan);
+    let listening = Listening::open(plan, tls, store).await?;
     let opened = tokio::task::spawn_blocking(move || RocksDisk::open(&path)).await;
     let disk = opened.map_err(|error| RunError::Fatal(error.to_string()))??;
-    let mut node = Node::start(plan, tls, peer_tls, disk).await?;
+    let mut node = listening.start_store(peer_tls, disk, store).await?;
     let handle = node.store.handle();
     let api = tokio::select! {
         api = node.open_api(out) => match api {
@@ -88,10 +101,11 @@ async fn unless_interrupted(
     }
 }
 
-impl Node {
-    /// Opens the ports and starts the store's member.
-    async fn start(plan: Plan, tls: Reloader, peer_tls: PeerTls, disk: RocksDisk) -> Result<Node, RunError> {
-        let peers = peer_listener(&plan).await?;
+impl Listening {
+    /// Opens the ports. Probes are answered from now on, however long the state takes to load. Peers are not accepted yet:
+    /// their connections wait in the kernel's queue.
+    async fn open(plan: Plan, tls: Reloader, store: &Handle) -> Result<Listening, RunError> {
+        let peers = within(store, peer_listener(&plan)).await?;
         let peer_port = local(&peers)?.port();
         let secure = bind(plan.secure, "HTTPS", "--secure-port")?;
         let plain = match plan.kind {
@@ -101,7 +115,6 @@ impl Node {
         let peer_host = super::plan::host_of(&plan.peer_advertise);
         let plain_address = plain.as_ref().map(local).transpose()?;
         let endpoints = Endpoints::new(local(&secure)?, plain_address, host_port(peer_host, peer_port));
-        let store = StoreMember::start(&plan, disk, peer_tls, peers).await?;
         let door = Door::default();
         let server = Server::new(door.clone());
         let following = CancellationToken::new();
@@ -110,11 +123,21 @@ impl Node {
         if let Some(listener) = plain {
             server.listen(Port::Plain { listener });
         }
-        endpoints.write(&plan.data_dir)?;
         tracing::info!(name = %plan.name, https = %endpoints.https, peer = %endpoints.peer, "listening");
-        Ok(Node { plan, door, server, store, endpoints, following })
+        Ok(Listening { plan, door, server, peers, endpoints, following })
     }
 
+    /// Loads the state and starts the store's member on `disk`, with its tasks on the runtime `store`.
+    async fn start_store(self, peer_tls: PeerTls, disk: RocksDisk, store: &Handle) -> Result<Node, RunError> {
+        let Listening { plan, door, server, peers, endpoints, following } = self;
+        let store = within(store, StoreMember::start(&plan, disk, peer_tls, peers)).await?;
+        door.note_loaded();
+        endpoints.write(&plan.data_dir)?;
+        Ok(Node { plan, door, server, store, endpoints, following })
+    }
+}
+
+impl Node {
     /// Waits for the cluster and puts the API behind the door.
     async fn open_api(&mut self, out: &mut impl Write) -> Result<Option<Api>, RunError> {
         let Some(cluster) = self.store.cluster(self.plan.brand).await? else { return Ok(None) };
@@ -187,5 +210,49 @@ fn raise_file_limit() {
         if let Err(error) = setrlimit(Resource::Nofile, limit) {
             tracing::warn!(%error, "the limit on open files stays low");
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use tokio::net::TcpStream;
+
+    use super::*;
+    use crate::cli::{Cli, Command, parse};
+
+    async fn get(address: &str, path: &str) -> String {
+        let mut stream = TcpStream::connect(address).await.unwrap();
+        let request = format!("GET {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n");
+        stream.write_all(request.as_bytes()).await.unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).await.unwrap();
+        answer
+    }
+
+    #[tokio::test]
+    async fn a_node_answers_probes_before_its_store_is_opened() {
+        let directory = tempfile::tempdir().unwrap();
+        let data = directory.path().join("data");
+        let line = format!("orch dev --data-dir {} --secure-port 0", data.display());
+        let Cli { command } = parse(line.split_whitespace().map(Into::into).collect()).unwrap();
+        let Command::Dev(arguments) = command else { panic!("{line}") };
+        let mut plan = dev::plan(&arguments).unwrap();
+        plan.kind = Kind::Dev { plain: Some("127.0.0.1:0".parse().unwrap()) };
+        plan.peer_listen = "127.0.0.1:0".to_owned();
+        let tls = Reloader::load(plan.tls.clone()).unwrap();
+        let listening = Listening::open(plan, tls, &Handle::current()).await.unwrap();
+        let plain = listening.endpoints.http.clone().unwrap();
+        let address = plain.strip_prefix("http://").unwrap();
+        assert!(get(address, "/livez").await.starts_with("HTTP/1.1 200"));
+        let unready = get(address, "/readyz").await;
+        assert!(unready.starts_with("HTTP/1.1 500") && unready.ends_with("loading the state\n"), "{unready}");
+        let refused = get(address, "/api/v1/namespaces").await;
+        assert!(refused.starts_with("HTTP/1.1 503"), "{refused}");
+        assert!(refused.contains("retry-after: 1") && refused.contains(r#""kind":"Status""#), "{refused}");
+        assert!(!data.join("endpoints.json").exists(), "the node does not serve yet");
+        listening.door.note_loaded();
+        assert!(get(address, "/readyz").await.ends_with("waiting for the cluster\n"));
+        listening.server.stop().await;
     }
 }

@@ -3,7 +3,7 @@
 //! Owns the plan (what to open and from which files), the order in which parts start and stop, and the files a
 //! running node leaves for others (`endpoints.json`, `admin.conf`). It decides nothing about requests or the store.
 //!
-//! Starting: certificates, data directory, ports, store member, API. Stopping: readiness, watches, connections, lead,
+//! Starting: certificates, ports, data directory, store member, API. Stopping: readiness, watches, connections, lead,
 //! store. Each step that cannot be done is an error that names the flag, file or directory.
 
 mod api;
@@ -19,6 +19,7 @@ mod serve;
 mod signals;
 mod starting;
 mod store;
+mod threads;
 mod welcome;
 
 pub use error::RunError;

@@ -1,9 +1,11 @@
 //! The door before the API stands behind it.
 //!
-//! A member of a new cluster listens before the cluster is founded, which may take until others are started. Until
-//! then it answers that it lives and is not ready. Afterwards it passes requests on and costs one load.
+//! A node listens before its state is loaded, which takes seconds when it is large, and before its cluster is founded,
+//! which may take until other members are started. Until then it answers that it lives and why it is not ready.
+//! Afterwards it passes requests on and costs one load.
 
 use std::convert::Infallible;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll};
 
@@ -19,9 +21,45 @@ use tower::Service;
 #[derive(Clone, Default)]
 pub(super) struct Door {
     api: Arc<OnceLock<Router>>,
+    /// The state is in memory.
+    is_loaded: Arc<AtomicBool>,
+}
+
+/// What a node without an API waits for.
+#[derive(Clone, Copy, Debug)]
+enum Waiting {
+    ForState,
+    ForCluster,
+}
+
+impl Waiting {
+    /// The text of readiness.
+    fn readiness(self) -> &'static str {
+        match self {
+            Waiting::ForState => "loading the state\n",
+            Waiting::ForCluster => "waiting for the cluster\n",
+        }
+    }
+
+    /// The message of a refused request.
+    fn message(self) -> &'static str {
+        match self {
+            Waiting::ForState => "the node is loading its state",
+            Waiting::ForCluster => "the cluster has no leader yet",
+        }
+    }
 }
 
 impl Door {
+    /// From now on the node waits for its cluster, and no longer for its state.
+    pub(super) fn note_loaded(&self) {
+        self.is_loaded.store(true, Ordering::Relaxed);
+    }
+
+    fn waiting(&self) -> Waiting {
+        if self.is_loaded.load(Ordering::Relaxed) { Waiting::ForCluster } else { Waiting::ForState }
+    }
+
     /// Lets requests through to `api` from now on. Only the first counts.
     pub(super) fn open(&self, api: Router) {
         // A second opening would be a second API in one process, which nothing builds.
@@ -42,22 +80,22 @@ impl Service<Request<Incoming>> for Door {
     fn call(&mut self, request: Request<Incoming>) -> Self::Future {
         match self.api.get() {
             Some(api) => Either::Right(api.clone().call(request)),
-            None => Either::Left(ready(Ok(not_yet(request.uri().path())))),
+            None => Either::Left(ready(Ok(not_yet(request.uri().path(), self.waiting())))),
         }
     }
 }
 
 /// The answer while there is no API.
-fn not_yet(path: &str) -> Response<Body> {
+fn not_yet(path: &str, waiting: Waiting) -> Response<Body> {
     if path == "/livez" {
         return text(StatusCode::OK, "ok");
     }
     if matches!(path, "/readyz" | "/healthz") {
-        return text(StatusCode::INTERNAL_SERVER_ERROR, "waiting for the cluster\n");
+        return text(StatusCode::INTERNAL_SERVER_ERROR, waiting.readiness());
     }
     let status = serde_json::json!({
         "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure",
-        "message": "the cluster has no leader yet", "reason": "ServiceUnavailable", "code": 503,
+        "message": waiting.message(), "reason": "ServiceUnavailable", "code": 503,
     });
     let mut response = text(StatusCode::SERVICE_UNAVAILABLE, status.to_string());
     response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
@@ -78,10 +116,17 @@ mod tests {
 
     #[test]
     fn before_the_api_a_node_lives_and_is_not_ready() {
-        for (path, status) in
-            [("/livez", 200), ("/readyz", 500), ("/healthz", 500), ("/api/v1/pods", 503), ("/", 503)]
-        {
-            assert_eq!(not_yet(path).status(), status, "{path}");
+        let door = Door::default();
+        for expected in ["loading the state\n", "waiting for the cluster\n"] {
+            for (path, status) in
+                [("/livez", 200), ("/readyz", 500), ("/healthz", 500), ("/api/v1/pods", 503), ("/", 503)]
+            {
+                let answer = not_yet(path, door.waiting());
+                assert_eq!(answer.status(), status, "{path}");
+                assert_eq!(answer.headers().contains_key(RETRY_AFTER), status == 503, "{path}");
+            }
+            assert_eq!(door.waiting().readiness(), expected);
+            door.note_loaded();
         }
     }
 }

@@ -12,6 +12,7 @@ use std::time::Duration;
 use futures::stream::{FuturesUnordered, StreamExt};
 use futures::{FutureExt, select_biased};
 use openraft::ReadPolicy;
+use openraft_rt::Select2;
 use orch_proto::store as wire;
 use parking_lot::Mutex;
 use tokio::sync::{Notify, oneshot};
@@ -27,7 +28,7 @@ use crate::member::network::control;
 use crate::store::ReadError;
 use crate::transport::{Peer, Transport};
 
-/// How long a barrier may take. An election takes about two seconds; who waits longer is better told.
+/// How long a barrier may take: several elections. Who waits longer is better told.
 pub(crate) const BARRIER_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Rounds under way at once: one waits for the quorum while the next is asked, so latency adds little to rate.
@@ -131,7 +132,11 @@ impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
         if leader.local {
             return self.confirm().await;
         }
-        self.ask_leader(&leader.peer).await
+        // A question that the dead leader leaves unanswered ends when there is another.
+        match R::select2(self.ask_leader(&leader.peer), self.deposed(&leader)).await {
+            Select2::First(answer) => answer,
+            Select2::Second(()) => Err(error("the leader changed")),
+        }
     }
 
     /// As the leader: hears from a quorum that it still is.

@@ -77,6 +77,16 @@ impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
         Some(Leader { term: now.vote.leader_id.term, peer: place.peer(id), local })
     }
 
+    /// Completes once this member no longer takes `leader` for the leader of its term.
+    pub(crate) async fn deposed(&self, leader: &Leader) {
+        let mut metrics = self.raft.server_metrics();
+        while self.leader().as_ref() == Some(leader) {
+            if metrics.changed().await.is_err() {
+                return;
+            }
+        }
+    }
+
     /// The newest membership in the log here.
     pub(crate) fn membership(&self) -> Arc<StoredMembership> {
         self.raft.server_metrics().borrow_watched().membership_config.clone()

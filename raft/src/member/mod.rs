@@ -150,6 +150,8 @@ impl<R: Runtime, D: Disk, T: Transport> Member<R, D, T> {
         core.spawn(core.clone().compact());
         core.spawn(keep_history(core.clone()));
         core.spawn(watch_consensus(core.clone()));
+        let applied = core.applied.clone();
+        core.spawn(async move { applied.announcements().announce().await });
     }
 
     /// Gives the lead to the voter that has most of the log.

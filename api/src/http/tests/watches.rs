@@ -195,6 +195,50 @@ async fn bookmarks_come_every_minute_to_those_who_asked() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_bookmark_is_not_put_off_by_changes_that_keep_coming() {
+    let server = Server::new().await;
+    server.create(MAPS, map("a", "0")).await;
+    let watch = format!("{MAPS}?watch=1&allowWatchBookmarks=true&resourceVersion=2");
+    let response = server.open(http::Method::GET, &watch, &[], axum::body::Body::empty()).await;
+    let mut body = response.into_body();
+    let mut since_bookmark = 0;
+    let mut bookmarks = 0;
+    // There is something to send whenever the socket has room.
+    for second in 1..=150 {
+        let changed = server.merge(&format!("{MAPS}/a"), json!({"data": {"k": second.to_string()}})).await;
+        let frame = body.frame().await.unwrap().unwrap().into_data().unwrap();
+        let text = String::from_utf8(frame.to_vec()).unwrap();
+        let last: serde_json::Value = serde_json::from_str(text.lines().last().unwrap()).unwrap();
+        since_bookmark += 1;
+        if last["type"] == "BOOKMARK" {
+            let newest = &changed.json()["metadata"]["resourceVersion"];
+            assert_eq!(&last["object"]["metadata"]["resourceVersion"], newest);
+            (since_bookmark, bookmarks) = (0, bookmarks + 1);
+        }
+        assert!(since_bookmark <= 61, "no bookmark for {since_bookmark} s");
+        tokio::time::sleep(std::time::Duration::from_secs(1)).await;
+    }
+    assert_eq!(bookmarks, 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_bookmark_carries_the_newest_position_of_the_node() {
+    let server = Server::new().await;
+    let watch = format!("{MAPS}?watch=1&allowWatchBookmarks=true&resourceVersion=2");
+    let response = server.open(http::Method::GET, &watch, &[], axum::body::Body::empty()).await;
+    let mut body = response.into_body();
+    let written = async {
+        tokio::time::sleep(std::time::Duration::from_secs(30)).await;
+        server.create("/api/v1/namespaces/ns/secrets", map("other", "eA==")).await
+    };
+    let (frame, written) = futures::join!(body.frame(), written);
+    let frame = frame.unwrap().unwrap().into_data().unwrap();
+    let event: serde_json::Value = serde_json::from_slice(&frame).unwrap();
+    assert_eq!(event["type"], "BOOKMARK");
+    assert_eq!(event["object"]["metadata"]["resourceVersion"], written["metadata"]["resourceVersion"]);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_start_before_the_history_is_an_error_event_and_the_end() {
     let server = Server::new().await;
     for value in ["1", "2"] {

@@ -3,6 +3,9 @@
 //! Owns the one task that sends this member's proposals: to the consensus library when this member leads, else over one
 //! ordered stream to the leader. Both ways name the term they mean, so that a proposal is appended in that term or
 //! never (see the proposals' life). Outcomes do not come this way: they come from applying.
+//!
+//! No wait on the leader is without a bound: a stream on which it falls silent is given up. That decides nothing about
+//! what was under way there, which may be in the log.
 
 mod receive;
 
@@ -12,11 +15,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use futures::future::BoxFuture;
 use futures::{FutureExt, select_biased};
 use openraft::async_runtime::watch::WatchReceiver;
 use openraft::errors::ClientWriteError;
+use openraft_rt::Select2;
 use orch_proto::store as wire;
 use prost::Message;
+use tokio::sync::mpsc::error::TrySendError;
 
 pub(crate) use self::receive::serve_forwarded;
 use crate::Runtime;
@@ -24,6 +30,7 @@ use crate::disk::Disk;
 use crate::encoding::decode;
 use crate::member::consensus::{Callback, Command, CommittedLeader, WriteResult};
 use crate::member::core::{Core, Leader, within};
+use crate::member::proposals::Proposals;
 use crate::transport::{Duplex, Purpose, Transport};
 
 /// Frames on the stream that the leader has not answered. It answers a frame once all of it is applied or refused, so
@@ -42,6 +49,10 @@ const REFUSED_PAUSE: Duration = Duration::from_millis(20);
 /// A connection that takes longer has failed.
 const OPEN_TIMEOUT: Duration = Duration::from_secs(1);
 
+/// While frames are under way the leader is heard from at least once in each period of this length: by answers, or by
+/// the signs of life that it sends (`receive`). After one period of silence the stream is given up.
+const LISTEN_PERIOD: Duration = Duration::from_secs(2);
+
 /// Sends the proposals of one member.
 struct Sender<R: Runtime, D: Disk, T: Transport> {
     core: Arc<Core<R, D, T>>,
@@ -55,21 +66,32 @@ struct Stream {
     sequence: u64,
     /// Frames without an answer, and the proposals in them.
     under_way: BTreeMap<u64, Vec<u64>>,
+    /// Ends with the current period of listening. Set while frames are under way.
+    listening: Option<BoxFuture<'static, ()>>,
+    /// The leader was heard from in the current period.
+    heard: bool,
 }
 
 /// What the sender was woken by.
-enum Happened {
+enum Event {
     /// A frame from the leader; `None` when the stream ended.
     Answer(Option<Bytes>),
+    /// The stream takes another frame.
+    Room,
+    /// A period of listening is over.
+    Listened,
     /// Who leads may have changed; `false` when the consensus library is gone.
     Leader(bool),
+    /// A proposal was queued.
     Queued,
 }
 
 /// Why sending stopped.
 enum Sent {
-    /// Nothing more can be sent now; something will happen.
-    AllFor,
+    /// Queue empty or window full: wait for an answer, a leader change or a new proposal.
+    Idle,
+    /// The stream's buffer is full: wait for room as well.
+    Full,
     /// No connection; try again in a moment.
     Refused,
 }
@@ -79,26 +101,31 @@ pub(crate) async fn send_proposals<R: Runtime, D: Disk, T: Transport>(core: Arc<
     let mut leaders = core.raft.server_metrics();
     let mut sender = Sender { core, stream: None };
     loop {
-        if let Sent::Refused = sender.send_queued().await {
-            R::sleep(REFUSED_PAUSE).await;
-            continue;
-        }
+        let is_full = match sender.send_queued().await {
+            Sent::Idle => false,
+            Sent::Full => true,
+            Sent::Refused => {
+                R::sleep(REFUSED_PAUSE).await;
+                continue;
+            }
+        };
         let core = sender.core.clone();
-        let answered = async {
+        let of_stream = async {
             match sender.stream.as_mut() {
-                Some(stream) => stream.duplex.receiver.recv().await,
+                Some(stream) => stream.event(is_full).await,
                 None => pending().await,
             }
         };
-        let happened = select_biased! {
-            answer = answered.fuse() => Happened::Answer(answer),
-            changed = leaders.changed().fuse() => Happened::Leader(changed.is_ok()),
-            () = core.proposals.wait_queued().fuse() => Happened::Queued,
+        let event = select_biased! {
+            event = of_stream.fuse() => event,
+            changed = leaders.changed().fuse() => Event::Leader(changed.is_ok()),
+            () = core.proposals.wait_queued().fuse() => Event::Queued,
         };
-        match happened {
-            Happened::Answer(answer) => sender.take_answer(answer),
-            Happened::Leader(true) | Happened::Queued => {}
-            Happened::Leader(false) => return,
+        match event {
+            Event::Answer(answer) => sender.take_answer(answer),
+            Event::Listened => sender.listen_on(),
+            Event::Room | Event::Leader(true) | Event::Queued => {}
+            Event::Leader(false) => return,
         }
         if core.proposals.take_refused() {
             R::sleep(REFUSED_PAUSE).await;
@@ -111,19 +138,19 @@ impl<R: Runtime, D: Disk, T: Transport> Sender<R, D, T> {
     async fn send_queued(&mut self) -> Sent {
         let Some(leader) = self.core.leader() else {
             self.stream = None;
-            return Sent::AllFor;
+            return Sent::Idle;
         };
         if leader.local {
             self.stream = None;
             return self.append_queued(leader.term).await;
         }
         if !self.core.proposals.has_queued() {
-            return Sent::AllFor;
+            return Sent::Idle;
         }
         if !self.connect(leader).await {
             return Sent::Refused;
         }
-        self.forward_queued().await
+        self.forward_queued()
     }
 
     /// As the leader of `term`.
@@ -131,7 +158,7 @@ impl<R: Runtime, D: Disk, T: Transport> Sender<R, D, T> {
         loop {
             let batch = self.core.proposals.take(term, BATCH_COUNT_MAX, BATCH_BYTES_MAX);
             if batch.is_empty() {
-                return Sent::AllFor;
+                return Sent::Idle;
             }
             for (sequence, bytes) in batch {
                 let proposals = self.core.proposals.clone();
@@ -140,33 +167,55 @@ impl<R: Runtime, D: Disk, T: Transport> Sender<R, D, T> {
         }
     }
 
-    /// Makes sure that the stream leads to `leader`.
+    /// Makes sure that the stream leads to `leader`. An attempt that hangs ends when another one leads.
     async fn connect(&mut self, leader: Leader) -> bool {
         if self.stream.as_ref().is_some_and(|stream| stream.leader == leader) {
             return true;
         }
         self.stream = None;
-        let opened =
-            within::<R, _>(OPEN_TIMEOUT, self.core.transport.open(&leader.peer, Purpose::Forward)).await;
+        let core = &self.core;
+        let opening = within::<R, _>(OPEN_TIMEOUT, core.transport.open(&leader.peer, Purpose::Forward));
+        let opened = match R::select2(opening, core.deposed(&leader)).await {
+            Select2::First(opened) => opened,
+            Select2::Second(()) => return false,
+        };
         let Some(Ok(duplex)) = opened else { return false };
-        self.stream = Some(Stream { leader, duplex, sequence: 0, under_way: BTreeMap::new() });
+        self.stream = Some(Stream {
+            leader,
+            duplex,
+            sequence: 0,
+            under_way: BTreeMap::new(),
+            listening: None,
+            heard: false,
+        });
         true
     }
 
-    async fn forward_queued(&mut self) -> Sent {
-        while let Some(stream) = &mut self.stream {
-            if stream.under_way.len() >= FRAMES_UNDER_WAY_MAX {
-                return Sent::AllFor;
-            }
-            let batch = self.core.proposals.take(stream.leader.term, BATCH_COUNT_MAX, BATCH_BYTES_MAX);
-            if batch.is_empty() {
-                return Sent::AllFor;
-            }
-            if !stream.send(batch).await {
-                self.stream = None;
-            }
+    /// Never waits, so that a leader that takes nothing more keeps nobody from noticing the next one.
+    fn forward_queued(&mut self) -> Sent {
+        let sent = match &mut self.stream {
+            Some(stream) => stream.fill::<R>(&self.core.proposals),
+            None => Sent::Refused,
+        };
+        if matches!(sent, Sent::Refused) {
+            self.stream = None;
         }
-        Sent::Refused
+        sent
+    }
+
+    /// After a period of listening: goes on if the leader was heard from, else gives up the stream. What was under way
+    /// may be in the log, so it is not sent again until applying tells.
+    fn listen_on(&mut self) {
+        let Some(stream) = &mut self.stream else { return };
+        if stream.under_way.is_empty() {
+            stream.listening = None;
+        } else if std::mem::take(&mut stream.heard) {
+            stream.listening = Some(listening::<R>());
+        } else {
+            let leader = stream.leader.peer.name.clone();
+            tracing::warn!(%leader, frames = stream.under_way.len(), "the leader answers no forwarded writes");
+            self.stream = None;
+        }
     }
 
     /// Takes the leader's answer to a frame.
@@ -177,6 +226,8 @@ impl<R: Runtime, D: Disk, T: Transport> Sender<R, D, T> {
             self.stream = None;
             return;
         };
+        stream.heard = true;
+        // None for a mere sign of life.
         let Some(sequences) = stream.under_way.remove(&answer.sequence) else { return };
         let position = |at: &u32| usize::try_from(*at).ok().and_then(|at| sequences.get(at)).copied();
         let refused: Vec<u64> = answer.not_appended.iter().filter_map(position).collect();
@@ -187,13 +238,59 @@ impl<R: Runtime, D: Disk, T: Transport> Sender<R, D, T> {
 }
 
 impl Stream {
-    async fn send(&mut self, batch: Vec<(u64, Bytes)>) -> bool {
-        self.sequence += 1;
-        let (sequences, transactions) = batch.into_iter().unzip();
-        self.under_way.insert(self.sequence, sequences);
-        let frame = wire::ForwardRequest { sequence: self.sequence, term: self.leader.term, transactions };
-        self.duplex.sender.send(Bytes::from(frame.encode_to_vec())).await.is_ok()
+    /// Sends proposals until none is queued, or the window or the buffer is full; `Refused` when the stream has ended.
+    fn fill<R: Runtime>(&mut self, proposals: &Proposals) -> Sent {
+        while self.under_way.len() < FRAMES_UNDER_WAY_MAX {
+            // First the room and then the proposals: what was not taken is certainly not sent.
+            let room = match self.duplex.sender.try_reserve() {
+                Ok(room) => room,
+                Err(TrySendError::Full(())) => return Sent::Full,
+                Err(TrySendError::Closed(())) => return Sent::Refused,
+            };
+            let batch = proposals.take(self.leader.term, BATCH_COUNT_MAX, BATCH_BYTES_MAX);
+            if batch.is_empty() {
+                return Sent::Idle;
+            }
+            self.sequence += 1;
+            let (sequence, term) = (self.sequence, self.leader.term);
+            let (sequences, transactions) = batch.into_iter().unzip();
+            self.under_way.insert(sequence, sequences);
+            let frame = wire::ForwardRequest { sequence, term, transactions };
+            room.send(Bytes::from(frame.encode_to_vec()));
+            self.listening.get_or_insert_with(listening::<R>);
+        }
+        Sent::Idle
     }
+
+    /// Waits for the next event of this stream; for room in it only where `wants_room`.
+    async fn event(&mut self, wants_room: bool) -> Event {
+        let Stream { duplex: Duplex { sender, receiver }, listening, .. } = self;
+        let room = async {
+            if !wants_room {
+                return pending().await;
+            }
+            match sender.reserve().await {
+                Ok(_) => Event::Room,
+                Err(_) => Event::Answer(None),
+            }
+        };
+        let listened = async {
+            match listening {
+                Some(period) => period.await,
+                None => pending().await,
+            }
+        };
+        select_biased! {
+            answer = receiver.recv().fuse() => Event::Answer(answer),
+            event = room.fuse() => event,
+            () = listened.fuse() => Event::Listened,
+        }
+    }
+}
+
+/// A period of listening that begins now.
+fn listening<R: Runtime>() -> BoxFuture<'static, ()> {
+    async { R::sleep(LISTEN_PERIOD).await }.boxed()
 }
 
 /// Gives one transaction to the consensus library, to be appended in `term` or not at all. Calls `refused` if it

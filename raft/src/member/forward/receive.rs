@@ -1,9 +1,12 @@
 //! Taking proposals of other members, as the leader.
 //!
 //! Owns the answers to frames of a forward stream: one for each frame, once every proposal in it is applied, refused,
-//! or discarded. Only refusals are named; the outcome reaches the proposer with the log.
+//! or discarded. Only refusals are named; the outcome reaches the proposer with the log. While frames wait, the sender is
+//! told that this member lives; a sender that does not read what it is told is given up.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use bytes::Bytes;
 use openraft_rt::Select2;
@@ -16,9 +19,19 @@ use super::{FRAMES_UNDER_WAY_MAX, append};
 use crate::Runtime;
 use crate::disk::Disk;
 use crate::encoding::decode;
-use crate::member::core::Core;
+use crate::member::core::{Core, within};
 use crate::member::proposals::TRANSACTION_BYTES_MAX;
 use crate::transport::{Duplex, Transport};
+
+/// How often a leader with frames under way tells the sender that it is there: without a quorum it answers none of them,
+/// and a sender that came again on a new stream would fill the log. A quarter of the period that senders listen for.
+const SIGN_PERIOD: Duration = Duration::from_millis(500);
+
+/// The sequence of an answer that is to no frame: those of frames begin at 1.
+const SIGN_OF_LIFE: u64 = 0;
+
+/// A peer that takes no answer for so long has stalled or is cut off: its stream is ended, so that it holds no task here.
+const UNREAD_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// A frame whose proposals are not all settled. The answer goes out when the last reference is dropped.
 struct Frame {
@@ -42,11 +55,24 @@ pub(crate) async fn serve_forwarded<R: Runtime, D: Disk, T: Transport>(
 ) {
     let Duplex { sender, mut receiver } = duplex;
     let (answers, mut to_send) = mpsc::channel::<(u64, Vec<u32>)>(FRAMES_UNDER_WAY_MAX);
+    let taken = AtomicU64::new(0);
     let answering = async {
-        while let Some((sequence, not_appended)) = to_send.recv().await {
+        let mut answered: u64 = 0;
+        loop {
+            let answer = within::<R, _>(SIGN_PERIOD, to_send.recv()).await;
+            let (sequence, not_appended) = match answer {
+                Some(Some(answer)) => {
+                    answered += 1;
+                    answer
+                }
+                Some(None) => return,
+                None if answered == taken.load(Ordering::Relaxed) => continue,
+                None => (SIGN_OF_LIFE, Vec::new()),
+            };
             let leader = core.leader().map_or(0, |leader| leader.peer.id.0);
             let answer = wire::ForwardResponse { sequence, not_appended, leader };
-            if sender.send(Bytes::from(answer.encode_to_vec())).await.is_err() {
+            let sent = sender.send(Bytes::from(answer.encode_to_vec()));
+            if !matches!(within::<R, _>(UNREAD_TIMEOUT, sent).await, Some(Ok(()))) {
                 return;
             }
         }
@@ -54,7 +80,10 @@ pub(crate) async fn serve_forwarded<R: Runtime, D: Disk, T: Transport>(
     let taking = async {
         while let Some(frame) = receiver.recv().await {
             match decode::<wire::ForwardRequest>("forward request", frame) {
-                Ok(request) => take_frame(&core, request, &answers).await,
+                Ok(request) => {
+                    taken.fetch_add(1, Ordering::Relaxed);
+                    take_frame(&core, request, &answers).await;
+                }
                 Err(error) => {
                     tracing::warn!(%error, "a member forwards what cannot be read");
                     return;

@@ -1,15 +1,16 @@
 //! The applied state of one member: in memory as of now, on disk as of the start of the history.
 //!
 //! Owns the one writer of the state. Readers take the published root and never wait for it. After each batch of entries
-//! it publishes the new root, completes the proposals of this member, then wakes watchers and readers, in this order,
-//! so that whoever is woken finds what it was woken for. What falls out of the history goes to the disk, with its mark,
-//! by the keeper, which applying never waits for.
+//! it publishes the new root, completes the proposals of this member, has watchers woken by a task of their own, then
+//! wakes readers, in this order, so that whoever is woken finds what it was woken for. What falls out of the history goes
+//! to the disk, with its mark, by the keeper, which applying never waits for.
 //!
 //! Invariant: the state on disk is the state at the history's floor (docs/decisions/0002). Invariant: applying consults
 //! no clock; the clock only decides how much history is kept.
 
 mod adapter;
 mod ages;
+mod announce;
 mod keeper;
 mod lineage;
 #[cfg(test)]
@@ -29,6 +30,7 @@ use parking_lot::Mutex;
 use tokio::sync::{Notify, oneshot};
 
 pub(crate) use self::adapter::{Machine, SnapshotBody};
+use self::announce::Announcements;
 use self::pages::Pages;
 use self::past::Past;
 pub(crate) use self::store::Restore;
@@ -43,7 +45,7 @@ use crate::member::fatal::Fatal;
 use crate::member::log::{LogError, Settle};
 use crate::member::options::HistoryOptions;
 use crate::member::proposals::Proposals;
-use crate::notify::{Announcer, Gate, Subscription};
+use crate::notify::{Gate, Subscription};
 use crate::state::{HistoryBounds, State};
 use crate::transaction::{Operation, Outcome, Transaction};
 
@@ -56,7 +58,7 @@ pub(crate) struct Applied<D, L = Mutex<Writer>> {
     writer: L,
     published: ArcSwap<State>,
     gate: Gate,
-    subscribers: Mutex<BTreeMap<Arc<str>, Announcer>>,
+    announcements: Announcements,
     past: Past,
     pages: Pages,
     /// Wakes the keeper: there is history to move.
@@ -98,7 +100,7 @@ impl<D: Disk, L: Lock<Writer>> Applied<D, L> {
         gate.advance(state.applied());
         let published = ArcSwap::from_pointee(state.clone());
         let writer = lock(Writer::new(state, &mark, generation));
-        let (subscribers, pages, work) = (Mutex::default(), Pages::default(), Notify::new());
+        let (announcements, pages, work) = (Announcements::default(), Pages::default(), Notify::new());
         Ok(Applied {
             disk,
             history,
@@ -107,7 +109,7 @@ impl<D: Disk, L: Lock<Writer>> Applied<D, L> {
             writer,
             published,
             gate,
-            subscribers,
+            announcements,
             past,
             pages,
             work,
@@ -126,12 +128,17 @@ impl<D: Disk, L: Lock<Writer>> Applied<D, L> {
 
     /// Told after each batch that changed `resource`.
     pub(crate) fn subscribe(&self, resource: &Arc<str>) -> Subscription {
-        self.subscribers.lock().entry(resource.clone()).or_default().subscribe()
+        self.announcements.subscribe(resource)
     }
 
     /// Ends every subscription.
     pub(crate) fn close(&self) {
-        self.subscribers.lock().values().for_each(Announcer::close);
+        self.announcements.close();
+    }
+
+    /// What watchers are told, which a task of the member does.
+    pub(crate) fn announcements(&self) -> &Announcements {
+        &self.announcements
     }
 
     /// The newest membership applied.
@@ -167,13 +174,7 @@ impl<D: Disk, L: Lock<Writer>> Applied<D, L> {
             self.work.notify_one();
         }
         self.proposals.complete(batch.outcomes, newest_term);
-        let subscribers = self.subscribers.lock();
-        for (resource, revision) in batch.changed {
-            if let Some(subscriber) = subscribers.get(&resource) {
-                subscriber.announce(revision);
-            }
-        }
-        drop(subscribers);
+        self.announcements.mark(batch.changed);
         self.gate.advance(self.state().applied());
         Ok(())
     }
@@ -196,7 +197,7 @@ impl<D: Disk, L: Lock<Writer>> Applied<D, L> {
         });
         tracing::info!(revision = applied.0, "installed a snapshot of the leader's state");
         self.proposals.lose_all("the state was replaced by the leader's");
-        self.subscribers.lock().values().for_each(|subscriber| subscriber.announce(applied));
+        self.announcements.mark_all(applied);
         self.gate.advance(applied);
         Ok(())
     }

@@ -4,6 +4,7 @@
 //! of the cluster tests; here each claim has its own few virtual seconds.
 
 pub(in crate::member) mod disk;
+mod forwarding;
 mod net;
 mod scenarios;
 mod storms;

@@ -25,6 +25,11 @@ struct Net {
     services: BTreeMap<NodeId, Arc<dyn PeerService>>,
     cuts: BTreeSet<(NodeId, NodeId)>,
     frames: BTreeMap<Purpose, u64>,
+    /// Streams opened so far; each has its number from here.
+    opened: u64,
+    streams: BTreeMap<Purpose, u64>,
+    /// Streams up to this number take frames and deliver none.
+    hung: BTreeMap<Purpose, u64>,
 }
 
 #[derive(Clone)]
@@ -58,6 +63,18 @@ impl MemoryNetwork {
         self.0.lock().cuts.clear();
     }
 
+    /// Every stream for `purpose` that is open now takes frames until its buffers are full, delivers none and does not end.
+    pub(super) fn hang(&self, purpose: Purpose) {
+        let mut net = self.0.lock();
+        let opened = net.opened;
+        net.hung.insert(purpose, opened);
+    }
+
+    /// Streams opened for `purpose` so far.
+    pub(super) fn streams(&self, purpose: Purpose) -> u64 {
+        self.0.lock().streams.get(&purpose).copied().unwrap_or(0)
+    }
+
     /// Frames sent for `purpose` so far.
     pub(super) fn frames(&self, purpose: Purpose) -> u64 {
         self.0.lock().frames.get(&purpose).copied().unwrap_or(0)
@@ -73,12 +90,16 @@ impl MemoryNetwork {
     async fn pump(
         self,
         (from, to): (NodeId, NodeId),
-        purpose: Purpose,
+        (purpose, number): (Purpose, u64),
         mut receiver: mpsc::Receiver<Bytes>,
         sender: mpsc::Sender<Bytes>,
     ) {
         while let Some(frame) = receiver.recv().await {
             SimRuntime::sleep(DELAY).await;
+            if self.0.lock().hung.get(&purpose).is_some_and(|hung| number <= *hung) {
+                // Until the near side hangs up; meanwhile its buffer fills.
+                return sender.closed().await;
+            }
             if !self.passes(from, to, purpose) || sender.send(frame).await.is_err() {
                 return;
             }
@@ -119,8 +140,15 @@ impl Transport for MemoryTransport {
         let ((far, back), (to_near, from_far)) = (channel(), channel());
         let (here, there) = (self.from, peer.id);
         let network = &self.network;
-        drop(SimRuntime::spawn(network.clone().pump((here, there), purpose, out, to_far)));
-        drop(SimRuntime::spawn(network.clone().pump((there, here), purpose, back, to_near)));
+        let number = {
+            let mut net = network.0.lock();
+            net.opened += 1;
+            *net.streams.entry(purpose).or_default() += 1;
+            net.opened
+        };
+        let stream = (purpose, number);
+        drop(SimRuntime::spawn(network.clone().pump((here, there), stream, out, to_far)));
+        drop(SimRuntime::spawn(network.clone().pump((there, here), stream, back, to_near)));
         let duplex = Duplex { sender: far, receiver: from_near };
         drop(SimRuntime::spawn(service.stream(here, purpose, duplex)));
         Ok(Duplex { sender: near, receiver: from_far })

@@ -1,0 +1,80 @@
+//! The threads of a node: some for requests, others for the store.
+//!
+//! Owns both runtimes. The store's member, its log and its peers run on threads of their own, so that requests, however many
+//! and however large, delay no heartbeat: the system's scheduler shares the processors between the threads, and lets a
+//! thread that mostly waits run soon after it is woken. Where the system allows it (`CAP_SYS_NICE`, `LimitNICE=`), those
+//! threads go before the others.
+//!
+//! Invariant: what the store's member spawns runs on its own threads.
+
+use std::future::poll_fn;
+use std::io;
+use std::pin::pin;
+
+use rustix::process::setpriority_process;
+use tokio::runtime::{Builder, Handle, Runtime};
+
+/// Threads of the store: one applies entries while another answers a heartbeat. More would only compete with requests.
+const STORE_THREADS: usize = 2;
+
+/// Nice value of the store's threads: three times the weight of others, and far from starving them.
+const STORE_NICENESS: i32 = -5;
+
+/// Both runtimes.
+pub(super) struct Threads {
+    /// Accepts connections and answers requests.
+    pub(super) api: Runtime,
+    /// Runs the store's member.
+    pub(super) store: Runtime,
+}
+
+impl Threads {
+    /// Starts them.
+    pub(super) fn start() -> io::Result<Threads> {
+        let api = Builder::new_multi_thread().thread_name("api").enable_all().build()?;
+        let store = Builder::new_multi_thread()
+            .worker_threads(STORE_THREADS)
+            .thread_name("store")
+            .on_thread_start(raise_priority)
+            .enable_all()
+            .build()?;
+        Ok(Threads { api, store })
+    }
+}
+
+/// Puts the calling thread before those of requests, where the system allows it.
+fn raise_priority() {
+    if let Err(error) = setpriority_process(None, STORE_NICENESS) {
+        tracing::debug!(%error, "the store's threads have no higher priority");
+    }
+}
+
+/// Carries out `work` on the calling task, but what it spawns, opens and waits for belongs to `runtime`.
+pub(super) async fn within<F: Future>(runtime: &Handle, work: F) -> F::Output {
+    let mut work = pin!(work);
+    poll_fn(|context| {
+        let _entered = runtime.enter();
+        work.as_mut().poll(context)
+    })
+    .await
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_spawned_within_a_runtime_runs_on_its_threads() {
+        let Threads { api, store } = Threads::start().unwrap();
+        let name = || std::thread::current().name().map(str::to_owned);
+        let (outside, inside) = api.block_on(async {
+            let outside = tokio::spawn(async move { name() }).await.unwrap();
+            let spawned =
+                within(store.handle(), async { tokio::spawn(async move { name() }).await.unwrap() });
+            (outside, spawned.await)
+        });
+        assert_eq!((outside.as_deref(), inside.as_deref()), (Some("api"), Some("store")));
+        api.shutdown_background();
+        store.shutdown_background();
+    }
+}
