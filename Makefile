@@ -10,11 +10,12 @@ SEED ?=
 SEEDS ?= 1000
 NODES ?= 1
 WORKS ?= all
+KILLS ?= 200
 TARGET ?= $(basename $(notdir $(wildcard api/fuzz/fuzz_targets/*.rs)))
 SECONDS ?= 60
 ARGS ?=
 
-.PHONY: run test lint fmt sim bench microbench verify vectors fuzz setup build
+.PHONY: run test lint fmt sim bench failover microbench verify vectors fuzz setup build
 
 run: setup ## Start a node for development; ARGS='--brand kubernetes'
 	@echo "==> building orch (the first time takes some minutes, most of it RocksDB)"
@@ -48,6 +49,9 @@ sim: setup ## Simulate many seeds (SEEDS=1000), or replay one (SEED=17)
 
 bench: build ## Measure a cluster started for it (NODES=1, WORKS=all), beside the reference's figures
 	$(CARGO) run --quiet --release --bin bench -- $(WORKS) --start $(NODES) $(ARGS)
+
+failover: build ## Kill the leader of three nodes again and again (KILLS=200) and print how long writes pause
+	$(CARGO) run --quiet --release --bin failover -- --kills $(KILLS) $(ARGS)
 
 microbench: setup ## Measure what changing one object costs, without a server
 	$(CARGO) bench --bench objects $(ARGS)

@@ -229,7 +229,7 @@ async fn carry_call(
     }
     let Some(endpoint) = network.endpoint(way.to) else {
         NodeRuntime::sleep(network.delay()).await;
-        let refused = TransportError::Unreachable { peer, reason: "connection refused".to_owned() };
+        let refused = TransportError::Refused { peer, reason: "connection refused".to_owned() };
         return drop(answer.send(Err(refused)));
     };
     let service = endpoint.service.clone();
@@ -280,7 +280,9 @@ impl Transport for SimTransport {
             NodeRuntime::sleep(CONNECT_TIMEOUT).await;
             return Err(unreachable("connection timed out"));
         }
-        let endpoint = network.endpoint(way.to).ok_or_else(|| unreachable("connection refused"))?;
+        let refused =
+            || TransportError::Refused { peer: peer.name.clone(), reason: "connection refused".to_owned() };
+        let endpoint = network.endpoint(way.to).ok_or_else(refused)?;
         let connection = TaskGroup::default();
         let (here, its_receiver) = pump(network, way, &connection);
         let (there, my_receiver) = pump(network, way.back(), &connection);

@@ -28,7 +28,7 @@ use crate::store::{ProposeError, ReadError, Store};
 use crate::transaction::{Outcome, Transaction};
 use crate::transport::{NodeId, Peer, Transport};
 
-/// How long a proposal may wait to be sent: an election takes about two seconds, and a second one may be needed.
+/// How long a proposal may wait to be sent: several elections, on a machine that is slow.
 const SEND_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// How long a proposal may take in all, before its outcome is called unknown.

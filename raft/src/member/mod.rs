@@ -29,6 +29,7 @@ mod options;
 mod proposals;
 mod service;
 mod status;
+mod succession;
 #[cfg(test)]
 mod tests;
 

@@ -29,7 +29,7 @@ pub struct Options {
     pub incarnation: u64,
     /// The wall clock.
     pub clock: Clock,
-    /// How long a heart beats and an election waits.
+    /// Heartbeat interval and election timeout.
     pub timing: Timing,
     /// How much history is kept for watches and older revisions.
     pub history: HistoryOptions,
@@ -85,12 +85,12 @@ pub struct LogOptions {
 }
 
 impl Default for Timing {
-    /// For real machines. The engine waits for the longest time, as the lease of the leader, and then for a random one:
-    /// a dead leader is replaced after 1.1 to 1.4 seconds, which is as early as etcd's defaults allow, and clients who
-    /// are promised three seconds have half of them left for the vote and their own retries. A stall of half a second
-    /// is not taken for a death.
+    /// For real machines. A leader whose process is gone is replaced within some tens of milliseconds, whatever stands here
+    /// (`succession`). One that falls silent is replaced after its lease, which is the longest election timeout, and a random
+    /// one: 400 to 500 ms. A stall that is shorter than the lease, on either side, is never taken for a death; a longer one
+    /// is only where it befalls a majority (decision 0016).
     fn default() -> Self {
-        Timing { heartbeat_ms: 100, election_ms_min: 400, election_ms_max: 700 }
+        Timing { heartbeat_ms: 50, election_ms_min: 150, election_ms_max: 250 }
     }
 }
 

@@ -53,6 +53,15 @@ pub enum TransportError {
         /// What the layer below said.
         reason: String,
     },
+    /// The peer was certainly not reached, and nothing listens at its address: its process is gone, unless something
+    /// between here and there answers in its place.
+    #[error("peer {peer} does not listen: {reason}")]
+    Refused {
+        /// Its name.
+        peer: Arc<str>,
+        /// What the layer below said.
+        reason: String,
+    },
     /// The frame may have been delivered.
     #[error("connection to peer {peer} lost: {reason}")]
     Lost {

@@ -78,7 +78,7 @@ fn a_cut_either_way_swallows_calls_and_a_dead_process_refuses_them() {
             pair.network.heal();
         }
         pair.process.kill();
-        assert!(matches!(call(&pair.a).await, Err(TransportError::Unreachable { .. })));
+        assert!(matches!(call(&pair.a).await, Err(TransportError::Refused { .. })));
         assert!(pair.a.open(&peer(B), Purpose::Append).await.is_err());
     });
 }

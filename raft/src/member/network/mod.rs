@@ -128,7 +128,9 @@ fn to_rpc_error<R: Runtime>(error: ControlError) -> Rpc<R> {
 
 fn from_transport<R: Runtime>(error: &TransportError) -> Rpc<R> {
     match error {
-        TransportError::Unreachable { .. } => RPCError::Unreachable(Unreachable::from_string(error)),
+        TransportError::Unreachable { .. } | TransportError::Refused { .. } => {
+            RPCError::Unreachable(Unreachable::from_string(error))
+        }
         TransportError::Lost { .. } => network_error(error),
     }
 }

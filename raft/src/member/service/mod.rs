@@ -70,7 +70,10 @@ impl<R: Runtime, D: Disk, T: Transport> PeerService for Service<R, D, T> {
             let serving = async {
                 match purpose {
                     Purpose::Control => tracing::warn!(from = from.0, "control is not a stream"),
-                    Purpose::Append => serve_appends(&core, from, duplex).await,
+                    Purpose::Append => {
+                        serve_appends(&core, from, duplex).await;
+                        core.check_leader(from).await;
+                    }
                     Purpose::Snapshot => snapshot::receive(&core, from, duplex).await,
                     Purpose::Forward => serve_forwarded(core.clone(), duplex).await,
                 }

@@ -8,6 +8,7 @@ mod forwarding;
 mod net;
 mod scenarios;
 mod storms;
+mod succession;
 mod suite;
 
 use std::future::Future;

@@ -86,6 +86,11 @@ impl MemoryNetwork {
         !net.cuts.contains(&(from, to)) && net.services.contains_key(&to)
     }
 
+    fn is_cut(&self, from: NodeId, to: NodeId) -> bool {
+        let net = self.0.lock();
+        net.cuts.contains(&(from, to)) || net.cuts.contains(&(to, from))
+    }
+
     /// Carries frames of one direction until either end or the path is gone.
     async fn pump(
         self,
@@ -112,8 +117,14 @@ impl MemoryTransport {
         SimRuntime::sleep(DELAY).await;
         let service = self.network.0.lock().services.get(&peer.id).cloned();
         let passes = self.network.passes(self.from, peer.id, purpose);
-        let unreachable = || TransportError::Unreachable { peer: peer.name.clone(), reason: "cut".into() };
-        service.filter(|_| passes).ok_or_else(unreachable)
+        let name = peer.name.clone();
+        match service {
+            Some(service) if passes => Ok(service),
+            None if !self.network.is_cut(self.from, peer.id) => {
+                Err(TransportError::Refused { peer: name, reason: "not started".into() })
+            }
+            _ => Err(TransportError::Unreachable { peer: name, reason: "cut".into() }),
+        }
     }
 }
 

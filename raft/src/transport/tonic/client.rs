@@ -14,6 +14,7 @@ use futures::StreamExt;
 use orch_proto::peer::Frame;
 use orch_proto::peer::peer_link_client::PeerLinkClient;
 use parking_lot::Mutex;
+use tokio::runtime::Handle;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::{Instant, timeout_at};
 use tokio_stream::wrappers::ReceiverStream;
@@ -21,7 +22,7 @@ use tonic::transport::Channel;
 use tonic::{Code, Request, Status};
 
 use super::claim::{ClusterPin, OwnClaim};
-use super::connector::{Spent, innermost};
+use super::connector::{Failure, Spent, innermost};
 use super::link::{Link, Ready};
 use super::server::receive;
 use super::tls::PeerTls;
@@ -38,6 +39,8 @@ pub struct TonicTransport(Arc<Shared>);
 struct Shared {
     tls: PeerTls,
     claim: OwnClaim,
+    // What made the transport runs its connections, whichever thread sends the first frame over one.
+    runtime: Handle,
     // Bounded by the members there ever were in one life of the process, times the purposes.
     links: Mutex<BTreeMap<(NodeId, Purpose), Link>>,
 }
@@ -49,13 +52,15 @@ impl std::fmt::Debug for TonicTransport {
 }
 
 impl TonicTransport {
-    /// For the member `id`, whose name is the one of `tls`. Nothing is dialled before the first frame.
+    /// For the member `id`, whose name is the one of `tls`. Nothing is dialled before the first frame. It is made on the
+    /// runtime that is to drive its connections; `None` elsewhere, and for a name that cannot be used.
     ///
     /// A [`Peer`] with an empty name stands for whatever member answers at its address; it is meant for a member
     /// that joins and knows no more than that.
     pub fn new(id: NodeId, tls: PeerTls, cluster: ClusterPin) -> Option<TonicTransport> {
         let claim = OwnClaim::new(id, tls.name(), cluster)?;
-        Some(TonicTransport(Arc::new(Shared { tls, claim, links: Mutex::default() })))
+        let runtime = Handle::try_current().ok()?;
+        Some(TonicTransport(Arc::new(Shared { tls, claim, runtime, links: Mutex::default() })))
     }
 
     /// The link to `peer`; a new one where the peer has moved.
@@ -70,9 +75,12 @@ impl TonicTransport {
     }
 
     async fn ready(&self, link: &Link, peer: &Peer, deadline: Instant) -> Result<Ready, TransportError> {
-        let connected = timeout_at(deadline, link.ready(&self.0.tls)).await;
-        let connected = connected.unwrap_or_else(|_| Err("no connection in time".into()));
-        connected.map_err(|reason| unreachable(peer, reason.to_string()))
+        let connected = timeout_at(deadline, link.ready(&self.0.tls, &self.0.runtime)).await;
+        let connected = connected.unwrap_or_else(|_| Err(Failure::other("no connection in time")));
+        connected.map_err(|Failure { reason, is_refusal }| match is_refusal {
+            true => TransportError::Refused { peer: display_name(peer), reason: reason.to_string() },
+            false => unreachable(peer, reason.to_string()),
+        })
     }
 
     fn request<T>(&self, purpose: Purpose, message: T) -> Request<T> {

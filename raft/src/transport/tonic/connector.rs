@@ -33,13 +33,35 @@ const ADDRESSES_MAX: usize = 4;
 pub(super) struct Spent;
 
 /// Connects to the member called `name` (any member where it is empty) at `address`.
-pub(super) async fn connect(tls: &PeerTls, name: &Arc<str>, address: &Arc<str>) -> Result<Channel, String> {
+pub(super) async fn connect(tls: &PeerTls, name: &Arc<str>, address: &Arc<str>) -> Result<Channel, Failure> {
     let dialing = async {
-        let io = dial(tls, name, address).await.map_err(|error| error.to_string())?;
-        endpoint().connect_with_connector(Once(Some(io))).await.map_err(|error| innermost(&error))
+        let io = dial(tls, name, address).await.map_err(|error| Failure::of(&error))?;
+        let connected = endpoint().connect_with_connector(Once(Some(io))).await;
+        connected.map_err(|error| Failure::other(innermost(&error)))
     };
     let within = tokio::time::timeout(CONNECT_TIMEOUT, dialing).await;
-    within.unwrap_or_else(|_| Err(format!("{address} does not answer within {CONNECT_TIMEOUT:?}")))
+    within.unwrap_or_else(|_| {
+        Err(Failure::other(format!("{address} does not answer within {CONNECT_TIMEOUT:?}")))
+    })
+}
+
+/// Why there is no connection.
+#[derive(Clone, Debug)]
+pub(super) struct Failure {
+    pub(super) reason: Arc<str>,
+    /// The host answered that nothing listens at the port.
+    pub(super) is_refusal: bool,
+}
+
+impl Failure {
+    fn of(error: &io::Error) -> Failure {
+        let is_refusal = error.kind() == io::ErrorKind::ConnectionRefused;
+        Failure { reason: error.to_string().into(), is_refusal }
+    }
+
+    pub(super) fn other(reason: impl Into<Arc<str>>) -> Failure {
+        Failure { reason: reason.into(), is_refusal: false }
+    }
 }
 
 fn endpoint() -> Endpoint {

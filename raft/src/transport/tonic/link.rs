@@ -10,22 +10,22 @@ use std::time::Duration;
 use futures::FutureExt;
 use futures::future::{BoxFuture, Shared};
 use parking_lot::Mutex;
+use tokio::runtime::Handle;
 use tokio::time::Instant;
 use tonic::transport::Channel;
 
-use super::connector::connect;
-use super::spawn;
+use super::connector::{Failure, connect};
 use super::tls::PeerTls;
 
 /// The first pause after a failure. It doubles with every further one.
 const BACKOFF_MIN: Duration = Duration::from_millis(50);
-/// The longest pause: shorter than an election, so that a member that is back is found before one.
+/// The longest pause: about as long as an election, so that a member that is back is found soon after one.
 const BACKOFF_MAX: Duration = Duration::from_millis(500);
 /// A connection that ends sooner counts as a failure: a peer that refuses our certificate says so only after the
 /// handshake.
 const STEADY_AFTER: Duration = Duration::from_secs(1);
 
-type Attempt = Shared<BoxFuture<'static, Result<Ready, Arc<str>>>>;
+type Attempt = Shared<BoxFuture<'static, Result<Ready, Failure>>>;
 
 /// A connection, and when it was made.
 #[derive(Clone)]
@@ -35,7 +35,7 @@ pub(super) struct Ready {
 }
 
 enum State {
-    Idle { not_before: Option<Instant>, reason: Arc<str> },
+    Idle { not_before: Option<Instant>, failure: Failure },
     Connecting(Attempt),
     Ready(Ready),
 }
@@ -57,24 +57,23 @@ pub(super) struct Link {
 impl Link {
     /// A link that has not been tried.
     pub(super) fn new(name: Arc<str>, address: Arc<str>) -> Link {
-        let state = State::Idle { not_before: None, reason: "not tried".into() };
+        let state = State::Idle { not_before: None, failure: Failure::other("not tried") };
         Link { name, address, line: Arc::new(Mutex::new(Line { state, failures: 0 })) }
     }
 
-    /// A connection, or why there is none now.
-    pub(super) async fn ready(&self, tls: &PeerTls) -> Result<Ready, Arc<str>> {
+    /// A connection, or why there is none now. It is made and driven by `runtime`, whoever asks for it first.
+    pub(super) async fn ready(&self, tls: &PeerTls, runtime: &Handle) -> Result<Ready, Failure> {
         let attempt = {
             let mut line = self.line.lock();
             match &line.state {
                 State::Ready(ready) => return Ok(ready.clone()),
                 State::Connecting(attempt) => attempt.clone(),
-                State::Idle { not_before: Some(instant), reason } if Instant::now() < *instant => {
-                    return Err(Arc::clone(reason));
+                State::Idle { not_before: Some(instant), failure } if Instant::now() < *instant => {
+                    return Err(failure.clone());
                 }
                 State::Idle { .. } => {
-                    let attempt = self.attempt(tls.clone());
+                    let attempt = self.attempt(tls.clone(), runtime);
                     line.state = State::Connecting(attempt.clone());
-                    spawn(attempt.clone().map(drop));
                     attempt
                 }
             }
@@ -90,21 +89,25 @@ impl Link {
         }
         let is_steady = spent.since.elapsed() >= STEADY_AFTER;
         let failures = if is_steady { 0 } else { line.failures.saturating_add(1) };
-        let reason = "the peer closes the connection; it may refuse this member's certificate".into();
+        let reason = "the peer closes the connection; it may refuse this member's certificate";
         let not_before = (failures > 0).then(|| Instant::now() + backoff(failures));
-        *line = Line { state: State::Idle { not_before, reason }, failures };
+        *line = Line { state: State::Idle { not_before, failure: Failure::other(reason) }, failures };
     }
 
-    fn attempt(&self, tls: PeerTls) -> Attempt {
+    #[expect(clippy::disallowed_methods, reason = "an adapter of sockets, which only tokio drives")]
+    fn attempt(&self, tls: PeerTls, runtime: &Handle) -> Attempt {
         let link = self.clone();
-        let attempt = async move {
+        let attempt = runtime.spawn(async move {
             let connected = connect(&tls, &link.name, &link.address).await;
             link.settle(connected)
+        });
+        let ended = |ended: Result<Result<Ready, Failure>, _>| {
+            ended.unwrap_or_else(|_| Err(Failure::other("the runtime is shutting down")))
         };
-        attempt.boxed().shared()
+        attempt.map(ended).boxed().shared()
     }
 
-    fn settle(&self, connected: Result<Channel, String>) -> Result<Ready, Arc<str>> {
+    fn settle(&self, connected: Result<Channel, Failure>) -> Result<Ready, Failure> {
         let mut line = self.line.lock();
         match connected {
             Ok(channel) => {
@@ -112,12 +115,11 @@ impl Link {
                 line.state = State::Ready(ready.clone());
                 Ok(ready)
             }
-            Err(reason) => {
+            Err(failure) => {
                 let failures = line.failures.saturating_add(1);
-                let reason: Arc<str> = reason.into();
                 let not_before = Some(Instant::now() + backoff(failures));
-                *line = Line { state: State::Idle { not_before, reason: Arc::clone(&reason) }, failures };
-                Err(reason)
+                *line = Line { state: State::Idle { not_before, failure: failure.clone() }, failures };
+                Err(failure)
             }
         }
     }

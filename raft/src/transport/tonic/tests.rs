@@ -347,7 +347,7 @@ async fn a_member_that_is_down_is_unreachable_and_found_when_it_is_back() {
     let down = Peer { id: NodeId(1), name: "a".into(), address };
     for _ in 0..3 {
         let refused = call(&transport, &down, Purpose::Control, b"x").await;
-        assert!(matches!(refused, Err(TransportError::Unreachable { .. })), "{refused:?}");
+        assert!(matches!(refused, Err(TransportError::Refused { .. })), "{refused:?}");
     }
     // It comes back at another address under the same id.
     let served = serve(authority.tls("a")).await;
@@ -361,7 +361,7 @@ fn a_server_that_dies_loses_the_call_and_the_next_server_is_found() {
         || tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
     let (ours, theirs) = (runtime(), runtime());
     let served = theirs.block_on(serve(authority.tls("a")));
-    let transport = transport(2, authority.tls("b"));
+    let transport = ours.block_on(async { transport(2, authority.tls("b")) });
     let peer = served.peer.clone();
     let hanging = {
         let (transport, peer) = (transport.clone(), peer.clone());
@@ -372,6 +372,7 @@ fn a_server_that_dies_loses_the_call_and_the_next_server_is_found() {
     let lost = ours.block_on(hanging).unwrap();
     assert!(matches!(lost, Err(TransportError::Lost { .. })), "{lost:?}");
     let gone = ours.block_on(call(&transport, &peer, Purpose::Control, b"x"));
+    // Of a connection as young as this one it is not known why it ended, and nothing is dialled at once.
     assert!(matches!(gone, Err(TransportError::Unreachable { .. })), "{gone:?}");
     let next = ours.block_on(serve(authority.tls("a")));
     ours.block_on(call(&transport, &next.peer, Purpose::Control, b"x")).unwrap();

@@ -1,0 +1,149 @@
+//! One watcher at each member, which goes on elsewhere when its member is killed.
+//!
+//! Owns what was seen, and holds it against the rules: versions rise, the numbers of one writer rise, no watch of a member
+//! that lives ends. At the end every watcher must have seen every acknowledged number.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail, ensure};
+use parking_lot::Mutex;
+use serde_json::Value;
+use tokio::task::JoinSet;
+use tokio::time::sleep;
+
+use super::writers::{Doors, name};
+use super::{LOOK_INTERVAL, MEMBERS, NAMESPACE};
+use crate::client::Watch;
+
+/// How long the watchers may take to see what was acknowledged when writing ends.
+const CATCH_UP_MAX: Duration = Duration::from_secs(30);
+
+/// What one watcher saw: for each object the numbers it had.
+type Seen = BTreeMap<String, BTreeSet<u64>>;
+
+/// What all watchers share.
+struct Shared {
+    seen: Mutex<Vec<Seen>>,
+    /// How often each member's watch may end from here on: once for each kill.
+    ends: [AtomicUsize; MEMBERS],
+    broken: AtomicUsize,
+}
+
+/// Running watchers.
+pub(super) struct Followers {
+    shared: Arc<Shared>,
+    tasks: JoinSet<Result<()>>,
+}
+
+/// What the watchers missed.
+pub(super) struct Verdict {
+    /// Acknowledged numbers that some watcher has not seen.
+    pub(super) lost: usize,
+    /// Watches of members that lived which ended, or showed what they must not.
+    pub(super) broken: usize,
+}
+
+impl Followers {
+    /// Starts a watcher at each of the first `count` members.
+    pub(super) async fn start(count: usize, doors: &Doors) -> Result<Followers> {
+        let shared = Arc::new(Shared {
+            seen: Mutex::new(vec![Seen::new(); count]),
+            ends: std::array::from_fn(|_| AtomicUsize::new(0)),
+            broken: AtomicUsize::new(0),
+        });
+        let mut tasks = JoinSet::new();
+        for follower in 0..count {
+            let client = doors.get(follower).context("the member is down")?;
+            let list = client.get(&collection()).await?.success()?;
+            let start = version(&list)?;
+            tasks.spawn(follow(follower, start, doors.clone(), shared.clone()));
+        }
+        Ok(Followers { shared, tasks })
+    }
+
+    /// Member `node` is about to be killed: a watch there may end.
+    pub(super) fn expect_end(&self, node: usize) {
+        self.shared.ends[node].fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Waits until every watcher has seen what was acknowledged, and says what is missing.
+    pub(super) async fn finish(mut self, acknowledged: &[Vec<u64>]) -> Result<Verdict> {
+        let start = Instant::now();
+        let mut lost = self.missing(acknowledged);
+        while lost > 0 && start.elapsed() < CATCH_UP_MAX {
+            sleep(LOOK_INTERVAL * 50).await;
+            lost = self.missing(acknowledged);
+        }
+        while let Some(ended) = self.tasks.try_join_next() {
+            self.shared.broken.fetch_add(1, Ordering::Relaxed);
+            eprintln!("a watcher failed: {:?}", ended?);
+        }
+        Ok(Verdict { lost, broken: self.shared.broken.load(Ordering::Relaxed) })
+    }
+
+    fn missing(&self, acknowledged: &[Vec<u64>]) -> usize {
+        let all = self.shared.seen.lock();
+        let of = |seen: &Seen| -> usize {
+            let missing = acknowledged.iter().enumerate().map(|(writer, numbers)| {
+                let seen = seen.get(&name(writer));
+                numbers.iter().filter(|number| seen.is_none_or(|seen| !seen.contains(number))).count()
+            });
+            missing.sum()
+        };
+        all.iter().map(of).sum()
+    }
+}
+
+async fn follow(follower: usize, start: u64, doors: Doors, shared: Arc<Shared>) -> Result<()> {
+    let (mut last, mut door) = (start, follower);
+    loop {
+        let Some(client) = doors.get(door) else {
+            door = (door + 1) % MEMBERS;
+            sleep(LOOK_INTERVAL).await;
+            continue;
+        };
+        let allowed = shared.ends[door].load(Ordering::Relaxed);
+        let path = format!("{}?watch=1&resourceVersion={last}", collection());
+        let opened = client.watch(&path).await;
+        let ended = match opened {
+            Ok(mut watch) => take_events(follower, &mut watch, &mut last, &shared).await,
+            Err(error) => Err(error),
+        };
+        let is_expected = shared.ends[door].load(Ordering::Relaxed) > allowed || doors.get(door).is_none();
+        if !is_expected {
+            shared.broken.fetch_add(1, Ordering::Relaxed);
+            eprintln!("the watch at member {door} broke after {last}: {ended:?}");
+        }
+        door = (door + 1) % MEMBERS;
+    }
+}
+
+/// Takes events until the watch ends.
+async fn take_events(follower: usize, watch: &mut Watch, last: &mut u64, shared: &Shared) -> Result<()> {
+    loop {
+        let Some(event) = watch.line().await? else { bail!("the server ended the watch") };
+        let object = &event["object"];
+        ensure!(event["type"] == "MODIFIED", "an event that is no change: {event}");
+        let version = version(object)?;
+        ensure!(version > *last, "version {version} after {last}");
+        let name = object["metadata"]["name"].as_str().context("an object without a name")?;
+        let number: u64 = object["data"]["number"].as_str().context("an object without a number")?.parse()?;
+        let mut seen = shared.seen.lock();
+        let numbers = seen[follower].entry(name.to_owned()).or_default();
+        let newest = numbers.last().copied().unwrap_or(0);
+        ensure!(number > newest, "{name} had {number} after {newest}");
+        numbers.insert(number);
+        *last = version;
+    }
+}
+
+fn collection() -> String {
+    format!("/api/v1/namespaces/{NAMESPACE}/configmaps")
+}
+
+fn version(object: &Value) -> Result<u64> {
+    Ok(object["metadata"]["resourceVersion"].as_str().context("an object without a version")?.parse()?)
+}

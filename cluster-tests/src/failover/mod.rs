@@ -1,0 +1,143 @@
+//! How long writes pause when the leader is killed, as a distribution over many kills.
+//!
+//! Owns the course of a measurement: a cluster of three processes, writers through every member, one watcher at each; the
+//! leader is killed with SIGKILL and started again, as often as asked. After each kill it records the time until every
+//! surviving member has acknowledged a write that was sent after the kill. `writers` and `followers` record what was
+//! acknowledged and seen; the end compares them. Before the kills it may leave the cluster alone under the same writers
+//! and count changes of term: with no member killed there must be none.
+
+mod followers;
+mod report;
+mod writers;
+
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, ensure};
+use clap::Parser;
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::json;
+use tokio::runtime::Builder;
+use tokio::time::sleep;
+
+use crate::cluster::{Cluster, Options as ClusterOptions};
+use followers::Followers;
+pub use report::Report;
+use report::Sample;
+use writers::{Doors, Writers};
+
+/// Members of the cluster.
+const MEMBERS: usize = 3;
+
+/// The namespace of the written objects.
+const NAMESPACE: &str = "failover";
+
+/// Writes that each member acknowledges before the next kill: without load nothing is shown.
+const WRITES_MIN: usize = 50;
+
+/// A cluster that has not resumed by then has failed.
+const RESUME_TIME_MAX: Duration = Duration::from_secs(30);
+
+/// How often a condition is looked at: the resolution of what is measured.
+const LOOK_INTERVAL: Duration = Duration::from_millis(1);
+
+/// Measures how long writes pause when the leader is killed.
+#[derive(Clone, Debug, Parser)]
+pub struct Options {
+    /// How often the leader is killed.
+    #[arg(long, default_value_t = 20)]
+    pub kills: usize,
+    /// Clients that write all the time, spread over the members.
+    #[arg(long, default_value_t = 24)]
+    pub writers: usize,
+    /// Seconds of writes without a kill before, in which the term must not change.
+    #[arg(long, default_value_t = 10)]
+    pub calm_seconds: u64,
+    /// Stop the leader where it stands (SIGSTOP) instead: its connections stay, and only its silence tells.
+    #[arg(long)]
+    pub silent: bool,
+}
+
+/// Carries out a measurement.
+pub fn run(options: &Options) -> Result<Report> {
+    Builder::new_multi_thread().worker_threads(1).enable_all().build()?.block_on(measure(options))
+}
+
+async fn measure(options: &Options) -> Result<Report> {
+    let mut cluster = Cluster::start(ClusterOptions::nodes(MEMBERS)).await?;
+    let doors = Doors::default();
+    for node in 0..MEMBERS {
+        doors.set(node, cluster.client(node)?);
+    }
+    let leader = cluster.leader().await?;
+    let body = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}});
+    cluster.client(leader)?.post("/api/v1/namespaces", &body).await?.success()?;
+    let writers = Writers::start(options.writers, &doors).await?;
+    let followers = Followers::start(MEMBERS, &doors).await?;
+    let mut report = Report::default();
+
+    let before = cluster.status(leader).await?.term;
+    let calm = Instant::now();
+    sleep(Duration::from_secs(options.calm_seconds)).await;
+    report.calm = calm.elapsed();
+    report.calm_writes = writers.count();
+    report.calm_terms = cluster.status(leader).await?.term - before;
+
+    for _ in 0..options.kills {
+        wait_for_writes(&writers, MEMBERS).await?;
+        report.samples.push(kill_once(&mut cluster, &doors, &writers, &followers, options.silent).await?);
+    }
+    let acknowledged = writers.stop().await;
+    report.writes = acknowledged.iter().map(Vec::len).sum();
+    let seen = followers.finish(&acknowledged).await?;
+    (report.lost, report.broken_watches) = (seen.lost, seen.broken);
+    Ok(report)
+}
+
+/// Kills the leader, measures until the others acknowledge writes again, and brings it back.
+async fn kill_once(
+    cluster: &mut Cluster,
+    doors: &Doors,
+    writers: &Writers,
+    followers: &Followers,
+    silent: bool,
+) -> Result<Sample> {
+    let leader = cluster.leader().await?;
+    followers.expect_end(leader);
+    doors.close(leader);
+    let signal = if silent { Signal::STOP } else { Signal::KILL };
+    let pid = cluster.pids().get(leader).copied().and_then(|pid| i32::try_from(pid).ok());
+    kill_process(pid.and_then(Pid::from_raw).context("the leader does not run")?, signal)?;
+    // It does nothing more from here on; reaping it takes some milliseconds, which count.
+    writers.await_from(Instant::now());
+    if silent {
+        cluster.pause(leader)?;
+    } else {
+        cluster.kill(leader)?;
+    }
+    let mut pauses = Vec::new();
+    for door in (0..MEMBERS).filter(|door| *door != leader) {
+        pauses.push(writers.resumed_after(door, RESUME_TIME_MAX).await?);
+    }
+    if silent {
+        cluster.resume(leader)?;
+    } else {
+        cluster.respawn(leader)?;
+    }
+    cluster.wait_ready(leader).await?;
+    doors.set(leader, cluster.client(leader)?);
+    let slowest = pauses.iter().max().copied().context("there are survivors")?;
+    Ok(Sample { pauses, slowest })
+}
+
+/// Waits until each member has acknowledged some more writes.
+async fn wait_for_writes(writers: &Writers, members: usize) -> Result<()> {
+    let (start, before) = (Instant::now(), writers.counts(members));
+    loop {
+        let now = writers.counts(members);
+        if now.iter().zip(&before).all(|(now, before)| now - before >= WRITES_MIN) {
+            return Ok(());
+        }
+        ensure!(start.elapsed() < RESUME_TIME_MAX, "a member acknowledges no writes: {before:?} {now:?}");
+        sleep(LOOK_INTERVAL).await;
+    }
+}

@@ -1,0 +1,163 @@
+//! Writers that each count up in an object of their own, through one member.
+//!
+//! Owns what was acknowledged. A number is written once: after an unknown outcome the next one is taken.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use anyhow::{Result, bail, ensure};
+use parking_lot::Mutex;
+use serde_json::json;
+use tokio::task::JoinSet;
+use tokio::time::sleep;
+
+use super::{LOOK_INTERVAL, MEMBERS, NAMESPACE};
+use crate::client::Client;
+
+/// How long one write may take: longer than the server's own limit for an outcome.
+const WRITE_TIMEOUT: Duration = Duration::from_secs(15);
+
+/// Pause after a failed write, and while the member is down.
+const FAILURE_PAUSE: Duration = Duration::from_millis(2);
+
+/// The members as they can be reached now. Clones share them.
+#[derive(Clone, Default)]
+pub(super) struct Doors(Arc<Mutex<[Option<Client>; MEMBERS]>>);
+
+impl Doors {
+    /// From now on member `node` is reached through `client`.
+    pub(super) fn set(&self, node: usize, client: Client) {
+        self.0.lock()[node] = Some(client.with_timeout(WRITE_TIMEOUT));
+    }
+
+    /// Member `node` is about to end.
+    pub(super) fn close(&self, node: usize) {
+        self.0.lock()[node] = None;
+    }
+
+    /// How to reach member `node`, unless it is down.
+    pub(super) fn get(&self, node: usize) -> Option<Client> {
+        self.0.lock()[node].clone()
+    }
+}
+
+/// Writes that a member acknowledged.
+#[derive(Default)]
+struct Acknowledged {
+    count: usize,
+    /// From when on the next write sent is waited for, and when the first of those was answered.
+    awaited: Option<(Instant, Option<Instant>)>,
+}
+
+/// What all writers share.
+#[derive(Default)]
+struct Shared {
+    stop: AtomicBool,
+    /// For each member.
+    members: Mutex<[Acknowledged; MEMBERS]>,
+    /// For each writer, the numbers that were acknowledged, in order.
+    numbers: Mutex<Vec<Vec<u64>>>,
+}
+
+/// Running writers.
+pub(super) struct Writers {
+    shared: Arc<Shared>,
+    tasks: JoinSet<Result<()>>,
+}
+
+/// The object of a writer.
+pub(super) fn name(writer: usize) -> String {
+    format!("w{writer}")
+}
+
+impl Writers {
+    /// Makes the objects and starts `count` writers, the first through the first member, and so on.
+    pub(super) async fn start(count: usize, doors: &Doors) -> Result<Writers> {
+        let shared = Arc::new(Shared::default());
+        *shared.numbers.lock() = vec![Vec::new(); count];
+        let mut tasks = JoinSet::new();
+        for writer in 0..count {
+            let door = writer % MEMBERS;
+            let Some(client) = doors.get(door) else { bail!("member {door} is down") };
+            let object = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name(writer)}});
+            client.post(&format!("/api/v1/namespaces/{NAMESPACE}/configmaps"), &object).await?.success()?;
+            tasks.spawn(write(writer, doors.clone(), shared.clone()));
+        }
+        Ok(Writers { shared, tasks })
+    }
+
+    /// How many writes were acknowledged so far.
+    pub(super) fn count(&self) -> usize {
+        self.counts(MEMBERS).iter().sum()
+    }
+
+    /// The same, by each of the first `members` members.
+    pub(super) fn counts(&self, members: usize) -> Vec<usize> {
+        self.shared.members.lock().iter().take(members).map(|member| member.count).collect()
+    }
+
+    /// From now on the first acknowledgement of a write that was sent after `moment` is noted, at each member.
+    pub(super) fn await_from(&self, moment: Instant) {
+        for member in self.shared.members.lock().iter_mut() {
+            member.awaited = Some((moment, None));
+        }
+    }
+
+    /// The time from the awaited moment until member `door` had acknowledged a write that was sent after it.
+    pub(super) async fn resumed_after(&self, door: usize, patience: Duration) -> Result<Duration> {
+        let start = Instant::now();
+        while start.elapsed() < patience {
+            if let Some((moment, Some(answered))) = self.shared.members.lock()[door].awaited {
+                return Ok(answered - moment);
+            }
+            sleep(LOOK_INTERVAL).await;
+        }
+        bail!("no write through member {door} was acknowledged within {patience:?}")
+    }
+
+    /// Stops the writers; the numbers that each had acknowledged.
+    pub(super) async fn stop(mut self) -> Vec<Vec<u64>> {
+        self.shared.stop.store(true, Ordering::Relaxed);
+        while let Some(ended) = self.tasks.join_next().await {
+            if let Ok(Err(error)) | Err(error) = ended.map_err(anyhow::Error::from) {
+                eprintln!("a writer failed: {error:#}");
+            }
+        }
+        std::mem::take(&mut *self.shared.numbers.lock())
+    }
+}
+
+async fn write(writer: usize, doors: Doors, shared: Arc<Shared>) -> Result<()> {
+    let door = writer % MEMBERS;
+    let path = format!("/api/v1/namespaces/{NAMESPACE}/configmaps/{}", name(writer));
+    for number in 1_u64.. {
+        if shared.stop.load(Ordering::Relaxed) {
+            break;
+        }
+        let Some(client) = doors.get(door) else {
+            sleep(FAILURE_PAUSE).await;
+            continue;
+        };
+        let sent = Instant::now();
+        match client.merge_patch(&path, &json!({"data": {"number": number.to_string()}})).await {
+            Ok(answer) if answer.status == 200 => {
+                shared.numbers.lock()[writer].push(number);
+                let mut members = shared.members.lock();
+                let member = &mut members[door];
+                member.count += 1;
+                if let Some((moment, answered @ None)) = &mut member.awaited
+                    && sent > *moment
+                {
+                    *answered = Some(Instant::now());
+                }
+            }
+            Ok(answer) => {
+                ensure!(answer.status >= 429, "a good write was refused: {answer:?}");
+                sleep(FAILURE_PAUSE).await;
+            }
+            Err(_) => sleep(FAILURE_PAUSE).await,
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,104 @@
+//! Noticing that the leader's process is gone, without waiting for its lease to end.
+//!
+//! Owns the early hint for an election. A leader that falls silent is replaced once its lease and an election timeout have
+//! passed. But a process that was killed leaves evidence: its connections break, and nothing listens at its address any
+//! more. A follower that finds both voids the lease it granted and asks for a pre-vote at once.
+//!
+//! Why that is safe: votes are as before, so no two leaders share a term whatever is found here. A lease answers no reads in
+//! this store; it only keeps a leader that works from being disturbed. A follower that is mistaken disturbs nobody either:
+//! a pre-vote changes no term, and needs a majority that has lost the leader as well. It grants pre-votes and counts its
+//! election timeout without the lease for the rest of the term.
+//!
+//! Invariant: a follower that can connect to its leader, or hears nothing of its host, voids no lease.
+
+use std::time::Duration;
+
+use openraft::async_runtime::watch::WatchReceiver;
+use openraft::raft::TransferLeaderRequest;
+use orch_proto::store as wire;
+use wire::control_request::Kind as Request;
+
+use crate::Runtime;
+use crate::disk::Disk;
+use crate::member::core::{Core, Leader};
+use crate::member::network::{ControlError, control};
+use crate::transport::{NodeId, Transport, TransportError};
+
+/// How often a leader whose connection broke is tried, unless it answers before. A process that is ending may still
+/// accept a connection and break it: the next attempt tells.
+const PROBES_MAX: usize = 3;
+
+/// Between two probes: longer than a link's first pause after a failure, which would answer for the leader.
+const PROBE_PAUSE: Duration = Duration::from_millis(60);
+
+/// For a probe. A process that is gone is refused at once; one that answers slowly lives.
+const PROBE_TIMEOUT: Duration = Duration::from_millis(300);
+
+/// Before the first round of votes: the other followers notice within a few milliseconds.
+const SETTLE: Duration = Duration::from_millis(10);
+
+/// A follower's turn to ask for pre-votes. Followers take turns in the order of their ids, over and over, so that two do not
+/// share the votes: several times what a round of votes takes.
+const TURN: Duration = Duration::from_millis(25);
+
+/// Turns of this follower until it is left to the election timeouts.
+const TURNS_MAX: usize = 8;
+
+impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
+    /// Called when the stream of appends of `from` has ended: stands for election if that was the leader and is gone.
+    pub(crate) async fn check_leader(&self, from: NodeId) {
+        let Some(leader) = self.leader() else { return };
+        if leader.local || leader.peer.id != from || !self.is_gone(&leader).await {
+            return;
+        }
+        let metrics = self.raft.server_metrics();
+        let (vote, turn, followers) = {
+            let now = metrics.borrow_watched();
+            let voters = now.membership_config.membership().voter_ids();
+            let others: Vec<u64> = voters.filter(|id| *id != leader.peer.id.0).collect();
+            // A learner has no vote to give or to ask for.
+            let Some(turn) = others.iter().position(|id| *id == self.options.id().0) else { return };
+            let count = |count: usize| u32::try_from(count).unwrap_or(u32::MAX);
+            (now.vote, count(turn), count(others.len()))
+        };
+        if self.leader().as_ref() != Some(&leader) {
+            return;
+        }
+        tracing::info!(leader = %leader.peer.name, "the leader's process is gone");
+        // As when that leader hands over: its lease is void here, if the vote is still the one given to it.
+        let voided =
+            self.raft.handle_transfer_leader(TransferLeaderRequest::new(vote, leader.peer.id.0, None));
+        if let Err(error) = voided.await {
+            return self.fatal.report(error);
+        }
+        R::sleep(SETTLE.saturating_add(TURN.saturating_mul(turn))).await;
+        for _ in 0..TURNS_MAX {
+            if metrics.borrow_watched().vote != vote {
+                return;
+            }
+            if let Err(error) = self.raft.trigger().elect(true).await {
+                return self.fatal.report(error);
+            }
+            R::sleep(TURN.saturating_mul(followers)).await;
+        }
+    }
+
+    /// Whether nothing listens for `leader` any more.
+    async fn is_gone(&self, leader: &Leader) -> bool {
+        for _ in 0..PROBES_MAX {
+            let request = Request::ReadIndex(wire::ReadIndexRequest {});
+            match control(&self.transport, &leader.peer, request, PROBE_TIMEOUT).await {
+                Err(ControlError::Transport(TransportError::Refused { .. })) => return true,
+                Err(ControlError::Transport(
+                    TransportError::Unreachable { .. } | TransportError::Lost { .. },
+                )) => {}
+                Ok(_) | Err(ControlError::Decode(_)) => return false,
+            }
+            R::sleep(PROBE_PAUSE).await;
+            if self.leader().as_ref() != Some(leader) {
+                return false;
+            }
+        }
+        false
+    }
+}
