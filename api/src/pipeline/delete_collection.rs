@@ -23,10 +23,11 @@ impl<S: Store> Pipeline<S> {
         let options = self.delete_options(request)?;
         let is_part = request.query.integer("limit")?.is_some_and(|limit| limit > 0);
         let mut list = self.list(request).await?;
+        let is_one = list.objects.len() == 1;
         let mut waiting = list.objects.iter().map(|object| self.delete_found(request, object, &options));
         let mut under_way: FuturesOrdered<_> = waiting.by_ref().take(UNDER_WAY_MAX).collect();
         while let Some(deleted) = under_way.next().await {
-            deleted?;
+            deleted.map_err(|error| if is_one { error } else { to_partial_failure(error) })?;
             under_way.extend(waiting.next());
         }
         drop(under_way);
@@ -50,5 +51,13 @@ impl<S: Store> Pipeline<S> {
         let key = Key::new(&request.resource.storage, namespace, name)
             .map_err(|error| ApiError::Internal(error.to_string()))?;
         self.remove(request, &key, options).await.map(|_| ())
+    }
+}
+
+/// The failure of one deletion among several. What certainly changed nothing by itself leaves the others: some may be done.
+fn to_partial_failure(error: ApiError) -> ApiError {
+    match error {
+        ApiError::Unavailable(reason) => ApiError::OutcomeUnknown(reason),
+        error => error,
     }
 }

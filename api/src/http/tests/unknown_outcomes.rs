@@ -125,5 +125,8 @@ fn a_write_is_offered_for_repetition_only_when_it_was_certainly_not_done() {
                 assert!(message.contains("may or may not have been carried out"), "{context}: {message}");
             }
         }
+        server.create(MAPS, map("c", "1")).await;
+        let (code, retry, document) = answered(&server, Fate::NotProposed, Method::DELETE, MAPS, "").await;
+        assert_eq!((code.as_u16(), retry), (504, None), "one of several may be done: {document}");
     });
 }
