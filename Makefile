@@ -8,13 +8,14 @@
 CARGO ?= cargo
 SEED ?=
 SEEDS ?= 1000
+CRASHES ?= 500
 NODES ?= 1
 WORKS ?= all
 TARGET ?= $(basename $(notdir $(wildcard api/fuzz/fuzz_targets/*.rs)))
 SECONDS ?= 60
 ARGS ?=
 
-.PHONY: run test lint fmt sim bench microbench verify vectors fuzz setup build
+.PHONY: run test lint fmt sim power bench microbench verify vectors fuzz setup build
 
 run: setup ## Start a node for development; ARGS='--brand kubernetes'
 	@echo "==> building orch (the first time takes some minutes, most of it RocksDB)"
@@ -45,6 +46,9 @@ verify: lint test ## What a change has to pass
 
 sim: setup ## Simulate many seeds (SEEDS=1000), or replay one (SEED=17)
 	$(CARGO) run --release --bin sim -- $(if $(SEED),--seed $(SEED),--seeds $(SEEDS)) $(ARGS)
+
+power: setup ## Lose power under the disk of a member (CRASHES=500); repeats a kind of run with SEED=17
+	$(CARGO) run --release --bin power -- --crashes $(CRASHES) $(if $(SEED),--seed $(SEED)) $(ARGS)
 
 bench: build ## Measure a cluster started for it (NODES=1, WORKS=all), beside the reference's figures
 	$(CARGO) run --quiet --release --bin bench -- $(WORKS) --start $(NODES) $(ARGS)
