@@ -8,7 +8,7 @@ use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus, Stdio};
 
-use anyhow::{Context, Result, anyhow, ensure};
+use anyhow::{Context, Result, anyhow};
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use tempfile::TempDir;
@@ -194,7 +194,6 @@ impl<'a> Lives<'a> {
         directory.compare(&files).context("the shim did not see everything")?;
         let after = directory.lose_power(self.options.writeback, chance);
         report.with_unsynced += u32::from(after != files);
-        ensure!(!records.is_empty(), "the shim recorded nothing");
         Ok(after)
     }
 

@@ -97,6 +97,7 @@ impl RocksDisk {
 
 impl Core {
     fn open(path: &Path, mut directory: DataDirectory) -> Result<Core, OpenError> {
+        tail::cut_manifest(path)?;
         let last_write = tail::cut(path)?;
         let (db, found) = options::open(path, directory.is_new())?;
         let damaged = |error: DiskError| OpenError::damaged(path, error);

@@ -1,4 +1,4 @@
-//! Cuts what a power loss tore off the end of the write-ahead log.
+//! Cuts what a power loss tore off the end of the write-ahead log and of the manifest.
 //!
 //! Owns one repair before the database is opened, and the stamps that make it certain. What was written since the last
 //! sync may be on the disk in part: a sector here, a later one there, zeros between. The database reads zeros as a gap to
@@ -30,6 +30,9 @@ const SECTOR_BYTES: usize = 512;
 /// A stamp in a batch: the tag of data that is for the log only, its length, two numbers.
 const STAMP_BYTES: usize = 18;
 const STAMP_HEAD: [u8; 2] = [3, 16];
+
+/// Bytes that one change of the manifest takes at most: it is synced before the next one begins.
+const MANIFEST_WRITE_BYTES_MAX: u64 = 32 << 10;
 
 /// Numbers of writes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -89,6 +92,40 @@ pub(super) fn cut(path: &Path) -> Result<u64, OpenError> {
         }
     }
     Ok(last)
+}
+
+/// Cuts a change of the manifest that a power loss left unfinished. The manifest (which tables there are) has the form of a
+/// log and no stamps, but every change of it is synced before anything depends on it or the next one begins.
+pub(super) fn cut_manifest(path: &Path) -> Result<(), OpenError> {
+    let read = |error: io::Error| OpenError::io(path, "read the manifest", &error);
+    let current = match fs::read_to_string(path.join("CURRENT")) {
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
+        current => current.map_err(read)?,
+    };
+    // The database says what is wrong with other names.
+    if !current.starts_with("MANIFEST-") {
+        return Ok(());
+    }
+    let manifest = path.join(current.trim_end());
+    let Ok(file) = File::open(&manifest) else { return Ok(()) };
+    let size = file.metadata().map_err(read)?.len();
+    let mut records = Records::new(file);
+    loop {
+        match records.next().map_err(read)? {
+            Step::End => return Ok(()),
+            Step::Record { .. } => {}
+            Step::Broken(broken) => {
+                if broken.is_unfinished && size - broken.start.min(size) <= MANIFEST_WRITE_BYTES_MAX {
+                    tracing::info!(
+                        end = broken.start,
+                        "cutting a change of the manifest that was not finished"
+                    );
+                    truncate(&manifest, broken.start).map_err(read)?;
+                }
+                return Ok(());
+            }
+        }
+    }
 }
 
 fn truncate(log: &Path, size: u64) -> io::Result<()> {
@@ -406,6 +443,26 @@ mod tests {
         flipped[100] ^= 1;
         let (last, sizes) = cut_logs(&[record(7, 5), flipped.clone()], &[]);
         assert_eq!((last.unwrap(), sizes), (7, [record(7, 5).len() + flipped.len(), 0]));
+    }
+
+    #[test]
+    fn an_unfinished_change_of_the_manifest_is_cut() {
+        let root = tempfile::tempdir().unwrap();
+        let manifest = root.path().join("MANIFEST-000005");
+        fs::write(root.path().join("CURRENT"), "MANIFEST-000005\n").unwrap();
+        let mut torn = record(2, 0);
+        torn[5..400].fill(0);
+        let whole = record(1, 0);
+        for (end, expected) in [(torn.clone(), whole.len()), (record(2, 0), 2 * whole.len())] {
+            fs::write(&manifest, [&whole[..], &end].concat()).unwrap();
+            cut_manifest(root.path()).unwrap();
+            assert_eq!(fs::read(&manifest).unwrap().len(), expected);
+        }
+        // Too much follows for one change: the database is left to refuse.
+        let much = [vec![whole.clone(), torn], vec![whole; 60]].concat().concat();
+        fs::write(&manifest, &much).unwrap();
+        cut_manifest(root.path()).unwrap();
+        assert_eq!(fs::read(&manifest).unwrap().len(), much.len());
     }
 
     #[test]
