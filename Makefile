@@ -8,6 +8,7 @@
 CARGO ?= cargo
 SEED ?=
 SEEDS ?= 1000
+CRASHES ?= 500
 NODES ?= 1
 WORKS ?= all
 KILLS ?= 200
@@ -15,7 +16,7 @@ TARGET ?= $(basename $(notdir $(wildcard api/fuzz/fuzz_targets/*.rs)))
 SECONDS ?= 60
 ARGS ?=
 
-.PHONY: run test lint fmt sim bench failover microbench verify vectors fuzz setup build
+.PHONY: run test lint fmt sim power bench failover microbench verify vectors fuzz setup build
 
 run: setup ## Start a node for development; ARGS='--brand kubernetes'
 	@echo "==> building orch (the first time takes some minutes, most of it RocksDB)"
@@ -46,6 +47,9 @@ verify: lint test ## What a change has to pass
 
 sim: setup ## Simulate many seeds (SEEDS=1000), or replay one (SEED=17)
 	$(CARGO) run --release --bin sim -- $(if $(SEED),--seed $(SEED),--seeds $(SEEDS)) $(ARGS)
+
+power: setup ## Lose power under the disk of a member (CRASHES=500); repeats a kind of run with SEED=17
+	$(CARGO) run --release --bin power -- --crashes $(CRASHES) $(if $(SEED),--seed $(SEED)) $(ARGS)
 
 bench: build ## Measure a cluster started for it (NODES=1, WORKS=all), beside the reference's figures
 	$(CARGO) run --quiet --release --bin bench -- $(WORKS) --start $(NODES) $(ARGS)

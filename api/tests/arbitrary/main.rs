@@ -120,3 +120,14 @@ fn field_paths_take_anything() {
 fn ownership_takes_anything() {
     check(targets::ownership, examples::ownership());
 }
+
+#[test]
+fn every_fuzz_target_is_run_here() {
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/fuzz/fuzz_targets");
+    let here = include_str!("main.rs");
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        let target = path.file_stem().unwrap().to_str().unwrap();
+        assert!(here.contains(&format!("check(targets::{target}, ")), "{target} has no test");
+    }
+}

@@ -195,3 +195,53 @@ fn settings_of_a_file_become_arguments() {
     let found: Vec<String> = found.iter().map(file::Setting::argument).collect();
     assert_eq!(found, ["--v=2", "--brand=orch"]);
 }
+
+#[test]
+fn configuration_files_take_anything() {
+    use clap::CommandFactory;
+    use proptest::prelude::*;
+
+    const TEXTS: [(&str, &str); 3] = [
+        ("c.toml", "data-dir = \"/d\"\nsecure-port = 6443\ninitial-cluster = [\"a=h:1\", \"b=h:2\"]\n"),
+        ("c.yaml", "data-dir: /d\nsecure-port: 6443\ninitial-cluster:\n- a=h:1\n- &b b=h:2\n- *b\n"),
+        ("c.json", r#"{"data-dir":"/d","secure-port":6443,"initial-cluster":["a=h:1"]}"#),
+    ];
+    const PIECES: [&str; 15] = [
+        "[",
+        "]",
+        "{",
+        "}",
+        "\"",
+        ": ",
+        "\n- ",
+        "= ",
+        "&a ",
+        "*a ",
+        "!!binary ",
+        "1e999",
+        "\u{0}",
+        "\t",
+        "[[x]]\n",
+    ];
+    let command = Cli::command();
+    let serve = command.find_subcommand("serve").unwrap();
+    for (name, text) in TEXTS {
+        assert!(!file::settings(Path::new(name), text, serve).unwrap().is_empty(), "{name}");
+    }
+    let edits = prop::collection::vec(
+        (any::<prop::sample::Index>(), prop::sample::select(&PIECES[..]), 0..6_usize),
+        0..6,
+    );
+    let config = ProptestConfig { cases: 8_192, failure_persistence: None, ..ProptestConfig::default() };
+    proptest!(config, |((name, text) in prop::sample::select(&TEXTS[..]), edits in edits)| {
+        let mut text: Vec<char> = text.chars().collect();
+        for (at, piece, removed) in edits {
+            let at = at.index(text.len() + 1);
+            text.splice(at..(at + removed).min(text.len()), piece.chars());
+        }
+        let text: String = text.into_iter().collect();
+        if let Ok(settings) = file::settings(Path::new(name), &text, serve) {
+            prop_assert!(settings.iter().all(|setting| setting.argument().starts_with("--")));
+        }
+    });
+}

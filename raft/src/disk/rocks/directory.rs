@@ -73,7 +73,7 @@ impl OpenError {
         OpenError::Unreadable { path: path.to_owned(), reason: error.to_string() }
     }
 
-    fn io(path: &Path, attempt: &str, error: &io::Error) -> OpenError {
+    pub(super) fn io(path: &Path, attempt: &str, error: &io::Error) -> OpenError {
         let path = path.to_owned();
         let reason = format!("{attempt}: {error}");
         match error.kind() {

@@ -18,15 +18,17 @@ mod record;
 mod state;
 mod state_writer;
 mod sweeper;
+mod tail;
 #[cfg(test)]
 mod tests;
 
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytes::Bytes;
 use parking_lot::{Mutex, RwLock};
-use rocksdb::{BoundColumnFamily, DBWithThreadMode, MultiThreaded, WriteBatch};
+use rocksdb::{BoundColumnFamily, DBWithThreadMode, MultiThreaded, WriteBatch, WriteOptions};
 
 use self::directory::DataDirectory;
 pub use self::directory::OpenError;
@@ -35,6 +37,7 @@ use self::log::LogBounds;
 use self::state::Generations;
 use self::state_writer::StateWriter;
 use self::sweeper::Sweeper;
+use self::tail::Stamp;
 use super::{
     Disk, DiskError, Generation, HistorySpan, Install, LogRecord, MetaKey, OnDurable, OnWritten, StateBatch,
 };
@@ -63,6 +66,10 @@ struct Core {
     fuse: Arc<Fuse>,
     bounds: RwLock<LogBounds>,
     generations: RwLock<Generations>,
+    // The number of the last write that went into the write-ahead log, held while one is written.
+    written: Mutex<u64>,
+    // The newest of these numbers that is durable.
+    durable: AtomicU64,
     // Last, so that the directory is unlocked after the database has closed.
     _directory: DataDirectory,
 }
@@ -90,6 +97,8 @@ impl RocksDisk {
 
 impl Core {
     fn open(path: &Path, mut directory: DataDirectory) -> Result<Core, OpenError> {
+        tail::cut_manifest(path)?;
+        let last_write = tail::cut(path)?;
         let (db, found) = options::open(path, directory.is_new())?;
         let damaged = |error: DiskError| OpenError::damaged(path, error);
         let generations = Generations::open(&db, &found, directory.is_new()).map_err(damaged)?;
@@ -100,17 +109,37 @@ impl Core {
             fuse: Arc::new(Fuse::default()),
             bounds: RwLock::new(bounds),
             generations: RwLock::new(generations),
+            written: Mutex::new(last_write),
+            durable: AtomicU64::new(last_write),
             _directory: directory,
         })
     }
 
     fn write(&self, operation: &'static str, batch: WriteBatch) -> Result<(), DiskError> {
+        self.write_with(operation, batch, &WriteOptions::default())
+    }
+
+    /// Every write that goes into the write-ahead log comes here, for its stamp.
+    fn write_with(
+        &self,
+        operation: &'static str,
+        mut batch: WriteBatch,
+        options: &WriteOptions,
+    ) -> Result<(), DiskError> {
         self.fuse.check()?;
-        self.db.write(batch).map_err(|error| self.fuse.blow(failed(operation)(error)))
+        let mut written = self.written.lock();
+        let number = written.saturating_add(1);
+        Stamp { number, durable: self.durable.load(Ordering::Acquire) }.put(&mut batch);
+        self.db.write_opt(batch, options).map_err(|error| self.fuse.blow(failed(operation)(error)))?;
+        *written = number;
+        Ok(())
     }
 
     fn sync(&self) -> Result<(), DiskError> {
-        self.db.flush_wal(true).map_err(failed("flush"))
+        let written = *self.written.lock();
+        self.db.flush_wal(true).map_err(failed("flush"))?;
+        self.durable.fetch_max(written, Ordering::AcqRel);
+        Ok(())
     }
 }
 

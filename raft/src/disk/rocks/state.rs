@@ -220,7 +220,7 @@ impl RocksInstall {
         put_mark(&core.db, &mut batch, mark)?;
         let old = {
             let mut generations = core.generations.write();
-            core.db.write_opt(batch, &synced()).map_err(blow)?;
+            core.write_with("commit install", batch, &synced())?;
             // Before anything else can fail: dropping this value must not take the current state with it.
             self.is_committed = true;
             let old = generations.family();

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 
 use parking_lot::{Condvar, Mutex};
+use rocksdb::WriteBatch;
 
 use super::{CF_LOG, Core, failed, family, record};
 use crate::disk::DiskError;
@@ -117,7 +118,9 @@ fn sweep(core: &Core, end: u64, compact: bool) -> Result<(), DiskError> {
     let (from, to) = (record::log_key(0), record::log_key(end));
     // Whole files first, which costs nothing; older versions that this uncovers are before `first` too.
     core.db.delete_file_in_range_cf(&log, from, to).map_err(failed("purge"))?;
-    core.db.delete_range_cf(&log, from, to).map_err(failed("purge"))?;
+    let mut batch = WriteBatch::default();
+    batch.delete_range_cf(&log, from, to);
+    core.write("purge", batch)?;
     if compact {
         core.db.compact_range_cf(&log, Some(from), Some(to));
     }

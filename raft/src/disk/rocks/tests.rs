@@ -199,6 +199,61 @@ fn a_flipped_bit_in_the_write_ahead_log_refuses_to_start() {
     assert!(matches!(RocksDisk::open(copy.path()), Err(OpenError::Unreadable { .. })));
 }
 
+/// The disk after a power loss: a copy of the directory, `empty` of the newest write-ahead log never written.
+fn with_empty_part(bench: &Bench, empty: std::ops::Range<u64>) -> (TempDir, Result<RocksDisk, OpenError>) {
+    let copy = tempfile::tempdir().unwrap();
+    copy_files(bench.root.path(), copy.path());
+    let wal = newest_wal(copy.path());
+    let mut bytes = fs::read(&wal).unwrap();
+    bytes[usize::try_from(empty.start).unwrap()..usize::try_from(empty.end).unwrap()].fill(0);
+    fs::write(&wal, bytes).unwrap();
+    let disk = RocksDisk::open(copy.path());
+    (copy, disk)
+}
+
+#[test]
+fn a_record_that_lacks_a_sector_was_never_durable() {
+    let bench = Bench::new();
+    bench.append(1, 4);
+    let synced = bench.wal_bytes();
+    let _told = bench.append_unsynced(4, 8, &[b'x'; 3000]);
+    let first_sector = synced.div_ceil(512) * 512;
+    for sector in [first_sector, first_sector + 5 * 512] {
+        let (_copy, disk) = with_empty_part(&bench, sector..sector + 512);
+        assert_eq!(disk.unwrap().log_bounds().unwrap(), Some((1, 3)), "sector at {sector}");
+    }
+    let (_copy, disk) = with_empty_part(&bench, synced..first_sector);
+    assert_eq!(disk.unwrap().log_bounds().unwrap(), Some((1, 3)));
+}
+
+#[test]
+fn nothing_behind_an_unwritten_part_is_replayed() {
+    let bench = Bench::new();
+    bench.append(1, 4);
+    let synced = bench.wal_bytes();
+    let _first = bench.append_unsynced(4, 8, &[b'x'; 30_000]);
+    let _second = bench.append_unsynced(8, 9, b"second");
+    // A whole block of the log, which the database alone would skip.
+    let (_copy, disk) = with_empty_part(&bench, synced..64 << 10);
+    let disk = disk.unwrap();
+    assert_eq!(disk.log_bounds().unwrap(), Some((1, 3)));
+    assert_eq!(disk.read_log(1, 9, usize::MAX).unwrap().len(), 3);
+}
+
+#[test]
+fn a_durable_record_that_lacks_a_sector_refuses_to_start() {
+    let bench = Bench::new();
+    bench.append(1, 4);
+    let before = bench.wal_bytes();
+    bench.append_unsynced(4, 8, &[b'x'; 30_000]).recv().unwrap().unwrap();
+    // Its stamp says that the record before it is durable.
+    bench.append(8, 9);
+    let sector = before.div_ceil(512) * 512;
+    let (_copy, disk) = with_empty_part(&bench, sector..sector + 512);
+    let error = disk.unwrap_err().to_string();
+    assert!(error.contains("what was durable"), "{error}");
+}
+
 /// A disk whose tables hold three entries and an object, one bit of `needle` flipped.
 fn with_flipped_table_bit(needle: &[u8]) -> (TempDir, Result<RocksDisk, OpenError>) {
     let mut bench = Bench::new();

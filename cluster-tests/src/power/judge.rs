@@ -1,0 +1,171 @@
+//! Holds what a disk shows after a power loss against what its member was promised.
+//!
+//! A stream's operations become durable in their order, so what is shown is the sum of a prefix of them, and the prefix
+//! reaches at least to the last operation that was promised. Operations of the two streams have an order, too, where the
+//! call of one returned before the other began: the later one is not there without the earlier one.
+//!
+//! Invariant: what was shown once counts as promised.
+
+use anyhow::{Context, Result, bail, ensure};
+
+use super::model::{Fact, LogShown, Operation, Shown, Side, StateShown, Stream};
+
+/// An operation whose call began.
+#[derive(Debug)]
+struct Issued {
+    number: u64,
+    operation: Operation,
+    // Times are places in the trace of the process.
+    tried: usize,
+    done: Option<usize>,
+}
+
+/// One side: what is certain, and the operations after it.
+#[derive(Debug, Default)]
+struct Promises<S> {
+    certain: S,
+    issued: Vec<Issued>,
+    // How many of `issued` were promised.
+    promised: usize,
+    // The newest operation that was reported as durable.
+    reported: u64,
+}
+
+impl<S: Side> Promises<S> {
+    fn find(&mut self, number: u64) -> Result<(usize, &mut Issued)> {
+        let found = self.issued.iter_mut().enumerate().rev().find(|(_, issued)| issued.number == number);
+        found.with_context(|| format!("operation {number} was never tried"))
+    }
+
+    /// How many operations had returned before `time`.
+    fn done_before(&self, time: usize) -> usize {
+        self.issued
+            .iter()
+            .rposition(|issued| issued.done.is_some_and(|done| done < time))
+            .map_or(0, |at| at + 1)
+    }
+
+    /// Every count of operations whose sum is what is shown.
+    fn explain(&self, shown: &S, name: &str) -> Result<Vec<usize>> {
+        let mut sum = self.certain.clone();
+        let mut found = Vec::new();
+        for count in 0..=self.issued.len() {
+            if count >= self.promised && sum == *shown {
+                found.push(count);
+            }
+            if let Some(issued) = self.issued.get(count) {
+                sum.apply(issued.number, &issued.operation);
+            }
+        }
+        if found.is_empty() {
+            bail!("{name}: {}", self.describe(shown));
+        }
+        Ok(found)
+    }
+
+    /// Says which promise is broken, or that no prefix of the operations gives what is shown.
+    fn describe(&self, shown: &S) -> String {
+        let mut sum = self.certain.clone();
+        for (count, issued) in self.issued.iter().enumerate() {
+            if sum == *shown {
+                return format!("{count} operations are there, {} were promised", self.promised);
+            }
+            sum.apply(issued.number, &issued.operation);
+        }
+        let text = |side: &S| format!("{side:?}").chars().take(1500).collect::<String>();
+        format!(
+            "no prefix of the operations explains it ({} promised of {})\n shown {}\n after all of them {}",
+            self.promised,
+            self.issued.len(),
+            text(shown),
+            text(&sum)
+        )
+    }
+
+    fn settle(&mut self, shown: &S) {
+        *self = Promises { certain: shown.clone(), issued: Vec::new(), promised: 0, reported: self.reported };
+    }
+}
+
+/// What one directory was promised, over all processes that worked in it.
+#[derive(Debug, Default)]
+pub struct Judge {
+    log: Promises<LogShown>,
+    state: Promises<StateShown>,
+    /// How many operations were promised in all.
+    pub promised: usize,
+    /// How many were not promised and had been lost.
+    pub lost: usize,
+}
+
+impl Judge {
+    /// Takes what a process said at `time`.
+    pub fn hear(&mut self, time: usize, fact: Fact) -> Result<()> {
+        match fact {
+            Fact::Shown(shown) => return self.check(&shown),
+            Fact::Refused(why) => bail!("the disk refused: {why}"),
+            Fact::Try(stream, number, operation) => {
+                let issued = Issued { number, operation, tried: time, done: None };
+                match stream {
+                    Stream::Log => self.log.issued.push(issued),
+                    Stream::State => self.state.issued.push(issued),
+                }
+            }
+            Fact::Done(Stream::Log, number) => self.log.find(number)?.1.done = Some(time),
+            Fact::Done(Stream::State, number) => self.state.find(number)?.1.done = Some(time),
+            Fact::Durable(stream, number) => self.promise(stream, number)?,
+        }
+        Ok(())
+    }
+
+    fn promise(&mut self, stream: Stream, number: u64) -> Result<()> {
+        self.promised += 1;
+        // Whatever had returned before the promised operation began is durable with it.
+        let (log, state) = match stream {
+            Stream::Log => {
+                let (at, issued) = self.log.find(number)?;
+                let tried = issued.tried;
+                ensure!(number > self.log.reported, "operation {number} was reported after a later one");
+                self.log.reported = number;
+                (at + 1, self.state.done_before(tried))
+            }
+            Stream::State => {
+                let (at, issued) = self.state.find(number)?;
+                let tried = issued.tried;
+                (self.log.done_before(tried), at + 1)
+            }
+        };
+        self.log.promised = self.log.promised.max(log);
+        self.state.promised = self.state.promised.max(state);
+        Ok(())
+    }
+
+    fn check(&mut self, shown: &Shown) -> Result<()> {
+        let (log, state) = (&shown.log, &shown.state);
+        let in_log = self.log.explain(log, "log")?;
+        let in_state = self.state.explain(state, "state")?;
+        let in_order = |log: usize, state: usize| {
+            let log_needs =
+                log.checked_sub(1).map_or(0, |at| self.state.done_before(self.log.issued[at].tried));
+            let state_needs =
+                state.checked_sub(1).map_or(0, |at| self.log.done_before(self.state.issued[at].tried));
+            log_needs <= state && state_needs <= log
+        };
+        let pair = in_log.iter().flat_map(|log| in_state.iter().map(move |state| (*log, *state)));
+        let pair = pair.into_iter().find(|(log, state)| in_order(*log, *state));
+        let Some((kept_log, kept_state)) = pair else {
+            bail!(
+                "log and state do not belong to one moment: {in_log:?} operations of the log, {in_state:?} of the state"
+            );
+        };
+        self.lost += self.log.issued.len() - kept_log + self.state.issued.len() - kept_state;
+        let indexes: Vec<u64> = log.entries.keys().copied().collect();
+        ensure!(indexes.windows(2).all(|pair| pair[0] + 1 == pair[1]), "the log has a hole");
+        let applied = state.mark.map_or(0, |(_, applied)| applied);
+        let purged = log.purged.map_or(0, |(_, index)| index);
+        ensure!(purged <= applied, "the log is purged up to {purged}, the state reaches only to {applied}");
+        self.log.settle(log);
+        self.state.settle(state);
+        Ok(())
+    }
+}
