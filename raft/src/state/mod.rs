@@ -65,7 +65,7 @@ impl State {
 
     /// Notes that an entry without a transaction (a blank or membership entry) was applied.
     pub fn advance(&mut self, to: Revision) {
-        debug_assert!(self.applied <= to, "entries are applied in order");
+        assert!(self.applied <= to, "entries are applied in order");
         self.applied = to;
     }
 
@@ -86,7 +86,7 @@ impl State {
 
     /// Applies one transaction as entry `revision`.
     pub fn apply(&mut self, revision: Revision, transaction: &Transaction) -> Outcome {
-        debug_assert!(self.applied < revision, "entries are applied once, in order");
+        assert!(self.applied < revision, "entries are applied once, in order");
         self.applied = revision;
         for (position, condition) in transaction.conditions.iter().enumerate() {
             if let Err(current) = self.check(condition) {

@@ -235,6 +235,10 @@ impl<D: Disk, L: Lock<Writer>> Settle for Applied<D, L> {
 impl Writer {
     fn apply(&mut self, entry: &Entry, proposals: &Proposals, batch: &mut Batch) -> Result<(), ApplyError> {
         let revision = Revision(entry.log_id.index);
+        let expected = self.lineage.last().map_or(0, |last| last.index.saturating_add(1));
+        if entry.log_id.index != expected {
+            return Err(ApplyError::Gap { expected, found: entry.log_id.index });
+        }
         self.lineage.note(entry.log_id);
         match &entry.payload {
             EntryPayload::Blank => self.state.advance(revision),
@@ -278,4 +282,7 @@ impl Batch {
 enum ApplyError {
     #[error("a committed entry cannot be applied: {0}")]
     Decode(#[from] DecodeError),
+    /// The log or the consensus library skipped or repeated an entry: going on would make this member differ.
+    #[error("entry {found} was given to apply where entry {expected} follows")]
+    Gap { expected: u64, found: u64 },
 }

@@ -8,7 +8,7 @@ use parking_lot::Mutex;
 
 use crate::disk::{
     Disk, DiskError, Generation, HistorySpan, Install, LogRecord, MetaKey, OnDurable, OnInstalled, OnWritten,
-    StateBatch, StateWrite, StateWritten,
+    StateBatch, StateWrite, StateWritten, check_start,
 };
 
 #[derive(Debug, Default)]
@@ -52,6 +52,11 @@ impl MemoryDisk {
     /// Every operation fails from now on.
     pub(super) fn fail(&self) {
         self.contents.lock().failing = true;
+    }
+
+    /// Rot: one entry of the log is gone.
+    pub(super) fn lose_entry(&self, index: u64) {
+        self.contents.lock().log.remove(&index);
     }
 
     pub(super) fn objects(&self) -> usize {
@@ -101,13 +106,16 @@ impl Disk for MemoryDisk {
 
     fn read_log(&self, from: u64, to: u64, bytes_max: usize) -> Result<Vec<LogRecord>, DiskError> {
         let mut bytes = 0;
-        let contents = self.contents()?;
-        let records = contents.log.range(from..to).take_while(|(_, record)| {
-            let fits = bytes == 0 || bytes < bytes_max;
+        let mut records = Vec::new();
+        for (index, record) in self.contents()?.log.range(from..to) {
+            check_start(from + records.len() as u64, *index)?;
+            if bytes > 0 && bytes >= bytes_max {
+                break;
+            }
             bytes += record.len();
-            fits
-        });
-        Ok(records.map(|(index, bytes)| LogRecord { index: *index, bytes: bytes.clone() }).collect())
+            records.push(LogRecord { index: *index, bytes: record.clone() });
+        }
+        Ok(records)
     }
 
     fn truncate_after(&self, index: Option<u64>) -> Result<(), DiskError> {
