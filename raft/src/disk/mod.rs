@@ -35,6 +35,8 @@ pub enum MetaKey {
     Purged,
     /// The log id, membership and revision up to which the stored state is complete.
     StateMark,
+    /// Whether the stored state was found to differ from the other members'.
+    Quarantine,
 }
 
 /// What a failed operation tried.

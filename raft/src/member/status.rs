@@ -8,6 +8,7 @@ use openraft::async_runtime::watch::WatchReceiver;
 use crate::Runtime;
 use crate::disk::Disk;
 use crate::key::Revision;
+use crate::member::agreement::AgreementStatus;
 use crate::member::core::Core;
 use crate::transport::{Peer, Transport};
 
@@ -58,6 +59,8 @@ pub struct Status {
     pub oldest: Revision,
     /// Everyone, by id.
     pub members: Vec<MemberStatus>,
+    /// Whether the members hold the same state, as far as this one has compared.
+    pub agreement: AgreementStatus,
 }
 
 impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
@@ -92,6 +95,7 @@ impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
             applied: state.applied(),
             oldest: state.floor(),
             members: members.collect(),
+            agreement: self.agreement.status(),
         }
     }
 }

@@ -13,6 +13,7 @@
 //! floor is in the history of its resource.
 
 mod collection;
+mod fingerprint;
 mod history;
 #[cfg(test)]
 mod tests;
@@ -23,6 +24,7 @@ use std::sync::{Arc, OnceLock};
 use imbl::OrdMap;
 
 pub use self::collection::{Change, Collection, Compacted};
+pub use self::fingerprint::Fingerprint;
 use self::history::Ring;
 pub use self::history::{Evicted, HistoryBounds, Leaving};
 use crate::key::{Key, Revision};
@@ -42,6 +44,8 @@ pub struct State {
     /// Which change is the oldest of all, and what they cost together.
     ring: Ring,
     floor: Revision,
+    /// The digest of all objects as of `applied`.
+    fingerprint: Fingerprint,
 }
 
 /// An object before and after one operation.
@@ -61,6 +65,11 @@ impl State {
     /// Bytes that the history keeps alive.
     pub fn history_bytes(&self) -> usize {
         self.ring.bytes()
+    }
+
+    /// The digest of all objects. Equal on every member that has applied the same entries.
+    pub fn fingerprint(&self) -> Fingerprint {
+        self.fingerprint
     }
 
     /// Notes that an entry without a transaction (a blank or membership entry) was applied.
@@ -152,6 +161,7 @@ impl State {
 
     /// Puts back an object read from disk or a snapshot, without history. Used before the first apply only.
     pub fn restore(&mut self, key: &Key, object: SharedObject) {
+        self.fingerprint.add(key.resource(), key.path(), &object);
         self.collection_mut(key.resource()).restore(key.path().clone(), object);
     }
 
@@ -227,9 +237,20 @@ impl State {
     }
 
     fn record(&mut self, resource: &Arc<str>, change: Change) {
+        self.count(resource, &change);
         let revision = change.revision;
         let cost = self.collection_mut(resource).record(change);
         self.ring.push(resource, revision, cost);
+    }
+
+    /// Keeps what is known of all objects together.
+    fn count(&mut self, resource: &str, change: &Change) {
+        if let Some(old) = &change.old {
+            self.fingerprint.remove(resource, &change.path, old);
+        }
+        if let Some(new) = &change.new {
+            self.fingerprint.add(resource, &change.path, new);
+        }
     }
 
     fn collection_mut(&mut self, resource: &Arc<str>) -> &mut Collection {

@@ -10,6 +10,7 @@
 
 mod adapter;
 mod ages;
+mod checkpoints;
 mod keeper;
 mod lineage;
 #[cfg(test)]
@@ -17,6 +18,7 @@ mod model;
 mod pages;
 mod past;
 mod reads;
+mod replace;
 mod store;
 mod writer;
 
@@ -29,6 +31,7 @@ use parking_lot::Mutex;
 use tokio::sync::{Notify, oneshot};
 
 pub(crate) use self::adapter::{Machine, SnapshotBody};
+pub(crate) use self::checkpoints::{CHECKPOINTS_MAX, Checkpoint};
 use self::pages::Pages;
 use self::past::Past;
 pub(crate) use self::store::Restore;
@@ -145,8 +148,13 @@ impl<D: Disk, L: Lock<Writer>> Applied<D, L> {
         self.writer.with(|writer| writer.stored())
     }
 
+    /// The digests by which members compare their states, oldest first, that of now included.
+    pub(crate) fn checkpoints(&self) -> Vec<Checkpoint> {
+        self.writer.with(|writer| writer.all_checkpoints())
+    }
+
     /// The state and the point it is at, together.
-    fn now(&self) -> (Arc<State>, Mark) {
+    pub(crate) fn now(&self) -> (Arc<State>, Mark) {
         let (state, mark) = self.writer.with(|writer| (self.state(), writer.lineage.now()));
         let changed = state.changed_at_floor(state.applied());
         (state, Mark { changed: Some(changed), ..mark })
@@ -258,6 +266,7 @@ impl Writer {
                 }
             }
         }
+        self.note_checkpoint();
         Ok(())
     }
 }

@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use orch_proto::store as wire;
 use parking_lot::Mutex;
+use prost::Message;
 
 use crate::disk::{
     Disk, DiskError, Generation, HistorySpan, Install, LogRecord, MetaKey, OnDurable, OnInstalled, OnWritten,
@@ -52,6 +54,29 @@ impl MemoryDisk {
     /// Every operation fails from now on.
     pub(super) fn fail(&self) {
         self.contents.lock().failing = true;
+    }
+
+    /// Changes one byte in the stored object at `path`, its checksum with it. `false`: it is not stored.
+    pub(super) fn corrupt_object(&self, path: &str) -> bool {
+        let mut contents = self.contents.lock();
+        let Some((_, record)) = contents.objects.iter_mut().find(|((_, at), _)| **at == *path) else {
+            return false;
+        };
+        let mut object = wire::StoredObject::decode(record.clone()).unwrap();
+        let mut json = object.json.to_vec();
+        let last = json.len() - 3;
+        json[last] ^= 1;
+        object.json = Bytes::from(json);
+        *record = Bytes::from(object.encode_to_vec());
+        true
+    }
+
+    /// Loses the stored object at `path` without a trace. `false`: it is not stored.
+    pub(super) fn lose_object(&self, path: &str) -> bool {
+        let mut contents = self.contents.lock();
+        let before = contents.objects.len();
+        contents.objects.retain(|(_, at), _| **at != *path);
+        contents.objects.len() < before
     }
 
     /// Rot: one entry of the log is gone.

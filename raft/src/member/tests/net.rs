@@ -25,6 +25,8 @@ struct Net {
     services: BTreeMap<NodeId, Arc<dyn PeerService>>,
     cuts: BTreeSet<(NodeId, NodeId)>,
     frames: BTreeMap<Purpose, u64>,
+    /// Members that no stream of snapshots is opened to.
+    no_snapshots_from: BTreeSet<NodeId>,
 }
 
 #[derive(Clone)]
@@ -56,6 +58,16 @@ impl MemoryNetwork {
 
     pub(super) fn heal(&self) {
         self.0.lock().cuts.clear();
+    }
+
+    /// Whether streams of snapshots to `node` fail from now on.
+    pub(super) fn refuse_snapshots(&self, node: NodeId, refuse: bool) {
+        let refused = &mut self.0.lock().no_snapshots_from;
+        if refuse {
+            refused.insert(node)
+        } else {
+            refused.remove(&node)
+        };
     }
 
     /// Frames sent for `purpose` so far.
@@ -90,7 +102,8 @@ impl MemoryTransport {
     async fn reach(&self, peer: &Peer, purpose: Purpose) -> Result<Arc<dyn PeerService>, TransportError> {
         SimRuntime::sleep(DELAY).await;
         let service = self.network.0.lock().services.get(&peer.id).cloned();
-        let passes = self.network.passes(self.from, peer.id, purpose);
+        let passes = self.network.passes(self.from, peer.id, purpose)
+            && (purpose != Purpose::Snapshot || !self.network.0.lock().no_snapshots_from.contains(&peer.id));
         let unreachable = || TransportError::Unreachable { peer: peer.name.clone(), reason: "cut".into() };
         service.filter(|_| passes).ok_or_else(unreachable)
     }
