@@ -81,8 +81,18 @@ pub(super) fn table(cluster: &Value) -> String {
         text(&cluster["name"]),
         cluster["applied"]
     );
+    out.push_str(&state_line(cluster));
     out.push_str(&agreement_lines(&cluster["agreement"]));
     out
+}
+
+/// The size of the state. Nothing from a node that does not tell it.
+fn state_line(cluster: &Value) -> String {
+    match (&cluster["state"]["bytes"], &cluster["state"]["quota"]) {
+        (Value::Null, _) => String::new(),
+        (bytes, Value::Null) => format!("objects use {bytes} bytes, without a limit\n"),
+        (bytes, quota) => format!("objects use {bytes} of {quota} bytes\n"),
+    }
 }
 
 /// What is wrong with the members' states; nothing while they agree.

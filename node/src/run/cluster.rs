@@ -40,7 +40,17 @@ struct ClusterView {
     committed: u64,
     oldest: u64,
     members: Vec<MemberView>,
+    state: StateView,
     agreement: AgreementView,
+}
+
+/// The size of all objects.
+#[derive(Serialize)]
+struct StateView {
+    bytes: u64,
+    /// What they may have; absent without a limit.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    quota: Option<u64>,
 }
 
 /// Whether the members hold the same state, as far as this one has compared.
@@ -197,6 +207,7 @@ fn view(status: Status) -> ClusterView {
         committed: status.committed,
         oldest: status.oldest.0,
         members: members.collect(),
+        state: StateView { bytes: status.usage.bytes(), quota: status.usage.quota() },
         agreement,
     }
 }

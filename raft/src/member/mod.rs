@@ -23,6 +23,7 @@ mod fatal;
 mod forward;
 mod handle;
 mod identity;
+mod limits;
 mod log;
 mod machine;
 mod network;
@@ -156,6 +157,7 @@ impl<R: Runtime, D: Disk, T: Transport> Member<R, D, T> {
         core.spawn(keep_history(core.clone()));
         core.spawn(watch_consensus(core.clone()));
         core.spawn(agreement::keep_agreement(core.clone()));
+        core.spawn(limits::keep_limits(core.clone()));
     }
 
     /// Gives the lead to the voter that has most of the log.

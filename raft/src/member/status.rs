@@ -10,6 +10,7 @@ use crate::disk::Disk;
 use crate::key::Revision;
 use crate::member::agreement::AgreementStatus;
 use crate::member::core::Core;
+use crate::state::Usage;
 use crate::transport::{Peer, Transport};
 
 /// What a member does in its cluster.
@@ -59,6 +60,8 @@ pub struct Status {
     pub oldest: Revision,
     /// Everyone, by id.
     pub members: Vec<MemberStatus>,
+    /// The size of the state here, and how large it may become.
+    pub usage: Usage,
     /// Whether the members hold the same state, as far as this one has compared.
     pub agreement: AgreementStatus,
 }
@@ -95,6 +98,7 @@ impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
             applied: state.applied(),
             oldest: state.floor(),
             members: members.collect(),
+            usage: state.usage(),
             agreement: self.agreement.status(),
         }
     }

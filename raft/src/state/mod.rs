@@ -17,6 +17,7 @@ mod fingerprint;
 mod history;
 #[cfg(test)]
 mod tests;
+mod usage;
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
@@ -27,12 +28,17 @@ pub use self::collection::{Change, Collection, Compacted};
 pub use self::fingerprint::Fingerprint;
 use self::history::Ring;
 pub use self::history::{Evicted, HistoryBounds, Leaving};
+use self::usage::Full;
+pub use self::usage::{LIMITS, Usage};
 use crate::key::{Key, Revision};
 use crate::object::{Object, SharedObject, splice_revision};
 use crate::transaction::{Condition, Operation, Outcome, Put, Transaction};
 
 /// The resource that holds namespaces: a condition looks there.
 pub const NAMESPACES: &str = "namespaces";
+
+/// The resource of what the store itself keeps; no API serves it.
+pub const CLUSTER_RESOURCE: &str = "_cluster";
 
 /// Everything applied up to one revision. Cloning shares structure.
 #[derive(Clone, Debug, Default)]
@@ -46,6 +52,8 @@ pub struct State {
     floor: Revision,
     /// The digest of all objects as of `applied`.
     fingerprint: Fingerprint,
+    /// The size of all objects, and how large it may become.
+    usage: Usage,
 }
 
 /// An object before and after one operation.
@@ -70,6 +78,11 @@ impl State {
     /// The digest of all objects. Equal on every member that has applied the same entries.
     pub fn fingerprint(&self) -> Fingerprint {
         self.fingerprint
+    }
+
+    /// The size of all objects, and how large it may become.
+    pub fn usage(&self) -> Usage {
+        self.usage
     }
 
     /// Notes that an entry without a transaction (a blank or membership entry) was applied.
@@ -101,6 +114,9 @@ impl State {
             if let Err(current) = self.check(condition) {
                 return Outcome::Refused { condition: position, current, revision };
             }
+        }
+        if let Err(Full { used, quota }) = self.check_quota(&transaction.operations) {
+            return Outcome::Full { used, quota, revision };
         }
         let mut first = None;
         for operation in &transaction.operations {
@@ -162,6 +178,7 @@ impl State {
     /// Puts back an object read from disk or a snapshot, without history. Used before the first apply only.
     pub fn restore(&mut self, key: &Key, object: SharedObject) {
         self.fingerprint.add(key.resource(), key.path(), &object);
+        self.usage.replace(key.resource(), key.path(), None, Some(&object));
         self.collection_mut(key.resource()).restore(key.path().clone(), object);
     }
 
@@ -245,6 +262,7 @@ impl State {
 
     /// Keeps what is known of all objects together.
     fn count(&mut self, resource: &str, change: &Change) {
+        self.usage.replace(resource, &change.path, change.old.as_deref(), change.new.as_deref());
         if let Some(old) = &change.old {
             self.fingerprint.remove(resource, &change.path, old);
         }
