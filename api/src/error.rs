@@ -132,6 +132,14 @@ pub enum ApiError {
     /// An object larger than the store takes.
     #[error("object too large: {0}")]
     ObjectTooLarge(String),
+    /// The cluster's state is as large as it may be, and the request would add to it. Nothing was done.
+    #[error("the state is full: {used} of {quota} bytes")]
+    StateFull {
+        /// Bytes of all objects.
+        used: u64,
+        /// Bytes that they may have.
+        quota: u64,
+    },
     /// A broken invariant of ours.
     #[error("internal: {0}")]
     Internal(String),

@@ -117,6 +117,14 @@ impl Status {
             }
             // Clients know this text of the reference's store: it comes without a reason.
             ApiError::ObjectTooLarge(_) => plain(500, "", "etcdserver: request is too large"),
+            // Without Retry-After: only somebody who makes room, or raises the limit, helps.
+            ApiError::StateFull { used, quota } => {
+                let message = format!(
+                    "the cluster's state is full: objects use {used} of {quota} bytes (--state-quota); objects can be \
+                     deleted, and updated if that does not make them larger"
+                );
+                plain(507, "InsufficientStorage", &message)
+            }
             ApiError::Internal(message) => internal(message),
         }
     }

@@ -22,7 +22,7 @@ pub use key::{Key, Revision};
 pub use member::{ClusterIdentity, Handle, Member};
 pub use notify::Subscription;
 pub use object::{Index, Object};
-pub use state::{Change, Collection, Compacted, Evicted, HistoryBounds, State};
+pub use state::{Change, Collection, Compacted, Evicted, Fingerprint, HistoryBounds, State, Usage};
 pub use store::{ProposeError, ReadError, Store};
 pub use transaction::{Condition, Operation, Outcome, Put, Transaction};
 

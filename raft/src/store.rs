@@ -80,6 +80,14 @@ pub trait Store: Clone + Send + Sync + 'static {
     /// Completes after `duration` of the runtime's time.
     fn sleep(&self, duration: Duration) -> impl Future<Output = ()> + Send;
 
+    /// Whether this node's state may be shown to clients: not while it is known to differ from the other members'.
+    ///
+    /// # Errors
+    /// It may not; nothing of [`Store::state`] may leave this node.
+    fn may_serve(&self) -> Result<(), ReadError> {
+        Ok(())
+    }
+
     /// Whether this node leads now: loops that act for the cluster run only here.
     fn is_leader(&self) -> bool;
 }

@@ -78,4 +78,14 @@ pub enum Outcome {
         /// The entry's index: `current` is as of this revision.
         revision: Revision,
     },
+    /// Every condition holds, but the state would become larger than its quota; nothing changed. What does not grow
+    /// the state is never answered so.
+    Full {
+        /// Bytes of all objects.
+        used: u64,
+        /// Bytes that they may have.
+        quota: u64,
+        /// The entry's index.
+        revision: Revision,
+    },
 }

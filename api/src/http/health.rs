@@ -1,7 +1,7 @@
 //! `/livez`, `/readyz` and `/healthz`: for probes, so without credentials and as plain text.
 //!
-//! Owns the checks and their report. A node is alive while it answers; it is ready while the cluster answers it and it
-//! is not about to end.
+//! Owns the checks and their report. A node is alive while it answers; it is ready while the cluster answers it, its
+//! state agrees with the other members', and it is not about to end.
 
 use std::time::Duration;
 
@@ -32,6 +32,7 @@ pub(super) async fn answer<S: Store>(
     let mut checks: Vec<Check> = vec![("ping", true)];
     if endpoint != "livez" {
         checks.push(("store", reaches_quorum(store).await));
+        checks.push(("agreement", store.may_serve().is_ok()));
         checks.push(("shutdown", !stopping.is_cancelled()));
     }
     if let Some(only) = only {

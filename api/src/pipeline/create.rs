@@ -111,6 +111,7 @@ impl<S: Store> Pipeline<S> {
                 Ok(Written { json, stored, outcome: WriteOutcome::Created, warnings })
             }
             Outcome::Applied { .. } => Err(ApiError::Internal("a put left no object".to_owned())),
+            Outcome::Full { used, quota, .. } => Err(ApiError::StateFull { used, quota }),
             Outcome::Refused { condition: 0, current, .. } => Err(taken(current.as_ref())),
             Outcome::Refused { current, .. } => {
                 Err(self.namespace_refusal(request, &name, current.is_some()))

@@ -155,6 +155,7 @@ pub enum WriteOutcome {
 impl<S: Store> Pipeline<S> {
     /// Carries out everything but watches.
     pub async fn run(&self, request: Request<'_>) -> Result<Answer, ApiError> {
+        self.store.may_serve()?;
         match request.verb {
             Verb::Get => self.get(request).await.map(Answer::Stored),
             Verb::List => self.list(request).await.map(Answer::List),

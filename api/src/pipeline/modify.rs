@@ -106,6 +106,7 @@ impl<S: Store> Pipeline<S> {
         };
         match self.store.propose(transaction).await? {
             Outcome::Refused { .. } => Ok(None),
+            Outcome::Full { used, quota, .. } => Err(ApiError::StateFull { used, quota }),
             Outcome::Applied { object, revision, .. } => {
                 let json = match (&object, last) {
                     (Some(object), _) => object.json.clone(),

@@ -198,6 +198,8 @@ impl<S: Store> Watch<S> {
     /// The changes after the cursor, as many as a frame takes: from memory, or one run of older ones from the disk.
     fn frame_of_changes(&mut self) -> Result<Vec<u8>, Cut> {
         let state = self.pipeline.store.state();
+        // After the state was taken, so that none is shown that was found wrong meanwhile.
+        self.pipeline.store.may_serve().map_err(|error| (Vec::new(), error.into()))?;
         let collection = state.collection(&self.storage);
         let mut frame = Vec::new();
         self.is_behind = false;

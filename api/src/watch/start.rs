@@ -31,6 +31,7 @@ impl<S: Store> Watch<S> {
         renderer: Renderer,
         stopping: BoxFuture<'static, ()>,
     ) -> Result<Watch<S>, ApiError> {
+        pipeline.store.may_serve()?;
         let query = request.query;
         let options = ListOptions {
             watch: true,

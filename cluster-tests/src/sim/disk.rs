@@ -16,7 +16,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use orch_raft::disk::{
     Disk, DiskError, Generation, HistorySpan, Install, LogRecord, MetaKey, OnDurable, OnInstalled, OnWritten,
-    StateBatch, StateWrite, StateWritten,
+    StateBatch, StateWrite, StateWritten, check_start,
 };
 use orch_raft::transport::NodeId;
 use parking_lot::Mutex;
@@ -273,17 +273,19 @@ impl Disk for DiskHandle {
 
     fn read_log(&self, from: u64, to: u64, bytes_max: usize) -> Result<Vec<LogRecord>, DiskError> {
         self.with("read log", |platter| {
+            let log = &platter.visible.log;
             let mut records = Vec::new();
             let mut bytes_read = 0;
-            for (index, bytes) in platter.visible.log.range(from..to.max(from)) {
+            for (index, bytes) in log.range(from..to.max(from)) {
+                check_start(from + records.len() as u64, *index)?;
                 if !records.is_empty() && bytes_read + bytes.len() > bytes_max {
                     break;
                 }
                 bytes_read += bytes.len();
                 records.push(LogRecord { index: *index, bytes: bytes.clone() });
             }
-            records
-        })
+            Ok(records)
+        })?
     }
 
     fn truncate_after(&self, index: Option<u64>) -> Result<(), DiskError> {

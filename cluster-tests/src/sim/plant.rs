@@ -132,6 +132,10 @@ impl<S: Store> Store for PlantedStore<S> {
         self.store.state()
     }
 
+    fn may_serve(&self) -> Result<(), ReadError> {
+        self.store.may_serve()
+    }
+
     async fn propose(&self, transaction: Transaction) -> Result<Outcome, ProposeError> {
         let blind = transaction.conditions.is_empty();
         if self.plant == Some(Plant::AnswersEarly) && blind && self.store.is_leader() {

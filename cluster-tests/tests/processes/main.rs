@@ -16,6 +16,7 @@ mod memory;
 mod objects;
 mod paused_leader;
 mod quorum;
+mod quota;
 mod replacement;
 mod restart;
 mod rust_client;

@@ -81,5 +81,36 @@ pub(super) fn table(cluster: &Value) -> String {
         text(&cluster["name"]),
         cluster["applied"]
     );
+    out.push_str(&state_line(cluster));
+    out.push_str(&agreement_lines(&cluster["agreement"]));
+    out
+}
+
+/// The size of the state. Nothing from a node that does not tell it.
+fn state_line(cluster: &Value) -> String {
+    match (&cluster["state"]["bytes"], &cluster["state"]["quota"]) {
+        (Value::Null, _) => String::new(),
+        (bytes, Value::Null) => format!("objects use {bytes} bytes, without a limit\n"),
+        (bytes, quota) => format!("objects use {bytes} of {quota} bytes\n"),
+    }
+}
+
+/// What is wrong with the members' states; nothing while they agree.
+fn agreement_lines(agreement: &Value) -> String {
+    let differing = agreement["differing"].as_array().into_iter().flatten();
+    let differing: Vec<&str> = differing.filter_map(Value::as_str).collect();
+    let mut out = String::new();
+    if !differing.is_empty() {
+        let what = match agreement["split"].as_bool() {
+            Some(true) => {
+                "differ, and none of their states has a majority: restore a backup, or remove who is wrong"
+            }
+            _ => "differ from the majority, and are repaired from it",
+        };
+        out += &format!("STATES DIFFER: {} {what}\n", differing.join(", "));
+    }
+    if let Some(reason) = agreement["quarantine"].as_str() {
+        out += &format!("this member is quarantined and serves no clients: {reason}\n");
+    }
     out
 }

@@ -134,6 +134,10 @@ pub struct SharedArgs {
     /// 256Mi to 8Gi]
     #[arg(long, value_name = "SIZE", value_parser = parse_size, help_heading = STORE)]
     pub watch_history_disk: Option<u64>,
+    /// Bytes that all objects together may have; what would add to more is refused, deletions never. The same on every
+    /// member: the leader's counts. 0 is no limit
+    #[arg(long, value_name = "SIZE", default_value = "4Gi", value_parser = parse_size, help_heading = STORE)]
+    pub state_quota: u64,
     /// How long an event is kept
     #[arg(long, value_name = "TIME", default_value = "1h", value_parser = parse_duration, help_heading = STORE)]
     pub event_ttl: Duration,

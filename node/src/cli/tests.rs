@@ -60,6 +60,7 @@ fn dev_needs_no_flags() {
     assert_eq!((arguments.shared.secure_port, arguments.insecure_port), (6443, 8080));
     assert_eq!(arguments.shared.watch_history, Duration::from_secs(300));
     assert_eq!(arguments.shared.event_ttl, Duration::from_secs(3600));
+    assert_eq!(arguments.shared.state_quota, 4 << 30);
     assert_eq!(arguments.shared.brand, None);
     assert!(!arguments.no_scheduler && !arguments.shared.anonymous_auth);
 }

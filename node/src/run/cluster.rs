@@ -20,8 +20,8 @@ use axum::routing::{delete, get, post};
 use http::header::CONTENT_TYPE;
 use http::{HeaderValue, StatusCode};
 use orch_api::authn::{Authenticator, GROUP_MASTERS, Peer as Connection};
-use orch_raft::member::{ChangeError, Status, node_id};
-use orch_raft::transport::Peer;
+use orch_raft::member::{AgreementStatus, ChangeError, Status, node_id};
+use orch_raft::transport::{NodeId, Peer};
 use serde::{Deserialize, Serialize};
 
 use super::store::Handle;
@@ -40,6 +40,33 @@ struct ClusterView {
     committed: u64,
     oldest: u64,
     members: Vec<MemberView>,
+    state: StateView,
+    agreement: AgreementView,
+}
+
+/// The size of all objects.
+#[derive(Serialize)]
+struct StateView {
+    bytes: u64,
+    /// What they may have; absent without a limit.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    quota: Option<u64>,
+}
+
+/// Whether the members hold the same state, as far as this one has compared.
+#[derive(Serialize)]
+struct AgreementView {
+    /// The newest revision at which this member agreed with a majority; 0 before the first.
+    agreed: u64,
+    /// Members whose state differs from a majority's, or from each other's when none has one.
+    differing: Vec<String>,
+    /// There is no majority: nobody can tell who is wrong.
+    split: bool,
+    /// Why this member serves no clients, while it does not.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    quarantine: Option<String>,
+    divergences: u64,
+    repairs: u64,
 }
 
 /// A member.
@@ -146,7 +173,24 @@ fn done(result: Result<(), ChangeError>, handle: &Handle) -> Response {
     }
 }
 
+fn agreement(status: &Status) -> AgreementView {
+    let name = |id: &NodeId| {
+        let member = status.members.iter().find(|member| member.peer.id == *id);
+        member.map_or_else(|| format!("{:016x}", id.0), |member| member.peer.name.to_string())
+    };
+    let AgreementStatus { agreed, differing, split, quarantine, divergences, repairs } = &status.agreement;
+    AgreementView {
+        agreed: agreed.0,
+        differing: differing.iter().map(name).collect(),
+        split: *split,
+        quarantine: quarantine.clone(),
+        divergences: *divergences,
+        repairs: *repairs,
+    }
+}
+
 fn view(status: Status) -> ClusterView {
+    let agreement = agreement(&status);
     let members = status.members.into_iter().map(|member| MemberView {
         id: member.peer.id.0,
         name: member.peer.name.to_string(),
@@ -163,6 +207,8 @@ fn view(status: Status) -> ClusterView {
         committed: status.committed,
         oldest: status.oldest.0,
         members: members.collect(),
+        state: StateView { bytes: status.usage.bytes(), quota: status.usage.quota() },
+        agreement,
     }
 }
 

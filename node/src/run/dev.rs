@@ -67,6 +67,7 @@ pub(super) fn plan(arguments: &DevArgs) -> Result<Plan, RunError> {
         watch_history: shared.watch_history,
         watch_history_memory: shared.watch_history_memory,
         watch_history_disk: shared.watch_history_disk,
+        state_quota: shared.state_quota,
         event_ttl: shared.event_ttl,
         features: features(shared)?,
     })

@@ -51,6 +51,8 @@ pub struct Plan {
     pub watch_history_memory: Option<u64>,
     /// Bytes on the disk for it, if chosen.
     pub watch_history_disk: Option<u64>,
+    /// Bytes that all objects of the cluster may have; 0 for no limit.
+    pub state_quota: u64,
     /// How long events are kept.
     pub event_ttl: Duration,
     /// What is turned on.

@@ -130,6 +130,7 @@ fn options(plan: &Plan, node: Peer) -> Result<Options, RunError> {
     options.history.bytes_max = usize::try_from(memory).unwrap_or(usize::MAX);
     options.history.disk_bytes_max =
         plan.watch_history_disk.unwrap_or_else(|| capacity::history_disk(&plan.data_dir));
+    options.state_bytes_max = Some(plan.state_quota);
     Ok(options)
 }
 

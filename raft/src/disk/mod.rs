@@ -35,6 +35,8 @@ pub enum MetaKey {
     Purged,
     /// The log id, membership and revision up to which the stored state is complete.
     StateMark,
+    /// Whether the stored state was found to differ from the other members'.
+    Quarantine,
 }
 
 /// What a failed operation tried.
@@ -45,6 +47,19 @@ pub struct DiskError {
     pub operation: &'static str,
     /// What the layer below said.
     pub reason: String,
+}
+
+/// Whether a log that starts with `first` can be read from `from`. A read never starts later than asked: whoever applies
+/// or replicates what it returns would skip entries and not know.
+///
+/// # Errors
+/// The entries before `first` are gone.
+pub fn check_start(from: u64, first: u64) -> Result<(), DiskError> {
+    if from >= first {
+        return Ok(());
+    }
+    let reason = format!("entry {from} is no longer there: the log starts with {first}");
+    Err(DiskError { operation: "read log", reason })
 }
 
 /// Called once, from any thread, when everything up to its call is durable, or when that failed.
@@ -137,7 +152,8 @@ pub trait Disk: Send + Sync + 'static {
     fn append(&self, records: Vec<LogRecord>, on_durable: OnDurable) -> Result<(), DiskError>;
 
     /// Entries from `from` up to but excluding `to`, in order, stopping early after about `bytes_max` bytes but never
-    /// before one entry.
+    /// before one entry, and at the end of the log. The first returned is `from`: when the log starts later, or has a
+    /// hole, that is an error (see [`check_start`]).
     fn read_log(&self, from: u64, to: u64, bytes_max: usize) -> Result<Vec<LogRecord>, DiskError>;
 
     /// Removes every entry after `index` (all of them for `None`), ordered before later appends.

@@ -16,6 +16,7 @@ use parking_lot::Mutex;
 use crate::Runtime;
 use crate::disk::Disk;
 use crate::key::Revision;
+use crate::member::agreement::Agreement;
 use crate::member::barrier::Barriers;
 use crate::member::compaction::Holds;
 use crate::member::consensus::{StoredMembership, Types};
@@ -51,6 +52,8 @@ pub(crate) struct Core<R: Runtime, D: Disk, T: Transport> {
     pub(crate) identity: Mutex<wire::Identity>,
     /// It is decided that this member takes part.
     pub(crate) admitted: AtomicBool,
+    /// Whether this member's state is that of the others.
+    pub(crate) agreement: Agreement,
 }
 
 /// Who leads, as this member believes.

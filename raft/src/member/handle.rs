@@ -52,11 +52,16 @@ impl<R: Runtime, D: Disk, T: Transport> Store for Handle<R, D, T> {
     }
 
     async fn propose(&self, transaction: Transaction) -> Result<Outcome, ProposeError> {
+        if let Err(error) = self.0.agreement.may_serve() {
+            return Err(ProposeError::NotProposed { reason: error.reason });
+        }
         self.0.propose(transaction).await
     }
 
     async fn barrier(&self) -> Result<Revision, ReadError> {
-        self.0.barrier().await
+        let revision = self.0.barrier().await?;
+        self.0.agreement.may_serve()?;
+        Ok(revision)
     }
 
     async fn wait_applied(&self, at_least: Revision, timeout: Duration) -> bool {
@@ -79,8 +84,12 @@ impl<R: Runtime, D: Disk, T: Transport> Store for Handle<R, D, T> {
         R::sleep(duration)
     }
 
+    fn may_serve(&self) -> Result<(), ReadError> {
+        self.0.agreement.may_serve()
+    }
+
     fn is_leader(&self) -> bool {
-        self.0.leader().is_some_and(|leader| leader.local)
+        self.0.leader().is_some_and(|leader| leader.local) && !self.0.agreement.is_quarantined()
     }
 }
 

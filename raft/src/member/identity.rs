@@ -22,8 +22,7 @@ use crate::state::State;
 use crate::transaction::{Condition, Operation, Put, Transaction};
 use crate::transport::NodeId;
 
-/// The resource of what the store itself keeps; no API serves it.
-pub const CLUSTER_RESOURCE: &str = "_cluster";
+pub use crate::state::CLUSTER_RESOURCE;
 
 const IDENTITY: &str = "identity";
 

@@ -12,6 +12,7 @@
 //! decides anything here. Invariant: no type of the consensus library leaves this module.
 
 mod admission;
+mod agreement;
 mod barrier;
 mod change;
 mod codec;
@@ -22,6 +23,7 @@ mod fatal;
 mod forward;
 mod handle;
 mod identity;
+mod limits;
 mod log;
 mod machine;
 mod network;
@@ -41,6 +43,8 @@ use openraft::async_runtime::watch::WatchReceiver;
 use openraft::storage::RaftLogStorage;
 use parking_lot::Mutex;
 
+use self::agreement::Agreement;
+pub use self::agreement::AgreementStatus;
 pub use self::change::ChangeError;
 use self::consensus::config;
 use self::core::{Core, Raft, Stop, within};
@@ -88,6 +92,7 @@ impl<R: Runtime, D: Disk, T: Transport> Member<R, D, T> {
         let log = Log::<R, D>::open(disk.clone(), applied.clone(), fatal.clone());
         let mut log = log.map_err(|error| unreadable(&error))?;
         let ended = log.get_log_state().await.map_err(|error| unreadable(&error))?.last_log_id;
+        let agreement = Agreement::load(&*disk).map_err(|error| unreadable(&error))?;
         // Whoever has a log or a vote has been part of the cluster with this disk.
         let admitted = AtomicBool::new(ended.is_some() || log.vote().is_some());
         let (meter, holds) = (log.meter(), Arc::new(compaction::Holds::default()));
@@ -109,6 +114,7 @@ impl<R: Runtime, D: Disk, T: Transport> Member<R, D, T> {
             installing: tokio::sync::Mutex::new(()),
             identity: Mutex::new(identity),
             admitted,
+            agreement,
             options,
         };
         let member = Member { core: Arc::new(core) };
@@ -153,6 +159,8 @@ impl<R: Runtime, D: Disk, T: Transport> Member<R, D, T> {
         core.spawn(watch_consensus(core.clone()));
         let applied = core.applied.clone();
         core.spawn(async move { applied.announcements().announce().await });
+        core.spawn(agreement::keep_agreement(core.clone()));
+        core.spawn(limits::keep_limits(core.clone()));
     }
 
     /// Gives the lead to the voter that has most of the log.

@@ -35,6 +35,9 @@ pub struct Options {
     pub history: HistoryOptions,
     /// How the log is compacted.
     pub log: LogOptions,
+    /// Bytes of all objects that the cluster may hold; 0 for no limit. The leader writes it to the state, where it counts
+    /// for everyone. `None` leaves what the cluster has.
+    pub state_bytes_max: Option<u64>,
 }
 
 /// The identity of a cluster to be.
@@ -135,6 +138,7 @@ impl Options {
             timing: Timing::default(),
             history: HistoryOptions::default(),
             log: LogOptions::default(),
+            state_bytes_max: None,
         }
     }
 

@@ -8,7 +8,9 @@ use openraft::async_runtime::watch::WatchReceiver;
 use crate::Runtime;
 use crate::disk::Disk;
 use crate::key::Revision;
+use crate::member::agreement::AgreementStatus;
 use crate::member::core::Core;
+use crate::state::Usage;
 use crate::transport::{Peer, Transport};
 
 /// What a member does in its cluster.
@@ -58,6 +60,10 @@ pub struct Status {
     pub oldest: Revision,
     /// Everyone, by id.
     pub members: Vec<MemberStatus>,
+    /// The size of the state here, and how large it may become.
+    pub usage: Usage,
+    /// Whether the members hold the same state, as far as this one has compared.
+    pub agreement: AgreementStatus,
 }
 
 impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
@@ -92,6 +98,8 @@ impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
             applied: state.applied(),
             oldest: state.floor(),
             members: members.collect(),
+            usage: state.usage(),
+            agreement: self.agreement.status(),
         }
     }
 }

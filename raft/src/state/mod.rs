@@ -13,9 +13,11 @@
 //! floor is in the history of its resource.
 
 mod collection;
+mod fingerprint;
 mod history;
 #[cfg(test)]
 mod tests;
+mod usage;
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
@@ -23,14 +25,20 @@ use std::sync::{Arc, OnceLock};
 use imbl::OrdMap;
 
 pub use self::collection::{Change, Collection, Compacted};
+pub use self::fingerprint::Fingerprint;
 use self::history::Ring;
 pub use self::history::{Evicted, HistoryBounds, Leaving};
+use self::usage::Full;
+pub use self::usage::{LIMITS, Usage};
 use crate::key::{Key, Revision};
 use crate::object::{Object, SharedObject, splice_revision};
 use crate::transaction::{Condition, Operation, Outcome, Put, Transaction};
 
 /// The resource that holds namespaces: a condition looks there.
 pub const NAMESPACES: &str = "namespaces";
+
+/// The resource of what the store itself keeps; no API serves it.
+pub const CLUSTER_RESOURCE: &str = "_cluster";
 
 /// Everything applied up to one revision. Cloning shares structure.
 #[derive(Clone, Debug, Default)]
@@ -42,6 +50,10 @@ pub struct State {
     /// Which change is the oldest of all, and what they cost together.
     ring: Ring,
     floor: Revision,
+    /// The digest of all objects as of `applied`.
+    fingerprint: Fingerprint,
+    /// The size of all objects, and how large it may become.
+    usage: Usage,
 }
 
 /// An object before and after one operation.
@@ -63,9 +75,19 @@ impl State {
         self.ring.bytes()
     }
 
+    /// The digest of all objects. Equal on every member that has applied the same entries.
+    pub fn fingerprint(&self) -> Fingerprint {
+        self.fingerprint
+    }
+
+    /// The size of all objects, and how large it may become.
+    pub fn usage(&self) -> Usage {
+        self.usage
+    }
+
     /// Notes that an entry without a transaction (a blank or membership entry) was applied.
     pub fn advance(&mut self, to: Revision) {
-        debug_assert!(self.applied <= to, "entries are applied in order");
+        assert!(self.applied <= to, "entries are applied in order");
         self.applied = to;
     }
 
@@ -86,12 +108,15 @@ impl State {
 
     /// Applies one transaction as entry `revision`.
     pub fn apply(&mut self, revision: Revision, transaction: &Transaction) -> Outcome {
-        debug_assert!(self.applied < revision, "entries are applied once, in order");
+        assert!(self.applied < revision, "entries are applied once, in order");
         self.applied = revision;
         for (position, condition) in transaction.conditions.iter().enumerate() {
             if let Err(current) = self.check(condition) {
                 return Outcome::Refused { condition: position, current, revision };
             }
+        }
+        if let Err(Full { used, quota }) = self.check_quota(&transaction.operations) {
+            return Outcome::Full { used, quota, revision };
         }
         let mut first = None;
         for operation in &transaction.operations {
@@ -152,6 +177,8 @@ impl State {
 
     /// Puts back an object read from disk or a snapshot, without history. Used before the first apply only.
     pub fn restore(&mut self, key: &Key, object: SharedObject) {
+        self.fingerprint.add(key.resource(), key.path(), &object);
+        self.usage.replace(key.resource(), key.path(), None, Some(&object));
         self.collection_mut(key.resource()).restore(key.path().clone(), object);
     }
 
@@ -227,9 +254,21 @@ impl State {
     }
 
     fn record(&mut self, resource: &Arc<str>, change: Change) {
+        self.count(resource, &change);
         let revision = change.revision;
         let cost = self.collection_mut(resource).record(change);
         self.ring.push(resource, revision, cost);
+    }
+
+    /// Keeps what is known of all objects together.
+    fn count(&mut self, resource: &str, change: &Change) {
+        self.usage.replace(resource, &change.path, change.old.as_deref(), change.new.as_deref());
+        if let Some(old) = &change.old {
+            self.fingerprint.remove(resource, &change.path, old);
+        }
+        if let Some(new) = &change.new {
+            self.fingerprint.add(resource, &change.path, new);
+        }
     }
 
     fn collection_mut(&mut self, resource: &Arc<str>) -> &mut Collection {

@@ -102,7 +102,7 @@ fn the_first_condition_that_fails_refuses_all_and_names_what_is_there() {
         let found = match outcome {
             Outcome::Refused { condition: 0, current, revision: Revision(3) } => Some(current.is_some()),
             Outcome::Applied { .. } => None,
-            Outcome::Refused { .. } => panic!("{condition:?}"),
+            Outcome::Refused { .. } | Outcome::Full { .. } => panic!("{condition:?}"),
         };
         assert_eq!(found, refused, "{condition:?}");
         assert_eq!(json(&state, "pods", "new").is_none(), refused.is_some(), "{condition:?}: all or nothing");
@@ -125,6 +125,7 @@ fn a_namespace_must_exist_and_not_be_going() {
         let outcome = state_after(transactions).apply(Revision(9), &active());
         match outcome {
             Outcome::Refused { current, .. } => Some(current.is_some()),
+            Outcome::Full { .. } => panic!("without a quota"),
             Outcome::Applied { .. } => None,
         }
     };
@@ -458,5 +459,24 @@ proptest! {
             let revision = Revision(revision);
             prop_assert_eq!(digest(&state, revision).unwrap(), digest(&whole, revision).unwrap());
         }
+        prop_assert_eq!(state.fingerprint(), whole.fingerprint());
+    }
+
+    #[test]
+    fn the_fingerprint_is_that_of_the_objects_and_of_a_restored_state(steps in steps()) {
+        let (state, ..) = run(steps);
+        let recounted =
+            Fingerprint::of(state.collections().map(|(resource, collection)| (&**resource, &**collection)));
+        prop_assert_eq!(state.fingerprint(), recounted);
+        let mut restored = State::default();
+        for (resource, collection) in state.collections() {
+            for (path, object) in collection.range_from("") {
+                restored.restore(&Key::from_stored(resource.clone(), path.clone()), object.clone());
+            }
+        }
+        restored.finish_restore(state.applied());
+        prop_assert_eq!(restored.fingerprint(), state.fingerprint());
+        let objects: usize = state.collections().map(|(_, collection)| collection.len()).sum();
+        prop_assert_eq!(state.fingerprint().objects(), objects as u64);
     }
 }

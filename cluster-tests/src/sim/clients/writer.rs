@@ -127,6 +127,8 @@ fn told(outcome: &Outcome) -> Told {
         Outcome::Refused { revision, current, .. } => {
             Told::Refused { revision: *revision, current: version(current) }
         }
+        // Nothing changed.
+        Outcome::Full { .. } => Told::NotDone,
     }
 }
 

@@ -50,9 +50,8 @@ impl Step {
         match self {
             Step::Meta(MetaKey::Vote, _) => Some(Point::Vote),
             Step::Meta(MetaKey::Committed, _) => Some(Point::Commit),
-            Step::Meta(MetaKey::Identity | MetaKey::Purged | MetaKey::StateMark, _) | Step::Replace(..) => {
-                None
-            }
+            Step::Meta(MetaKey::Identity | MetaKey::Purged | MetaKey::StateMark | MetaKey::Quarantine, _)
+            | Step::Replace(..) => None,
             Step::Append(_) => Some(Point::Append),
             Step::TruncateAfter(_) => Some(Point::Truncate),
             Step::PurgeThrough(_) => Some(Point::Purge),

@@ -65,7 +65,7 @@ fn synced_entries_survive_and_unsynced_ones_leave_a_prefix() {
                 disk.crash();
                 settle().await;
                 assert_eq!(count.load(Ordering::Relaxed), 0, "never told");
-                let log = disk.open().read_log(0, 100, usize::MAX).unwrap();
+                let log = disk.open().read_log(1, 100, usize::MAX).unwrap();
                 *kept = log.len();
                 assert_eq!(log, (1..=*kept as u64).map(record).collect::<Vec<_>>());
                 assert!(*kept >= 2);
@@ -92,10 +92,10 @@ fn what_a_killed_process_left_is_durable_once_the_disk_is_opened_again() {
     in_simulation(3, |disk| async move {
         disk.open().append((1..=5).map(record).collect(), ignored()).unwrap();
         disk.close();
-        let found = disk.open().read_log(0, 100, usize::MAX).unwrap();
+        let found = disk.open().read_log(1, 100, usize::MAX).unwrap();
         assert_eq!(found.len(), 5, "the machine went on");
         disk.crash();
-        assert_eq!(disk.open().read_log(0, 100, usize::MAX).unwrap(), found);
+        assert_eq!(disk.open().read_log(1, 100, usize::MAX).unwrap(), found);
     });
 }
 
@@ -181,6 +181,7 @@ fn purge_and_truncation_keep_their_order() {
         assert_eq!(handle.meta(MetaKey::Purged).unwrap(), Some(bytes("p3")));
         let few = handle.read_log(4, 8, 1).unwrap();
         assert_eq!(few.len(), 1, "never before one entry");
+        assert!(handle.read_log(3, 8, 1).unwrap_err().reason.contains("the log starts with 4"));
         handle.truncate_after(None).unwrap();
         assert_eq!(handle.log_bounds().unwrap(), None);
     });

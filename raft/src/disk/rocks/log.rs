@@ -8,7 +8,7 @@ use bytes::Bytes;
 use rocksdb::{DBRawIteratorWithThreadMode, ReadOptions, WriteBatch};
 
 use super::{CF_LOG, CF_META, Core, Db, failed, family, record};
-use crate::disk::{DiskError, LogRecord, MetaKey};
+use crate::disk::{DiskError, LogRecord, MetaKey, check_start};
 
 /// Which entries there are.
 #[derive(Debug, PartialEq, Eq)]
@@ -90,16 +90,17 @@ impl Core {
         Ok(())
     }
 
-    /// Entries of `from..to` that are there, as many as fit into `bytes_max` but at least one.
+    /// Entries from `from` on, up to `to` or the end of the log, as many as fit into `bytes_max` but at least one.
     pub(super) fn read_log(&self, from: u64, to: u64, bytes_max: usize) -> Result<Vec<LogRecord>, DiskError> {
         self.fuse.check()?;
         let log = family(&self.db, CF_LOG)?;
         let bounds = self.bounds.read();
         let Some((first, last)) = bounds.span() else { return Ok(Vec::new()) };
-        let (from, to) = (from.max(first), to.min(last.saturating_add(1)));
+        let to = to.min(last.saturating_add(1));
         if from >= to {
             return Ok(Vec::new());
         }
+        check_start(from, first)?;
         let mut options = ReadOptions::default();
         options.set_iterate_lower_bound(record::log_key(from));
         options.set_iterate_upper_bound(record::log_key(to));

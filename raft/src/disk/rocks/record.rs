@@ -27,6 +27,7 @@ pub(super) fn meta_key(key: MetaKey) -> &'static [u8] {
         MetaKey::Committed => b"committed",
         MetaKey::Purged => b"purged",
         MetaKey::StateMark => b"state_mark",
+        MetaKey::Quarantine => b"quarantine",
     }
 }
 

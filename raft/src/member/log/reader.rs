@@ -1,6 +1,9 @@
 //! Reading the log: from memory where it can, from the disk where it must.
 //!
-//! Owns the bounds of a read. What is returned is always gapless.
+//! Owns the bounds of a read. What is returned is gapless and starts where it was asked to; a range that is not wholly
+//! in the log is an error. This is stricter than the consensus library asks, which tolerates entries missing at either
+//! end: of what it applies, it looks at neither end in a release build, and would skip entries without a word. Its own
+//! reads of ranges lie inside the bounds that the log told it. Replication alone may get less, but from the beginning.
 
 use std::fmt::Debug;
 use std::io;
@@ -12,6 +15,7 @@ use openraft::{OptionalSend, RaftLogReader};
 use super::{Log, LogError, decode_record};
 use crate::Runtime;
 use crate::disk::Disk;
+use crate::encoding::DecodeError;
 use crate::member::consensus::{Entry, Types, Vote};
 
 /// Bytes that one read returns at most (but one entry at least): about what one frame of replication carries, and
@@ -22,8 +26,9 @@ const READ_BYTES_MAX: usize = 2 << 20;
 type EntryResult = Result<Entry, io::Error>;
 
 impl<R: Runtime, D: Disk> Log<R, D> {
-    /// Entries from `from`, gapless, ending early at `to` or by size; empty only when there is none.
-    fn read(&self, from: u64, to: u64) -> Result<Vec<Entry>, io::Error> {
+    /// Entries from `from`, gapless, ending early at `to`, by size, or with the log; empty only when `from` is not
+    /// appended yet.
+    fn read(&self, from: u64, to: u64) -> Result<Vec<Entry>, LogError> {
         let (entries, tail_first) = {
             let tail = self.shared.tail.lock();
             (tail.read(from, to, READ_BYTES_MAX), tail.first())
@@ -32,30 +37,51 @@ impl<R: Runtime, D: Disk> Log<R, D> {
             return Ok(entries);
         }
         let to = tail_first.map_or(to, |first| if first > from { to.min(first) } else { to });
-        self.shared.fatal.disk(self.read_disk(from, to))
-    }
-
-    fn read_disk(&self, from: u64, to: u64) -> Result<Vec<Entry>, LogError> {
         let records = self.shared.disk.read_log(from, to, READ_BYTES_MAX)?;
-        Ok(records.into_iter().map(decode_record).collect::<Result<_, _>>()?)
+        let entries: Vec<Entry> = records.into_iter().map(decode_record).collect::<Result<_, _>>()?;
+        match entries.first().map(|entry| entry.log_id.index) {
+            Some(first) if first != from => {
+                Err(DecodeError::new("log", format!("entry {first} was read for {from}")).into())
+            }
+            _ => Ok(entries),
+        }
     }
 
-    /// The bounds of `range` as first and one past the last, within the log.
-    fn clamp(&self, range: &impl RangeBounds<u64>) -> Result<(u64, u64), io::Error> {
+    /// Entries of `from..to`, which must be there: one bounded part of them.
+    pub(crate) fn read_certain(&self, from: u64, to: u64) -> Result<Vec<Entry>, LogError> {
+        let part = self.read(from, to)?;
+        if part.is_empty() && from < to { Err(missing(from)) } else { Ok(part) }
+    }
+
+    /// Whether entries from `from` on are gone: purged while whoever reads did not know yet.
+    fn is_purged(&self, from: u64) -> Result<bool, LogError> {
+        let purged = self.purged()?.is_some_and(|purged| from <= purged.index);
+        Ok(purged || self.shared.disk.log_bounds()?.is_some_and(|(first, _)| from < first))
+    }
+
+    /// The bounds of `range` as first and one past the last. Unbounded ends are those of the log.
+    fn certain_bounds(&self, range: &impl RangeBounds<u64>) -> Result<(u64, u64), io::Error> {
         let bounds = self.shared.fatal.disk(self.shared.disk.log_bounds())?;
-        let Some((first, last)) = bounds else { return Ok((0, 0)) };
+        let (first, end) = bounds.map_or((0, 0), |(first, last)| (first, last.saturating_add(1)));
         let from = match range.start_bound() {
             Bound::Included(from) => *from,
             Bound::Excluded(from) => from.saturating_add(1),
-            Bound::Unbounded => 0,
+            Bound::Unbounded => first,
         };
         let to = match range.end_bound() {
             Bound::Included(to) => to.saturating_add(1),
             Bound::Excluded(to) => *to,
-            Bound::Unbounded => u64::MAX,
+            Bound::Unbounded => end,
         };
-        Ok((from.max(first), to.min(last + 1)))
+        if from < to && (from < first || to > end) {
+            return self.shared.fatal.disk(Err(missing(if from < first { from } else { end.max(from) })));
+        }
+        Ok((from, to))
     }
+}
+
+fn missing(index: u64) -> LogError {
+    DecodeError::new("log", format!("entry {index} is missing")).into()
 }
 
 impl<R: Runtime, D: Disk> RaftLogReader<Types<R>> for Log<R, D> {
@@ -63,12 +89,11 @@ impl<R: Runtime, D: Disk> RaftLogReader<Types<R>> for Log<R, D> {
         &mut self,
         range: B,
     ) -> Result<Vec<Entry>, io::Error> {
-        let (mut from, to) = self.clamp(&range)?;
+        let (mut from, to) = self.certain_bounds(&range)?;
         let mut entries = Vec::new();
         while from < to {
-            let part = self.read(from, to)?;
-            let Some(last) = part.last() else { break };
-            from = last.log_id.index + 1;
+            let part = self.shared.fatal.disk(self.read_certain(from, to))?;
+            from += part.len() as u64;
             entries.extend(part);
         }
         Ok(entries)
@@ -79,7 +104,7 @@ impl<R: Runtime, D: Disk> RaftLogReader<Types<R>> for Log<R, D> {
         range: B,
     ) -> impl Stream<Item = EntryResult> + OptionalSend {
         let log = self.clone();
-        let parts = futures::stream::unfold(log.clamp(&range), move |state| {
+        let parts = futures::stream::unfold(log.certain_bounds(&range), move |state| {
             let step = match state {
                 Err(error) => Some((vec![Err(error)], Ok((0, 0)))),
                 Ok((from, to)) if from >= to => None,
@@ -94,8 +119,17 @@ impl<R: Runtime, D: Disk> RaftLogReader<Types<R>> for Log<R, D> {
         Ok(self.vote())
     }
 
+    /// For replication. It may run on for a moment after another leader's snapshot or truncation took the entries away;
+    /// it then gets none, and learns that it is over. It never gets later ones than it asked for.
     async fn limited_get_log_entries(&mut self, start: u64, end: u64) -> Result<Vec<Entry>, io::Error> {
-        self.read(start, end)
+        let read = self.read(start, end).or_else(|error| match self.is_purged(start)? {
+            true => {
+                tracing::warn!(%error, "replication asked for a purged entry");
+                Ok(Vec::new())
+            }
+            false => Err(error),
+        });
+        self.shared.fatal.disk(read)
     }
 }
 
@@ -105,10 +139,10 @@ fn next_part<R: Runtime, D: Disk>(
     from: u64,
     to: u64,
 ) -> (Vec<EntryResult>, Result<(u64, u64), io::Error>) {
-    match log.read(from, to) {
+    match log.shared.fatal.disk(log.read_certain(from, to)) {
         Err(error) => (vec![Err(error)], Ok((0, 0))),
         Ok(part) => {
-            let next = part.last().map_or(to, |last| last.log_id.index + 1);
+            let next = from + part.len() as u64;
             (part.into_iter().map(Ok).collect(), Ok((next, to)))
         }
     }

@@ -11,6 +11,7 @@
 mod adapter;
 mod ages;
 mod announce;
+mod checkpoints;
 mod keeper;
 mod lineage;
 #[cfg(test)]
@@ -18,6 +19,7 @@ mod model;
 mod pages;
 mod past;
 mod reads;
+mod replace;
 mod store;
 mod writer;
 
@@ -31,6 +33,7 @@ use tokio::sync::{Notify, oneshot};
 
 pub(crate) use self::adapter::{Machine, SnapshotBody};
 use self::announce::Announcements;
+pub(crate) use self::checkpoints::{CHECKPOINTS_MAX, Checkpoint};
 use self::pages::Pages;
 use self::past::Past;
 pub(crate) use self::store::Restore;
@@ -152,8 +155,13 @@ impl<D: Disk, L: Lock<Writer>> Applied<D, L> {
         self.writer.with(|writer| writer.stored())
     }
 
+    /// The digests by which members compare their states, oldest first, that of now included.
+    pub(crate) fn checkpoints(&self) -> Vec<Checkpoint> {
+        self.writer.with(|writer| writer.all_checkpoints())
+    }
+
     /// The state and the point it is at, together.
-    fn now(&self) -> (Arc<State>, Mark) {
+    pub(crate) fn now(&self) -> (Arc<State>, Mark) {
         let (state, mark) = self.writer.with(|writer| (self.state(), writer.lineage.now()));
         let changed = state.changed_at_floor(state.applied());
         (state, Mark { changed: Some(changed), ..mark })
@@ -236,6 +244,10 @@ impl<D: Disk, L: Lock<Writer>> Settle for Applied<D, L> {
 impl Writer {
     fn apply(&mut self, entry: &Entry, proposals: &Proposals, batch: &mut Batch) -> Result<(), ApplyError> {
         let revision = Revision(entry.log_id.index);
+        let expected = self.lineage.last().map_or(0, |last| last.index.saturating_add(1));
+        if entry.log_id.index != expected {
+            return Err(ApplyError::Gap { expected, found: entry.log_id.index });
+        }
         self.lineage.note(entry.log_id);
         match &entry.payload {
             EntryPayload::Blank => self.state.advance(revision),
@@ -255,6 +267,7 @@ impl Writer {
                 }
             }
         }
+        self.note_checkpoint();
         Ok(())
     }
 }
@@ -279,4 +292,7 @@ impl Batch {
 enum ApplyError {
     #[error("a committed entry cannot be applied: {0}")]
     Decode(#[from] DecodeError),
+    /// The log or the consensus library skipped or repeated an entry: going on would make this member differ.
+    #[error("entry {found} was given to apply where entry {expected} follows")]
+    Gap { expected: u64, found: u64 },
 }

@@ -15,6 +15,7 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 
+use super::checkpoints::Checkpoints;
 use super::lineage::Lineage;
 use crate::disk::Generation;
 use crate::key::Revision;
@@ -40,6 +41,7 @@ impl<T: Send + 'static> Lock<T> for Mutex<T> {
 pub(crate) struct Writer {
     pub(super) state: State,
     pub(super) lineage: Lineage,
+    pub(super) checkpoints: Checkpoints,
     /// Which stored state this one continues.
     generation: Generation,
     /// Up to where the stored state is complete.
@@ -65,7 +67,8 @@ impl Writer {
     pub(super) fn new(state: State, mark: &Mark, generation: Generation) -> Self {
         let stored = state.floor();
         let lineage = Lineage::starting_at(mark);
-        Writer { state, lineage, generation, stored, wanted: Revision(0), is_installing: false }
+        let checkpoints = Checkpoints::default();
+        Writer { state, lineage, checkpoints, generation, stored, wanted: Revision(0), is_installing: false }
     }
 
     /// Up to where the stored state is complete.
@@ -119,6 +122,18 @@ impl Writer {
     /// From here on nothing is moved to the disk, until [`Writer::finish_install`].
     pub(super) fn begin_install(&mut self) {
         self.is_installing = true;
+    }
+
+    /// The installation begun does not come to be: history is moved to the disk again.
+    pub(super) fn abandon_install(&mut self) {
+        self.is_installing = false;
+    }
+
+    /// Replaces this writer by one that continues a state stored as `generation`.
+    pub(super) fn continue_as(&mut self, mut new: Writer, generation: Generation) {
+        new.generation = generation;
+        new.wanted = self.wanted;
+        *self = new;
     }
 
     /// Replaces the state by one that is stored as `generation`.

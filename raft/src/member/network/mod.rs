@@ -29,6 +29,7 @@ use wire::control_request::Kind as Request;
 use wire::control_response::Kind as Response;
 
 pub(crate) use self::append::{append_from_wire, append_response_to_wire, stream_result_to_wire};
+pub(crate) use self::snapshot::send_pulled;
 use crate::Runtime;
 use crate::encoding::{DecodeError, decode};
 use crate::member::codec::{log_id_from_wire, log_id_to_wire, required_vote, vote_to_wire};

@@ -83,6 +83,16 @@ impl<R: Runtime, T: Transport> Link<R, T> {
     }
 }
 
+/// Sends a state to a peer that asked for it.
+pub(crate) async fn send_pulled(duplex: &mut Duplex, mark: &Mark, state: &State) -> Result<(), String> {
+    let head = wire::SnapshotHead { vote: None, mark: Some(mark.to_wire()) };
+    let sent = match send(duplex, Kind::Head(head)).await {
+        Ok(()) => send_state(duplex, state).await,
+        ended => ended,
+    };
+    sent.map_err(|Ended| "the member that asked has stopped reading".to_owned())
+}
+
 /// The other side has stopped reading.
 struct Ended;
 

@@ -31,6 +31,8 @@ use crate::member::network::{
 };
 use crate::transport::{Duplex, NodeId, PeerService, Purpose, Transport};
 
+pub(crate) use self::snapshot::receive_pulled;
+
 /// A member's side towards its peers; a transport's server delivers frames to it.
 pub(crate) struct Service<R: Runtime, D: Disk, T: Transport>(pub(crate) Arc<Core<R, D, T>>);
 
@@ -123,6 +125,7 @@ async fn answer<R: Runtime, D: Disk, T: Transport>(
         Request::Digest(request) => Ok(Response::Digest(core.answer_digest(&request))),
         Request::Change(request) => Ok(Response::Change(core.answer_change(request).await)),
         Request::Identity(_) => Ok(Response::Identity(core.answer_identity(from).await)),
+        Request::Agreement(_) => Ok(Response::Agreement(core.answer_agreement())),
     }
 }
 
@@ -134,6 +137,10 @@ async fn transfer<R: Runtime, D: Disk, T: Transport>(
     use wire::transfer_response::Outcome;
     let vote = required_vote(request.from).map_err(text)?;
     in_own_name(from, &vote)?;
+    if core.agreement.is_quarantined() {
+        let refused = Outcome::Refused("this member is quarantined".to_owned());
+        return Ok(wire::TransferResponse { outcome: Some(refused) });
+    }
     let request = TransferLeaderRequest::new(vote, request.to, request.last_log_id.map(log_id_from_wire));
     let outcome = match core.raft.handle_transfer_leader(request).await.map_err(text)? {
         Ok(()) => Outcome::Accepted(wire::Done {}),

@@ -1,4 +1,5 @@
-//! Receiving a snapshot: into memory and beside the current state on disk, then both at once.
+//! Receiving a snapshot: into memory and beside the current state on disk, then both at once. A peer that opens the
+//! stream may ask for a snapshot instead of sending one.
 //!
 //! Owns what a received snapshot must satisfy before it is handed on: a head, every frame of objects, and an end that
 //! counts them and has their checksum. A stream that ends early leaves everything as it was.
@@ -15,10 +16,12 @@ use super::in_own_name;
 use crate::Runtime;
 use crate::disk::{Disk, Install, StateWrite};
 use crate::encoding::{DecodeError, decode, object_from_wire};
+use crate::member::agreement::serve_pull;
 use crate::member::codec::{Mark, required_vote, vote_to_wire};
 use crate::member::consensus::{Snapshot, SnapshotMeta, Vote};
 use crate::member::core::{Core, within};
 use crate::member::machine::{Restore, SnapshotBody};
+use crate::state::State;
 use crate::transport::{Duplex, NodeId, Transport};
 
 /// A sender that sends nothing for so long is gone: another may be waiting to send.
@@ -41,7 +44,11 @@ pub(super) async fn receive<R: Runtime, D: Disk, T: Transport>(
     from: NodeId,
     mut duplex: Duplex,
 ) {
-    let outcome = match try_receive(core, from, &mut duplex).await {
+    let first = next_frame::<R>(&mut duplex).await;
+    if let Ok((Kind::Pull(_), _)) = &first {
+        return send(core, from, &mut duplex).await;
+    }
+    let outcome = match try_receive(core, from, &mut duplex, first).await {
         Ok(vote) => Outcome::Vote(vote_to_wire(&vote)),
         Err(reason) => {
             tracing::warn!(%reason, from = from.0, "a snapshot was not installed");
@@ -53,18 +60,58 @@ pub(super) async fn receive<R: Runtime, D: Disk, T: Transport>(
     drop(duplex.sender.send(Bytes::from(answer.encode_to_vec())).await);
 }
 
+/// Sends the state that was asked for, or says why not.
+async fn send<R: Runtime, D: Disk, T: Transport>(core: &Core<R, D, T>, from: NodeId, duplex: &mut Duplex) {
+    if let Err(reason) = serve_pull(core, duplex).await {
+        tracing::warn!(%reason, to = from.0, "a state that was asked for was not sent");
+        let refused = wire::SnapshotFrame { kind: Some(Kind::Refused(reason)) };
+        // The one who asked may be gone; it will ask again.
+        drop(duplex.sender.send(Bytes::from(refused.encode_to_vec())).await);
+    }
+}
+
 async fn try_receive<R: Runtime, D: Disk, T: Transport>(
     core: &Core<R, D, T>,
     from: NodeId,
     duplex: &mut Duplex,
+    first: Result<(Kind, Bytes), Refusal>,
 ) -> Result<Vote, Refusal> {
     let Ok(_alone) = core.installing.try_lock() else {
         return Err("another snapshot is being received".to_owned());
     };
-    let (kind, _) = next_frame::<R>(duplex).await?;
-    let Kind::Head(head) = kind else { return Err("the snapshot has no head".to_owned()) };
+    let head = head(first?.0)?;
     let vote = required_vote(head.vote).map_err(text)?;
     in_own_name(from, &vote)?;
+    let (mark, state, install) = receive_state(core, duplex, head).await?;
+    let body = SnapshotBody::Received(state, install);
+    let meta = SnapshotMeta { last_log_id: mark.log_id, last_membership: mark.membership };
+    let installed = core.raft.install_full_snapshot(vote, Snapshot { meta, snapshot: body }).await;
+    Ok(installed.map_err(text)?.vote)
+}
+
+/// Receives the state that this member has asked for.
+pub(crate) async fn receive_pulled<R: Runtime, D: Disk, T: Transport>(
+    core: &Core<R, D, T>,
+    duplex: &mut Duplex,
+) -> Result<(Mark, State, Box<dyn Install>), Refusal> {
+    let (first, _) = next_frame::<R>(duplex).await?;
+    receive_state(core, duplex, head(first)?).await
+}
+
+fn head(first: Kind) -> Result<wire::SnapshotHead, Refusal> {
+    match first {
+        Kind::Head(head) => Ok(head),
+        Kind::Refused(reason) => Err(reason),
+        Kind::Objects(_) | Kind::End(_) | Kind::Pull(_) => Err("the snapshot has no head".to_owned()),
+    }
+}
+
+/// Receives what follows a head: in memory, and beside the current state on disk.
+async fn receive_state<R: Runtime, D: Disk, T: Transport>(
+    core: &Core<R, D, T>,
+    duplex: &mut Duplex,
+    head: wire::SnapshotHead,
+) -> Result<(Mark, State, Box<dyn Install>), Refusal> {
     let mark = Mark::from_wire(head.mark.unwrap_or_default()).map_err(text)?;
     let install = core.disk.begin_install().map_err(text)?;
     let mut receiving =
@@ -73,13 +120,12 @@ async fn try_receive<R: Runtime, D: Disk, T: Transport>(
         match next_frame::<R>(duplex).await? {
             (Kind::Objects(objects), frame) => receiving.add(objects, &frame)?,
             (Kind::End(end), _) => break receiving.check(&end)?,
-            (Kind::Head(_), _) => return Err("the snapshot has two heads".to_owned()),
+            (Kind::Refused(reason), _) => return Err(reason),
+            (Kind::Head(_) | Kind::Pull(_), _) => return Err("the snapshot has two heads".to_owned()),
         }
     }
-    let body = SnapshotBody::Received(receiving.restore.finish(&mark), receiving.install);
-    let meta = SnapshotMeta { last_log_id: mark.log_id, last_membership: mark.membership };
-    let installed = core.raft.install_full_snapshot(vote, Snapshot { meta, snapshot: body }).await;
-    Ok(installed.map_err(text)?.vote)
+    let state = receiving.restore.finish(&mark);
+    Ok((mark, state, receiving.install))
 }
 
 async fn next_frame<R: Runtime>(duplex: &mut Duplex) -> Result<(Kind, Bytes), Refusal> {

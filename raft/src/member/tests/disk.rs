@@ -4,11 +4,13 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use orch_proto::store as wire;
 use parking_lot::Mutex;
+use prost::Message;
 
 use crate::disk::{
     Disk, DiskError, Generation, HistorySpan, Install, LogRecord, MetaKey, OnDurable, OnInstalled, OnWritten,
-    StateBatch, StateWrite, StateWritten,
+    StateBatch, StateWrite, StateWritten, check_start,
 };
 
 #[derive(Debug, Default)]
@@ -52,6 +54,34 @@ impl MemoryDisk {
     /// Every operation fails from now on.
     pub(super) fn fail(&self) {
         self.contents.lock().failing = true;
+    }
+
+    /// Changes one byte in the stored object at `path`, its checksum with it. `false`: it is not stored.
+    pub(super) fn corrupt_object(&self, path: &str) -> bool {
+        let mut contents = self.contents.lock();
+        let Some((_, record)) = contents.objects.iter_mut().find(|((_, at), _)| **at == *path) else {
+            return false;
+        };
+        let mut object = wire::StoredObject::decode(record.clone()).unwrap();
+        let mut json = object.json.to_vec();
+        let last = json.len() - 3;
+        json[last] ^= 1;
+        object.json = Bytes::from(json);
+        *record = Bytes::from(object.encode_to_vec());
+        true
+    }
+
+    /// Loses the stored object at `path` without a trace. `false`: it is not stored.
+    pub(super) fn lose_object(&self, path: &str) -> bool {
+        let mut contents = self.contents.lock();
+        let before = contents.objects.len();
+        contents.objects.retain(|(_, at), _| **at != *path);
+        contents.objects.len() < before
+    }
+
+    /// Rot: one entry of the log is gone.
+    pub(super) fn lose_entry(&self, index: u64) {
+        self.contents.lock().log.remove(&index);
     }
 
     pub(super) fn objects(&self) -> usize {
@@ -101,13 +131,16 @@ impl Disk for MemoryDisk {
 
     fn read_log(&self, from: u64, to: u64, bytes_max: usize) -> Result<Vec<LogRecord>, DiskError> {
         let mut bytes = 0;
-        let contents = self.contents()?;
-        let records = contents.log.range(from..to).take_while(|(_, record)| {
-            let fits = bytes == 0 || bytes < bytes_max;
+        let mut records = Vec::new();
+        for (index, record) in self.contents()?.log.range(from..to) {
+            check_start(from + records.len() as u64, *index)?;
+            if bytes > 0 && bytes >= bytes_max {
+                break;
+            }
             bytes += record.len();
-            fits
-        });
-        Ok(records.map(|(index, bytes)| LogRecord { index: *index, bytes: bytes.clone() }).collect())
+            records.push(LogRecord { index: *index, bytes: record.clone() });
+        }
+        Ok(records)
     }
 
     fn truncate_after(&self, index: Option<u64>) -> Result<(), DiskError> {

@@ -3,6 +3,7 @@
 //! Owns one harness, `Cluster`, and many short scenarios. Faults of disks and long random runs belong to the simulator
 //! of the cluster tests; here each claim has its own few virtual seconds.
 
+mod agreement;
 mod arbitrary;
 pub(in crate::member) mod disk;
 mod forwarding;

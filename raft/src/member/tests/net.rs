@@ -30,6 +30,8 @@ struct Net {
     streams: BTreeMap<Purpose, u64>,
     /// Streams up to this number take frames and deliver none.
     hung: BTreeMap<Purpose, u64>,
+    /// Members that no stream of snapshots is opened to.
+    no_snapshots_from: BTreeSet<NodeId>,
 }
 
 #[derive(Clone)]
@@ -75,6 +77,16 @@ impl MemoryNetwork {
         self.0.lock().streams.get(&purpose).copied().unwrap_or(0)
     }
 
+    /// Whether streams of snapshots to `node` fail from now on.
+    pub(super) fn refuse_snapshots(&self, node: NodeId, refuse: bool) {
+        let refused = &mut self.0.lock().no_snapshots_from;
+        if refuse {
+            refused.insert(node)
+        } else {
+            refused.remove(&node)
+        };
+    }
+
     /// Frames sent for `purpose` so far.
     pub(super) fn frames(&self, purpose: Purpose) -> u64 {
         self.0.lock().frames.get(&purpose).copied().unwrap_or(0)
@@ -116,7 +128,8 @@ impl MemoryTransport {
     async fn reach(&self, peer: &Peer, purpose: Purpose) -> Result<Arc<dyn PeerService>, TransportError> {
         SimRuntime::sleep(DELAY).await;
         let service = self.network.0.lock().services.get(&peer.id).cloned();
-        let passes = self.network.passes(self.from, peer.id, purpose);
+        let passes = self.network.passes(self.from, peer.id, purpose)
+            && (purpose != Purpose::Snapshot || !self.network.0.lock().no_snapshots_from.contains(&peer.id));
         let name = peer.name.clone();
         match service {
             Some(service) if passes => Ok(service),

@@ -28,6 +28,7 @@ async fn write(handle: SimHandle, by: String, acknowledged: Arc<Mutex<Vec<String
                 SimRuntime::sleep(Duration::from_millis(10)).await;
             }
             Ok(Outcome::Refused { .. }) => panic!("{name} was written twice"),
+            Ok(Outcome::Full { .. }) => panic!("{name} was refused without a quota"),
             Err(_) => SimRuntime::sleep(Duration::from_millis(50)).await,
         }
     }

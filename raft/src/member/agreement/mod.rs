@@ -1,0 +1,308 @@
+//! Whether the members hold the same state, and what follows if not.
+//!
+//! Owns the comparison in the background, the report, and the quarantine. Every member asks every other for its
+//! checkpoints and judges for itself; nobody is told by another that it is wrong. A member that differs from a majority
+//!
+//!   serving -- differs from a majority --> quarantined -- repaired, or agrees again --> serving
+//!
+//! serves no reads, watches or writes of clients while it is quarantined, hands over the lead and does not stand for
+//! election; its log is sound, so it goes on to vote and to acknowledge entries. That it is quarantined is written to
+//! its disk first, so that a restart changes nothing. It then takes a state from a member of the majority (see
+//! `repair`) and serves again once it agrees with a majority. Where no majority agrees nobody is quarantined: it cannot
+//! be told who is wrong, and the operator is told (docs/decisions/0014).
+
+mod repair;
+mod verdict;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures::future::join_all;
+use orch_proto::store as wire;
+use parking_lot::Mutex;
+use prost::Message;
+use tokio::sync::oneshot;
+use wire::change_request::Kind as Change;
+use wire::control_request::Kind as Request;
+use wire::control_response::Kind as Response;
+
+pub(crate) use self::repair::serve_pull;
+pub(crate) use self::verdict::Verdict;
+use self::verdict::{Report, judge, report};
+use crate::Runtime;
+use crate::disk::{Disk, DiskError, MetaKey};
+use crate::key::Revision;
+use crate::member::core::{Core, within};
+use crate::member::log::{LogError, read_meta};
+use crate::member::machine::{CHECKPOINTS_MAX, Checkpoint};
+use crate::member::network::control;
+use crate::store::ReadError;
+use crate::transport::{NodeId, Peer, Transport};
+
+/// Between two rounds. A round is one small call to each member; a member that went wrong serves for so long at most.
+const ROUND_PAUSE: Duration = Duration::from_secs(2);
+
+/// One member's answer. Who does not answer in time is left out of the round.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// How long a quarantined leader waits for another to take over before it tries again.
+const STEP_DOWN_TIMEOUT: Duration = Duration::from_secs(3);
+
+/// What a member knows of the agreement of all, as operators see it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct AgreementStatus {
+    /// The newest revision at which this member and a majority were seen to agree; 0 before the first.
+    pub agreed: Revision,
+    /// Members that differ from a majority, or, when there is none, from each other. Empty while all agree.
+    pub differing: BTreeSet<NodeId>,
+    /// Members differ and none of their states has a majority.
+    pub split: bool,
+    /// Why this member serves nobody, while it does not.
+    pub quarantine: Option<String>,
+    /// How often this member found members that differ, since it started.
+    pub divergences: u64,
+    /// How often it replaced its own state, since it started.
+    pub repairs: u64,
+}
+
+/// Shared by the comparison and by everything that asks whether this member may serve.
+#[derive(Default)]
+pub(crate) struct Agreement {
+    is_quarantined: AtomicBool,
+    status: Mutex<AgreementStatus>,
+    /// One state is sent to a member that repairs itself at a time: each is read in whole.
+    sending: tokio::sync::Mutex<()>,
+}
+
+impl Agreement {
+    /// The agreement as the disk left it: a quarantine outlasts a restart.
+    pub(crate) fn load(disk: &impl Disk) -> Result<Self, LogError> {
+        let agreement = Agreement::default();
+        let found = read_meta::<wire::Quarantine>(disk, MetaKey::Quarantine, "quarantine")?;
+        if let Some(reason) = found.map(|found| found.reason).filter(|reason| !reason.is_empty()) {
+            agreement.suspend(reason);
+        }
+        Ok(agreement)
+    }
+
+    /// Whether this member's state may be shown to anyone.
+    pub(crate) fn may_serve(&self) -> Result<(), ReadError> {
+        if !self.is_quarantined() {
+            return Ok(());
+        }
+        let reason = self.status.lock().quarantine.clone().unwrap_or_default();
+        Err(ReadError { reason: format!("this member is quarantined: {reason}") })
+    }
+
+    pub(crate) fn is_quarantined(&self) -> bool {
+        self.is_quarantined.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn status(&self) -> AgreementStatus {
+        self.status.lock().clone()
+    }
+
+    fn suspend(&self, reason: String) {
+        self.status.lock().quarantine = Some(reason);
+        self.is_quarantined.store(true, Ordering::Release);
+    }
+
+    fn resume(&self) {
+        self.is_quarantined.store(false, Ordering::Release);
+        self.status.lock().quarantine = None;
+    }
+
+    /// Notes what a round found. `true` when it differs from what was known.
+    fn note(&self, verdict: &Verdict, own: u64) -> bool {
+        let mut status = self.status.lock();
+        status.split = matches!(verdict, Verdict::Split { .. });
+        let differing = match verdict {
+            // Nobody answered: what was found stays.
+            Verdict::Unknown => return false,
+            Verdict::Agreed { revision } => {
+                status.agreed = status.agreed.max(*revision);
+                BTreeSet::new()
+            }
+            Verdict::OthersDiffer { members, .. } | Verdict::Split { members, .. } => members.clone(),
+            Verdict::OwnDiffers { .. } => BTreeSet::from([own]),
+        };
+        let differing: BTreeSet<NodeId> = differing.into_iter().map(NodeId).collect();
+        let is_new = status.differing != differing;
+        if is_new && !differing.is_empty() {
+            status.divergences += 1;
+        }
+        status.differing = differing;
+        is_new
+    }
+}
+
+/// Compares from time to time, and repairs this member when it must be.
+pub(crate) async fn keep_agreement<R: Runtime, D: Disk, T: Transport>(core: Arc<Core<R, D, T>>) {
+    if core.agreement.is_quarantined() {
+        core.raft.runtime_config().elect(false);
+    }
+    loop {
+        let verdict = core.compare().await;
+        if core.follow(verdict).await.is_err() {
+            return;
+        }
+        R::sleep(ROUND_PAUSE).await;
+    }
+}
+
+impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
+    /// One round: everybody's digests, and what they say.
+    async fn compare(&self) -> Verdict {
+        let membership = self.applied.membership();
+        let membership = membership.membership();
+        let own = self.options.id();
+        let others = membership.nodes().filter(|(id, _)| **id != own.0).map(|(id, place)| place.peer(*id));
+        let others: Vec<Peer> = others.collect();
+        let asked = join_all(others.iter().map(|peer| self.ask_checkpoints(peer))).await;
+        let mut reports: BTreeMap<u64, Report> =
+            others.iter().zip(asked).filter_map(|(peer, found)| Some((peer.id.0, found?))).collect();
+        // Last, so that what the others have applied meanwhile is among this member's own.
+        reports.insert(own.0, report(self.applied.checkpoints()));
+        judge(own.0, membership.get_joint_config(), &reports)
+    }
+
+    async fn ask_checkpoints(&self, peer: &Peer) -> Option<Report> {
+        let request = Request::Agreement(wire::AgreementRequest {});
+        match control(&self.transport, peer, request, ANSWER_TIMEOUT).await {
+            Ok(Response::Agreement(answer)) => Some(report(checkpoints_from_wire(&answer))),
+            Ok(_) => None,
+            Err(error) => {
+                tracing::debug!(peer = %peer.name, %error, "asking for digests");
+                None
+            }
+        }
+    }
+
+    /// Answers another member's question.
+    pub(crate) fn answer_agreement(&self) -> wire::AgreementResponse {
+        let checkpoint = |Checkpoint { revision, digest }| wire::Checkpoint {
+            revision: revision.0,
+            digest: Bytes::copy_from_slice(&digest.to_le_bytes()),
+        };
+        let checkpoints = self.applied.checkpoints().into_iter().map(checkpoint).collect();
+        wire::AgreementResponse { checkpoints }
+    }
+
+    /// Does what a verdict asks of this member. `Err`: its disk failed.
+    async fn follow(&self, verdict: Verdict) -> Result<(), ()> {
+        if self.agreement.note(&verdict, self.options.id().0) {
+            self.tell(&verdict);
+        }
+        match verdict {
+            Verdict::OwnDiffers { revision, majority } => {
+                if !self.agreement.is_quarantined() {
+                    self.quarantine(revision).await?;
+                }
+                self.step_down(&majority).await;
+                self.repair(&majority).await;
+            }
+            Verdict::Agreed { revision } if self.agreement.is_quarantined() => {
+                self.save_quarantine(String::new()).await?;
+                self.raft.runtime_config().elect(true);
+                self.agreement.resume();
+                tracing::warn!(revision = revision.0, "this member agrees with a majority and serves again");
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn tell(&self, verdict: &Verdict) {
+        let name = |id: &u64| self.peer_name(*id);
+        match verdict {
+            Verdict::Unknown => {}
+            Verdict::Agreed { revision } => tracing::info!(revision = revision.0, "the members agree again"),
+            Verdict::OthersDiffer { revision, members } => {
+                let members: Vec<String> = members.iter().map(name).collect();
+                tracing::error!(
+                    revision = revision.0,
+                    ?members,
+                    "members differ from a majority of the cluster"
+                );
+            }
+            Verdict::OwnDiffers { revision, majority } => {
+                let majority: Vec<String> = majority.iter().map(name).collect();
+                tracing::error!(
+                    revision = revision.0,
+                    ?majority,
+                    "this member's state differs from the majority's"
+                );
+            }
+            Verdict::Split { revision, members } => {
+                let members: Vec<String> = members.iter().map(name).collect();
+                tracing::error!(
+                    revision = revision.0,
+                    ?members,
+                    "members differ and none of their states has a majority: nothing is repaired; restore a backup, or \
+                     remove the members that are wrong"
+                );
+            }
+        }
+    }
+
+    fn peer_name(&self, id: u64) -> String {
+        let membership = self.membership();
+        let place = membership.membership().get_node(&id);
+        place.map_or_else(|| format!("{id:016x}"), |place| place.name.to_string())
+    }
+
+    /// Stops serving, then sees to it that a restart does not serve either.
+    async fn quarantine(&self, revision: Revision) -> Result<(), ()> {
+        let reason = format!("its state differs from the majority's at revision {revision}");
+        self.agreement.suspend(reason.clone());
+        self.raft.runtime_config().elect(false);
+        self.save_quarantine(reason).await
+    }
+
+    async fn save_quarantine(&self, reason: String) -> Result<(), ()> {
+        let (done, durable) = oneshot::channel();
+        // The waiting side is gone only when the member is.
+        let on_durable = Box::new(move |result| drop(done.send(result)));
+        let bytes = Bytes::from(wire::Quarantine { reason }.encode_to_vec());
+        let gone = || DiskError { operation: "save quarantine", reason: "the disk went away".to_owned() };
+        let saved = match self.disk.save_meta(MetaKey::Quarantine, bytes, Some(on_durable)) {
+            Ok(()) => durable.await.unwrap_or_else(|_| Err(gone())),
+            failed => failed,
+        };
+        self.fatal.disk(saved).map_err(drop)
+    }
+
+    /// Gives the lead to a member of the majority. It does not stand for election itself meanwhile.
+    async fn step_down(&self, majority: &BTreeSet<u64>) {
+        if self.leader().is_none_or(|leader| !leader.local) {
+            return;
+        }
+        let members = self.status().members;
+        let sound = members.iter().filter(|member| member.voter && majority.contains(&member.peer.id.0));
+        let Some(best) = sound.max_by_key(|member| (member.matched, member.peer.id)) else { return };
+        tracing::warn!(to = %best.peer.name, "handing over the lead: this member is quarantined");
+        let gone = async {
+            if let Err(error) = self.change(Change::TransferLeader(best.peer.id.0)).await {
+                return tracing::warn!(%error, "could not hand over");
+            }
+            while self.leader().is_none_or(|leader| leader.local) {
+                R::sleep(Duration::from_millis(50)).await;
+            }
+        };
+        if within::<R, _>(STEP_DOWN_TIMEOUT, gone).await.is_none() {
+            tracing::warn!("nobody took over in time");
+        }
+    }
+}
+
+/// What a peer sent, up to what it may send: a checkpoint that cannot be read counts as none.
+fn checkpoints_from_wire(answer: &wire::AgreementResponse) -> Vec<Checkpoint> {
+    let read = |checkpoint: &wire::Checkpoint| {
+        let digest: [u8; 16] = checkpoint.digest.as_ref().try_into().ok()?;
+        Some(Checkpoint { revision: Revision(checkpoint.revision), digest: u128::from_le_bytes(digest) })
+    };
+    answer.checkpoints.iter().take(CHECKPOINTS_MAX + 1).filter_map(read).collect()
+}

@@ -1,0 +1,85 @@
+//! Taking the state of a member that is right, and giving it to one that is not.
+//!
+//! Owns both ends of a pull: frames as in a snapshot that a leader sends, asked for by the receiver, outside of the
+//! consensus protocol. The receiver's vote and log stay as they are; entries after the state received are applied to it
+//! from its own log. A failure changes nothing, and the next round tries again with another member.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures::FutureExt;
+use orch_proto::store as wire;
+use prost::Message;
+use wire::snapshot_frame::Kind;
+
+use crate::Runtime;
+use crate::disk::Disk;
+use crate::member::core::{Core, within};
+use crate::member::log::Log;
+use crate::member::network::send_pulled;
+use crate::member::service::receive_pulled;
+use crate::transport::{Duplex, Peer, Purpose, Transport};
+
+/// How long this member may take to apply what the received state holds: it lags behind the sender a little.
+const CATCH_UP_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// A whole repair, as long as the consensus library gives a snapshot. A slower one is begun again.
+const REPAIR_TIMEOUT: Duration = Duration::from_secs(600);
+
+impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
+    /// Replaces this member's state by that of a member of the majority.
+    pub(super) async fn repair(&self, majority: &BTreeSet<u64>) {
+        let membership = self.membership();
+        let place = |id: &u64| membership.membership().get_node(id).map(|place| place.peer(*id));
+        // Followers first: the leader has enough to do.
+        let leader = self.leader().map(|leader| leader.peer.id.0);
+        let own = self.options.id().0;
+        let mut sources: Vec<&u64> = majority.iter().filter(|id| **id != own).collect();
+        sources.sort_by_key(|id| Some(**id) == leader);
+        for peer in sources.into_iter().filter_map(place) {
+            let pulled = within::<R, _>(REPAIR_TIMEOUT, self.repair_from(&peer).boxed()).await;
+            match pulled.unwrap_or_else(|| Err("it took too long".to_owned())) {
+                Ok(revision) => {
+                    self.agreement.status.lock().repairs += 1;
+                    return tracing::warn!(revision, from = %peer.name, "replaced this member's state by a peer's");
+                }
+                Err(reason) => {
+                    tracing::warn!(%reason, from = %peer.name, "this member's state was not replaced")
+                }
+            }
+        }
+    }
+
+    async fn repair_from(&self, peer: &Peer) -> Result<u64, String> {
+        let Ok(_alone) = self.installing.try_lock() else {
+            return Err("a snapshot is being received".to_owned());
+        };
+        let opened = self.transport.open(peer, Purpose::Snapshot).await;
+        let mut duplex = opened.map_err(|error| error.to_string())?;
+        let pull = wire::SnapshotFrame { kind: Some(Kind::Pull(wire::SnapshotPull {})) };
+        let asked = duplex.sender.send(Bytes::from(pull.encode_to_vec())).await;
+        asked.map_err(|_| "the stream ended".to_owned())?;
+        let (mark, state, install) = receive_pulled(self, &mut duplex).await?;
+        let applied = self.applied.gate().wait(mark.revision());
+        within::<R, _>(CATCH_UP_TIMEOUT, applied).await.ok_or("this member does not catch up")?;
+        let log = Log::<R, D>::open(self.disk.clone(), self.applied.clone(), self.fatal.clone());
+        let log = log.map_err(|error| error.to_string())?;
+        let read = |from, to| log.read_certain(from, to);
+        self.applied.replace(state, install, &mark, &read).await.map_err(|error| error.to_string())?;
+        Ok(mark.revision().0)
+    }
+}
+
+/// Sends this member's state to one that asked for it.
+pub(crate) async fn serve_pull<R: Runtime, D: Disk, T: Transport>(
+    core: &Core<R, D, T>,
+    duplex: &mut Duplex,
+) -> Result<(), String> {
+    core.agreement.may_serve().map_err(|error| error.to_string())?;
+    let Ok(_alone) = core.agreement.sending.try_lock() else {
+        return Err("another member is being repaired".to_owned());
+    };
+    let (state, mark) = core.applied.now();
+    send_pulled(duplex, &mark, &state).await
+}

@@ -1,0 +1,138 @@
+//! Judging by the digests of several members who of them is wrong.
+//!
+//! Owns the rule: at one revision, the digest of a majority of the voters is right. Where members differ and no digest
+//! has a majority, nobody is called wrong. Pure functions over what was reported.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::key::Revision;
+use crate::member::machine::Checkpoint;
+
+/// Digests by revision, as one member reports them.
+pub(super) type Report = BTreeMap<Revision, u128>;
+
+/// What the reports of one round say, as one member sees it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Verdict {
+    /// Too few members reported a digest of one revision.
+    #[default]
+    Unknown,
+    /// A majority of the voters, and whoever else reported, agrees at this revision; nobody differs at an older one.
+    Agreed { revision: Revision },
+    /// This member and a majority agree; these members differ from them.
+    OthersDiffer { revision: Revision, members: BTreeSet<u64> },
+    /// A majority agrees, and this member differs from it.
+    OwnDiffers { revision: Revision, majority: BTreeSet<u64> },
+    /// Members differ, and none of the digests has a majority: it cannot be told who is wrong.
+    Split { revision: Revision, members: BTreeSet<u64> },
+}
+
+pub(super) fn report(checkpoints: impl IntoIterator<Item = Checkpoint>) -> Report {
+    checkpoints.into_iter().map(|checkpoint| (checkpoint.revision, checkpoint.digest)).collect()
+}
+
+/// Judges at the newest revision at which members differ, else at the newest that a majority reported. Only revisions
+/// that `own` has a digest of count. `voters` are the sets whose majorities decide: two while the membership changes.
+pub(super) fn judge(own: u64, voters: &[BTreeSet<u64>], reports: &BTreeMap<u64, Report>) -> Verdict {
+    let Some(own_report) = reports.get(&own) else { return Verdict::Unknown };
+    // Before the first membership there are no voters, and no majority.
+    let is_majority = |members: &BTreeSet<u64>| {
+        !voters.is_empty() && voters.iter().all(|set| 2 * set.intersection(members).count() > set.len())
+    };
+    let mut agreed = Verdict::Unknown;
+    for (&revision, own_digest) in own_report.iter().rev() {
+        let mut groups: BTreeMap<u128, BTreeSet<u64>> = BTreeMap::new();
+        for (member, report) in reports {
+            if let Some(digest) = report.get(&revision) {
+                groups.entry(*digest).or_default().insert(*member);
+            }
+        }
+        let everyone: BTreeSet<u64> = groups.values().flatten().copied().collect();
+        match groups.iter().find(|(_, members)| is_majority(members)) {
+            Some(_) if groups.len() == 1 => {
+                if agreed == Verdict::Unknown {
+                    agreed = Verdict::Agreed { revision };
+                }
+            }
+            Some((digest, members)) if digest == own_digest => {
+                let members = everyone.difference(members).copied().collect();
+                return Verdict::OthersDiffer { revision, members };
+            }
+            Some((_, majority)) => return Verdict::OwnDiffers { revision, majority: majority.clone() },
+            None if groups.len() > 1 => return Verdict::Split { revision, members: everyone },
+            None => {}
+        }
+    }
+    agreed
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn voters(ids: &[u64]) -> BTreeSet<u64> {
+        ids.iter().copied().collect()
+    }
+
+    /// Reports as `member: revision=digest ...`.
+    fn reports(of: &[(u64, &[(u64, u128)])]) -> BTreeMap<u64, Report> {
+        let report = |digests: &[(u64, u128)]| -> Report {
+            digests.iter().map(|(at, digest)| (Revision(*at), *digest)).collect()
+        };
+        of.iter().map(|(member, digests)| (*member, report(digests))).collect()
+    }
+
+    #[test]
+    fn members_that_agree_agree_at_the_newest_revision_of_a_majority() {
+        let all =
+            reports(&[(1, &[(256, 5), (512, 6), (600, 7)]), (2, &[(256, 5), (512, 6)]), (3, &[(256, 5)])]);
+        let verdict = judge(1, &[voters(&[1, 2, 3])], &all);
+        assert_eq!(verdict, Verdict::Agreed { revision: Revision(512) });
+        assert_eq!(judge(1, &[voters(&[1])], &all), Verdict::Agreed { revision: Revision(600) });
+        assert_eq!(judge(9, &[voters(&[1, 2, 3])], &all), Verdict::Unknown);
+        assert_eq!(judge(1, &[], &reports(&[(1, &[(256, 5)])])), Verdict::Unknown);
+        assert_eq!(judge(3, &[voters(&[1, 2, 3])], &reports(&[(3, &[(256, 5)])])), Verdict::Unknown);
+    }
+
+    #[test]
+    fn one_of_three_is_wrong() {
+        let all = reports(&[(1, &[(256, 5)]), (2, &[(256, 8)]), (3, &[(256, 5)])]);
+        let (set, revision) = ([voters(&[1, 2, 3])], Revision(256));
+        assert_eq!(judge(1, &set, &all), Verdict::OthersDiffer { revision, members: voters(&[2]) });
+        assert_eq!(judge(2, &set, &all), Verdict::OwnDiffers { revision, majority: voters(&[1, 3]) });
+        let joint = [voters(&[1, 2, 3]), voters(&[2, 3, 4])];
+        assert_eq!(judge(2, &joint, &all), Verdict::Split { revision, members: voters(&[1, 2, 3]) });
+    }
+
+    #[test]
+    fn a_learner_counts_for_no_majority() {
+        let all = reports(&[(1, &[(256, 5)]), (2, &[(256, 8)]), (3, &[(256, 5)]), (4, &[(256, 5)])]);
+        let (set, revision) = ([voters(&[1, 2])], Revision(256));
+        assert_eq!(judge(4, &set, &all), Verdict::Split { revision, members: voters(&[1, 2, 3, 4]) });
+        let set = [voters(&[1, 3, 5])];
+        assert_eq!(judge(2, &set, &all), Verdict::OwnDiffers { revision, majority: voters(&[1, 3, 4]) });
+    }
+
+    #[test]
+    fn without_a_majority_nobody_is_called_wrong() {
+        let (set, revision) = ([voters(&[1, 2, 3])], Revision(256));
+        for reports in [
+            reports(&[(1, &[(256, 5)]), (2, &[(256, 8)])]),
+            reports(&[(1, &[(256, 5)]), (2, &[(256, 8)]), (3, &[(256, 9)])]),
+        ] {
+            let members = reports.keys().copied().collect();
+            for own in [1, 2] {
+                let split = Verdict::Split { revision, members: BTreeSet::clone(&members) };
+                assert_eq!(judge(own, &set, &reports), split);
+            }
+        }
+    }
+
+    #[test]
+    fn a_difference_at_an_older_revision_is_seen_behind_agreement_at_a_newer_one() {
+        let all = reports(&[(1, &[(256, 5), (512, 6)]), (2, &[(256, 8)]), (3, &[(256, 5), (512, 6)])]);
+        let members = voters(&[2]);
+        let verdict = Verdict::OthersDiffer { revision: Revision(256), members };
+        assert_eq!(judge(1, &[voters(&[1, 2, 3])], &all), verdict);
+    }
+}

@@ -1,0 +1,195 @@
+//! A member whose state is not that of the others is found, serves nobody, and is repaired.
+
+use super::*;
+
+/// A cluster of which every member has stored the objects `a0` to `a39`, and some history after them.
+async fn cluster_with_stored_state() -> Cluster {
+    let mut cluster = Cluster::new(3);
+    cluster.history = HistoryOptions { entries_max: 20, ..HistoryOptions::default() };
+    for n in 0..3 {
+        cluster.restart(n).await.unwrap();
+    }
+    let leader = cluster.leader().await;
+    for i in 0..40 {
+        revision_of(cluster.handle(leader).propose(put(&format!("a{i}"), "right")).await);
+    }
+    for i in 0..60 {
+        revision_of(cluster.handle(leader).propose(put("busy", &format!("{i}"))).await);
+    }
+    converge(&cluster).await;
+    cluster
+}
+
+async fn converge(cluster: &Cluster) {
+    eventually("everybody has applied everything", || {
+        let applied: Vec<_> = cluster.handles().iter().map(|handle| handle.status().applied).collect();
+        applied.iter().all(|at| *at == applied[0]).then_some(())
+    })
+    .await;
+}
+
+/// Restarts member `n` after `damage` was done to its disk, which must succeed.
+async fn damage(cluster: &mut Cluster, n: usize, damage: impl FnOnce(&MemoryDisk) -> bool) {
+    cluster.kill(n).await;
+    assert!(damage(&cluster.disks[n]), "nothing to damage: the state on disk is too young");
+    cluster.restart(n).await.unwrap();
+}
+
+fn agreement(cluster: &Cluster, n: usize) -> AgreementStatus {
+    cluster.handle(n).status().agreement
+}
+
+/// Waits until member `n` was repaired and serves, and checks that it holds what the others do.
+async fn repaired(cluster: &Cluster, n: usize) {
+    eventually("the member is repaired", || {
+        let status = agreement(cluster, n);
+        (status.repairs > 0 && status.quarantine.is_none()).then_some(())
+    })
+    .await;
+    converge(cluster).await;
+    let digests: Vec<_> = cluster
+        .handles()
+        .iter()
+        .map(|handle| {
+            let state = handle.state();
+            crate::digest::digest(&state, state.applied()).unwrap()
+        })
+        .collect();
+    assert!(digests.iter().all(|digest| *digest == digests[0]), "repaired to something else");
+    cluster.handle(n).may_serve().unwrap();
+    cluster.handle(n).barrier().await.unwrap();
+}
+
+#[test]
+fn members_that_agree_say_so() {
+    simulate(11, async {
+        let cluster = cluster_with_stored_state().await;
+        let applied = cluster.handle(0).status().applied;
+        for n in 0..3 {
+            let status = eventually("agreement is seen", || {
+                let status = agreement(&cluster, n);
+                (status.agreed >= applied).then_some(status)
+            })
+            .await;
+            assert_eq!(status, AgreementStatus { agreed: status.agreed, ..AgreementStatus::default() });
+        }
+    });
+}
+
+#[test]
+fn a_changed_byte_in_the_stored_state_is_found_and_repaired() {
+    simulate(12, async {
+        let mut cluster = cluster_with_stored_state().await;
+        let victim = (cluster.leader().await + 1) % 3;
+        damage(&mut cluster, victim, |disk| disk.corrupt_object("ns/a7")).await;
+        let status = eventually("it finds that it differs", || {
+            Some(agreement(&cluster, victim)).filter(|status| status.quarantine.is_some())
+        })
+        .await;
+        let reason = status.quarantine.unwrap();
+        assert!(reason.contains("differs from the majority's at revision"), "{reason}");
+        repaired(&cluster, victim).await;
+        assert_eq!(value(&cluster.handle(victim), "a7").as_deref(), Some("right"));
+        // What was repaired is on the disk: a restart finds nothing.
+        cluster.kill(victim).await;
+        cluster.restart(victim).await.unwrap();
+        eventually("it agrees again", || (agreement(&cluster, victim).agreed.0 > 0).then_some(())).await;
+        let status = agreement(&cluster, victim);
+        assert_eq!((status.divergences, status.quarantine), (0, None));
+    });
+}
+
+#[test]
+fn a_lost_object_is_found_and_repaired_under_writes() {
+    simulate(13, async {
+        let mut cluster = cluster_with_stored_state().await;
+        let leader = cluster.leader().await;
+        let victim = (leader + 1) % 3;
+        damage(&mut cluster, victim, |disk| disk.lose_object("ns/a9")).await;
+        let mut written = 0;
+        while agreement(&cluster, victim).repairs == 0 {
+            revision_of(cluster.handle(leader).propose(put("busy", &format!("again {written}"))).await);
+            written += 1;
+            assert!(written < 100_000, "never repaired");
+        }
+        repaired(&cluster, victim).await;
+        assert_eq!(value(&cluster.handle(victim), "a9").as_deref(), Some("right"));
+    });
+}
+
+#[test]
+fn a_quarantined_member_serves_nobody_and_a_restart_does_not_help_it() {
+    simulate(14, async {
+        let mut cluster = cluster_with_stored_state().await;
+        let victim = (cluster.leader().await + 1) % 3;
+        let others: Vec<usize> = (0..3).filter(|n| *n != victim).collect();
+        // Its peers send it no state: it stays as it is.
+        for other in &others {
+            cluster.network.refuse_snapshots(peer(*other).id, true);
+        }
+        damage(&mut cluster, victim, |disk| disk.corrupt_object("ns/a7")).await;
+        for _ in 0..2 {
+            let handle = cluster.handle(victim);
+            eventually("it is quarantined", || handle.may_serve().err()).await;
+            let refused = handle.propose(put("x", "1")).await;
+            assert!(matches!(refused, Err(ProposeError::NotProposed { .. })), "{refused:?}");
+            assert!(handle.barrier().await.unwrap_err().reason.contains("quarantined"));
+            assert!(!handle.is_leader());
+            cluster.kill(victim).await;
+            cluster.restart(victim).await.unwrap();
+            assert!(cluster.handle(victim).may_serve().is_err(), "from the start");
+        }
+        let leader = cluster.leader_among(&others).await;
+        revision_of(cluster.handle(leader).propose(put("y", "1")).await);
+        for other in &others {
+            let status = eventually("the others report it", || {
+                Some(agreement(&cluster, *other)).filter(|status| !status.differing.is_empty())
+            })
+            .await;
+            assert_eq!(status.differing, [peer(victim).id].into());
+            assert!(status.quarantine.is_none() && !status.split);
+        }
+        for other in &others {
+            cluster.network.refuse_snapshots(peer(*other).id, false);
+        }
+        repaired(&cluster, victim).await;
+    });
+}
+
+#[test]
+fn a_leader_that_differs_hands_over_and_is_repaired() {
+    simulate(15, async {
+        let cluster = cluster_with_stored_state().await;
+        let victim = cluster.leader().await;
+        let others: Vec<usize> = (0..3).filter(|n| *n != victim).collect();
+        cluster.handle(victim).0.applied.damage(&key("never written"));
+        let handle = cluster.handle(victim);
+        eventually("it is quarantined", || handle.may_serve().err()).await;
+        repaired(&cluster, victim).await;
+        let leader = cluster.leader().await;
+        assert!(others.contains(&leader), "{leader} leads, {victim} was wrong");
+        assert_eq!(value(&cluster.handle(victim), "never written"), None);
+        revision_of(cluster.handle(leader).propose(put("y", "1")).await);
+    });
+}
+
+#[test]
+fn without_a_majority_everybody_is_told_and_nobody_is_changed() {
+    simulate(16, async {
+        let mut cluster = cluster_with_stored_state().await;
+        for (n, name) in [(1, "ns/a1"), (2, "ns/a2")] {
+            cluster.kill(n).await;
+            assert!(cluster.disks[n].corrupt_object(name));
+        }
+        for n in [1, 2] {
+            cluster.restart(n).await.unwrap();
+        }
+        for n in 0..3 {
+            let status = eventually("the split is seen", || {
+                Some(agreement(&cluster, n)).filter(|status| status.split && status.differing.len() == 3)
+            })
+            .await;
+            assert_eq!((status.quarantine, status.repairs), (None, 0));
+        }
+    });
+}

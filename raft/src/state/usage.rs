@@ -1,0 +1,272 @@
+//! How large the state is, and how large it may become.
+//!
+//! Owns the decision whether a transaction may add to the state. It is made while the entry is applied, from the state
+//! alone: the quota is an object of the cluster, so that every member decides alike, whatever its flags say. A full
+//! state stops nobody from making room (docs/decisions/0015):
+//!
+//! | operation | may use |
+//! |---|---|
+//! | removal; an update that does not grow the object; the store's own objects | anything |
+//! | marking for deletion: an update that sets `terminating`, by up to [`SMALL_GROWTH_BYTES`] | anything |
+//! | an update of an object marked for deletion, by up to the same | quota + reserve |
+//! | another update, by up to the same | quota + half the reserve |
+//! | everything else | quota |
+//!
+//! Invariant: `bytes` is the sum of the weights of all objects; it does not depend on the digits of their revisions, so
+//! that writing an object again does not make it larger.
+
+use super::{CLUSTER_RESOURCE, State};
+use crate::object::{Index, Object};
+use crate::transaction::{Operation, Put};
+
+/// Path of the object in [`CLUSTER_RESOURCE`] whose first field is the quota in bytes; 0 is none.
+pub const LIMITS: &str = "limits";
+
+/// What an object costs beside its bytes: keys, numbers, the places it is held in.
+const OBJECT_OVERHEAD_BYTES: u64 = 256;
+
+/// Digits of the largest revision: every object is counted with room for them.
+const REVISION_DIGITS: u64 = 20;
+
+/// Growth that counts as small: a deletion timestamp, a condition, a holder of a lease, with the record of who set it.
+const SMALL_GROWTH_BYTES: u64 = 4096;
+
+/// Small growth may use this part of the quota beyond it.
+const RESERVE_PART: u64 = 16;
+
+/// The size of a state.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Usage {
+    bytes: u64,
+    quota: Option<u64>,
+}
+
+/// A transaction would make the state larger than it may be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Full {
+    pub(super) used: u64,
+    pub(super) quota: u64,
+}
+
+impl Usage {
+    /// Bytes of all objects.
+    pub fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// Bytes that all objects may have; `None` without a quota.
+    pub fn quota(&self) -> Option<u64> {
+        self.quota
+    }
+
+    /// Notes that `new` is stored in place of `old`.
+    pub(super) fn replace(&mut self, resource: &str, path: &str, old: Option<&Object>, new: Option<&Object>) {
+        self.bytes += new.map_or(0, |new| weight(path, new));
+        self.bytes -= old.map_or(0, |old| weight(path, old));
+        if resource == CLUSTER_RESOURCE && path == LIMITS {
+            self.quota = new.and_then(|new| quota_of(&new.index));
+        }
+    }
+}
+
+impl State {
+    /// Whether `operations` may be done: they make the state no larger than it may be.
+    pub(super) fn check_quota(&self, operations: &[Operation]) -> Result<(), Full> {
+        let Usage { bytes: used, quota: Some(quota) } = self.usage else { return Ok(()) };
+        let (mut added, mut removed) = (0u64, 0u64);
+        let mut limit = u64::MAX;
+        for operation in operations {
+            match operation {
+                Operation::Delete(key) => {
+                    removed += self.object(key).map_or(0, |old| weight(key.path(), old));
+                }
+                Operation::Put(put) => {
+                    let old = self.object(&put.key).map(|old| &**old);
+                    let before = old.map_or(0, |old| weight(put.key.path(), old));
+                    let after = weight_of_put(put);
+                    added += after;
+                    removed += before;
+                    if after > before {
+                        limit = limit.min(limit_for(put, old, after - before, quota));
+                    }
+                }
+            }
+        }
+        let grows = added.saturating_sub(removed);
+        if grows == 0 || used.saturating_add(grows) <= limit { Ok(()) } else { Err(Full { used, quota }) }
+    }
+}
+
+/// Up to where this put may fill the state, growing what is stored by `grows` bytes.
+fn limit_for(put: &Put, old: Option<&Object>, grows: u64, quota: u64) -> u64 {
+    if put.key.resource().as_ref() == CLUSTER_RESOURCE {
+        return u64::MAX;
+    }
+    let reserve = quota / RESERVE_PART;
+    match old {
+        Some(old) if grows <= SMALL_GROWTH_BYTES => match (old.index.terminating, put.index.terminating) {
+            (false, true) => u64::MAX,
+            (true, true) => quota.saturating_add(reserve),
+            (_, false) => quota.saturating_add(reserve / 2),
+        },
+        _ => quota,
+    }
+}
+
+fn quota_of(index: &Index) -> Option<u64> {
+    index.fields.first()?.parse().ok().filter(|bytes| *bytes > 0)
+}
+
+fn weight(path: &str, object: &Object) -> u64 {
+    let at = object.revision_at as usize;
+    let digits = object.json.get(at..).unwrap_or_default();
+    let digits = digits.iter().take_while(|byte| byte.is_ascii_digit()).count();
+    total(path, object.json.len() - digits, &object.index)
+}
+
+fn weight_of_put(put: &Put) -> u64 {
+    total(put.key.path(), put.json.len(), &put.index)
+}
+
+fn total(path: &str, json_bytes: usize, index: &Index) -> u64 {
+    let labels: usize = index.labels.iter().map(|(key, value)| key.len() + value.len()).sum();
+    let texts: usize = index.fields.iter().chain(&index.owners).map(String::len).sum();
+    let bytes = path.len() + json_bytes + index.uid.len() + labels + texts;
+    bytes as u64 + REVISION_DIGITS + OBJECT_OVERHEAD_BYTES
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use bytes::Bytes;
+
+    use super::*;
+    use crate::key::{Key, Revision};
+    use crate::transaction::{Outcome, Transaction};
+
+    const QUOTA: u64 = 64 << 10;
+
+    fn key(resource: &str, name: &str) -> Key {
+        Key::new(&Arc::from(resource), "", name).unwrap()
+    }
+
+    fn put(resource: &str, name: &str, bytes: usize) -> Put {
+        let json = Bytes::from(format!("{{\"v\":\"\",\"b\":\"{}\"}}", "x".repeat(bytes)));
+        Put { key: key(resource, name), json, revision_at: 6, index: Index::default() }
+    }
+
+    fn marked(name: &str, bytes: usize) -> Put {
+        let index = Index { terminating: true, ..Index::default() };
+        Put { index, ..put("things", name, bytes) }
+    }
+
+    fn apply(state: &mut State, operations: Vec<Operation>) -> bool {
+        let revision = Revision(state.applied().0 + 1);
+        let before = state.usage();
+        let outcome = state.apply(revision, &Transaction { operations, ..Transaction::default() });
+        match outcome {
+            Outcome::Applied { .. } => true,
+            Outcome::Full { used, quota, revision: at } => {
+                assert_eq!((used, Some(quota), at), (before.bytes(), before.quota(), revision));
+                assert_eq!(state.usage(), before, "nothing changed");
+                false
+            }
+            Outcome::Refused { .. } => panic!("no condition"),
+        }
+    }
+
+    fn write(state: &mut State, put: Put) -> bool {
+        apply(state, vec![Operation::Put(put)])
+    }
+
+    fn set_quota(state: &mut State, bytes: u64) {
+        let index = Index { fields: vec![bytes.to_string()], ..Index::default() };
+        assert!(write(state, Put { index, ..put(CLUSTER_RESOURCE, LIMITS, 0) }), "never refused");
+    }
+
+    /// A state in which nothing of a kilobyte fits any more.
+    fn full_state() -> State {
+        let mut state = State::default();
+        set_quota(&mut state, QUOTA);
+        let fitted =
+            (0..1000).take_while(|i| write(&mut state, put("things", &format!("{i}"), 1000))).count();
+        assert!((45..60).contains(&fitted), "{fitted} objects of about 1.3 kB fit into 64 kB");
+        state
+    }
+
+    #[test]
+    fn a_full_state_refuses_growth_and_lets_make_room() {
+        let mut state = full_state();
+        assert!(!write(&mut state, put("things", "new", 1000)), "a new object");
+        assert!(!write(&mut state, put("things", "1", 9000)), "an object that grows by much");
+        assert!(write(&mut state, put("things", "1", 1000)), "as large as before");
+        assert!(write(&mut state, put("things", "1", 900)), "smaller");
+        assert!(!apply(&mut state, vec![Operation::Put(put("things", "new", 1000))]));
+        assert!(apply(&mut state, vec![Operation::Delete(key("things", "2"))]));
+        assert!(write(&mut state, put("things", "new", 900)), "there is room again");
+        let swap = vec![Operation::Delete(key("things", "3")), Operation::Put(put("things", "newer", 900))];
+        assert!(apply(&mut state, swap), "a transaction that shrinks the state as a whole");
+    }
+
+    #[test]
+    fn every_object_of_a_full_state_can_be_marked_and_removed() {
+        let mut state = full_state();
+        // Ordinary small growth takes its half of the reserve and no more.
+        let mut grown = 0;
+        while write(&mut state, put("things", &format!("{}", grown % 40), 1000 + 100 * (1 + grown / 40))) {
+            grown += 1;
+            assert!(grown < 1000, "the reserve ends");
+        }
+        let objects: Vec<String> = {
+            let things = state.collection("things");
+            things.range_from("").map(|(path, _)| path.to_string()).collect()
+        };
+        for name in &objects {
+            let size = state.object(&key("things", name)).unwrap().json.len();
+            assert!(write(&mut state, marked(name, size + 200)), "marking {name}");
+        }
+        assert!(state.usage().bytes() > QUOTA + QUOTA / 16, "all of them grew beyond any reserve");
+        assert!(!write(&mut state, put("things", "new", 10)));
+        for name in &objects {
+            assert!(apply(&mut state, vec![Operation::Delete(key("things", name))]));
+        }
+        assert!(write(&mut state, put("things", "new", 10)));
+    }
+
+    #[test]
+    fn the_digits_of_a_revision_are_no_growth() {
+        let mut state = State::default();
+        assert!(write(&mut state, put("things", "a", 10)));
+        let before = state.usage().bytes();
+        for _ in 0..1200 {
+            assert!(write(&mut state, put("things", "a", 10)));
+        }
+        assert_eq!(state.usage().bytes(), before);
+    }
+
+    #[test]
+    fn the_quota_can_be_raised_lowered_and_lifted() {
+        let mut state = full_state();
+        set_quota(&mut state, 2 * QUOTA);
+        assert!(write(&mut state, put("things", "new", 1000)));
+        set_quota(&mut state, QUOTA / 2);
+        assert!(!write(&mut state, put("things", "newer", 1)));
+        assert!(write(&mut state, put("things", "new", 1000)), "as it was");
+        set_quota(&mut state, 0);
+        assert_eq!(state.usage().quota(), None);
+        assert!(write(&mut state, put("things", "newer", 100_000)));
+    }
+
+    #[test]
+    fn a_restored_state_has_the_same_usage() {
+        let state = full_state();
+        let mut restored = State::default();
+        for (resource, collection) in state.collections() {
+            for (path, object) in collection.range_from("") {
+                restored.restore(&Key::from_stored(resource.clone(), path.clone()), object.clone());
+            }
+        }
+        assert_eq!(restored.usage(), state.usage());
+    }
+}
