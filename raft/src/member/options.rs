@@ -5,6 +5,7 @@
 
 use std::sync::Arc;
 
+use crate::encoding::FEATURE_LEVEL_MAX;
 use crate::transport::{NodeId, Peer};
 
 /// Reads the wall clock: milliseconds since 1970. Dates the member's own proposals and the age of history.
@@ -35,6 +36,9 @@ pub struct Options {
     pub history: HistoryOptions,
     /// How the log is compacted.
     pub log: LogOptions,
+    /// The highest feature level that this program is to support: less than [`FEATURE_LEVEL_MAX`] only in tests of
+    /// clusters of several versions.
+    pub feature_level_max: u32,
 }
 
 /// The identity of a cluster to be.
@@ -135,6 +139,7 @@ impl Options {
             timing: Timing::default(),
             history: HistoryOptions::default(),
             log: LogOptions::default(),
+            feature_level_max: FEATURE_LEVEL_MAX,
         }
     }
 
@@ -174,6 +179,16 @@ pub enum StartError {
     LostData {
         /// The member.
         name: String,
+    },
+    /// The cluster uses forms that this program does not know. Nothing was changed.
+    #[error(
+        "this program is too old: the cluster agreed on feature level {agreed}, it supports up to {supported}; upgrade it"
+    )]
+    OldProgram {
+        /// The cluster's level.
+        agreed: u32,
+        /// The program's.
+        supported: u32,
     },
     /// The disk failed, or holds what cannot be read.
     #[error("cannot start from the data: {reason}")]

@@ -179,10 +179,13 @@ impl<R: Runtime, D: Disk, T: Transport> Sender<R, D, T> {
         };
         let Some(sequences) = stream.under_way.remove(&answer.sequence) else { return };
         let position = |at: &u32| usize::try_from(*at).ok().and_then(|at| sequences.get(at)).copied();
-        let refused: Vec<u64> = answer.not_appended.iter().filter_map(position).collect();
-        if !refused.is_empty() {
-            self.core.proposals.not_appended(stream.leader.term, refused);
+        let not_appended: Vec<u64> = answer.not_appended.iter().filter_map(position).collect();
+        if !not_appended.is_empty() {
+            self.core.proposals.not_appended(stream.leader.term, not_appended);
         }
+        let refused = answer.refused.into_iter();
+        let refused = refused.filter_map(|one| Some((position(&one.position)?, one.reason)));
+        self.core.proposals.refuse(stream.leader.term, refused);
     }
 }
 
@@ -191,14 +194,15 @@ impl Stream {
         self.sequence += 1;
         let (sequences, transactions) = batch.into_iter().unzip();
         self.under_way.insert(self.sequence, sequences);
-        let frame = wire::ForwardRequest { sequence: self.sequence, term: self.leader.term, transactions };
+        let term = self.leader.term;
+        let frame = wire::ForwardRequest { sequence: self.sequence, term, transactions, format: 0 };
         self.duplex.sender.send(Bytes::from(frame.encode_to_vec())).await.is_ok()
     }
 }
 
-/// Gives one transaction to the consensus library, to be appended in `term` or not at all. Calls `refused` if it
+/// Gives one checked transaction to the consensus library, to be appended in `term` or not at all. Calls `refused` if it
 /// certainly was not appended, and drops it once it was applied or may never be.
-async fn append<R: Runtime, D: Disk, T: Transport>(
+pub(super) async fn append<R: Runtime, D: Disk, T: Transport>(
     core: &Core<R, D, T>,
     term: u64,
     bytes: Bytes,

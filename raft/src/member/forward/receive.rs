@@ -2,6 +2,8 @@
 //!
 //! Owns the answers to frames of a forward stream: one for each frame, once every proposal in it is applied, refused,
 //! or discarded. Only refusals are named; the outcome reaches the proposer with the log.
+//!
+//! Invariant: nothing is appended that this member could not apply. A member of a later version may send it.
 
 use std::sync::Arc;
 
@@ -15,23 +17,33 @@ use tokio::sync::mpsc;
 use super::{FRAMES_UNDER_WAY_MAX, append};
 use crate::Runtime;
 use crate::disk::Disk;
-use crate::encoding::decode;
+use crate::encoding::{DecodeError, check_format, check_transaction, decode};
 use crate::member::core::Core;
 use crate::member::proposals::TRANSACTION_BYTES_MAX;
+use crate::store::ProposeError;
 use crate::transport::{Duplex, Transport};
 
 /// A frame whose proposals are not all settled. The answer goes out when the last reference is dropped.
 struct Frame {
     sequence: u64,
-    refused: Mutex<Vec<u32>>,
-    answers: mpsc::Sender<(u64, Vec<u32>)>,
+    settled: Mutex<Settled>,
+    answers: mpsc::Sender<(u64, Settled)>,
+}
+
+/// Proposals of a frame that are certainly not in the log.
+#[derive(Default)]
+struct Settled {
+    /// The sender may send them again.
+    not_appended: Vec<u32>,
+    /// It must not.
+    refused: Vec<wire::ForwardRefusal>,
 }
 
 impl Drop for Frame {
     fn drop(&mut self) {
-        let refused = std::mem::take(&mut *self.refused.lock());
+        let settled = std::mem::take(&mut *self.settled.lock());
         // There is room for all frames that a sender may have under way. Else it broke the rules, or is gone.
-        drop(self.answers.try_send((self.sequence, refused)));
+        drop(self.answers.try_send((self.sequence, settled)));
     }
 }
 
@@ -41,11 +53,11 @@ pub(crate) async fn serve_forwarded<R: Runtime, D: Disk, T: Transport>(
     duplex: Duplex,
 ) {
     let Duplex { sender, mut receiver } = duplex;
-    let (answers, mut to_send) = mpsc::channel::<(u64, Vec<u32>)>(FRAMES_UNDER_WAY_MAX);
+    let (answers, mut to_send) = mpsc::channel::<(u64, Settled)>(FRAMES_UNDER_WAY_MAX);
     let answering = async {
-        while let Some((sequence, not_appended)) = to_send.recv().await {
+        while let Some((sequence, Settled { not_appended, refused })) = to_send.recv().await {
             let leader = core.leader().map_or(0, |leader| leader.peer.id.0);
-            let answer = wire::ForwardResponse { sequence, not_appended, leader };
+            let answer = wire::ForwardResponse { sequence, not_appended, leader, refused };
             if sender.send(Bytes::from(answer.encode_to_vec())).await.is_err() {
                 return;
             }
@@ -53,7 +65,7 @@ pub(crate) async fn serve_forwarded<R: Runtime, D: Disk, T: Transport>(
     };
     let taking = async {
         while let Some(frame) = receiver.recv().await {
-            match decode::<wire::ForwardRequest>("forward request", frame) {
+            match read_frame(frame, core.feature.level.supported()) {
                 Ok(request) => take_frame(&core, request, &answers).await,
                 Err(error) => {
                     tracing::warn!(%error, "a member forwards what cannot be read");
@@ -67,21 +79,37 @@ pub(crate) async fn serve_forwarded<R: Runtime, D: Disk, T: Transport>(
     }
 }
 
+fn read_frame(frame: Bytes, reads: u32) -> Result<wire::ForwardRequest, DecodeError> {
+    let request: wire::ForwardRequest = decode("forward request", frame)?;
+    check_format("forward request", request.format, reads)?;
+    Ok(request)
+}
+
+/// Why a forwarded transaction must never be appended, by anyone.
+fn refusal(bytes: &[u8], reads: u32) -> Option<String> {
+    if bytes.len() > TRANSACTION_BYTES_MAX {
+        let bytes = bytes.len();
+        return Some(ProposeError::TooLarge { bytes, limit: TRANSACTION_BYTES_MAX }.to_string());
+    }
+    check_transaction(bytes, reads).err().map(|error| error.to_string())
+}
+
 async fn take_frame<R: Runtime, D: Disk, T: Transport>(
     core: &Core<R, D, T>,
     request: wire::ForwardRequest,
-    answers: &mpsc::Sender<(u64, Vec<u32>)>,
+    answers: &mpsc::Sender<(u64, Settled)>,
 ) {
     let answers = answers.clone();
-    let frame = Arc::new(Frame { sequence: request.sequence, refused: Mutex::default(), answers });
+    let frame = Arc::new(Frame { sequence: request.sequence, settled: Mutex::default(), answers });
     for (position, bytes) in (0u32..).zip(request.transactions) {
-        if bytes.len() > TRANSACTION_BYTES_MAX {
-            frame.refused.lock().push(position);
+        if let Some(reason) = refusal(&bytes, core.feature.level.supported()) {
+            tracing::warn!(%reason, "a forwarded proposal is refused");
+            frame.settled.lock().refused.push(wire::ForwardRefusal { position, reason });
             continue;
         }
         // Out of the frame: it would stay in memory for as long as the log's tail holds one of its entries.
         let bytes = Bytes::copy_from_slice(&bytes);
         let settling = frame.clone();
-        append(core, request.term, bytes, move || settling.refused.lock().push(position)).await;
+        append(core, request.term, bytes, move || settling.settled.lock().not_appended.push(position)).await;
     }
 }

@@ -9,7 +9,7 @@ use std::ops::{Bound, RangeBounds};
 use futures::Stream;
 use openraft::{OptionalSend, RaftLogReader};
 
-use super::{Log, LogError, decode_record};
+use super::{Log, LogError};
 use crate::Runtime;
 use crate::disk::Disk;
 use crate::member::consensus::{Entry, Types, Vote};
@@ -37,7 +37,7 @@ impl<R: Runtime, D: Disk> Log<R, D> {
 
     fn read_disk(&self, from: u64, to: u64) -> Result<Vec<Entry>, LogError> {
         let records = self.shared.disk.read_log(from, to, READ_BYTES_MAX)?;
-        Ok(records.into_iter().map(decode_record).collect::<Result<_, _>>()?)
+        Ok(records.into_iter().map(|record| self.decode_record(record)).collect::<Result<_, _>>()?)
     }
 
     /// The bounds of `range` as first and one past the last, within the log.
