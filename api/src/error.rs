@@ -197,6 +197,7 @@ impl From<ProposeError> for ApiError {
         match error {
             ProposeError::NotProposed { reason } => ApiError::Unavailable(reason),
             ProposeError::Unknown { reason } => ApiError::OutcomeUnknown(reason),
+            ProposeError::Refused { reason } => ApiError::Internal(reason),
             ProposeError::TooLarge { .. } => ApiError::ObjectTooLarge(error.to_string()),
         }
     }

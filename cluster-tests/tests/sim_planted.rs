@@ -57,6 +57,12 @@ fn a_stale_read_is_found() {
 }
 
 #[test]
+fn an_entry_that_is_skipped_is_found() {
+    let skipped = ["the ledger has", "has digest", "differs", "log", "revision"];
+    finds(Plant::SkipsUnknown, 20, &skipped);
+}
+
+#[test]
 fn a_run_without_load_fails() {
     finds(Plant::NoLoad, 1, &["calls had an outcome"]);
 }

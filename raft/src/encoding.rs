@@ -3,6 +3,11 @@
 //! Owns the translation between the store's types and their messages, both ways. Decoding never trusts its input: a
 //! position or key that could not have been written is an error, never a panic. Object bytes taken out of a larger
 //! buffer are copied where they will live long, so that one object never keeps a whole frame in memory.
+//!
+//! Every form names the feature level that reads it (docs/decisions/0013). A form of a later level is an error that
+//! says so, never a message with parts missing.
+
+mod check;
 
 use std::sync::{Arc, OnceLock};
 
@@ -10,9 +15,23 @@ use bytes::Bytes;
 use orch_proto::store as wire;
 use prost::Message;
 
+pub(crate) use self::check::check_transaction;
+use crate::fields::Fields;
 use crate::key::{Key, Revision};
 use crate::object::{Index, Object, SharedObject};
 use crate::transaction::{Condition, Operation, Put, Transaction};
+
+/// The highest feature level that this program reads and writes.
+///
+/// - 0: the programs before levels. A blank entry has no payload; selectable fields are stored by position.
+/// - 1: a blank entry says so; selectable fields are stored by name.
+pub const FEATURE_LEVEL_MAX: u32 = 1;
+
+/// The first level at which a blank entry says that it is one.
+pub(crate) const LEVEL_EXPLICIT_BLANK: u32 = 1;
+
+/// The first level at which selectable fields are stored by name.
+pub(crate) const LEVEL_NAMED_FIELDS: u32 = 1;
 
 /// Bytes that are not what they should be: corruption, or a newer version's format.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -22,16 +41,38 @@ pub(crate) struct DecodeError {
     pub(crate) what: &'static str,
     /// What is wrong with it.
     pub(crate) reason: String,
+    /// Only a newer program writes this.
+    pub(crate) newer: bool,
 }
 
 impl DecodeError {
     pub(crate) fn new(what: &'static str, reason: impl ToString) -> Self {
-        DecodeError { what, reason: reason.to_string() }
+        DecodeError { what, reason: reason.to_string(), newer: false }
+    }
+
+    /// A message in a format above what this program reads.
+    pub(crate) fn newer_format(what: &'static str, format: u32, reads: u32) -> Self {
+        let reason = format!(
+            "written by a newer version: format {format}, this program reads up to {reads}; upgrade it"
+        );
+        DecodeError { what, reason, newer: true }
+    }
+
+    /// A field that no version up to this one writes.
+    fn unknown_field(what: &'static str, number: u64) -> Self {
+        let reason =
+            format!("written by a newer version: this program does not know field {number}; upgrade it");
+        DecodeError { what, reason, newer: true }
     }
 
     fn missing(what: &'static str, field: &str) -> Self {
-        DecodeError { what, reason: format!("no {field}") }
+        DecodeError::new(what, format!("no {field}"))
     }
+}
+
+/// Refuses a message whose format is above what a program of level `reads` understands.
+pub(crate) fn check_format(what: &'static str, format: u32, reads: u32) -> Result<(), DecodeError> {
+    if format <= reads { Ok(()) } else { Err(DecodeError::newer_format(what, format, reads)) }
 }
 
 /// Decodes any message, naming it in the error.
@@ -50,18 +91,21 @@ pub(crate) struct ProposalId {
     pub(crate) sequence: u64,
 }
 
-/// The one encoding of a transaction, made by its proposer.
-pub(crate) fn encode_transaction(id: ProposalId, transaction: &Transaction) -> Bytes {
+/// The one encoding of a transaction, made by its proposer in the forms of the feature level `level`.
+pub(crate) fn encode_transaction(id: ProposalId, transaction: &Transaction, level: u32) -> Bytes {
+    let operations: Vec<_> =
+        transaction.operations.iter().map(|operation| operation_to_wire(operation, level)).collect();
     let message = wire::Transaction {
         id: Some(wire::ProposalId { node: id.node, incarnation: id.incarnation, sequence: id.sequence }),
         proposed_ms: transaction.proposed_ms,
         conditions: transaction.conditions.iter().map(condition_to_wire).collect(),
-        operations: transaction.operations.iter().map(operation_to_wire).collect(),
+        format: operations.iter().map(format_of_operation).max().unwrap_or(0),
+        operations,
     };
     Bytes::from(message.encode_to_vec())
 }
 
-/// Reads a transaction back. Object bytes are slices of `bytes`.
+/// Reads a transaction back that was checked. Object bytes are slices of `bytes`.
 pub(crate) fn decode_transaction(bytes: Bytes) -> Result<(ProposalId, Transaction), DecodeError> {
     let message: wire::Transaction = decode("transaction", bytes)?;
     let id = message.id.unwrap_or_default();
@@ -105,18 +149,30 @@ fn condition_from_wire(condition: wire::Condition) -> Result<Condition, DecodeEr
     }
 }
 
-fn operation_to_wire(operation: &Operation) -> wire::Operation {
+fn operation_to_wire(operation: &Operation, level: u32) -> wire::Operation {
     use wire::operation::Kind;
     let kind = match operation {
         Operation::Put(put) => Kind::Put(wire::Put {
             key: Some(key_to_wire(&put.key)),
             json: put.json.clone(),
             revision_at: put.revision_at,
-            index: Some(index_to_wire(&put.index)),
+            index: Some(index_to_wire(&put.index, level)),
         }),
         Operation::Delete(key) => Kind::Delete(key_to_wire(key)),
     };
     wire::Operation { kind: Some(kind) }
+}
+
+/// The lowest level that reads an operation.
+fn format_of_operation(operation: &wire::Operation) -> u32 {
+    match &operation.kind {
+        Some(wire::operation::Kind::Put(put)) => put.index.as_ref().map_or(0, format_of_index),
+        Some(wire::operation::Kind::Delete(_)) | None => 0,
+    }
+}
+
+fn format_of_index(index: &wire::Index) -> u32 {
+    if index.named_fields.is_empty() { 0 } else { LEVEL_NAMED_FIELDS }
 }
 
 fn operation_from_wire(operation: wire::Operation) -> Result<Operation, DecodeError> {
@@ -133,41 +189,54 @@ fn operation_from_wire(operation: wire::Operation) -> Result<Operation, DecodeEr
     Ok(Operation::Put(Put { key, json: put.json, revision_at: put.revision_at, index }))
 }
 
-fn index_to_wire(index: &Index) -> wire::Index {
+fn index_to_wire(index: &Index, level: u32) -> wire::Index {
     let label = |(key, value): &(String, String)| wire::Label { key: key.clone(), value: value.clone() };
+    let named = index.fields.are_named() && level >= LEVEL_NAMED_FIELDS;
+    let by_name = index.fields.iter().filter(|(_, value)| named && !value.is_empty());
+    let by_position = index.fields.iter().filter(|_| !named);
     wire::Index {
         uid: index.uid.clone(),
         labels: index.labels.iter().map(label).collect(),
-        fields: index.fields.clone(),
+        fields: by_position.map(|(_, value)| value.to_owned()).collect(),
+        named_fields: by_name
+            .map(|(name, value)| wire::SelectableField { name: name.to_owned(), value: value.to_owned() })
+            .collect(),
         owners: index.owners.clone(),
         terminating: index.terminating,
     }
 }
 
 fn index_from_wire(index: wire::Index) -> Index {
+    let fields = match index.named_fields.is_empty() {
+        true => Fields::new(index.fields.iter().map(|value| ("", value))),
+        false => Fields::new(index.named_fields.iter().map(|field| (&field.name, &field.value))),
+    };
     Index {
         uid: index.uid,
         labels: index.labels.into_iter().map(|label| (label.key, label.value)).collect(),
-        fields: index.fields,
+        fields,
         owners: index.owners,
         terminating: index.terminating,
     }
 }
 
-/// An object as stored and as sent in snapshots.
+/// An object as stored and as sent in snapshots, in the forms of the transaction that wrote it.
 pub(crate) fn object_to_wire(object: &Object) -> wire::StoredObject {
+    let index = index_to_wire(&object.index, FEATURE_LEVEL_MAX);
     wire::StoredObject {
+        format: format_of_index(&index),
         revision: object.revision.0,
         created: object.created.0,
         written_ms: object.written_ms,
         json: object.json.clone(),
         revision_at: object.revision_at,
-        index: Some(index_to_wire(&object.index)),
+        index: Some(index),
     }
 }
 
 /// Reads an object back into memory of its own.
 pub(crate) fn object_from_wire(object: wire::StoredObject) -> Result<SharedObject, DecodeError> {
+    check_format("stored object", object.format, FEATURE_LEVEL_MAX)?;
     if object.revision_at as usize > object.json.len() {
         return Err(DecodeError::new("object", "the revision's place lies outside the object"));
     }
@@ -195,7 +264,7 @@ mod tests {
             index: Index {
                 uid: "u".into(),
                 labels: vec![("k".into(), "v".into())],
-                fields: vec![String::new(), "x".into()],
+                fields: Fields::new([("spec.nodeName", "x")]),
                 owners: vec!["o".into()],
                 terminating: true,
             },
@@ -215,7 +284,7 @@ mod tests {
     #[test]
     fn a_transaction_survives_its_encoding() {
         let id = ProposalId { node: 1, incarnation: u64::MAX, sequence: 3 };
-        let encoded = encode_transaction(id, &transaction());
+        let encoded = encode_transaction(id, &transaction(), FEATURE_LEVEL_MAX);
         assert_eq!(decode_transaction(encoded).unwrap(), (id, transaction()));
     }
 

@@ -7,6 +7,9 @@
 mod digest;
 pub mod disk;
 mod encoding;
+mod fields;
+#[cfg(test)]
+mod golden;
 pub mod key;
 pub mod member;
 pub mod memory;
@@ -18,6 +21,8 @@ pub mod transaction;
 pub mod transport;
 
 pub use digest::{Digest, DigestError, digest};
+pub use encoding::FEATURE_LEVEL_MAX;
+pub use fields::Fields;
 pub use key::{Key, Revision};
 pub use member::{ClusterIdentity, Handle, Member};
 pub use notify::Subscription;

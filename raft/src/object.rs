@@ -6,6 +6,7 @@ use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
 
+use crate::fields::Fields;
 use crate::key::Revision;
 
 /// What is known of an object without decoding it. Decided by the proposer, replicated and kept with the bytes.
@@ -15,8 +16,8 @@ pub struct Index {
     pub uid: String,
     /// Labels, sorted by key.
     pub labels: Vec<(String, String)>,
-    /// Values of the kind's selectable fields, in the kind's order (`metadata.name` and `.namespace` come from the key).
-    pub fields: Vec<String>,
+    /// The kind's selectable fields (`metadata.name` and `.namespace` come from the key).
+    pub fields: Fields,
     /// Uids of `metadata.ownerReferences`.
     pub owners: Vec<String>,
     /// `metadata.deletionTimestamp` is set.

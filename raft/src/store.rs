@@ -27,6 +27,12 @@ pub enum ProposeError {
         /// What was lost: the deadline passed, the leader changed, the connection broke.
         reason: String,
     },
+    /// Certainly not done, and never will be: some member of the cluster cannot read it. Not to be sent again.
+    #[error("refused: {reason}")]
+    Refused {
+        /// What cannot be read.
+        reason: String,
+    },
     /// Larger than an entry may be.
     #[error("transaction of {bytes} bytes is over the limit of {limit}")]
     TooLarge {

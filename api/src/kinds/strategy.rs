@@ -122,7 +122,8 @@ pub trait Strategy: Send + Sync + 'static {
         false
     }
 
-    /// Field selectors of the kind besides `metadata.name` and `metadata.namespace`, in a fixed order.
+    /// Field selectors of the kind besides `metadata.name` and `metadata.namespace`. New ones come last:
+    /// objects that were stored before names were (feature level 0) are read by position.
     fn selectable_fields(&self) -> &'static [&'static str] {
         &[]
     }

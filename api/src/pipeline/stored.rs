@@ -5,7 +5,7 @@
 use bytes::Bytes;
 use memchr::memmem;
 use orch_raft::object::SharedObject;
-use orch_raft::{Index, Key, Put, Store};
+use orch_raft::{Fields, Index, Key, Put, Store};
 use serde_json::Value;
 
 use super::Pipeline;
@@ -86,10 +86,12 @@ fn index_of(resource: &Resource, stored: &Value) -> Index {
         .collect();
     labels.sort();
     let owners = metadata.items("ownerReferences").iter().map(|owner| owner.text("uid").to_owned());
+    let declared = resource.strategy.selectable_fields().iter().copied();
+    let fields = declared.zip(resource.strategy.field_values(stored));
     Index {
         uid: metadata.text("uid").to_owned(),
         labels,
-        fields: resource.strategy.field_values(stored),
+        fields: Fields::new(fields),
         owners: owners.collect(),
         terminating: metadata.has("deletionTimestamp"),
     }

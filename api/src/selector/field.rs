@@ -1,6 +1,7 @@
 //! Field selectors: equality over `metadata.name`, `metadata.namespace` and the fields a kind declares selectable.
 //!
-//! Owns the grammar and the lookup of a field's position in the index. A field that the kind does not declare is an
+//! Owns the grammar and the lookup of a field in the index: by name, or in objects stored before names were, by the
+//! position that the kind gave it then. A field that the kind does not declare is an
 //! error when parsed, never a silent mismatch.
 
 use orch_raft::Object;
@@ -20,12 +21,12 @@ struct Term {
     value: Box<str>,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 enum Field {
     Name,
     Namespace,
-    /// Position among the kind's selectable fields.
-    Declared(usize),
+    /// A selectable field of the kind, by its stored name and its position among them.
+    Declared(Box<str>, usize),
 }
 
 /// Why a field selector is refused. The text is the interface.
@@ -33,7 +34,8 @@ enum Field {
 #[error("{0}")]
 pub struct FieldSelectorError(pub String);
 
-/// The fields of a kind that a selector may name, in index order.
+/// The fields of a kind that a selector may name. New ones come last: objects stored before names were are read by
+/// position.
 #[derive(Clone, Copy, Debug)]
 pub struct SelectableFields<'a> {
     /// Beyond name and namespace.
@@ -87,10 +89,10 @@ impl FieldSelector {
     pub fn matches(&self, path: &str, object: &Object) -> bool {
         self.terms.iter().all(|term| {
             let (namespace, name) = split_path(path);
-            let actual = match term.field {
+            let actual = match &term.field {
                 Field::Name => name,
                 Field::Namespace => namespace,
-                Field::Declared(at) => object.index.fields.get(at).map_or("", String::as_str),
+                Field::Declared(declared, at) => object.index.fields.value(declared, *at),
             };
             (actual == &*term.value) == term.equal
         })
@@ -111,7 +113,7 @@ fn resolve(name: &str, fields: SelectableFields<'_>) -> Result<Field, FieldSelec
         _ => {}
     }
     let position = fields.declared.iter().position(|declared| *declared == name);
-    position.map(Field::Declared).ok_or_else(|| {
+    position.map(|at| Field::Declared(name.into(), at)).ok_or_else(|| {
         FieldSelectorError(if fields.declared.is_empty() {
             format!("{name:?} is not a known field selector: only \"metadata.name\", \"metadata.namespace\"")
         } else {
@@ -170,6 +172,8 @@ fn unescape(value: &str) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
+    use orch_raft::{Fields, Index, Revision};
+
     use super::*;
 
     const POD: SelectableFields<'_> =
@@ -186,6 +190,25 @@ mod tests {
         refused("nope=x", ROLE, only);
         refused("metadata.labels=x", POD, "field label not supported: metadata.labels");
         refused("metadata.name", ROLE, "invalid selector: 'metadata.name'; can't understand 'metadata.name'");
+    }
+
+    #[test]
+    fn fields_are_found_by_name_and_in_older_objects_by_position() {
+        let object = |fields: &[(&str, &str)]| Object {
+            revision: Revision(5),
+            created: Revision(4),
+            written_ms: 0,
+            json: bytes::Bytes::new(),
+            revision_at: 0,
+            index: Index { fields: Fields::new(fields.iter().copied()), ..Index::default() },
+            protobuf: std::sync::OnceLock::new(),
+        };
+        let running = FieldSelector::parse("status.phase=Running", POD).unwrap();
+        assert!(running.matches("n/a", &object(&[("status.phase", "Running"), ("spec.nodeName", "n1")])));
+        assert!(running.matches("n/a", &object(&[("", "n1"), ("", "Running")])), "stored before names were");
+        assert!(!running.matches("n/a", &object(&[("", "Running"), ("", "n1")])));
+        let unbound = FieldSelector::parse("spec.nodeName=", POD).unwrap();
+        assert!(unbound.matches("n/a", &object(&[("status.phase", "Running")])), "empty ones are not stored");
     }
 
     #[test]

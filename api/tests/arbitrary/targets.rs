@@ -18,6 +18,7 @@ use orch_api::schema::{
 };
 use orch_api::selector::{FieldSelector, LabelSelector, SelectableFields};
 use orch_proto::brand::ORCH;
+use orch_raft::Fields;
 use orch_raft::object::Object;
 use orch_raft::{Index, Key, Revision};
 use serde_json::Value;
@@ -64,7 +65,8 @@ pub(crate) fn field_selector(input: &[u8]) -> bool {
         let fields = SelectableFields { declared, namespaced };
         let Ok(selector) = FieldSelector::parse(&text, fields) else { continue };
         meant = true;
-        let selected = selector.matches("n/web", &object(&[], &["node", "Running"]));
+        let selected = selector
+            .matches("n/web", &object(&[], &[("spec.nodeName", "node"), ("status.phase", "Running")]));
         assert!(selected || !selector.is_everything());
         if let Some(name) = selector.required_name().filter(|_| selected) {
             assert_eq!(name, "web");
@@ -213,10 +215,10 @@ fn two_values(input: &[u8]) -> Option<(Value, Value)> {
     Some((serde_json::from_slice(&input[..middle]).ok()?, serde_json::from_slice(&input[middle + 1..]).ok()?))
 }
 
-fn object(labels: &[(&str, &str)], fields: &[&str]) -> Object {
+fn object(labels: &[(&str, &str)], fields: &[(&str, &str)]) -> Object {
     let index = Index {
         labels: labels.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect(),
-        fields: fields.iter().map(|field| (*field).to_owned()).collect(),
+        fields: Fields::new(fields.iter().copied()),
         ..Index::default()
     };
     Object {

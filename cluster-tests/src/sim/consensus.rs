@@ -252,10 +252,11 @@ impl Protocol {
             let term = match known {
                 Some((_, term)) => *term,
                 None => {
-                    let id = wire::Entry::decode(bytes.clone()).ok().and_then(|entry| entry.log_id);
+                    let entry = wire::Entry::decode(bytes.clone()).unwrap_or_default();
+                    let id = entry.log_id;
                     unreadable |= id.is_none_or(|id| id.index != index);
                     let term = id.map_or(0, |id| id.term);
-                    fresh.push((term, index, Hash64::of(bytes).0, before));
+                    fresh.push((term, index, content_hash(entry), before));
                     term
                 }
             };
@@ -285,6 +286,13 @@ impl Protocol {
         known.1 = known.1.or(before);
         if differs { Err(Breach::LogMismatch { node, term, index }) } else { Ok(()) }
     }
+}
+
+/// What an entry says. Members that follow different feature levels write a blank one in different forms.
+fn content_hash(mut entry: wire::Entry) -> u64 {
+    entry.format = 0;
+    entry.payload = entry.payload.filter(|payload| !matches!(payload, wire::entry::Payload::Blank(_)));
+    Hash64::of(&entry.encode_to_vec()).0
 }
 
 #[cfg(test)]

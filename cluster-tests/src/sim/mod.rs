@@ -26,4 +26,5 @@ pub mod setup;
 pub mod sightings;
 pub mod things;
 pub mod trace;
+pub mod versions;
 pub mod world;

@@ -34,6 +34,8 @@ pub enum Plant {
     StepIntoNewState,
     /// Reads are served from whatever this node has applied.
     StaleReads,
+    /// A program of an older version takes entries that it does not know for blank ones.
+    SkipsUnknown,
     /// Nobody asks for anything: a bug of the harness, which would otherwise pass every run.
     NoLoad,
 }
@@ -48,6 +50,7 @@ pub const PLANTS: [(&str, Plant); 9] = [
     ("loses-oldest", Plant::LosesOldest),
     ("step-into-new-state", Plant::StepIntoNewState),
     ("stale-reads", Plant::StaleReads),
+    ("skips-unknown", Plant::SkipsUnknown),
     ("no-load", Plant::NoLoad),
 ];
 

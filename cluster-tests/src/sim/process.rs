@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use openraft_rt::AsyncRuntime;
+use orch_raft::FEATURE_LEVEL_MAX;
 use orch_raft::member::{
     ClusterSeed, Handle, HistoryOptions, LogOptions, Member, Options, StartError, Timing,
 };
@@ -14,7 +15,9 @@ use orch_raft::transport::NodeId;
 
 use super::disk::DiskHandle;
 use super::network::SimTransport;
+use super::plant::Plant;
 use super::runtime::{NodeRuntime, TaskGroup, spawn_detached};
+use super::versions::SkipsUnknown;
 use super::world::World;
 
 /// A member as a process holds it.
@@ -41,7 +44,11 @@ pub async fn start(
 ) -> Result<SimMember, StartError> {
     let disk = Arc::new(world.disk(node).open());
     let member = Member::start(options(world, node, start), disk, world.network().transport(node)).await?;
-    world.network().attach(node, process.clone(), member.service());
+    let service = match skips_unknown(world, node) {
+        true => SkipsUnknown::before(member.service()),
+        false => member.service(),
+    };
+    world.network().attach(node, process.clone(), service);
     process.spawn(exit_when_fatal(world.clone(), node, member.handle()));
     Ok(member)
 }
@@ -59,12 +66,21 @@ fn options(world: &World, node: NodeId, start: u64) -> Options {
     // Small, and another mix for each seed: compaction and snapshots are as frequent as faults.
     let dice = world.dice("thresholds");
     let entries_max = dice.number(10..150);
+    // Whoever skips what it does not know sees no reason to end.
+    options.feature_level_max = match skips_unknown(world, node) {
+        true => FEATURE_LEVEL_MAX,
+        false => world.versions().program(node),
+    };
     options.timing = TIMING;
     options.history =
         HistoryOptions { age_ms: 5 * 60 * 1000, bytes_max: 100_000, entries_max, disk_bytes_max: 50_000 };
     let (snapshot_every, keep) = (dice.number(10..100), entries_max + dice.number(1..60));
     options.log = LogOptions { snapshot_every, keep, bytes_max: 60_000 };
     options
+}
+
+fn skips_unknown(world: &World, node: NodeId) -> bool {
+    world.setup().plant == Some(Plant::SkipsUnknown) && world.versions().program(node) < FEATURE_LEVEL_MAX
 }
 
 /// Ends the process when the member says that it cannot go on.
@@ -77,7 +93,7 @@ async fn exit_when_fatal(world: World, node: NodeId, store: MemberStore) {
 pub fn exit(world: &World, node: NodeId, reason: &str) {
     world.trace().event(format_args!("n{} exits: {reason}", node.0));
     let lost = world.has_lost_disk(node);
-    if !lost && !world.disk(node).fails() {
+    if !lost && !world.disk(node).fails() && !world.versions().must_end(node) {
         world.fail(format_args!("n{} exits without an injected cause: {reason}", node.0));
     }
     let world = world.clone();

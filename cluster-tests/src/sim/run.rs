@@ -16,6 +16,7 @@ use super::plant::Plant;
 use super::runtime::{NodeRuntime, TaskGroup, spawn_detached};
 use super::session::Session;
 use super::setup::Setup;
+use super::versions;
 use super::world::World;
 
 /// How often all logs are looked at: a compromise between every event and the time a run takes.
@@ -100,6 +101,7 @@ pub fn run(setup: Setup) -> Report {
 }
 
 async fn live(world: &World) {
+    versions::found(world);
     world.members().into_iter().for_each(|node| world.start(node));
     // In some runs things go wrong while the cluster is being founded.
     let founded_in_peace = !world.dice("founding").percent(FOUNDED_UNDER_FAULTS_PERCENT);
@@ -118,9 +120,11 @@ async fn live(world: &World) {
     let operator = spawn_detached(Operator::new(world, OPERATOR).operate());
     let rage = TaskGroup::default();
     drop(rage.spawn(faults::rage(world.clone())));
+    drop(rage.spawn(versions::roll(world.clone())));
     look_on(world, |passed, _| passed > world.setup().length).await;
     rage.kill();
     faults::calm(world);
+    versions::upgrade_all(world).await;
     // What the faults kept clients from, they do now.
     let (longest, enough) = (world.setup().length * (1 + EXTENSION_MAX), calls_min(world));
     look_on(world, |passed, done| done >= enough || passed > longest).await;
@@ -137,6 +141,7 @@ async fn live(world: &World) {
             world.fail(format_args!("a client ended badly: {gone}"));
         }
     }
+    versions::agree(world).await;
     agree(world).await;
 }
 

@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use orch_raft::{Condition, Index, Key, Operation, Put, Transaction};
+use orch_raft::{Condition, Fields, Index, Key, Operation, Put, Transaction};
 
 use super::history::{Guard, MARK, Tag};
 use super::ledger::{MIRRORS, THINGS};
@@ -37,7 +37,8 @@ fn put(key: Key, tag: Tag, extras: Extras) -> Operation {
     let filling = "x".repeat(extras.filling);
     let json = format!(r#"{HEAD}","uid":"{}","filling":"{filling}"}}}}"#, tag.0);
     let labels = if extras.marked { vec![(MARK.to_owned(), "yes".to_owned())] } else { Vec::new() };
-    let index = Index { uid: tag.0.to_string(), labels, ..Index::default() };
+    let fields = Fields::new([("spec.tag", tag.0.to_string())]);
+    let index = Index { uid: tag.0.to_string(), labels, fields, ..Index::default() };
     let revision_at = u32::try_from(HEAD.len()).expect("a short literal");
     Operation::Put(Put { key, json: Bytes::from(json), revision_at, index })
 }

@@ -28,6 +28,7 @@ use super::runtime::{NodeRuntime, TaskGroup};
 use super::setup::Setup;
 use super::sightings::{Listed, Watched};
 use super::trace::Trace;
+use super::versions::Versions;
 
 /// The wall clock at the start of every run, milliseconds since 1970.
 const EPOCH_MS: u64 = 1_700_000_000_000;
@@ -49,6 +50,7 @@ struct Inner {
     ledger: Ledger,
     network: SimNetwork,
     points: Points,
+    versions: Versions,
     members: BTreeMap<NodeId, Member>,
     /// Who belongs to the cluster, or is about to.
     roster: Mutex<BTreeSet<NodeId>>,
@@ -119,6 +121,7 @@ impl World {
             ledger: Ledger::default(),
             network: SimNetwork::new(dice("network")),
             points: points.clone(),
+            versions: Versions::default(),
             members,
             roster: Mutex::new((1..=setup.members).map(NodeId).collect()),
             protocol: Mutex::default(),
@@ -171,6 +174,11 @@ impl World {
     /// Points at which members may be struck.
     pub fn points(&self) -> &Points {
         &self.0.points
+    }
+
+    /// Which programs the members run.
+    pub fn versions(&self) -> &Versions {
+        &self.0.versions
     }
 
     /// All members of the cluster, running or not.
@@ -344,6 +352,7 @@ impl World {
         }
         if let Some(store) = &process.store {
             let state = store.inner().state();
+            self.0.versions.observe(&state);
             let found = self.0.ledger.observe(node, &state, &mut process.seen.lock());
             if let Err(disagreement) = found {
                 self.fail(disagreement);

@@ -60,24 +60,35 @@ pub(super) fn table(cluster: &Value) -> String {
         other => other.to_string(),
     };
     let leader = text(&cluster["leader"]);
-    let mut rows = vec![["NAME".to_owned(), "ROLE".to_owned(), "ADDRESS".to_owned(), "LOG".to_owned()]];
+    let mut rows = vec![[
+        "NAME".to_owned(),
+        "ROLE".to_owned(),
+        "ADDRESS".to_owned(),
+        "LOG".to_owned(),
+        "FEATURES".to_owned(),
+    ]];
     for member in cluster["members"].as_array().into_iter().flatten() {
         let name = text(&member["name"]);
         let role = if name == leader { "leader".to_owned() } else { text(&member["role"]) };
-        rows.push([name, role, text(&member["address"]), text(&member["matched"])]);
+        let features = text(&member["feature_level_max"]);
+        rows.push([name, role, text(&member["address"]), text(&member["matched"]), features]);
     }
     let width = |column: usize| rows.iter().map(|row| row[column].len()).max().unwrap_or_default();
-    let widths = [width(0), width(1), width(2)];
+    let widths = [width(0), width(1), width(2), width(3)];
     let mut out = String::new();
-    for [name, role, address, log] in &rows {
+    let [of_name, of_role, of_address, of_log] = widths;
+    for [name, role, address, log, features] in &rows {
         // Writing to a string cannot fail.
-        let _ =
-            writeln!(out, "{name:<0$}  {role:<1$}  {address:<2$}  {log}", widths[0], widths[1], widths[2]);
+        let _ = writeln!(
+            out,
+            "{name:<of_name$}  {role:<of_role$}  {address:<of_address$}  {log:<of_log$}  {features}"
+        );
     }
     let _ = writeln!(
         out,
-        "\nleader {leader}, term {}; {} has applied {}",
+        "\nleader {leader}, term {}, feature level {}; {} has applied {}",
         cluster["term"],
+        text(&cluster["feature_level"]),
         text(&cluster["name"]),
         cluster["applied"]
     );

@@ -36,17 +36,17 @@ fn what_a_configuration_lacks_is_named() {
 #[test]
 fn a_cluster_is_a_table() {
     let cluster = serde_json::json!({
-        "name": "b", "leader": "a", "term": 3, "applied": 41,
+        "name": "b", "leader": "a", "term": 3, "applied": 41, "feature_level": 1,
         "members": [
-            {"name": "a", "role": "voter", "address": "10.0.0.1:6444", "matched": 42},
+            {"name": "a", "role": "voter", "address": "10.0.0.1:6444", "matched": 42, "feature_level_max": 2},
             {"name": "long-name", "role": "learner", "address": "h:1"},
         ],
     });
     assert_eq!(
         table(&cluster),
-        "NAME       ROLE     ADDRESS        LOG\n\
-         a          leader   10.0.0.1:6444  42\n\
-         long-name  learner  h:1            -\n\
-         \nleader a, term 3; b has applied 41\n"
+        "NAME       ROLE     ADDRESS        LOG  FEATURES\n\
+         a          leader   10.0.0.1:6444  42   2\n\
+         long-name  learner  h:1            -    -\n\
+         \nleader a, term 3, feature level 1; b has applied 41\n"
     );
 }

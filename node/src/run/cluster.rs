@@ -38,6 +38,7 @@ struct ClusterView {
     term: u64,
     applied: u64,
     committed: u64,
+    feature_level: u32,
     oldest: u64,
     members: Vec<MemberView>,
     state: StateView,
@@ -78,6 +79,8 @@ struct MemberView {
     role: &'static str,
     #[serde(skip_serializing_if = "Option::is_none")]
     matched: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    feature_level_max: Option<u32>,
 }
 
 /// A member to be added.
@@ -197,6 +200,7 @@ fn view(status: Status) -> ClusterView {
         address: member.peer.address.to_string(),
         role: if member.voter { "voter" } else { "learner" },
         matched: member.matched,
+        feature_level_max: member.feature_level_max,
     });
     ClusterView {
         name: status.node.name.to_string(),
@@ -205,6 +209,7 @@ fn view(status: Status) -> ClusterView {
         term: status.term,
         applied: status.applied.0,
         committed: status.committed,
+        feature_level: status.feature_level,
         oldest: status.oldest.0,
         members: members.collect(),
         state: StateView { bytes: status.usage.bytes(), quota: status.usage.quota() },

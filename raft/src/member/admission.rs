@@ -96,6 +96,7 @@ impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
             };
             match decision {
                 Decision::Found => return self.found().await,
+                Decision::Join if !self.supports_level_of(&asked).await => return false,
                 Decision::Join => {
                     self.admitted.store(true, Ordering::Release);
                     return true;
@@ -199,7 +200,9 @@ impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
             Err(error @ (ProposeError::NotProposed { .. } | ProposeError::Unknown { .. })) => {
                 tracing::debug!(%error, "writing an identity");
             }
-            Err(error @ ProposeError::TooLarge { .. }) => self.fatal.report(error),
+            Err(error @ (ProposeError::TooLarge { .. } | ProposeError::Refused { .. })) => {
+                self.fatal.report(error)
+            }
         }
     }
 

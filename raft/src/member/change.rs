@@ -102,6 +102,10 @@ impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
         let done = match change {
             Change::AddLearner(member) => {
                 let peer = peer_from_wire(member);
+                let _alone = self.feature.alone.lock().await;
+                if let Some(reason) = self.refuses_level_of(&peer).await {
+                    return Outcome::Refused(reason);
+                }
                 self.raft.add_learner(peer.id.0, Place::of(&peer), false).await.map(drop)
             }
             Change::Promote(id) => {

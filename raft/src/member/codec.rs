@@ -11,7 +11,9 @@ use prost::Message;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use crate::encoding::{DecodeError, decode};
+use crate::encoding::{
+    DecodeError, FEATURE_LEVEL_MAX, LEVEL_EXPLICIT_BLANK, check_format, check_transaction, decode,
+};
 use crate::key::Revision;
 use crate::member::consensus::{
     Command, Entry, LogId, Membership, Place, StoredMembership, Vote, log_id, term_of,
@@ -84,31 +86,45 @@ pub(crate) fn stored_membership_from_wire(
     Ok(StoredMembership::new(stored.log_id.map(log_id_from_wire), membership))
 }
 
-pub(crate) fn entry_to_wire(entry: &Entry) -> wire::Entry {
+/// An entry in the forms of the feature level `level`.
+pub(crate) fn entry_to_wire(entry: &Entry, level: u32) -> wire::Entry {
     use wire::entry::Payload;
-    let payload = match &entry.payload {
-        EntryPayload::Blank => None,
-        EntryPayload::Normal(command) => Some(Payload::Transaction(command.0.clone())),
-        EntryPayload::Membership(membership) => Some(Payload::Membership(membership_to_wire(membership))),
+    let (payload, format) = match &entry.payload {
+        EntryPayload::Blank if level >= LEVEL_EXPLICIT_BLANK => {
+            (Some(Payload::Blank(wire::Blank {})), LEVEL_EXPLICIT_BLANK)
+        }
+        EntryPayload::Blank => (None, 0),
+        // Its format is in it.
+        EntryPayload::Normal(command) => (Some(Payload::Transaction(command.0.clone())), 0),
+        EntryPayload::Membership(membership) => {
+            (Some(Payload::Membership(membership_to_wire(membership))), 0)
+        }
     };
-    wire::Entry { log_id: Some(log_id_to_wire(&entry.log_id)), payload }
+    wire::Entry { log_id: Some(log_id_to_wire(&entry.log_id)), payload, format }
 }
 
-/// Reads an entry. Its transaction is a slice of what it was decoded from.
-pub(crate) fn entry_from_wire(entry: wire::Entry) -> Result<Entry, DecodeError> {
+/// Reads an entry, with all that is in it, as a program of feature level `reads`. An entry is never skipped: one that
+/// such a program does not understand is an error. Its transaction is a slice of what it was decoded from.
+pub(crate) fn entry_from_wire(entry: wire::Entry, reads: u32) -> Result<Entry, DecodeError> {
     use wire::entry::Payload;
-    let id = entry.log_id.ok_or_else(|| DecodeError::new("entry", "no log id"))?;
+    check_format("log entry", entry.format, reads)?;
+    let id = entry.log_id.ok_or_else(|| DecodeError::new("log entry", "no log id"))?;
     let payload = match entry.payload {
-        None => EntryPayload::Blank,
-        Some(Payload::Transaction(bytes)) => EntryPayload::Normal(Command(bytes)),
+        None if entry.format < LEVEL_EXPLICIT_BLANK => EntryPayload::Blank,
+        None => return Err(DecodeError::new("log entry", "no payload")),
+        Some(Payload::Blank(wire::Blank {})) => EntryPayload::Blank,
+        Some(Payload::Transaction(bytes)) => {
+            check_transaction(&bytes, reads)?;
+            EntryPayload::Normal(Command(bytes))
+        }
         Some(Payload::Membership(membership)) => EntryPayload::Membership(membership_from_wire(membership)?),
     };
     Ok(Entry::new(log_id_from_wire(id), payload))
 }
 
 /// Reads an entry out of a frame of many into memory of its own: it stays in the log's tail long after the frame.
-pub(crate) fn entry_from_frame(entry: wire::Entry) -> Result<Entry, DecodeError> {
-    let mut entry = entry_from_wire(entry)?;
+pub(crate) fn entry_from_frame(entry: wire::Entry, reads: u32) -> Result<Entry, DecodeError> {
+    let mut entry = entry_from_wire(entry, reads)?;
     if let EntryPayload::Normal(command) = &mut entry.payload {
         command.0 = Bytes::copy_from_slice(&command.0);
     }
@@ -147,10 +163,12 @@ impl Mark {
             revision: self.revision().0,
             changed: self.changed.iter().flatten().map(resource_change).collect(),
             changed_is_known: self.changed.is_some(),
+            format: 0,
         }
     }
 
     pub(crate) fn from_wire(mark: wire::StateMark) -> Result<Self, DecodeError> {
+        check_format("state mark", mark.format, FEATURE_LEVEL_MAX)?;
         let membership = stored_membership_from_wire(mark.membership)?;
         let of_resource = |one: wire::ResourceChange| (Arc::from(one.resource), Revision(one.revision));
         let changed = mark.changed_is_known.then(|| mark.changed.into_iter().map(of_resource).collect());
@@ -177,6 +195,8 @@ fn resource_change((resource, revision): (&Arc<str>, &Revision)) -> wire::Resour
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::encoding::{ProposalId, encode_transaction};
+    use crate::transaction::Transaction;
 
     fn membership() -> Membership {
         let place = |n: u64| (n, Place { name: format!("n{n}").into(), address: format!("h{n}:1").into() });
@@ -185,17 +205,40 @@ mod tests {
     }
 
     #[test]
-    fn entries_of_every_kind_survive() {
+    fn entries_of_every_kind_survive_at_every_level() {
+        let transaction = encode_transaction(ProposalId::default(), &Transaction::default(), 0);
         let payloads = [
             EntryPayload::Blank,
-            EntryPayload::Normal(Command(Bytes::from_static(b"abc"))),
+            EntryPayload::Normal(Command(transaction)),
             EntryPayload::Membership(membership()),
         ];
-        for payload in payloads {
-            let entry = Entry::new(log_id(3, 9), payload);
-            let bytes = Bytes::from(entry_to_wire(&entry).encode_to_vec());
-            assert_eq!(entry_from_wire(decode("entry", bytes).unwrap()).unwrap(), entry);
+        for (payload, level) in
+            payloads.iter().flat_map(|one| (0..=FEATURE_LEVEL_MAX).map(move |at| (one, at)))
+        {
+            let entry = Entry::new(log_id(3, 9), payload.clone());
+            let bytes = Bytes::from(entry_to_wire(&entry, level).encode_to_vec());
+            assert_eq!(entry_from_wire(decode("entry", bytes).unwrap(), level).unwrap(), entry);
         }
+    }
+
+    #[test]
+    fn an_entry_that_is_not_understood_is_no_blank() {
+        let log_id = Some(wire::LogId { term: 3, index: 9 });
+        // A payload of a later version is dropped by the decoder: only the format is left of it.
+        let later = wire::Entry { log_id, payload: None, format: FEATURE_LEVEL_MAX + 1 };
+        let error = entry_from_wire(later, FEATURE_LEVEL_MAX).unwrap_err();
+        assert!(error.newer, "{error}");
+        let text = error.to_string();
+        assert!(text.contains("format 2") && text.contains("up to 1") && text.contains("upgrade"), "{text}");
+        let lost = wire::Entry { log_id, payload: None, format: LEVEL_EXPLICIT_BLANK };
+        assert!(!entry_from_wire(lost, FEATURE_LEVEL_MAX).unwrap_err().newer);
+        let old = wire::Entry { log_id, payload: None, format: 0 };
+        assert_eq!(entry_from_wire(old, 0).unwrap().payload, EntryPayload::Blank);
+        let explicit = entry_to_wire(&Entry::new(super::log_id(3, 9), EntryPayload::Blank), 1);
+        assert!(entry_from_wire(explicit, 0).unwrap_err().newer, "a program of level 0");
+        let unreadable = wire::entry::Payload::Transaction(Bytes::from_static(b"\xff"));
+        let unreadable = wire::Entry { log_id, payload: Some(unreadable), format: 0 };
+        assert!(entry_from_wire(unreadable, FEATURE_LEVEL_MAX).is_err());
     }
 
     #[test]

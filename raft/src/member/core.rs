@@ -21,6 +21,7 @@ use crate::member::barrier::Barriers;
 use crate::member::compaction::Holds;
 use crate::member::consensus::{StoredMembership, Types};
 use crate::member::fatal::Fatal;
+use crate::member::feature::Feature;
 use crate::member::log::Meter;
 use crate::member::machine::{Applied, Machine};
 use crate::member::options::Options;
@@ -43,6 +44,7 @@ pub(crate) struct Core<R: Runtime, D: Disk, T: Transport> {
     pub(crate) holds: Arc<Holds>,
     pub(crate) proposals: Arc<Proposals>,
     pub(crate) barriers: Barriers,
+    pub(crate) feature: Feature,
     pub(crate) fatal: Fatal,
     pub(crate) stop: Stop,
     pub(crate) tasks: Mutex<Vec<R::JoinHandle<()>>>,

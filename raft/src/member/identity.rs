@@ -14,6 +14,8 @@ use sha2::{Digest as _, Sha256};
 use tokio::sync::oneshot;
 
 use crate::disk::{Disk, DiskError, MetaKey};
+use crate::encoding::{FEATURE_LEVEL_MAX, check_format};
+use crate::fields::Fields;
 use crate::key::Key;
 use crate::member::log::{LogError, read_meta};
 use crate::member::options::{ClusterSeed, Options, StartError};
@@ -25,6 +27,9 @@ use crate::transport::NodeId;
 pub use crate::state::CLUSTER_RESOURCE;
 
 const IDENTITY: &str = "identity";
+
+/// The field of a member's object that names its data directory.
+const DIRECTORY_FIELD: &str = "directory";
 
 /// What a cluster is, from its first entry on and for ever.
 #[derive(Clone, PartialEq, Eq)]
@@ -41,11 +46,11 @@ impl ClusterIdentity {
     /// The identity in `state`, once the first leader has written it.
     pub fn read(state: &State) -> Option<Self> {
         let object = state.object(&cluster_key(IDENTITY))?;
-        let [cluster, brand, token_key] = object.index.fields.as_slice() else { return None };
+        let fields = &object.index.fields;
         Some(ClusterIdentity {
-            cluster: Arc::from(cluster.as_str()),
-            brand: Arc::from(brand.as_str()),
-            token_key: from_hex(token_key)?,
+            cluster: Arc::from(fields.value("cluster", 0)),
+            brand: Arc::from(fields.value("brand", 1)),
+            token_key: from_hex(fields.value("tokenKey", 2))?,
         })
     }
 }
@@ -73,42 +78,48 @@ pub fn node_id(name: &str) -> NodeId {
 
 /// The transaction that founds the cluster, once.
 pub(crate) fn founding(seed: &ClusterSeed, now_ms: u64) -> Transaction {
-    let fields = vec![seed.cluster.to_string(), seed.brand.to_string(), to_hex(&seed.token_key)];
-    write_once(IDENTITY, fields, now_ms)
+    let token_key = to_hex(&seed.token_key);
+    let fields = [("cluster", &*seed.cluster), ("brand", &*seed.brand), ("tokenKey", &*token_key)];
+    write_once(IDENTITY, &fields, now_ms)
 }
 
 /// The transaction that makes a member's disk known, once.
 pub(crate) fn registration(node: NodeId, directory: &str, now_ms: u64) -> Transaction {
-    write_once(&member_name(node), vec![directory.to_owned()], now_ms)
+    write_once(&member_name(node), &[(DIRECTORY_FIELD, directory)], now_ms)
 }
 
 /// What the cluster knows as the disk of `node`.
 pub(crate) fn registered(state: &State, node: NodeId) -> Option<String> {
     let object = state.object(&cluster_key(&member_name(node)))?;
-    object.index.fields.first().cloned()
+    Some(object.index.fields.value(DIRECTORY_FIELD, 0).to_owned())
 }
 
 fn member_name(node: NodeId) -> String {
     format!("member-{:016x}", node.0)
 }
 
-fn cluster_key(name: &str) -> Key {
+/// Where the store keeps the object called `name` of its own.
+pub(crate) fn cluster_key(name: &str) -> Key {
     Key::from_stored(Arc::from(CLUSTER_RESOURCE), Arc::from(name))
 }
 
 /// Writes an object whose content is its fields, unless it exists.
-fn write_once(name: &str, fields: Vec<String>, now_ms: u64) -> Transaction {
-    const HEAD: &str = "{\"metadata\":{\"resourceVersion\":\"";
-    let json = format!("{HEAD}\"}},\"name\":\"{name}\"}}");
-    let key = cluster_key(name);
-    let index = Index { fields, ..Index::default() };
-    #[expect(clippy::cast_possible_truncation, reason = "the length of a constant of 32 bytes")]
-    let put = Put { key: key.clone(), json: Bytes::from(json), revision_at: HEAD.len() as u32, index };
+fn write_once(name: &str, fields: &[(&str, &str)], now_ms: u64) -> Transaction {
     Transaction {
         proposed_ms: now_ms,
-        conditions: vec![Condition::Absent(key)],
-        operations: vec![Operation::Put(put)],
+        conditions: vec![Condition::Absent(cluster_key(name))],
+        operations: vec![Operation::Put(cluster_put(name, fields))],
     }
+}
+
+/// An object of the store's own, whose content is its fields.
+pub(crate) fn cluster_put(name: &str, fields: &[(&str, &str)]) -> Put {
+    const HEAD: &str = "{\"metadata\":{\"resourceVersion\":\"";
+    let json = format!("{HEAD}\"}},\"name\":\"{name}\"}}");
+    let index = Index { fields: Fields::new(fields.iter().copied()), ..Index::default() };
+    #[expect(clippy::cast_possible_truncation, reason = "the length of a constant of 32 bytes")]
+    let revision_at = HEAD.len() as u32;
+    Put { key: cluster_key(name), json: Bytes::from(json), revision_at, index }
 }
 
 fn to_hex(bytes: &[u8]) -> String {
@@ -136,6 +147,7 @@ pub(crate) async fn claim(disk: &impl Disk, options: &Options) -> Result<wire::I
         save(disk, &identity).await.map_err(|error| unreadable(error.into()))?;
         return Ok(identity);
     };
+    check_format("identity", found.format, FEATURE_LEVEL_MAX).map_err(|error| unreadable(error.into()))?;
     if found.node != options.id().0 || *found.name != *options.node.name {
         let of = |name: &str, id: u64| format!("{name} ({id:016x})");
         let expected = of(&options.node.name, options.id().0);

@@ -20,7 +20,10 @@ mod compaction;
 mod consensus;
 mod core;
 mod fatal;
+mod feature;
 mod forward;
+#[cfg(test)]
+pub(crate) mod golden;
 mod handle;
 mod identity;
 mod limits;
@@ -49,6 +52,8 @@ pub use self::change::ChangeError;
 use self::consensus::config;
 use self::core::{Core, Raft, Stop, within};
 use self::fatal::Fatal;
+pub use self::feature::agreed_feature_level;
+use self::feature::{Feature, FeatureLevel};
 pub use self::handle::Handle;
 pub use self::identity::{CLUSTER_RESOURCE, ClusterIdentity, DiskIdentity, node_id};
 use self::log::Log;
@@ -60,6 +65,7 @@ use self::service::Service;
 pub use self::status::{MemberStatus, Role, Status};
 use crate::Runtime;
 use crate::disk::Disk;
+use crate::encoding::FEATURE_LEVEL_MAX;
 use crate::transport::{PeerService, Transport};
 
 /// How long a leader that shuts down waits for another to take over.
@@ -86,17 +92,19 @@ impl<R: Runtime, D: Disk, T: Transport> Member<R, D, T> {
         let identity = identity::claim(&*disk, &options).await?;
         let unreadable = |error: &dyn std::fmt::Display| StartError::Disk { reason: error.to_string() };
         let fatal = Fatal::default();
-        let proposals = Arc::new(Proposals::new(options.id().0, options.incarnation));
+        let level = FeatureLevel::of(options.feature_level_max.min(FEATURE_LEVEL_MAX));
+        let proposals = Arc::new(Proposals::new(options.id().0, options.incarnation, level.clone()));
         let applied = Applied::load(disk.clone(), options.history, proposals.clone(), fatal.clone());
         let applied = Arc::new(applied.map_err(|error| unreadable(&error))?);
-        let log = Log::<R, D>::open(disk.clone(), applied.clone(), fatal.clone());
+        level.follow(&applied.state())?;
+        let log = Log::<R, D>::open(disk.clone(), applied.clone(), fatal.clone(), level.clone());
         let mut log = log.map_err(|error| unreadable(&error))?;
         let ended = log.get_log_state().await.map_err(|error| unreadable(&error))?.last_log_id;
         let agreement = Agreement::load(&*disk).map_err(|error| unreadable(&error))?;
         // Whoever has a log or a vote has been part of the cluster with this disk.
         let admitted = AtomicBool::new(ended.is_some() || log.vote().is_some());
         let (meter, holds) = (log.meter(), Arc::new(compaction::Holds::default()));
-        let network = Network::<R, T>::new(transport.clone(), holds.clone());
+        let network = Network::<R, T>::new(transport.clone(), holds.clone(), level.clone());
         let machine = Machine::new(applied.clone());
         let raft = Raft::<R, D>::new(options.id().0, Arc::new(settings), network, log, machine).await;
         let core = Core {
@@ -108,6 +116,7 @@ impl<R: Runtime, D: Disk, T: Transport> Member<R, D, T> {
             holds,
             proposals,
             barriers: barrier::Barriers::default(),
+            feature: Feature::new(level),
             fatal,
             stop: Stop::default(),
             tasks: Mutex::default(),
@@ -156,6 +165,7 @@ impl<R: Runtime, D: Disk, T: Transport> Member<R, D, T> {
         core.spawn(core.clone().take_part());
         core.spawn(core.clone().compact());
         core.spawn(keep_history(core.clone()));
+        core.spawn(core.clone().keep_feature_level());
         core.spawn(watch_consensus(core.clone()));
         let applied = core.applied.clone();
         core.spawn(async move { applied.announcements().announce().await });

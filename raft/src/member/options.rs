@@ -5,6 +5,7 @@
 
 use std::sync::Arc;
 
+use crate::encoding::FEATURE_LEVEL_MAX;
 use crate::transport::{NodeId, Peer};
 
 /// Reads the wall clock: milliseconds since 1970. Dates the member's own proposals and the age of history.
@@ -38,6 +39,9 @@ pub struct Options {
     /// Bytes of all objects that the cluster may hold; 0 for no limit. The leader writes it to the state, where it counts
     /// for everyone. `None` leaves what the cluster has.
     pub state_bytes_max: Option<u64>,
+    /// The highest feature level that this program is to support: less than [`FEATURE_LEVEL_MAX`] only in tests of
+    /// clusters of several versions.
+    pub feature_level_max: u32,
 }
 
 /// The identity of a cluster to be.
@@ -139,6 +143,7 @@ impl Options {
             history: HistoryOptions::default(),
             log: LogOptions::default(),
             state_bytes_max: None,
+            feature_level_max: FEATURE_LEVEL_MAX,
         }
     }
 
@@ -178,6 +183,16 @@ pub enum StartError {
     LostData {
         /// The member.
         name: String,
+    },
+    /// The cluster uses forms that this program does not know. Nothing was changed.
+    #[error(
+        "this program is too old: the cluster agreed on feature level {agreed}, it supports up to {supported}; upgrade it"
+    )]
+    OldProgram {
+        /// The cluster's level.
+        agreed: u32,
+        /// The program's.
+        supported: u32,
     },
     /// The disk failed, or holds what cannot be read.
     #[error("cannot start from the data: {reason}")]

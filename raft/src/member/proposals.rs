@@ -4,8 +4,9 @@
 //! sent again. A proposal is in one of two places:
 //!
 //!     queued --take--> sent in term T --applied here--> outcome
-//!       ^                  |
-//!       +---- certainly not in the log
+//!       ^                  |        |
+//!       +---- certainly not in      +--- refused by the leader of T, for good
+//!             the log
 //!
 //! It is certain when the leader says so, and when this member applies an entry of a term after T without having met
 //! the proposal: a proposal sent in term T is only appended by the leader of T, and the log's terms never decrease.
@@ -13,13 +14,15 @@
 //! Invariant: a proposal that may be in the log is never sent again.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use bytes::Bytes;
 use parking_lot::Mutex;
 use tokio::sync::{Notify, oneshot};
 
-use crate::encoding::{ProposalId, encode_transaction};
+use crate::encoding::{ProposalId, check_transaction, encode_transaction};
+use crate::member::feature::FeatureLevel;
 use crate::store::ProposeError;
 use crate::transaction::{Outcome, Transaction};
 
@@ -39,6 +42,7 @@ pub(crate) type Answer = oneshot::Receiver<Result<Outcome, ProposeError>>;
 pub(crate) struct Proposals {
     node: u64,
     incarnation: u64,
+    level: Arc<FeatureLevel>,
     waiting: Mutex<Waiting>,
     /// Something is queued.
     queued: Notify,
@@ -65,9 +69,9 @@ struct Proposal {
 }
 
 impl Proposals {
-    pub(crate) fn new(node: u64, incarnation: u64) -> Self {
+    pub(crate) fn new(node: u64, incarnation: u64, level: Arc<FeatureLevel>) -> Self {
         let closed = AtomicBool::new(false);
-        Proposals { node, incarnation, waiting: Mutex::default(), queued: Notify::new(), closed }
+        Proposals { node, incarnation, level, waiting: Mutex::default(), queued: Notify::new(), closed }
     }
 
     /// Whether a proposal was made by this start of this member.
@@ -87,10 +91,13 @@ impl Proposals {
             waiting.last_sequence
         };
         let id = ProposalId { node: self.node, incarnation: self.incarnation, sequence };
-        let bytes = encode_transaction(id, transaction);
+        let bytes = encode_transaction(id, transaction, self.level.agreed());
         if bytes.len() > TRANSACTION_BYTES_MAX {
             return Err(ProposeError::TooLarge { bytes: bytes.len(), limit: TRANSACTION_BYTES_MAX });
         }
+        // In the log it would stop every member: nothing can be skipped there.
+        check_transaction(&bytes, self.level.supported())
+            .map_err(|error| ProposeError::Refused { reason: error.to_string() })?;
         let (answer, answered) = oneshot::channel();
         let mut waiting = self.waiting.lock();
         if waiting.proposals.len() >= PROPOSALS_MAX || waiting.bytes + bytes.len() > PROPOSAL_BYTES_MAX {
@@ -144,6 +151,19 @@ impl Proposals {
         waiting.refused = true;
         drop(waiting);
         self.queued.notify_one();
+    }
+
+    /// Ends proposals that the leader of `term` has refused for good: no leader would ever append them.
+    pub(crate) fn refuse(&self, term: u64, refusals: impl IntoIterator<Item = (u64, String)>) {
+        let mut waiting = self.waiting.lock();
+        for (sequence, reason) in refusals {
+            if waiting.proposals.get(&sequence).is_none_or(|proposal| proposal.sent != Some(term)) {
+                continue;
+            }
+            if let Some(proposal) = waiting.remove(sequence) {
+                drop(proposal.answer.send(Err(ProposeError::Refused { reason })));
+            }
+        }
     }
 
     /// Whether something was refused since the last call: whoever sends should wait a moment.
@@ -249,7 +269,7 @@ mod tests {
     use crate::key::Revision;
 
     fn proposals() -> Proposals {
-        Proposals::new(1, 7)
+        Proposals::new(1, 7, FeatureLevel::of(1))
     }
 
     fn register(proposals: &Proposals) -> (u64, Answer) {
@@ -327,6 +347,39 @@ mod tests {
         proposals.lose_all("installed");
         assert!(matches!(sent.try_recv(), Ok(Err(ProposeError::Unknown { .. }))));
         assert_eq!(sequences(proposals.take(1, 9, 1000)), [queued]);
+    }
+
+    #[test]
+    fn a_refused_proposal_ends_and_is_not_sent_again() {
+        let proposals = proposals();
+        let (first, mut refused) = register(&proposals);
+        let (second, mut kept) = register(&proposals);
+        proposals.take(1, 9, 1000);
+        proposals.not_appended(1, [second]);
+        proposals.take(2, 9, 1000);
+        // The second is under way to another leader by now.
+        proposals.refuse(1, [(first, "unreadable".to_owned()), (second, "unreadable".to_owned())]);
+        assert!(matches!(refused.try_recv(), Ok(Err(ProposeError::Refused { .. }))));
+        assert!(kept.try_recv().is_err(), "no answer yet");
+        proposals.complete(vec![], 3);
+        assert_eq!(sequences(proposals.take(3, 9, 1000)), [second]);
+    }
+
+    #[test]
+    fn what_members_could_not_apply_is_not_queued() {
+        let proposals = proposals();
+        let put = crate::transaction::Put {
+            key: crate::key::Key::new(&Arc::from("r"), "", "n").unwrap(),
+            json: Bytes::from_static(b"{}"),
+            revision_at: 3,
+            index: crate::object::Index::default(),
+        };
+        let outside = Transaction {
+            operations: vec![crate::transaction::Operation::Put(put)],
+            ..Transaction::default()
+        };
+        assert!(matches!(proposals.register(&outside), Err(ProposeError::Refused { .. })));
+        assert!(!proposals.has_queued());
     }
 
     #[test]

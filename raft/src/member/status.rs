@@ -37,6 +37,8 @@ pub struct MemberStatus {
     pub voter: bool,
     /// The last index known to be on its disk. Only a leader knows.
     pub matched: Option<u64>,
+    /// The highest feature level that its program supports. Known of this member, and to a leader since it last asked.
+    pub feature_level_max: Option<u32>,
 }
 
 /// A member and its cluster as it sees them.
@@ -56,6 +58,8 @@ pub struct Status {
     pub committed: u64,
     /// The last index it has applied.
     pub applied: Revision,
+    /// The feature level that the cluster has agreed on, as far as this member has applied it.
+    pub feature_level: u32,
     /// The oldest revision that its history can rebuild.
     pub oldest: Revision,
     /// Everyone, by id.
@@ -77,10 +81,12 @@ impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
             let replication = metrics.replication.as_ref()?;
             replication.get(id)?.as_ref().map(|matched| matched.index)
         };
+        let (own, level) = (self.options.id().0, &self.feature.level);
         let members = membership.nodes().map(|(id, place)| MemberStatus {
             peer: place.peer(*id),
             voter: membership.voter_ids().any(|voter| voter == *id),
             matched: matched(id),
+            feature_level_max: if *id == own { Some(level.supported()) } else { self.feature.heard(*id) },
         });
         Status {
             node: self.options.node.clone(),
@@ -96,6 +102,7 @@ impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
             last_log: metrics.last_log_index.unwrap_or(0),
             committed: metrics.local_committed.map_or(0, |id| id.index),
             applied: state.applied(),
+            feature_level: level.agreed(),
             oldest: state.floor(),
             members: members.collect(),
             usage: state.usage(),

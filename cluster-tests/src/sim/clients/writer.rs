@@ -108,9 +108,10 @@ async fn write(session: &Session, node: NodeId, key: &'static str, guard: Guard,
     let answer = session.request(node, move |store: Handle| async move { store.propose(transaction).await });
     let told = match answer.await {
         Ok(Ok(outcome)) => told(&outcome),
-        Ok(Err(ProposeError::NotProposed { .. } | ProposeError::TooLarge { .. })) | Err(Gone::NotSent) => {
-            Told::NotDone
-        }
+        Ok(Err(
+            ProposeError::NotProposed { .. } | ProposeError::TooLarge { .. } | ProposeError::Refused { .. },
+        ))
+        | Err(Gone::NotSent) => Told::NotDone,
         Ok(Err(ProposeError::Unknown { .. })) | Err(Gone::Lost) => Told::Unknown,
     };
     world.history().answer(pending, told);

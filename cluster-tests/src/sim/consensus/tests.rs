@@ -16,7 +16,10 @@ fn disk(terms: &[u64], committed: u64) -> SimDisk {
     let handle = disk.open();
     let records = terms.iter().zip(1..).map(|(term, index)| {
         let log_id = Some(wire::LogId { term: *term, index });
-        LogRecord { index, bytes: Bytes::from(wire::Entry { log_id, payload: None }.encode_to_vec()) }
+        LogRecord {
+            index,
+            bytes: Bytes::from(wire::Entry { log_id, ..wire::Entry::default() }.encode_to_vec()),
+        }
     });
     handle.append(records.collect(), Box::new(|_| ())).unwrap();
     if let Some(position) = usize::try_from(committed).unwrap().checked_sub(1) {

@@ -230,10 +230,13 @@ impl<R: Runtime, D: Disk, T: Transport> Sender<R, D, T> {
         // None for a mere sign of life.
         let Some(sequences) = stream.under_way.remove(&answer.sequence) else { return };
         let position = |at: &u32| usize::try_from(*at).ok().and_then(|at| sequences.get(at)).copied();
-        let refused: Vec<u64> = answer.not_appended.iter().filter_map(position).collect();
-        if !refused.is_empty() {
-            self.core.proposals.not_appended(stream.leader.term, refused);
+        let not_appended: Vec<u64> = answer.not_appended.iter().filter_map(position).collect();
+        if !not_appended.is_empty() {
+            self.core.proposals.not_appended(stream.leader.term, not_appended);
         }
+        let refused = answer.refused.into_iter();
+        let refused = refused.filter_map(|one| Some((position(&one.position)?, one.reason)));
+        self.core.proposals.refuse(stream.leader.term, refused);
     }
 }
 
@@ -255,7 +258,7 @@ impl Stream {
             let (sequence, term) = (self.sequence, self.leader.term);
             let (sequences, transactions) = batch.into_iter().unzip();
             self.under_way.insert(sequence, sequences);
-            let frame = wire::ForwardRequest { sequence, term, transactions };
+            let frame = wire::ForwardRequest { sequence, term, transactions, format: 0 };
             room.send(Bytes::from(frame.encode_to_vec()));
             self.listening.get_or_insert_with(listening::<R>);
         }
@@ -293,9 +296,9 @@ fn listening<R: Runtime>() -> BoxFuture<'static, ()> {
     async { R::sleep(LISTEN_PERIOD).await }.boxed()
 }
 
-/// Gives one transaction to the consensus library, to be appended in `term` or not at all. Calls `refused` if it
+/// Gives one checked transaction to the consensus library, to be appended in `term` or not at all. Calls `refused` if it
 /// certainly was not appended, and drops it once it was applied or may never be.
-async fn append<R: Runtime, D: Disk, T: Transport>(
+pub(super) async fn append<R: Runtime, D: Disk, T: Transport>(
     core: &Core<R, D, T>,
     term: u64,
     bytes: Bytes,

@@ -3,6 +3,8 @@
 //! Owns the answers to frames of a forward stream: one for each frame, once every proposal in it is applied, refused,
 //! or discarded. Only refusals are named; the outcome reaches the proposer with the log. While frames wait, the sender is
 //! told that this member lives; a sender that does not read what it is told is given up.
+//!
+//! Invariant: nothing is appended that this member could not apply. A member of a later version may send it.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -18,9 +20,10 @@ use tokio::sync::mpsc;
 use super::{FRAMES_UNDER_WAY_MAX, append};
 use crate::Runtime;
 use crate::disk::Disk;
-use crate::encoding::decode;
+use crate::encoding::{DecodeError, check_format, check_transaction, decode};
 use crate::member::core::{Core, within};
 use crate::member::proposals::TRANSACTION_BYTES_MAX;
+use crate::store::ProposeError;
 use crate::transport::{Duplex, Transport};
 
 /// How often a leader with frames under way tells the sender that it is there: without a quorum it answers none of them,
@@ -36,15 +39,24 @@ const UNREAD_TIMEOUT: Duration = Duration::from_secs(5);
 /// A frame whose proposals are not all settled. The answer goes out when the last reference is dropped.
 struct Frame {
     sequence: u64,
-    refused: Mutex<Vec<u32>>,
-    answers: mpsc::Sender<(u64, Vec<u32>)>,
+    settled: Mutex<Settled>,
+    answers: mpsc::Sender<(u64, Settled)>,
+}
+
+/// Proposals of a frame that are certainly not in the log.
+#[derive(Default)]
+struct Settled {
+    /// The sender may send them again.
+    not_appended: Vec<u32>,
+    /// It must not.
+    refused: Vec<wire::ForwardRefusal>,
 }
 
 impl Drop for Frame {
     fn drop(&mut self) {
-        let refused = std::mem::take(&mut *self.refused.lock());
+        let settled = std::mem::take(&mut *self.settled.lock());
         // There is room for all frames that a sender may have under way. Else it broke the rules, or is gone.
-        drop(self.answers.try_send((self.sequence, refused)));
+        drop(self.answers.try_send((self.sequence, settled)));
     }
 }
 
@@ -54,23 +66,23 @@ pub(crate) async fn serve_forwarded<R: Runtime, D: Disk, T: Transport>(
     duplex: Duplex,
 ) {
     let Duplex { sender, mut receiver } = duplex;
-    let (answers, mut to_send) = mpsc::channel::<(u64, Vec<u32>)>(FRAMES_UNDER_WAY_MAX);
+    let (answers, mut to_send) = mpsc::channel::<(u64, Settled)>(FRAMES_UNDER_WAY_MAX);
     let taken = AtomicU64::new(0);
     let answering = async {
         let mut answered: u64 = 0;
         loop {
             let answer = within::<R, _>(SIGN_PERIOD, to_send.recv()).await;
-            let (sequence, not_appended) = match answer {
+            let (sequence, Settled { not_appended, refused }) = match answer {
                 Some(Some(answer)) => {
                     answered += 1;
                     answer
                 }
                 Some(None) => return,
                 None if answered == taken.load(Ordering::Relaxed) => continue,
-                None => (SIGN_OF_LIFE, Vec::new()),
+                None => (SIGN_OF_LIFE, Settled::default()),
             };
             let leader = core.leader().map_or(0, |leader| leader.peer.id.0);
-            let answer = wire::ForwardResponse { sequence, not_appended, leader };
+            let answer = wire::ForwardResponse { sequence, not_appended, leader, refused };
             let sent = sender.send(Bytes::from(answer.encode_to_vec()));
             if !matches!(within::<R, _>(UNREAD_TIMEOUT, sent).await, Some(Ok(()))) {
                 return;
@@ -79,7 +91,7 @@ pub(crate) async fn serve_forwarded<R: Runtime, D: Disk, T: Transport>(
     };
     let taking = async {
         while let Some(frame) = receiver.recv().await {
-            match decode::<wire::ForwardRequest>("forward request", frame) {
+            match read_frame(frame, core.feature.level.supported()) {
                 Ok(request) => {
                     taken.fetch_add(1, Ordering::Relaxed);
                     take_frame(&core, request, &answers).await;
@@ -96,21 +108,37 @@ pub(crate) async fn serve_forwarded<R: Runtime, D: Disk, T: Transport>(
     }
 }
 
+fn read_frame(frame: Bytes, reads: u32) -> Result<wire::ForwardRequest, DecodeError> {
+    let request: wire::ForwardRequest = decode("forward request", frame)?;
+    check_format("forward request", request.format, reads)?;
+    Ok(request)
+}
+
+/// Why a forwarded transaction must never be appended, by anyone.
+fn refusal(bytes: &[u8], reads: u32) -> Option<String> {
+    if bytes.len() > TRANSACTION_BYTES_MAX {
+        let bytes = bytes.len();
+        return Some(ProposeError::TooLarge { bytes, limit: TRANSACTION_BYTES_MAX }.to_string());
+    }
+    check_transaction(bytes, reads).err().map(|error| error.to_string())
+}
+
 async fn take_frame<R: Runtime, D: Disk, T: Transport>(
     core: &Core<R, D, T>,
     request: wire::ForwardRequest,
-    answers: &mpsc::Sender<(u64, Vec<u32>)>,
+    answers: &mpsc::Sender<(u64, Settled)>,
 ) {
     let answers = answers.clone();
-    let frame = Arc::new(Frame { sequence: request.sequence, refused: Mutex::default(), answers });
+    let frame = Arc::new(Frame { sequence: request.sequence, settled: Mutex::default(), answers });
     for (position, bytes) in (0u32..).zip(request.transactions) {
-        if bytes.len() > TRANSACTION_BYTES_MAX {
-            frame.refused.lock().push(position);
+        if let Some(reason) = refusal(&bytes, core.feature.level.supported()) {
+            tracing::warn!(%reason, "a forwarded proposal is refused");
+            frame.settled.lock().refused.push(wire::ForwardRefusal { position, reason });
             continue;
         }
         // Out of the frame: it would stay in memory for as long as the log's tail holds one of its entries.
         let bytes = Bytes::copy_from_slice(&bytes);
         let settling = frame.clone();
-        append(core, request.term, bytes, move || settling.refused.lock().push(position)).await;
+        append(core, request.term, bytes, move || settling.settled.lock().not_appended.push(position)).await;
     }
 }

@@ -33,6 +33,7 @@ use crate::member::codec::{
 };
 use crate::member::consensus::{Entry, LogId, Types, Vote};
 use crate::member::fatal::Fatal;
+use crate::member::feature::FeatureLevel;
 
 /// Brings the stored state up to an index before entries through it are purged.
 pub(crate) trait Settle: Send + Sync + 'static {
@@ -50,6 +51,7 @@ struct Shared<D> {
     disk: Arc<D>,
     state: Arc<dyn Settle>,
     fatal: Fatal,
+    level: Arc<FeatureLevel>,
     tail: Mutex<Tail>,
     meter: Arc<Mutex<Meter>>,
     vote: Mutex<Option<Vote>>,
@@ -65,11 +67,16 @@ impl<R, D> Clone for Log<R, D> {
 
 impl<R: Runtime, D: Disk> Log<R, D> {
     /// Opens the log on `disk`.
-    pub(crate) fn open(disk: Arc<D>, state: Arc<dyn Settle>, fatal: Fatal) -> Result<Self, LogError> {
+    pub(crate) fn open(
+        disk: Arc<D>,
+        state: Arc<dyn Settle>,
+        fatal: Fatal,
+        level: Arc<FeatureLevel>,
+    ) -> Result<Self, LogError> {
         let vote = read_meta(&*disk, MetaKey::Vote, "vote")?.map(vote_from_wire);
         let (tail, vote) = (Mutex::new(Tail::default()), Mutex::new(vote));
         let (waiting_purge, meter) = (Mutex::default(), Arc::default());
-        let shared = Shared { disk, state, fatal, tail, meter, vote, waiting_purge };
+        let shared = Shared { disk, state, fatal, level, tail, meter, vote, waiting_purge };
         Ok(Log { shared: Arc::new(shared), runtime: PhantomData })
     }
 
@@ -88,7 +95,7 @@ impl<R: Runtime, D: Disk> Log<R, D> {
         let records = self.shared.disk.read_log(last, last + 1, 1)?;
         let record = records.into_iter().next();
         let record = record.ok_or_else(|| DecodeError::new("log", format!("entry {last} is missing")))?;
-        Ok(Some(decode_record(record)?.log_id))
+        Ok(Some(self.decode_record(record)?.log_id))
     }
 
     fn purged(&self) -> Result<Option<LogId>, LogError> {
@@ -115,6 +122,16 @@ impl<R: Runtime, D: Disk> Log<R, D> {
         shared.meter.lock().purge_through(through.index);
         *waiting = None;
         Ok(())
+    }
+
+    /// An entry as the disk keeps it.
+    fn decode_record(&self, record: LogRecord) -> Result<Entry, DecodeError> {
+        let entry = entry_from_wire(decode("log entry", record.bytes)?, self.shared.level.supported())?;
+        if entry.log_id.index != record.index {
+            let reason = format!("entry {} stands in place {}", entry.log_id.index, record.index);
+            return Err(DecodeError::new("log entry", reason));
+        }
+        Ok(entry)
     }
 
     async fn persist_vote(&self, vote: &Vote) -> Result<(), DiskError> {
@@ -146,16 +163,6 @@ pub(crate) fn read_meta<M: Message + Default>(
     what: &'static str,
 ) -> Result<Option<M>, LogError> {
     Ok(disk.meta(key)?.map(|bytes| decode(what, bytes)).transpose()?)
-}
-
-/// An entry as the disk keeps it.
-fn decode_record(record: LogRecord) -> Result<Entry, DecodeError> {
-    let entry = entry_from_wire(decode("log entry", record.bytes)?)?;
-    if entry.log_id.index != record.index {
-        let reason = format!("entry {} stands in place {}", entry.log_id.index, record.index);
-        return Err(DecodeError::new("log entry", reason));
-    }
-    Ok(entry)
 }
 
 impl<R: Runtime, D: Disk> RaftLogStorage<Types<R>> for Log<R, D> {
@@ -194,9 +201,10 @@ impl<R: Runtime, D: Disk> RaftLogStorage<Types<R>> for Log<R, D> {
     {
         self.purge_waiting()?;
         let entries: Vec<Entry> = entries.into_iter().collect();
+        let level = self.shared.level.agreed();
         let record = |entry: &Entry| LogRecord {
             index: entry.log_id.index,
-            bytes: Bytes::from(entry_to_wire(entry).encode_to_vec()),
+            bytes: Bytes::from(entry_to_wire(entry, level).encode_to_vec()),
         };
         let records: Vec<LogRecord> = entries.iter().map(record).collect();
         let sizes: Vec<(u64, usize)> =

@@ -12,7 +12,7 @@ use std::ops::{Bound, RangeBounds};
 use futures::Stream;
 use openraft::{OptionalSend, RaftLogReader};
 
-use super::{Log, LogError, decode_record};
+use super::{Log, LogError};
 use crate::Runtime;
 use crate::disk::Disk;
 use crate::encoding::DecodeError;
@@ -38,7 +38,8 @@ impl<R: Runtime, D: Disk> Log<R, D> {
         }
         let to = tail_first.map_or(to, |first| if first > from { to.min(first) } else { to });
         let records = self.shared.disk.read_log(from, to, READ_BYTES_MAX)?;
-        let entries: Vec<Entry> = records.into_iter().map(decode_record).collect::<Result<_, _>>()?;
+        let entries: Vec<Entry> =
+            records.into_iter().map(|record| self.decode_record(record)).collect::<Result<_, _>>()?;
         match entries.first().map(|entry| entry.log_id.index) {
             Some(first) if first != from => {
                 Err(DecodeError::new("log", format!("entry {first} was read for {from}")).into())

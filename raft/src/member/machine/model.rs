@@ -24,6 +24,7 @@ use crate::key::{Key, Revision};
 use crate::member::codec::Mark;
 use crate::member::consensus::{Command, Entry, StoredMembership, log_id};
 use crate::member::fatal::Fatal;
+use crate::member::feature::FeatureLevel;
 use crate::member::log::Settle;
 use crate::member::options::HistoryOptions;
 use crate::member::proposals::Proposals;
@@ -140,7 +141,7 @@ fn transaction(index: u64) -> Transaction {
 }
 
 fn entry(index: u64) -> Entry {
-    let command = Command(encode_transaction(ProposalId::default(), &transaction(index)));
+    let command = Command(encode_transaction(ProposalId::default(), &transaction(index), 0));
     Entry::new(log_id(1, index), EntryPayload::Normal(command))
 }
 
@@ -162,7 +163,7 @@ fn mark(index: u64, state: &State) -> Mark {
 
 fn load<L: Lock<Writer>>(disk: &Arc<ModelDisk>, lock: impl FnOnce(Writer) -> L) -> Applied<ModelDisk, L> {
     let history = HistoryOptions { entries_max: 2, ..HistoryOptions::default() };
-    let proposals = Arc::new(Proposals::new(1, 1));
+    let proposals = Arc::new(Proposals::new(1, 1, FeatureLevel::of(1)));
     Applied::load_with(disk.clone(), history, proposals, Fatal::default(), lock).unwrap()
 }
 

@@ -3,6 +3,7 @@
 //! Owns the window: frames follow each other without waiting for answers, and answers come back in order. A stream on
 //! which nothing moves is given up; the library then probes and starts a new one.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -17,11 +18,12 @@ use prost::Message;
 
 use super::{Link, Rpc, from_transport, network_error, unexpected};
 use crate::Runtime;
-use crate::encoding::{DecodeError, decode};
+use crate::encoding::{DecodeError, check_format, decode};
 use crate::member::codec::{
     entry_from_frame, entry_to_wire, log_id_from_wire, log_id_to_wire, required_vote, vote_to_wire,
 };
 use crate::member::consensus::Types;
+use crate::member::feature::FeatureLevel;
 use crate::transport::{Duplex, Purpose, Transport};
 
 /// Frames under way on one stream: with frames of up to 2 MiB more would only fill buffers.
@@ -39,6 +41,7 @@ type Answers<'s, R> = BoxStream<'s, Result<StreamAppendResult<Types<R>>, Rpc<R>>
 struct Pipeline<S> {
     /// `None` once it has ended.
     input: Option<S>,
+    level: Arc<FeatureLevel>,
     duplex: Duplex,
     /// Encoded and waiting for room in the stream.
     next: Option<Bytes>,
@@ -60,12 +63,13 @@ impl<R: Runtime, T: Transport> Link<R, T> {
     where
         S: Stream<Item = AppendEntriesRequest<Types<R>>> + OptionalSend + Unpin + 'static,
     {
-        let (transport, peer) = (self.transport.clone(), self.peer.clone());
+        let (transport, peer, level) = (self.transport.clone(), self.peer.clone(), self.level.clone());
         async move {
             let opened = R::timeout(OPEN_TIMEOUT, transport.open(&peer, Purpose::Append)).await;
             let opened = opened.map_err(|_| network_error(&"no connection in time"))?;
             let duplex = opened.map_err(|error| from_transport(&error))?;
-            let pipeline = Pipeline { input: Some(input), duplex, next: None, under_way: 0, failed: false };
+            let input = Some(input);
+            let pipeline = Pipeline { input, level, duplex, next: None, under_way: 0, failed: false };
             let answers = futures::stream::unfold(pipeline, |mut pipeline| async move {
                 let answer = pipeline.next_answer::<R>().await?;
                 Some((answer, pipeline))
@@ -104,7 +108,10 @@ impl<S> Pipeline<S> {
 
     fn take<R: Runtime>(&mut self, request: Option<AppendEntriesRequest<Types<R>>>) {
         match request {
-            Some(request) => self.next = Some(Bytes::from(append_to_wire(&request).encode_to_vec())),
+            Some(request) => {
+                let frame = append_to_wire(&request, self.level.agreed());
+                self.next = Some(Bytes::from(frame.encode_to_vec()));
+            }
             None => self.input = None,
         }
     }
@@ -211,24 +218,31 @@ pub(super) fn append_response_from_wire<R: Runtime>(
     }
 }
 
-pub(super) fn append_to_wire<R: Runtime>(request: &AppendEntriesRequest<Types<R>>) -> wire::AppendRequest {
+pub(super) fn append_to_wire<R: Runtime>(
+    request: &AppendEntriesRequest<Types<R>>,
+    level: u32,
+) -> wire::AppendRequest {
     wire::AppendRequest {
         vote: Some(vote_to_wire(&request.vote)),
         previous: request.prev_log_id.as_ref().map(log_id_to_wire),
         committed: request.leader_commit.as_ref().map(log_id_to_wire),
-        entries: request.entries.iter().map(entry_to_wire).collect(),
+        entries: request.entries.iter().map(|entry| entry_to_wire(entry, level)).collect(),
+        format: 0,
     }
 }
 
-/// An append as received. Its entries own their memory.
+/// An append as received by a program of feature level `reads`. Its entries are checked and own their memory.
 pub(crate) fn append_from_wire<R: Runtime>(
     request: wire::AppendRequest,
+    reads: u32,
 ) -> Result<AppendEntriesRequest<Types<R>>, DecodeError> {
+    check_format("append request", request.format, reads)?;
     let vote = required_vote(request.vote)?;
+    let entries = request.entries.into_iter().map(|entry| entry_from_frame(entry, reads));
     Ok(AppendEntriesRequest {
         vote,
         prev_log_id: request.previous.map(log_id_from_wire),
         leader_commit: request.committed.map(log_id_from_wire),
-        entries: request.entries.into_iter().map(entry_from_frame).collect::<Result<_, _>>()?,
+        entries: entries.collect::<Result<_, _>>()?,
     })
 }

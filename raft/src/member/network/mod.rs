@@ -35,6 +35,7 @@ use crate::encoding::{DecodeError, decode};
 use crate::member::codec::{log_id_from_wire, log_id_to_wire, required_vote, vote_to_wire};
 use crate::member::compaction::Holds;
 use crate::member::consensus::{Place, Snapshot, Types, Vote};
+use crate::member::feature::FeatureLevel;
 use crate::member::machine::SnapshotBody;
 use crate::transport::{Peer, Purpose, Transport, TransportError};
 
@@ -42,6 +43,7 @@ use crate::transport::{Peer, Purpose, Transport, TransportError};
 pub(crate) struct Network<R, T> {
     transport: T,
     holds: Arc<Holds>,
+    level: Arc<FeatureLevel>,
     runtime: PhantomData<fn() -> R>,
 }
 
@@ -49,6 +51,7 @@ pub(crate) struct Network<R, T> {
 pub(crate) struct Link<R, T> {
     transport: T,
     holds: Arc<Holds>,
+    level: Arc<FeatureLevel>,
     peer: Peer,
     /// Replicates over a stream; other tasks send an entry-less append at most, as a call.
     pipelined: bool,
@@ -58,13 +61,13 @@ pub(crate) struct Link<R, T> {
 type Rpc<R> = RPCError<Types<R>>;
 
 impl<R: Runtime, T: Transport> Network<R, T> {
-    pub(crate) fn new(transport: T, holds: Arc<Holds>) -> Self {
-        Network { transport, holds, runtime: PhantomData }
+    pub(crate) fn new(transport: T, holds: Arc<Holds>, level: Arc<FeatureLevel>) -> Self {
+        Network { transport, holds, level, runtime: PhantomData }
     }
 
     fn link(&self, target: u64, place: &Place, pipelined: bool) -> Link<R, T> {
-        let (transport, holds) = (self.transport.clone(), self.holds.clone());
-        Link { transport, holds, peer: place.peer(target), pipelined, runtime: PhantomData }
+        let (transport, holds, level) = (self.transport.clone(), self.holds.clone(), self.level.clone());
+        Link { transport, holds, level, peer: place.peer(target), pipelined, runtime: PhantomData }
     }
 }
 
@@ -114,7 +117,7 @@ pub(crate) async fn control(
     request: Request,
     timeout: Duration,
 ) -> Result<Response, ControlError> {
-    let frame = Bytes::from(wire::ControlRequest { kind: Some(request) }.encode_to_vec());
+    let frame = Bytes::from(wire::ControlRequest { kind: Some(request), format: 0 }.encode_to_vec());
     let answer = transport.call(peer, Purpose::Control, frame, timeout).await?;
     let answer: wire::ControlResponse = decode("control response", answer)?;
     Ok(answer.kind.ok_or_else(|| DecodeError::new("control response", "no kind"))?)
@@ -152,7 +155,7 @@ impl<R: Runtime, T: Transport> RaftNetworkV2<Types<R>> for Link<R, T> {
         request: AppendEntriesRequest<Types<R>>,
         option: RPCOption,
     ) -> Result<AppendEntriesResponse<Types<R>>, Rpc<R>> {
-        let request = Request::Heartbeat(append::append_to_wire(&request));
+        let request = Request::Heartbeat(append::append_to_wire(&request, self.level.agreed()));
         match self.control(request, option.soft_ttl()).await? {
             Response::Heartbeat(answer) => append::append_response_from_wire(answer),
             _ => Err(unexpected()),

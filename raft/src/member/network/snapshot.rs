@@ -63,7 +63,8 @@ impl<R: Runtime, T: Transport> Link<R, T> {
     ) -> Result<SnapshotResponse<Types<R>>, Streaming<R>> {
         let opened = self.transport.open(&self.peer, Purpose::Snapshot).await;
         let mut duplex = opened.map_err(|error| Streaming::<R>::from(from_transport::<R>(&error)))?;
-        let head = wire::SnapshotHead { vote: Some(vote_to_wire(&vote)), mark: Some(mark.to_wire()) };
+        let head =
+            wire::SnapshotHead { vote: Some(vote_to_wire(&vote)), mark: Some(mark.to_wire()), format: 0 };
         // A receiver that has refused answers before the end and stops reading.
         if send(&mut duplex, Kind::Head(head)).await.is_ok() {
             drop(send_state(&mut duplex, state).await);

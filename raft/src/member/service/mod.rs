@@ -20,10 +20,12 @@ use wire::control_response::Kind as Response;
 
 use crate::Runtime;
 use crate::disk::Disk;
-use crate::encoding::{DecodeError, decode};
+use crate::encoding::{DecodeError, check_format, decode};
 use crate::member::codec::{log_id_from_wire, required_vote};
 use crate::member::consensus::{Types, Vote};
 use crate::member::core::Core;
+use crate::member::fatal::Fatal;
+use crate::member::feature::FeatureLevel;
 use crate::member::forward::serve_forwarded;
 use crate::member::network::{
     append_from_wire, append_response_to_wire, stream_result_to_wire, vote_request_from_wire,
@@ -52,8 +54,10 @@ impl<R: Runtime, D: Disk, T: Transport> PeerService for Service<R, D, T> {
                 return Err(format!("{purpose:?} is not a call"));
             }
             let request: wire::ControlRequest = decode("control request", frame).map_err(text)?;
-            let request = request.kind.ok_or("the control request is empty")?;
-            if !core.admitted.load(Ordering::Acquire) && !matches!(request, Request::Identity(_)) {
+            check_format("control request", request.format, core.feature.level.supported()).map_err(text)?;
+            let request = request.kind.ok_or("the control request is empty, or of a newer version")?;
+            let asks_who = matches!(request, Request::Identity(_) | Request::Feature(_));
+            if !core.admitted.load(Ordering::Acquire) && !asks_who {
                 return Err("the member does not take part yet".to_owned());
             }
             let response = answer(&core, from, request).await?;
@@ -114,7 +118,7 @@ async fn answer<R: Runtime, D: Disk, T: Transport>(
             Ok(Response::Vote(vote_response_to_wire(&raft.pre_vote(request).await.map_err(text)?)))
         }
         Request::Heartbeat(request) => {
-            let request = append_from_wire(request).map_err(text)?;
+            let request = append_from_wire(request, core.feature.level.supported()).map_err(text)?;
             in_own_name(from, &request.vote)?;
             Ok(Response::Heartbeat(append_response_to_wire(
                 &raft.append_entries(request).await.map_err(text)?,
@@ -126,6 +130,7 @@ async fn answer<R: Runtime, D: Disk, T: Transport>(
         Request::Change(request) => Ok(Response::Change(core.answer_change(request).await)),
         Request::Identity(_) => Ok(Response::Identity(core.answer_identity(from).await)),
         Request::Agreement(_) => Ok(Response::Agreement(core.answer_agreement())),
+        Request::Feature(_) => Ok(Response::Feature(core.answer_feature())),
     }
 }
 
@@ -156,7 +161,7 @@ async fn serve_appends<R: Runtime, D: Disk, T: Transport>(
     duplex: Duplex,
 ) {
     let Duplex { sender, receiver } = duplex;
-    let requests = requests::<R>(from, receiver);
+    let requests = requests::<R>(from, core.feature.level.clone(), core.fatal.clone(), receiver);
     let mut answers = std::pin::pin!(core.raft.stream_append(requests));
     while let Some(answer) = answers.next().await {
         let answer = match &answer {
@@ -172,24 +177,36 @@ async fn serve_appends<R: Runtime, D: Disk, T: Transport>(
     }
 }
 
-/// The appends in a stream of frames, up to the first that cannot be read.
+/// The appends in a stream of frames, up to the first that cannot be read. One that only a newer program reads ends the
+/// member: what it holds must come before whatever follows it.
 fn requests<R: Runtime>(
     from: NodeId,
+    level: Arc<FeatureLevel>,
+    fatal: Fatal,
     receiver: mpsc::Receiver<Bytes>,
 ) -> impl futures::Stream<Item = AppendEntriesRequest<Types<R>>> + Send + 'static {
-    futures::stream::unfold(receiver, move |mut receiver| async move {
+    futures::stream::unfold((receiver, level, fatal), move |(mut receiver, level, fatal)| async move {
         let frame = receiver.recv().await?;
-        let read = || -> Result<_, DecodeError> {
-            let request: AppendEntriesRequest<Types<R>> = append_from_wire(decode("append request", frame)?)?;
-            in_own_name(from, &request.vote).map_err(|reason| DecodeError::new("append request", reason))?;
-            Ok(request)
-        };
-        match read() {
-            Ok(request) => Some((request, receiver)),
+        match read_append::<R>(from, frame, level.supported()) {
+            Ok(request) => Some((request, (receiver, level, fatal))),
             Err(error) => {
                 tracing::warn!(%error, from = from.0, "a stream of appends is ended");
+                if error.newer {
+                    fatal.report(error);
+                }
                 None
             }
         }
     })
+}
+
+fn read_append<R: Runtime>(
+    from: NodeId,
+    frame: Bytes,
+    reads: u32,
+) -> Result<AppendEntriesRequest<Types<R>>, DecodeError> {
+    let request: wire::AppendRequest = decode("append request", frame)?;
+    let vote = required_vote(request.vote)?;
+    in_own_name(from, &vote).map_err(|reason| DecodeError::new("append request", reason))?;
+    append_from_wire(request, reads)
 }

@@ -15,7 +15,7 @@ use wire::snapshot_frame::Kind;
 use super::in_own_name;
 use crate::Runtime;
 use crate::disk::{Disk, Install, StateWrite};
-use crate::encoding::{DecodeError, decode, object_from_wire};
+use crate::encoding::{DecodeError, check_format, decode, object_from_wire};
 use crate::member::agreement::serve_pull;
 use crate::member::codec::{Mark, required_vote, vote_to_wire};
 use crate::member::consensus::{Snapshot, SnapshotMeta, Vote};
@@ -112,13 +112,17 @@ async fn receive_state<R: Runtime, D: Disk, T: Transport>(
     duplex: &mut Duplex,
     head: wire::SnapshotHead,
 ) -> Result<(Mark, State, Box<dyn Install>), Refusal> {
+    let reads = core.feature.level.supported();
+    check_format("snapshot", head.format, reads).map_err(|error| newer(core, error))?;
     let mark = Mark::from_wire(head.mark.unwrap_or_default()).map_err(text)?;
     let install = core.disk.begin_install().map_err(text)?;
     let mut receiving =
         Receiving { restore: Restore::default(), install, objects: 0, checksum: crc32fast::Hasher::new() };
     loop {
         match next_frame::<R>(duplex).await? {
-            (Kind::Objects(objects), frame) => receiving.add(objects, &frame)?,
+            (Kind::Objects(objects), frame) => {
+                receiving.add(objects, &frame, reads).map_err(|error| newer(core, error))?;
+            }
             (Kind::End(end), _) => break receiving.check(&end)?,
             (Kind::Refused(reason), _) => return Err(reason),
             (Kind::Head(_) | Kind::Pull(_), _) => return Err("the snapshot has two heads".to_owned()),
@@ -139,19 +143,27 @@ fn text(error: impl ToString) -> Refusal {
     error.to_string()
 }
 
+/// A snapshot that only a newer program reads is the only way on from here: the member ends.
+fn newer<R: Runtime, D: Disk, T: Transport>(core: &Core<R, D, T>, error: DecodeError) -> Refusal {
+    if error.newer {
+        core.fatal.report(&error);
+    }
+    text(error)
+}
+
 impl Receiving {
-    fn add(&mut self, objects: wire::SnapshotObjects, frame: &[u8]) -> Result<(), Refusal> {
+    fn add(&mut self, objects: wire::SnapshotObjects, frame: &[u8], reads: u32) -> Result<(), DecodeError> {
         self.checksum.update(frame);
         let mut writes = Vec::with_capacity(objects.objects.len());
         for wire::SnapshotObject { resource, path, object } in objects.objects {
-            let object =
-                object.ok_or_else(|| DecodeError::new("snapshot", "an object is missing")).map_err(text)?;
+            let object = object.ok_or_else(|| DecodeError::new("snapshot", "an object is missing"))?;
+            check_format("stored object", object.format, reads)?;
             let record = Some(Bytes::from(object.encode_to_vec()));
-            self.restore.add_object(&resource, &path, object_from_wire(object).map_err(text)?);
+            self.restore.add_object(&resource, &path, object_from_wire(object)?);
             writes.push(StateWrite { resource: resource.into(), path: path.into(), record });
             self.objects += 1;
         }
-        self.install.put(writes).map_err(text)
+        self.install.put(writes).map_err(|error| DecodeError::new("snapshot", error))
     }
 
     fn check(&self, end: &wire::SnapshotEnd) -> Result<(), Refusal> {

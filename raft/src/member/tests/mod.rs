@@ -12,7 +12,9 @@ mod scenarios;
 mod storms;
 mod succession;
 mod suite;
+mod versions;
 
+use std::collections::BTreeMap;
 use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
@@ -46,6 +48,8 @@ pub(super) struct Cluster {
     pub(super) founders: Vec<Peer>,
     pub(super) log: LogOptions,
     pub(super) history: HistoryOptions,
+    /// Feature levels that older programs support.
+    pub(super) programs: BTreeMap<usize, u32>,
     starts: u64,
 }
 
@@ -73,6 +77,7 @@ impl Cluster {
             founders: (0..size).map(peer).collect(),
             log: LogOptions::default(),
             history: HistoryOptions::default(),
+            programs: BTreeMap::new(),
             starts: 0,
         }
     }
@@ -89,6 +94,9 @@ impl Cluster {
         options.timing = Timing { heartbeat_ms: 50, election_ms_min: 300, election_ms_max: 600 };
         options.log = self.log;
         options.history = self.history;
+        if let Some(level) = self.programs.get(&n) {
+            options.feature_level_max = *level;
+        }
         options
     }
 

@@ -16,6 +16,7 @@ use super::disk::MemoryDisk;
 use crate::Runtime;
 use crate::member::consensus::{Entry, LogId, Types, Vote, log_id};
 use crate::member::fatal::Fatal;
+use crate::member::feature::FeatureLevel;
 use crate::member::log::{Log, Settle};
 use crate::member::machine::{Applied, Machine};
 use crate::member::options::HistoryOptions;
@@ -127,10 +128,10 @@ impl RaftLogStorage<SimTypes> for Tolerant {
 impl StoreBuilder<SimTypes, Tolerant, SimMachine, ()> for Builder {
     async fn build(&self) -> Result<((), Tolerant, SimMachine), StorageError<SimTypes>> {
         let (disk, fatal) = (Arc::new(MemoryDisk::default()), Fatal::default());
-        let proposals = Arc::new(Proposals::new(1, 1));
+        let proposals = Arc::new(Proposals::new(1, 1, FeatureLevel::of(1)));
         let applied = Applied::load(disk.clone(), HistoryOptions::default(), proposals, fatal.clone());
         let applied = Arc::new(applied.unwrap());
-        let log = Log::open(disk, Arc::new(Settled), fatal).unwrap();
+        let log = Log::open(disk, Arc::new(Settled), fatal, FeatureLevel::of(1)).unwrap();
         Ok(((), Tolerant(log), Machine::new(applied)))
     }
 }

@@ -1,0 +1,279 @@
+//! Whether a transaction is one that this program reads in full: a walk over its encoding without decoding it.
+//!
+//! Owns the rule for what may enter the log. The library that decodes messages drops fields it does not know, so a
+//! member that met an unknown condition or operation would skip it and diverge. This walk refuses every field that
+//! it does not name. It allocates nothing; it runs once where a transaction is proposed, once at the leader that
+//! takes it from another member, and once at each follower before the entry counts as received.
+//!
+//! Invariant: what passes decodes ([`super::decode_transaction`]) without an error, and nothing of it is dropped.
+//! Fields ascend and only repeated ones repeat: merging two halves of a message could give what neither half is.
+
+use super::{DecodeError, LEVEL_NAMED_FIELDS};
+
+const WIRE_VARINT: u64 = 0;
+const WIRE_BYTES: u64 = 2;
+
+/// Bytes of the longest varint.
+const VARINT_BYTES_MAX: usize = 10;
+
+type Check = Result<(), DecodeError>;
+
+/// Checks an encoded transaction against what a program of feature level `reads` understands.
+pub(crate) fn check_transaction(bytes: &[u8], reads: u32) -> Check {
+    let checked = transaction(bytes, reads);
+    match (&checked, format_of(bytes)) {
+        // The fields that were stumbled over are those of a newer format: name that.
+        (Err(_), Some(format)) if format > reads => {
+            Err(DecodeError::newer_format("transaction", format, reads))
+        }
+        _ => checked,
+    }
+}
+
+fn transaction(bytes: &[u8], reads: u32) -> Check {
+    let mut fields = Walk::over("transaction", bytes, &[3, 4]);
+    while let Some(field) = fields.next()? {
+        match field {
+            (1, Value::Bytes(id)) => proposal_id(id)?,
+            (2, Value::Varint(_)) => {}
+            (3, Value::Bytes(one)) => condition(one)?,
+            (4, Value::Bytes(one)) => operation(one, reads)?,
+            (30, Value::Varint(format)) if format <= u64::from(reads) => {}
+            (number, _) => return Err(DecodeError::unknown_field("transaction", number)),
+        }
+    }
+    Ok(())
+}
+
+/// The format that a transaction names, if its own fields can be read.
+fn format_of(bytes: &[u8]) -> Option<u32> {
+    let mut fields = Walk::over("transaction", bytes, &[3, 4]);
+    while let Ok(Some((number, value))) = fields.next() {
+        if let (30, Value::Varint(format)) = (number, value) {
+            return u32::try_from(format).ok();
+        }
+    }
+    None
+}
+
+fn proposal_id(bytes: &[u8]) -> Check {
+    let mut fields = Walk::over("proposal id", bytes, &[]);
+    while let Some(field) = fields.next()? {
+        match field {
+            (1..=3, Value::Varint(_)) => {}
+            (number, _) => return Err(DecodeError::unknown_field("proposal id", number)),
+        }
+    }
+    Ok(())
+}
+
+fn condition(bytes: &[u8]) -> Check {
+    let mut fields = Walk::over("condition", bytes, &[]);
+    let mut kinds = 0;
+    while let Some(field) = fields.next()? {
+        kinds += 1;
+        match field {
+            (1 | 2, Value::Bytes(named)) => key(named)?,
+            (3, Value::Bytes(at)) => key_revision(at)?,
+            (4, Value::Bytes(namespace)) => text("condition", namespace)?,
+            (number, _) => return Err(DecodeError::unknown_field("condition", number)),
+        }
+    }
+    one_kind("condition", kinds)
+}
+
+fn operation(bytes: &[u8], reads: u32) -> Check {
+    let mut fields = Walk::over("operation", bytes, &[]);
+    let mut kinds = 0;
+    while let Some(field) = fields.next()? {
+        kinds += 1;
+        match field {
+            (1, Value::Bytes(written)) => put(written, reads)?,
+            (2, Value::Bytes(removed)) => key(removed)?,
+            (number, _) => return Err(DecodeError::unknown_field("operation", number)),
+        }
+    }
+    one_kind("operation", kinds)
+}
+
+fn one_kind(what: &'static str, kinds: u32) -> Check {
+    if kinds == 1 { Ok(()) } else { Err(DecodeError::new(what, format!("it has {kinds} kinds"))) }
+}
+
+fn put(bytes: &[u8], reads: u32) -> Check {
+    let mut fields = Walk::over("put", bytes, &[]);
+    let (mut has_key, mut json_bytes, mut revision_at) = (false, 0, 0);
+    while let Some(field) = fields.next()? {
+        match field {
+            (1, Value::Bytes(named)) => {
+                has_key = true;
+                key(named)?;
+            }
+            (2, Value::Bytes(json)) => json_bytes = json.len() as u64,
+            (3, Value::Varint(at)) => revision_at = at,
+            (4, Value::Bytes(kept)) => index(kept, reads)?,
+            (number, _) => return Err(DecodeError::unknown_field("put", number)),
+        }
+    }
+    match (has_key, revision_at <= json_bytes) {
+        (true, true) => Ok(()),
+        (false, _) => Err(DecodeError::missing("put", "key")),
+        (_, false) => Err(DecodeError::new("put", "the revision's place lies outside the object")),
+    }
+}
+
+fn key(bytes: &[u8]) -> Check {
+    let mut fields = Walk::over("key", bytes, &[]);
+    while let Some(field) = fields.next()? {
+        match field {
+            (1 | 2, Value::Bytes(part)) => text("key", part)?,
+            (number, _) => return Err(DecodeError::unknown_field("key", number)),
+        }
+    }
+    Ok(())
+}
+
+fn key_revision(bytes: &[u8]) -> Check {
+    let mut fields = Walk::over("condition", bytes, &[]);
+    let mut has_key = false;
+    while let Some(field) = fields.next()? {
+        match field {
+            (1, Value::Bytes(named)) => {
+                has_key = true;
+                key(named)?;
+            }
+            (2, Value::Varint(_)) => {}
+            (number, _) => return Err(DecodeError::unknown_field("condition", number)),
+        }
+    }
+    if has_key { Ok(()) } else { Err(DecodeError::missing("condition", "key")) }
+}
+
+fn index(bytes: &[u8], reads: u32) -> Check {
+    let mut fields = Walk::over("index", bytes, &[2, 3, 4, 30]);
+    let (mut by_position, mut by_name) = (false, false);
+    while let Some(field) = fields.next()? {
+        match field {
+            (1 | 4, Value::Bytes(part)) => text("index", part)?,
+            (2, Value::Bytes(pair)) => drop(text_pair("label", pair)?),
+            (3, Value::Bytes(value)) => {
+                by_position = true;
+                text("index", value)?;
+            }
+            (5, Value::Varint(_)) => {}
+            (30, Value::Bytes(pair)) if reads >= LEVEL_NAMED_FIELDS => {
+                by_name = true;
+                let (has_name, has_value) = text_pair("selectable field", pair)?;
+                if !has_name || !has_value {
+                    return Err(DecodeError::missing("selectable field", "name or value"));
+                }
+            }
+            (number, _) => return Err(DecodeError::unknown_field("index", number)),
+        }
+    }
+    match by_position && by_name {
+        true => Err(DecodeError::new("index", "its fields are stored by position and by name")),
+        false => Ok(()),
+    }
+}
+
+/// Whether each of the two texts is there and not empty.
+fn text_pair(what: &'static str, bytes: &[u8]) -> Result<(bool, bool), DecodeError> {
+    let mut fields = Walk::over(what, bytes, &[]);
+    let mut filled = (false, false);
+    while let Some(field) = fields.next()? {
+        match field {
+            (1, Value::Bytes(part)) => {
+                filled.0 = !part.is_empty();
+                text(what, part)?;
+            }
+            (2, Value::Bytes(part)) => {
+                filled.1 = !part.is_empty();
+                text(what, part)?;
+            }
+            (number, _) => return Err(DecodeError::unknown_field(what, number)),
+        }
+    }
+    Ok(filled)
+}
+
+fn text(what: &'static str, bytes: &[u8]) -> Check {
+    std::str::from_utf8(bytes).map(drop).map_err(|error| DecodeError::new(what, error))
+}
+
+/// The value of one field.
+enum Value<'a> {
+    Varint(u64),
+    Bytes(&'a [u8]),
+}
+
+/// Reads the fields of one message in order.
+struct Walk<'a> {
+    what: &'static str,
+    rest: &'a [u8],
+    /// Numbers that may come more than once.
+    repeated: &'static [u64],
+    last: u64,
+}
+
+impl<'a> Walk<'a> {
+    fn over(what: &'static str, bytes: &'a [u8], repeated: &'static [u64]) -> Self {
+        Walk { what, rest: bytes, repeated, last: 0 }
+    }
+
+    /// The next field; `None` at the end.
+    fn next(&mut self) -> Result<Option<(u64, Value<'a>)>, DecodeError> {
+        if self.rest.is_empty() {
+            return Ok(None);
+        }
+        let tag = self.varint()?;
+        let number = tag >> 3;
+        let again = number == self.last && self.repeated.contains(&number);
+        if number <= self.last && !again {
+            return Err(DecodeError::new(self.what, format!("field {number} follows field {}", self.last)));
+        }
+        self.last = number;
+        let value = match tag & 7 {
+            WIRE_VARINT => Value::Varint(self.varint()?),
+            WIRE_BYTES => Value::Bytes(self.bytes()?),
+            // No message here has fields of other types: only a newer one can.
+            _ => return Err(DecodeError::unknown_field(self.what, number)),
+        };
+        Ok(Some((number, value)))
+    }
+
+    fn bytes(&mut self) -> Result<&'a [u8], DecodeError> {
+        let length = usize::try_from(self.varint()?).unwrap_or(usize::MAX);
+        let (value, rest) = self.rest.split_at_checked(length).ok_or_else(|| self.cut_short())?;
+        self.rest = rest;
+        Ok(value)
+    }
+
+    fn varint(&mut self) -> Result<u64, DecodeError> {
+        // Tags and lengths are of one byte, mostly.
+        if let Some((first, rest)) = self.rest.split_first().filter(|(first, _)| **first < 0x80) {
+            self.rest = rest;
+            return Ok(u64::from(*first));
+        }
+        let mut value = 0u64;
+        for (at, byte) in self.rest.iter().copied().enumerate().take(VARINT_BYTES_MAX) {
+            let bits = u64::from(byte & 0x7f);
+            value |= bits << (7 * at);
+            if byte < 0x80 {
+                if at + 1 == VARINT_BYTES_MAX && bits > 1 {
+                    break;
+                }
+                self.rest = &self.rest[at + 1..];
+                return Ok(value);
+            }
+        }
+        Err(self.cut_short())
+    }
+
+    fn cut_short(&self) -> DecodeError {
+        DecodeError::new(self.what, "it is cut short, or a number in it is too long")
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,182 @@
+//! What passes the walk is decoded whole; everything else is refused, whatever the bytes.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use orch_proto::store as wire;
+use proptest::prelude::*;
+use prost::Message;
+
+use super::*;
+use crate::encoding::{FEATURE_LEVEL_MAX, ProposalId, decode_transaction, encode_transaction};
+use crate::fields::Fields;
+use crate::key::{Key, Revision};
+use crate::object::Index;
+use crate::transaction::{Condition, Operation, Put, Transaction};
+
+fn transaction() -> Transaction {
+    let key = |name| Key::new(&Arc::from("pods"), "ns", name).unwrap();
+    let index = Index {
+        uid: "u".into(),
+        labels: vec![("k".into(), "v".into()), ("l".into(), String::new())],
+        fields: Fields::new([("spec.nodeName", "n1"), ("status.phase", "")]),
+        owners: vec!["o".into(), "p".into()],
+        terminating: true,
+    };
+    let put = |name| Put {
+        key: key(name),
+        json: Bytes::from(vec![b'j'; 200]),
+        revision_at: 130,
+        index: index.clone(),
+    };
+    Transaction {
+        proposed_ms: u64::MAX,
+        conditions: vec![
+            Condition::Absent(key("a")),
+            Condition::Exists(key("b")),
+            Condition::AtRevision(key("c"), Revision(300)),
+            Condition::NamespaceActive(Arc::from("")),
+        ],
+        operations: vec![Operation::Put(put("a")), Operation::Delete(key("d")), Operation::Put(put("e"))],
+    }
+}
+
+fn encoded(level: u32) -> Vec<u8> {
+    let id = ProposalId { node: u64::MAX, incarnation: 1 << 63, sequence: 3 };
+    encode_transaction(id, &transaction(), level).to_vec()
+}
+
+#[test]
+fn whatever_this_program_writes_passes() {
+    for level in 0..=FEATURE_LEVEL_MAX {
+        check_transaction(&encoded(level), level).unwrap();
+    }
+    check_transaction(&[], 0).unwrap();
+}
+
+#[test]
+fn a_transaction_of_a_later_format_is_named_and_not_read() {
+    let error = check_transaction(&encoded(1), 0).unwrap_err();
+    assert!(error.newer, "{error}");
+    assert!(error.to_string().contains("format 1, this program reads up to 0; upgrade it"), "{error}");
+    let mut later = wire::Transaction::decode(encoded(1).as_slice()).unwrap();
+    later.format = 9;
+    let error = check_transaction(&later.encode_to_vec(), FEATURE_LEVEL_MAX).unwrap_err();
+    assert!(error.newer && error.to_string().contains("format 9"), "{error}");
+}
+
+/// `message` with one more field, behind all others.
+fn with_field(message: &impl Message) -> Bytes {
+    let mut bytes = message.encode_to_vec();
+    // Field 99 of bytes: "x".
+    bytes.extend_from_slice(&[0x9a, 0x06, 0x01, b'x']);
+    Bytes::from(bytes)
+}
+
+/// A message with one field of bytes.
+fn wrapped(number: u8, inner: &Bytes) -> Vec<u8> {
+    let mut bytes = vec![number << 3 | 2];
+    prost::encoding::encode_varint(inner.len() as u64, &mut bytes);
+    bytes.extend_from_slice(inner);
+    bytes
+}
+
+#[test]
+fn a_field_that_decoding_would_drop_is_refused_wherever_it_stands() {
+    let key = wire::Key { resource: "r".into(), path: "p".into() };
+    let put = wire::Put { key: Some(key.clone()), ..wire::Put::default() };
+    let nest = |path: &[u8], innermost: Bytes| {
+        path.iter().rev().fold(innermost, |inner, number| Bytes::from(wrapped(*number, &inner)))
+    };
+    let whole = [
+        ("transaction", with_field(&wire::Transaction::default())),
+        ("proposal id", nest(&[1], with_field(&wire::ProposalId::default()))),
+        ("an unknown condition", nest(&[3], with_field(&wire::Condition::default()))),
+        ("an unknown operation", nest(&[4], with_field(&wire::Operation::default()))),
+        ("a condition's key", nest(&[3, 1], with_field(&key))),
+        ("a removed key", nest(&[4, 2], with_field(&key))),
+        ("put", nest(&[4, 1], with_field(&put))),
+    ];
+    for (what, bytes) in whole {
+        let error = check_transaction(&bytes, FEATURE_LEVEL_MAX).expect_err(what);
+        assert!(error.newer, "{what}: {error}");
+    }
+    // Behind the key, which a put must have.
+    let index = |inner: Bytes| nest(&[4, 1], Bytes::from([put.encode_to_vec(), wrapped(4, &inner)].concat()));
+    check_transaction(&index(Bytes::new()), FEATURE_LEVEL_MAX).unwrap();
+    assert!(check_transaction(&index(with_field(&wire::Index::default())), FEATURE_LEVEL_MAX).is_err());
+    let label = Bytes::from(wrapped(2, &with_field(&wire::Label::default())));
+    assert!(check_transaction(&index(label), FEATURE_LEVEL_MAX).is_err());
+}
+
+#[test]
+fn halves_that_would_be_merged_are_refused() {
+    let key = wire::Key { resource: "r".into(), path: "p".into() };
+    let one = |json: &'static [u8], revision_at| {
+        let put =
+            wire::Put { key: Some(key.clone()), json: Bytes::from_static(json), revision_at, index: None };
+        wire::Operation { kind: Some(wire::operation::Kind::Put(put)) }.encode_to_vec()
+    };
+    let merged = Bytes::from([one(b"0123456789", 9), one(b"01", 0)].concat());
+    assert!(check_transaction(&wrapped(4, &merged), FEATURE_LEVEL_MAX).is_err());
+    assert!(decode_transaction(Bytes::from(wrapped(4, &merged))).is_err(), "each half alone is fine");
+}
+
+#[test]
+fn a_missing_or_impossible_part_is_refused() {
+    let of = |operations, conditions| {
+        let message = wire::Transaction { operations, conditions, ..wire::Transaction::default() };
+        check_transaction(&message.encode_to_vec(), FEATURE_LEVEL_MAX)
+    };
+    let put = |put| wire::Operation { kind: Some(wire::operation::Kind::Put(put)) };
+    let key = Some(wire::Key::default());
+    let outside =
+        wire::Put { key: key.clone(), json: Bytes::from_static(b"{}"), revision_at: 3, index: None };
+    assert!(of(vec![put(outside)], vec![]).is_err());
+    assert!(of(vec![put(wire::Put::default())], vec![]).is_err(), "no key");
+    assert!(of(vec![wire::Operation { kind: None }], vec![]).is_err());
+    assert!(of(vec![], vec![wire::Condition { kind: None }]).is_err());
+    let at = wire::condition::Kind::AtRevision(wire::KeyRevision { key: None, revision: 1 });
+    assert!(of(vec![], vec![wire::Condition { kind: Some(at) }]).is_err());
+    assert!(check_transaction(b"\xff\xff", FEATURE_LEVEL_MAX).is_err());
+    assert!(
+        check_transaction(&[0x10, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x02], 1).is_err()
+    );
+    let not_text = wrapped(3, &Bytes::from(wrapped(4, &Bytes::from_static(b"\xff"))));
+    assert!(check_transaction(&not_text, 1).is_err());
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(4000))]
+
+    /// What members apply was checked: it must not fail there, nor mean something else than what was checked.
+    #[test]
+    fn what_passes_decodes_to_what_it_says(
+        damage in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 0..4),
+        cut in prop::option::weighted(0.2, any::<prop::sample::Index>()),
+        level in 0..=FEATURE_LEVEL_MAX,
+    ) {
+        let mut bytes = encoded(level);
+        for (at, value) in damage {
+            let at = at.index(bytes.len());
+            bytes[at] = value;
+        }
+        if let Some(cut) = cut {
+            bytes.truncate(cut.index(bytes.len()));
+        }
+        if check_transaction(&bytes, FEATURE_LEVEL_MAX).is_ok() {
+            let (id, decoded) = decode_transaction(Bytes::from(bytes)).expect("it passed");
+            // A second time through a form that has nothing but what was understood.
+            let again = encode_transaction(id, &decoded, FEATURE_LEVEL_MAX);
+            check_transaction(&again, FEATURE_LEVEL_MAX).unwrap();
+            prop_assert_eq!(decode_transaction(again).unwrap(), (id, decoded));
+        }
+    }
+
+    #[test]
+    fn arbitrary_bytes_are_an_error_or_a_transaction(bytes in prop::collection::vec(any::<u8>(), 0..40)) {
+        if check_transaction(&bytes, FEATURE_LEVEL_MAX).is_ok() {
+            prop_assert!(decode_transaction(Bytes::from(bytes)).is_ok());
+        }
+    }
+}
