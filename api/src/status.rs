@@ -348,6 +348,7 @@ mod tests {
             | ApiError::DeadlineExceeded
             | ApiError::TooManyOperations(_)
             | ApiError::ObjectTooLarge(_)
+            | ApiError::StateFull { .. }
             | ApiError::Internal(_) => false,
         }
     }
@@ -373,6 +374,7 @@ mod tests {
             ApiError::NotAcceptable(NotAcceptable::MediaType),
             ApiError::UnsupportedMediaType(text()),
             ApiError::BodyTooLarge { limit: 1 },
+            ApiError::StateFull { used: 1, quota: 1 },
             ApiError::Expired { message: text(), continue_token: None },
             ApiError::RevisionTooLarge { requested: 2, current: 1 },
             ApiError::OutcomeUnknown(text()),

@@ -41,7 +41,7 @@ pub enum Plant {
 }
 
 /// All plants, with the names that the command line takes.
-pub const PLANTS: [(&str, Plant); 9] = [
+pub const PLANTS: [(&str, Plant); 10] = [
     ("vote-unsynced", Plant::VoteUnsynced),
     ("log-unsynced", Plant::LogUnsynced),
     ("mark-torn", Plant::MarkTorn),

@@ -10,10 +10,11 @@ use bytes::Bytes;
 
 use crate::Runtime;
 use crate::disk::Disk;
+use crate::fields::Fields;
 use crate::key::Key;
 use crate::member::core::Core;
 use crate::object::Index;
-use crate::state::{CLUSTER_RESOURCE, LIMITS, State};
+use crate::state::{CLUSTER_RESOURCE, LIMITS, QUOTA_FIELD, State};
 use crate::transaction::{Condition, Operation, Put, Transaction};
 use crate::transport::Transport;
 
@@ -47,7 +48,7 @@ fn limits(state: &State, bytes: u64, now_ms: u64) -> Transaction {
         None => Condition::Absent(key.clone()),
     };
     let json = Bytes::from(format!("{HEAD}\"}},\"name\":\"{LIMITS}\"}}"));
-    let index = Index { fields: vec![bytes.to_string()], ..Index::default() };
+    let index = Index { fields: Fields::new([(QUOTA_FIELD, bytes.to_string())]), ..Index::default() };
     #[expect(clippy::cast_possible_truncation, reason = "the length of a constant of 32 bytes")]
     let put = Put { key, json, revision_at: HEAD.len() as u32, index };
     Transaction { proposed_ms: now_ms, conditions: vec![condition], operations: vec![Operation::Put(put)] }

@@ -80,10 +80,13 @@ fn hash(resource: &str, path: &str, object: &Object) -> u128 {
         part(&mut hash, key.as_bytes());
         part(&mut hash, value.as_bytes());
     }
-    for texts in [&index.fields, &index.owners] {
-        count(&mut hash, texts.len());
-        texts.iter().for_each(|text| part(&mut hash, text.as_bytes()));
+    count(&mut hash, index.fields.iter().count());
+    for (name, value) in index.fields.iter() {
+        part(&mut hash, name.as_bytes());
+        part(&mut hash, value.as_bytes());
     }
+    count(&mut hash, index.owners.len());
+    index.owners.iter().for_each(|owner| part(&mut hash, owner.as_bytes()));
     hash.digest128()
 }
 
@@ -104,6 +107,7 @@ mod tests {
     use bytes::Bytes;
 
     use super::*;
+    use crate::fields::Fields;
     use crate::key::Revision;
     use crate::object::Index;
 
@@ -117,7 +121,7 @@ mod tests {
             index: Index {
                 uid: "u".into(),
                 labels: vec![("k".into(), "v".into())],
-                fields: vec!["f".into()],
+                fields: Fields::new([("n", "f")]),
                 owners: vec!["o".into()],
                 terminating: false,
             },
@@ -136,7 +140,7 @@ mod tests {
     #[test]
     fn nothing_of_an_object_is_left_out() {
         let plain = of(|_| ());
-        let changes: [fn(&mut Object); 12] = [
+        let changes: [fn(&mut Object); 13] = [
             |object| object.revision = Revision(8),
             |object| object.created = Revision(5),
             |object| object.written_ms = 6,
@@ -145,9 +149,13 @@ mod tests {
             |object| object.index.uid = "w".into(),
             |object| object.index.labels[0].0 = "l".into(),
             |object| object.index.labels[0] = ("kv".into(), String::new()),
-            |object| object.index.fields = vec!["f".into(), String::new()],
+            |object| object.index.fields = Fields::new([("n", "f"), ("m", "")]),
+            |object| object.index.fields = Fields::new([("m", "f")]),
             |object| object.index.owners.clear(),
-            |object| std::mem::swap(&mut object.index.owners, &mut object.index.fields),
+            |object| {
+                object.index.owners = vec!["f".into()];
+                object.index.fields = Fields::new([("n", "o")]);
+            },
             |object| object.index.terminating = true,
         ];
         for (at, change) in changes.into_iter().enumerate() {

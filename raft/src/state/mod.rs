@@ -29,6 +29,7 @@ pub use self::fingerprint::Fingerprint;
 use self::history::Ring;
 pub use self::history::{Evicted, HistoryBounds, Leaving};
 use self::usage::Full;
+pub(crate) use self::usage::QUOTA_FIELD;
 pub use self::usage::{LIMITS, Usage};
 use crate::key::{Key, Revision};
 use crate::object::{Object, SharedObject, splice_revision};

@@ -19,6 +19,9 @@ use super::{CLUSTER_RESOURCE, State};
 use crate::object::{Index, Object};
 use crate::transaction::{Operation, Put};
 
+/// The field of the limits' object that holds the quota, in bytes.
+pub(crate) const QUOTA_FIELD: &str = "bytes";
+
 /// Path of the object in [`CLUSTER_RESOURCE`] whose first field is the quota in bytes; 0 is none.
 pub const LIMITS: &str = "limits";
 
@@ -114,7 +117,7 @@ fn limit_for(put: &Put, old: Option<&Object>, grows: u64, quota: u64) -> u64 {
 }
 
 fn quota_of(index: &Index) -> Option<u64> {
-    index.fields.first()?.parse().ok().filter(|bytes| *bytes > 0)
+    index.fields.value(QUOTA_FIELD, 0).parse().ok().filter(|bytes| *bytes > 0)
 }
 
 fn weight(path: &str, object: &Object) -> u64 {
@@ -130,8 +133,9 @@ fn weight_of_put(put: &Put) -> u64 {
 
 fn total(path: &str, json_bytes: usize, index: &Index) -> u64 {
     let labels: usize = index.labels.iter().map(|(key, value)| key.len() + value.len()).sum();
-    let texts: usize = index.fields.iter().chain(&index.owners).map(String::len).sum();
-    let bytes = path.len() + json_bytes + index.uid.len() + labels + texts;
+    let fields: usize = index.fields.iter().map(|(_, value)| value.len()).sum();
+    let owners: usize = index.owners.iter().map(String::len).sum();
+    let bytes = path.len() + json_bytes + index.uid.len() + labels + fields + owners;
     bytes as u64 + REVISION_DIGITS + OBJECT_OVERHEAD_BYTES
 }
 
@@ -142,6 +146,7 @@ mod tests {
     use bytes::Bytes;
 
     use super::*;
+    use crate::fields::Fields;
     use crate::key::{Key, Revision};
     use crate::transaction::{Outcome, Transaction};
 
@@ -181,7 +186,7 @@ mod tests {
     }
 
     fn set_quota(state: &mut State, bytes: u64) {
-        let index = Index { fields: vec![bytes.to_string()], ..Index::default() };
+        let index = Index { fields: Fields::new([(QUOTA_FIELD, bytes.to_string())]), ..Index::default() };
         assert!(write(state, Put { index, ..put(CLUSTER_RESOURCE, LIMITS, 0) }), "never refused");
     }
 

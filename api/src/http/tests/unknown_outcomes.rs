@@ -7,7 +7,7 @@ use http::{Method, Request, StatusCode};
 use http_body_util::BodyExt;
 use orch_raft::memory::MemoryStore;
 use orch_raft::store::{ProposeError, ReadError};
-use orch_raft::{Outcome, Revision, State, Store, Subscription, Transaction};
+use orch_raft::{Change, Collection, Compacted, Outcome, Revision, State, Store, Subscription, Transaction};
 use serde_json::Value;
 use tower::ServiceExt;
 
@@ -51,6 +51,14 @@ impl Store for Unsettled {
 
     fn wait_applied(&self, at_least: Revision, timeout: Duration) -> impl Future<Output = bool> + Send {
         self.below.wait_applied(at_least, timeout)
+    }
+
+    fn past_changes(&self, resource: &Arc<str>, after: Revision) -> Result<Arc<[Change]>, Compacted> {
+        self.below.past_changes(resource, after)
+    }
+
+    fn collection_at(&self, resource: &Arc<str>, revision: Revision) -> Result<Arc<Collection>, Compacted> {
+        self.below.collection_at(resource, revision)
     }
 
     fn subscribe(&self, resource: &Arc<str>) -> Subscription {

@@ -63,7 +63,8 @@ impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
         let (mark, state, install) = receive_pulled(self, &mut duplex).await?;
         let applied = self.applied.gate().wait(mark.revision());
         within::<R, _>(CATCH_UP_TIMEOUT, applied).await.ok_or("this member does not catch up")?;
-        let log = Log::<R, D>::open(self.disk.clone(), self.applied.clone(), self.fatal.clone());
+        let (disk, level) = (self.disk.clone(), self.feature.level.clone());
+        let log = Log::<R, D>::open(disk, self.applied.clone(), self.fatal.clone(), level);
         let log = log.map_err(|error| error.to_string())?;
         let read = |from, to| log.read_certain(from, to);
         self.applied.replace(state, install, &mark, &read).await.map_err(|error| error.to_string())?;

@@ -70,7 +70,7 @@ impl<D: Disk, L: Lock<Writer>> Applied<D, L> {
             Ok::<_, ReplaceError>(applied)
         });
         let applied = self.fatal.disk(replaced).map_err(|error| ReplaceError::Disk(error.to_string()))?;
-        self.subscribers.lock().values().for_each(|subscriber| subscriber.announce(applied));
+        self.announcements.mark_all(applied);
         Ok(())
     }
 

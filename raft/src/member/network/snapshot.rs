@@ -86,7 +86,7 @@ impl<R: Runtime, T: Transport> Link<R, T> {
 
 /// Sends a state to a peer that asked for it.
 pub(crate) async fn send_pulled(duplex: &mut Duplex, mark: &Mark, state: &State) -> Result<(), String> {
-    let head = wire::SnapshotHead { vote: None, mark: Some(mark.to_wire()) };
+    let head = wire::SnapshotHead { vote: None, mark: Some(mark.to_wire()), format: 0 };
     let sent = match send(duplex, Kind::Head(head)).await {
         Ok(()) => send_state(duplex, state).await,
         ended => ended,

@@ -20,6 +20,9 @@ use crate::member::codec::{
 use crate::member::network::{append_from_wire, vote_request_from_wire};
 use orch_proto::store as wire;
 
+/// The feature level that everything is read and written at.
+const LEVEL: u32 = crate::encoding::FEATURE_LEVEL_MAX;
+
 /// Inputs for each reader: about a second.
 const CASES: u32 = 16_384;
 
@@ -107,7 +110,7 @@ fn membership() -> wire::Membership {
 }
 
 fn transaction_bytes() -> Bytes {
-    encode_transaction(ProposalId { node: 1, incarnation: 2, sequence: 3 }, &create("a", "value"))
+    encode_transaction(ProposalId { node: 1, incarnation: 2, sequence: 3 }, &create("a", "value"), LEVEL)
 }
 
 fn entries() -> Vec<wire::Entry> {
@@ -148,15 +151,17 @@ fn append() -> wire::AppendRequest {
 
 /// An entry of the log, and the transaction in it.
 fn read_entry(bytes: Bytes) -> bool {
-    let Ok(entry) = decode("entry", bytes).and_then(entry_from_frame) else { return false };
-    let again = Bytes::from(entry_to_wire(&entry).encode_to_vec());
-    assert_eq!(decode("entry", again).and_then(entry_from_frame), Ok(entry));
+    let Ok(entry) = decode("entry", bytes).and_then(|entry| entry_from_frame(entry, LEVEL)) else {
+        return false;
+    };
+    let again = Bytes::from(entry_to_wire(&entry, LEVEL).encode_to_vec());
+    assert_eq!(decode("entry", again).and_then(|entry| entry_from_frame(entry, LEVEL)), Ok(entry));
     true
 }
 
 fn read_transaction(bytes: Bytes) -> bool {
     let Ok((id, transaction)) = decode_transaction(bytes) else { return false };
-    assert_eq!(decode_transaction(encode_transaction(id, &transaction)), Ok((id, transaction)));
+    assert_eq!(decode_transaction(encode_transaction(id, &transaction, LEVEL)), Ok((id, transaction)));
     true
 }
 
@@ -182,7 +187,7 @@ fn read_vote(bytes: Bytes) -> bool {
 }
 
 fn read_append(bytes: Bytes) -> bool {
-    decode("append request", bytes).and_then(append_from_wire::<SimRuntime>).is_ok()
+    decode("append request", bytes).and_then(|request| append_from_wire::<SimRuntime>(request, LEVEL)).is_ok()
 }
 
 fn read_control(bytes: Bytes) -> bool {
@@ -192,7 +197,7 @@ fn read_control(bytes: Bytes) -> bool {
         Some(Kind::Vote(request) | Kind::PreVote(request)) => {
             vote_request_from_wire::<SimRuntime>(request).is_ok()
         }
-        Some(Kind::Heartbeat(request)) => append_from_wire::<SimRuntime>(request).is_ok(),
+        Some(Kind::Heartbeat(request)) => append_from_wire::<SimRuntime>(request, LEVEL).is_ok(),
         Some(Kind::Transfer(request)) => required_vote(request.from).is_ok(),
         Some(_) => true,
         None => false,
@@ -215,7 +220,7 @@ fn read_snapshot(bytes: Bytes) -> bool {
             let mut objects = objects.objects.into_iter();
             objects.all(|object| object.object.is_some_and(|object| object_from_wire(object).is_ok()))
         }
-        Some(Kind::End(_)) => true,
+        Some(Kind::End(_) | Kind::Pull(_) | Kind::Refused(_)) => true,
         None => false,
     }
 }

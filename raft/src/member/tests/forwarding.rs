@@ -6,6 +6,7 @@ use tokio::sync::mpsc;
 
 use super::*;
 use crate::Runtime;
+use crate::encoding::{ProposalId, encode_transaction};
 use crate::transport::{Duplex, Purpose};
 
 /// A cluster with an open forward stream, its leader and a follower.
@@ -94,8 +95,7 @@ fn a_peer_that_reads_no_answers_loses_its_stream() {
         let serving = SimRuntime::spawn(service.stream(peer(follower).id, Purpose::Forward, duplex));
         for sequence in 1..=4 {
             // Of a term that is over: each is refused, and answered at once.
-            let frame =
-                wire::ForwardRequest { sequence, term: 0, transactions: vec![Bytes::from_static(b"x")] };
+            let frame = wire::ForwardRequest { sequence, term: 0, transactions: vec![nothing()], format: 0 };
             to_leader.send(Bytes::from(frame.encode_to_vec())).await.unwrap();
         }
         let start = SimInstant::now();
@@ -104,4 +104,9 @@ fn a_peer_that_reads_no_answers_loses_its_stream() {
         assert!(took < Duration::from_secs(10), "{took:?}");
         drop(unread);
     });
+}
+
+/// A transaction that changes nothing.
+fn nothing() -> Bytes {
+    encode_transaction(ProposalId::default(), &Transaction::default(), 0)
 }

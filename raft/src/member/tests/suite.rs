@@ -148,7 +148,7 @@ fn the_log_and_the_machine_keep_the_librarys_contract() {
 async fn purged_log() -> (SimLog, Arc<MemoryDisk>) {
     let (disk, fatal) = (Arc::new(MemoryDisk::default()), Fatal::default());
     let settled = Arc::new(Settled);
-    let mut log: SimLog = Log::open(disk.clone(), settled, fatal).unwrap();
+    let mut log: SimLog = Log::open(disk.clone(), settled, fatal, FeatureLevel::of(1)).unwrap();
     let blank = |index| Entry::new(log_id(1, index), EntryPayload::Blank);
     log.blocking_append((0..10).map(blank)).await.unwrap();
     log.purge(log_id(1, 4)).await.unwrap();
@@ -192,7 +192,8 @@ fn a_hole_on_the_disk_is_an_error() {
         let (log, disk) = purged_log().await;
         drop(log);
         disk.lose_entry(7);
-        let mut log: SimLog = Log::open(disk, Arc::new(Settled), Fatal::default()).unwrap();
+        let mut log: SimLog =
+            Log::open(disk, Arc::new(Settled), Fatal::default(), FeatureLevel::of(1)).unwrap();
         assert!(log.try_get_log_entries(5..10).await.is_err());
         assert!(log.limited_get_log_entries(7, 10).await.is_err());
     });
@@ -203,7 +204,7 @@ fn an_entry_is_applied_after_the_one_before_it_and_after_no_other() {
     SimRuntime::with_seed(1).block_on(async {
         for (next, reason) in [(2, "entry 2 was given to apply where entry 1 follows"), (0, "entry 0 was")] {
             let fatal = Fatal::default();
-            let proposals = Arc::new(Proposals::new(1, 1));
+            let proposals = Arc::new(Proposals::new(1, 1, FeatureLevel::of(1)));
             let history = HistoryOptions::default();
             let disk = Arc::new(MemoryDisk::default());
             let applied = Applied::load(disk, history, proposals, fatal.clone());
