@@ -92,7 +92,7 @@ pub struct LogOptions {
 }
 
 impl Default for Timing {
-    /// For real machines. A leader whose process is gone is replaced within some tens of milliseconds, whatever stands here
+    /// For real machines. A leader whose process is gone is replaced without waiting for its lease, whatever stands here
     /// (`succession`). One that falls silent is replaced after its lease, which is the longest election timeout, and a random
     /// one: 400 to 500 ms. A stall that is shorter than the lease, on either side, is never taken for a death; a longer one
     /// is only where it befalls a majority (decision 0016).
