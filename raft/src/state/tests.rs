@@ -474,7 +474,7 @@ proptest! {
                 restored.restore(&Key::from_stored(resource.clone(), path.clone()), object.clone());
             }
         }
-        restored.finish_restore(state.applied());
+        restored.finish_restore(state.applied(), None);
         prop_assert_eq!(restored.fingerprint(), state.fingerprint());
         let objects: usize = state.collections().map(|(_, collection)| collection.len()).sum();
         prop_assert_eq!(state.fingerprint().objects(), objects as u64);

@@ -33,7 +33,9 @@ pub(crate) enum ReplaceError {
     Log(#[from] LogError),
     #[error("an entry of the log does not apply to the received state: {0}")]
     Apply(String),
-    #[error("the received state is at revision {received}, this member at {applied} and its disk at {stored}")]
+    #[error(
+        "the received state is at revision {received}, this member at {applied} and its disk at {stored}"
+    )]
     OutOfRange { received: Revision, applied: Revision, stored: Revision },
     /// The member stops.
     #[error("the received state cannot be kept: {0}")]
