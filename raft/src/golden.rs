@@ -2,7 +2,8 @@
 //!
 //! Owns `golden/format-N.txt`, one for each feature level: what a program writes in a cluster of that level, a line for
 //! each message, in hex. Each line must decode to what stands here and encode to the same again. `UPDATE_GOLDEN=1`
-//! rewrites the file of the newest level only: those of older levels are on disks.
+//! rewrites the file of the newest level only: those of older levels are on disks. Both files were first written by
+//! another implementation of the encoding from the schema, and format 0 from the schema before there were levels.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
