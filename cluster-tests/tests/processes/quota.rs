@@ -50,6 +50,7 @@ async fn a_full_state_refuses_growth_and_stops_nobody_from_deleting() {
     let mut cluster =
         Cluster::start(Options { flags: vec![QUOTA.into()], ..Options::nodes(3) }).await.unwrap();
     let clients: Vec<Client> = (0..3).map(|node| cluster.client(node).unwrap()).collect();
+    wait_limited(&clients[0]).await;
     make_namespace(&clients[0]).await.unwrap();
     let held = json!({"apiVersion": "v1", "kind": "ConfigMap",
         "metadata": {"name": "held", "finalizers": ["example.com/hold"]}, "data": {}});
@@ -89,6 +90,16 @@ async fn a_full_state_refuses_growth_and_stops_nobody_from_deleting() {
     let path = format!("/api/v1/namespaces/{NAMESPACE}");
     clients[0].delete(&path).await.unwrap().success().unwrap();
     wait_gone(&clients[0], &path).await;
+}
+
+/// Waits until the leader has written its quota to the state: it looks once a second.
+async fn wait_limited(client: &Client) {
+    let looked = async {
+        while client.get("/orch/v1/cluster").await.unwrap().json().unwrap()["state"]["quota"] != 2_097_152 {
+            tokio::time::sleep(LOOK_INTERVAL).await;
+        }
+    };
+    tokio::time::timeout(PATIENCE, looked).await.expect("the quota never comes into force");
 }
 
 /// Waits until nothing is at `path`: what was there ends by itself.
