@@ -47,11 +47,6 @@ fn a_lost_oldest_change_is_found() {
 }
 
 #[test]
-fn a_step_of_the_state_that_lands_in_another_is_found() {
-    finds(Plant::StepIntoNewState, 200, &["the ledger has", "has digest"]);
-}
-
-#[test]
 fn a_stale_read_is_found() {
     finds(Plant::StaleReads, 20, &["no order explains", "revision went back"]);
 }

@@ -4,7 +4,7 @@
 //! position or key that could not have been written is an error, never a panic. Object bytes taken out of a larger
 //! buffer are copied where they will live long, so that one object never keeps a whole frame in memory.
 //!
-//! Every form names the feature level that reads it (docs/decisions/0013). A form of a later level is an error that
+//! Every form names the feature level that reads it (docs/decisions/0012). A form of a later level is an error that
 //! says so, never a message with parts missing.
 
 mod check;

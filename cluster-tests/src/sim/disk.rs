@@ -40,8 +40,6 @@ pub struct DiskManner {
     pub lies_about_vote: bool,
     /// Planted bug: log entries are called durable at once, and are not.
     pub lies_about_log: bool,
-    /// Planted bug: a step of the state is taken even if another state was installed since it was asked for.
-    pub ignores_generation: bool,
     /// Planted bug: the state's mark is written apart from the state, and a crash loses it.
     pub tears_mark_from_state: bool,
 }
@@ -54,7 +52,6 @@ impl Default for DiskManner {
             sync_fails: false,
             lies_about_vote: false,
             lies_about_log: false,
-            ignores_generation: false,
             tears_mark_from_state: false,
         }
     }
@@ -353,9 +350,7 @@ impl DiskHandle {
     }
 
     fn take_step(&self, batch: StateBatch) -> Result<StateWritten, DiskError> {
-        let stale = self.with("write state", |platter| {
-            batch.generation != platter.visible.generation && !platter.manner.ignores_generation
-        })?;
+        let stale = self.with("write state", |platter| batch.generation != platter.visible.generation)?;
         if stale {
             return Ok(StateWritten::Superseded);
         }

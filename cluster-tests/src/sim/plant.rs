@@ -30,8 +30,6 @@ pub enum Plant {
     AnswersEarly,
     /// The oldest change of the history is not shown.
     LosesOldest,
-    /// A step of the stored state lands in a state that was installed after it was asked for.
-    StepIntoNewState,
     /// Reads are served from whatever this node has applied.
     StaleReads,
     /// A program of an older version takes entries that it does not know for blank ones.
@@ -41,14 +39,13 @@ pub enum Plant {
 }
 
 /// All plants, with the names that the command line takes.
-pub const PLANTS: [(&str, Plant); 10] = [
+pub const PLANTS: [(&str, Plant); 9] = [
     ("vote-unsynced", Plant::VoteUnsynced),
     ("log-unsynced", Plant::LogUnsynced),
     ("mark-torn", Plant::MarkTorn),
     ("repeats-unknown", Plant::RepeatsUnknown),
     ("answers-early", Plant::AnswersEarly),
     ("loses-oldest", Plant::LosesOldest),
-    ("step-into-new-state", Plant::StepIntoNewState),
     ("stale-reads", Plant::StaleReads),
     ("skips-unknown", Plant::SkipsUnknown),
     ("no-load", Plant::NoLoad),
@@ -59,7 +56,6 @@ impl Plant {
     pub fn spoil(self, manner: &mut DiskManner) {
         manner.lies_about_vote = self == Plant::VoteUnsynced;
         manner.lies_about_log = self == Plant::LogUnsynced;
-        manner.ignores_generation = self == Plant::StepIntoNewState;
         manner.tears_mark_from_state = self == Plant::MarkTorn;
     }
 }

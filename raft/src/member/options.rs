@@ -95,7 +95,7 @@ impl Default for Timing {
     /// For real machines. A leader whose process is gone is replaced without waiting for its lease, whatever stands here
     /// (`succession`). One that falls silent is replaced after its lease, which is the longest election timeout, and a random
     /// one: 400 to 500 ms. A stall that is shorter than the lease, on either side, is never taken for a death; a longer one
-    /// is only where it befalls a majority (decision 0016).
+    /// is only where it befalls a majority (decision 0015).
     fn default() -> Self {
         Timing { heartbeat_ms: 50, election_ms_min: 150, election_ms_max: 250 }
     }

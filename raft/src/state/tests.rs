@@ -374,11 +374,11 @@ fn contents_at(state: &State, revision: Revision) -> Contents {
 fn run(steps: Vec<Step>) -> (State, BTreeMap<u64, Contents>, Contents) {
     let (mut state, mut recorded, mut stored) = (State::default(), BTreeMap::new(), Contents::new());
     recorded.insert(0, Contents::new());
-    for (at, step) in (1..).zip(steps) {
+    for step in steps {
         let revision = Revision(state.applied().0 + 1);
         match step {
             Step::Write(transaction) => {
-                state.apply(revision, &Transaction { proposed_ms: at, ..transaction });
+                state.apply(revision, &Transaction { proposed_ms: revision.0, ..transaction });
             }
             Step::Blank => state.advance(revision),
             Step::Trim(bounds) => {

@@ -2,7 +2,7 @@
 //!
 //! Owns the decision whether a transaction may add to the state. It is made while the entry is applied, from the state
 //! alone: the quota is an object of the cluster, so that every member decides alike, whatever its flags say. A full
-//! state stops nobody from making room (docs/decisions/0015):
+//! state stops nobody from making room (docs/decisions/0014):
 //!
 //! | operation | may use |
 //! |---|---|

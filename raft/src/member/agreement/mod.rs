@@ -9,7 +9,7 @@
 //! election; its log is sound, so it goes on to vote and to acknowledge entries. That it is quarantined is written to
 //! its disk first, so that a restart changes nothing. It then takes a state from a member of the majority (see
 //! `repair`) and serves again once it agrees with a majority. Where no majority agrees nobody is quarantined: it cannot
-//! be told who is wrong, and the operator is told (docs/decisions/0014).
+//! be told who is wrong, and the operator is told (docs/decisions/0013).
 
 mod repair;
 mod verdict;
