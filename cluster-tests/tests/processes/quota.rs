@@ -78,6 +78,8 @@ async fn a_full_state_refuses_growth_and_stops_nobody_from_deleting() {
     cluster.kill(victim).unwrap();
     cluster.respawn(victim).unwrap();
     cluster.wait_ready(victim).await.unwrap();
+    // It listens on another port now.
+    let clients: Vec<Client> = (0..3).map(|node| cluster.client(node).unwrap()).collect();
     let client = cluster.client(victim).unwrap();
     assert_eq!(list(&client, "").await.unwrap().0.len(), count);
     refused(&create(&client, "more").await);

@@ -90,6 +90,12 @@ impl<R: Runtime, D: Disk> Log<R, D> {
         self.shared.meter.clone()
     }
 
+    /// The first entry that the disk holds.
+    #[cfg(test)]
+    pub(crate) fn first(&self) -> Option<u64> {
+        self.shared.disk.log_bounds().ok().flatten().map(|(first, _)| first)
+    }
+
     fn last(&self) -> Result<Option<LogId>, LogError> {
         let Some((_, last)) = self.shared.disk.log_bounds()? else { return Ok(None) };
         let records = self.shared.disk.read_log(last, last + 1, 1)?;

@@ -55,7 +55,8 @@ impl Tolerant {
             Bound::Excluded(to) => *to,
             Bound::Unbounded => u64::MAX,
         };
-        Ok(from.max(next(last_purged_log_id))..to.min(next(last_log_id)))
+        let first = self.0.first().unwrap_or_default();
+        Ok(from.max(next(last_purged_log_id)).max(first)..to.min(next(last_log_id)))
     }
 }
 
