@@ -48,6 +48,7 @@ impl Status {
     }
 
     /// The Status of a failure under this brand.
+    #[expect(clippy::too_many_lines, reason = "one flat match over every error, most a line each")]
     pub fn of(error: &ApiError, brand: &Brand) -> Self {
         match error {
             ApiError::NotFound(subject) => {

@@ -17,7 +17,7 @@ fn options(seed: u64, crashes: u32, lie: Lie) -> Options {
 }
 
 fn survives(seed: u64) -> Report {
-    println!("seed {seed}");
+    eprintln!("seed {seed}");
     let (report, outcome) = run(&options(seed, CRASHES, Lie::None));
     println!("{report:?}");
     if let Err(error) = outcome {

@@ -27,6 +27,8 @@ type Seen = BTreeMap<String, BTreeSet<u64>>;
 /// What all watchers share.
 struct Shared {
     seen: Mutex<Vec<Seen>>,
+    /// For each watcher, the number of each object when its watch began.
+    listed: Mutex<Vec<BTreeMap<String, u64>>>,
     /// How often each member's watch may end from here on: once for each kill.
     ends: [AtomicUsize; MEMBERS],
     broken: AtomicUsize,
@@ -53,12 +55,18 @@ impl Followers {
             seen: Mutex::new(vec![Seen::new(); count]),
             ends: std::array::from_fn(|_| AtomicUsize::new(0)),
             broken: AtomicUsize::new(0),
+            listed: Mutex::new(vec![BTreeMap::new(); count]),
         });
         let mut tasks = JoinSet::new();
         for follower in 0..count {
             let client = doors.get(follower).context("the member is down")?;
             let list = client.get(&collection()).await?.success()?;
             let start = version(&list)?;
+            // What was written before is in the list and no event of the watch.
+            for object in list["items"].as_array().into_iter().flatten() {
+                let (name, number) = numbered(object)?;
+                shared.listed.lock()[follower].insert(name, number);
+            }
             tasks.spawn(follow(follower, start, doors.clone(), shared.clone()));
         }
         Ok(Followers { shared, tasks })
@@ -85,15 +93,16 @@ impl Followers {
     }
 
     fn missing(&self, acknowledged: &[Vec<u64>]) -> usize {
-        let all = self.shared.seen.lock();
-        let of = |seen: &Seen| -> usize {
+        let (all, listed) = (self.shared.seen.lock(), self.shared.listed.lock());
+        let of = |(seen, listed): (&Seen, &BTreeMap<String, u64>)| -> usize {
             let missing = acknowledged.iter().enumerate().map(|(writer, numbers)| {
-                let seen = seen.get(&name(writer));
-                numbers.iter().filter(|number| seen.is_none_or(|seen| !seen.contains(number))).count()
+                let (seen, listed) = (seen.get(&name(writer)), listed.get(&name(writer)).copied());
+                let later = numbers.iter().filter(|number| listed.is_none_or(|listed| **number > listed));
+                later.filter(|number| seen.is_none_or(|seen| !seen.contains(number))).count()
             });
             missing.sum()
         };
-        all.iter().map(of).sum()
+        all.iter().zip(listed.iter()).map(of).sum()
     }
 }
 
@@ -129,10 +138,9 @@ async fn take_events(follower: usize, watch: &mut Watch, last: &mut u64, shared:
         ensure!(event["type"] == "MODIFIED", "an event that is no change: {event}");
         let version = version(object)?;
         ensure!(version > *last, "version {version} after {last}");
-        let name = object["metadata"]["name"].as_str().context("an object without a name")?;
-        let number: u64 = object["data"]["number"].as_str().context("an object without a number")?.parse()?;
+        let (name, number) = numbered(object)?;
         let mut seen = shared.seen.lock();
-        let numbers = seen[follower].entry(name.to_owned()).or_default();
+        let numbers = seen[follower].entry(name.clone()).or_default();
         let newest = numbers.last().copied().unwrap_or(0);
         ensure!(number > newest, "{name} had {number} after {newest}");
         numbers.insert(number);
@@ -142,6 +150,13 @@ async fn take_events(follower: usize, watch: &mut Watch, last: &mut u64, shared:
 
 fn collection() -> String {
     format!("/api/v1/namespaces/{NAMESPACE}/configmaps")
+}
+
+/// The name of an object and the number that its writer gave it.
+fn numbered(object: &Value) -> Result<(String, u64)> {
+    let name = object["metadata"]["name"].as_str().context("an object without a name")?;
+    let number = object["data"]["number"].as_str().context("an object without a number")?.parse()?;
+    Ok((name.to_owned(), number))
 }
 
 fn version(object: &Value) -> Result<u64> {

@@ -94,7 +94,6 @@ impl Link {
         *line = Line { state: State::Idle { not_before, failure: Failure::other(reason) }, failures };
     }
 
-    #[expect(clippy::disallowed_methods, reason = "an adapter of sockets, which only tokio drives")]
     fn attempt(&self, tls: PeerTls, runtime: &Handle) -> Attempt {
         let link = self.clone();
         let attempt = runtime.spawn(async move {
