@@ -320,7 +320,7 @@ mod tests {
 
     use super::*;
 
-    /// One error of each variant, and whether its answer may say when to repeat the request. The match has no wildcard,
+    /// Whether the Status of `error` may carry `Retry-After`. The match has no wildcard,
     /// so that a new variant has to be listed.
     fn may_be_repeated(error: &ApiError) -> bool {
         match error {

@@ -68,7 +68,7 @@ enum Phase {
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Written {
     All,
-    /// Some are left for the next frame.
+    /// The frame is full; the remaining changes go into the next one.
     FrameFull,
 }
 
@@ -108,7 +108,7 @@ impl<S: Store> Watch<S> {
                 return Some(frame.into());
             }
             if self.is_behind {
-                // Nothing of that run was selected: others get their turn before the next one is read.
+                // The selectors matched no change of this block: yield to other tasks before the next block is read.
                 self.pipeline.store.sleep(Duration::ZERO).await;
                 continue;
             }

@@ -43,7 +43,7 @@ enum Process {
     Member {
         /// Its directory.
         path: PathBuf,
-        /// What it does.
+        /// Draws its operations.
         seed: u64,
         /// The number of its first operation.
         number: u64,

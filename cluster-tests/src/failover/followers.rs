@@ -1,4 +1,4 @@
-//! One watcher at each member, which goes on elsewhere when its member is killed.
+//! One watcher for each member; it resumes at another member when its own is killed.
 //!
 //! Owns what was seen, and holds it against the rules: versions rise, the numbers of one writer rise, no watch of a member
 //! that lives ends. At the end every watcher must have seen every acknowledged number.
@@ -21,10 +21,10 @@ use crate::client::Watch;
 /// How long the watchers may take to see what was acknowledged when writing ends.
 const CATCH_UP_MAX: Duration = Duration::from_secs(30);
 
-/// What one watcher saw: for each object the numbers it had.
+/// The numbers that one watcher received, by object.
 type Seen = BTreeMap<String, BTreeSet<u64>>;
 
-/// What all watchers share.
+/// State shared by the watchers.
 struct Shared {
     seen: Mutex<Vec<Seen>>,
     /// For each watcher, the number of each object when its watch began.
@@ -40,7 +40,7 @@ pub(super) struct Followers {
     tasks: JoinSet<Result<()>>,
 }
 
-/// What the watchers missed.
+/// The result of the watchers: missing numbers and broken watches.
 pub(super) struct Verdict {
     /// Acknowledged numbers that some watcher has not seen.
     pub(super) lost: usize,
@@ -62,7 +62,7 @@ impl Followers {
             let client = doors.get(follower).context("the member is down")?;
             let list = client.get(&collection()).await?.success()?;
             let start = version(&list)?;
-            // What was written before is in the list and no event of the watch.
+            // Numbers up to those in the list precede the watch: it sends no event for them.
             for object in list["items"].as_array().into_iter().flatten() {
                 let (name, number) = numbered(object)?;
                 shared.listed.lock()[follower].insert(name, number);

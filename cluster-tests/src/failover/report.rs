@@ -1,9 +1,9 @@
-//! What a measurement found, and how it is printed.
+//! The result of a failover measurement, and its printed form.
 
 use std::fmt;
 use std::time::Duration;
 
-/// One kill.
+/// The pauses in writing after one kill of the leader.
 #[derive(Clone, Debug)]
 pub(super) struct Sample {
     /// Until each survivor acknowledged a write sent after the kill.

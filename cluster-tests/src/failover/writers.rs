@@ -50,7 +50,7 @@ struct Acknowledged {
     awaited: Option<(Instant, Option<Instant>)>,
 }
 
-/// What all writers share.
+/// State shared by the writers.
 #[derive(Default)]
 struct Shared {
     stop: AtomicBool,
