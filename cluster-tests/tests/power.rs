@@ -19,7 +19,7 @@ fn options(seed: u64, crashes: u32, lie: Lie) -> Options {
 fn survives(seed: u64) -> Report {
     eprintln!("seed {seed}");
     let (report, outcome) = run(&options(seed, CRASHES, Lie::None));
-    println!("{report:?}");
+    eprintln!("{report:?}");
     if let Err(error) = outcome {
         panic!("seed {seed}: {error:#}\n{report:?}");
     }

@@ -50,9 +50,10 @@ pub(super) fn judge(own: u64, voters: &[BTreeSet<u64>], reports: &BTreeMap<u64, 
         let everyone: BTreeSet<u64> = groups.values().flatten().copied().collect();
         match groups.iter().find(|(_, members)| is_majority(members)) {
             Some(_) if groups.len() == 1 => {
-                if agreed == Verdict::Unknown {
-                    agreed = Verdict::Agreed { revision };
-                }
+                agreed = match agreed {
+                    Verdict::Unknown => Verdict::Agreed { revision },
+                    newer => newer,
+                };
             }
             Some((digest, members)) if digest == own_digest => {
                 let members = everyone.difference(members).copied().collect();
