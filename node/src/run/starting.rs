@@ -1,10 +1,10 @@
 //! The door before the API stands behind it.
 //!
 //! A member of a new cluster listens before the cluster is founded, which may take until others are started. Until
-//! then it answers that it lives and is not ready. Afterwards it passes requests on and costs one load.
+//! then it answers that it lives and is not ready, and takes the operator's order to found the cluster. Afterwards it passes requests on and costs one load.
 
 use std::convert::Infallible;
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::task::{Context, Poll};
 
 use axum::Router;
@@ -15,10 +15,13 @@ use http::{HeaderValue, Request, Response, StatusCode};
 use hyper::body::Incoming;
 use tower::Service;
 
+use super::cluster::FOUND_PATH;
+
 /// Passes requests to the API once there is one. Clones share it.
 #[derive(Clone, Default)]
 pub(super) struct Door {
     api: Arc<OnceLock<Router>>,
+    founding: Arc<Mutex<Option<Router>>>,
 }
 
 impl Door {
@@ -26,6 +29,18 @@ impl Door {
     pub(super) fn open(&self, api: Router) {
         // A second opening would be a second API in one process, which nothing builds.
         let _ = self.api.set(api);
+        self.founding.lock().unwrap_or_else(PoisonError::into_inner).take();
+    }
+
+    /// Lets the order to found the cluster through to `founding` until there is an API.
+    pub(super) fn await_founding(&self, founding: Router) {
+        self.founding.lock().unwrap_or_else(PoisonError::into_inner).replace(founding);
+    }
+
+    /// What takes a request for `path` while there is no API.
+    fn founding(&self, path: &str) -> Option<Router> {
+        let founding = self.founding.lock().unwrap_or_else(PoisonError::into_inner);
+        founding.clone().filter(|_| path == FOUND_PATH)
     }
 }
 
@@ -42,7 +57,10 @@ impl Service<Request<Incoming>> for Door {
     fn call(&mut self, request: Request<Incoming>) -> Self::Future {
         match self.api.get() {
             Some(api) => Either::Right(api.clone().call(request)),
-            None => Either::Left(ready(Ok(not_yet(request.uri().path())))),
+            None => match self.founding(request.uri().path()) {
+                Some(mut founding) => Either::Right(founding.call(request)),
+                None => Either::Left(ready(Ok(not_yet(request.uri().path())))),
+            },
         }
     }
 }
@@ -57,7 +75,7 @@ fn not_yet(path: &str) -> Response<Body> {
     }
     let status = serde_json::json!({
         "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure",
-        "message": "the cluster has no leader yet", "reason": "ServiceUnavailable", "code": 503,
+        "message": "the cluster has no leader yet, or is not founded (`orch cluster found`)", "reason": "ServiceUnavailable", "code": 503,
     });
     let mut response = text(StatusCode::SERVICE_UNAVAILABLE, status.to_string());
     response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));

@@ -56,6 +56,8 @@ pub struct Status {
     pub applied: Revision,
     /// The oldest revision that its history can rebuild.
     pub oldest: Revision,
+    /// A change of the voters has been begun and is not completed.
+    pub changing: bool,
     /// Everyone, by id.
     pub members: Vec<MemberStatus>,
 }
@@ -91,6 +93,7 @@ impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
             committed: metrics.local_committed.map_or(0, |id| id.index),
             applied: state.applied(),
             oldest: state.floor(),
+            changing: membership.get_joint_config().len() > 1,
             members: members.collect(),
         }
     }

@@ -18,7 +18,8 @@ use crate::disk::Disk;
 use crate::encoding::decode;
 use crate::member::core::Core;
 use crate::member::proposals::TRANSACTION_BYTES_MAX;
-use crate::transport::{Duplex, Transport};
+use crate::member::standing::Standing;
+use crate::transport::{Duplex, NodeId, Transport};
 
 /// A frame whose proposals are not all settled. The answer goes out when the last reference is dropped.
 struct Frame {
@@ -38,6 +39,7 @@ impl Drop for Frame {
 /// Serves one member's stream until it ends.
 pub(crate) async fn serve_forwarded<R: Runtime, D: Disk, T: Transport>(
     core: Arc<Core<R, D, T>>,
+    from: NodeId,
     duplex: Duplex,
 ) {
     let Duplex { sender, mut receiver } = duplex;
@@ -54,7 +56,7 @@ pub(crate) async fn serve_forwarded<R: Runtime, D: Disk, T: Transport>(
     let taking = async {
         while let Some(frame) = receiver.recv().await {
             match decode::<wire::ForwardRequest>("forward request", frame) {
-                Ok(request) => take_frame(&core, request, &answers).await,
+                Ok(request) => take_frame(&core, from, request, &answers).await,
                 Err(error) => {
                     tracing::warn!(%error, "a member forwards what cannot be read");
                     return;
@@ -69,13 +71,16 @@ pub(crate) async fn serve_forwarded<R: Runtime, D: Disk, T: Transport>(
 
 async fn take_frame<R: Runtime, D: Disk, T: Transport>(
     core: &Core<R, D, T>,
+    from: NodeId,
     request: wire::ForwardRequest,
     answers: &mpsc::Sender<(u64, Vec<u32>)>,
 ) {
     let answers = answers.clone();
     let frame = Arc::new(Frame { sequence: request.sequence, refused: Mutex::default(), answers });
+    // Asked for each frame: a stream that was opened by a member may be that of a removed one by now.
+    let is_member = core.standing(from) == Standing::Member;
     for (position, bytes) in (0u32..).zip(request.transactions) {
-        if bytes.len() > TRANSACTION_BYTES_MAX {
+        if !is_member || bytes.len() > TRANSACTION_BYTES_MAX {
             frame.refused.lock().push(position);
             continue;
         }

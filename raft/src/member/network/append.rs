@@ -22,6 +22,7 @@ use crate::member::codec::{
     entry_from_frame, entry_to_wire, log_id_from_wire, log_id_to_wire, required_vote, vote_to_wire,
 };
 use crate::member::consensus::Types;
+use crate::member::promises::Promises;
 use crate::transport::{Duplex, Purpose, Transport};
 
 /// Frames under way on one stream: with frames of up to 2 MiB more would only fill buffers.
@@ -40,6 +41,10 @@ struct Pipeline<S> {
     /// `None` once it has ended.
     input: Option<S>,
     duplex: Duplex,
+    /// Whose answers come, where they are noted, and in which term they are given.
+    peer: u64,
+    promises: Promises,
+    term: u64,
     /// Encoded and waiting for room in the stream.
     next: Option<Bytes>,
     under_way: usize,
@@ -60,12 +65,21 @@ impl<R: Runtime, T: Transport> Link<R, T> {
     where
         S: Stream<Item = AppendEntriesRequest<Types<R>>> + OptionalSend + Unpin + 'static,
     {
-        let (transport, peer) = (self.transport.clone(), self.peer.clone());
+        let (transport, peer, promises) = (self.transport.clone(), self.peer.clone(), self.promises.clone());
         async move {
             let opened = R::timeout(OPEN_TIMEOUT, transport.open(&peer, Purpose::Append)).await;
             let opened = opened.map_err(|_| network_error(&"no connection in time"))?;
             let duplex = opened.map_err(|error| from_transport(&error))?;
-            let pipeline = Pipeline { input: Some(input), duplex, next: None, under_way: 0, failed: false };
+            let pipeline = Pipeline {
+                input: Some(input),
+                duplex,
+                peer: peer.id.0,
+                promises,
+                term: 0,
+                next: None,
+                under_way: 0,
+                failed: false,
+            };
             let answers = futures::stream::unfold(pipeline, |mut pipeline| async move {
                 let answer = pipeline.next_answer::<R>().await?;
                 Some((answer, pipeline))
@@ -93,6 +107,9 @@ impl<S> Pipeline<S> {
                 Event::Answer(Some(frame)) => {
                     self.under_way = self.under_way.saturating_sub(1);
                     let answer = answer_from_frame(frame);
+                    if let Ok(Ok(through)) = &answer {
+                        self.promises.note(self.peer, self.term, *through);
+                    }
                     self.failed = !matches!(answer, Ok(Ok(_)));
                     return Some(answer);
                 }
@@ -104,7 +121,10 @@ impl<S> Pipeline<S> {
 
     fn take<R: Runtime>(&mut self, request: Option<AppendEntriesRequest<Types<R>>>) {
         match request {
-            Some(request) => self.next = Some(Bytes::from(append_to_wire(&request).encode_to_vec())),
+            Some(request) => {
+                self.term = request.vote.leader_id.term;
+                self.next = Some(Bytes::from(append_to_wire(&request).encode_to_vec()));
+            }
             None => self.input = None,
         }
     }

@@ -35,12 +35,14 @@ use crate::member::codec::{log_id_from_wire, log_id_to_wire, required_vote, vote
 use crate::member::compaction::Holds;
 use crate::member::consensus::{Place, Snapshot, Types, Vote};
 use crate::member::machine::SnapshotBody;
+use crate::member::promises::Promises;
 use crate::transport::{Peer, Purpose, Transport, TransportError};
 
 /// Makes links to members.
 pub(crate) struct Network<R, T> {
     transport: T,
     holds: Arc<Holds>,
+    promises: Promises,
     runtime: PhantomData<fn() -> R>,
 }
 
@@ -48,6 +50,7 @@ pub(crate) struct Network<R, T> {
 pub(crate) struct Link<R, T> {
     transport: T,
     holds: Arc<Holds>,
+    promises: Promises,
     peer: Peer,
     /// Replicates over a stream; other tasks send an entry-less append at most, as a call.
     pipelined: bool,
@@ -57,13 +60,14 @@ pub(crate) struct Link<R, T> {
 type Rpc<R> = RPCError<Types<R>>;
 
 impl<R: Runtime, T: Transport> Network<R, T> {
-    pub(crate) fn new(transport: T, holds: Arc<Holds>) -> Self {
-        Network { transport, holds, runtime: PhantomData }
+    pub(crate) fn new(transport: T, holds: Arc<Holds>, promises: Promises) -> Self {
+        Network { transport, holds, promises, runtime: PhantomData }
     }
 
     fn link(&self, target: u64, place: &Place, pipelined: bool) -> Link<R, T> {
         let (transport, holds) = (self.transport.clone(), self.holds.clone());
-        Link { transport, holds, peer: place.peer(target), pipelined, runtime: PhantomData }
+        let promises = self.promises.clone();
+        Link { transport, holds, promises, peer: place.peer(target), pipelined, runtime: PhantomData }
     }
 }
 
@@ -172,7 +176,11 @@ impl<R: Runtime, T: Transport> RaftNetworkV2<Types<R>> for Link<R, T> {
         request: VoteRequest<Types<R>>,
         option: RPCOption,
     ) -> Result<VoteResponse<Types<R>>, Rpc<R>> {
-        self.ballot(Request::Vote(vote_request_to_wire(&request)), &option).await
+        let answer = self.ballot(Request::Vote(vote_request_to_wire(&request)), &option).await?;
+        if answer.vote_granted {
+            self.promises.note(self.peer.id.0, answer.vote.leader_id.term, None);
+        }
+        Ok(answer)
     }
 
     async fn pre_vote(

@@ -18,7 +18,7 @@ pub(crate) struct MemoryDisk {
 
 type Objects = BTreeMap<(Box<str>, Box<str>), Bytes>;
 
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 struct Contents {
     log: BTreeMap<u64, Bytes>,
     meta: BTreeMap<MetaKey, Bytes>,
@@ -52,6 +52,12 @@ impl MemoryDisk {
     /// Every operation fails from now on.
     pub(super) fn fail(&self) {
         self.contents.lock().failing = true;
+    }
+
+    /// A disk with the same on it, which is written to independently.
+    pub(super) fn copy(&self) -> Self {
+        let contents = self.contents.lock().clone();
+        MemoryDisk { contents: Arc::new(Mutex::new(contents)) }
     }
 
     pub(super) fn objects(&self) -> usize {
