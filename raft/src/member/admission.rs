@@ -26,7 +26,7 @@ use crate::member::codec::{log_id_to_wire, stored_membership_to_wire};
 use crate::member::core::{Core, within};
 use crate::member::founding::founding_disk;
 use crate::member::identity::{
-    ClusterIdentity, Registration, first_transaction, registered, registration, registration_of, save,
+    ClusterIdentity, Registration, first_transaction, registered, registration, save,
 };
 use crate::member::network::control;
 use crate::member::options::StartError;
@@ -158,7 +158,7 @@ impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
         };
         let is_waiting = !self.admitted.load(Ordering::Acquire) && self.identity().founding.is_none();
         let state = self.applied.state();
-        let known = registration_of(&state, asker);
+        let known = registered(&state, asker);
         let mut identity = self.identity();
         let founder = founding_disk(identity.founding.as_ref(), asker).map(str::to_owned);
         // Once there is a cluster, its state tells more than its founding, and tells it of members only.
@@ -175,7 +175,8 @@ impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
             removed: self.standing(asker) == Standing::Removed,
             waiting: is_waiting,
             founders: self.options.initial_cluster.iter().map(|peer| peer.id.0).collect(),
-            starts: known.map_or(0, |known| known.starts),
+            starts: known.as_ref().map_or(0, |known| known.starts),
+            incarnation: known.map_or(0, |known| known.incarnation),
             promised: Some(wire::Promise {
                 term: promised.term,
                 log_id: promised.log_id.as_ref().map(log_id_to_wire),
@@ -214,18 +215,15 @@ impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
         loop {
             let state = self.applied.state();
             match registered(&state, self.options.id()) {
-                Some(object) => match Registration::of(object) {
-                    known if known == own => return,
-                    known if known.directory != own.directory => {
-                        return self.fatal.report(StartError::LostData { name });
-                    }
-                    known if known.starts >= own.starts => {
-                        let reason = format!("start {} of it is registered already", known.starts);
-                        return self.fatal.report(StartError::RolledBack { name, reason });
-                    }
-                    _ => self.write(registration(self.options.id(), &own, Some(object), now_ms())).await,
-                },
-                None => self.write(registration(self.options.id(), &own, None, now_ms())).await,
+                Some(known) if known == own => return,
+                Some(known) if known.directory != own.directory => {
+                    return self.fatal.report(StartError::LostData { name });
+                }
+                Some(known) if known.starts >= own.starts => {
+                    let reason = format!("start {} of it is registered already", known.starts);
+                    return self.fatal.report(StartError::RolledBack { name, reason });
+                }
+                _ => self.write(registration(&state, self.options.id(), &own, now_ms())).await,
             }
             R::sleep(WRITE_PAUSE).await;
         }
@@ -233,7 +231,7 @@ impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
 
     /// Whether the cluster's state has this very start of the member.
     pub(crate) fn is_registered(&self) -> bool {
-        let known = registration_of(&self.applied.state(), self.options.id());
+        let known = registered(&self.applied.state(), self.options.id());
         known.is_some_and(|known| {
             known.starts == self.identity().starts && known.incarnation == self.options.incarnation
         })

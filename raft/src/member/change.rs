@@ -108,7 +108,7 @@ impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
         {
             return Outcome::Refused(NOT_READY.to_owned());
         }
-        if let Some(reason) = self.obstacle(&change) {
+        if let Err(reason) = self.wait_feasible(&change).await {
             return Outcome::Refused(reason);
         }
         let done = match change {

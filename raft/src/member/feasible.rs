@@ -26,9 +26,36 @@ use crate::transport::{NodeId, Transport};
 /// Heartbeats a voter may leave unanswered in a row and still count: one is lost, the next one is on its way.
 const HEARTBEATS_MISSED_MAX: u64 = 4;
 
+/// How long a silent voter is waited for: a busy machine delays heartbeats, and a link is made anew within a second.
+const SILENCE_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// Between two looks.
+const LOOK_PAUSE: Duration = Duration::from_millis(50);
+
+/// Why a change must not be made.
+enum Obstacle {
+    /// It stays so.
+    Lasting(String),
+    /// Too few voters answer, so far.
+    Silence(String),
+}
+
 impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
+    /// Completes when nothing speaks against `change`. Fails with the reason when it must not be made.
+    pub(crate) async fn wait_feasible(&self, change: &Change) -> Result<(), String> {
+        let started = R::Instant::now();
+        loop {
+            match self.obstacle(change) {
+                None => return Ok(()),
+                Some(Obstacle::Lasting(reason)) => return Err(reason),
+                Some(Obstacle::Silence(reason)) if started.elapsed() >= SILENCE_TIMEOUT => return Err(reason),
+                Some(Obstacle::Silence(_)) => R::sleep(LOOK_PAUSE).await,
+            }
+        }
+    }
+
     /// Why the leader must not make `change`, if there is a reason.
-    pub(crate) fn obstacle(&self, change: &Change) -> Option<String> {
+    fn obstacle(&self, change: &Change) -> Option<Obstacle> {
         let membership = self.membership();
         let membership = membership.membership();
         match change {
@@ -36,10 +63,12 @@ impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
                 let id = NodeId(member.id);
                 let known = membership.get_node(&member.id);
                 if self.standing(id) == Standing::Removed {
-                    return Some(format!("{} was removed, and no name is used again", member.name));
+                    let reason = format!("{} was removed, and no name is used again", member.name);
+                    return Some(Obstacle::Lasting(reason));
                 }
                 if let Some(known) = known.filter(|known| *known.address != *member.address) {
-                    return Some(format!("{} is a member already, at {}", member.name, known.address));
+                    let reason = format!("{} is a member already, at {}", member.name, known.address);
+                    return Some(Obstacle::Lasting(reason));
                 }
                 self.lacks_quorum(membership, None)
             }
@@ -58,7 +87,7 @@ impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
     }
 
     /// Says of which set of voters too few answer: of the present ones, or of those that the change would make.
-    fn lacks_quorum(&self, membership: &Membership, target: Option<BTreeSet<u64>>) -> Option<String> {
+    fn lacks_quorum(&self, membership: &Membership, target: Option<BTreeSet<u64>>) -> Option<Obstacle> {
         let answering = self.answering();
         let too_few = |voters: &&BTreeSet<u64>| {
             voters.iter().filter(|id| answering.contains(id)).count() <= voters.len() / 2
@@ -69,11 +98,11 @@ impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
             |id: &u64| membership.get_node(id).map_or_else(|| format!("{id:016x}"), |at| at.name.to_string());
         let silent: Vec<String> = voters.iter().filter(|id| !answering.contains(id)).map(name).collect();
         let all: Vec<String> = voters.iter().map(name).collect();
-        Some(format!(
+        Some(Obstacle::Silence(format!(
             "the voters {} would have no majority that answers: {} is silent; nothing was changed",
             all.join(", "),
             silent.join(" and ")
-        ))
+        )))
     }
 
     /// The voters and learners that have acknowledged something to this leader a moment ago, itself included.

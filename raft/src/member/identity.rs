@@ -107,33 +107,34 @@ impl Registration {
     }
 }
 
-/// The first transaction of a cluster, done once: its identity, and the disk of each founder.
+/// The first transaction of a cluster, done once: its identity, with the disk of each founder in it.
 pub(crate) fn first_transaction(seed: &ClusterSeed, founding: &wire::Founding, now_ms: u64) -> Transaction {
     let cluster = if founding.cluster.is_empty() { &*seed.cluster } else { &*founding.cluster };
     let token_key = to_hex(&seed.token_key);
-    let fields = [("cluster", cluster), ("brand", &*seed.brand), ("tokenKey", &*token_key)];
-    let mut operations = vec![Operation::Put(cluster_put(IDENTITY, &fields))];
-    for founder in &founding.founders {
-        let node = founder.member.as_ref().map_or(0, |member| member.id);
-        let disk = Registration { directory: founder.directory.clone(), starts: 0, incarnation: 0 };
-        operations.push(disk.put(NodeId(node)));
-    }
+    let mut fields = vec![("cluster", cluster), ("brand", &*seed.brand), ("tokenKey", &*token_key)];
+    let disk_of = |founder: &wire::Founder| founder.member.as_ref().map(|member| founder_field(member.id));
+    let disks: Vec<(String, &str)> = founding
+        .founders
+        .iter()
+        .filter_map(|founder| Some((disk_of(founder)?, founder.directory.as_str())))
+        .collect();
+    fields.extend(disks.iter().map(|(name, directory)| (name.as_str(), *directory)));
     Transaction {
         proposed_ms: now_ms,
         conditions: vec![Condition::Absent(cluster_key(IDENTITY))],
-        operations,
+        operations: vec![Operation::Put(cluster_put(IDENTITY, &fields))],
     }
 }
 
-/// The transaction that makes a start of a member known, in place of the registration it found.
+/// The transaction that makes a start of a member known, in place of the one that `state` has.
 pub(crate) fn registration(
+    state: &State,
     node: NodeId,
     registration: &Registration,
-    found: Option<&Object>,
     now_ms: u64,
 ) -> Transaction {
     let key = cluster_key(&member_name(node));
-    let condition = match found {
+    let condition = match state.object(&key) {
         Some(object) => Condition::AtRevision(key, object.revision),
         None => Condition::Absent(key),
     };
@@ -141,14 +142,20 @@ pub(crate) fn registration(
     Transaction { proposed_ms: now_ms, conditions: vec![condition], operations }
 }
 
-/// The registration of `node`, as the state keeps it.
-pub(crate) fn registered(state: &State, node: NodeId) -> Option<&Object> {
-    state.object(&cluster_key(&member_name(node))).map(|object| &**object)
+/// What the state keeps of the disk of `node`: its newest start, or the founding that names it.
+pub(crate) fn registered(state: &State, node: NodeId) -> Option<Registration> {
+    if let Some(object) = state.object(&cluster_key(&member_name(node))) {
+        return Some(Registration::of(object));
+    }
+    let identity = state.object(&cluster_key(IDENTITY))?;
+    let name = founder_field(node.0);
+    let (_, directory) = identity.index.fields.iter().find(|(field, _)| *field == name)?;
+    Some(Registration { directory: directory.to_owned(), starts: 0, incarnation: 0 })
 }
 
-/// The same, read.
-pub(crate) fn registration_of(state: &State, node: NodeId) -> Option<Registration> {
-    registered(state, node).map(Registration::of)
+/// The field of the cluster's identity that names the disk of a founder.
+fn founder_field(node: u64) -> String {
+    format!("disk-{node:016x}")
 }
 
 fn member_name(node: NodeId) -> String {
@@ -254,8 +261,8 @@ mod tests {
         assert!(matches!(state.apply(Revision(3), &again), Outcome::Refused { .. }));
         let identity = ClusterIdentity::read(&state).unwrap();
         assert_eq!((&*identity.cluster, &*identity.brand, identity.token_key), ("one", "orch", [0xa5; 32]));
-        assert_eq!(registration_of(&state, node_id("b")).unwrap().directory, "disk b");
-        assert_eq!(registration_of(&state, node_id("c")), None);
+        assert_eq!(registered(&state, node_id("b")).unwrap().directory, "disk b");
+        assert_eq!(registered(&state, node_id("c")), None);
         let kept = state.collection(CLUSTER_RESOURCE);
         let json = &kept.get("identity").unwrap().json;
         assert_eq!(json, "{\"metadata\":{\"resourceVersion\":\"2\"},\"name\":\"identity\"}");
@@ -265,14 +272,14 @@ mod tests {
     fn a_registration_replaces_only_the_one_it_found() {
         let (mut state, node) = (State::default(), node_id("a"));
         let start = |starts| Registration { directory: "d".into(), starts, incarnation: 7 };
-        assert_eq!(registration_of(&state, node), None);
-        state.apply(Revision(2), &registration(node, &start(1), None, 5));
-        let late = registration(node, &start(9), None, 5);
+        assert_eq!(registered(&state, node), None);
+        let late = registration(&state, node, &start(9), 5);
+        state.apply(Revision(2), &registration(&state.clone(), node, &start(1), 5));
         assert!(matches!(state.apply(Revision(3), &late), Outcome::Refused { .. }));
         let before = state.clone();
-        state.apply(Revision(4), &registration(node, &start(2), registered(&before, node), 5));
-        state.apply(Revision(5), &registration(node, &start(3), registered(&before, node), 5));
-        assert_eq!(registration_of(&state, node), Some(start(2)));
+        state.apply(Revision(4), &registration(&before, node, &start(2), 5));
+        state.apply(Revision(5), &registration(&before, node, &start(3), 5));
+        assert_eq!(registered(&state, node), Some(start(2)));
     }
 
     #[test]

@@ -114,6 +114,7 @@ impl<R: Runtime, D: Disk, T: Transport> Member<R, D, T> {
         let returning = match admitted.load(Ordering::Relaxed) {
             true => Returning::after(
                 identity.starts.saturating_sub(1),
+                options.incarnation,
                 log.vote().map_or(0, |vote| vote.leader_id.term),
                 ended,
             ),

@@ -43,6 +43,8 @@ const LOOK_PAUSE: Duration = Duration::from_millis(10);
 pub(crate) struct Returning {
     /// Starts counted on the disk before this one.
     starts: u64,
+    /// The random number of this start, which may be registered before every member was asked.
+    incarnation: u64,
     /// The term of its vote.
     term: u64,
     /// The end of its log.
@@ -57,19 +59,20 @@ impl Returning {
     /// A disk that was first used by this start.
     pub(crate) fn first_start() -> Self {
         let (compared, finished) = (Mutex::default(), AtomicBool::new(true));
-        Returning { starts: 0, term: 0, last: None, compared, finished }
+        Returning { starts: 0, incarnation: 0, term: 0, last: None, compared, finished }
     }
 
-    /// A disk on which `starts` earlier starts are counted.
-    pub(crate) fn after(starts: u64, term: u64, last: Option<LogId>) -> Self {
-        Returning { starts, term, last, compared: Mutex::default(), finished: AtomicBool::new(false) }
+    /// A disk on which `starts` starts are counted before this one, whose random number is `incarnation`.
+    pub(crate) fn after(starts: u64, incarnation: u64, term: u64, last: Option<LogId>) -> Self {
+        let (compared, finished) = (Mutex::default(), AtomicBool::new(false));
+        Returning { starts, incarnation, term, last, compared, finished }
     }
 
     /// What shows that the disk is an older copy, in the answer of a peer.
     fn contradiction(&self, answer: &wire::IdentityResponse) -> Option<String> {
         let promised = answer.promised.clone().unwrap_or_default();
         let promise = Promise { term: promised.term, log_id: promised.log_id.map(log_id_from_wire) };
-        if answer.starts > self.starts {
+        if answer.starts > self.starts && answer.incarnation != self.incarnation {
             return Some(format!("it counts {} starts, the cluster {}", self.starts, answer.starts));
         }
         promise.is_broken_by(self.term, self.last).then(|| {
@@ -147,11 +150,13 @@ mod tests {
             promised: Some(wire::Promise { term, log_id: Some(wire::LogId { term, index }) }),
             ..wire::IdentityResponse::default()
         };
-        let disk = Returning::after(5, 3, Some(log_id(3, 40)));
+        let disk = Returning::after(5, 77, 3, Some(log_id(3, 40)));
         assert_eq!(disk.contradiction(&wire::IdentityResponse::default()), None, "a peer that just started");
         assert_eq!(disk.contradiction(&answer(5, 3, 40)), None);
         assert_eq!(disk.contradiction(&answer(5, 2, 90)), None, "cut by a later leader");
         assert!(disk.contradiction(&answer(6, 3, 40)).is_some());
+        let own = wire::IdentityResponse { incarnation: 77, ..answer(6, 3, 40) };
+        assert_eq!(disk.contradiction(&own), None, "this start, registered while the peer was not asked yet");
         assert!(disk.contradiction(&answer(5, 4, 1)).is_some());
         assert!(disk.contradiction(&answer(5, 3, 41)).is_some());
     }

@@ -3,7 +3,7 @@
 use super::*;
 use crate::Runtime;
 use crate::member::FoundError;
-use crate::member::identity::registration_of;
+use crate::member::identity::registered;
 
 /// Longer than any founding, election and registration takes.
 const LONG: Duration = Duration::from_secs(20);
@@ -18,7 +18,7 @@ fn refusal(founded: Result<(), FoundError>) -> String {
 /// Waits until the newest start of member `n` is registered where `at` has applied it.
 async fn starts_known(cluster: &Cluster, at: usize, n: usize, starts: u64) {
     eventually("a registered start", || {
-        let known = registration_of(&cluster.handle(at).state(), peer(n).id)?;
+        let known = registered(&cluster.handle(at).state(), peer(n).id)?;
         (known.starts >= starts).then_some(())
     })
     .await;

@@ -18,7 +18,7 @@ async fn with_registered_members(size: usize) -> Cluster {
     for n in 0..size {
         eventually("a registered disk", || {
             let state = cluster.handle(leader).state();
-            crate::member::identity::registration_of(&state, peer(n).id)
+            crate::member::identity::registered(&state, peer(n).id)
         })
         .await;
     }
@@ -59,7 +59,7 @@ fn a_promotion_that_leaves_no_majority_that_answers_is_refused() {
         let joined = cluster.join().await;
         cluster.handle(leader).add_learner(&peer(joined)).await.unwrap();
         eventually("a registered disk", || {
-            crate::member::identity::registration_of(&cluster.handle(leader).state(), peer(joined).id)
+            crate::member::identity::registered(&cluster.handle(leader).state(), peer(joined).id)
         })
         .await;
         cluster.kill((leader + 1) % 3).await;
