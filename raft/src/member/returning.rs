@@ -123,11 +123,16 @@ impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
         }
         let membership = self.membership();
         let mut members = membership.membership().nodes().peekable();
-        match members.peek() {
+        let cannot_be_asked = match members.peek() {
             // Not read from the log yet, if there is a log.
             None => self.returning.last.is_none(),
             Some(_) => members.all(|(id, _)| *id != from.0),
+        };
+        if cannot_be_asked {
+            // What it is promised from now on is no promise of an earlier start.
+            self.returning.compared.lock().insert(from);
         }
+        cannot_be_asked
     }
 
     /// Completes when `from` may be answered.
