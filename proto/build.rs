@@ -59,7 +59,11 @@ fn peer() -> Result<(), Box<dyn Error>> {
 fn store() -> Result<(), Box<dyn Error>> {
     println!("cargo::rerun-if-changed=store");
     let descriptors = protox::compile(["store/store.proto"], ["."])?;
-    tonic_prost_build::configure().bytes(".orch.store.v1").compile_fds(descriptors)?;
+    let one_at_a_time = "#[expect(clippy::large_enum_variant, reason = \"an answer is made, encoded and gone: none is kept\")]";
+    tonic_prost_build::configure()
+        .bytes(".orch.store.v1")
+        .type_attribute(".orch.store.v1.ControlResponse.kind", one_at_a_time)
+        .compile_fds(descriptors)?;
     Ok(())
 }
 

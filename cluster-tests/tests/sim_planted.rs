@@ -6,6 +6,9 @@ use orch_cluster_tests::sim::plant::Plant;
 use orch_cluster_tests::sim::run::run;
 use orch_cluster_tests::sim::setup::Setup;
 
+/// What a member says of a disk with less on it than it promised.
+const OLDER_COPY: &str = "has an older copy of its data";
+
 /// Some of the first `seeds` seeds fails with one of `reasons`.
 #[track_caller]
 fn finds(plant: Plant, seeds: u64, reasons: &[&str]) {
@@ -17,12 +20,15 @@ fn finds(plant: Plant, seeds: u64, reasons: &[&str]) {
 
 #[test]
 fn a_vote_that_is_not_synced_is_found() {
-    finds(Plant::VoteUnsynced, 150, &["its vote was not durable", "has two leaders", "voted for"]);
+    // Members find it, too: a disk with less than was promised is an older copy to them.
+    let lost = ["its vote was not durable", "has two leaders", "voted for", OLDER_COPY];
+    finds(Plant::VoteUnsynced, 150, &lost);
 }
 
 #[test]
 fn a_log_that_is_not_synced_is_found() {
-    let lost = ["the ledger has", "has digest", "committed index", "no order explains", "log reversion"];
+    let lost =
+        ["the ledger has", "has digest", "committed index", "no order explains", "log reversion", OLDER_COPY];
     finds(Plant::LogUnsynced, 40, &lost);
 }
 
@@ -60,4 +66,19 @@ fn an_entry_that_is_skipped_is_found() {
 #[test]
 fn a_run_without_load_fails() {
     finds(Plant::NoLoad, 1, &["calls had an outcome"]);
+}
+
+#[test]
+fn a_disk_that_was_emptied_unseen_is_found() {
+    finds(Plant::EmptiedUnseen, 200, &["lost its disk and still runs", "voted for", "has two leaders"]);
+}
+
+#[test]
+fn an_older_copy_of_a_disk_that_passes_for_the_disk_is_found() {
+    finds(Plant::RollbackUnseen, 200, &["has an older copy of its disk and still runs", "voted for"]);
+}
+
+#[test]
+fn a_removed_member_that_is_not_told_is_found() {
+    finds(Plant::RemovalUntold, 200, &["was removed and still runs"]);
 }

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use http::Request;
+use http::{Method, Request};
 use http_body_util::{BodyExt, Empty};
 use hyper_util::rt::TokioIo;
 use rustix::process::{Pid, Signal, kill_process};
@@ -63,6 +63,22 @@ impl Process {
 
     /// Asks `path` over HTTPS: with the certificate and key at `identity`, trusting the authority at `authority`.
     async fn ask(&self, path: &str, authority: &Path, identity: Option<(&Path, &Path)>) -> (u16, String) {
+        self.send(Method::GET, path, authority, identity).await
+    }
+
+    /// Has the member found the cluster.
+    async fn found(&self, authority: &Path, identity: Option<(&Path, &Path)>) {
+        let (status, body) = self.send(Method::POST, "/orch/v1/cluster/found", authority, identity).await;
+        assert_eq!(status, 200, "{body}");
+    }
+
+    async fn send(
+        &self,
+        method: Method,
+        path: &str,
+        authority: &Path,
+        identity: Option<(&Path, &Path)>,
+    ) -> (u16, String) {
         let url = self.endpoints().unwrap()["https"].as_str().unwrap().to_owned();
         let address = url.strip_prefix("https://").unwrap();
         let pem = |path: &Path| CertificateDer::from_pem_file(path).unwrap();
@@ -84,7 +100,8 @@ impl Process {
         let (mut sender, connection) =
             hyper::client::conn::http1::handshake(TokioIo::new(stream)).await.unwrap();
         tokio::spawn(connection);
-        let request = Request::get(path).header("host", address).body(Empty::<Bytes>::new()).unwrap();
+        let request = Request::builder().method(method).uri(path).header("host", address);
+        let request = request.body(Empty::<Bytes>::new()).unwrap();
         let response = sender.send_request(request).await.unwrap();
         let status = response.status().as_u16();
         let body = response.into_body().collect().await.unwrap().to_bytes();
@@ -260,6 +277,8 @@ async fn a_member_refuses_the_data_of_another() {
     let member = Process::start(&data, &arguments("a", "--brand=kubernetes"));
     let admin = Some((certs.join("admin.crt"), certs.join("admin.key")));
     let admin = admin.as_ref().map(|(certificate, key)| (certificate.as_path(), key.as_path()));
+    assert_eq!(member.ask("/api/v1/namespaces", &certs.join("ca.crt"), admin).await.0, 503);
+    member.found(&certs.join("ca.crt"), admin).await;
     let (status, body) = member.ask_ready("/orch/v1/cluster", &certs.join("ca.crt"), admin).await;
     assert_eq!(status, 200, "{body}");
     assert_eq!(member.stop().0, Some(0));
@@ -285,6 +304,7 @@ fn a_member_joins_is_promoted_and_takes_the_lead() {
     };
     let alone = format!("--initial-cluster=a=127.0.0.1:{first_peer}");
     let first = start("a", [format!("--secure-port={secure}"), alone, "--v=0".to_owned()]);
+    cluster_shows(&["found"], &config, |_| true);
     cluster_shows(&["status"], &config, |shown| shown.contains("leader a"));
     let address = format!("127.0.0.1:{second_peer}");
     cluster_shows(&["add", "b", &address], &config, |shown| shown.contains("b     learner"));

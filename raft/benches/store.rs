@@ -99,6 +99,7 @@ async fn member(path: &std::path::Path) -> OneMember {
         tokio::time::sleep(Duration::from_millis(1)).await;
     };
     let member = OneMember::start(options, disk, Nowhere).await.expect("a member");
+    member.handle().found().await.expect("a cluster");
     member.handle().wait_cluster().await;
     member
 }

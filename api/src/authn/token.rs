@@ -15,7 +15,7 @@ use super::user::User;
 const FILE_BYTES_MAX: usize = 16 << 20;
 
 /// Users by the digest of their token.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub struct TokenTable {
     users: HashMap<[u8; 32], Arc<User>>,
     warnings: Vec<String>,

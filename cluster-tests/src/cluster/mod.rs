@@ -118,6 +118,7 @@ impl Cluster {
             }
             node.spawn()?;
         }
+        cluster.found().await?;
         for node in 0..cluster.nodes.len() {
             cluster.wait_ready(node).await?;
         }

@@ -13,7 +13,7 @@ use serde_json::Value;
 use tokio::time::sleep;
 
 use super::node::Node;
-use super::{Cluster, LOOK_INTERVAL, NAMES, binary, free_ports};
+use super::{Cluster, LOOK_INTERVAL, NAMES, READY_TIMEOUT, binary, free_ports};
 use crate::load::process::{Memory, memory};
 
 /// How a member ended.
@@ -124,6 +124,17 @@ impl Cluster {
                 Err(_) => sleep(LOOK_INTERVAL * 10).await,
             }
         }
+    }
+
+    /// Founds the cluster, once all members listen.
+    pub(super) async fn found(&mut self) -> Result<()> {
+        let deadline = Instant::now() + READY_TIMEOUT;
+        while self.nodes[0].endpoint().is_none() {
+            self.nodes[0].check_alive()?;
+            ensure!(Instant::now() < deadline, "the first member does not listen\n{}", self.nodes[0].log());
+            sleep(LOOK_INTERVAL).await;
+        }
+        self.operate_until_done(0, &["found"], READY_TIMEOUT).await.map(drop)
     }
 
     /// The name of member `node`.

@@ -78,6 +78,29 @@ impl Owner {
     }
 }
 
+/// What was on a disk at one time.
+#[derive(Clone, Debug)]
+pub struct DiskCopy(Image);
+
+impl DiskCopy {
+    /// A small value in it.
+    pub fn meta(&self, key: MetaKey) -> Option<&Bytes> {
+        self.0.meta.get(&key)
+    }
+
+    /// Puts another small value into it.
+    pub fn set_meta(&mut self, key: MetaKey, value: Bytes) {
+        self.0.meta.insert(key, value);
+    }
+
+    /// Leaves nothing in it but the value of `key`.
+    pub fn keep_only(&mut self, key: MetaKey) {
+        let kept = self.0.meta.remove(&key);
+        self.0 = Image::default();
+        self.0.meta.extend(kept.map(|value| (key, value)));
+    }
+}
+
 /// A process's handle on a [`SimDisk`], void after the next crash.
 #[derive(Clone, Debug)]
 pub struct DiskHandle {
@@ -142,6 +165,20 @@ impl SimDisk {
         let mut platter = self.platter.lock();
         platter.visible = Image::default();
         platter.durable = Image::default();
+    }
+
+    /// What is durable on the disk now, as a snapshot of the machine would hold it.
+    pub fn copy(&self) -> DiskCopy {
+        DiskCopy(self.platter.lock().durable.clone())
+    }
+
+    /// Replaces what is on the disk by an older copy of it.
+    pub fn put_back(&self, copy: DiskCopy) {
+        self.crash();
+        let mut platter = self.platter.lock();
+        platter.visible = copy.0.clone();
+        platter.durable = copy.0;
+        platter.written += 1;
     }
 
     /// Changes how the disk behaves from now on.

@@ -1,8 +1,10 @@
 //! An operator who changes the cluster while everything goes wrong: adds members, removes some, moves the lead,
-//! and replaces a member whose disk was lost.
+//! replaces a member whose disk was lost, and asks for what must be refused. It founds the cluster first.
 //!
 //! It takes part in some runs only. What it began it finishes, in the calm after the faults at the latest, so that
 //! the run ends with a membership that everyone knows. A name is never used twice.
+
+mod hazards;
 
 use std::time::Duration;
 
@@ -34,6 +36,8 @@ enum Step {
     Grow,
     Shrink,
     Replace,
+    RollBack,
+    Corner,
 }
 
 /// The operator of a run.
@@ -53,7 +57,14 @@ impl Operator {
         if !dice.percent(RUNS_PERCENT) {
             return;
         }
-        let weights = [(Step::Transfer, 3), (Step::Grow, 3), (Step::Shrink, 2), (Step::Replace, 2)];
+        let weights = [
+            (Step::Transfer, 3),
+            (Step::Grow, 3),
+            (Step::Shrink, 2),
+            (Step::Replace, 2),
+            (Step::RollBack, 2),
+            (Step::Corner, 2),
+        ];
         while self.world().is_busy() {
             NodeRuntime::sleep(dice.millis(300..2500)).await;
             if !self.world().is_busy() {
@@ -69,12 +80,28 @@ impl Operator {
                 }
                 Step::Shrink => {}
                 Step::Replace => self.replace().await,
+                Step::RollBack => self.roll_back().await,
+                Step::Corner => self.corner().await,
             }
         }
     }
 
     fn world(&self) -> &World {
         self.session.world()
+    }
+
+    /// Founds the cluster, however long it takes until all founders are there.
+    pub async fn found(self) {
+        while self.world().failure().is_none() {
+            let via = self.session.pick();
+            let asked = self.session.request(via, |store: Handle| async move { store.inner().found().await });
+            let answer = asked.await;
+            self.world().trace().event(format_args!("operator: found via n{}: {answer:?}", via.0));
+            if answer == Ok(Ok(())) {
+                return;
+            }
+            NodeRuntime::sleep(RETRY).await;
+        }
     }
 
     /// Asks once; whether anything comes of it does not matter.
@@ -110,7 +137,9 @@ impl Operator {
             status.leader.as_ref() == Some(&status.node)
                 && status.members.iter().all(|one| one.peer.id != member)
         };
+        self.world().set_leaving(member, true);
         self.insist(&format!("remove n{}", member.0), removing, gone).await;
+        self.wait_end(member, "was removed").await;
         self.world().retire(member);
     }
 
@@ -122,17 +151,22 @@ impl Operator {
         }
         self.world().lose_disk(member);
         self.world().start(member);
+        self.wait_end(member, "lost its disk").await;
+        self.remove(member).await;
+        self.grow().await;
+    }
+
+    /// Waits until the process of a member has ended that must not go on.
+    async fn wait_end(&self, member: NodeId, why: &str) {
         let began = NodeRuntime::elapsed();
         while self.world().process(member).is_some() && self.world().failure().is_none() {
             NodeRuntime::sleep(RETRY).await;
-            // While nobody with a leader can be asked it must wait, and may.
+            // While nobody can be asked it must wait, and may.
             let waited = NodeRuntime::elapsed() - began;
             if waited > REFUSAL_MAX && !self.world().is_busy() {
-                return self.world().fail(format_args!("n{} lost its disk and still runs", member.0));
+                return self.world().fail(format_args!("n{} {why} and still runs", member.0));
             }
         }
-        self.remove(member).await;
-        self.grow().await;
     }
 
     /// Whether the cluster knows which disk is the member's.

@@ -3,6 +3,8 @@
 //! Owns wrappers of the store and hooks of the simulation that break one promise each. The code under test has no flag
 //! for any of them.
 
+mod membership;
+
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -34,12 +36,18 @@ pub enum Plant {
     StaleReads,
     /// A program of an older version takes entries that it does not know for blank ones.
     SkipsUnknown,
+    /// A disk that was emptied still bears its name, so that its member takes part without its vote and log.
+    EmptiedUnseen,
+    /// An older copy of a disk passes for the disk.
+    RollbackUnseen,
+    /// A removed member is not told.
+    RemovalUntold,
     /// Nobody asks for anything: a bug of the harness, which would otherwise pass every run.
     NoLoad,
 }
 
 /// All plants, with the names that the command line takes.
-pub const PLANTS: [(&str, Plant); 9] = [
+pub const PLANTS: [(&str, Plant); 12] = [
     ("vote-unsynced", Plant::VoteUnsynced),
     ("log-unsynced", Plant::LogUnsynced),
     ("mark-torn", Plant::MarkTorn),
@@ -48,6 +56,9 @@ pub const PLANTS: [(&str, Plant); 9] = [
     ("loses-oldest", Plant::LosesOldest),
     ("stale-reads", Plant::StaleReads),
     ("skips-unknown", Plant::SkipsUnknown),
+    ("emptied-unseen", Plant::EmptiedUnseen),
+    ("rollback-unseen", Plant::RollbackUnseen),
+    ("removal-untold", Plant::RemovalUntold),
     ("no-load", Plant::NoLoad),
 ];
 

@@ -92,7 +92,8 @@ async fn exit_when_fatal(world: World, node: NodeId, store: MemberStore) {
 /// Ends the process as `main` would, and starts it again as its supervisor would.
 pub fn exit(world: &World, node: NodeId, reason: &str) {
     world.trace().event(format_args!("n{} exits: {reason}", node.0));
-    let lost = world.has_lost_disk(node);
+    let was_removed = world.is_leaving(node) && reason.contains("was removed");
+    let lost = was_removed || world.has_lost_disk(node);
     if !lost && !world.disk(node).fails() && !world.versions().must_end(node) {
         world.fail(format_args!("n{} exits without an injected cause: {reason}", node.0));
     }

@@ -37,6 +37,9 @@ const FOUNDED_UNDER_FAULTS_PERCENT: u64 = 25;
 /// The operator's number among the clients.
 const OPERATOR: u64 = 100;
 
+/// The number of the one who founds the cluster.
+const FOUNDER: u64 = 101;
+
 /// Lines of the trace that a failure shows.
 const TAIL_LINES: usize = 120;
 
@@ -103,6 +106,7 @@ pub fn run(setup: Setup) -> Report {
 async fn live(world: &World) {
     versions::found(world);
     world.members().into_iter().for_each(|node| world.start(node));
+    drop(spawn_detached(Operator::new(world, FOUNDER).found()));
     // In some runs things go wrong while the cluster is being founded.
     let founded_in_peace = !world.dice("founding").percent(FOUNDED_UNDER_FAULTS_PERCENT);
     if founded_in_peace && !recovers(world, "start").await {

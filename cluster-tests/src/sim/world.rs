@@ -3,6 +3,7 @@
 //! Owns the lives of the members' processes: they start, die, stop and start again on what their disk still holds.
 //! After each step of any process the oracles look at it; the first thing they find ends the run.
 
+mod accidents;
 mod records;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -72,6 +73,10 @@ struct Member {
     starts: AtomicU64,
     /// Its disk was replaced by an empty one: it must not take part any more.
     disk_lost: AtomicBool,
+    /// The operator is removing it, or has: it stops by itself.
+    leaving: AtomicBool,
+    /// It is kept down, whatever else would start it.
+    held: AtomicBool,
     process: Mutex<Option<Process>>,
 }
 
@@ -105,6 +110,8 @@ impl World {
                 clock_ahead_ms: Arc::default(),
                 starts: AtomicU64::new(0),
                 disk_lost: AtomicBool::new(false),
+                leaving: AtomicBool::new(false),
+                held: AtomicBool::new(false),
                 process: Mutex::new(None),
             };
             (NodeId(id), member)
@@ -133,9 +140,11 @@ impl World {
         });
         let weak = Arc::downgrade(&inner);
         let overhears = move |node: NodeId, asked: &Bytes, answered: &Bytes| {
-            let Some(inner) = weak.upgrade() else { return };
+            let inner = weak.upgrade()?;
+            let forged = inner.setup.plant.and_then(|plant| plant.forge(answered));
             let heard = inner.protocol.lock().overhear(node, asked, answered);
             heard.unwrap_or_else(|breach| World(inner).fail(breach));
+            forged
         };
         inner.network.observe(&points, Arc::new(overhears));
         World(inner)
@@ -210,19 +219,6 @@ impl World {
         self.kill(node, true);
     }
 
-    /// The disk of `node` is replaced by an empty one; its process dies with the old one.
-    pub fn lose_disk(&self, node: NodeId) {
-        self.kill(node, true);
-        self.0.trace.event(format_args!("n{} lost its disk", node.0));
-        self.member(node).disk_lost.store(true, Ordering::Relaxed);
-        self.disk(node).wipe();
-    }
-
-    /// Whether [`World::lose_disk`] happened to `node`.
-    pub fn has_lost_disk(&self, node: NodeId) -> bool {
-        self.member(node).disk_lost.load(Ordering::Relaxed)
-    }
-
     /// Who `node` is.
     pub fn peer(&self, node: NodeId) -> &Peer {
         &self.member(node).peer
@@ -282,7 +278,8 @@ impl World {
     /// Starts the process of `node` on its disk, unless one runs or it is no member any more.
     pub fn start(&self, node: NodeId) {
         let member = self.member(node);
-        if member.process.lock().is_some() || !self.0.roster.lock().contains(&node) {
+        let is_held = member.held.load(Ordering::Relaxed);
+        if is_held || member.process.lock().is_some() || !self.0.roster.lock().contains(&node) {
             return;
         }
         let start = member.starts.fetch_add(1, Ordering::Relaxed);

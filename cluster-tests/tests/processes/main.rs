@@ -7,6 +7,7 @@
 mod bad_input;
 mod clients;
 mod disk;
+mod foundings;
 mod hostile;
 mod kubectl;
 mod leader_loss;

@@ -16,6 +16,9 @@ const ROUNDS: u32 = 3;
 /// Reads that wait inside the stopped process, each on a connection of its own that was open before.
 const READS: usize = 16;
 
+/// Until the requests lie in the buffers of the stopped process.
+const SENDING: Duration = Duration::from_millis(50);
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_continued_leader_never_answers_a_quorum_read_with_old_data() {
     let mut cluster = Cluster::start(Options::nodes(3)).await.unwrap();
@@ -36,12 +39,14 @@ async fn one_round(cluster: &mut Cluster, value: &str) -> usize {
     let old = cluster.client(leader).unwrap().with_timeout(Duration::from_secs(15));
     open_connections(&old).await;
     cluster.pause(leader).unwrap();
+    write_elsewhere(cluster, leader, value).await;
+    // Asked after the write was acknowledged: a read that was asked before it may be answered with either value.
     let mut waiting = JoinSet::new();
     for _ in 0..READS {
         let old = old.clone();
         waiting.spawn(async move { read(&old).await });
     }
-    write_elsewhere(cluster, leader, value).await;
+    sleep(SENDING).await;
     cluster.resume(leader).unwrap();
     let mut answered = 0;
     while let Some(read) = waiting.join_next().await {

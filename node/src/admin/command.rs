@@ -21,6 +21,9 @@ pub fn run(command: &ClusterCommand, out: &mut impl Write) -> anyhow::Result<()>
         ClusterCommand::Promote(arguments)
         | ClusterCommand::Remove(arguments)
         | ClusterCommand::TransferLeader(arguments) => (&arguments.access, Output::Text),
+        ClusterCommand::Found(arguments) | ClusterCommand::Undo(arguments) => {
+            (&arguments.access, Output::Text)
+        }
     };
     let access = Access::read(&access.kubeconfig)?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
@@ -45,6 +48,8 @@ async fn ask(command: &ClusterCommand, access: &Access) -> Result<Value, Request
         ClusterCommand::TransferLeader(member) => {
             (Method::POST, format!("{CLUSTER}/members/{}/lead", member.name), Value::Null)
         }
+        ClusterCommand::Found(_) => (Method::POST, format!("{CLUSTER}/found"), Value::Null),
+        ClusterCommand::Undo(_) => (Method::POST, format!("{CLUSTER}/undo"), Value::Null),
         ClusterCommand::Remove(member) => {
             (Method::DELETE, format!("{CLUSTER}/members/{}", member.name), Value::Null)
         }

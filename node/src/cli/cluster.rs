@@ -9,6 +9,7 @@ use super::node::{parse_host_port, parse_member_name};
 /// What to do with the members of a running cluster.
 #[derive(Debug, Subcommand)]
 #[command(after_help = "Examples:\n  \
+    orch cluster found --kubeconfig certs/admin.conf\n  \
     orch cluster status\n  \
     orch cluster status --kubeconfig certs/admin.conf --output json\n  \
     orch cluster add d 10.0.0.4:6444 --kubeconfig certs/admin.conf\n\n\
@@ -17,6 +18,8 @@ use super::node::{parse_host_port, parse_member_name};
 pub enum ClusterCommand {
     /// Show who leads, who is there and how far each one is
     Status(StatusArgs),
+    /// Found a new cluster, once: all members of --initial-cluster run and have empty data directories
+    Found(ClusterArgs),
     /// Add a member that receives everything and does not vote yet
     Add(AddArgs),
     /// Give a member that has caught up a vote
@@ -25,6 +28,16 @@ pub enum ClusterCommand {
     Remove(MemberArgs),
     /// Hand the lead over to a member
     TransferLeader(MemberArgs),
+    /// Take back a change of the voters that was begun and never completed
+    Undo(ClusterArgs),
+}
+
+/// Flags of the commands about the whole cluster.
+#[derive(Debug, Args)]
+pub struct ClusterArgs {
+    /// How to reach the cluster.
+    #[command(flatten)]
+    pub access: AccessArgs,
 }
 
 /// How to reach the cluster.

@@ -52,13 +52,15 @@ pub struct DevArgs {
 #[derive(Clone, Debug, Args)]
 #[command(
     long_about = "Start a member of a cluster.\n\n\
-        Make the certificates once with `orch certs init`, give every member the same --initial-cluster, and start \
-        them in any order: the cluster answers as soon as most of its members are up. A cluster of one is allowed.\n\n\
+        Make the certificates once with `orch certs init`, give every member the same --initial-cluster, start them in \
+        any order, and once all of them run tell any of them `orch cluster found`. No later start founds anything: a \
+        member with an empty data directory waits. A cluster of one is allowed.\n\n\
         Every flag can stand in a file given with --config instead, under the same name.",
     after_help = "Examples:\n  \
         orch certs init --dir certs --member a=10.0.0.1 --member b=10.0.0.2 --member c=10.0.0.3\n\n  \
         orch serve --name a --certs-dir certs --data-dir /var/lib/orch \\\n    \
-        --initial-cluster a=10.0.0.1:6444,b=10.0.0.2:6444,c=10.0.0.3:6444\n\n\
+        --initial-cluster a=10.0.0.1:6444,b=10.0.0.2:6444,c=10.0.0.3:6444\n  \
+        orch cluster found --kubeconfig certs/admin.conf      (once, when all members run)\n\n\
         The same as a file, `orch serve --config orch.toml`:\n  \
         name = \"a\"\n  \
         certs-dir = \"certs\"\n  \
@@ -81,7 +83,7 @@ pub struct ServeArgs {
     /// Where this member listens for its peers [default: its entry in --initial-cluster]
     #[arg(long, value_name = "HOST:PORT", value_parser = parse_host_port, help_heading = NETWORK)]
     pub peer_address: Option<String>,
-    /// All members a new cluster starts with; the same on each of them, and kept for later starts
+    /// All members a new cluster is founded with; the same on each of them. Later starts ignore it
     #[arg(long, value_name = "NAME=HOST:PORT,...", help_heading = NETWORK)]
     pub initial_cluster: Option<InitialCluster>,
     /// Join a running cluster through the peer address of any of its members, instead of --initial-cluster

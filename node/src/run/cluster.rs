@@ -4,6 +4,8 @@
 //!     POST   /orch/v1/cluster/members                 {"name": N, "address": "HOST:PORT"}: adds a learner
 //!     POST   /orch/v1/cluster/members/NAME/promote    a learner becomes a voter
 //!     POST   /orch/v1/cluster/members/NAME/lead       the leader hands over to this voter
+//!     POST   /orch/v1/cluster/found                   founds the cluster of the members started for it, once
+//!     POST   /orch/v1/cluster/undo                    takes a change of the voters back that was not completed
 //!     DELETE /orch/v1/cluster/members/NAME            removes it; its name is never used again
 //!
 //! Only for the group `system:masters`: whoever may change the members may do everything. Any node answers; changes
@@ -20,7 +22,7 @@ use axum::routing::{delete, get, post};
 use http::header::CONTENT_TYPE;
 use http::{HeaderValue, StatusCode};
 use orch_api::authn::{Authenticator, GROUP_MASTERS, Peer as Connection};
-use orch_raft::member::{AgreementStatus, ChangeError, Status, node_id};
+use orch_raft::member::{AgreementStatus, ChangeError, FoundError, Status, node_id};
 use orch_raft::transport::{NodeId, Peer};
 use serde::{Deserialize, Serialize};
 
@@ -40,6 +42,8 @@ struct ClusterView {
     committed: u64,
     feature_level: u32,
     oldest: u64,
+    /// A change of the voters has been begun and is not completed.
+    changing: bool,
     members: Vec<MemberView>,
     state: StateView,
     agreement: AgreementView,
@@ -91,11 +95,24 @@ struct NewMember {
     address: String,
 }
 
+/// The only path there is before the cluster.
+pub(super) const FOUND_PATH: &str = "/orch/v1/cluster/found";
+
+/// The path that founds a cluster, for administrators whom `authenticator` knows.
+pub(super) fn founding_router(handle: Handle, authenticator: Arc<Authenticator>) -> Router {
+    Router::new()
+        .route(FOUND_PATH, post(found))
+        .layer(from_fn_with_state(authenticator, administrators_only))
+        .with_state(handle)
+}
+
 /// The paths, for administrators whom `authenticator` knows.
 pub(super) fn router(handle: Handle, authenticator: Arc<Authenticator>) -> Router {
     Router::new()
         .route("/orch/v1/cluster", get(status))
         .route("/orch/v1/cluster/members", post(add))
+        .route(FOUND_PATH, post(found))
+        .route("/orch/v1/cluster/undo", post(undo))
         .route("/orch/v1/cluster/members/{name}", delete(remove))
         .route("/orch/v1/cluster/members/{name}/promote", post(promote))
         .route("/orch/v1/cluster/members/{name}/lead", post(lead))
@@ -159,6 +176,24 @@ async fn lead(State(handle): State<Handle>, Path(name): Path<String>) -> Respons
     done(handle.transfer_leader(node_id(&name)).await, &handle)
 }
 
+async fn found(State(handle): State<Handle>) -> Response {
+    tracing::info!("founding the cluster");
+    match handle.found().await {
+        Ok(()) => json(StatusCode::OK, &view(handle.status())),
+        Err(error @ FoundError::Refused { .. }) => {
+            failure(StatusCode::CONFLICT, "Conflict", &error.to_string())
+        }
+        Err(error @ FoundError::Unknown { .. }) => {
+            failure(StatusCode::GATEWAY_TIMEOUT, "Timeout", &error.to_string())
+        }
+    }
+}
+
+async fn undo(State(handle): State<Handle>) -> Response {
+    tracing::info!("taking back a change of the members");
+    done(handle.undo_change().await, &handle)
+}
+
 async fn remove(State(handle): State<Handle>, Path(name): Path<String>) -> Response {
     tracing::info!(%name, "removing a member");
     done(handle.remove(node_id(&name)).await, &handle)
@@ -211,6 +246,7 @@ fn view(status: Status) -> ClusterView {
         committed: status.committed,
         feature_level: status.feature_level,
         oldest: status.oldest.0,
+        changing: status.changing,
         members: members.collect(),
         state: StateView { bytes: status.usage.bytes(), quota: status.usage.quota() },
         agreement,

@@ -2,7 +2,10 @@
 
 use std::io::Write;
 use std::net::SocketAddr;
+use std::sync::Arc;
 
+use orch_api::authn::Authenticator;
+use orch_proto::brand::ORCH;
 use orch_raft::disk::rocks::RocksDisk;
 use orch_raft::transport::tonic::PeerTls;
 use rustix::process::{Resource, getrlimit, setrlimit};
@@ -11,6 +14,7 @@ use tokio::runtime::Handle;
 use tokio_util::sync::CancellationToken;
 
 use super::api::Api;
+use super::cluster::founding_router;
 use super::dev;
 use super::endpoints::Endpoints;
 use super::error::RunError;
@@ -132,6 +136,11 @@ impl Listening {
         let Listening { plan, door, server, peers, endpoints, following } = self;
         let store = within(store, StoreMember::start(&plan, disk, peer_tls, peers)).await?;
         door.note_loaded();
+        if let Kind::Serve = plan.kind {
+            let brand = plan.brand.unwrap_or(&ORCH);
+            let authenticator = Arc::new(Authenticator::new(brand, plan.tokens.clone(), plan.anonymous));
+            door.await_founding(founding_router(store.handle(), authenticator));
+        }
         endpoints.write(&plan.data_dir)?;
         Ok(Node { plan, door, server, store, endpoints, following })
     }
@@ -140,6 +149,12 @@ impl Listening {
 impl Node {
     /// Waits for the cluster and puts the API behind the door.
     async fn open_api(&mut self, out: &mut impl Write) -> Result<Option<Api>, RunError> {
+        if let Kind::Dev { .. } = self.plan.kind {
+            // A node for development is a cluster as soon as it has a directory. One that is a cluster stays it.
+            if let Err(error) = self.store.handle().found().await {
+                tracing::debug!(%error, "not founded anew");
+            }
+        }
         let Some(cluster) = self.store.cluster(self.plan.brand).await? else { return Ok(None) };
         let api = Api::new(&mut self.plan, self.store.handle(), &cluster)?;
         if matches!(self.plan.kind, Kind::Dev { .. }) {

@@ -1,12 +1,12 @@
 //! The door before the API stands behind it.
 //!
 //! A node listens before its state is loaded, which takes seconds when it is large, and before its cluster is founded,
-//! which may take until other members are started. Until then it answers that it lives and why it is not ready.
-//! Afterwards it passes requests on and costs one load.
+//! which may take until other members are started. Until then it answers that it lives and why it is not ready, and takes
+//! the operator's order to found the cluster. Afterwards it passes requests on and costs one load.
 
 use std::convert::Infallible;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::task::{Context, Poll};
 
 use axum::Router;
@@ -17,10 +17,13 @@ use http::{HeaderValue, Request, Response, StatusCode};
 use hyper::body::Incoming;
 use tower::Service;
 
+use super::cluster::FOUND_PATH;
+
 /// Passes requests to the API once there is one. Clones share it.
 #[derive(Clone, Default)]
 pub(super) struct Door {
     api: Arc<OnceLock<Router>>,
+    founding: Arc<Mutex<Option<Router>>>,
     /// The state is in memory.
     is_loaded: Arc<AtomicBool>,
 }
@@ -45,7 +48,7 @@ impl Waiting {
     fn message(self) -> &'static str {
         match self {
             Waiting::ForState => "the node is loading its state",
-            Waiting::ForCluster => "the cluster has no leader yet",
+            Waiting::ForCluster => "the cluster has no leader yet, or is not founded (`orch cluster found`)",
         }
     }
 }
@@ -64,6 +67,18 @@ impl Door {
     pub(super) fn open(&self, api: Router) {
         // A second opening would be a second API in one process, which nothing builds.
         let _ = self.api.set(api);
+        self.founding.lock().unwrap_or_else(PoisonError::into_inner).take();
+    }
+
+    /// Lets the order to found the cluster through to `founding` until there is an API.
+    pub(super) fn await_founding(&self, founding: Router) {
+        self.founding.lock().unwrap_or_else(PoisonError::into_inner).replace(founding);
+    }
+
+    /// What takes a request for `path` while there is no API.
+    fn founding(&self, path: &str) -> Option<Router> {
+        let founding = self.founding.lock().unwrap_or_else(PoisonError::into_inner);
+        founding.clone().filter(|_| path == FOUND_PATH)
     }
 }
 
@@ -80,7 +95,10 @@ impl Service<Request<Incoming>> for Door {
     fn call(&mut self, request: Request<Incoming>) -> Self::Future {
         match self.api.get() {
             Some(api) => Either::Right(api.clone().call(request)),
-            None => Either::Left(ready(Ok(not_yet(request.uri().path(), self.waiting())))),
+            None => match self.founding(request.uri().path()) {
+                Some(mut founding) => Either::Right(founding.call(request)),
+                None => Either::Left(ready(Ok(not_yet(request.uri().path(), self.waiting())))),
+            },
         }
     }
 }

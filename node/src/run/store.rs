@@ -65,7 +65,7 @@ impl StoreMember {
             pin.pin(&cluster)?;
         }
         let names = handle.clone();
-        let admits = admit_by_membership(move |id| names.peer(id).map(|peer| peer.name));
+        let admits = admit_by_membership(move |id, name| names.known(id, name));
         let server = PeerServer::new(tls.clone(), pin.clone(), admits, member.service());
         let stop = CancellationToken::new();
         let serving = tokio::spawn(server.serve(listener, stop.clone().cancelled_owned()));

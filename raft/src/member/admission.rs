@@ -1,34 +1,36 @@
 //! Whether a member with an empty disk may take part.
 //!
-//! Owns the decision between a new cluster, a new member, and a member that lost its data. The last must never vote or
+//! Owns the decision between a founder, a new member, and a member that lost its data. The last must never vote or
 //! acknowledge again under its name: entries it once acknowledged may be on one other disk only. Until the decision this
-//! member answers nothing but the question that others decide by.
+//! member answers nothing but the questions that others decide by.
 //!
-//! - A majority of the founders, this member included, whose logs no leader ever wrote to: a new cluster. Found it.
-//! - A member that has a leader behind it and does not know this one with another disk: join and be replicated to.
-//! - A member that knows this one with another disk: refuse to start.
+//! - A member has the founding of the cluster on its disk, with this very disk in it: found it with the others.
+//! - A member has a leader behind it and does not know this one with another disk: join and be replicated to.
+//! - A member knows this one with another disk, or as removed: refuse to start.
+//! - Nothing of that: wait. An empty disk founds no cluster by itself (see founding).
 //!
-//! Invariant: what a disk holds decides; configuration and clocks do not.
+//! Invariant: what disks hold decides; configuration and clocks do not.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use futures::future::join_all;
-use openraft::errors::{InitializeError, RaftError};
 use orch_proto::store as wire;
 use wire::control_request::Kind as Request;
 use wire::control_response::Kind as Response;
 
 use crate::Runtime;
 use crate::disk::Disk;
-use crate::member::codec::stored_membership_to_wire;
-use crate::member::consensus::Place;
+use crate::member::codec::{log_id_to_wire, stored_membership_to_wire};
 use crate::member::core::{Core, within};
-use crate::member::identity::{ClusterIdentity, founding, registered, registration, save};
+use crate::member::founding::founding_disk;
+use crate::member::identity::{
+    ClusterIdentity, Registration, first_transaction, registered, registration, save,
+};
 use crate::member::network::control;
 use crate::member::options::StartError;
+use crate::member::standing::Standing;
 use crate::store::ProposeError;
 use crate::transaction::Transaction;
 use crate::transport::{NodeId, Peer, Transport};
@@ -45,34 +47,37 @@ const CONFIRM_TIMEOUT: Duration = Duration::from_millis(700);
 /// Between two attempts to write what the cluster is to know of this member.
 const WRITE_PAUSE: Duration = Duration::from_millis(200);
 
-/// A log that ends here has at most the founding membership in it, which every founder writes for itself.
-const FRESH_LOG_END: u64 = 1;
-
 /// What the answers of one round say.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug, PartialEq)]
 enum Decision {
-    Found,
+    Found(wire::Founding),
     Join,
     LostData,
-    /// Not enough answers.
+    Removed,
+    /// Nobody knows of a founding or a cluster.
     Ask,
 }
 
-fn decide(answers: &[wire::IdentityResponse], own_directory: &str, founders: usize) -> Decision {
+fn decide(answers: &[wire::IdentityResponse], node: NodeId, own_directory: &str) -> Decision {
     let other_disk =
         |answer: &wire::IdentityResponse| !answer.directory.is_empty() && answer.directory != own_directory;
+    if answers.iter().any(|answer| answer.removed) {
+        return Decision::Removed;
+    }
     if answers.iter().any(other_disk) {
         return Decision::LostData;
     }
-    if answers.iter().any(|answer| answer.confirmed) {
-        return Decision::Join;
+    let foundings = answers.iter().filter_map(|answer| answer.identity.as_ref()?.founding.as_ref());
+    if let Some(founding) =
+        foundings.clone().find(|one| founding_disk(Some(one), node) == Some(own_directory))
+    {
+        return Decision::Found(founding.clone());
     }
-    let fresh = 1 + answers.iter().filter(|answer| answer.log_end <= FRESH_LOG_END).count();
-    if fresh > founders / 2 && founders > 0 { Decision::Found } else { Decision::Ask }
+    if answers.iter().any(|answer| answer.confirmed) { Decision::Join } else { Decision::Ask }
 }
 
 impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
-    /// Decides whether this member takes part, founds the cluster if that is its part, then keeps the identities.
+    /// Decides whether this member takes part, then keeps the identities.
     pub(crate) async fn take_part(self: Arc<Self>) {
         if !self.admitted.load(Ordering::Acquire) && !self.admit().await {
             return;
@@ -82,56 +87,54 @@ impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
 
     /// Returns `false` when this member must not take part.
     async fn admit(&self) -> bool {
+        if self.identity().founding.is_some() {
+            // It ended between writing the founding and the first membership.
+            self.enter_first_membership().await;
+            return true;
+        }
         let founders = &self.options.initial_cluster;
         let asked: Vec<&Peer> = founders.iter().chain(&self.options.join).collect();
         let asked: Vec<&Peer> = asked.into_iter().filter(|peer| peer.id != self.options.id()).collect();
         let mut rounds = 0u64;
-        loop {
-            let answers = join_all(asked.iter().map(|peer| self.ask_identity(peer))).await;
+        // As the first of the founders this member is told to found by its operator, not by an answer.
+        while !self.admitted.load(Ordering::Acquire) {
+            let answers = join_all(asked.iter().map(|peer| self.ask_identity(peer, false))).await;
             let answers: Vec<wire::IdentityResponse> = answers.into_iter().flatten().collect();
             // Whoever joins without anyone to ask is found by the leader that it was added to.
             let decision = match asked.is_empty() && founders.is_empty() {
                 true => Decision::Join,
-                false => decide(&answers, &self.identity().directory, founders.len()),
+                false => decide(&answers, self.options.id(), &self.identity().directory),
             };
+            let name = self.options.node.name.to_string();
             match decision {
-                Decision::Found => return self.found().await,
+                Decision::Found(founding) => self.enter(founding).await,
                 Decision::Join if !self.supports_level_of(&asked).await => return false,
-                Decision::Join => {
-                    self.admitted.store(true, Ordering::Release);
-                    return true;
-                }
+                Decision::Join => self.admitted.store(true, Ordering::Release),
                 Decision::LostData => {
-                    let name = self.options.node.name.to_string();
                     self.fatal.report(StartError::LostData { name });
                     return false;
                 }
-                Decision::Ask => {}
+                Decision::Removed => {
+                    self.fatal.report(StartError::Removed { name });
+                    return false;
+                }
+                Decision::Ask => R::sleep(ASK_PAUSE).await,
             }
-            if rounds.is_multiple_of(100) {
-                tracing::info!(answers = answers.len(), asked = asked.len(), "waiting for other members");
+            if rounds == 10 || (rounds > 0 && rounds.is_multiple_of(300)) {
+                self.log_waiting(answers.len(), asked.len());
             }
             rounds += 1;
-            R::sleep(ASK_PAUSE).await;
         }
+        true
     }
 
-    async fn found(&self) -> bool {
-        self.admitted.store(true, Ordering::Release);
-        let members: BTreeMap<u64, Place> =
-            self.options.initial_cluster.iter().map(|peer| (peer.id.0, Place::of(peer))).collect();
-        match self.raft.initialize(members).await {
-            // Another founder may have been elected and sent us its log meanwhile.
-            Ok(()) | Err(RaftError::APIError(InitializeError::NotAllowed(_))) => true,
-            Err(error) => {
-                self.fatal.report(format!("cannot found the cluster: {error}"));
-                false
-            }
-        }
-    }
-
-    async fn ask_identity(&self, peer: &Peer) -> Option<wire::IdentityResponse> {
-        let request = Request::Identity(wire::IdentityRequest {});
+    /// What `peer` knows of its cluster and of this member.
+    pub(crate) async fn ask_identity(
+        &self,
+        peer: &Peer,
+        unconfirmed: bool,
+    ) -> Option<wire::IdentityResponse> {
+        let request = Request::Identity(wire::IdentityRequest { unconfirmed });
         match control(&self.transport, peer, request, ASK_TIMEOUT).await {
             Ok(Response::Identity(answer)) => Some(answer),
             Ok(_) => None,
@@ -143,19 +146,41 @@ impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
     }
 
     /// Answers what other members decide by.
-    pub(crate) async fn answer_identity(&self, asker: NodeId) -> wire::IdentityResponse {
-        let confirmed = match self.admitted.load(Ordering::Acquire) && self.leader().is_some() {
+    pub(crate) async fn answer_identity(
+        &self,
+        asker: NodeId,
+        request: wire::IdentityRequest,
+    ) -> wire::IdentityResponse {
+        let may_confirm = !request.unconfirmed && self.admitted.load(Ordering::Acquire);
+        let confirmed = match may_confirm && self.leader().is_some() {
             true => within::<R, _>(CONFIRM_TIMEOUT, self.barrier()).await.is_some_and(|read| read.is_ok()),
             false => false,
         };
-        let last = self.raft.metrics();
-        let last = openraft::async_runtime::watch::WatchReceiver::borrow_watched(&last).last_log_index;
+        let is_waiting = !self.admitted.load(Ordering::Acquire) && self.identity().founding.is_none();
+        let state = self.applied.state();
+        let known = registered(&state, asker);
+        let mut identity = self.identity();
+        let founder = founding_disk(identity.founding.as_ref(), asker).map(str::to_owned);
+        // Once there is a cluster, its state tells more than its founding, and tells it of members only.
+        if ClusterIdentity::read(&state).is_some() {
+            identity.founding = None;
+        }
+        let promised = self.promises.of(asker.0);
         wire::IdentityResponse {
-            identity: Some(self.identity()),
+            identity: Some(identity),
             membership: Some(stored_membership_to_wire(&self.applied.membership())),
-            log_end: last.map_or(0, |last| last.saturating_add(1)),
-            directory: registered(&self.applied.state(), asker).unwrap_or_default(),
+            log_end: self.status().last_log.saturating_add(u64::from(!is_waiting)),
+            directory: known.as_ref().map(|known| known.directory.clone()).or(founder).unwrap_or_default(),
             confirmed,
+            removed: self.standing(asker) == Standing::Removed,
+            waiting: is_waiting,
+            founders: self.options.initial_cluster.iter().map(|peer| peer.id.0).collect(),
+            starts: known.as_ref().map_or(0, |known| known.starts),
+            incarnation: known.map_or(0, |known| known.incarnation),
+            promised: Some(wire::Promise {
+                term: promised.term,
+                log_id: promised.log_id.as_ref().map(log_id_to_wire),
+            }),
         }
     }
 
@@ -172,25 +197,44 @@ impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
                 break cluster;
             }
             if self.leader().is_some_and(|leader| leader.local) {
-                self.write(founding(&self.options.seed, now_ms())).await;
+                let founding = self.identity().founding.unwrap_or_default();
+                self.write(first_transaction(&self.options.seed, &founding, now_ms())).await;
             }
             R::sleep(WRITE_PAUSE).await;
         };
         if !self.remember(&cluster).await {
             return;
         }
-        let directory = self.identity().directory;
+        let identity = self.identity();
+        let own = Registration {
+            directory: identity.directory,
+            starts: identity.starts,
+            incarnation: self.options.incarnation,
+        };
+        let name = self.options.node.name.to_string();
         loop {
-            match registered(&self.applied.state(), self.options.id()) {
-                Some(known) if known == directory => return,
-                Some(_) => {
-                    let name = self.options.node.name.to_string();
+            let state = self.applied.state();
+            match registered(&state, self.options.id()) {
+                Some(known) if known == own => return,
+                Some(known) if known.directory != own.directory => {
                     return self.fatal.report(StartError::LostData { name });
                 }
-                None => self.write(registration(self.options.id(), &directory, now_ms())).await,
+                Some(known) if known.starts >= own.starts => {
+                    let reason = format!("start {} of it is registered already", known.starts);
+                    return self.fatal.report(StartError::RolledBack { name, reason });
+                }
+                _ => self.write(registration(&state, self.options.id(), &own, now_ms())).await,
             }
             R::sleep(WRITE_PAUSE).await;
         }
+    }
+
+    /// Whether the cluster's state has this very start of the member.
+    pub(crate) fn is_registered(&self) -> bool {
+        let known = registered(&self.applied.state(), self.options.id());
+        known.is_some_and(|known| {
+            known.starts == self.identity().starts && known.incarnation == self.options.incarnation
+        })
     }
 
     /// Writes something once; whoever calls looks whether it is there and tries again.
@@ -209,10 +253,10 @@ impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
     /// Notes the cluster on the disk; returns `false` when the disk is another cluster's.
     async fn remember(&self, cluster: &ClusterIdentity) -> bool {
         let mut identity = self.identity();
-        if *identity.cluster == *cluster.cluster {
+        if *identity.cluster == *cluster.cluster && !identity.brand.is_empty() {
             return true;
         }
-        if !identity.cluster.is_empty() {
+        if !identity.cluster.is_empty() && *identity.cluster != *cluster.cluster {
             let (found, expected) = (identity.cluster, cluster.cluster.to_string());
             self.fatal.report(StartError::WrongCluster { found, expected });
             return false;
@@ -229,34 +273,47 @@ impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
 mod tests {
     use super::*;
 
-    fn answer(log_end: u64, directory: &str, confirmed: bool) -> wire::IdentityResponse {
-        wire::IdentityResponse {
-            log_end,
-            directory: directory.into(),
-            confirmed,
-            ..wire::IdentityResponse::default()
-        }
+    const NODE: NodeId = NodeId(7);
+
+    fn answer(directory: &str, confirmed: bool) -> wire::IdentityResponse {
+        wire::IdentityResponse { directory: directory.into(), confirmed, ..wire::IdentityResponse::default() }
+    }
+
+    fn founded_with(directory: &str) -> wire::IdentityResponse {
+        let member = Some(wire::Member { id: NODE.0, ..wire::Member::default() });
+        let founders = vec![wire::Founder { member, directory: directory.into() }];
+        let founding = Some(wire::Founding { cluster: "c".into(), founders });
+        let identity = Some(wire::Identity { founding, ..wire::Identity::default() });
+        wire::IdentityResponse { identity, ..answer(directory, false) }
     }
 
     #[test]
-    fn a_majority_of_untouched_disks_found_a_cluster() {
-        assert_eq!(decide(&[], "d", 1), Decision::Found);
-        assert_eq!(decide(&[], "d", 3), Decision::Ask);
-        assert_eq!(decide(&[answer(0, "", false)], "d", 3), Decision::Found);
-        assert_eq!(decide(&[answer(1, "", false)], "d", 3), Decision::Found, "another has just founded it");
-        assert_eq!(decide(&[answer(1, "", false)], "d", 5), Decision::Ask);
+    fn an_empty_disk_founds_nothing_by_itself() {
+        assert_eq!(decide(&[], NODE, "d"), Decision::Ask);
+        assert_eq!(decide(&[answer("", false), answer("", false)], NODE, "d"), Decision::Ask);
     }
 
     #[test]
-    fn a_log_with_entries_is_joined_only_with_its_leader_behind_it() {
-        assert_eq!(decide(&[answer(9, "", false)], "d", 3), Decision::Ask);
-        assert_eq!(decide(&[answer(9, "", false), answer(9, "", true)], "d", 3), Decision::Join);
-        assert_eq!(decide(&[answer(9, "d", true)], "d", 3), Decision::Join);
-        assert_eq!(decide(&[], "d", 0), Decision::Ask);
+    fn a_founding_is_entered_only_with_the_disk_it_names() {
+        assert!(matches!(decide(&[answer("", false), founded_with("d")], NODE, "d"), Decision::Found(_)));
+        assert_eq!(decide(&[founded_with("old")], NODE, "d"), Decision::LostData);
+        assert_eq!(
+            decide(&[founded_with("d")], NodeId(8), "e"),
+            Decision::LostData,
+            "told of another's disk"
+        );
     }
 
     #[test]
-    fn a_member_known_with_another_disk_is_refused() {
-        assert_eq!(decide(&[answer(0, "", false), answer(9, "old", false)], "d", 3), Decision::LostData);
+    fn a_cluster_is_joined_only_with_its_leader_behind_it() {
+        assert_eq!(decide(&[answer("", false), answer("", true)], NODE, "d"), Decision::Join);
+        assert_eq!(decide(&[answer("d", true)], NODE, "d"), Decision::Join);
+    }
+
+    #[test]
+    fn a_member_known_with_another_disk_or_as_removed_is_refused() {
+        assert_eq!(decide(&[answer("", true), answer("old", false)], NODE, "d"), Decision::LostData);
+        let removed = wire::IdentityResponse { removed: true, ..answer("old", false) };
+        assert_eq!(decide(&[removed], NODE, "d"), Decision::Removed);
     }
 }

@@ -21,8 +21,9 @@ use crate::disk::Disk;
 use crate::member::codec::peer_from_wire;
 use crate::member::consensus::{Place, Types};
 use crate::member::core::{Core, within};
+use crate::member::identity::registered;
 use crate::member::network::control;
-use crate::transport::Transport;
+use crate::transport::{NodeId, Transport};
 
 /// A change is two entries and their commits; a leader is looked for within it.
 const CHANGE_TIMEOUT: Duration = Duration::from_secs(10);
@@ -32,6 +33,9 @@ const CATCH_UP_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// How many entries a learner may lack when it becomes a voter: what is replicated in well under a second.
 const CATCH_UP_ENTRIES_MAX: u64 = 1000;
+
+/// Why a learner is no voter yet.
+const NOT_READY: &str = "the member has not caught up with the log yet, or its disk is not registered";
 
 /// Between two attempts while no leader is known.
 const RETRY_PAUSE: Duration = Duration::from_millis(100);
@@ -99,6 +103,14 @@ impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
 
     /// Makes a change, as the leader.
     async fn make_change(&self, change: Change) -> Outcome {
+        if let Change::Promote(id) = change
+            && !self.catches_up(id).await
+        {
+            return Outcome::Refused(NOT_READY.to_owned());
+        }
+        if let Err(reason) = self.wait_feasible(&change).await {
+            return Outcome::Refused(reason);
+        }
         let done = match change {
             Change::AddLearner(member) => {
                 let peer = peer_from_wire(member);
@@ -109,13 +121,12 @@ impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
                 self.raft.add_learner(peer.id.0, Place::of(&peer), false).await.map(drop)
             }
             Change::Promote(id) => {
-                if !self.catches_up(id).await {
-                    return Outcome::Refused("the member has not caught up with the log yet".to_owned());
-                }
                 let voters = ChangeMembers::AddVoterIds(BTreeSet::from([id]));
                 self.raft.change_membership(voters, true).await.map(drop)
             }
+            Change::Remove(id) if id == self.options.id().0 => return self.cede().await,
             Change::Remove(id) => self.raft.change_membership(self.removal(id), false).await.map(drop),
+            Change::Undo(_) => return self.undo().await,
             Change::TransferLeader(id) => {
                 return match self.raft.trigger().transfer_leader(id).await {
                     Ok(()) => Outcome::Done(wire::Done {}),
@@ -137,11 +148,16 @@ impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
         let is_member =
             || self.raft.metrics().borrow_watched().membership_config.membership().get_node(&id).is_some();
         let caught_up = async {
-            while is_member() && !self.has_caught_up(id) {
+            while is_member() && !(self.has_caught_up(id) && self.is_disk_known(id)) {
                 R::sleep(RETRY_PAUSE).await;
             }
         };
         within::<R, _>(CATCH_UP_TIMEOUT, caught_up).await.is_some()
+    }
+
+    /// A vote is given to a disk, not to a name: the disk must be registered first (see identity).
+    fn is_disk_known(&self, id: u64) -> bool {
+        registered(&self.applied.state(), NodeId(id)).is_some()
     }
 
     fn has_caught_up(&self, id: u64) -> bool {
@@ -150,6 +166,40 @@ impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
         let matched = metrics.replication.as_ref().and_then(|all| all.get(&id)?.as_ref());
         let end = metrics.last_log_index.unwrap_or(0);
         matched.is_some_and(|matched| matched.index.saturating_add(CATCH_UP_ENTRIES_MAX) >= end)
+    }
+
+    /// Hands the lead to the voter that has most of the log, instead of removing the leader itself: the others would be
+    /// without a leader until an election. Whoever asked for the removal then asks the new leader.
+    async fn cede(&self) -> Outcome {
+        let answering = self.answering();
+        let status = self.status();
+        let others = status.members.iter().filter(|member| {
+            member.voter && member.peer.id != status.node.id && answering.contains(&member.peer.id.0)
+        });
+        let Some(best) = others.max_by_key(|member| (member.matched, member.peer.id)) else {
+            return Outcome::Refused(
+                "the leader cannot be removed: no other voter could take over".to_owned(),
+            );
+        };
+        match self.raft.trigger().transfer_leader(best.peer.id.0).await {
+            Ok(()) => Outcome::Leader(best.peer.id.0),
+            Err(error) => Outcome::Refused(error.to_string()),
+        }
+    }
+
+    /// Takes a committed change back that stands between two sets of voters, because its leader was lost or a member
+    /// died in the middle: the older set is the only one again.
+    ///
+    /// Both sets have a majority in common with every set that may decide meanwhile, so this is as safe as going on.
+    async fn undo(&self) -> Outcome {
+        let membership = self.membership();
+        let [before, _after] = membership.membership().get_joint_config().as_slice() else {
+            return Outcome::Refused("no change of the voters is under way".to_owned());
+        };
+        match self.raft.change_membership(before.clone(), true).await {
+            Ok(_) => Outcome::Done(wire::Done {}),
+            Err(error) => refusal::<R>(&error),
+        }
     }
 
     fn removal(&self, id: u64) -> ChangeMembers<u64, Place> {

@@ -25,9 +25,11 @@ use crate::member::feature::Feature;
 use crate::member::log::Meter;
 use crate::member::machine::{Applied, Machine};
 use crate::member::options::Options;
+use crate::member::promises::Promises;
 use crate::member::proposals::Proposals;
+use crate::member::returning::Returning;
 use crate::notify::Gate;
-use crate::transport::{Peer, Transport};
+use crate::transport::{NodeId, Peer, Transport};
 
 pub(crate) type Raft<R, D> = openraft::Raft<Types<R>, Machine<R, D>>;
 
@@ -56,6 +58,14 @@ pub(crate) struct Core<R: Runtime, D: Disk, T: Transport> {
     pub(crate) admitted: AtomicBool,
     /// Whether this member's state is that of the others.
     pub(crate) agreement: Agreement,
+    /// One founding is decided at a time.
+    pub(crate) deciding: tokio::sync::Mutex<()>,
+    /// Who wanted more of this member, while it waited, than to ask who it is.
+    pub(crate) spoken_to_by: Mutex<Option<NodeId>>,
+    /// What others promised this member.
+    pub(crate) promises: Promises,
+    /// What this member came back with.
+    pub(crate) returning: Returning,
 }
 
 /// Who leads, as this member believes.

@@ -19,14 +19,16 @@ use crate::key::Revision;
 use crate::member::change::ChangeError;
 use crate::member::codec::peer_to_wire;
 use crate::member::core::{Core, within};
-use crate::member::identity::{CLUSTER_RESOURCE, ClusterIdentity, DiskIdentity};
+use crate::member::founding::FoundError;
+use crate::member::identity::{CLUSTER_RESOURCE, ClusterIdentity, DiskIdentity, node_id};
 use crate::member::network::control;
+use crate::member::standing::Standing;
 use crate::member::status::Status;
 use crate::notify::Subscription;
 use crate::state::{Change, Collection, Compacted, State};
 use crate::store::{ProposeError, ReadError, Store};
 use crate::transaction::{Outcome, Transaction};
-use crate::transport::{NodeId, Peer, Transport};
+use crate::transport::{Known, NodeId, Peer, Transport};
 
 /// How long a proposal may wait to be sent: several elections, on a machine that is slow.
 const SEND_TIMEOUT: Duration = Duration::from_secs(5);
@@ -104,14 +106,24 @@ impl<R: Runtime, D: Disk, T: Transport> Handle<R, D, T> {
         ClusterIdentity::read(&self.state())
     }
 
-    /// Waits for the cluster's identity; `None` when the member ends first.
+    /// Founds the cluster of the founders this member was started with: once, by an operator's decision. Every founder
+    /// must run, with an empty disk and told of the same founders. Doing it again does nothing.
+    ///
+    /// # Errors
+    /// A founder is missing or has data, or the answer of the one that decides was lost.
+    pub async fn found(&self) -> Result<(), FoundError> {
+        self.0.found().await
+    }
+
+    /// Waits until the cluster has an identity and this start of the member is registered in it: before that the member
+    /// is not ready. `None` when the member ends first.
     pub async fn wait_cluster(&self) -> Option<ClusterIdentity> {
         let mut changes = self.subscribe(&Arc::from(CLUSTER_RESOURCE));
         loop {
-            if let Some(cluster) = self.cluster() {
-                return Some(cluster);
-            }
-            changes.changed().await?;
+            match self.cluster() {
+                Some(cluster) if self.0.is_registered() => return Some(cluster),
+                _ => changes.changed().await?,
+            };
         }
     }
 
@@ -126,13 +138,17 @@ impl<R: Runtime, D: Disk, T: Transport> Handle<R, D, T> {
         }
     }
 
-    /// The member called `id`, from the newest membership, else from what this member was started with.
-    pub fn peer(&self, id: NodeId) -> Option<Peer> {
-        let options = &self.0.options;
-        let place = self.0.membership().membership().get_node(&id.0).map(|place| place.peer(id.0));
-        place.or_else(|| {
-            options.initial_cluster.iter().chain(&options.join).find(|peer| peer.id == id).cloned()
-        })
+    /// What a peer is to this cluster that calls itself `name` and `id`. The configuration has no say: a founder's name
+    /// opens nothing once the cluster is without that founder.
+    pub fn known(&self, id: NodeId, name: &str) -> Known {
+        if node_id(name) != id {
+            return Known::Impostor;
+        }
+        match self.0.standing(id) {
+            Standing::Member => Known::Member,
+            Standing::Removed => Known::Removed,
+            Standing::Stranger => Known::Stranger,
+        }
     }
 
     /// Adds a member that receives the log but does not vote. It is done when the leader has committed it.
@@ -157,6 +173,14 @@ impl<R: Runtime, D: Disk, T: Transport> Handle<R, D, T> {
     /// The leader refused, or did not answer.
     pub async fn remove(&self, member: NodeId) -> Result<(), ChangeError> {
         self.0.change(MembershipChange::Remove(member.0)).await
+    }
+
+    /// Takes a change of the voters back that was begun and not completed.
+    ///
+    /// # Errors
+    /// The leader refused, or did not answer; or no change is under way.
+    pub async fn undo_change(&self) -> Result<(), ChangeError> {
+        self.0.change(MembershipChange::Undo(wire::Done {})).await
     }
 
     /// Asks the leader to hand over to `member`. It has been asked when this returns; the status tells who leads.

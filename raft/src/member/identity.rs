@@ -1,9 +1,9 @@
 //! Which cluster, which member, which disk.
 //!
 //! Owns the three identities and their checks. The cluster's is the first thing its first leader writes, an object like
-//! any other. A member's is on its disk from the first start. A disk's is known to the cluster, so that a member that
-//! comes back under its old name with an empty disk is found out: it has forgotten votes and entries that others count
-//! on (see admission).
+//! any other. A member's is on its disk from the first start. A disk's is registered in the cluster's state with the number
+//! of its newest start, so that a member that comes back under its old name with an empty disk or an older copy of it is
+//! found out: it has forgotten votes and entries that others count on (see admission and returning).
 
 use std::sync::Arc;
 
@@ -19,7 +19,7 @@ use crate::fields::Fields;
 use crate::key::Key;
 use crate::member::log::{LogError, read_meta};
 use crate::member::options::{ClusterSeed, Options, StartError};
-use crate::object::Index;
+use crate::object::{Index, Object};
 use crate::state::State;
 use crate::transaction::{Condition, Operation, Put, Transaction};
 use crate::transport::NodeId;
@@ -76,22 +76,86 @@ pub fn node_id(name: &str) -> NodeId {
     NodeId(u64::from_be_bytes(first).max(1))
 }
 
-/// The transaction that founds the cluster, once.
-pub(crate) fn founding(seed: &ClusterSeed, now_ms: u64) -> Transaction {
+/// Which disk a member has, and which start of it is the newest: what the cluster's state keeps of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Registration {
+    /// The id of its data directory; the same for ever.
+    pub(crate) directory: String,
+    /// Starts counted on that disk.
+    pub(crate) starts: u64,
+    /// The random number of the newest start, so that two copies of one disk do not pass for each other.
+    pub(crate) incarnation: u64,
+}
+
+impl Registration {
+    /// The registration in an object.
+    pub(crate) fn of(object: &Object) -> Self {
+        let fields = &object.index.fields;
+        // A registration of an earlier format counts no starts.
+        let number = |name, position| fields.value(name, position).parse().unwrap_or(0);
+        Registration {
+            directory: fields.value(DIRECTORY_FIELD, 0).to_owned(),
+            starts: number("starts", 1),
+            incarnation: number("incarnation", 2),
+        }
+    }
+
+    fn put(&self, node: NodeId) -> Operation {
+        let (starts, incarnation) = (self.starts.to_string(), self.incarnation.to_string());
+        let fields = [(DIRECTORY_FIELD, &*self.directory), ("starts", &*starts), ("incarnation", &*incarnation)];
+        Operation::Put(cluster_put(&member_name(node), &fields))
+    }
+}
+
+/// The first transaction of a cluster, done once: its identity, with the disk of each founder in it.
+pub(crate) fn first_transaction(seed: &ClusterSeed, founding: &wire::Founding, now_ms: u64) -> Transaction {
+    let cluster = if founding.cluster.is_empty() { &*seed.cluster } else { &*founding.cluster };
     let token_key = to_hex(&seed.token_key);
-    let fields = [("cluster", &*seed.cluster), ("brand", &*seed.brand), ("tokenKey", &*token_key)];
-    write_once(IDENTITY, &fields, now_ms)
+    let mut fields = vec![("cluster", cluster), ("brand", &*seed.brand), ("tokenKey", &*token_key)];
+    let disk_of = |founder: &wire::Founder| founder.member.as_ref().map(|member| founder_field(member.id));
+    let disks: Vec<(String, &str)> = founding
+        .founders
+        .iter()
+        .filter_map(|founder| Some((disk_of(founder)?, founder.directory.as_str())))
+        .collect();
+    fields.extend(disks.iter().map(|(name, directory)| (name.as_str(), *directory)));
+    Transaction {
+        proposed_ms: now_ms,
+        conditions: vec![Condition::Absent(cluster_key(IDENTITY))],
+        operations: vec![Operation::Put(cluster_put(IDENTITY, &fields))],
+    }
 }
 
-/// The transaction that makes a member's disk known, once.
-pub(crate) fn registration(node: NodeId, directory: &str, now_ms: u64) -> Transaction {
-    write_once(&member_name(node), &[(DIRECTORY_FIELD, directory)], now_ms)
+/// The transaction that makes a start of a member known, in place of the one that `state` has.
+pub(crate) fn registration(
+    state: &State,
+    node: NodeId,
+    registration: &Registration,
+    now_ms: u64,
+) -> Transaction {
+    let key = cluster_key(&member_name(node));
+    let condition = match state.object(&key) {
+        Some(object) => Condition::AtRevision(key, object.revision),
+        None => Condition::Absent(key),
+    };
+    let operations = vec![registration.put(node)];
+    Transaction { proposed_ms: now_ms, conditions: vec![condition], operations }
 }
 
-/// What the cluster knows as the disk of `node`.
-pub(crate) fn registered(state: &State, node: NodeId) -> Option<String> {
-    let object = state.object(&cluster_key(&member_name(node)))?;
-    Some(object.index.fields.value(DIRECTORY_FIELD, 0).to_owned())
+/// What the state keeps of the disk of `node`: its newest start, or the founding that names it.
+pub(crate) fn registered(state: &State, node: NodeId) -> Option<Registration> {
+    if let Some(object) = state.object(&cluster_key(&member_name(node))) {
+        return Some(Registration::of(object));
+    }
+    let identity = state.object(&cluster_key(IDENTITY))?;
+    let name = founder_field(node.0);
+    let (_, directory) = identity.index.fields.iter().find(|(field, _)| *field == name)?;
+    Some(Registration { directory: directory.to_owned(), starts: 0, incarnation: 0 })
+}
+
+/// The field of the cluster's identity that names the disk of a founder.
+fn founder_field(node: u64) -> String {
+    format!("disk-{node:016x}")
 }
 
 fn member_name(node: NodeId) -> String {
@@ -101,15 +165,6 @@ fn member_name(node: NodeId) -> String {
 /// Where the store keeps the object called `name` of its own.
 pub(crate) fn cluster_key(name: &str) -> Key {
     Key::from_stored(Arc::from(CLUSTER_RESOURCE), Arc::from(name))
-}
-
-/// Writes an object whose content is its fields, unless it exists.
-fn write_once(name: &str, fields: &[(&str, &str)], now_ms: u64) -> Transaction {
-    Transaction {
-        proposed_ms: now_ms,
-        conditions: vec![Condition::Absent(cluster_key(name))],
-        operations: vec![Operation::Put(cluster_put(name, fields))],
-    }
 }
 
 /// An object of the store's own, whose content is its fields.
@@ -137,13 +192,14 @@ fn from_hex(text: &str) -> Option<[u8; 32]> {
     Some(bytes)
 }
 
-/// The identity on the disk; written and synced if the disk has none.
+/// The identity on the disk, made if the disk has none, with this start counted: synced before anything is answered.
 pub(crate) async fn claim(disk: &impl Disk, options: &Options) -> Result<wire::Identity, StartError> {
     let found = read_meta::<wire::Identity>(disk, MetaKey::Identity, "identity").map_err(unreadable)?;
     let Some(found) = found else {
         let directory = format!("{:016x}", options.incarnation);
         let name = options.node.name.to_string();
-        let identity = wire::Identity { node: options.id().0, name, directory, ..wire::Identity::default() };
+        let node = options.id().0;
+        let identity = wire::Identity { node, name, directory, starts: 1, ..wire::Identity::default() };
         save(disk, &identity).await.map_err(|error| unreadable(error.into()))?;
         return Ok(identity);
     };
@@ -157,7 +213,11 @@ pub(crate) async fn claim(disk: &impl Disk, options: &Options) -> Result<wire::I
         Some(expected) if !found.cluster.is_empty() && *found.cluster != **expected => {
             Err(StartError::WrongCluster { found: found.cluster, expected: expected.to_string() })
         }
-        _ => Ok(found),
+        _ => {
+            let identity = wire::Identity { starts: found.starts.saturating_add(1), ..found };
+            save(disk, &identity).await.map_err(|error| unreadable(error.into()))?;
+            Ok(identity)
+        }
     }
 }
 
@@ -181,29 +241,45 @@ mod tests {
     use crate::key::Revision;
     use crate::transaction::Outcome;
 
+    fn founded(founders: &[(&str, &str)]) -> wire::Founding {
+        let founder = |(name, directory): &(&str, &str)| wire::Founder {
+            member: Some(wire::Member { id: node_id(name).0, ..wire::Member::default() }),
+            directory: (*directory).into(),
+        };
+        wire::Founding { cluster: "one".into(), founders: founders.iter().map(founder).collect() }
+    }
+
     #[test]
-    fn a_cluster_is_founded_once() {
+    fn a_cluster_is_founded_once_and_knows_its_founders_disks_from_then_on() {
         let seed =
             |name: &str| ClusterSeed { cluster: name.into(), brand: "orch".into(), token_key: [0xa5; 32] };
         let mut state = State::default();
         assert!(ClusterIdentity::read(&state).is_none());
-        state.apply(Revision(2), &founding(&seed("one"), 5));
-        assert!(matches!(state.apply(Revision(3), &founding(&seed("two"), 6)), Outcome::Refused { .. }));
+        let founding = founded(&[("a", "disk a"), ("b", "disk b")]);
+        state.apply(Revision(2), &first_transaction(&seed("two"), &founding, 5));
+        let again = first_transaction(&seed("two"), &wire::Founding::default(), 6);
+        assert!(matches!(state.apply(Revision(3), &again), Outcome::Refused { .. }));
         let identity = ClusterIdentity::read(&state).unwrap();
         assert_eq!((&*identity.cluster, &*identity.brand, identity.token_key), ("one", "orch", [0xa5; 32]));
+        assert_eq!(registered(&state, node_id("b")).unwrap().directory, "disk b");
+        assert_eq!(registered(&state, node_id("c")), None);
         let kept = state.collection(CLUSTER_RESOURCE);
         let json = &kept.get("identity").unwrap().json;
         assert_eq!(json, "{\"metadata\":{\"resourceVersion\":\"2\"},\"name\":\"identity\"}");
     }
 
     #[test]
-    fn a_member_has_one_directory_for_ever() {
+    fn a_registration_replaces_only_the_one_it_found() {
         let (mut state, node) = (State::default(), node_id("a"));
+        let start = |starts| Registration { directory: "d".into(), starts, incarnation: 7 };
         assert_eq!(registered(&state, node), None);
-        state.apply(Revision(2), &registration(node, "first", 5));
-        state.apply(Revision(3), &registration(node, "second", 5));
-        assert_eq!(registered(&state, node).as_deref(), Some("first"));
-        assert_eq!(registered(&state, node_id("b")), None);
+        let late = registration(&state, node, &start(9), 5);
+        state.apply(Revision(2), &registration(&state.clone(), node, &start(1), 5));
+        assert!(matches!(state.apply(Revision(3), &late), Outcome::Refused { .. }));
+        let before = state.clone();
+        state.apply(Revision(4), &registration(&before, node, &start(2), 5));
+        state.apply(Revision(5), &registration(&before, node, &start(3), 5));
+        assert_eq!(registered(&state, node), Some(start(2)));
     }
 
     #[test]

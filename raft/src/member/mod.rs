@@ -20,8 +20,10 @@ mod compaction;
 mod consensus;
 mod core;
 mod fatal;
+mod feasible;
 mod feature;
 mod forward;
+mod founding;
 #[cfg(test)]
 pub(crate) mod golden;
 mod handle;
@@ -31,15 +33,18 @@ mod log;
 mod machine;
 mod network;
 mod options;
+mod promises;
 mod proposals;
+mod returning;
 mod service;
+mod standing;
 mod status;
 mod succession;
 #[cfg(test)]
 mod tests;
 
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use openraft::async_runtime::watch::WatchReceiver;
@@ -54,13 +59,16 @@ use self::core::{Core, Raft, Stop, within};
 use self::fatal::Fatal;
 pub use self::feature::agreed_feature_level;
 use self::feature::{Feature, FeatureLevel};
+pub use self::founding::FoundError;
 pub use self::handle::Handle;
 pub use self::identity::{CLUSTER_RESOURCE, ClusterIdentity, DiskIdentity, node_id};
 use self::log::Log;
 use self::machine::{Applied, Machine};
 use self::network::Network;
 pub use self::options::{Clock, ClusterSeed, HistoryOptions, LogOptions, Options, StartError, Timing};
+use self::promises::Promises;
 use self::proposals::Proposals;
+use self::returning::Returning;
 use self::service::Service;
 pub use self::status::{MemberStatus, Role, Status};
 use crate::Runtime;
@@ -103,8 +111,19 @@ impl<R: Runtime, D: Disk, T: Transport> Member<R, D, T> {
         let agreement = Agreement::load(&*disk).map_err(|error| unreadable(&error))?;
         // Whoever has a log or a vote has been part of the cluster with this disk.
         let admitted = AtomicBool::new(ended.is_some() || log.vote().is_some());
+        let returning = match admitted.load(Ordering::Relaxed) {
+            true => Returning::after(
+                identity.starts.saturating_sub(1),
+                options.incarnation,
+                log.vote().map_or(0, |vote| vote.leader_id.term),
+                ended,
+            ),
+            false => Returning::first_start(),
+        };
+        let promises = Promises::default();
         let (meter, holds) = (log.meter(), Arc::new(compaction::Holds::default()));
-        let network = Network::<R, T>::new(transport.clone(), holds.clone(), level.clone());
+        let network =
+            Network::<R, T>::new(transport.clone(), holds.clone(), promises.clone(), level.clone());
         let machine = Machine::new(applied.clone());
         let raft = Raft::<R, D>::new(options.id().0, Arc::new(settings), network, log, machine).await;
         let core = Core {
@@ -124,6 +143,10 @@ impl<R: Runtime, D: Disk, T: Transport> Member<R, D, T> {
             identity: Mutex::new(identity),
             admitted,
             agreement,
+            deciding: tokio::sync::Mutex::new(()),
+            spoken_to_by: Mutex::default(),
+            promises,
+            returning,
             options,
         };
         let member = Member { core: Arc::new(core) };
@@ -166,6 +189,8 @@ impl<R: Runtime, D: Disk, T: Transport> Member<R, D, T> {
         core.spawn(core.clone().compact());
         core.spawn(keep_history(core.clone()));
         core.spawn(core.clone().keep_feature_level());
+        core.spawn(core.clone().compare_with_others());
+        core.spawn(core.clone().leave_when_removed());
         core.spawn(watch_consensus(core.clone()));
         let applied = core.applied.clone();
         core.spawn(async move { applied.announcements().announce().await });

@@ -16,8 +16,9 @@ pub type Clock = Arc<dyn Fn() -> u64 + Send + Sync>;
 pub struct Options {
     /// This member. Its id and name must be those its disk was first used with.
     pub node: Peer,
-    /// The voters of a new cluster, this member among them; the same set on each. Ignored once the disk holds a log.
-    /// Empty for a member that is added to a running cluster.
+    /// The voters of a cluster to be founded, this member among them; the same set on each. They found nothing by
+    /// themselves (see `Handle::found`) and are ignored once the disk holds a log. Empty for a member that is added to a
+    /// running cluster.
     pub initial_cluster: Vec<Peer>,
     /// Members of the cluster that this one is to join. With an empty disk it asks them first whether they know it
     /// with another one. May be empty.
@@ -193,6 +194,25 @@ pub enum StartError {
         agreed: u32,
         /// The program's.
         supported: u32,
+    },
+    /// The disk is an older copy of itself: a snapshot or a backup was put back.
+    #[error(
+        "member {name} has an older copy of its data ({reason}): what it promised since is lost; remove it from the \
+         cluster and add one with a new name"
+    )]
+    RolledBack {
+        /// The member.
+        name: String,
+        /// What shows it.
+        reason: String,
+    },
+    /// The cluster has removed this member. Its name is never used again.
+    #[error(
+        "member {name} was removed from the cluster: its data is of no more use, and a new member has a new name"
+    )]
+    Removed {
+        /// The member.
+        name: String,
     },
     /// The disk failed, or holds what cannot be read.
     #[error("cannot start from the data: {reason}")]

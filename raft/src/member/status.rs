@@ -62,6 +62,8 @@ pub struct Status {
     pub feature_level: u32,
     /// The oldest revision that its history can rebuild.
     pub oldest: Revision,
+    /// A change of the voters has been begun and is not completed.
+    pub changing: bool,
     /// Everyone, by id.
     pub members: Vec<MemberStatus>,
     /// The size of the state here, and how large it may become.
@@ -104,6 +106,7 @@ impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
             applied: state.applied(),
             feature_level: level.agreed(),
             oldest: state.floor(),
+            changing: membership.get_joint_config().len() > 1,
             members: members.collect(),
             usage: state.usage(),
             agreement: self.agreement.status(),

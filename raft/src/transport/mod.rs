@@ -29,6 +29,19 @@ pub struct Peer {
     pub address: Arc<str>,
 }
 
+/// What a peer is to a member's cluster, as that member knows it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Known {
+    /// It belongs to it.
+    Member,
+    /// It was removed from it, for ever.
+    Removed,
+    /// It may belong to it by now, or be about to.
+    Stranger,
+    /// Its id is not the one that follows from its name.
+    Impostor,
+}
+
 /// What a connection is for: each purpose has its own, so that a snapshot never delays a heartbeat.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Purpose {

@@ -23,8 +23,9 @@ use crate::disk::Disk;
 use crate::encoding::{DecodeError, check_format, check_transaction, decode};
 use crate::member::core::{Core, within};
 use crate::member::proposals::TRANSACTION_BYTES_MAX;
+use crate::member::standing::Standing;
 use crate::store::ProposeError;
-use crate::transport::{Duplex, Transport};
+use crate::transport::{Duplex, NodeId, Transport};
 
 /// How often a leader with frames under way tells the sender that it is there: without a quorum it answers none of them,
 /// and a sender that came again on a new stream would fill the log. A quarter of the period that senders listen for.
@@ -63,6 +64,7 @@ impl Drop for Frame {
 /// Serves one member's stream until it ends.
 pub(crate) async fn serve_forwarded<R: Runtime, D: Disk, T: Transport>(
     core: Arc<Core<R, D, T>>,
+    from: NodeId,
     duplex: Duplex,
 ) {
     let Duplex { sender, mut receiver } = duplex;
@@ -94,7 +96,7 @@ pub(crate) async fn serve_forwarded<R: Runtime, D: Disk, T: Transport>(
             match read_frame(frame, core.feature.level.supported()) {
                 Ok(request) => {
                     taken.fetch_add(1, Ordering::Relaxed);
-                    take_frame(&core, request, &answers).await;
+                    take_frame(&core, from, request, &answers).await;
                 }
                 Err(error) => {
                     tracing::warn!(%error, "a member forwards what cannot be read");
@@ -125,12 +127,19 @@ fn refusal(bytes: &[u8], reads: u32) -> Option<String> {
 
 async fn take_frame<R: Runtime, D: Disk, T: Transport>(
     core: &Core<R, D, T>,
+    from: NodeId,
     request: wire::ForwardRequest,
     answers: &mpsc::Sender<(u64, Settled)>,
 ) {
     let answers = answers.clone();
     let frame = Arc::new(Frame { sequence: request.sequence, settled: Mutex::default(), answers });
+    // Asked for each frame: a stream that was opened by a member may be that of a removed one by now.
+    let is_member = core.standing(from) == Standing::Member;
     for (position, bytes) in (0u32..).zip(request.transactions) {
+        if !is_member {
+            frame.settled.lock().not_appended.push(position);
+            continue;
+        }
         if let Some(reason) = refusal(&bytes, core.feature.level.supported()) {
             tracing::warn!(%reason, "a forwarded proposal is refused");
             frame.settled.lock().refused.push(wire::ForwardRefusal { position, reason });

@@ -24,6 +24,7 @@ use crate::member::codec::{
 };
 use crate::member::consensus::Types;
 use crate::member::feature::FeatureLevel;
+use crate::member::promises::Promises;
 use crate::transport::{Duplex, Purpose, Transport};
 
 /// Frames under way on one stream: with frames of up to 2 MiB more would only fill buffers.
@@ -43,6 +44,10 @@ struct Pipeline<S> {
     input: Option<S>,
     level: Arc<FeatureLevel>,
     duplex: Duplex,
+    /// Whose answers come, where they are noted, and in which term they are given.
+    peer: u64,
+    promises: Promises,
+    term: u64,
     /// Encoded and waiting for room in the stream.
     next: Option<Bytes>,
     under_way: usize,
@@ -63,13 +68,23 @@ impl<R: Runtime, T: Transport> Link<R, T> {
     where
         S: Stream<Item = AppendEntriesRequest<Types<R>>> + OptionalSend + Unpin + 'static,
     {
-        let (transport, peer, level) = (self.transport.clone(), self.peer.clone(), self.level.clone());
+        let (transport, peer) = (self.transport.clone(), self.peer.clone());
+        let (promises, level) = (self.promises.clone(), self.level.clone());
         async move {
             let opened = R::timeout(OPEN_TIMEOUT, transport.open(&peer, Purpose::Append)).await;
             let opened = opened.map_err(|_| network_error(&"no connection in time"))?;
             let duplex = opened.map_err(|error| from_transport(&error))?;
-            let input = Some(input);
-            let pipeline = Pipeline { input, level, duplex, next: None, under_way: 0, failed: false };
+            let pipeline = Pipeline {
+                input: Some(input),
+                level,
+                duplex,
+                peer: peer.id.0,
+                promises,
+                term: 0,
+                next: None,
+                under_way: 0,
+                failed: false,
+            };
             let answers = futures::stream::unfold(pipeline, |mut pipeline| async move {
                 let answer = pipeline.next_answer::<R>().await?;
                 Some((answer, pipeline))
@@ -97,6 +112,9 @@ impl<S> Pipeline<S> {
                 Event::Answer(Some(frame)) => {
                     self.under_way = self.under_way.saturating_sub(1);
                     let answer = answer_from_frame(frame);
+                    if let Ok(Ok(through)) = &answer {
+                        self.promises.note(self.peer, self.term, *through);
+                    }
                     self.failed = !matches!(answer, Ok(Ok(_)));
                     return Some(answer);
                 }
@@ -109,6 +127,7 @@ impl<S> Pipeline<S> {
     fn take<R: Runtime>(&mut self, request: Option<AppendEntriesRequest<Types<R>>>) {
         match request {
             Some(request) => {
+                self.term = request.vote.leader_id.term;
                 let frame = append_to_wire(&request, self.level.agreed());
                 self.next = Some(Bytes::from(frame.encode_to_vec()));
             }

@@ -37,6 +37,7 @@ use crate::member::compaction::Holds;
 use crate::member::consensus::{Place, Snapshot, Types, Vote};
 use crate::member::feature::FeatureLevel;
 use crate::member::machine::SnapshotBody;
+use crate::member::promises::Promises;
 use crate::transport::{Peer, Purpose, Transport, TransportError};
 
 /// Makes links to members.
@@ -44,6 +45,7 @@ pub(crate) struct Network<R, T> {
     transport: T,
     holds: Arc<Holds>,
     level: Arc<FeatureLevel>,
+    promises: Promises,
     runtime: PhantomData<fn() -> R>,
 }
 
@@ -52,6 +54,7 @@ pub(crate) struct Link<R, T> {
     transport: T,
     holds: Arc<Holds>,
     level: Arc<FeatureLevel>,
+    promises: Promises,
     peer: Peer,
     /// Replicates over a stream; other tasks send an entry-less append at most, as a call.
     pipelined: bool,
@@ -61,13 +64,19 @@ pub(crate) struct Link<R, T> {
 type Rpc<R> = RPCError<Types<R>>;
 
 impl<R: Runtime, T: Transport> Network<R, T> {
-    pub(crate) fn new(transport: T, holds: Arc<Holds>, level: Arc<FeatureLevel>) -> Self {
-        Network { transport, holds, level, runtime: PhantomData }
+    pub(crate) fn new(
+        transport: T,
+        holds: Arc<Holds>,
+        promises: Promises,
+        level: Arc<FeatureLevel>,
+    ) -> Self {
+        Network { transport, holds, promises, level, runtime: PhantomData }
     }
 
     fn link(&self, target: u64, place: &Place, pipelined: bool) -> Link<R, T> {
         let (transport, holds, level) = (self.transport.clone(), self.holds.clone(), self.level.clone());
-        Link { transport, holds, level, peer: place.peer(target), pipelined, runtime: PhantomData }
+        let promises = self.promises.clone();
+        Link { transport, holds, promises, level, peer: place.peer(target), pipelined, runtime: PhantomData }
     }
 }
 
@@ -178,7 +187,11 @@ impl<R: Runtime, T: Transport> RaftNetworkV2<Types<R>> for Link<R, T> {
         request: VoteRequest<Types<R>>,
         option: RPCOption,
     ) -> Result<VoteResponse<Types<R>>, Rpc<R>> {
-        self.ballot(Request::Vote(vote_request_to_wire(&request)), &option).await
+        let answer = self.ballot(Request::Vote(vote_request_to_wire(&request)), &option).await?;
+        if answer.vote_granted {
+            self.promises.note(self.peer.id.0, answer.vote.leader_id.term, None);
+        }
+        Ok(answer)
     }
 
     async fn pre_vote(

@@ -7,6 +7,7 @@ mod snapshot;
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use bytes::Bytes;
 use futures::future::BoxFuture;
@@ -31,6 +32,7 @@ use crate::member::network::{
     append_from_wire, append_response_to_wire, stream_result_to_wire, vote_request_from_wire,
     vote_response_to_wire,
 };
+use crate::member::standing::Standing;
 use crate::transport::{Duplex, NodeId, PeerService, Purpose, Transport};
 
 pub(crate) use self::snapshot::receive_pulled;
@@ -40,6 +42,13 @@ pub(crate) struct Service<R: Runtime, D: Disk, T: Transport>(pub(crate) Arc<Core
 
 /// Why a call is not answered; the peer sees the text.
 type Refusal = String;
+
+/// How long a removed member may go on to forward writes, each of which is refused: what is cut off instead has an
+/// unknown outcome, although it certainly was not done.
+const REFUSAL_GRACE: Duration = Duration::from_millis(500);
+
+/// What a removed member is told, whatever it asks for beside the identity of the cluster.
+const REMOVED: &str = "the member was removed from the cluster";
 
 impl<R: Runtime, D: Disk, T: Transport> PeerService for Service<R, D, T> {
     fn call(
@@ -56,9 +65,18 @@ impl<R: Runtime, D: Disk, T: Transport> PeerService for Service<R, D, T> {
             let request: wire::ControlRequest = decode("control request", frame).map_err(text)?;
             check_format("control request", request.format, core.feature.level.supported()).map_err(text)?;
             let request = request.kind.ok_or("the control request is empty, or of a newer version")?;
-            let asks_who = matches!(request, Request::Identity(_) | Request::Feature(_));
-            if !core.admitted.load(Ordering::Acquire) && !asks_who {
+            let is_question =
+                matches!(request, Request::Identity(_) | Request::Feature(_) | Request::Found(_));
+            if !core.admitted.load(Ordering::Acquire) && !is_question {
+                core.note_speaker(from);
                 return Err("the member does not take part yet".to_owned());
+            }
+            if !is_question && !core.is_compared(from) {
+                return Err("the member has just started and compares its disk first".to_owned());
+            }
+            let may_ask = core.standing(from) != Standing::Removed || matches!(request, Request::Identity(_));
+            if !may_ask {
+                return Err(REMOVED.to_owned());
             }
             let response = answer(&core, from, request).await?;
             Ok(Bytes::from(wire::ControlResponse { kind: Some(response) }.encode_to_vec()))
@@ -70,10 +88,18 @@ impl<R: Runtime, D: Disk, T: Transport> PeerService for Service<R, D, T> {
         let core = self.0.clone();
         async move {
             if !core.admitted.load(Ordering::Acquire) {
+                core.note_speaker(from);
                 return;
             }
-            let stopped = core.stop.stopped();
+            let removed = async {
+                core.wait_removed(from).await;
+                if purpose == Purpose::Forward {
+                    R::sleep(REFUSAL_GRACE).await;
+                }
+            };
+            let ended = R::select2(core.stop.stopped(), removed.boxed());
             let serving = async {
+                core.wait_compared(from).await;
                 match purpose {
                     Purpose::Control => tracing::warn!(from = from.0, "control is not a stream"),
                     Purpose::Append => {
@@ -81,10 +107,10 @@ impl<R: Runtime, D: Disk, T: Transport> PeerService for Service<R, D, T> {
                         core.check_leader(from).await;
                     }
                     Purpose::Snapshot => snapshot::receive(&core, from, duplex).await,
-                    Purpose::Forward => serve_forwarded(core.clone(), duplex).await,
+                    Purpose::Forward => serve_forwarded(core.clone(), from, duplex).await,
                 }
             };
-            R::select2(stopped, serving.boxed()).await;
+            R::select2(ended, serving.boxed()).await;
         }
         .boxed()
     }
@@ -128,7 +154,8 @@ async fn answer<R: Runtime, D: Disk, T: Transport>(
         Request::ReadIndex(_) => Ok(Response::ReadIndex(core.answer_read_index().await)),
         Request::Digest(request) => Ok(Response::Digest(core.answer_digest(&request))),
         Request::Change(request) => Ok(Response::Change(core.answer_change(request).await)),
-        Request::Identity(_) => Ok(Response::Identity(core.answer_identity(from).await)),
+        Request::Identity(request) => Ok(Response::Identity(core.answer_identity(from, request).await)),
+        Request::Found(_) => Ok(Response::Found(core.answer_found().await)),
         Request::Agreement(_) => Ok(Response::Agreement(core.answer_agreement())),
         Request::Feature(_) => Ok(Response::Feature(core.answer_feature())),
     }

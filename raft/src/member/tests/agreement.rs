@@ -6,9 +6,7 @@ use super::*;
 async fn cluster_with_stored_state() -> Cluster {
     let mut cluster = Cluster::new(3);
     cluster.history = HistoryOptions { entries_max: 20, ..HistoryOptions::default() };
-    for n in 0..3 {
-        cluster.restart(n).await.unwrap();
-    }
+    cluster.start_and_found().await;
     let leader = cluster.leader().await;
     for i in 0..40 {
         revision_of(cluster.handle(leader).propose(put(&format!("a{i}"), "right")).await);

@@ -20,7 +20,7 @@ pub(crate) struct MemoryDisk {
 
 type Objects = BTreeMap<(Box<str>, Box<str>), Bytes>;
 
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 struct Contents {
     log: BTreeMap<u64, Bytes>,
     meta: BTreeMap<MetaKey, Bytes>,
@@ -82,6 +82,12 @@ impl MemoryDisk {
     /// Rot: one entry of the log is gone.
     pub(super) fn lose_entry(&self, index: u64) {
         self.contents.lock().log.remove(&index);
+    }
+
+    /// A disk with the same on it, which is written to independently.
+    pub(super) fn copy(&self) -> Self {
+        let contents = self.contents.lock().clone();
+        MemoryDisk { contents: Arc::new(Mutex::new(contents)) }
     }
 
     pub(super) fn objects(&self) -> usize {

@@ -7,6 +7,8 @@ mod agreement;
 mod arbitrary;
 pub(in crate::member) mod disk;
 mod forwarding;
+mod foundings;
+mod membership;
 mod net;
 mod scenarios;
 mod storms;
@@ -59,13 +61,19 @@ pub(super) fn peer(n: usize) -> Peer {
 }
 
 impl Cluster {
-    /// Starts `size` members on empty disks.
+    /// Starts `size` members on empty disks and founds their cluster.
     pub(super) async fn start(size: usize) -> Self {
         let mut cluster = Cluster::new(size);
-        for n in 0..size {
-            cluster.restart(n).await.unwrap();
-        }
+        cluster.start_and_found().await;
         cluster
+    }
+
+    /// Starts the founders on empty disks and has the last of them found the cluster.
+    pub(super) async fn start_and_found(&mut self) {
+        for n in 0..self.founders.len() {
+            self.restart(n).await.unwrap();
+        }
+        self.handle(self.founders.len() - 1).found().await.unwrap();
     }
 
     /// A cluster of which nobody has started.

@@ -171,9 +171,7 @@ async fn with_one_left_behind() -> (Cluster, usize) {
     let mut cluster = Cluster::new(3);
     cluster.log = LogOptions { snapshot_every: 50, keep: 30, ..LogOptions::default() };
     cluster.history = HistoryOptions { entries_max: 20, ..HistoryOptions::default() };
-    for n in 0..3 {
-        cluster.restart(n).await.unwrap();
-    }
+    cluster.start_and_found().await;
     let leader = cluster.leader().await;
     let behind = (leader + 1) % 3;
     revision_of(cluster.handle(leader).propose(put("gone", "x")).await);
@@ -219,7 +217,7 @@ fn the_stored_state_trails_and_a_restart_replays_the_rest() {
         let mut cluster = Cluster::new(1);
         cluster.history = HistoryOptions { entries_max: 40, ..HistoryOptions::default() };
         cluster.log = LogOptions { snapshot_every: 100, keep: 10, ..LogOptions::default() };
-        cluster.restart(0).await.unwrap();
+        cluster.start_and_found().await;
         cluster.leader().await;
         for i in 0..1500 {
             revision_of(cluster.handle(0).propose(put(&format!("o{}", i % 70), &i.to_string())).await);
@@ -241,7 +239,7 @@ fn old_history_goes_with_time_alone() {
     simulate(11, async {
         let mut cluster = Cluster::new(1);
         cluster.history = HistoryOptions { age_ms: 60_000, ..HistoryOptions::default() };
-        cluster.restart(0).await.unwrap();
+        cluster.start_and_found().await;
         cluster.leader().await;
         let written = Transaction { proposed_ms: 1_000_000, ..put("a", "1") };
         let at = revision_of(cluster.handle(0).propose(written).await);
@@ -350,24 +348,6 @@ fn a_member_that_lost_its_disk_is_refused() {
         let reason = cluster.handle(wiped).fatal().await;
         assert!(reason.contains("has lost its data"), "{reason}");
         revision_of(cluster.handle(leader).propose(put("a", "2")).await);
-    });
-}
-
-#[test]
-fn founders_may_start_late_and_in_any_order() {
-    simulate(16, async {
-        let mut cluster = Cluster::new(3);
-        cluster.restart(2).await.unwrap();
-        SimRuntime::sleep(Duration::from_secs(30)).await;
-        assert!(cluster.handle(2).status().leader.is_none());
-        cluster.restart(0).await.unwrap();
-        cluster.leader_among(&[0, 2]).await;
-        revision_of(cluster.handle(0).propose(put("a", "1")).await);
-        SimRuntime::sleep(Duration::from_secs(30)).await;
-        cluster.restart(1).await.unwrap();
-        cluster.leader().await;
-        cluster.handle(1).barrier().await.unwrap();
-        assert_eq!(value(&cluster.handle(1), "a").as_deref(), Some("1"));
     });
 }
 

@@ -52,6 +52,7 @@ async fn storm(seed: u64) -> usize {
         cluster.restart(n).await.unwrap();
         begin(&cluster, n);
     }
+    cluster.handle(0).found().await.unwrap();
     for _ in 0..8 {
         SimRuntime::sleep(Duration::from_millis(u64::try_from(100 + dice.below(1500)).unwrap())).await;
         let n = dice.below(3);

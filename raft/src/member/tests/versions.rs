@@ -24,9 +24,7 @@ async fn agreed(cluster: &Cluster) {
 async fn with_old(n: usize) -> Cluster {
     let mut cluster = Cluster::new(3);
     cluster.programs = BTreeMap::from([(n, OLD)]);
-    for member in 0..3 {
-        cluster.restart(member).await.unwrap();
-    }
+    cluster.start_and_found().await;
     cluster.leader().await;
     cluster
 }

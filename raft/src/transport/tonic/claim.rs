@@ -10,7 +10,7 @@ use tonic::service::Interceptor;
 use tonic::{Request, Status};
 
 use super::incoming::PeerInfo;
-use crate::transport::{NodeId, Purpose};
+use crate::transport::{Known, NodeId, Purpose};
 
 const KEY_NODE_ID: &str = "orch-node-id";
 const KEY_NODE_NAME: &str = "orch-node-name";
@@ -78,24 +78,25 @@ pub struct Claim {
 pub enum Standing {
     /// Everything.
     Member,
-    /// [`Purpose::Control`] only: it may ask who we are and to be taken in.
+    /// [`Purpose::Control`] only: it may ask who we are.
     Joining,
 }
 
 /// Decides whether a peer may speak as who it claims to be. The error text is what the peer gets to see.
 pub type Admits = Arc<dyn Fn(&Claim) -> Result<Standing, String> + Send + Sync>;
 
-/// Admits by the membership as this member knows it: `name_of` gives the name of a known id, of the members a new
-/// cluster starts with too.
+/// Admits by the membership as this member knows it.
 ///
-/// A known id must come with its name. An unknown one may be newer than what we know, and even be the leader that
-/// has to tell us, so it stands as a member if it knows our cluster. If it knows none, it can only be about to join.
-pub fn admit_by_membership(name_of: impl Fn(NodeId) -> Option<Arc<str>> + Send + Sync + 'static) -> Admits {
-    Arc::new(move |claim| match name_of(claim.id) {
-        Some(name) if name == claim.name => Ok(Standing::Member),
-        Some(name) => Err(format!("member {} is {name}, not {}", claim.id.0, claim.name)),
-        None if claim.is_pinned => Ok(Standing::Member),
-        None => Ok(Standing::Joining),
+/// An id must be the one that follows from the name: whoever was removed cannot come back under another. A stranger
+/// may be newer than what we know, and even be the leader that has to tell us, so it stands as a member if it knows our
+/// cluster. If it knows none, it can only be about to join. A removed member may ask, and is told no more than that it
+/// was removed.
+pub fn admit_by_membership(known: impl Fn(NodeId, &str) -> Known + Send + Sync + 'static) -> Admits {
+    Arc::new(move |claim| match known(claim.id, &claim.name) {
+        Known::Member => Ok(Standing::Member),
+        Known::Stranger if claim.is_pinned => Ok(Standing::Member),
+        Known::Stranger | Known::Removed => Ok(Standing::Joining),
+        Known::Impostor => Err(format!("{} is not the id of a member called {}", claim.id.0, claim.name)),
     })
 }
 
@@ -151,7 +152,7 @@ impl Gate {
         self.check_cluster(read(metadata, KEY_CLUSTER)?)?;
         match (self.admits)(&claim).map_err(Status::permission_denied)? {
             Standing::Joining if claim.purpose != Purpose::Control => {
-                Err(Status::permission_denied("who is no member may only ask to become one"))
+                Err(Status::permission_denied("who is no member may only ask for the cluster"))
             }
             Standing::Joining | Standing::Member => Ok(claim),
         }
@@ -215,10 +216,11 @@ mod tests {
 
     /// What a member with cluster `own` answers to member `a` with the certificate of `certified`.
     fn judge(own: &ClusterPin, certified: &str, metadata: &MetadataMap) -> Result<Claim, tonic::Code> {
-        let admits = admit_by_membership(|id| match id.0 {
-            7 => Some("a".into()),
-            8 => Some("b".into()),
-            _ => None,
+        let admits = admit_by_membership(|id, name| match (id.0, name) {
+            (7, "a") => Known::Member,
+            (6, "a") => Known::Removed,
+            (9, "a") => Known::Stranger,
+            _ => Known::Impostor,
         });
         let info = PeerInfo { name: certified.into(), address: ([127, 0, 0, 1], 1).into() };
         Gate { cluster: own.clone(), admits }.admit(&info, metadata).map_err(|status| status.code())
@@ -248,6 +250,10 @@ mod tests {
         assert_eq!(judge(&ours, "a", &metadata(7, &other, control)), refused);
         assert_eq!(judge(&ours, "b", &metadata(7, &ours, append)), refused);
         assert_eq!(judge(&ours, "a", &metadata(8, &ours, append)), refused);
+        // One that was removed knows our cluster, and may ask.
+        assert_eq!(judge(&ours, "a", &metadata(6, &ours, append)), refused);
+        assert_eq!(judge(&ours, "a", &metadata(6, &ours, Purpose::Forward)), refused);
+        assert_eq!(judge(&ours, "a", &metadata(6, &ours, control)), claim(6, control, true));
     }
 
     #[test]

@@ -11,7 +11,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Notify, mpsc, oneshot};
 
 use super::*;
-use crate::transport::{Duplex, NodeId, Peer, PeerService, Purpose, Transport, TransportError};
+use crate::transport::{Duplex, Known, NodeId, Peer, PeerService, Purpose, Transport, TransportError};
 
 const PATIENCE: Duration = Duration::from_secs(20);
 
@@ -116,7 +116,11 @@ async fn serve_cluster(tls: PeerTls, cluster: ClusterPin) -> Served {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap().to_string().into();
     let echo = Arc::new(Echo::default());
-    let members = admit_by_membership(|id| (id == NodeId(2)).then(|| "b".into()));
+    let members = admit_by_membership(|id, name| match (id.0, name) {
+        (2, "b") => Known::Member,
+        (2, _) => Known::Impostor,
+        _ => Known::Stranger,
+    });
     let admits: Admits = Arc::new(move |claim| match claim.id.0 {
         ..100 => members(claim),
         _ => Err(format!("{} is not a member", claim.name)),

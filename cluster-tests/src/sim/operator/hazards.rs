@@ -1,0 +1,113 @@
+//! What an operator or a machine does that a cluster must not go along with.
+//!
+//! Owns two steps. An older copy of a member's disk is put back, as a virtual machine's snapshot would be: the member must
+//! refuse to run on it. And with one of three members down, the removal of a healthy one is asked for: it must not be begun.
+
+use std::time::Duration;
+
+use openraft_rt::AsyncRuntime;
+use orch_proto::store as wire;
+use orch_raft::Store;
+use orch_raft::disk::MetaKey;
+use orch_raft::member::{CLUSTER_RESOURCE, ChangeError};
+use orch_raft::transport::NodeId;
+use prost::Message;
+
+use super::{Operator, RETRY};
+use crate::sim::runtime::NodeRuntime;
+use crate::sim::world::Handle;
+
+/// How long a step waits for what it needs before it is given up.
+const PATIENCE: Duration = Duration::from_secs(6);
+
+/// After this much silence a leader must count a member as down.
+const SILENCE: Duration = Duration::from_secs(1);
+
+impl Operator {
+    /// Puts an older copy of a member's disk back, then replaces the member.
+    pub(super) async fn roll_back(&self) {
+        let member = self.session.pick();
+        let copy = self.world().disk(member).copy();
+        let identity =
+            copy.meta(MetaKey::Identity).and_then(|bytes| wire::Identity::decode(bytes.clone()).ok());
+        let Some(identity) = identity.filter(|_| !self.world().has_lost_disk(member)) else { return };
+        self.world().kill(member, true);
+        self.world().start(member);
+        // The copy lacks a start that the cluster knows of, and nothing that only this member helped to commit: else
+        // the others might have to do without what nobody could miss.
+        if !self.comes(|| self.starts_known(member) > identity.starts).await {
+            return;
+        }
+        self.world().hold(member);
+        let end = self.world().disk(member).last_index().unwrap_or_default();
+        let others_have_it = || {
+            let others = self.world().members().into_iter().filter(|other| *other != member);
+            others.map(|other| self.world().applied(other)).all(|at| at.is_some_and(|at| at.0 >= end))
+        };
+        if !self.comes(others_have_it).await {
+            return self.world().release(member);
+        }
+        self.world().roll_back(member, copy);
+        self.world().release(member);
+        self.wait_end(member, "has an older copy of its disk").await;
+        self.remove(member).await;
+        self.grow().await;
+    }
+
+    /// With one of three members down, asks for the removal of one that is up.
+    pub(super) async fn corner(&self) {
+        let members = self.world().members();
+        let down = self.session.pick();
+        let Some(leader) = self.world().leader().filter(|leader| *leader != down) else { return };
+        let healthy = members.iter().copied().find(|member| ![down, leader].contains(member));
+        let Some(healthy) = healthy.filter(|_| members.len() == 3) else { return };
+        self.world().hold(down);
+        NodeRuntime::sleep(SILENCE).await;
+        self.world().set_leaving(healthy, true);
+        let removing = move |store: Handle| async move { store.inner().remove(healthy).await };
+        let answer = self.session.request(leader, removing).await;
+        self.world().trace().event(format_args!("operator: cornered via n{}: {answer:?}", leader.0));
+        let is_changing = |member: &NodeId| {
+            let store = self.world().process(*member).and_then(|process| process.store);
+            store.is_some_and(|store| store.inner().status().changing)
+        };
+        if members.iter().any(is_changing) {
+            let reason = format!("a change was begun that cannot be committed while n{} is down", down.0);
+            self.world().fail(reason);
+        }
+        self.world().release(down);
+        match answer {
+            Ok(Err(ChangeError::Refused { .. })) => self.world().set_leaving(healthy, false),
+            // It was not heard, or may still be done once all are back.
+            _ => {
+                self.remove(healthy).await;
+                self.grow().await;
+            }
+        }
+    }
+
+    /// Waits for a condition; `false` when it does not come in time.
+    async fn comes(&self, condition: impl Fn() -> bool) -> bool {
+        let began = NodeRuntime::elapsed();
+        while !condition() {
+            if NodeRuntime::elapsed() - began > PATIENCE || self.world().failure().is_some() {
+                return false;
+            }
+            NodeRuntime::sleep(RETRY).await;
+        }
+        true
+    }
+
+    /// The newest start of `member` that the leader has applied.
+    fn starts_known(&self, member: NodeId) -> u64 {
+        let leader = self.world().leader().and_then(|leader| self.world().process(leader)?.store);
+        let Some(store) = leader else { return 0 };
+        let state = store.state();
+        let name = format!("member-{:016x}", member.0);
+        let known = state
+            .collection(CLUSTER_RESOURCE)
+            .get(&name)
+            .and_then(|object| object.index.fields.value("starts", 1).parse().ok());
+        known.unwrap_or(0)
+    }
+}

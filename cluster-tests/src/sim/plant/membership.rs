@@ -1,0 +1,55 @@
+//! Bugs about who belongs to a cluster and with which disk.
+//!
+//! Owns what the wire and the disks have to show so that a member without its data, or without its place, is not found
+//! out. The members themselves are those of production.
+
+use bytes::Bytes;
+use orch_proto::store as wire;
+use orch_raft::disk::MetaKey;
+use prost::Message;
+
+use super::Plant;
+use crate::sim::disk::DiskCopy;
+
+/// More starts than any member of a run has.
+const STARTS_PRETENDED: u64 = 1_000_000;
+
+impl Plant {
+    /// The answer a peer gets in place of `answered`, where it is to be another.
+    pub fn forge(self, answered: &Bytes) -> Option<Bytes> {
+        use wire::control_response::Kind;
+        if !matches!(self, Plant::RollbackUnseen | Plant::RemovalUntold) {
+            return None;
+        }
+        let mut message = wire::ControlResponse::decode(answered.clone()).ok()?;
+        let Some(Kind::Identity(identity)) = &mut message.kind else { return None };
+        match self {
+            Plant::RollbackUnseen => identity.promised = None,
+            _ => identity.removed = false,
+        }
+        Some(Bytes::from(message.encode_to_vec()))
+    }
+
+    /// What is left on a disk that was lost: with the bug, the name of the disk, under which the member may take part.
+    pub fn left_on_lost_disk(self, mut copy: DiskCopy) -> Option<DiskCopy> {
+        if self != Plant::EmptiedUnseen {
+            return None;
+        }
+        copy.keep_only(MetaKey::Identity);
+        Some(copy)
+    }
+
+    /// An older copy of a disk: with the bug, its count of starts is not older.
+    pub fn disguise(self, mut copy: DiskCopy) -> DiskCopy {
+        if self != Plant::RollbackUnseen {
+            return copy;
+        }
+        let identity =
+            copy.meta(MetaKey::Identity).and_then(|bytes| wire::Identity::decode(bytes.clone()).ok());
+        if let Some(mut identity) = identity {
+            identity.starts += STARTS_PRETENDED;
+            copy.set_meta(MetaKey::Identity, Bytes::from(identity.encode_to_vec()));
+        }
+        copy
+    }
+}

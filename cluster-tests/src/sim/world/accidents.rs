@@ -1,0 +1,64 @@
+//! What befalls members beyond a crash: disks that are lost or put back, machines kept down, removal.
+//!
+//! Owns the marks by which the rest of the world tells an expected end of a process from a failure.
+
+use std::sync::atomic::Ordering;
+
+use orch_raft::transport::NodeId;
+
+use super::World;
+use crate::sim::disk::DiskCopy;
+
+impl World {
+    /// The disk of `node` is replaced by an empty one; its process dies with the old one.
+    pub fn lose_disk(&self, node: NodeId) {
+        self.kill(node, true);
+        self.trace().event(format_args!("n{} lost its disk", node.0));
+        self.member(node).disk_lost.store(true, Ordering::Relaxed);
+        let disk = self.disk(node);
+        let left = self.setup().plant.and_then(|plant| plant.left_on_lost_disk(disk.copy()));
+        disk.wipe();
+        if let Some(left) = left {
+            disk.put_back(left);
+        }
+    }
+
+    /// An older copy of its disk is put back for `node`; its process dies with the newer one.
+    pub fn roll_back(&self, node: NodeId, copy: DiskCopy) {
+        self.kill(node, true);
+        self.trace().event(format_args!("n{} gets an older copy of its disk", node.0));
+        self.member(node).disk_lost.store(true, Ordering::Relaxed);
+        let copy = match self.setup().plant {
+            Some(plant) => plant.disguise(copy),
+            None => copy,
+        };
+        self.disk(node).put_back(copy);
+    }
+
+    /// Whether `node` has an empty disk or an older copy of it, with which it must not take part.
+    pub fn has_lost_disk(&self, node: NodeId) -> bool {
+        self.member(node).disk_lost.load(Ordering::Relaxed)
+    }
+
+    /// The operator begins to remove `node`, or gives that up.
+    pub fn set_leaving(&self, node: NodeId, leaving: bool) {
+        self.member(node).leaving.store(leaving, Ordering::Relaxed);
+    }
+
+    /// Whether `node` ends because it was removed.
+    pub fn is_leaving(&self, node: NodeId) -> bool {
+        self.member(node).leaving.load(Ordering::Relaxed)
+    }
+
+    /// Power is cut at `node`, and stays off.
+    pub fn hold(&self, node: NodeId) {
+        self.member(node).held.store(true, Ordering::Relaxed);
+        self.kill(node, true);
+    }
+
+    /// Ends what [`World::hold`] began.
+    pub fn release(&self, node: NodeId) {
+        self.member(node).held.store(false, Ordering::Relaxed);
+        self.start(node);
+    }
+}

@@ -1,0 +1,202 @@
+//! Founding a cluster: one explicit act, decided by one founder, kept on the disk of each.
+//!
+//! An operator asks for it once ([`Core::found`]), at any founder. The founder with the lowest id decides, and only when
+//! every founder answers it, waits with an empty disk, and was told of the same founders:
+//!
+//!     operator -> any founder -> first founder: asks all, writes the founding to its disk = decided
+//!     every other founder: asks all, finds the founding with its own disk in it, writes it to its disk
+//!     each: takes part from then on, with the founders of the founding as the first membership
+//!
+//! The founding names each founder's disk, and the first transaction of the cluster registers all of them. So there is
+//! no moment at which an emptied disk would be taken for one that starts late, and no member starts a cluster because of
+//! its flags. The argument stands in docs/decisions/0016.
+//!
+//! Invariant: one founder decides, so no two foundings of the same founders are decided while its disk lasts.
+//! Invariant: a member takes part in a founding only if the founding names the very disk it has.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use futures::future::join_all;
+use openraft::errors::{InitializeError, RaftError};
+use orch_proto::store as wire;
+use wire::control_request::Kind as Request;
+use wire::control_response::Kind as Response;
+use wire::found_response::Outcome;
+
+use crate::Runtime;
+use crate::disk::Disk;
+use crate::member::codec::{peer_from_wire, peer_to_wire};
+use crate::member::consensus::Place;
+use crate::member::core::Core;
+use crate::member::identity::save;
+use crate::member::network::{ControlError, control};
+use crate::transport::{NodeId, Peer, Transport, TransportError};
+
+/// For the first founder, which asks all the others, each within a second, and syncs its disk.
+const FOUND_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// How long a founder alone listens before it decides. The leader of a cluster that it grew into and has forgotten sends
+/// heartbeats, and connects anew at least twice a second.
+const LISTEN_ALONE: Duration = Duration::from_secs(1);
+
+/// Why a cluster was not founded.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum FoundError {
+    /// It was certainly not founded by this call.
+    #[error("not founded: {reason}")]
+    Refused {
+        /// Why: a founder does not answer, or has data.
+        reason: String,
+    },
+    /// It may or may not have been; asking again tells.
+    #[error("outcome unknown: {reason}")]
+    Unknown {
+        /// What was lost.
+        reason: String,
+    },
+}
+
+impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
+    /// Founds the cluster of this member's founders, unless it has been founded.
+    pub(crate) async fn found(&self) -> Result<(), FoundError> {
+        let refused = |reason: String| FoundError::Refused { reason };
+        let Some(first) = self.options.initial_cluster.iter().min_by_key(|peer| peer.id) else {
+            return Err(refused("this member was told of no founders; it joins a cluster".to_owned()));
+        };
+        if first.id == self.options.id() {
+            return self.decide_founding().await.map_err(refused);
+        }
+        match control(&self.transport, first, Request::Found(wire::FoundRequest {}), FOUND_TIMEOUT).await {
+            Ok(Response::Found(wire::FoundResponse { outcome: Some(Outcome::Done(_)) })) => Ok(()),
+            Ok(Response::Found(wire::FoundResponse { outcome: Some(Outcome::Refused(reason)) })) => {
+                Err(refused(reason))
+            }
+            Ok(_) => Err(refused(format!("{} answered something else", first.name))),
+            Err(ControlError::Transport(TransportError::Unreachable { .. })) => {
+                Err(refused(format!("{} does not answer", first.name)))
+            }
+            Err(error) => Err(FoundError::Unknown { reason: error.to_string() }),
+        }
+    }
+
+    /// Answers another founder's request.
+    pub(crate) async fn answer_found(&self) -> wire::FoundResponse {
+        let outcome = match self.decide_founding().await {
+            Ok(()) => Outcome::Done(wire::Done {}),
+            Err(reason) => Outcome::Refused(reason),
+        };
+        wire::FoundResponse { outcome: Some(outcome) }
+    }
+
+    /// As the first founder: asks every other one, and decides.
+    async fn decide_founding(&self) -> Result<(), String> {
+        let _alone = self.deciding.lock().await;
+        if self.identity().founding.is_some() {
+            return Ok(());
+        }
+        if self.admitted.load(Ordering::Acquire) {
+            return Err("this member belongs to a cluster that was not founded by its founders".to_owned());
+        }
+        let founders = &self.options.initial_cluster;
+        if founders.iter().map(|peer| peer.id).min() != Some(self.options.id()) {
+            return Err("this member is not the first of its founders".to_owned());
+        }
+        let others = founders.iter().filter(|peer| peer.id != self.options.id());
+        let asked = others.map(|peer| async move { (peer, self.ask_identity(peer, true).await) });
+        let mut decided = vec![founder(&self.options.node, self.identity().directory)];
+        for (peer, answer) in join_all(asked).await {
+            let answer = answer.ok_or_else(|| format!("{} does not answer", peer.name))?;
+            decided.push(founder(peer, self.agreeing_disk(peer, answer)?));
+        }
+        if founders.len() == 1 {
+            // Nobody can be asked, so there is time to be spoken to.
+            R::sleep(LISTEN_ALONE).await;
+        }
+        // A member of a running cluster that speaks to this one knows it with another disk, or would not do so.
+        if let Some(speaker) = *self.spoken_to_by.lock() {
+            return Err(format!("member {:016x} of a running cluster speaks to this one", speaker.0));
+        }
+        let founding = wire::Founding { cluster: self.options.seed.cluster.to_string(), founders: decided };
+        self.enter(founding).await;
+        Ok(())
+    }
+
+    /// The disk of another founder, if nothing speaks against founding a cluster with it.
+    fn agreeing_disk(&self, peer: &Peer, answer: wire::IdentityResponse) -> Result<String, String> {
+        let name = &peer.name;
+        let own: BTreeSet<u64> = self.options.initial_cluster.iter().map(|peer| peer.id.0).collect();
+        let theirs: BTreeSet<u64> = answer.founders.into_iter().collect();
+        let identity = answer.identity.unwrap_or_default();
+        match () {
+            () if !answer.directory.is_empty() => Err(format!("{name} knows this member from a cluster")),
+            () if !answer.waiting => Err(format!("{name} belongs to a cluster already")),
+            () if own != theirs => Err(format!("{name} was told of other founders")),
+            () if identity.node != peer.id.0 || identity.directory.is_empty() => {
+                Err(format!("{name} does not say which disk it has"))
+            }
+            () => Ok(identity.directory),
+        }
+    }
+
+    /// Takes part in a founding: writes it to the disk, then enters the cluster's first membership.
+    pub(crate) async fn enter(&self, founding: wire::Founding) {
+        let mut identity = self.identity();
+        identity.cluster.clone_from(&founding.cluster);
+        identity.founding = Some(founding);
+        let saved = save(&*self.disk, &identity).await;
+        if self.fatal.disk(saved).is_err() {
+            return;
+        }
+        *self.identity.lock() = identity;
+        self.enter_first_membership().await;
+    }
+
+    /// Writes the first membership, of which the disk has the founding already.
+    pub(crate) async fn enter_first_membership(&self) {
+        let founding = self.identity().founding.unwrap_or_default();
+        let peers = founding.founders.into_iter().filter_map(|founder| founder.member).map(peer_from_wire);
+        let members: BTreeMap<u64, Place> = peers.map(|peer| (peer.id.0, Place::of(&peer))).collect();
+        self.admitted.store(true, Ordering::Release);
+        match self.raft.initialize(members).await {
+            // Another founder may have been elected and sent us its log meanwhile.
+            Ok(()) | Err(RaftError::APIError(InitializeError::NotAllowed(_))) => {}
+            Err(error) => self.fatal.report(format!("cannot found the cluster: {error}")),
+        }
+    }
+
+    /// Notes that `from` wants more of this waiting member than to ask who it is. Founders do so, too, for the moment in
+    /// which they have the founding and this one does not.
+    pub(crate) fn note_speaker(&self, from: NodeId) {
+        self.spoken_to_by.lock().replace(from);
+    }
+
+    /// Says what this member waits for.
+    pub(crate) fn log_waiting(&self, answers: usize, asked: usize) {
+        let speaker = *self.spoken_to_by.lock();
+        match speaker.filter(|_| !self.options.initial_cluster.is_empty()) {
+            Some(speaker) => tracing::warn!(
+                speaker = format_args!("{:016x}", speaker.0),
+                "a member of a running cluster speaks to this one, which has an empty disk: if it had data, it has \
+                 lost it; remove it from the cluster and add one with a new name"
+            ),
+            None => tracing::info!(
+                answers,
+                asked,
+                "waiting: a new cluster is founded by `cluster found`, a running one takes this member in"
+            ),
+        }
+    }
+}
+
+fn founder(peer: &Peer, directory: String) -> wire::Founder {
+    wire::Founder { member: Some(peer_to_wire(peer)), directory }
+}
+
+/// The disk that `founding` names for `node`.
+pub(crate) fn founding_disk(founding: Option<&wire::Founding>, node: NodeId) -> Option<&str> {
+    let is_node =
+        |founder: &&wire::Founder| founder.member.as_ref().is_some_and(|member| member.id == node.0);
+    founding?.founders.iter().find(is_node).map(|founder| founder.directory.as_str())
+}

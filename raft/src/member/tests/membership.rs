@@ -1,0 +1,170 @@
+//! Changes of the membership that must not be made, and members that are one no longer.
+
+use super::*;
+use crate::Runtime;
+use crate::member::StartError;
+use crate::member::consensus::{Membership, Place};
+use crate::transport::{Purpose, Transport};
+use openraft::entry::RaftPayload;
+use orch_proto::store as wire;
+use prost::Message;
+
+/// Longer than a voter may be silent and still count.
+const SILENCE: Duration = Duration::from_secs(1);
+
+async fn with_registered_members(size: usize) -> Cluster {
+    let cluster = Cluster::start(size).await;
+    let leader = cluster.leader().await;
+    for n in 0..size {
+        eventually("a registered disk", || {
+            let state = cluster.handle(leader).state();
+            crate::member::identity::registered(&state, peer(n).id)
+        })
+        .await;
+    }
+    cluster
+}
+
+fn refusal(changed: Result<(), ChangeError>) -> String {
+    match changed {
+        Err(ChangeError::Refused { reason }) => reason,
+        other => panic!("not refused: {other:?}"),
+    }
+}
+
+#[test]
+fn a_removal_that_leaves_no_majority_that_answers_is_refused() {
+    simulate(101, async {
+        let mut cluster = with_registered_members(3).await;
+        let leader = cluster.leader().await;
+        let (dead, healthy) = ((leader + 1) % 3, (leader + 2) % 3);
+        cluster.kill(dead).await;
+        SimRuntime::sleep(SILENCE).await;
+        let handle = cluster.handle(healthy);
+        let reason = refusal(handle.remove(peer(healthy).id).await);
+        assert!(reason.contains(&format!("n{dead} is silent")), "{reason}");
+        // Nothing was begun: writes go on, and so does the change that makes sense.
+        revision_of(handle.propose(put("a", "1")).await);
+        handle.remove(peer(dead).id).await.unwrap();
+        assert_eq!(cluster.handle(leader).status().members.len(), 2);
+        revision_of(handle.propose(put("a", "2")).await);
+    });
+}
+
+#[test]
+fn a_promotion_that_leaves_no_majority_that_answers_is_refused() {
+    simulate(102, async {
+        let mut cluster = with_registered_members(3).await;
+        let leader = cluster.leader().await;
+        let joined = cluster.join().await;
+        cluster.handle(leader).add_learner(&peer(joined)).await.unwrap();
+        eventually("a registered disk", || {
+            crate::member::identity::registered(&cluster.handle(leader).state(), peer(joined).id)
+        })
+        .await;
+        cluster.kill((leader + 1) % 3).await;
+        cluster.kill(joined).await;
+        SimRuntime::sleep(SILENCE).await;
+        // Caught up, but gone: of four voters two would be left.
+        let reason = refusal(cluster.handle(leader).promote(peer(joined).id).await);
+        assert!(reason.contains("no majority that answers"), "{reason}");
+        revision_of(cluster.handle(leader).propose(put("a", "1")).await);
+    });
+}
+
+#[test]
+fn a_removed_member_loses_its_open_streams_and_stops() {
+    simulate(103, async {
+        let cluster = with_registered_members(3).await;
+        let leader = cluster.leader().await;
+        let removed = (leader + 1) % 3;
+        let handle = cluster.handle(removed);
+        revision_of(handle.propose(put("a", "1")).await);
+        let transport = cluster.network.transport(peer(removed).id);
+        let mut appends = transport.open(&peer(leader), Purpose::Append).await.unwrap();
+        let mut writes = transport.open(&peer(leader), Purpose::Forward).await.unwrap();
+        cluster.handle(leader).remove(peer(removed).id).await.unwrap();
+        let ended = SimRuntime::timeout(Duration::from_millis(10), appends.receiver.recv()).await;
+        assert!(matches!(ended, Ok(None)), "{ended:?}");
+        // What it sends on is refused in so many words, and then this stream ends, too.
+        let term = cluster.handle(leader).status().term;
+        let transactions = vec![wire::Transaction::default().encode_to_vec().into()];
+        let frame = wire::ForwardRequest { sequence: 1, term, transactions, format: 0 };
+        writes.sender.send(Bytes::from(frame.encode_to_vec())).await.unwrap();
+        let answer = wire::ForwardResponse::decode(writes.receiver.recv().await.unwrap()).unwrap();
+        assert_eq!((answer.sequence, answer.not_appended), (1, vec![0]));
+        let ended = SimRuntime::timeout(Duration::from_secs(1), writes.receiver.recv()).await;
+        assert!(matches!(ended, Ok(None)), "{ended:?}");
+        assert!(handle.propose(put("a", "2")).await.is_err());
+        let reason = handle.fatal().await;
+        let name = peer(removed).name.to_string();
+        assert_eq!(reason, StartError::Removed { name }.to_string());
+        assert_eq!(value(&cluster.handle(leader), "a").as_deref(), Some("1"));
+    });
+}
+
+#[test]
+fn a_member_removed_while_it_was_away_is_told_when_it_comes_back() {
+    simulate(104, async {
+        let mut cluster = with_registered_members(3).await;
+        let leader = cluster.leader().await;
+        let removed = (leader + 1) % 3;
+        cluster.kill(removed).await;
+        cluster.handle(leader).remove(peer(removed).id).await.unwrap();
+        cluster.restart(removed).await.unwrap();
+        let reason = cluster.handle(removed).fatal().await;
+        assert!(reason.contains("was removed"), "{reason}");
+    });
+}
+
+#[test]
+fn the_name_of_a_removed_member_is_not_used_again() {
+    simulate(105, async {
+        let mut cluster = with_registered_members(3).await;
+        let leader = cluster.leader().await;
+        let removed = (leader + 1) % 3;
+        cluster.kill(removed).await;
+        cluster.handle(leader).remove(peer(removed).id).await.unwrap();
+        let reason = refusal(cluster.handle(leader).add_learner(&peer(removed)).await);
+        assert!(reason.contains("no name is used again"), "{reason}");
+        let moved = Peer { address: "elsewhere:1".into(), ..peer(leader) };
+        let reason = refusal(cluster.handle(leader).add_learner(&moved).await);
+        assert!(reason.contains("is a member already"), "{reason}");
+    });
+}
+
+#[test]
+fn a_leader_that_is_to_be_removed_hands_over_first() {
+    simulate(106, async {
+        let cluster = with_registered_members(3).await;
+        let old = cluster.leader().await;
+        let handle = cluster.handle(old);
+        handle.remove(peer(old).id).await.unwrap();
+        let others: Vec<usize> = (0..3).filter(|n| *n != old).collect();
+        let new = cluster.leader_among(&others).await;
+        assert_eq!(cluster.handle(new).status().members.len(), 2);
+        assert!(handle.fatal().await.contains("was removed"));
+    });
+}
+
+#[test]
+fn a_change_that_stopped_between_two_sets_of_voters_is_taken_back() {
+    simulate(107, async {
+        let cluster = with_registered_members(3).await;
+        let leader = cluster.leader().await;
+        let handle = cluster.handle(leader);
+        assert!(refusal(handle.undo_change().await).contains("no change"));
+        // What a leader leaves that dies in the middle.
+        let place = |n: usize| (peer(n).id.0, Place::of(&peer(n)));
+        let set = |members: &[usize]| members.iter().map(|n| peer(*n).id.0).collect();
+        let sets = vec![set(&[0, 1, 2]), set(&[leader, (leader + 1) % 3])];
+        let nodes: std::collections::BTreeMap<_, _> = (0..3).map(place).collect();
+        let joint = Membership::new(sets, nodes).unwrap();
+        let blank = crate::member::consensus::Payload::blank();
+        handle.0.raft.append_membership(joint, blank, []).await.unwrap();
+        handle.undo_change().await.unwrap();
+        let voters: Vec<u64> = handle.0.membership().membership().voter_ids().collect();
+        assert_eq!(voters.len(), 3);
+        assert_eq!(handle.0.membership().membership().get_joint_config().len(), 1);
+    });
+}
