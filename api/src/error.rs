@@ -190,6 +190,12 @@ impl ApiError {
         let message = format!("too old resource version: {requested} ({oldest})");
         ApiError::Expired { message, continue_token: None }
     }
+
+    /// What was shown before is taken back: the client must read everything anew.
+    pub fn revoked() -> Self {
+        let message = "the state of this node was found to differ from the other nodes': list again".to_owned();
+        ApiError::Expired { message, continue_token: None }
+    }
 }
 
 impl From<ProposeError> for ApiError {

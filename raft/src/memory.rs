@@ -6,6 +6,7 @@
 use std::collections::BTreeMap;
 use std::future::Future;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use crate::key::Revision;
@@ -19,6 +20,7 @@ use parking_lot::Mutex;
 #[derive(Clone, Debug)]
 pub struct MemoryStore {
     inner: Arc<Mutex<Inner>>,
+    revocations: Arc<AtomicU64>,
     applied: Arc<Gate>,
 }
 
@@ -36,7 +38,11 @@ impl Default for MemoryStore {
         let inner = Inner { state: Arc::new(state), subscribers: BTreeMap::new() };
         let applied = Gate::default();
         applied.advance(Revision(1));
-        MemoryStore { inner: Arc::new(Mutex::new(inner)), applied: Arc::new(applied) }
+        MemoryStore {
+            inner: Arc::new(Mutex::new(inner)),
+            revocations: Arc::default(),
+            applied: Arc::new(applied),
+        }
     }
 }
 
@@ -47,6 +53,13 @@ impl MemoryStore {
         let state = Arc::make_mut(&mut inner.state);
         let bounds = HistoryBounds { through: state.applied(), ..HistoryBounds::NONE };
         state.trim_history(&bounds);
+    }
+
+    /// Takes back what was shown, as a member does that is found to differ from the others.
+    pub fn revoke(&self) {
+        self.revocations.fetch_add(1, Ordering::AcqRel);
+        let revoked = std::mem::take(&mut self.inner.lock().subscribers);
+        revoked.into_values().for_each(|announcer| announcer.close());
     }
 
     fn apply(&self, transaction: &Transaction) -> Outcome {
@@ -110,6 +123,10 @@ impl Store for MemoryStore {
     )]
     fn sleep(&self, duration: Duration) -> impl Future<Output = ()> + Send {
         tokio::time::sleep(duration)
+    }
+
+    fn revocations(&self) -> u64 {
+        self.revocations.load(Ordering::Acquire)
     }
 
     fn is_leader(&self) -> bool {

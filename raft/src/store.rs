@@ -94,6 +94,12 @@ pub trait Store: Clone + Send + Sync + 'static {
         Ok(())
     }
 
+    /// How often the state that this node showed was found wrong, since it started. What was shown under an earlier count
+    /// is to be read anew: nobody may go on from it. [`Store::subscribe`]'s cursors of an earlier count end.
+    fn revocations(&self) -> u64 {
+        0
+    }
+
     /// Whether this node leads now: loops that act for the cluster run only here.
     fn is_leader(&self) -> bool;
 }

@@ -38,6 +38,8 @@ pub struct Watch<S> {
     storage: Arc<str>,
     scope: Scope,
     subscription: Subscription,
+    /// The store's count when the watch began: at a later one, what it has shown may have been wrong.
+    revocations: u64,
     phase: Phase,
     /// All changes up to here were sent or are none of this watch's.
     position: Revision,
@@ -94,6 +96,7 @@ impl<S: Store> Watch<S> {
         loop {
             let frame = match self.phase {
                 Phase::Ended => return None,
+                _ if self.is_revoked() => Err((Vec::new(), ApiError::revoked())),
                 Phase::Initial { .. } => self.initial_frame(),
                 Phase::Following => self.frame_of_changes(),
             };
@@ -117,6 +120,8 @@ impl<S: Store> Watch<S> {
                     Wake::Changed => {}
                     // Sent behind the changes up to now, so that it carries the newest position.
                     Wake::Bookmark => self.owes_bookmark = true,
+                    // A store that takes back what it showed ends the subscription, too.
+                    Wake::End if self.is_revoked() => {}
                     Wake::End => {
                         self.phase = Phase::Ended;
                         return self.bookmark_frame();
@@ -124,6 +129,11 @@ impl<S: Store> Watch<S> {
                 }
             }
         }
+    }
+
+    /// Whether the state that this watch was served from was found wrong: its client must not go on from it.
+    fn is_revoked(&self) -> bool {
+        self.pipeline.store.revocations() != self.revocations
     }
 
     /// Whether a bookmark is to be sent now; the next one is due an interval later. Asked behind every frame: changes that
@@ -199,7 +209,9 @@ impl<S: Store> Watch<S> {
     fn frame_of_changes(&mut self) -> Result<Vec<u8>, Cut> {
         let state = self.pipeline.store.state();
         // After the state was taken, so that none is shown that was found wrong meanwhile.
-        self.pipeline.store.may_serve().map_err(|error| (Vec::new(), error.into()))?;
+        if self.is_revoked() {
+            return Err((Vec::new(), ApiError::revoked()));
+        }
         let collection = state.collection(&self.storage);
         let mut frame = Vec::new();
         self.is_behind = false;

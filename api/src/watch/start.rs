@@ -31,6 +31,7 @@ impl<S: Store> Watch<S> {
         renderer: Renderer,
         stopping: BoxFuture<'static, ()>,
     ) -> Result<Watch<S>, ApiError> {
+        let revocations = pipeline.store.revocations();
         pipeline.store.may_serve()?;
         let query = request.query;
         let options = ListOptions {
@@ -66,6 +67,7 @@ impl<S: Store> Watch<S> {
             storage: request.resource.storage.clone(),
             scope: scope(request, selector),
             subscription,
+            revocations,
             phase,
             position,
             is_first_event: true,

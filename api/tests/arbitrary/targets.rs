@@ -25,8 +25,8 @@ use serde_json::Value;
 
 pub(crate) static SCHEMA: LazyLock<Schema> = LazyLock::new(|| Schema::builtin(&ORCH));
 
-/// Every decoder, as an object of the type that the first two bytes choose. What decodes is encoded and decoded again
-/// without a difference.
+/// Every decoder, as an object of the type that the first two bytes choose. What decodes is encoded, decoded and encoded
+/// again to the same bytes.
 pub(crate) fn decode(input: &[u8]) -> bool {
     let Some((type_id, bytes)) = chosen_type(input) else { return false };
     let limits = Limits::default();
@@ -40,7 +40,10 @@ pub(crate) fn decode(input: &[u8]) -> bool {
         encode_json(&SCHEMA, type_id, value, &mut text);
         encode_protobuf(&SCHEMA, type_id, value, &mut message);
         let again = decode_json(&SCHEMA, type_id, &text, limits).expect("what was encoded decodes");
-        assert_eq!(*value, again.value);
+        // As bytes: an empty list that Protobuf tells from none is left out of JSON.
+        let mut written = Vec::new();
+        encode_json(&SCHEMA, type_id, &again.value, &mut written);
+        assert_eq!(String::from_utf8_lossy(&written), String::from_utf8_lossy(&text));
         decode_protobuf(&SCHEMA, type_id, &message, limits).expect("what was encoded decodes");
     }
     !decoded.is_empty()

@@ -146,6 +146,10 @@ impl<S: Store> Store for PlantedStore<S> {
         self.store.may_serve()
     }
 
+    fn revocations(&self) -> u64 {
+        self.store.revocations()
+    }
+
     async fn propose(&self, transaction: Transaction) -> Result<Outcome, ProposeError> {
         let blind = transaction.conditions.is_empty();
         if self.plant == Some(Plant::AnswersEarly) && blind && self.store.is_leader() {

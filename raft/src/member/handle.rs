@@ -57,7 +57,12 @@ impl<R: Runtime, D: Disk, T: Transport> Store for Handle<R, D, T> {
         if let Err(error) = self.0.agreement.may_serve() {
             return Err(ProposeError::NotProposed { reason: error.reason });
         }
-        self.0.propose(transaction).await
+        let outcome = self.0.propose(transaction).await?;
+        // Of a state that was found wrong meanwhile: what it says of the object before and after may be false.
+        if let Err(error) = self.0.agreement.may_serve() {
+            return Err(ProposeError::Unknown { reason: error.reason });
+        }
+        Ok(outcome)
     }
 
     async fn barrier(&self) -> Result<Revision, ReadError> {
@@ -88,6 +93,10 @@ impl<R: Runtime, D: Disk, T: Transport> Store for Handle<R, D, T> {
 
     fn may_serve(&self) -> Result<(), ReadError> {
         self.0.agreement.may_serve()
+    }
+
+    fn revocations(&self) -> u64 {
+        self.0.agreement.revocations()
     }
 
     fn is_leader(&self) -> bool {

@@ -194,7 +194,7 @@ impl Proposals {
         }
     }
 
-    /// Gives up on everything sent: entries were skipped that may have held it.
+    /// Gives up on everything sent: a state that replaced the entries may hold it.
     pub(crate) fn lose_all(&self, reason: &str) {
         let mut waiting = self.waiting.lock();
         let sent: Vec<u64> = waiting
@@ -232,11 +232,15 @@ impl Proposals {
     /// Refuses new proposals and ends those that wait.
     pub(crate) fn close(&self) {
         self.closed.store(true, Ordering::Release);
-        self.lose_all("the member is shutting down");
+        // At once: between two looks a sender could take one that is about to be called not sent.
         let mut waiting = self.waiting.lock();
         for (_, proposal) in std::mem::take(&mut waiting.proposals) {
             let reason = "the member is shutting down".to_owned();
-            drop(proposal.answer.send(Err(ProposeError::NotProposed { reason })));
+            let error = match proposal.sent {
+                None => ProposeError::NotProposed { reason },
+                Some(_) => ProposeError::Unknown { reason },
+            };
+            drop(proposal.answer.send(Err(error)));
         }
         waiting.queue.clear();
         waiting.bytes = 0;
@@ -304,6 +308,18 @@ mod tests {
         proposals.complete(vec![], 5);
         let all: Vec<u64> = made.iter().map(|(sequence, _)| *sequence).collect();
         assert_eq!(sequences(proposals.take(5, 10, 1000)), all);
+    }
+
+    #[test]
+    fn the_end_of_the_member_tells_what_was_sent_from_what_was_not() {
+        let proposals = proposals();
+        let (_, mut sent) = register(&proposals);
+        assert_eq!(proposals.take(1, 1, 1000).len(), 1);
+        let (_, mut queued) = register(&proposals);
+        proposals.close();
+        assert!(matches!(sent.try_recv(), Ok(Err(ProposeError::Unknown { .. }))));
+        assert!(matches!(queued.try_recv(), Ok(Err(ProposeError::NotProposed { .. }))));
+        assert!(proposals.take(1, 10, 1000).is_empty(), "nothing is sent that was called not sent");
     }
 
     #[test]

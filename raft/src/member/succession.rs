@@ -48,6 +48,10 @@ impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
     /// Called when the stream of appends of `from` has ended: stands for election if that was the leader and is gone.
     pub(crate) async fn check_leader(&self, from: NodeId) {
         let Some(leader) = self.leader() else { return };
+        // Called by its name, the library asks for votes even where it is told not to stand for election.
+        if self.agreement.is_quarantined() {
+            return;
+        }
         if leader.local || leader.peer.id != from || !self.is_gone(&leader).await {
             return;
         }
@@ -73,7 +77,7 @@ impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
         }
         R::sleep(SETTLE.saturating_add(TURN.saturating_mul(turn))).await;
         for _ in 0..TURNS_MAX {
-            if metrics.borrow_watched().vote != vote {
+            if metrics.borrow_watched().vote != vote || self.agreement.is_quarantined() {
                 return;
             }
             if let Err(error) = self.raft.trigger().elect(true).await {

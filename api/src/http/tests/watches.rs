@@ -256,6 +256,22 @@ async fn a_start_before_the_history_is_an_error_event_and_the_end() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_quiet_watch_of_a_state_that_was_found_wrong_ends_with_a_410() {
+    let server = Server::new().await;
+    server.create(MAPS, map("a", "1")).await;
+    let path = format!("{MAPS}?watch=1&allowWatchBookmarks=true");
+    let watch = server.events(&path);
+    let revoked = async {
+        tokio::time::sleep(std::time::Duration::from_secs(5)).await;
+        server.store.revoke();
+    };
+    let (events, ()) = futures::join!(watch, revoked);
+    assert_eq!(kinds(&events), ["ADDED a", "ERROR Expired"], "no bookmark that a client could go on from");
+    let after = format!("{MAPS}?watch=1&timeoutSeconds=1");
+    assert_eq!(kinds(&server.events(&after).await), ["ADDED a"], "a later watch is not touched");
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_watch_of_one_object_tells_of_no_other() {
     let server = Server::new().await;
     for name in ["a", "ab", "b"] {

@@ -6,8 +6,8 @@
 //!   serving -- differs from a majority --> quarantined -- repaired, or agrees again --> serving
 //!
 //! serves no reads, watches or writes of clients while it is quarantined, hands over the lead and does not stand for
-//! election; its log is sound, so it goes on to vote and to acknowledge entries. That it is quarantined is written to
-//! its disk first, so that a restart changes nothing. It then takes a state from a member of the majority (see
+//! election; its log is sound, so it goes on to vote and to acknowledge entries. Its watches end and are to begin anew. That
+//! it is quarantined is written to its disk before anything else is done, so that a restart changes nothing. It then takes a state from a member of the majority (see
 //! `repair`) and serves again once it agrees with a majority. Where no majority agrees nobody is quarantined: it cannot
 //! be told who is wrong, and the operator is told (docs/decisions/0013).
 
@@ -16,7 +16,7 @@ mod verdict;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -42,7 +42,8 @@ use crate::member::network::control;
 use crate::store::ReadError;
 use crate::transport::{NodeId, Peer, Transport};
 
-/// Between two rounds. A round is one small call to each member; a member that went wrong serves for so long at most.
+/// Between two rounds. A round is one small call to each member; a member that went wrong serves for so long at most, and
+/// for the answers of a round.
 const ROUND_PAUSE: Duration = Duration::from_secs(2);
 
 /// One member's answer. Who does not answer in time is left out of the round.
@@ -72,6 +73,8 @@ pub struct AgreementStatus {
 #[derive(Default)]
 pub(crate) struct Agreement {
     is_quarantined: AtomicBool,
+    /// How often what this member showed was taken back.
+    revocations: AtomicU64,
     status: Mutex<AgreementStatus>,
     /// One state is sent to a member that repairs itself at a time: each is read in whole.
     sending: tokio::sync::Mutex<()>,
@@ -105,8 +108,13 @@ impl Agreement {
         self.status.lock().clone()
     }
 
+    pub(crate) fn revocations(&self) -> u64 {
+        self.revocations.load(Ordering::Acquire)
+    }
+
     fn suspend(&self, reason: String) {
         self.status.lock().quarantine = Some(reason);
+        self.revocations.fetch_add(1, Ordering::AcqRel);
         self.is_quarantined.store(true, Ordering::Release);
     }
 
@@ -118,7 +126,6 @@ impl Agreement {
     /// Notes what a round found. `true` when it differs from what was known.
     fn note(&self, verdict: &Verdict, own: u64) -> bool {
         let mut status = self.status.lock();
-        status.split = matches!(verdict, Verdict::Split { .. });
         let differing = match verdict {
             // Nobody answered: what was found stays.
             Verdict::Unknown => return false,
@@ -129,6 +136,7 @@ impl Agreement {
             Verdict::OthersDiffer { members, .. } | Verdict::Split { members, .. } => members.clone(),
             Verdict::OwnDiffers { .. } => BTreeSet::from([own]),
         };
+        status.split = matches!(verdict, Verdict::Split { .. });
         let differing: BTreeSet<NodeId> = differing.into_iter().map(NodeId).collect();
         let is_new = status.differing != differing;
         if is_new && !differing.is_empty() {
@@ -258,6 +266,8 @@ impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
     async fn quarantine(&self, revision: Revision) -> Result<(), ()> {
         let reason = format!("its state differs from the majority's at revision {revision}");
         self.agreement.suspend(reason.clone());
+        // Watchers sleep until something changes; those of a wrong state are told now.
+        self.applied.announcements().revoke();
         self.raft.runtime_config().elect(false);
         self.save_quarantine(reason).await
     }

@@ -60,6 +60,12 @@ impl Announcements {
         self.marked.notify_one();
     }
 
+    /// Ends the subscriptions there are: what they were told is taken back. Later ones are not touched.
+    pub(crate) fn revoke(&self) {
+        let revoked = std::mem::take(&mut *self.subscribers.lock());
+        revoked.into_values().for_each(|announcer| announcer.close());
+    }
+
     /// Ends every subscription.
     pub(super) fn close(&self) {
         self.subscribers.lock().values().for_each(Announcer::close);

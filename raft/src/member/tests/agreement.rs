@@ -155,6 +155,32 @@ fn a_quarantined_member_serves_nobody_and_a_restart_does_not_help_it() {
 }
 
 #[test]
+fn a_quarantined_member_does_not_lead_when_the_leader_is_killed_and_its_watches_end() {
+    for seed in 140..146 {
+        simulate(seed, async {
+            let mut cluster = cluster_with_stored_state().await;
+            let leader = cluster.leader().await;
+            let followers: Vec<usize> = (0..3).filter(|n| *n != leader).collect();
+            // The one whose turn comes first.
+            let victim = followers.iter().copied().min_by_key(|n| peer(*n).id).unwrap();
+            (0..3).for_each(|n| cluster.network.refuse_snapshots(peer(n).id, true));
+            let handle = cluster.handle(victim);
+            let mut subscription = handle.subscribe(&Arc::from("configmaps"));
+            let before = handle.revocations();
+            handle.0.applied.damage(&key("never written"));
+            eventually("it is quarantined", || handle.may_serve().err()).await;
+            assert!(handle.revocations() > before);
+            while subscription.changed().await.is_some() {}
+            cluster.kill(leader).await;
+            let sound = followers.iter().copied().find(|n| *n != victim).unwrap();
+            eventually("a sound member leads", || cluster.handle(sound).is_leader().then_some(())).await;
+            assert_eq!(cluster.handle(victim).status().term, cluster.handle(sound).status().term);
+            revision_of(cluster.handle(sound).propose(put("y", "1")).await);
+        });
+    }
+}
+
+#[test]
 fn a_leader_that_differs_hands_over_and_is_repaired() {
     simulate(15, async {
         let cluster = cluster_with_stored_state().await;
