@@ -6,7 +6,7 @@
 //! The floor of a resource is its newest change that is no longer held, so a resource at rest keeps its floor while
 //! others change. Invariant: `floor <= changed`; `history` is in revision order and holds every change after `floor`.
 //! Invariant: the objects with every change undone are the objects as they were at `floor`. Invariant: a root in
-//! `roots` holds the objects as they were at its revision, which is that of a change in `history`.
+//! `roots` holds the objects as they were at its revision, which is that of a change in `history`, and all of that revision.
 
 use std::ops::Bound;
 use std::sync::Arc;
@@ -195,27 +195,29 @@ impl Collection {
 
     /// Makes `change` and keeps it in the history. Returns the bytes that keeping it costs.
     pub(super) fn record(&mut self, change: Change) -> usize {
+        let cost = change.cost() + self.keep_root(change.revision);
         self.object_bytes = self.object_bytes + bytes_of(&change.new) - bytes_of(&change.old);
         match &change.new {
             Some(new) => self.objects.insert(change.path.clone(), new.clone()),
             None => self.objects.remove(&change.path),
         };
         self.changed = change.revision;
-        let cost = change.cost() + self.keep_root(change.revision);
+        self.since_root += 1;
         self.history.push_back(change);
         cost
     }
 
-    /// Keeps the objects as they are after every so many changes. Returns the bytes that this costs.
-    fn keep_root(&mut self, revision: Revision) -> usize {
-        self.since_root += 1;
-        if self.since_root < CHANGES_PER_ROOT {
+    /// Keeps the objects as they are after every so many changes, before the first change of revision `next`: a revision
+    /// may change several objects. Returns the bytes that this costs.
+    fn keep_root(&mut self, next: Revision) -> usize {
+        let ends_revision = self.changed < next;
+        if self.since_root < CHANGES_PER_ROOT || !ends_revision || self.history.is_empty() {
             return 0;
         }
-        self.since_root = 0;
         let (objects, object_bytes) = (self.objects.clone(), self.object_bytes);
-        let cost = (CHANGES_PER_ROOT * ROOT_BYTES_PER_CHANGE).min(objects.len() * ROOT_BYTES_PER_OBJECT);
-        self.roots.push_back(Root { revision, objects, object_bytes });
+        let cost = (self.since_root * ROOT_BYTES_PER_CHANGE).min(objects.len() * ROOT_BYTES_PER_OBJECT);
+        self.since_root = 0;
+        self.roots.push_back(Root { revision: self.changed, objects, object_bytes });
         cost
     }
 

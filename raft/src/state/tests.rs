@@ -308,6 +308,20 @@ fn older_revisions_are_rebuilt_from_the_next_root() {
     }
 }
 
+#[test]
+fn a_root_holds_the_whole_of_its_revision() {
+    let pair = |at: usize| {
+        transaction(vec![write("pods", "a", &at.to_string()), write("pods", &format!("b{at}"), "1")])
+    };
+    // An odd number of changes first, so that the 512th is the first of its revision.
+    let first = transaction(vec![write("pods", "first", "1")]);
+    let state = state_after([first].into_iter().chain((0..600).map(pair)).collect());
+    let pods = state.collection("pods");
+    for at in 2..602 {
+        assert_eq!(pods.at(Revision(at)).unwrap().len() as u64, if at == 2 { 1 } else { at }, "at {at}");
+    }
+}
+
 #[derive(Clone, Debug)]
 enum Step {
     Write(Transaction),

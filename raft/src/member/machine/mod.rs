@@ -21,6 +21,8 @@ mod past;
 mod reads;
 mod replace;
 mod store;
+#[cfg(test)]
+mod tests;
 mod writer;
 
 use std::collections::BTreeMap;
@@ -98,7 +100,8 @@ impl<D: Disk, L: Lock<Writer>> Applied<D, L> {
     ) -> Result<Self, LogError> {
         let (state, mark) = load_state(&*disk)?;
         let generation = disk.generation()?;
-        let past = Past::load(generation, disk.history()?);
+        let floor = |resource: &str| state.collection(resource).floor();
+        let past = Past::load(generation, disk.history()?, floor);
         let gate = Gate::default();
         gate.advance(state.applied());
         let published = ArcSwap::from_pointee(state.clone());
