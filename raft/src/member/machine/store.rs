@@ -82,7 +82,7 @@ pub(super) fn batch_of(step: &Step, aged: Revision) -> StateBatch {
 }
 
 /// Changes as writes to the stored state: only the last of each object counts.
-fn stored_form(changes: &[Evicted]) -> Vec<StateWrite> {
+pub(super) fn stored_form(changes: &[Evicted]) -> Vec<StateWrite> {
     let mut newest: BTreeMap<(&Arc<str>, &Arc<str>), Option<&SharedObject>> = BTreeMap::new();
     for Evicted { resource, change } in changes {
         newest.insert((resource, &change.path), change.new.as_ref());
