@@ -115,7 +115,7 @@ pub struct StateBatch {
     pub writes: Vec<StateWrite>,
     /// Blocks to keep.
     pub history: Vec<HistoryBlock>,
-    /// Blocks to forget: resource and [`HistoryBlock::through`].
+    /// Blocks to forget, before those to keep are added: resource and [`HistoryBlock::through`].
     pub forgotten: Vec<(Box<str>, u64)>,
     /// The mark of the state after the step; `None` leaves it as it is.
     pub mark: Option<Bytes>,

@@ -92,11 +92,11 @@ impl Image {
 
     fn take_batch(&mut self, batch: StateBatch) {
         batch.writes.into_iter().for_each(|write| self.write(write));
-        for block in batch.history {
-            self.history.insert((block.resource, block.through), (block.after, block.record));
-        }
         for gone in batch.forgotten {
             self.history.remove(&gone);
+        }
+        for block in batch.history {
+            self.history.insert((block.resource, block.through), (block.after, block.record));
         }
         if let Some(mark) = batch.mark {
             self.meta.insert(MetaKey::StateMark, mark);

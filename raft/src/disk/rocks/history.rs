@@ -27,6 +27,10 @@ pub(super) fn put_blocks(
     step: &StateBatch,
 ) -> Result<(), DiskError> {
     let objects = family(db, generation)?;
+    for (resource, through) in &step.forgotten {
+        batch.delete_cf(&objects, key(SPANS, resource, *through));
+        batch.delete_cf(&objects, key(RECORDS, resource, *through));
+    }
     let mut value = Vec::new();
     for block in &step.history {
         let (span, body) = (key(SPANS, &block.resource, block.through), span_body(block));
@@ -35,10 +39,6 @@ pub(super) fn put_blocks(
         let at = key(RECORDS, &block.resource, block.through);
         record::seal_into(&mut value, &at, &block.record);
         batch.put_cf(&objects, &at, &value);
-    }
-    for (resource, through) in &step.forgotten {
-        batch.delete_cf(&objects, key(SPANS, resource, *through));
-        batch.delete_cf(&objects, key(RECORDS, resource, *through));
     }
     Ok(())
 }

@@ -18,13 +18,15 @@ use super::{CF_LOG, CF_META, Db, OpenError};
 const MIB: usize = 1 << 20;
 /// Bytes of one memtable of log or state: two of each are 16 MiB at most. At 5,000 writes a second of 1 kB one is
 /// written out every half second, which a single background thread keeps up with.
-const WRITE_BUFFER_BYTES: usize = 4 * MIB;
+pub(super) const WRITE_BUFFER_BYTES: usize = 4 * MIB;
 /// Bytes of one memtable of the small values, which are overwritten all the time.
 const META_BUFFER_BYTES: usize = 2 * MIB;
 /// One memtable fills while the other is being written out.
 const WRITE_BUFFERS_MAX: i32 = 2;
 /// Reads are sequential and rare, so the cache serves iterators, not hot keys.
 const CACHE_BYTES: usize = 4 * MIB;
+/// Tables in the first level of a column family from which on the database slows every writer down.
+pub(super) const LEVEL0_SLOWDOWN_FILES: u64 = 20;
 /// Sequential reads want large blocks, which also compress better.
 const BLOCK_BYTES: usize = 16 << 10;
 /// Bounds what is replayed at start (well under half a second); reaching it writes out the oldest memtable.
@@ -104,6 +106,7 @@ fn family(cache: &Cache) -> Options {
     let mut options = Options::default();
     options.set_block_based_table_factory(&blocks);
     options.set_max_write_buffer_number(WRITE_BUFFERS_MAX);
+    options.set_level_zero_slowdown_writes_trigger(i32::try_from(LEVEL0_SLOWDOWN_FILES).unwrap_or(i32::MAX));
     options
 }
 

@@ -14,18 +14,20 @@ use prost::Message;
 use wire::snapshot_frame::Kind;
 
 use crate::Runtime;
-use crate::disk::Disk;
+use crate::disk::{Disk, Install};
+use crate::member::codec::Mark;
 use crate::member::core::{Core, within};
 use crate::member::log::Log;
 use crate::member::network::send_pulled;
 use crate::member::service::receive_pulled;
+use crate::state::State;
 use crate::transport::{Duplex, Peer, Purpose, Transport};
 
 /// How long this member may take to apply what the received state holds: it lags behind the sender a little.
 const CATCH_UP_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// A whole repair, as long as the consensus library gives a snapshot. A slower one is begun again.
-const REPAIR_TIMEOUT: Duration = Duration::from_secs(600);
+/// Receiving a state, as long as the consensus library gives a snapshot. A slower one is begun again.
+const PULL_TIMEOUT: Duration = Duration::from_secs(600);
 
 impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
     /// Replaces this member's state by that of a member of the majority.
@@ -38,8 +40,7 @@ impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
         let mut sources: Vec<&u64> = majority.iter().filter(|id| **id != own).collect();
         sources.sort_by_key(|id| Some(**id) == leader);
         for peer in sources.into_iter().filter_map(place) {
-            let pulled = within::<R, _>(REPAIR_TIMEOUT, self.repair_from(&peer).boxed()).await;
-            match pulled.unwrap_or_else(|| Err("it took too long".to_owned())) {
+            match self.repair_from(&peer).boxed().await {
                 Ok(revision) => {
                     self.agreement.status.lock().repairs += 1;
                     return tracing::warn!(revision, from = %peer.name, "replaced this member's state by a peer's");
@@ -55,20 +56,30 @@ impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
         let Ok(_alone) = self.installing.try_lock() else {
             return Err("a snapshot is being received".to_owned());
         };
-        let opened = self.transport.open(peer, Purpose::Snapshot).await;
-        let mut duplex = opened.map_err(|error| error.to_string())?;
-        let pull = wire::SnapshotFrame { kind: Some(Kind::Pull(wire::SnapshotPull {})) };
-        let asked = duplex.sender.send(Bytes::from(pull.encode_to_vec())).await;
-        asked.map_err(|_| "the stream ended".to_owned())?;
-        let (mark, state, install) = receive_pulled(self, &mut duplex).await?;
-        let applied = self.applied.gate().wait(mark.revision());
-        within::<R, _>(CATCH_UP_TIMEOUT, applied).await.ok_or("this member does not catch up")?;
+        // The log must hold what follows the state that the peer is going to send: it is not cut until that is here.
+        let _held = self.holds.hold(0);
+        let pulled = within::<R, _>(PULL_TIMEOUT, self.pull_from(peer).boxed()).await;
+        let (mark, state, install) = pulled.unwrap_or_else(|| Err("it took too long".to_owned()))?;
+        // Under no deadline: an exchange that is given up half way leaves memory behind the disk.
         let (disk, level) = (self.disk.clone(), self.feature.level.clone());
         let log = Log::<R, D>::open(disk, self.applied.clone(), self.fatal.clone(), level);
         let log = log.map_err(|error| error.to_string())?;
         let read = |from, to| log.read_certain(from, to);
         self.applied.replace(state, install, &mark, &read).await.map_err(|error| error.to_string())?;
         Ok(mark.revision().0)
+    }
+
+    /// Receives the state of `peer`, and waits until this member has applied as much.
+    async fn pull_from(&self, peer: &Peer) -> Result<(Mark, State, Box<dyn Install>), String> {
+        let opened = self.transport.open(peer, Purpose::Snapshot).await;
+        let mut duplex = opened.map_err(|error| error.to_string())?;
+        let pull = wire::SnapshotFrame { kind: Some(Kind::Pull(wire::SnapshotPull {})) };
+        let asked = duplex.sender.send(Bytes::from(pull.encode_to_vec())).await;
+        asked.map_err(|_| "the stream ended".to_owned())?;
+        let received = receive_pulled(self, &mut duplex).await?;
+        let applied = self.applied.gate().wait(received.0.revision());
+        within::<R, _>(CATCH_UP_TIMEOUT, applied).await.ok_or("this member does not catch up")?;
+        Ok(received)
     }
 }
 

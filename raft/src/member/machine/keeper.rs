@@ -55,7 +55,9 @@ impl<D: Disk, L: Lock<Writer>> Applied<D, L> {
     }
 
     async fn take_step(&self, step: Step, aged: Revision) -> Result<(), DiskError> {
-        let batch = batch_of(&step, aged);
+        let mut batch = batch_of(&step, aged);
+        // In the same write: changes that are too old for a block leave a gap behind the blocks before them.
+        batch.forgotten = self.past.take_excess(step.generation, aged, self.history.disk_bytes_max);
         let span = |block: &crate::disk::HistoryBlock| HistorySpan {
             resource: block.resource.clone(),
             after: block.after,
@@ -78,13 +80,11 @@ impl<D: Disk, L: Lock<Writer>> Applied<D, L> {
 
     /// Removes blocks that are too old or too many from the disk.
     async fn forget_blocks(&self, aged: Revision) -> Result<(), DiskError> {
-        let (generation, gone) = self.past.excess(aged, self.history.disk_bytes_max);
-        if gone.is_empty() {
+        let generation = self.past.generation();
+        let forgotten = self.past.take_excess(generation, aged, self.history.disk_bytes_max);
+        if forgotten.is_empty() {
             return Ok(());
         }
-        self.past.remove(generation, &gone);
-        let forgotten =
-            gone.into_iter().map(|(resource, through)| (Box::from(&*resource), through)).collect();
         self.write(StateBatch { generation, forgotten, ..StateBatch::default() }).await.map(drop)
     }
 

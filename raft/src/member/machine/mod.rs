@@ -21,6 +21,8 @@ mod past;
 mod reads;
 mod replace;
 mod store;
+#[cfg(test)]
+mod tests;
 mod writer;
 
 use std::collections::BTreeMap;
@@ -98,7 +100,8 @@ impl<D: Disk, L: Lock<Writer>> Applied<D, L> {
     ) -> Result<Self, LogError> {
         let (state, mark) = load_state(&*disk)?;
         let generation = disk.generation()?;
-        let past = Past::load(generation, disk.history()?);
+        let floor = |resource: &str| state.collection(resource).floor();
+        let past = Past::load(generation, disk.history()?, floor);
         let gate = Gate::default();
         gate.advance(state.applied());
         let published = ArcSwap::from_pointee(state.clone());
@@ -229,10 +232,8 @@ impl<D: Disk, L: Lock<Writer>> Applied<D, L> {
 
 impl<D: Disk, L: Lock<Writer>> Settle for Applied<D, L> {
     fn settle(&self, index: u64) -> bool {
-        let revision = Revision(index);
         let (settled, has_work) = self.writer.with(|writer| {
-            writer.want(revision);
-            (writer.stored() >= revision, writer.has_work(&self.slack(), Revision(0)))
+            (writer.allow_purge(Revision(index)), writer.has_work(&self.slack(), Revision(0)))
         });
         if has_work {
             self.work.notify_one();
@@ -244,11 +245,8 @@ impl<D: Disk, L: Lock<Writer>> Settle for Applied<D, L> {
 impl Writer {
     fn apply(&mut self, entry: &Entry, proposals: &Proposals, batch: &mut Batch) -> Result<(), ApplyError> {
         let revision = Revision(entry.log_id.index);
-        let last = self.lineage.last();
-        let expected = last.map_or(0, |last| last.index.saturating_add(1));
-        // A log may begin at 1: entry 0 is the founding membership, which the library's own contract leaves out.
-        let begins = last.is_none() && entry.log_id.index == 1;
-        if entry.log_id.index != expected && !begins {
+        let expected = self.lineage.last().map_or(0, |last| last.index.saturating_add(1));
+        if entry.log_id.index != expected {
             return Err(ApplyError::Gap { expected, found: entry.log_id.index });
         }
         self.lineage.note(entry.log_id);

@@ -1,18 +1,21 @@
 //! Every order in which the writers of the state can meet, as far as a model checker reaches.
 //!
 //! Owns a model of one member's state: entries are applied and a snapshot is installed by one thread, as the consensus
-//! library does, while the keeper moves history and a purge asks for the stored state to move. The threads are switched
-//! at every lock. Afterwards the disk holds the state of its mark, and memory the state of its revision.
+//! library does, while the keeper moves history and a purge asks for the stored state to move; or the state is replaced by
+//! a peer's while entries are applied. The threads are switched at every lock. Afterwards the disk holds the state of its
+//! mark, and memory the state of its revision. At no time does the log lack an entry after the mark.
 
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use bytes::Bytes;
 use openraft::EntryPayload;
 use openraft::entry::RaftEntry;
 use shuttle::sync::Mutex;
 
+use super::replace::ReplaceError;
 use super::{Applied, Lock, Writer};
 use crate::digest::{Digest, digest};
 use crate::disk::{
@@ -51,6 +54,8 @@ impl<T: Send + 'static> Lock<T> for Mutex<T> {
 struct ModelDisk {
     below: MemoryDisk,
     queue: Arc<Mutex<()>>,
+    /// Entries up to here are gone from the log. No lock: where threads are switched is for the locks of the member.
+    purged: Arc<AtomicU64>,
     /// The planted bug: a step is taken whatever was installed since it was made.
     ignores_generation: bool,
 }
@@ -58,6 +63,29 @@ struct ModelDisk {
 struct ModelInstall {
     below: Box<dyn Install>,
     queue: Arc<Mutex<()>>,
+    purged: Arc<AtomicU64>,
+}
+
+impl ModelDisk {
+    fn new(ignores_generation: bool) -> Arc<ModelDisk> {
+        let (queue, purged) = (Arc::new(Mutex::new(())), Arc::default());
+        Arc::new(ModelDisk { below: MemoryDisk::default(), queue, purged, ignores_generation })
+    }
+
+    fn mark(&self) -> Revision {
+        let mark = self.below.meta(MetaKey::StateMark).unwrap().map(Mark::decode);
+        mark.map_or(Revision(0), |mark| mark.unwrap().revision())
+    }
+
+    /// Purges the log through `index`, unless the state still needs it.
+    fn purge<L: Lock<Writer>>(&self, applied: &Applied<ModelDisk, L>, index: u64) {
+        if applied.settle(index) {
+            // Between the permission and the purge.
+            drop(self.queue.lock());
+            self.purged.fetch_max(index, Ordering::Relaxed);
+            assert!(self.mark().0 >= index, "purged through {index}, the state is that of {}", self.mark());
+        }
+    }
 }
 
 impl Install for ModelInstall {
@@ -67,6 +95,9 @@ impl Install for ModelInstall {
 
     fn commit(self: Box<Self>, mark: Bytes, on_installed: OnInstalled) {
         drop(self.queue.lock());
+        let (at, purged) =
+            (Mark::decode(mark.clone()).unwrap().revision(), self.purged.load(Ordering::Relaxed));
+        assert!(at.0 >= purged, "the state is that of {at} and the log is purged through {purged}");
         self.below.commit(mark, on_installed);
     }
 }
@@ -118,7 +149,8 @@ impl Disk for ModelDisk {
         self.below.read_history(generation, resource, through)
     }
     fn begin_install(&self) -> Result<Box<dyn Install>, DiskError> {
-        Ok(Box::new(ModelInstall { below: self.below.begin_install()?, queue: self.queue.clone() }))
+        let (queue, purged) = (self.queue.clone(), self.purged.clone());
+        Ok(Box::new(ModelInstall { below: self.below.begin_install()?, queue, purged }))
     }
 }
 
@@ -141,12 +173,18 @@ fn transaction(index: u64) -> Transaction {
 }
 
 fn entry(index: u64) -> Entry {
+    if index == 0 {
+        return Entry::new(log_id(1, 0), EntryPayload::Blank);
+    }
     let command = Command(encode_transaction(ProposalId::default(), &transaction(index), 0));
     Entry::new(log_id(1, index), EntryPayload::Normal(command))
 }
 
-/// The state after each entry, by applying all of them.
-fn truth() -> BTreeMap<u64, (State, Digest)> {
+/// The state after each entry, by its index.
+type Truth = BTreeMap<u64, (State, Digest)>;
+
+/// By applying all of them.
+fn truth() -> Truth {
     let mut state = State::default();
     let mut truth = BTreeMap::new();
     for index in 1..=LAST {
@@ -189,21 +227,17 @@ fn received(disk: &ModelDisk, state: &State) -> (State, Box<dyn Install>) {
 /// One run under the schedule of the checker.
 fn run(ignores_generation: bool) {
     let truth = truth();
-    let queue = Arc::new(Mutex::new(()));
-    let disk = Arc::new(ModelDisk { below: MemoryDisk::default(), queue, ignores_generation });
+    let disk = ModelDisk::new(ignores_generation);
     let applied = Arc::new(load(&disk, Mutex::new));
     let keeper = shuttle::thread::spawn({
         let applied = applied.clone();
         move || (0..3).for_each(|_| shuttle::future::block_on(applied.move_history(Revision(0))).unwrap())
     });
     let purge = shuttle::thread::spawn({
-        let applied = applied.clone();
-        move || {
-            applied.settle(4);
-            applied.settle(SNAPSHOT + 1);
-        }
+        let (applied, disk) = (applied.clone(), disk.clone());
+        move || [4, SNAPSHOT + 1].iter().for_each(|index| disk.purge(&applied, *index))
     });
-    for index in 1..=BEHIND {
+    for index in 0..=BEHIND {
         applied.apply(&[entry(index)]).unwrap();
     }
     let snapshot = &truth[&SNAPSHOT].0;
@@ -216,14 +250,8 @@ fn run(ignores_generation: bool) {
     purge.join().unwrap();
     shuttle::future::block_on(applied.move_history(Revision(0))).unwrap();
 
+    check_states(&applied, &disk, &truth);
     let now = applied.state();
-    assert_eq!(digest(&now, Revision(LAST)).unwrap(), truth[&LAST].1, "memory");
-    let changed = |state: &State| state.collection("pods").changed();
-    assert_eq!(changed(&now), changed(&truth[&LAST].0));
-    let stored = load(&disk, parking_lot::Mutex::new).state();
-    let at = stored.applied();
-    assert_eq!(digest(&stored, at).unwrap(), truth[&at.0].1, "the disk, at {at}");
-    assert_eq!(applied.stored(), at);
     // Every change since the snapshot is in memory or on the disk, once and in order.
     let (pods, mut seen) = (Arc::from("pods"), Revision(SNAPSHOT));
     let mut revisions = Vec::new();
@@ -234,6 +262,76 @@ fn run(ignores_generation: bool) {
     }
     revisions.extend(now.collection("pods").changes_after(seen).unwrap().map(|change| change.revision));
     assert_eq!(revisions, (SNAPSHOT + 1..=LAST).map(Revision).collect::<Vec<_>>());
+}
+
+/// Memory holds the state after the last entry, and the disk that of its mark.
+fn check_states<L: Lock<Writer>>(applied: &Applied<ModelDisk, L>, disk: &Arc<ModelDisk>, truth: &Truth) {
+    let now = applied.state();
+    assert_eq!(digest(&now, Revision(LAST)).unwrap(), truth[&LAST].1, "memory");
+    let changed = |state: &State| state.collection("pods").changed();
+    assert_eq!(changed(&now), changed(&truth[&LAST].0));
+    let stored = load(disk, parking_lot::Mutex::new).state();
+    let at = stored.applied();
+    assert_eq!(digest(&stored, at).unwrap(), truth[&at.0].1, "the disk, at {at}");
+    assert_eq!(applied.stored(), at);
+    assert!(disk.purged.load(Ordering::Relaxed) <= at.0, "the log lacks what follows {at}");
+}
+
+/// One run in which the state is replaced by the one after entry [`BEHIND`]. Counts replacements that were made: one is
+/// refused where the log may have been purged further meanwhile.
+fn run_replacing(replaced: &AtomicUsize) {
+    let truth = truth();
+    let disk = ModelDisk::new(false);
+    let applied = Arc::new(load(&disk, Mutex::new));
+    for index in 0..=BEHIND + 1 {
+        applied.apply(&[entry(index)]).unwrap();
+    }
+    let keeper = shuttle::thread::spawn({
+        let applied = applied.clone();
+        move || (0..3).for_each(|_| shuttle::future::block_on(applied.move_history(Revision(0))).unwrap())
+    });
+    let purge = shuttle::thread::spawn({
+        let (applied, disk) = (applied.clone(), disk.clone());
+        move || [4, BEHIND + 1, SNAPSHOT, LAST - 2].iter().for_each(|index| disk.purge(&applied, *index))
+    });
+    let peer = truth[&BEHIND].0.clone();
+    let replace = shuttle::thread::spawn({
+        let (applied, disk) = (applied.clone(), disk.clone());
+        move || {
+            let read = |from: u64, to: u64| {
+                assert!(from > disk.purged.load(Ordering::Relaxed), "entry {from} is purged");
+                Ok((from..to).map(entry).collect())
+            };
+            let (state, install) = received(&disk, &peer);
+            let mark = mark(BEHIND, &peer);
+            let replacing = applied.replace(state, install, &mark, &read);
+            match shuttle::future::block_on(replacing) {
+                Ok(()) => true,
+                Err(ReplaceError::OutOfRange { .. }) => false,
+                Err(other) => panic!("{other}"),
+            }
+        }
+    });
+    for index in BEHIND + 2..=LAST {
+        applied.apply(&[entry(index)]).unwrap();
+    }
+    keeper.join().unwrap();
+    purge.join().unwrap();
+    replaced.fetch_add(usize::from(replace.join().unwrap()), Ordering::Relaxed);
+    check_states(&applied, &disk, &truth);
+    shuttle::future::block_on(applied.move_history(Revision(0))).unwrap();
+    check_states(&applied, &disk, &truth);
+}
+
+#[test]
+fn no_order_of_a_replacement_and_a_purge_leaves_a_log_that_starts_too_late() {
+    let replaced = Arc::new(AtomicUsize::new(0));
+    let count = replaced.clone();
+    shuttle::check_pct(move || run_replacing(&count), SCHEDULES, 3);
+    let count = replaced.clone();
+    shuttle::check_random(move || run_replacing(&count), SCHEDULES);
+    let replaced = replaced.load(Ordering::Relaxed);
+    assert!((SCHEDULES / 20..2 * SCHEDULES).contains(&replaced), "replaced in {replaced} schedules");
 }
 
 #[test]

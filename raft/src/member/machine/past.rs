@@ -5,9 +5,11 @@
 //! however much others change.
 //!
 //! Invariant: the blocks of a resource follow each other without a gap, so what is after a revision is complete if that
-//! revision is not before the first block's `after`.
+//! revision is not before the first block's `after`. A block that does not follow the one before it pushes all earlier ones
+//! off the list. Readers check the chain again: a gap is answered with [`Compacted`] and never passed over.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::mem;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
@@ -29,6 +31,8 @@ struct Blocks {
     generation: Generation,
     resources: BTreeMap<Arc<str>, Spans>,
     bytes: u64,
+    /// Off the list and still on the disk: resource and [`HistorySpan::through`].
+    unlisted: Vec<(Box<str>, u64)>,
     /// The last used is at the back.
     decoded: VecDeque<(Place, Arc<[Change]>)>,
 }
@@ -57,10 +61,16 @@ pub(super) struct Place {
 }
 
 impl Past {
-    /// The blocks that were found on the disk.
-    pub(super) fn load(generation: Generation, found: Vec<HistorySpan>) -> Self {
+    /// The blocks that were found on the disk. `floor`: where the history in memory starts, of each resource; blocks
+    /// that do not lead up to it are of no use.
+    pub(super) fn load(
+        generation: Generation,
+        found: Vec<HistorySpan>,
+        floor: impl Fn(&str) -> Revision,
+    ) -> Self {
         let past = Past(Mutex::new(Blocks { generation, ..Blocks::default() }));
         past.add(generation, found);
+        past.0.lock().unlist_where(|resource, last| Revision(last.through) != floor(resource));
         past
     }
 
@@ -71,8 +81,12 @@ impl Past {
             return;
         }
         for HistorySpan { resource, after, through, bytes } in spans {
+            let resource: Arc<str> = Arc::from(resource);
+            if blocks.last(&resource).is_some_and(|last| last.through != after) {
+                blocks.unlist_through(&resource, u64::MAX);
+            }
             blocks.bytes += bytes;
-            let of_resource = blocks.resources.entry(Arc::from(resource)).or_default();
+            let of_resource = blocks.resources.entry(resource).or_default();
             of_resource.bytes += bytes;
             of_resource.spans.push_back(Span { after, through, bytes });
         }
@@ -96,11 +110,12 @@ impl Past {
         let gone = Compacted { requested: revision, oldest };
         let spans = spans.filter(|_| revision >= oldest).ok_or(gone)?;
         let at = spans.partition_point(|span| span.through <= revision.0);
-        let span = spans.get(at).ok_or(gone)?;
+        let span = spans.get(at).filter(|span| span.after <= revision.0).ok_or(gone)?;
         Ok(blocks.place(resource, span))
     }
 
-    /// The blocks of `resource` with changes after `revision`, newest first, if there are no more than `count_max`.
+    /// The blocks of `resource` with changes after `revision` up to `floor`, newest first, if there are no more than
+    /// `count_max` and nothing is missing between them or before `floor`.
     pub(super) fn blocks_back_to(
         &self,
         resource: &Arc<str>,
@@ -108,58 +123,46 @@ impl Past {
         floor: Revision,
         count_max: usize,
     ) -> Result<Vec<Place>, Compacted> {
-        let first = self.block_after(resource, revision, floor)?;
         let blocks = self.0.lock();
         let gone = Compacted { requested: revision, oldest: floor };
         let spans = &blocks.resources.get(resource).ok_or(gone)?.spans;
-        let wanted = spans.iter().rev().take_while(|span| span.through >= first.through);
-        let wanted: Vec<Place> = wanted.map(|span| blocks.place(resource, span)).collect();
-        if wanted.len() > count_max { Err(gone) } else { Ok(wanted) }
-    }
-
-    /// The blocks that must go: those with nothing newer than `aged`, and while there are more than `bytes_max` the
-    /// oldest of whichever resource has most.
-    pub(super) fn excess(&self, aged: Revision, bytes_max: u64) -> (Generation, Vec<(Arc<str>, u64)>) {
-        let blocks = self.0.lock();
-        let mut excess = Vec::new();
-        let mut left: BTreeMap<&Arc<str>, (usize, u64)> = BTreeMap::new();
-        let mut total = blocks.bytes;
-        for (resource, of_resource) in &blocks.resources {
-            let old = of_resource.spans.iter().take_while(|span| span.through <= aged.0);
-            let (mut taken, mut bytes) = (0, of_resource.bytes);
-            for span in old {
-                (taken, bytes, total) = (taken + 1, bytes - span.bytes, total - span.bytes);
-                excess.push((resource.clone(), span.through));
+        let (mut wanted, mut reached) = (Vec::new(), floor.0);
+        // Blocks beyond the floor hold what memory still held when the reader looked.
+        for span in spans.iter().rev().skip_while(|span| span.through > floor.0) {
+            if reached <= revision.0 {
+                break;
             }
-            left.insert(resource, (taken, bytes));
+            if span.through != reached || wanted.len() == count_max {
+                return Err(gone);
+            }
+            wanted.push(blocks.place(resource, span));
+            reached = span.after;
         }
-        while total > bytes_max {
-            let most = left.iter_mut().max_by_key(|(_, (_, bytes))| *bytes);
-            let Some((resource, (taken, bytes))) = most else { break };
-            let span = blocks.resources.get(*resource).and_then(|all| all.spans.get(*taken));
-            let Some(span) = span else { break };
-            (*taken, *bytes, total) = (*taken + 1, *bytes - span.bytes, total - span.bytes);
-            excess.push(((*resource).clone(), span.through));
-        }
-        (blocks.generation, excess)
+        if reached > revision.0 { Err(gone) } else { Ok(wanted) }
     }
 
-    /// Takes blocks off the list: nobody finds them any more, so they may be removed from the disk.
-    pub(super) fn remove(&self, generation: Generation, gone: &[(Arc<str>, u64)]) {
+    /// Takes the blocks that must go off the list: nobody finds them any more, so they may be removed from the disk.
+    /// These are the blocks with nothing newer than `aged`, the oldest of whichever resource has most while there are
+    /// more than `bytes_max`, and those that were pushed off before. Nothing unless `generation` is current.
+    pub(super) fn take_excess(
+        &self,
+        generation: Generation,
+        aged: Revision,
+        bytes_max: u64,
+    ) -> Vec<(Box<str>, u64)> {
         let mut blocks = self.0.lock();
         if blocks.generation != generation {
-            return;
+            return Vec::new();
         }
-        for (resource, through) in gone {
-            let Some(of_resource) = blocks.resources.get_mut(resource) else { continue };
-            if of_resource.spans.front().is_some_and(|span| span.through == *through)
-                && let Some(span) = of_resource.spans.pop_front()
-            {
-                of_resource.bytes -= span.bytes;
-                blocks.bytes -= span.bytes;
-            }
+        for (resource, through) in blocks.excess(aged, bytes_max) {
+            blocks.unlist_through(&resource, through);
         }
-        blocks.resources.retain(|_, of_resource| !of_resource.spans.is_empty());
+        mem::take(&mut blocks.unlisted)
+    }
+
+    /// The state whose blocks are listed.
+    pub(super) fn generation(&self) -> Generation {
+        self.0.lock().generation
     }
 
     /// A block that was decoded a while ago.
@@ -191,6 +194,59 @@ impl Blocks {
     fn place(&self, resource: &Arc<str>, span: &Span) -> Place {
         Place { generation: self.generation, resource: resource.clone(), through: span.through }
     }
+
+    fn last(&self, resource: &str) -> Option<&Span> {
+        self.resources.get(resource)?.spans.back()
+    }
+
+    /// Of each resource, the newest block that must go.
+    fn excess(&self, aged: Revision, bytes_max: u64) -> Vec<(Arc<str>, u64)> {
+        let mut excess = Vec::new();
+        let mut left: BTreeMap<&Arc<str>, (usize, u64)> = BTreeMap::new();
+        let mut total = self.bytes;
+        for (resource, of_resource) in &self.resources {
+            let old = of_resource.spans.iter().take_while(|span| span.through <= aged.0);
+            let (mut taken, mut bytes) = (0, of_resource.bytes);
+            for span in old {
+                (taken, bytes, total) = (taken + 1, bytes - span.bytes, total - span.bytes);
+            }
+            left.insert(resource, (taken, bytes));
+        }
+        while total > bytes_max {
+            let most = left.iter_mut().max_by_key(|(_, (_, bytes))| *bytes);
+            let Some((resource, (taken, bytes))) = most else { break };
+            let span = self.resources.get(*resource).and_then(|all| all.spans.get(*taken));
+            let Some(span) = span else { break };
+            (*taken, *bytes, total) = (*taken + 1, *bytes - span.bytes, total - span.bytes);
+        }
+        for (resource, (taken, _)) in left {
+            let newest = taken.checked_sub(1).and_then(|at| self.resources.get(resource)?.spans.get(at));
+            excess.extend(newest.map(|span| (resource.clone(), span.through)));
+        }
+        excess
+    }
+
+    /// Takes the blocks of `resource` up to `through` off the list.
+    fn unlist_through(&mut self, resource: &Arc<str>, through: u64) {
+        let Some(of_resource) = self.resources.get_mut(resource) else { return };
+        while let Some(span) = of_resource.spans.pop_front_if(|span| span.through <= through) {
+            of_resource.bytes -= span.bytes;
+            self.bytes -= span.bytes;
+            self.unlisted.push((Box::from(&**resource), span.through));
+        }
+        if of_resource.spans.is_empty() {
+            self.resources.remove(resource);
+        }
+    }
+
+    /// Takes all blocks of the resources off the list of which `is_useless` says so, given the newest one.
+    fn unlist_where(&mut self, is_useless: impl Fn(&str, &Span) -> bool) {
+        let newest = self.resources.iter().filter_map(|(name, all)| Some((name, all.spans.back()?)));
+        let useless = newest.filter(|(name, last)| is_useless(name, last)).map(|(name, _)| name.clone());
+        for resource in useless.collect::<Vec<_>>() {
+            self.unlist_through(&resource, u64::MAX);
+        }
+    }
 }
 
 #[cfg(test)]
@@ -210,12 +266,19 @@ mod tests {
             span("leases", 30, 40, 100),
             span("roles", 5, 12, 50),
         ];
-        Past::load(NOW, spans)
+        Past::load(NOW, spans, |resource| Revision(if resource == "leases" { 40 } else { 12 }))
     }
 
     fn found(past: &Past, resource: &str, revision: u64) -> Result<u64, u64> {
         let place = past.block_after(&Arc::from(resource), Revision(revision), Revision(99));
         place.map(|place| place.through).map_err(|gone| gone.oldest.0)
+    }
+
+    /// The blocks to undo from `floor` back to `revision`; `None` when something is missing.
+    fn back(past: &Past, revision: u64, floor: u64, count_max: usize) -> Option<Vec<u64>> {
+        let leases = Arc::from("leases");
+        let places = past.blocks_back_to(&leases, Revision(revision), Revision(floor), count_max).ok()?;
+        Some(places.iter().map(|place| place.through).collect())
     }
 
     #[test]
@@ -233,21 +296,54 @@ mod tests {
         for (resource, revision, expected) in cases {
             assert_eq!(found(&past, resource, revision), expected, "{resource} after {revision}");
         }
-        let back = past.blocks_back_to(&Arc::from("leases"), Revision(25), Revision(99), 9).unwrap();
-        assert_eq!(back.iter().map(|place| place.through).collect::<Vec<_>>(), [40, 30]);
-        assert!(past.blocks_back_to(&Arc::from("leases"), Revision(15), Revision(99), 2).is_err());
+        assert_eq!(back(&past, 25, 40, 9), Some(vec![40, 30]));
+        assert_eq!(back(&past, 15, 40, 2), None, "more blocks than are read");
+        assert_eq!(back(&past, 9, 40, 9), None, "older than the oldest block");
+        assert_eq!(
+            back(&past, 25, 30, 9),
+            Some(vec![30]),
+            "the reader's state still holds what is in the last"
+        );
+        assert_eq!(back(&past, 25, 50, 9), None, "changes after the last block are missing");
+    }
+
+    #[test]
+    fn blocks_before_a_gap_are_off_the_list_and_leave_the_disk() {
+        let past = past();
+        past.add(NOW, vec![span("leases", 60, 70, 100)]);
+        assert_eq!((found(&past, "leases", 35), found(&past, "leases", 50)), (Err(60), Err(60)));
+        assert_eq!((found(&past, "leases", 60), found(&past, "roles", 5)), (Ok(70), Ok(12)));
+        let gone = past.take_excess(NOW, Revision(0), 1000);
+        assert_eq!(gone, [("leases".into(), 20), ("leases".into(), 30), ("leases".into(), 40)]);
+        assert!(past.take_excess(NOW, Revision(0), 1000).is_empty(), "once");
+        // As found on a disk that was written by a version that left gaps.
+        let spans = vec![
+            span("leases", 10, 20, 1),
+            span("leases", 30, 40, 1),
+            span("pods", 1, 2, 1),
+            span("roles", 5, 12, 1),
+        ];
+        let floor = |resource: &str| Revision(if resource == "pods" { 3 } else { 40 });
+        let past = Past::load(NOW, spans, floor);
+        assert_eq!((found(&past, "leases", 15), found(&past, "leases", 30)), (Err(30), Ok(40)));
+        assert_eq!(
+            (found(&past, "pods", 1), found(&past, "roles", 5)),
+            (Err(99), Err(99)),
+            "before the floor"
+        );
+        let gone = past.take_excess(NOW, Revision(0), 1000);
+        assert_eq!(gone, [("leases".into(), 20), ("pods".into(), 2), ("roles".into(), 12)]);
     }
 
     #[test]
     fn the_resource_with_most_pays_for_the_budget() {
         let past = past();
-        let (generation, gone) = past.excess(Revision(0), 200);
-        assert_eq!(gone, [(Arc::from("leases"), 20), (Arc::from("leases"), 30)]);
-        past.remove(generation, &gone);
+        let gone = past.take_excess(NOW, Revision(0), 200);
+        assert_eq!(gone, [("leases".into(), 20), ("leases".into(), 30)]);
         assert_eq!((found(&past, "leases", 25), found(&past, "leases", 30)), (Err(30), Ok(40)));
         assert_eq!(found(&past, "roles", 5), Ok(12), "a resource at rest keeps its window");
-        let (_, gone) = past.excess(Revision(12), 200);
-        assert_eq!(gone, [(Arc::from("roles"), 12)], "until it is too old");
+        let gone = past.take_excess(NOW, Revision(12), 200);
+        assert_eq!(gone, [("roles".into(), 12)], "until it is too old");
     }
 
     #[test]
@@ -257,7 +353,7 @@ mod tests {
         past.add(NOW, vec![span("leases", 10, 20, 100)]);
         assert_eq!(found(&past, "leases", 15), Err(99));
         past.add(Generation(4), vec![span("leases", 50, 60, 100)]);
-        past.remove(NOW, &[(Arc::from("leases"), 60)]);
+        assert!(past.take_excess(NOW, Revision(60), 0).is_empty());
         assert_eq!(found(&past, "leases", 55), Ok(60));
     }
 }

@@ -1,17 +1,24 @@
 //! Replacing a state that is wrong by one received from a peer, while entries are applied.
 //!
 //! Owns the moment of the exchange. The state received is that of an earlier entry; it is brought up to the newest
-//! applied one from this member's own log, aside, and the last entries under the writer's lock. While the disk makes it the
-//! stored state no history moves to the disk, as when the leader's snapshot is installed. Whoever waits for
-//! revisions notices nothing but the new content: the applied index stays, so the consensus library has no part in it.
+//! applied one from this member's own log, aside, and the last entries under the writer's lock:
 //!
-//! Invariant: the stored state is that of the received mark, its history starts there, and no entry after it is missing
-//! from the log ([`Applied`]'s invariant, docs/decisions/0002).
+//!     catch up ---> begin_install, the rest ---> disk commits ---> catch up ---> the rest, continue_as
+//!
+//! Before the commit, what falls out of its history goes to the received copy on the disk, so that memory holds no more
+//! of it than of any other. During the commit no history moves to the disk and nothing of the log is purged, as when the
+//! leader's snapshot is installed. Whoever waits for revisions notices nothing but the new content: the applied index
+//! stays, so the consensus library has no part in it.
+//!
+//! Invariant: the stored state is that of its mark, its history starts there, and no entry after it is missing from the
+//! log ([`Applied`]'s invariant, docs/decisions/0002). A replacement that was begun is not to be cancelled: memory would
+//! stay behind what the disk has.
 
 use std::sync::Arc;
 
 use tokio::sync::oneshot;
 
+use super::store::stored_form;
 use super::{Applied, Batch, Lock, Writer};
 use crate::disk::{Disk, DiskError, Generation, Install};
 use crate::key::Revision;
@@ -21,7 +28,7 @@ use crate::member::log::LogError;
 use crate::state::State;
 
 /// Entries that are still applied under the writer's lock, at most: about one batch. Beyond them it catches up first.
-const LOCKED_ENTRIES_MAX: u64 = 512;
+pub(super) const LOCKED_ENTRIES_MAX: u64 = 512;
 
 /// Reads entries of this member's log from the first index, before the second, at least one.
 pub(crate) type ReadLog<'a> = &'a (dyn Fn(u64, u64) -> Result<Vec<Entry>, LogError> + Sync);
@@ -34,12 +41,21 @@ pub(crate) enum ReplaceError {
     #[error("an entry of the log does not apply to the received state: {0}")]
     Apply(String),
     #[error(
-        "the received state is at revision {received}, this member at {applied} and its disk at {stored}"
+        "the received state is stored up to revision {stored}, this member has applied {applied}, and its log may \
+         start after {purgeable}"
     )]
-    OutOfRange { received: Revision, applied: Revision, stored: Revision },
+    OutOfRange { stored: Revision, applied: Revision, purgeable: Revision },
     /// The member stops.
     #[error("the received state cannot be kept: {0}")]
     Disk(String),
+}
+
+/// A received state, in memory and beside the current one on the disk.
+struct Received {
+    writer: Writer,
+    install: Box<dyn Install>,
+    /// Of the state on the disk.
+    mark: Mark,
 }
 
 impl<D: Disk, L: Lock<Writer>> Applied<D, L> {
@@ -51,47 +67,38 @@ impl<D: Disk, L: Lock<Writer>> Applied<D, L> {
         mark: &Mark,
         read: ReadLog<'_>,
     ) -> Result<(), ReplaceError> {
-        let mut new = Writer::new(received, mark, Generation::default());
-        self.begin_replace(&mut new, read)?;
+        let writer = Writer::new(received, mark, Generation::default());
+        let mut received = Received { writer, install, mark: mark.clone() };
+        self.begin_replace(&mut received, read).await?;
+        let Received { writer: mut new, install, mark } = received;
         let (done, installed) = oneshot::channel();
         // The waiting side is gone only when the member is.
         install.commit(mark.encode(), Box::new(move |result| drop(done.send(result))));
         let gone = || DiskError { operation: "install", reason: "the disk went away".to_owned() };
         let installed = installed.await.unwrap_or_else(|_| Err(gone()));
-        let generation = self.fatal.disk(installed).map_err(|error| ReplaceError::Disk(error.to_string()))?;
+        let generation = self.fatal.disk(installed).map_err(disk_error)?;
         // The disk has the new state and memory the old one: whatever fails from here on ends the member.
-        let replaced = self.writer.with(|writer| {
-            let applied = writer.state.applied();
-            self.catch_up(&mut new, applied, read)?;
-            writer.continue_as(new, generation);
-            self.past.clear(generation);
-            self.pages.clear();
-            self.published.store(Arc::new(writer.state.clone()));
-            Ok::<_, ReplaceError>(applied)
-        });
-        let applied = self.fatal.disk(replaced).map_err(|error| ReplaceError::Disk(error.to_string()))?;
+        let replaced = self.end_replace(&mut new, generation, read).await;
+        let applied = self.fatal.disk(replaced).map_err(disk_error)?;
         self.announcements.mark_all(applied);
         Ok(())
     }
 
-    /// Brings `new` up to what is applied, and keeps the stored state, and with it the log, from going past it.
-    fn begin_replace(&self, new: &mut Writer, read: ReadLog<'_>) -> Result<(), ReplaceError> {
-        let received = new.state.applied();
-        loop {
-            let applied = self.state().applied();
-            if applied.0.saturating_sub(new.state.applied().0) <= LOCKED_ENTRIES_MAX {
-                break;
-            }
-            self.catch_up(new, applied, read)?;
+    /// Brings `received` up to what is applied, and keeps the stored state, and with it the log, from going past it.
+    async fn begin_replace(&self, received: &mut Received, read: ReadLog<'_>) -> Result<(), ReplaceError> {
+        while self.lag(&received.writer) > LOCKED_ENTRIES_MAX {
+            self.catch_up_by_part(&mut received.writer, read)?;
+            self.store_received(received)?;
+            tokio::task::yield_now().await;
         }
         self.writer.with(|writer| {
-            let (applied, stored) = (writer.state.applied(), writer.stored());
-            // Log entries up to what is stored may be purged at any time.
-            if received > applied || received < stored {
-                return Err(ReplaceError::OutOfRange { received, applied, stored });
+            let (stored, applied) = (received.writer.stored(), writer.state.applied());
+            let purgeable = writer.purgeable();
+            if received.writer.state.applied() > applied || stored < purgeable {
+                return Err(ReplaceError::OutOfRange { stored, applied, purgeable });
             }
             writer.begin_install();
-            let caught_up = self.catch_up(new, applied, read);
+            let caught_up = self.catch_up(&mut received.writer, applied, read);
             if caught_up.is_err() {
                 writer.abandon_install();
             }
@@ -99,17 +106,74 @@ impl<D: Disk, L: Lock<Writer>> Applied<D, L> {
         })
     }
 
-    fn catch_up(&self, new: &mut Writer, to: Revision, read: ReadLog<'_>) -> Result<(), ReplaceError> {
-        // Answered when the entry was applied first.
-        let mut answered = Batch::default();
-        while new.state.applied() < to {
-            for entry in read(new.state.applied().0 + 1, to.0 + 1)? {
-                let applied = new.apply(&entry, &self.proposals, &mut answered);
-                applied.map_err(|error| ReplaceError::Apply(error.to_string()))?;
-            }
+    /// Puts `new`, whose stored state is committed as `generation`, in the place of the writer. Gives the newest entry
+    /// applied.
+    async fn end_replace(
+        &self,
+        new: &mut Writer,
+        generation: Generation,
+        read: ReadLog<'_>,
+    ) -> Result<Revision, ReplaceError> {
+        while self.lag(new) > LOCKED_ENTRIES_MAX {
+            self.catch_up_by_part(new, read)?;
+            tokio::task::yield_now().await;
+        }
+        self.writer.with(|writer| {
+            let applied = writer.state.applied();
+            self.catch_up(new, applied, read)?;
+            writer.continue_as(new, generation);
+            self.past.clear(generation);
+            self.pages.clear();
+            self.published.store(Arc::new(writer.state.clone()));
+            Ok(applied)
+        })
+    }
+
+    /// Moves what falls out of the history of `received` to its copy on the disk.
+    fn store_received(&self, received: &mut Received) -> Result<(), ReplaceError> {
+        if !received.writer.has_work(&self.slack(), Revision(0)) {
+            return Ok(());
+        }
+        while let Some(step) = received.writer.next_step(&self.bounds(), Revision(0)) {
+            let put = received.install.put(stored_form(&step.leaving.changes));
+            self.fatal.disk(put).map_err(disk_error)?;
+            received.writer.finish_step(step.generation, step.leaving.floor);
+            received.mark = step.mark;
         }
         Ok(())
     }
+
+    /// Entries that are applied here and not in `new`.
+    fn lag(&self, new: &Writer) -> u64 {
+        self.state().applied().0.saturating_sub(new.state.applied().0)
+    }
+
+    fn catch_up(&self, new: &mut Writer, to: Revision, read: ReadLog<'_>) -> Result<(), ReplaceError> {
+        while new.state.applied() < to {
+            self.apply_part(new, to, read)?;
+        }
+        Ok(())
+    }
+
+    /// Applies some of the entries that `new` lacks: one bounded part of the log.
+    fn catch_up_by_part(&self, new: &mut Writer, read: ReadLog<'_>) -> Result<(), ReplaceError> {
+        let to = self.state().applied();
+        self.apply_part(new, to, read)
+    }
+
+    fn apply_part(&self, new: &mut Writer, to: Revision, read: ReadLog<'_>) -> Result<(), ReplaceError> {
+        // Answered when the entry was applied first.
+        let mut answered = Batch::default();
+        for entry in read(new.state.applied().0 + 1, to.0 + 1)? {
+            let applied = new.apply(&entry, &self.proposals, &mut answered);
+            applied.map_err(|error| ReplaceError::Apply(error.to_string()))?;
+        }
+        Ok(())
+    }
+}
+
+fn disk_error(error: impl ToString) -> ReplaceError {
+    ReplaceError::Disk(error.to_string())
 }
 
 #[cfg(test)]

@@ -82,7 +82,7 @@ pub(super) fn batch_of(step: &Step, aged: Revision) -> StateBatch {
 }
 
 /// Changes as writes to the stored state: only the last of each object counts.
-fn stored_form(changes: &[Evicted]) -> Vec<StateWrite> {
+pub(super) fn stored_form(changes: &[Evicted]) -> Vec<StateWrite> {
     let mut newest: BTreeMap<(&Arc<str>, &Arc<str>), Option<&SharedObject>> = BTreeMap::new();
     for Evicted { resource, change } in changes {
         newest.insert((resource, &change.path), change.new.as_ref());
@@ -95,7 +95,7 @@ fn stored_form(changes: &[Evicted]) -> Vec<StateWrite> {
     newest.into_iter().map(write).collect()
 }
 
-/// Changes as blocks of history, in the order of resources and revisions.
+/// Changes as blocks of history, in the order of resources and revisions. A revision is in one block as a whole.
 fn blocks_of(step: &Step, aged: Revision) -> Vec<HistoryBlock> {
     let mut runs: BTreeMap<&Arc<str>, Vec<&Change>> = BTreeMap::new();
     for Evicted { resource, change } in &step.leaving.changes {
@@ -105,14 +105,16 @@ fn blocks_of(step: &Step, aged: Revision) -> Vec<HistoryBlock> {
     for (resource, changes) in runs {
         let mut after = step.floors.get(resource).copied().unwrap_or_default();
         let (mut run, mut bytes) = (Vec::new(), 0);
-        for change in changes {
+        let mut changes = changes.into_iter().peekable();
+        while let Some(change) = changes.next() {
             if change.revision <= aged {
                 after = change.revision;
                 continue;
             }
             bytes += change.object_bytes();
             run.push(change_to_wire(change));
-            if bytes >= BLOCK_BYTES {
+            let ends_revision = changes.peek().is_none_or(|next| next.revision > change.revision);
+            if bytes >= BLOCK_BYTES && ends_revision {
                 blocks.push(block(resource, after, change.revision, std::mem::take(&mut run)));
                 (after, bytes) = (change.revision, 0);
             }

@@ -6,8 +6,10 @@
 //!
 //!     keeper:   next_step ---> disk writes ---> finish_step
 //!     install:  begin_install ---> disk commits ---> finish_install
+//!     replace:  begin_install ---> disk commits ---> continue_as
 //!
-//! Invariant: a step is bound to the generation it was made from. When another state was installed in between, the disk
+//! Invariant: no purge is allowed past the stored state, nor past one that is about to become the stored one: a state that
+//! replaces this one may be older than what is stored, and the log must hold what follows it. Invariant: a step is bound to the generation it was made from. When another state was installed in between, the disk
 //! drops the write and `finish_step` changes nothing. Invariant: a change is in memory until the disk has it.
 
 use std::collections::BTreeMap;
@@ -48,6 +50,8 @@ pub(crate) struct Writer {
     stored: Revision,
     /// Up to where it must become complete, so that the log may be purged.
     wanted: Revision,
+    /// Entries up to here may be gone from the log. Invariant: `purgeable <= stored`.
+    purgeable: Revision,
     /// A received state is being made the stored one: nothing is moved to the disk meanwhile.
     is_installing: bool,
 }
@@ -68,7 +72,8 @@ impl Writer {
         let stored = state.floor();
         let lineage = Lineage::starting_at(mark);
         let checkpoints = Checkpoints::default();
-        Writer { state, lineage, checkpoints, generation, stored, wanted: Revision(0), is_installing: false }
+        let (wanted, purgeable, is_installing) = (Revision(0), stored, false);
+        Writer { state, lineage, checkpoints, generation, stored, wanted, purgeable, is_installing }
     }
 
     /// Up to where the stored state is complete.
@@ -76,9 +81,21 @@ impl Writer {
         self.stored
     }
 
-    /// Asks for the stored state to become complete up to `revision`, as far as that is applied.
-    pub(super) fn want(&mut self, revision: Revision) {
+    /// Up to where entries may be gone from the log.
+    pub(super) fn purgeable(&self) -> Revision {
+        self.purgeable
+    }
+
+    /// Whether log entries up to `revision` may be purged, now or later. Where the stored state still needs them, it is
+    /// asked to become complete up to there, as far as that is applied.
+    pub(super) fn allow_purge(&mut self, revision: Revision) -> bool {
         self.wanted = self.wanted.max(revision);
+        // What is being installed may be older than what is stored, until a step that is on its way or it gets there.
+        let allowed = !self.is_installing && self.stored >= revision;
+        if allowed {
+            self.purgeable = self.purgeable.max(revision);
+        }
+        allowed
     }
 
     /// Whether there is a step to take: history above `slack`, changes up to `aged` that are too old to be kept in
@@ -130,10 +147,10 @@ impl Writer {
     }
 
     /// Replaces this writer by one that continues a state stored as `generation`.
-    pub(super) fn continue_as(&mut self, mut new: Writer, generation: Generation) {
+    pub(super) fn continue_as(&mut self, new: &mut Writer, generation: Generation) {
         new.generation = generation;
-        new.wanted = self.wanted;
-        *self = new;
+        (new.wanted, new.purgeable) = (self.wanted, self.purgeable);
+        std::mem::swap(self, new);
     }
 
     /// Replaces the state by one that is stored as `generation`.

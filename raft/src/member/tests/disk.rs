@@ -37,11 +37,11 @@ impl Contents {
             return StateWritten::Superseded;
         }
         write(&mut self.objects, batch.writes);
-        for block in batch.history {
-            self.history.insert((block.resource, block.through), (block.after, block.record));
-        }
         for gone in batch.forgotten {
             self.history.remove(&gone);
+        }
+        for block in batch.history {
+            self.history.insert((block.resource, block.through), (block.after, block.record));
         }
         if let Some(mark) = batch.mark {
             self.meta.insert(MetaKey::StateMark, mark);
@@ -79,13 +79,18 @@ impl MemoryDisk {
         contents.objects.len() < before
     }
 
+    /// Rot: one block of history is gone.
+    pub(crate) fn lose_block(&self, resource: &str, through: u64) {
+        self.contents.lock().history.remove(&(Box::from(resource), through));
+    }
+
     /// Rot: one entry of the log is gone.
     pub(super) fn lose_entry(&self, index: u64) {
         self.contents.lock().log.remove(&index);
     }
 
     /// A disk with the same on it, which is written to independently.
-    pub(super) fn copy(&self) -> Self {
+    pub(crate) fn copy(&self) -> Self {
         let contents = self.contents.lock().clone();
         MemoryDisk { contents: Arc::new(Mutex::new(contents)) }
     }

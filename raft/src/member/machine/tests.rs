@@ -1,0 +1,275 @@
+//! What leaves memory and comes back from the disk, step by step on one thread.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use bytes::Bytes;
+use futures::FutureExt;
+use futures::executor::block_on;
+use openraft::EntryPayload;
+use openraft::entry::RaftEntry;
+use parking_lot::Mutex;
+use prost::Message;
+
+use super::replace::LOCKED_ENTRIES_MAX;
+use super::{Applied, Lock, Writer};
+use crate::digest::digest;
+use crate::disk::{Disk, DiskError, Install, OnInstalled, StateWrite};
+use crate::encoding::{ProposalId, encode_transaction, object_to_wire};
+use crate::key::{Key, Revision};
+use crate::member::consensus::{Command, Entry, log_id};
+use crate::member::fatal::Fatal;
+use crate::member::feature::FeatureLevel;
+use crate::member::log::Settle;
+use crate::member::options::HistoryOptions;
+use crate::member::proposals::Proposals;
+use crate::member::tests::disk::MemoryDisk;
+use crate::object::Index;
+use crate::state::State;
+use crate::transaction::{Operation, Put, Transaction};
+
+/// The state of a member on a disk that answers at once.
+struct Bench {
+    disk: Arc<MemoryDisk>,
+    applied: Applied<MemoryDisk>,
+    next: u64,
+}
+
+fn pods() -> Arc<str> {
+    Arc::from("pods")
+}
+
+fn put(name: &str, body: &str) -> Operation {
+    let json = Bytes::from(format!("{{\"v\":\"\",\"of\":\"{body}\"}}"));
+    let key = Key::new(&pods(), "ns", name).unwrap();
+    Operation::Put(Put { key, json, revision_at: 6, index: Index::default() })
+}
+
+impl Bench {
+    fn new() -> Bench {
+        Bench::on(MemoryDisk::default())
+    }
+
+    fn on(disk: MemoryDisk) -> Bench {
+        let disk = Arc::new(disk);
+        let proposals = Arc::new(Proposals::new(1, 1, FeatureLevel::of(1)));
+        let applied =
+            Applied::load(disk.clone(), HistoryOptions::default(), proposals, Fatal::default()).unwrap();
+        let next = applied.state().applied().0;
+        let next = if next == 0 { 0 } else { next + 1 };
+        Bench { disk, applied, next }
+    }
+
+    /// What a process that starts from the disk of now has.
+    fn restarted(&self) -> Bench {
+        Bench::on(self.disk.copy())
+    }
+
+    /// Applies entry `index` and empty ones before it.
+    fn apply(&mut self, index: u64, operations: Vec<Operation>) {
+        let blanks = (self.next..index).map(|at| Entry::new(log_id(1, at), EntryPayload::Blank));
+        let transaction = Transaction { operations, ..Transaction::default() };
+        let command = Command(encode_transaction(ProposalId::default(), &transaction, 0));
+        let entry = Entry::new(log_id(1, index), EntryPayload::Normal(command));
+        let entries: Vec<Entry> = blanks.chain([entry]).collect();
+        self.applied.apply(&entries).unwrap();
+        self.next = index + 1;
+    }
+
+    fn put(&mut self, index: u64, name: &str) {
+        self.apply(index, vec![put(name, &index.to_string())]);
+    }
+
+    /// Has everything applied leave memory; changes up to `aged` leave the history.
+    fn move_all(&self, aged: u64) {
+        self.applied.settle(self.applied.state().applied().0);
+        self.applied.move_history(Revision(aged)).now_or_never().unwrap().unwrap();
+    }
+
+    /// The names of the pods at `revision`, with the revision of each; `None` when it is gone.
+    fn pods_at(&self, revision: u64) -> Option<Vec<(String, u64)>> {
+        let collection = self.applied.collection_at(&pods(), Revision(revision)).ok()?;
+        Some(collection.range_from("").map(|(path, one)| (path.to_string(), one.revision.0)).collect())
+    }
+
+    /// The revisions of the changes after `revision` on the disk, as far as one read goes.
+    fn past_after(&self, revision: u64) -> Option<Vec<u64>> {
+        let changes = self.applied.past_changes(&pods(), Revision(revision)).ok()?;
+        Some(changes.iter().map(|change| change.revision.0).filter(|at| *at > revision).collect())
+    }
+
+    /// The blocks on the disk: the revision before each, and its last.
+    fn blocks(&self) -> Vec<(u64, u64)> {
+        self.disk.history().unwrap().iter().map(|span| (span.after, span.through)).collect()
+    }
+}
+
+#[test]
+fn changes_too_old_for_a_block_leave_no_gap_that_is_passed_over() {
+    let mut bench = Bench::new();
+    bench.put(40, "a");
+    bench.put(50, "b");
+    bench.move_all(0);
+    assert_eq!((bench.pods_at(45), bench.past_after(45)), (Some(vec![("ns/a".into(), 40)]), Some(vec![50])));
+    bench.put(60, "c");
+    bench.put(70, "d");
+    bench.move_all(70);
+    for bench in [&bench, &bench.restarted()] {
+        assert_eq!(bench.applied.state().collection("pods").floor(), Revision(70));
+        assert_eq!(bench.pods_at(45), None, "the changes 60 and 70 cannot be undone");
+        assert_eq!(bench.past_after(45), None);
+        assert_eq!(bench.blocks(), [], "nothing is left that leads up to the floor");
+    }
+    bench.put(90, "e");
+    bench.move_all(70);
+    for bench in [&bench, &bench.restarted()] {
+        for before in [45, 55, 69] {
+            assert_eq!((bench.pods_at(before), bench.past_after(before)), (None, None), "{before}");
+        }
+        assert_eq!(bench.past_after(70), Some(vec![90]));
+        assert_eq!(bench.pods_at(89).unwrap().len(), 4);
+        assert_eq!(bench.blocks(), [(70, 90)]);
+    }
+}
+
+#[test]
+fn blocks_that_do_not_lead_up_to_the_state_are_not_read_after_a_restart() {
+    let mut bench = Bench::new();
+    for index in [40, 50, 60, 70] {
+        bench.put(index, &format!("p{index}"));
+        bench.move_all(0);
+    }
+    assert_eq!(bench.blocks(), [(0, 40), (40, 50), (50, 60), (60, 70)]);
+    for (lost, answered) in [(50, 50), (70, 70)] {
+        let restarted = Bench::on(bench.disk.copy());
+        restarted.disk.lose_block("pods", lost);
+        let restarted = restarted.restarted();
+        assert_eq!(restarted.pods_at(answered - 1), None, "without block {lost}");
+        assert_eq!(restarted.pods_at(answered).map(|pods| pods.len()), Some(if lost == 50 { 2 } else { 4 }));
+        assert_eq!(restarted.past_after(41), None, "without block {lost}");
+    }
+}
+
+#[test]
+fn a_revision_is_in_one_block_as_a_whole() {
+    let mut bench = Bench::new();
+    let large = "x".repeat(200 << 10);
+    bench.apply(1, ["a", "b", "c"].map(|name| put(name, &large)).into());
+    bench.put(2, "d");
+    bench.move_all(0);
+    assert_eq!(bench.blocks(), [(0, 1), (1, 2)]);
+    assert_eq!(bench.past_after(0), Some(vec![1, 1, 1]));
+    assert_eq!(bench.pods_at(1).unwrap().len(), 3);
+    assert_eq!(bench.pods_at(0), Some(Vec::new()));
+}
+
+/// The writer's lock, and whether somebody has it.
+struct Watched(Mutex<Writer>, Arc<AtomicBool>);
+
+impl Lock<Writer> for Watched {
+    fn with<R>(&self, work: impl FnOnce(&mut Writer) -> R) -> R {
+        let mut writer = self.0.lock();
+        self.1.store(true, Ordering::Relaxed);
+        let result = work(&mut writer);
+        self.1.store(false, Ordering::Relaxed);
+        result
+    }
+}
+
+type Member = Applied<MemoryDisk, Watched>;
+
+/// An installation that takes so long that many entries are applied meanwhile.
+struct Slow {
+    below: Box<dyn Install>,
+    member: Arc<Member>,
+    meanwhile: Vec<Entry>,
+}
+
+impl Install for Slow {
+    fn put(&mut self, writes: Vec<StateWrite>) -> Result<(), DiskError> {
+        self.below.put(writes)
+    }
+
+    fn commit(self: Box<Self>, mark: Bytes, on_installed: OnInstalled) {
+        self.member.apply(&self.meanwhile).unwrap();
+        self.below.commit(mark, on_installed);
+    }
+}
+
+/// One of a thousand pods is written by each entry, or removed by every seventh.
+fn busy_entry(index: u64) -> Entry {
+    let name = format!("p{}", index % 1000);
+    let operation = match put(&name, &index.to_string()) {
+        Operation::Put(put) if index.is_multiple_of(7) => Operation::Delete(put.key),
+        other => other,
+    };
+    let transaction = Transaction { operations: vec![operation], ..Transaction::default() };
+    let command = Command(encode_transaction(ProposalId::default(), &transaction, 0));
+    Entry::new(log_id(1, index), EntryPayload::Normal(command))
+}
+
+/// A copy of `state` as a peer sends it.
+fn received(disk: &MemoryDisk, state: &State) -> Box<dyn Install> {
+    let mut install = disk.begin_install().unwrap();
+    for (path, object) in state.collection("pods").range_from("") {
+        let record = Some(Bytes::from(object_to_wire(object).encode_to_vec()));
+        install.put(vec![StateWrite { resource: "pods".into(), path: (&**path).into(), record }]).unwrap();
+    }
+    install
+}
+
+/// A member is replaced by a state that is older than what it has on the disk, and catches up thousands of entries before
+/// and after the disk has taken it.
+#[test]
+fn a_state_is_replaced_under_load_and_memory_stays_within_its_bounds() {
+    let (at_peer, before, after) = (1000, 5000, 9000);
+    let history = HistoryOptions { entries_max: 100, ..HistoryOptions::default() };
+    let proposals = Arc::new(Proposals::new(1, 1, FeatureLevel::of(1)));
+    let (disk, is_locked) = (Arc::new(MemoryDisk::default()), Arc::new(AtomicBool::new(false)));
+    let lock = |writer| Watched(Mutex::new(writer), is_locked.clone());
+    let member =
+        Arc::new(Member::load_with(disk.clone(), history, proposals, Fatal::default(), lock).unwrap());
+    let entries = |from: u64, to: u64| (from..to).map(busy_entry).collect::<Vec<_>>();
+    member.apply(&entries(0, at_peer + 1)).unwrap();
+    let (peer, mark) = member.now();
+    member.apply(&entries(at_peer + 1, before + 1)).unwrap();
+    block_on(member.move_history(Revision(0))).unwrap();
+    assert!(member.stored() > Revision(at_peer), "the disk is ahead of the peer");
+    let below = received(&disk, &peer);
+    let install = Slow { below, member: member.clone(), meanwhile: entries(before + 1, after + 1) };
+    let read = |from: u64, to: u64| {
+        assert!(
+            !is_locked.load(Ordering::Relaxed) || to - from <= LOCKED_ENTRIES_MAX,
+            "{from}..{to} under the lock"
+        );
+        Ok(entries(from, to.min(from + 300)))
+    };
+    let mut restore = super::Restore::default();
+    let pods = peer.collection("pods");
+    pods.range_from("").for_each(|(path, object)| restore.add_object("pods", path, object.clone()));
+    block_on(member.replace(restore.finish(&mark), Box::new(install), &mark, &read)).unwrap();
+
+    let digest_of = |state: &State| digest(state, state.applied()).unwrap();
+    let stored = Bench::on(disk.copy()).applied.state();
+    let at = stored.applied().0;
+    // Not the peer's: what fell out of the history on the way to the present is on the disk.
+    assert!((before - 1000..=before).contains(&at), "the disk is at {at}");
+    let truth = Bench::new().applied;
+    truth.apply(&entries(0, at + 1)).unwrap();
+    assert_eq!(digest_of(&stored), digest_of(&truth.state()), "the disk");
+    truth.apply(&entries(at + 1, after + 1)).unwrap();
+    assert_eq!(digest_of(&member.state()), digest_of(&truth.state()), "memory");
+}
+
+#[test]
+fn a_replacement_is_refused_where_the_log_may_start_later() {
+    let mut bench = Bench::new();
+    bench.put(5, "a");
+    let (peer, mark) = bench.applied.now();
+    bench.put(9, "b");
+    bench.move_all(0);
+    assert!(bench.applied.settle(9), "the log may be purged from here on");
+    let read = |_, _| panic!("nothing is read");
+    let replaced = bench.applied.replace((*peer).clone(), received(&bench.disk, &peer), &mark, &read);
+    assert!(block_on(replaced).unwrap_err().to_string().contains("start after 9"));
+}
