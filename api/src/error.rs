@@ -191,6 +191,12 @@ impl ApiError {
         ApiError::Expired { message, continue_token: None }
     }
 
+    /// A request in another's name, which this server does not know how to grant.
+    pub fn impersonation(user: &str) -> Self {
+        let message = format!("User {user:?} cannot impersonate: this server does not support impersonation");
+        ApiError::Forbidden { subject: Subject::default(), message, cause: None }
+    }
+
     /// What was shown before is taken back: the client must read everything anew.
     pub fn revoked() -> Self {
         let message = "the state of this node was found to differ from the other nodes': list again".to_owned();

@@ -211,7 +211,11 @@ impl<S: Store> Api<S> {
             ApiError::Unauthorized
         })?;
         parts.admitted.store(user.name != USER_ANONYMOUS, Ordering::Relaxed);
-        Ok(user)
+        // Whoever asks as somebody else must not be answered as who he is.
+        match parts.headers.keys().any(|name| name.as_str().starts_with("impersonate-")) {
+            true => Err(ApiError::impersonation(&user.name)),
+            false => Ok(user),
+        }
     }
 
     fn resource(&self, path: &str, target: &Target) -> Result<&Arc<Resource>, ApiError> {
@@ -303,8 +307,10 @@ fn check_name(name: &str) -> Result<(), ApiError> {
 /// Whether the resource, or its sub-resource, knows the verb.
 fn allows(resource: &Resource, target: &Target, verb: Verb) -> bool {
     if target.subresource.is_empty() {
+        // The collection of all namespaces is there to be read: what writes names one.
+        let is_too_wide = verb == Verb::DeleteCollection && resource.namespaced && target.namespace.is_empty();
         // The name of a created object is in its body; collections are not written to by PUT.
-        return resource.allows(verb) && (verb != Verb::Create || target.name.is_empty());
+        return resource.allows(verb) && !is_too_wide && (verb != Verb::Create || target.name.is_empty());
     }
     let subresource = resource.subresource(&target.subresource);
     subresource.is_some_and(|found| found.verbs.iter().any(|allowed| allowed == verb.as_str()))

@@ -19,8 +19,8 @@ use crate::watch::Watch;
 /// Answers belong to the one who asked and are old at once.
 const NO_CACHE: HeaderValue = HeaderValue::from_static("no-cache, private");
 
-/// Warnings sent with one answer, and bytes of each: what clients print, and what headers may hold.
-const WARNINGS_MAX: usize = 32;
+/// Warnings sent with one answer, as many as the reference sends, and bytes of each: what headers may hold.
+const WARNINGS_MAX: usize = 100;
 const WARNING_BYTES_MAX: usize = 512;
 
 /// An answer that is there as a whole.

@@ -239,5 +239,12 @@ fn query_options(request: Request<'_>) -> Result<Value, ApiError> {
     if !dry_run.is_empty() {
         options.insert("dryRun".to_owned(), json!(dry_run));
     }
+    let preconditions: Map<String, Value> = ["uid", "resourceVersion"]
+        .into_iter()
+        .filter_map(|name| Some((name.to_owned(), json!(request.query.value(name).filter(|text| !text.is_empty())?))))
+        .collect();
+    if !preconditions.is_empty() {
+        options.insert("preconditions".to_owned(), Value::Object(preconditions));
+    }
     Ok(Value::Object(options))
 }

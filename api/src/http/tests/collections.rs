@@ -57,6 +57,54 @@ async fn a_precondition_that_fails_is_the_answer() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn preconditions_in_the_query_hold_where_there_is_no_body() {
+    let server = filled(&["a", "b"]).await;
+    for path in [
+        format!("{MAPS}/a?uid=nope"),
+        format!("{MAPS}/a?resourceVersion=1"),
+        format!("{MAPS}?uid=nope"),
+        format!("{MAPS}?resourceVersion=1"),
+    ] {
+        let answered = server.delete(&path).await;
+        assert_eq!((answered.code.as_u16(), &answered.json()["reason"]), (409, &json!("Conflict")), "{path}");
+        assert_eq!(server.get(MAPS).await.names(), ["a", "b"], "{path}");
+    }
+    let version = server.get(&format!("{MAPS}/a")).await.json()["metadata"]["resourceVersion"].clone();
+    let path = format!("{MAPS}/a?resourceVersion={}", version.as_str().unwrap());
+    assert_eq!(server.delete(&path).await.code, 200);
+    assert_eq!(server.get(MAPS).await.names(), ["b"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn nothing_is_deleted_in_all_namespaces_at_once() {
+    let server = filled(&["a"]).await;
+    server.create("/api/v1/namespaces/ns/secrets", map("s", "eA==")).await;
+    for path in [
+        "/api/v1/configmaps",
+        "/api/v1/secrets",
+        "/apis/rbac.authorization.orch.io/v1/roles",
+        "/apis/events.orch.io/v1/events",
+    ] {
+        let answered = server.delete(path).await;
+        let reason = &answered.json()["reason"];
+        assert_eq!((answered.code.as_u16(), reason), (405, &json!("MethodNotAllowed")), "{path}");
+    }
+    assert_eq!(server.get(MAPS).await.names(), ["a"]);
+    assert_eq!(server.get("/api/v1/secrets").await.names(), ["s"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn whoever_asks_in_anothers_name_is_refused_and_nothing_happens() {
+    let server = filled(&["a"]).await;
+    for header in ["impersonate-user", "impersonate-group", "impersonate-uid", "impersonate-extra-scopes"] {
+        let headers = [(header, "nobody")];
+        let answered = server.send(Method::DELETE, &format!("{MAPS}/a"), &headers, Body::empty()).await;
+        assert_eq!((answered.code.as_u16(), &answered.json()["reason"]), (403, &json!("Forbidden")), "{header}");
+    }
+    assert_eq!(server.get(MAPS).await.names(), ["a"]);
+}
+
+#[tokio::test(start_paused = true)]
 async fn children_that_stay_are_warned_of_once() {
     let server = Server::new().await;
     let jobs = "/apis/batch/v1/namespaces/ns/jobs";
