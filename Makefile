@@ -8,13 +8,19 @@
 CARGO ?= cargo
 SEED ?=
 SEEDS ?= 1000
+NIGHT_SEEDS = $(if $(filter command line,$(origin SEEDS)),$(SEEDS),20000)
+HOURS ?=
 NODES ?= 1
 WORKS ?= all
 TARGET ?= $(basename $(notdir $(wildcard api/fuzz/fuzz_targets/*.rs)))
 SECONDS ?= 60
 ARGS ?=
 
-.PHONY: run test lint fmt sim bench microbench verify vectors fuzz setup build
+# Assertions and overflow checks of the engine and of our own crates, in tests and simulations. Nothing else is built
+# anew for it, RocksDB least of all, and what is released has none (docs/decisions/0017).
+CHECKED = --config .cargo/checked.toml
+
+.PHONY: run test lint fmt sim sim-night sim-plants bench microbench verify vectors fuzz setup build
 
 run: setup ## Start a node for development; ARGS='--brand kubernetes'
 	@echo "==> building orch (the first time takes some minutes, most of it RocksDB)"
@@ -25,9 +31,9 @@ run: setup ## Start a node for development; ARGS='--brand kubernetes'
 test: setup ## Run every test
 	@echo "==> building and running the tests (the first time takes some minutes, most of it RocksDB)"
 	@if $(CARGO) nextest --version >/dev/null 2>&1; then \
-		set -x; exec $(CARGO) nextest run --release --workspace --no-fail-fast $(ARGS); \
+		set -x; exec $(CARGO) nextest run $(CHECKED) --release --workspace --no-fail-fast $(ARGS); \
 	else \
-		set -x; exec $(CARGO) test --release --workspace --no-fail-fast $(ARGS); \
+		set -x; exec $(CARGO) $(CHECKED) test --release --workspace --no-fail-fast $(ARGS); \
 	fi
 
 build: setup
@@ -44,7 +50,14 @@ fmt: ## Format the sources
 verify: lint test ## What a change has to pass
 
 sim: setup ## Simulate many seeds (SEEDS=1000), or replay one (SEED=17)
-	$(CARGO) run --release --bin sim -- $(if $(SEED),--seed $(SEED),--seeds $(SEEDS)) $(ARGS)
+	$(CARGO) $(CHECKED) run --release --bin sim -- $(if $(SEED),--seed $(SEED),--seeds $(SEEDS)) $(ARGS)
+
+sim-night: setup ## Simulate fresh seeds on every core (SEEDS=20000, or HOURS=8), and write sim-report.md
+	$(CARGO) $(CHECKED) run --release --bin sim -- --fresh --jobs 0 --seconds 4 --report sim-report.md \
+		$(if $(HOURS),--hours $(HOURS) --seeds 1000000000,--seeds $(NIGHT_SEEDS)) $(ARGS)
+
+sim-plants: setup ## Plant every known bug in simulated clusters, and print which seed finds it
+	$(CARGO) $(CHECKED) run --release --bin sim -- --plants --jobs 0 --seconds 5 $(ARGS)
 
 bench: build ## Measure a cluster started for it (NODES=1, WORKS=all), beside the reference's figures
 	$(CARGO) run --quiet --release --bin bench -- $(WORKS) --start $(NODES) $(ARGS)

@@ -9,7 +9,7 @@ use orch_cluster_tests::sim::setup::Setup;
 /// Some of the first `seeds` seeds fails with one of `reasons`.
 #[track_caller]
 fn finds(plant: Plant, seeds: u64, reasons: &[&str]) {
-    let setup = |seed| Setup { plant: Some(plant), length: Duration::from_secs(8), ..Setup::new(seed, 3) };
+    let setup = |seed| Setup { plant: Some(plant), length: Duration::from_secs(5), ..Setup::new(seed, 3) };
     let mut failures = (0..seeds).filter_map(|seed| run(setup(seed)).failure);
     let found = failures.find(|failure| reasons.iter().any(|reason| failure.contains(reason)));
     assert!(found.is_some(), "{plant:?} was not found in {seeds} seeds");
@@ -42,8 +42,50 @@ fn an_answer_before_the_quorum_is_found() {
 }
 
 #[test]
-fn a_lost_oldest_change_is_found() {
-    finds(Plant::LosesOldest, 20, &["watch of client"]);
+fn a_post_sent_again_is_found() {
+    finds(Plant::ClientRepeats, 200, &["was applied at", "answered otherwise"]);
+}
+
+#[test]
+fn a_watch_that_misses_removals_after_a_restart_is_found() {
+    finds(Plant::ForgetsLastChanges, 200, &["watch of client", "showed"]);
+}
+
+#[test]
+fn an_emptied_disk_that_is_let_in_is_found() {
+    finds(Plant::AdmitsEmptied, 200, &["lost its disk and still runs", "voted for", "has two leaders"]);
+}
+
+#[test]
+fn an_older_copy_of_a_disk_is_found() {
+    let lost =
+        ["its vote was not durable", "the ledger has", "committed index", "no order explains", "voted for"];
+    finds(Plant::AcceptsOldDisk, 200, &lost);
+}
+
+#[test]
+fn a_skipped_entry_is_found() {
+    finds(Plant::SkipsUnknown, 200, &["the ledger has", "has digest", "before it, than a node had"]);
+}
+
+#[test]
+fn trimming_that_blocks_writes_is_found() {
+    finds(Plant::TrimmingBlocks, 200, &["with nothing wrong", "no write and read"]);
+}
+
+#[test]
+fn a_state_that_differs_is_found_by_the_members_digests() {
+    finds(Plant::DiffersSilently, 200, &["reports another digest"]);
+}
+
+#[test]
+fn a_watch_that_is_not_woken_is_found() {
+    finds(Plant::NotWoken, 200, &["was not woken"]);
+}
+
+#[test]
+fn reads_that_hang_are_found() {
+    finds(Plant::ReadsHang, 200, &["no write and read", "with nothing wrong"]);
 }
 
 #[test]

@@ -14,14 +14,16 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use orch_proto::store as wire;
 use orch_raft::disk::{
     Disk, DiskError, Generation, HistorySpan, Install, LogRecord, MetaKey, OnDurable, OnInstalled, OnWritten,
     StateBatch, StateWrite, StateWritten,
 };
 use orch_raft::transport::NodeId;
 use parking_lot::Mutex;
+use prost::Message;
 
-use self::platter::{Image, Platter, Step};
+use self::platter::{Image, Platter, Rotten, Step};
 use super::dice::Dice;
 use super::points::{Point, Points};
 use super::runtime::NodeRuntime;
@@ -36,6 +38,10 @@ pub struct DiskManner {
     pub sync_max: Duration,
     /// Every sync fails: a process must stop.
     pub sync_fails: bool,
+    /// No sync completes, until this is over or the process has ended.
+    pub sync_hangs: bool,
+    /// Every write fails for this reason: a process must stop.
+    pub write_fails: Option<&'static str>,
     /// Planted bug: a vote is called durable at once, and is not.
     pub lies_about_vote: bool,
     /// Planted bug: log entries are called durable at once, and are not.
@@ -44,6 +50,12 @@ pub struct DiskManner {
     pub ignores_generation: bool,
     /// Planted bug: the state's mark is written apart from the state, and a crash loses it.
     pub tears_mark_from_state: bool,
+    /// Planted bug: the mark of the stored state is read without each resource's last change.
+    pub forgets_last_changes: bool,
+    /// Planted bug: some entries read from the log come without their payload, as if they were of an unknown kind.
+    pub blanks_entries: bool,
+    /// Planted bug: an object read at a start has a byte changed that no checksum covers.
+    pub flips_bits: bool,
 }
 
 impl Default for DiskManner {
@@ -52,13 +64,24 @@ impl Default for DiskManner {
             sync_min: Duration::from_micros(100),
             sync_max: Duration::from_millis(2),
             sync_fails: false,
+            sync_hangs: false,
+            write_fails: None,
             lies_about_vote: false,
             lies_about_log: false,
             ignores_generation: false,
             tears_mark_from_state: false,
+            forgets_last_changes: false,
+            blanks_entries: false,
+            flips_bits: false,
         }
     }
 }
+
+/// How often a sync that hangs looks whether it still does.
+const HANG_LOOK: Duration = Duration::from_millis(20);
+
+/// Every so many entries one is blanked, by the plant that does so.
+const BLANK_EVERY: u64 = 7;
 
 /// One member's disk. It outlives the member's processes; each run of one opens a handle.
 #[derive(Clone, Debug)]
@@ -99,10 +122,13 @@ impl SimDisk {
             unsynced: VecDeque::new(),
             written: 0,
             waiting: VecDeque::new(),
+            log_changed_from: Some(0),
             flushing: false,
             boot: 0,
             syncs: 0,
-            sync_failed: false,
+            failed: false,
+            rotten: Vec::new(),
+            copy: None,
             manner: DiskManner::default(),
         };
         SimDisk { platter: Arc::new(Mutex::new(platter)), dice, owner: Owner::default() }
@@ -145,16 +171,13 @@ impl SimDisk {
         let mut platter = self.platter.lock();
         platter.visible = Image::default();
         platter.durable = Image::default();
+        platter.copy = None;
+        platter.changed_log_from(0);
     }
 
     /// Changes how the disk behaves from now on.
     pub fn behave(&self, change: impl FnOnce(&mut DiskManner)) {
         change(&mut self.platter.lock().manner);
-    }
-
-    /// Calls `each` with every log entry that reads see.
-    pub fn each_entry(&self, mut each: impl FnMut(u64, &Bytes)) {
-        self.platter.lock().visible.log.iter().for_each(|(index, bytes)| each(*index, bytes));
     }
 
     /// A small value as reads see it.
@@ -172,10 +195,61 @@ impl SimDisk {
         self.platter.lock().written
     }
 
-    /// Whether syncs fail now, or failed since the last crash.
+    /// Whether the disk fails now, or failed its process since that started.
     pub fn fails(&self) -> bool {
         let platter = self.platter.lock();
-        platter.manner.sync_fails || platter.sync_failed
+        let Platter { manner, failed, rotten, .. } = &*platter;
+        manner.sync_fails || manner.write_fails.is_some() || *failed || !rotten.is_empty()
+    }
+
+    /// Whether an operation of the process that runs now has failed.
+    pub fn has_failed(&self) -> bool {
+        self.platter.lock().failed
+    }
+
+    /// Something stored can no longer be read, until [`SimDisk::restore`]: a checksum does not hold.
+    pub fn rot(&self, dice: &Dice) {
+        let mut platter = self.platter.lock();
+        let Image { log, state, .. } = &platter.visible;
+        let entry = (!log.is_empty()).then(|| log.keys().nth(dice.index(log.len())).copied());
+        let object = (!state.is_empty()).then(|| state.keys().nth(dice.index(state.len())).cloned());
+        let rotten = match (entry.flatten(), object.flatten()) {
+            (Some(index), _) if dice.percent(50) => Some(Rotten::Entry(index)),
+            (_, Some(place)) => Some(Rotten::Object(place)),
+            (entry, None) => entry.map(Rotten::Entry),
+        };
+        platter.rotten.extend(rotten);
+    }
+
+    /// What could not be read can be again.
+    pub fn restore(&self) {
+        self.platter.lock().rotten.clear();
+    }
+
+    /// Keeps a copy of what is durable, as a snapshot of a virtual machine does.
+    pub fn keep_copy(&self) {
+        let mut platter = self.platter.lock();
+        platter.copy = Some(platter.durable.clone());
+    }
+
+    /// Puts the copy in the place of the disk; `false` when there is none.
+    pub fn roll_back(&self) -> bool {
+        self.crash();
+        let mut platter = self.platter.lock();
+        let Some(copy) = platter.copy.take() else { return false };
+        platter.visible = copy.clone();
+        platter.durable = copy;
+        platter.changed_log_from(0);
+        true
+    }
+
+    /// Calls `each` with the log entries that reads see from the first that changed since the last call on, after
+    /// `changed` was told that first index. Nothing is called while nothing changed.
+    pub fn each_changed_entry(&self, changed: impl FnOnce(u64), mut each: impl FnMut(u64, &Bytes)) {
+        let mut platter = self.platter.lock();
+        let Some(from) = platter.log_changed_from.take() else { return };
+        changed(from);
+        platter.visible.log.range(from..).for_each(|(index, bytes)| each(*index, bytes));
     }
 
     /// Number of syncs completed.
@@ -193,12 +267,34 @@ impl DiskHandle {
         Ok(work(&mut platter))
     }
 
+    /// What an injected fault of the disk says to a write, if there is one.
+    fn refuse(&self, operation: &'static str) -> Result<(), DiskError> {
+        let refused = self.with(operation, |platter| {
+            let reason = platter.manner.write_fails;
+            platter.failed |= reason.is_some();
+            reason
+        })?;
+        refused.map_or(Ok(()), |reason| Err(DiskError { operation, reason: reason.to_owned() }))
+    }
+
+    /// What a read says when something in it cannot be read.
+    fn check_rot(&self, operation: &'static str, touches: impl Fn(&Rotten) -> bool) -> Result<(), DiskError> {
+        let rotten = self.with(operation, |platter| {
+            let rotten = platter.rotten.iter().any(touches);
+            platter.failed |= rotten;
+            rotten
+        })?;
+        let reason = "checksum mismatch (injected)".to_owned();
+        if rotten { Err(DiskError { operation, reason }) } else { Ok(()) }
+    }
+
     fn write(
         &self,
         operation: &'static str,
         step: Step,
         on_durable: Option<OnDurable>,
     ) -> Result<(), DiskError> {
+        self.refuse(operation)?;
         let point = step.point();
         let flush = self.with(operation, |platter| {
             platter.write(step);
@@ -222,9 +318,12 @@ impl DiskHandle {
             });
             let Ok(Some((through, manner))) = round else { return };
             NodeRuntime::sleep(self.dice.duration(manner.sync_min, manner.sync_max)).await;
+            while self.with("flush", |platter| platter.manner.sync_hangs) == Ok(true) {
+                NodeRuntime::sleep(HANG_LOOK).await;
+            }
             let told = self.with("flush", |platter| {
                 if platter.manner.sync_fails {
-                    platter.sync_failed = true;
+                    platter.failed = true;
                     let waiting = std::mem::take(&mut platter.waiting);
                     return (waiting.into_iter().map(|(_, on_durable)| on_durable).collect(), true);
                 }
@@ -242,7 +341,10 @@ impl DiskHandle {
 
 impl Disk for DiskHandle {
     fn meta(&self, key: MetaKey) -> Result<Option<Bytes>, DiskError> {
-        self.with("read meta", |platter| platter.visible.meta.get(&key).cloned())
+        let (value, forgets) = self.with("read meta", |platter| {
+            (platter.visible.meta.get(&key).cloned(), platter.manner.forgets_last_changes)
+        })?;
+        Ok(if forgets && key == MetaKey::StateMark { value.map(without_changes) } else { value })
     }
 
     fn save_meta(&self, key: MetaKey, value: Bytes, on_durable: Option<OnDurable>) -> Result<(), DiskError> {
@@ -272,7 +374,12 @@ impl Disk for DiskHandle {
     }
 
     fn read_log(&self, from: u64, to: u64, bytes_max: usize) -> Result<Vec<LogRecord>, DiskError> {
+        self.check_rot("read log", |rotten| match rotten {
+            Rotten::Entry(index) => (from..to).contains(index),
+            Rotten::Object(_) => false,
+        })?;
         self.with("read log", |platter| {
+            let blanks = platter.manner.blanks_entries;
             let mut records = Vec::new();
             let mut bytes_read = 0;
             for (index, bytes) in platter.visible.log.range(from..to.max(from)) {
@@ -280,7 +387,9 @@ impl Disk for DiskHandle {
                     break;
                 }
                 bytes_read += bytes.len();
-                records.push(LogRecord { index: *index, bytes: bytes.clone() });
+                let blank = blanks && index % BLANK_EVERY == 0;
+                let bytes = if blank { blanked(bytes) } else { bytes.clone() };
+                records.push(LogRecord { index: *index, bytes });
             }
             records
         })
@@ -331,7 +440,14 @@ impl Disk for DiskHandle {
     }
 
     fn read_state(&self, each: &mut dyn FnMut(&str, &str, Bytes)) -> Result<(), DiskError> {
-        let state = self.with("read state", |platter| platter.visible.state.clone())?;
+        self.check_rot("read state", |rotten| matches!(rotten, Rotten::Object(_)))?;
+        let (mut state, flips) =
+            self.with("read state", |platter| (platter.visible.state.clone(), platter.manner.flips_bits))?;
+        // Generated names are the ones that are seldom written again.
+        let flippable = state.iter_mut().filter(|(_, record)| flips && flipped(record).is_some());
+        if let Some((_, record)) = flippable.max_by_key(|((_, path), _)| path.contains("/g-")) {
+            *record = flipped(record).unwrap_or_default();
+        }
         state.into_iter().for_each(|((resource, path), record)| each(&resource, &path, record));
         Ok(())
     }
@@ -362,6 +478,7 @@ impl DiskHandle {
     }
 
     fn make_current(&self, writes: Vec<StateWrite>, mark: Bytes) -> Result<Generation, DiskError> {
+        self.refuse("commit install")?;
         let (told, generation) = self.with("commit install", |platter| {
             platter.write(Step::Replace(writes, mark));
             let through = platter.written;
@@ -392,6 +509,33 @@ impl Install for Received {
             on_installed(disk.make_current(writes, mark));
         });
     }
+}
+
+/// An entry as one of its kind that nobody knows: where it is, and nothing else.
+fn blanked(entry: &Bytes) -> Bytes {
+    let decoded = wire::Entry::decode(entry.clone());
+    decoded.map_or(entry.clone(), |known| match known.payload {
+        // Without memberships there would be no cluster.
+        Some(wire::entry::Payload::Membership(_)) => entry.clone(),
+        _ => wire::Entry { payload: None, ..known }.encode_to_vec().into(),
+    })
+}
+
+/// A mark that says that no resource ever changed.
+fn without_changes(mark: Bytes) -> Bytes {
+    let decoded = wire::StateMark::decode(mark.clone());
+    decoded.map_or(mark, |known| {
+        wire::StateMark { changed: Vec::new(), changed_is_known: true, ..known }.encode_to_vec().into()
+    })
+}
+
+/// A record with a byte of its filling changed; `None` when it has none.
+fn flipped(record: &Bytes) -> Option<Bytes> {
+    const FILLING: &[u8] = b"\"filling\":\"x";
+    let at = record.windows(FILLING.len()).position(|window| window == FILLING)?;
+    let mut changed = record.to_vec();
+    changed[at + FILLING.len() - 1] = b'y';
+    Some(changed.into())
 }
 
 #[cfg(test)]

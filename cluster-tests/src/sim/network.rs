@@ -71,6 +71,8 @@ struct Links {
     points: Points,
     /// Sees every call that was answered.
     overhears: Option<Overhears>,
+    /// Planted bug: what becomes of answers.
+    forge: Option<fn(Bytes) -> Bytes>,
 }
 
 /// Sees the request of one member and the answer of another, as they pass on the wire.
@@ -161,6 +163,16 @@ impl SimNetwork {
         self.links.lock().cuts.clear();
     }
 
+    /// Lets frames from `from` to `to` pass again.
+    pub fn mend(&self, from: NodeId, to: NodeId) {
+        self.links.lock().cuts.remove(&(from, to));
+    }
+
+    /// Plants a bug: from now on answers of peers are what `forge` makes of them.
+    pub fn forge(&self, forge: fn(Bytes) -> Bytes) {
+        self.links.lock().forge = Some(forge);
+    }
+
     /// Breaks every connection that is open now.
     pub fn break_connections(&self) {
         let connections = std::mem::take(&mut self.links.lock().connections);
@@ -237,7 +249,10 @@ async fn carry_call(
     let asked = frame.clone();
     let served = endpoint.process.spawn(async move { service.call(way.from, purpose, frame).await }).await;
     drop(endpoint);
-    let overhears = network.links.lock().overhears.clone();
+    let (overhears, forge) = {
+        let links = network.links.lock();
+        (links.overhears.clone(), links.forge)
+    };
     if let (Some(overhears), Ok(Ok(answered))) = (overhears, &served) {
         overhears(way.to, &asked, answered);
     }
@@ -246,7 +261,7 @@ async fn carry_call(
         return answer.closed().await;
     }
     let outcome = match served {
-        Ok(Ok(frame)) => Ok(frame),
+        Ok(Ok(frame)) => Ok(forge.map_or(frame.clone(), |forge| forge(frame))),
         Ok(Err(reason)) => Err(TransportError::Lost { peer, reason }),
         Err(gone) => Err(TransportError::Lost { peer, reason: gone.to_string() }),
     };
