@@ -73,8 +73,8 @@ struct Links {
     overhears: Option<Overhears>,
 }
 
-/// Sees the request of one member and the answer of another, as they pass on the wire.
-pub type Overhears = Arc<dyn Fn(NodeId, &Bytes, &Bytes) + Send + Sync>;
+/// Sees the request of one member and the answer of another, as they pass on the wire; may give another answer.
+pub type Overhears = Arc<dyn Fn(NodeId, &Bytes, &Bytes) -> Option<Bytes> + Send + Sync>;
 
 #[derive(Clone)]
 struct Endpoint {
@@ -161,6 +161,11 @@ impl SimNetwork {
         self.links.lock().cuts.clear();
     }
 
+    /// Lets frames from `from` to `to` pass again.
+    pub fn mend(&self, from: NodeId, to: NodeId) {
+        self.links.lock().cuts.remove(&(from, to));
+    }
+
     /// Breaks every connection that is open now.
     pub fn break_connections(&self) {
         let connections = std::mem::take(&mut self.links.lock().connections);
@@ -235,11 +240,14 @@ async fn carry_call(
     let service = endpoint.service.clone();
     let (purpose, frame) = request;
     let asked = frame.clone();
-    let served = endpoint.process.spawn(async move { service.call(way.from, purpose, frame).await }).await;
+    let mut served =
+        endpoint.process.spawn(async move { service.call(way.from, purpose, frame).await }).await;
     drop(endpoint);
     let overhears = network.links.lock().overhears.clone();
-    if let (Some(overhears), Ok(Ok(answered))) = (overhears, &served) {
-        overhears(way.to, &asked, answered);
+    if let (Some(overhears), Ok(Ok(answered))) = (overhears, &mut served)
+        && let Some(other) = overhears(way.to, &asked, answered)
+    {
+        *answered = other;
     }
     NodeRuntime::sleep(network.delay()).await;
     if swallowed(&network, way.back()) {
