@@ -9,6 +9,8 @@ CARGO ?= cargo
 SEED ?=
 SEEDS ?= 1000
 CRASHES ?= 500
+NIGHT_SEEDS = $(if $(filter command line,$(origin SEEDS)),$(SEEDS),20000)
+HOURS ?=
 NODES ?= 1
 WORKS ?= all
 KILLS ?= 200
@@ -16,7 +18,12 @@ TARGET ?= $(basename $(notdir $(wildcard api/fuzz/fuzz_targets/*.rs)))
 SECONDS ?= 60
 ARGS ?=
 
-.PHONY: run test lint fmt sim power bench failover microbench verify vectors fuzz setup build
+# Assertions and overflow checks of the engine and of our own crates, in simulations and tests. Nothing else is built
+# anew for it, RocksDB least of all, and what is released has none (docs/decisions/0017).
+CHECKED = --config .cargo/checked.toml
+SIM = $(CARGO) $(CHECKED) test --release --test search --
+
+.PHONY: run test lint fmt sim sim-night sim-plants power bench failover microbench verify vectors fuzz setup build
 
 run: setup ## Start a node for development; ARGS='--brand kubernetes'
 	@echo "==> building orch (the first time takes some minutes, most of it RocksDB)"
@@ -27,9 +34,9 @@ run: setup ## Start a node for development; ARGS='--brand kubernetes'
 test: setup ## Run every test
 	@echo "==> building and running the tests (the first time takes some minutes, most of it RocksDB)"
 	@if $(CARGO) nextest --version >/dev/null 2>&1; then \
-		set -x; exec $(CARGO) nextest run --release --workspace --no-fail-fast $(ARGS); \
+		set -x; exec $(CARGO) nextest run $(CHECKED) --release --workspace --no-fail-fast $(ARGS); \
 	else \
-		set -x; exec $(CARGO) test --release --workspace --no-fail-fast $(ARGS); \
+		set -x; exec $(CARGO) $(CHECKED) test --release --workspace --no-fail-fast $(ARGS); \
 	fi
 
 build: setup
@@ -46,7 +53,14 @@ fmt: ## Format the sources
 verify: lint test ## What a change has to pass
 
 sim: setup ## Simulate many seeds (SEEDS=1000), or replay one (SEED=17)
-	$(CARGO) run --release --bin sim -- $(if $(SEED),--seed $(SEED),--seeds $(SEEDS)) $(ARGS)
+	$(SIM) $(if $(SEED),--seed $(SEED),--seeds $(SEEDS)) $(ARGS)
+
+sim-night: setup ## Simulate fresh seeds on every core (SEEDS=20000, or HOURS=8), and write sim-report.md
+	$(SIM) --fresh --jobs 0 --seconds 4 --report $(CURDIR)/sim-report.md \
+		$(if $(HOURS),--hours $(HOURS) --seeds 1000000000,--seeds $(NIGHT_SEEDS)) $(ARGS)
+
+sim-plants: setup ## Plant every known bug in simulated clusters, and print which seed finds it
+	$(SIM) --plants --jobs 0 --seconds 5 $(ARGS)
 
 power: setup ## Lose power under the disk of a member (CRASHES=500); repeats a kind of run with SEED=17
 	$(CARGO) run --release --bin power -- --crashes $(CRASHES) $(if $(SEED),--seed $(SEED)) $(ARGS)

@@ -66,6 +66,7 @@ pub struct Conversion {
 }
 
 /// All served resources.
+#[derive(Clone)]
 pub struct Registry {
     /// The tables that every codec walks.
     pub schema: Arc<Schema>,

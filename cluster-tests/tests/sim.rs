@@ -1,14 +1,18 @@
-//! Simulated clusters under faults, a slice of the seeds for each test so that they run side by side.
+//! Simulated clusters under faults: 150 fixed seeds, and 150 that nobody has seen before.
 //!
-//! A failure prints its seed, the last events and the command that replays it.
+//! They run a slice for each test, side by side. The fresh ones begin with the time of day, which is printed first; set
+//! `ORCH_SIM_FROM` to begin elsewhere. A failure prints its seed, the last events and the command that replays it.
 
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use orch_cluster_tests::sim::run::run;
 use orch_cluster_tests::sim::setup::Setup;
 
-/// Shorter than a search's runs, so that two hundred of them are done before anybody goes for a coffee.
-const LENGTH: Duration = Duration::from_secs(5);
+/// Shorter than a search's runs, so that three hundred of them are done before anybody goes for a coffee.
+const LENGTH: Duration = Duration::from_secs(4);
+
+/// Fresh seeds of one slice.
+const FRESH: u64 = 25;
 
 fn setup(seed: u64, members: u64) -> Setup {
     Setup { length: LENGTH, ..Setup::new(seed, members) }
@@ -23,19 +27,29 @@ fn check(seeds: std::ops::Range<u64>, members: u64) {
     }
 }
 
+/// Runs seeds that begin with the time: another thousand of them each second, and none in two slices.
+#[track_caller]
+fn check_fresh(slice: u64, members: u64) {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).expect("the clock is after 1970").as_secs();
+    let asked = std::env::var("ORCH_SIM_FROM").ok().and_then(|text| text.parse().ok());
+    let from = asked.unwrap_or(now * 1000) + slice * FRESH;
+    eprintln!("fresh seeds from {from} on, {members} members");
+    check(from..from + FRESH, members);
+}
+
 #[test]
 fn three_members_keep_their_promises_under_faults_a() {
-    check(0..40, 3);
+    check(0..30, 3);
 }
 
 #[test]
 fn three_members_keep_their_promises_under_faults_b() {
-    check(40..80, 3);
+    check(40..70, 3);
 }
 
 #[test]
 fn three_members_keep_their_promises_under_faults_c() {
-    check(80..120, 3);
+    check(80..110, 3);
 }
 
 #[test]
@@ -49,8 +63,33 @@ fn five_members_keep_their_promises_under_faults_b() {
 }
 
 #[test]
-fn five_members_keep_their_promises_under_faults_c() {
-    check(1060..1080, 5);
+fn three_members_keep_their_promises_under_fresh_faults_a() {
+    check_fresh(0, 3);
+}
+
+#[test]
+fn three_members_keep_their_promises_under_fresh_faults_b() {
+    check_fresh(1, 3);
+}
+
+#[test]
+fn three_members_keep_their_promises_under_fresh_faults_c() {
+    check_fresh(2, 3);
+}
+
+#[test]
+fn three_members_keep_their_promises_under_fresh_faults_d() {
+    check_fresh(3, 3);
+}
+
+#[test]
+fn five_members_keep_their_promises_under_fresh_faults_a() {
+    check_fresh(4, 5);
+}
+
+#[test]
+fn five_members_keep_their_promises_under_fresh_faults_b() {
+    check_fresh(5, 5);
 }
 
 #[test]

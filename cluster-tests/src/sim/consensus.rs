@@ -117,10 +117,11 @@ pub struct Protocol {
 /// What was on one disk when it was last looked at.
 #[derive(Debug, Default)]
 struct Glance {
-    writes: u64,
     vote: Option<Bytes>,
-    /// Entry bytes, and the term decoded from them.
-    log: BTreeMap<u64, (Bytes, u64)>,
+    /// The term of each entry.
+    log: BTreeMap<u64, u64>,
+    /// Up to where its entries were compared with those committed.
+    committed_through: u64,
 }
 
 impl Protocol {
@@ -204,13 +205,15 @@ impl Protocol {
                 .map_err(|_| Breach::Unreadable { node, what: "committed log id" })?,
             None => wire::LogId::default(),
         };
-        let log = self.nodes.entry(node).or_default();
-        for (index, (_, term)) in log.log.range(..=committed.index) {
+        let glance = self.nodes.entry(node).or_default();
+        let through = committed.index.max(glance.committed_through);
+        for (index, term) in glance.log.range(glance.committed_through + 1..through + 1) {
             let first = *self.committed.entry(*index).or_insert(*term);
             if first != *term {
                 return Err(Breach::CommittedChanged { node, index: *index, found: *term, committed: first });
             }
         }
+        glance.committed_through = through;
         if committed.index > 0 {
             let term = *self.committed.entry(committed.index).or_insert(committed.term);
             if term != committed.term {
@@ -242,28 +245,25 @@ impl Protocol {
 
     fn read_log(&mut self, node: NodeId, disk: &SimDisk) -> Result<(), Breach> {
         let glance = self.nodes.entry(node).or_default();
-        if std::mem::replace(&mut glance.writes, disk.writes()) == disk.writes() && !glance.log.is_empty() {
-            return Ok(());
-        }
-        let (mut log, mut fresh, mut before) = (BTreeMap::new(), Vec::new(), None);
-        let mut unreadable = false;
-        disk.each_entry(|index, bytes| {
-            let known = glance.log.get(&index).filter(|(old, _)| old.as_ptr() == bytes.as_ptr());
-            let term = match known {
-                Some((_, term)) => *term,
-                None => {
-                    let entry = wire::Entry::decode(bytes.clone()).unwrap_or_default();
-                    let id = entry.log_id;
-                    unreadable |= id.is_none_or(|id| id.index != index);
-                    let term = id.map_or(0, |id| id.term);
-                    fresh.push((term, index, content_hash(entry), before));
-                    term
-                }
-            };
-            before = Some(term);
-            log.insert(index, (bytes.clone(), term));
+        let (log, known) = (std::cell::RefCell::new(&mut glance.log), &mut glance.committed_through);
+        let (mut fresh, mut unreadable) = (Vec::new(), false);
+        let changed = |from: u64| {
+            log.borrow_mut().split_off(&from);
+            *known = (*known).min(from.saturating_sub(1));
+        };
+        disk.each_changed_entry(changed, |index, bytes| {
+            let entry = wire::Entry::decode(bytes.clone()).unwrap_or_default();
+            let id = entry.log_id;
+            unreadable |= id.is_none_or(|id| id.index != index);
+            let term = id.map_or(0, |id| id.term);
+            let mut log = log.borrow_mut();
+            let before = log.last_key_value().filter(|(last, _)| **last + 1 == index).map(|(_, term)| *term);
+            fresh.push((term, index, content_hash(entry), before));
+            log.insert(index, term);
         });
-        glance.log = log;
+        // What an installed state made superfluous may have been of a term that was never committed.
+        let first = disk.first_index().unwrap_or(u64::MAX);
+        glance.log = glance.log.split_off(&first);
         if unreadable {
             return Err(Breach::Unreadable { node, what: "log entry" });
         }

@@ -14,14 +14,16 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use orch_proto::store as wire;
 use orch_raft::disk::{
     Disk, DiskError, Generation, HistorySpan, Install, LogRecord, MetaKey, OnDurable, OnInstalled, OnWritten,
     StateBatch, StateWrite, StateWritten, check_start,
 };
 use orch_raft::transport::NodeId;
 use parking_lot::Mutex;
+use prost::Message;
 
-use self::platter::{Image, Platter, Step};
+use self::platter::{Image, Platter, Rotten, Step};
 use super::dice::Dice;
 use super::points::{Point, Points};
 use super::runtime::NodeRuntime;
@@ -36,12 +38,22 @@ pub struct DiskManner {
     pub sync_max: Duration,
     /// Every sync fails: a process must stop.
     pub sync_fails: bool,
+    /// No sync completes, until this is over or the process has ended.
+    pub sync_hangs: bool,
+    /// Every write fails for this reason: a process must stop.
+    pub write_fails: Option<&'static str>,
     /// Planted bug: a vote is called durable at once, and is not.
     pub lies_about_vote: bool,
     /// Planted bug: log entries are called durable at once, and are not.
     pub lies_about_log: bool,
     /// Planted bug: the state's mark is written apart from the state, and a crash loses it.
     pub tears_mark_from_state: bool,
+    /// Planted bug: the mark of the stored state is read without the removals that were a resource's last change.
+    pub forgets_last_changes: bool,
+    /// Planted bug: a step of the state is taken even if another state was installed since it was asked for.
+    pub ignores_generation: bool,
+    /// Planted bug: an object read at a start has a byte changed that no checksum covers.
+    pub flips_bits: bool,
 }
 
 impl Default for DiskManner {
@@ -50,12 +62,20 @@ impl Default for DiskManner {
             sync_min: Duration::from_micros(100),
             sync_max: Duration::from_millis(2),
             sync_fails: false,
+            sync_hangs: false,
+            write_fails: None,
             lies_about_vote: false,
             lies_about_log: false,
             tears_mark_from_state: false,
+            forgets_last_changes: false,
+            ignores_generation: false,
+            flips_bits: false,
         }
     }
 }
+
+/// How often a sync that hangs looks whether it still does.
+const HANG_LOOK: Duration = Duration::from_millis(20);
 
 /// One member's disk. It outlives the member's processes; each run of one opens a handle.
 #[derive(Clone, Debug)]
@@ -119,10 +139,12 @@ impl SimDisk {
             unsynced: VecDeque::new(),
             written: 0,
             waiting: VecDeque::new(),
+            log_changed_from: Some(0),
             flushing: false,
             boot: 0,
             syncs: 0,
-            sync_failed: false,
+            failed: false,
+            rotten: Vec::new(),
             manner: DiskManner::default(),
         };
         SimDisk { platter: Arc::new(Mutex::new(platter)), dice, owner: Owner::default() }
@@ -165,6 +187,7 @@ impl SimDisk {
         let mut platter = self.platter.lock();
         platter.visible = Image::default();
         platter.durable = Image::default();
+        platter.changed_log_from(0);
     }
 
     /// What is durable on the disk now, as a snapshot of the machine would hold it.
@@ -186,14 +209,14 @@ impl SimDisk {
         change(&mut self.platter.lock().manner);
     }
 
-    /// Calls `each` with every log entry that reads see.
-    pub fn each_entry(&self, mut each: impl FnMut(u64, &Bytes)) {
-        self.platter.lock().visible.log.iter().for_each(|(index, bytes)| each(*index, bytes));
-    }
-
     /// A small value as reads see it.
     pub fn meta(&self, key: MetaKey) -> Option<Bytes> {
         self.platter.lock().visible.meta.get(&key).cloned()
+    }
+
+    /// The oldest index in the log, if any.
+    pub fn first_index(&self) -> Option<u64> {
+        self.platter.lock().visible.log.keys().next().copied()
     }
 
     /// The newest index in the log, if any.
@@ -206,10 +229,63 @@ impl SimDisk {
         self.platter.lock().written
     }
 
-    /// Whether syncs fail now, or failed since the last crash.
+    /// Whether the disk fails now, or failed its process since that started.
     pub fn fails(&self) -> bool {
         let platter = self.platter.lock();
-        platter.manner.sync_fails || platter.sync_failed
+        let Platter { manner, failed, rotten, .. } = &*platter;
+        manner.sync_fails || manner.write_fails.is_some() || *failed || !rotten.is_empty()
+    }
+
+    /// Whether an operation of the process that runs now has failed.
+    pub fn has_failed(&self) -> bool {
+        self.platter.lock().failed
+    }
+
+    /// Something stored can no longer be read, until [`SimDisk::restore`]: a checksum does not hold.
+    pub fn rot(&self, dice: &Dice) {
+        let mut platter = self.platter.lock();
+        let Image { log, state, .. } = &platter.visible;
+        let entry = (!log.is_empty()).then(|| log.keys().nth(dice.index(log.len())).copied());
+        let object = (!state.is_empty()).then(|| state.keys().nth(dice.index(state.len())).cloned());
+        let rotten = match (entry.flatten(), object.flatten()) {
+            (Some(index), _) if dice.percent(50) => Some(Rotten::Entry(index)),
+            (_, Some(place)) => Some(Rotten::Object(place)),
+            (entry, None) => entry.map(Rotten::Entry),
+        };
+        platter.rotten.extend(rotten);
+    }
+
+    /// What could not be read can be again.
+    pub fn restore(&self) {
+        self.platter.lock().rotten.clear();
+    }
+
+    /// Changes a byte of a stored object where no checksum tells; `false` when there is none of which `is_current` holds,
+    /// asked with resource, path and revision.
+    pub fn change_silently(&self, is_current: impl Fn(&str, &str, u64) -> bool) -> bool {
+        let mut platter = self.platter.lock();
+        let Platter { visible, durable, .. } = &mut *platter;
+        for (place, record) in &mut visible.state {
+            let revision = wire::StoredObject::decode(record.clone()).map_or(0, |object| object.revision);
+            let Some(changed) = flipped(record).filter(|_| is_current(&place.0, &place.1, revision)) else {
+                continue;
+            };
+            if durable.state.get(place) == Some(record) {
+                durable.state.insert(place.clone(), changed.clone());
+                *record = changed;
+                return true;
+            }
+        }
+        false
+    }
+
+    /// Calls `each` with the log entries that reads see from the first that changed since the last call on, after
+    /// `changed` was told that first index. Nothing is called while nothing changed.
+    pub fn each_changed_entry(&self, changed: impl FnOnce(u64), mut each: impl FnMut(u64, &Bytes)) {
+        let mut platter = self.platter.lock();
+        let Some(from) = platter.log_changed_from.take() else { return };
+        changed(from);
+        platter.visible.log.range(from..).for_each(|(index, bytes)| each(*index, bytes));
     }
 
     /// Number of syncs completed.
@@ -227,12 +303,34 @@ impl DiskHandle {
         Ok(work(&mut platter))
     }
 
+    /// What an injected fault of the disk says to a write, if there is one.
+    fn refuse(&self, operation: &'static str) -> Result<(), DiskError> {
+        let refused = self.with(operation, |platter| {
+            let reason = platter.manner.write_fails;
+            platter.failed |= reason.is_some();
+            reason
+        })?;
+        refused.map_or(Ok(()), |reason| Err(DiskError { operation, reason: reason.to_owned() }))
+    }
+
+    /// What a read says when something in it cannot be read.
+    fn check_rot(&self, operation: &'static str, touches: impl Fn(&Rotten) -> bool) -> Result<(), DiskError> {
+        let rotten = self.with(operation, |platter| {
+            let rotten = platter.rotten.iter().any(touches);
+            platter.failed |= rotten;
+            rotten
+        })?;
+        let reason = "checksum mismatch (injected)".to_owned();
+        if rotten { Err(DiskError { operation, reason }) } else { Ok(()) }
+    }
+
     fn write(
         &self,
         operation: &'static str,
         step: Step,
         on_durable: Option<OnDurable>,
     ) -> Result<(), DiskError> {
+        self.refuse(operation)?;
         let point = step.point();
         let flush = self.with(operation, |platter| {
             platter.write(step);
@@ -256,9 +354,12 @@ impl DiskHandle {
             });
             let Ok(Some((through, manner))) = round else { return };
             NodeRuntime::sleep(self.dice.duration(manner.sync_min, manner.sync_max)).await;
+            while self.with("flush", |platter| platter.manner.sync_hangs) == Ok(true) {
+                NodeRuntime::sleep(HANG_LOOK).await;
+            }
             let told = self.with("flush", |platter| {
                 if platter.manner.sync_fails {
-                    platter.sync_failed = true;
+                    platter.failed = true;
                     let waiting = std::mem::take(&mut platter.waiting);
                     return (waiting.into_iter().map(|(_, on_durable)| on_durable).collect(), true);
                 }
@@ -276,7 +377,11 @@ impl DiskHandle {
 
 impl Disk for DiskHandle {
     fn meta(&self, key: MetaKey) -> Result<Option<Bytes>, DiskError> {
-        self.with("read meta", |platter| platter.visible.meta.get(&key).cloned())
+        self.with("read meta", |platter| {
+            let value = platter.visible.meta.get(&key).cloned();
+            let forgets = platter.manner.forgets_last_changes && key == MetaKey::StateMark;
+            if forgets { value.map(|mark| without_removals(mark, &platter.visible)) } else { value }
+        })
     }
 
     fn save_meta(&self, key: MetaKey, value: Bytes, on_durable: Option<OnDurable>) -> Result<(), DiskError> {
@@ -306,6 +411,10 @@ impl Disk for DiskHandle {
     }
 
     fn read_log(&self, from: u64, to: u64, bytes_max: usize) -> Result<Vec<LogRecord>, DiskError> {
+        self.check_rot("read log", |rotten| match rotten {
+            Rotten::Entry(index) => (from..to).contains(index),
+            Rotten::Object(_) => false,
+        })?;
         self.with("read log", |platter| {
             let log = &platter.visible.log;
             let mut records = Vec::new();
@@ -367,7 +476,14 @@ impl Disk for DiskHandle {
     }
 
     fn read_state(&self, each: &mut dyn FnMut(&str, &str, Bytes)) -> Result<(), DiskError> {
-        let state = self.with("read state", |platter| platter.visible.state.clone())?;
+        self.check_rot("read state", |rotten| matches!(rotten, Rotten::Object(_)))?;
+        let (mut state, flips) =
+            self.with("read state", |platter| (platter.visible.state.clone(), platter.manner.flips_bits))?;
+        // Generated names are the ones that are seldom written again.
+        let flippable = state.iter_mut().filter(|(_, record)| flips && flipped(record).is_some());
+        if let Some((_, record)) = flippable.max_by_key(|((_, path), _)| path.contains("/g-")) {
+            *record = flipped(record).unwrap_or_default();
+        }
         state.into_iter().for_each(|((resource, path), record)| each(&resource, &path, record));
         Ok(())
     }
@@ -387,7 +503,9 @@ impl DiskHandle {
     }
 
     fn take_step(&self, batch: StateBatch) -> Result<StateWritten, DiskError> {
-        let stale = self.with("write state", |platter| batch.generation != platter.visible.generation)?;
+        let stale = self.with("write state", |platter| {
+            batch.generation != platter.visible.generation && !platter.manner.ignores_generation
+        })?;
         if stale {
             return Ok(StateWritten::Superseded);
         }
@@ -396,6 +514,7 @@ impl DiskHandle {
     }
 
     fn make_current(&self, writes: Vec<StateWrite>, mark: Bytes) -> Result<Generation, DiskError> {
+        self.refuse("commit install")?;
         let (told, generation) = self.with("commit install", |platter| {
             platter.write(Step::Replace(writes, mark));
             let through = platter.written;
@@ -426,6 +545,26 @@ impl Install for Received {
             on_installed(disk.make_current(writes, mark));
         });
     }
+}
+
+/// A mark by which each resource changed last when the newest of its objects in `image` was written.
+fn without_removals(mark: Bytes, image: &Image) -> Bytes {
+    let Ok(mut known) = wire::StateMark::decode(mark.clone()) else { return mark };
+    for change in &mut known.changed {
+        let objects = image.state.iter().filter(|((resource, _), _)| **resource == *change.resource);
+        let revisions = objects.filter_map(|(_, record)| wire::StoredObject::decode(record.clone()).ok());
+        change.revision = revisions.map(|object| object.revision).max().unwrap_or_default();
+    }
+    known.encode_to_vec().into()
+}
+
+/// A record with a byte of its filling changed; `None` when it has none.
+fn flipped(record: &Bytes) -> Option<Bytes> {
+    const FILLING: &[u8] = b"\"filling\":\"x";
+    let at = record.windows(FILLING.len()).position(|window| window == FILLING)?;
+    let mut changed = record.to_vec();
+    changed[at + FILLING.len() - 1] = b'y';
+    Some(changed.into())
 }
 
 #[cfg(test)]

@@ -15,6 +15,12 @@ use super::points::POINTS;
 use super::runtime::{NodeRuntime, spawn_detached};
 use super::world::World;
 
+/// How long a process may go on after a write was refused: what it has under way, and no more.
+const STOP_MAX: Duration = Duration::from_secs(1);
+
+/// How long a starved task runs when it runs.
+const STARVED_TURN: Duration = Duration::from_micros(300);
+
 /// A kind of fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
@@ -52,13 +58,27 @@ pub enum Fault {
     FailedSync,
     /// A member is away long enough to need a snapshot.
     LongAbsence,
-    /// A wall clock jumps.
+    /// A wall clock jumps, by minutes or hours, ahead or back.
     ClockJump,
+    /// A wall clock runs too fast or too slow.
+    ClockDrift,
+    /// A disk's syncs hang, then go on.
+    HungSync,
+    /// A disk's writes fail.
+    WriteError,
+    /// A disk is full.
+    FullDisk,
+    /// A stored entry or object cannot be read any more.
+    Rot,
+    /// One task of a process gets no time but now and then.
+    Starve,
+    /// Links between two sides are cut and come back one by one.
+    SlowHeal,
     /// A machine loses power at a point of its work, or just after.
     AtPoint,
 }
 
-const KINDS: [Fault; 19] = [
+const KINDS: [Fault; 26] = [
     Fault::Kill,
     Fault::ShutDown,
     Fault::PowerLoss,
@@ -77,6 +97,13 @@ const KINDS: [Fault; 19] = [
     Fault::FailedSync,
     Fault::LongAbsence,
     Fault::ClockJump,
+    Fault::ClockDrift,
+    Fault::HungSync,
+    Fault::WriteError,
+    Fault::FullDisk,
+    Fault::Rot,
+    Fault::Starve,
+    Fault::SlowHeal,
     Fault::AtPoint,
 ];
 
@@ -93,6 +120,9 @@ pub fn mix(dice: &Dice) -> Vec<(Fault, u64)> {
 pub async fn rage(world: World) {
     let dice = world.dice("faults");
     let mix = mix(&dice);
+    if let Some(minutes) = world.minutes() {
+        return cut_for_minutes(&world, &dice, minutes).await;
+    }
     let pause_max = [600, 1500, 3000][dice.index(3)];
     while world.is_busy() {
         NodeRuntime::sleep(dice.millis(50..pause_max)).await;
@@ -117,7 +147,9 @@ fn strike(world: &World, dice: &Dice, fault: Fault) {
             let (world, away) = (world.clone(), dice.millis(5..500));
             spawn_detached(async move {
                 world.shut_down(victim).await;
-                NodeRuntime::sleep(away).await;
+                if !world.is_calm() {
+                    NodeRuntime::sleep(away).await;
+                }
                 world.start(victim);
             });
         }
@@ -127,6 +159,37 @@ fn strike(world: &World, dice: &Dice, fault: Fault) {
             members.iter().for_each(|node| down(world, *node, true, dice.millis(5..700)));
         }
         Fault::Pause | Fault::LeaderPause => pause(world, victim, dice.millis(20..2500)),
+        Fault::AtPoint => at_point(world, victim, dice),
+        Fault::SlowDisk
+        | Fault::FailedSync
+        | Fault::HungSync
+        | Fault::WriteError
+        | Fault::FullDisk
+        | Fault::Rot => spoil(world, dice, fault, victim),
+        Fault::Starve => starve(world, victim, dice),
+        Fault::ClockJump => {
+            let longest: i64 = [400, 60_000, 6 * 3_600_000][dice.index(3)];
+            let ahead = dice.number(0..longest.unsigned_abs() * 2);
+            world.set_clock_ahead(victim, ahead.cast_signed() - longest);
+        }
+        Fault::ClockDrift => {
+            let fast = dice.number(0..400_000).cast_signed();
+            world.set_clock_drift(victim, fast - 200_000);
+        }
+        Fault::Isolate
+        | Fault::IsolateLeader
+        | Fault::Partition
+        | Fault::OneWay
+        | Fault::Break
+        | Fault::Loss
+        | Fault::SlowHeal
+        | Fault::Delay => disturb(world, dice, fault, victim),
+    }
+}
+
+/// The faults of the disk.
+fn spoil(world: &World, dice: &Dice, fault: Fault, victim: NodeId) {
+    match fault {
         Fault::FailedSync => {
             world.disk(victim).behave(|manner| manner.sync_fails = true);
             let (world, after) = (world.clone(), dice.millis(5..100));
@@ -134,19 +197,32 @@ fn strike(world: &World, dice: &Dice, fault: Fault) {
             spawn_detached(async move {
                 NodeRuntime::sleep(after).await;
                 world.disk(victim).behave(|manner| manner.sync_fails = false);
-                down(&world, victim, true, away);
+                strike_down(&world, victim, away);
             });
         }
-        Fault::AtPoint => at_point(world, victim, dice),
         Fault::SlowDisk => slow(world, victim, dice),
-        Fault::ClockJump => world.set_clock_ahead(victim, dice.millis(0..400_000)),
-        Fault::Isolate
-        | Fault::IsolateLeader
-        | Fault::Partition
-        | Fault::OneWay
-        | Fault::Break
-        | Fault::Loss
-        | Fault::Delay => disturb(world, dice, fault, victim),
+        Fault::HungSync => {
+            world.disk(victim).behave(|manner| manner.sync_hangs = true);
+            let (disk, length) = (world.disk(victim).clone(), dice.millis(50..4000));
+            spawn_detached(async move {
+                NodeRuntime::sleep(length).await;
+                disk.behave(|manner| manner.sync_hangs = false);
+            });
+        }
+        Fault::WriteError => fail_writes(world, victim, "input/output error (injected)", dice),
+        Fault::FullDisk => fail_writes(world, victim, "no space left on device (injected)", dice),
+        _ => {
+            world.disk(victim).rot(dice);
+            // Most is read at a start only.
+            if dice.percent(50) {
+                down(world, victim, dice.percent(50), dice.millis(5..300));
+            }
+            let (disk, length) = (world.disk(victim).clone(), dice.millis(300..2500));
+            spawn_detached(async move {
+                NodeRuntime::sleep(length).await;
+                disk.restore();
+            });
+        }
     }
 }
 
@@ -170,6 +246,15 @@ fn disturb(world: &World, dice: &Dice, fault: Fault, victim: NodeId) {
             if dice.percent(50) { network.cut(victim, other) } else { network.cut(other, victim) }
         }
         Fault::Break => return network.break_connections(),
+        Fault::SlowHeal => {
+            let (links, length) = (part(world, dice), dice.millis(200..3000));
+            let (world, dice) = (world.clone(), dice.clone());
+            spawn_detached(async move {
+                NodeRuntime::sleep(length).await;
+                mend_one_by_one(&world, &dice, links, 400).await;
+            });
+            return;
+        }
         Fault::Loss => {
             let loss = [5, 30, 150][dice.index(3)];
             network.behave(|manner| manner.loss_per_mille = loss);
@@ -184,6 +269,85 @@ fn disturb(world: &World, dice: &Dice, fault: Fault, victim: NodeId) {
         NodeRuntime::sleep(length).await;
         network.heal();
         network.behave(|manner| *manner = NetworkManner::default());
+    });
+}
+
+/// Cuts the members into two sides, neither of them empty, and gives the links cut.
+fn part(world: &World, dice: &Dice) -> Vec<(NodeId, NodeId)> {
+    let mut rest = world.members();
+    let mut side = Vec::new();
+    for _ in 0..dice.number(1..rest.len().max(2) as u64) {
+        side.push(rest.remove(dice.index(rest.len())));
+    }
+    cut_between(world, &side, &rest);
+    let both = |left: NodeId| rest.iter().flat_map(move |right| [(left, *right), (*right, left)]);
+    side.iter().flat_map(|left| both(*left).collect::<Vec<_>>()).collect()
+}
+
+/// Lets one direction after another pass again, in a seeded order.
+async fn mend_one_by_one(world: &World, dice: &Dice, mut links: Vec<(NodeId, NodeId)>, pause_ms_max: u64) {
+    while !links.is_empty() {
+        let (from, to) = links.remove(dice.index(links.len()));
+        world.network().mend(from, to);
+        world.trace().event(format_args!("n{} reaches n{} again", from.0, to.0));
+        NodeRuntime::sleep(dice.millis(0..pause_ms_max)).await;
+    }
+}
+
+/// The faults of a run of minutes: the network falls apart for most of it, and heals link by link.
+async fn cut_for_minutes(world: &World, dice: &Dice, minutes: Duration) {
+    let began = NodeRuntime::elapsed();
+    while world.is_busy() && NodeRuntime::elapsed() - began < minutes {
+        NodeRuntime::sleep(dice.millis(500..5000)).await;
+        let links = part(world, dice);
+        world.trace().event(format_args!("cut for minutes: {links:?}"));
+        NodeRuntime::sleep(dice.duration(minutes / 4, minutes / 2)).await;
+        mend_one_by_one(world, dice, links, 8000).await;
+    }
+}
+
+/// Writes to the disk of `node` fail for a while: its process must stop, and may start again when they do not.
+fn fail_writes(world: &World, node: NodeId, reason: &'static str, dice: &Dice) {
+    world.disk(node).behave(|manner| manner.write_fails = Some(reason));
+    let (world, length) = (world.clone(), dice.millis(100..2500));
+    let process = world.process(node);
+    spawn_detached(async move {
+        NodeRuntime::sleep(length).await;
+        let goes_on = |world: &World| {
+            let now = world.process(node);
+            let same = now.zip(process.as_ref()).is_some_and(|(now, then)| now.group == then.group);
+            let stopped = process.as_ref().is_some_and(|process| process.group.is_paused());
+            same && !stopped && world.disk(node).has_failed()
+        };
+        if goes_on(&world) {
+            NodeRuntime::sleep(STOP_MAX).await;
+        }
+        if goes_on(&world) && !world.is_starved(node) {
+            world.fail(format_args!("n{} goes on {STOP_MAX:?} after its disk refused a write", node.0));
+        }
+        world.disk(node).behave(|manner| manner.write_fails = None);
+    });
+}
+
+/// One task of the process gets a moment now and then, and nothing between.
+fn starve(world: &World, node: NodeId, dice: &Dice) {
+    let Some(process) = world.process(node) else { return };
+    let Some(task) = process.group.starve(|tasks| dice.index(tasks)) else { return };
+    world.set_starved(node, true);
+    let (world, dice, length) = (world.clone(), dice.clone(), dice.millis(100..3000));
+    spawn_detached(async move {
+        let began = NodeRuntime::elapsed();
+        while NodeRuntime::elapsed() - began < length && !process.group.is_dead() {
+            NodeRuntime::sleep(dice.millis(5..200)).await;
+            process.group.feed();
+            NodeRuntime::sleep(STARVED_TURN).await;
+            if world.is_calm() {
+                break;
+            }
+            process.group.starve_again(task);
+        }
+        process.group.feed();
+        world.set_starved(node, false);
     });
 }
 
@@ -203,6 +367,13 @@ fn down(world: &World, node: NodeId, power_lost: bool, away: Duration) {
     });
 }
 
+/// A machine loses power, unless the time of faults is over meanwhile.
+fn strike_down(world: &World, node: NodeId, away: Duration) {
+    if !world.is_calm() {
+        down(world, node, true, away);
+    }
+}
+
 fn at_point(world: &World, node: NodeId, dice: &Dice) {
     let (point, passes) = (POINTS[dice.index(POINTS.len())], dice.number(1..4));
     // In the middle of it, or after its answer has left and before the next sync.
@@ -212,7 +383,7 @@ fn at_point(world: &World, node: NodeId, dice: &Dice) {
     world.points().arm(node, point, passes, move || {
         spawn_detached(async move {
             NodeRuntime::sleep(after).await;
-            down(&own, node, true, away);
+            strike_down(&own, node, away);
         });
     });
 }
@@ -248,19 +419,25 @@ fn restore_speed(disk: &super::disk::SimDisk) {
 /// Ends everything that is wrong: links whole, disks quick, processes running.
 pub fn calm(world: &World) {
     world.trace().event("calm");
+    world.set_calm();
     world.points().disarm();
     world.network().heal();
     world.network().behave(|manner| *manner = NetworkManner::default());
     for node in world.members() {
-        let failing = std::cell::Cell::new(false);
-        world.disk(node).behave(|manner| failing.set(std::mem::replace(&mut manner.sync_fails, false)));
-        restore_speed(world.disk(node));
-        if failing.get() {
-            // A process whose sync failed has stopped for good.
+        let disk = world.disk(node);
+        let failing = disk.fails();
+        disk.behave(|manner| {
+            (manner.sync_fails, manner.sync_hangs, manner.write_fails) = (false, false, None)
+        });
+        disk.restore();
+        restore_speed(disk);
+        if failing {
+            // A process whose disk failed has stopped for good.
             world.kill(node, true);
         }
         if let Some(process) = world.process(node) {
             process.group.resume();
+            process.group.feed();
         }
         world.start(node);
     }

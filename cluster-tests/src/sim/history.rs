@@ -9,6 +9,8 @@ use std::sync::Arc;
 use orch_raft::{Object, Revision};
 use parking_lot::Mutex;
 
+use super::trace::Hash64;
+
 /// Names one write: its value is stored nowhere else.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Tag(pub u64);
@@ -27,11 +29,30 @@ pub struct Version {
 /// Label that filtered watches ask for.
 pub const MARK: &str = "mark";
 
+/// Label that carries a write's tag.
+pub const TAG: &str = "tag";
+
+/// Set in the tag of an object that no write of a client tagged: a hash of its uid stands for it.
+const UNTAGGED: u64 = 1 << 63;
+
+impl Tag {
+    /// What a client reads out of an object: its tag label, or a stand-in made of its uid.
+    pub fn read(label: Option<&str>, uid: &str) -> Tag {
+        let tagged = label.and_then(|text| text.parse().ok());
+        Tag(tagged.unwrap_or_else(|| Hash64::of(uid.as_bytes()).0 | UNTAGGED))
+    }
+
+    /// Whether this is the tag of one write of a client.
+    pub fn names_a_write(self) -> bool {
+        self.0 & UNTAGGED == 0
+    }
+}
+
 impl Version {
-    /// What a client reads out of a stored object; `None` if it is not one of ours.
-    pub fn of(object: &Object) -> Option<Version> {
-        let tag = object.index.uid.parse().ok().map(Tag)?;
-        Some(Version { revision: object.revision, tag, marked: object.label(MARK).is_some() })
+    /// What a client reads out of a stored object.
+    pub fn of(object: &Object) -> Version {
+        let tag = Tag::read(object.label(TAG), &object.index.uid);
+        Version { revision: object.revision, tag, marked: object.label(MARK).is_some() }
     }
 }
 

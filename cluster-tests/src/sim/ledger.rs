@@ -7,23 +7,29 @@
 //! Invariant: a revision changes at most one object of a resource. Invariant: a write's tag is noted once.
 
 mod disagreement;
+mod replay;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use orch_raft::transport::NodeId;
-use orch_raft::{Object, Revision, State};
+use orch_raft::{Change, Object, Revision, State};
 use parking_lot::Mutex;
 
 pub use self::disagreement::Disagreement;
+pub use self::replay::Replay;
 use super::history::{Ask, Call, Tag, Told, Version};
 use super::trace::Hash64;
 
 /// The resource that calls of the [`super::history::History`] are about.
-pub const THINGS: &str = "things";
+pub const THINGS: &str = "configmaps";
 
 /// Written in one transaction with some writes to [`THINGS`]: same path, same tag, same revision.
-pub const MIRRORS: &str = "mirrors";
+pub const MIRRORS: &str = "serviceaccounts";
+
+/// Revisions after which a member's whole state is read again, beside a quarter of its objects: reading it costs as
+/// much as the objects there are, comparing changes only what changed.
+const WHOLE_EVERY: u64 = 24;
 
 /// One change as the ledger keeps it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -34,12 +40,28 @@ pub struct Noted {
     pub old: Option<Version>,
     /// After.
     pub new: Option<Version>,
+    /// A hash of the object after: place, bytes and revisions. 0 for a removal.
+    pub hash: u64,
+}
+
+impl Noted {
+    /// What a member shows as a change of `resource`.
+    pub fn of(resource: &str, change: &Change) -> Noted {
+        Noted {
+            path: change.path.clone(),
+            old: change.old.as_deref().map(Version::of),
+            new: change.new.as_deref().map(Version::of),
+            hash: change.new.as_deref().map_or(0, |object| object_hash(resource, &change.path, object)),
+        }
+    }
 }
 
 /// How far one process has been looked at.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Cursor {
     applied: Revision,
+    /// Up to where its whole state was read.
+    whole: Revision,
 }
 
 /// The ledger of a run. Clones share it.
@@ -54,50 +76,39 @@ struct Inner {
     frontier: Revision,
     /// What no member that was looked at still knew: after the first, up to and with the second.
     gaps: Vec<(Revision, Revision)>,
-    /// Bytes of the whole state, by the revision at which some member had them.
+    /// Hashes of whole states, by the revision at which some member had them.
     digests: BTreeMap<Revision, u64>,
-    /// All objects at the frontier.
-    newest: Model,
-    /// A hash of all objects after each change, where all changes up to there are known.
+    /// The hash of each object at the frontier.
+    newest: BTreeMap<(Arc<str>, Arc<str>), u64>,
+    /// The sum of `newest`.
+    sum: u64,
+    /// That sum after each change, where all changes up to there are known.
     sums: BTreeMap<Revision, u64>,
+    /// All objects as a member had them behind a gap: changes lead on from there.
+    bases: BTreeMap<Revision, Model>,
 }
 
 /// All objects at a revision: resource and path, and the version there.
 pub type Model = BTreeMap<(Arc<str>, Arc<str>), Version>;
 
-fn version(object: &Object) -> Version {
-    Version::of(object).unwrap_or_else(|| {
-        // An object of the store's own: its bytes name it.
-        let (revision, tag) = (object.revision, Tag(Hash64::of(&object.json).0 | 1 << 63));
-        Version { revision, tag, marked: false }
-    })
-}
-
-/// The digest of a state's objects: where they are, their bytes and their revisions.
-pub fn digest(state: &State) -> u64 {
+/// A hash of one object: where it is, its bytes and its revisions.
+fn object_hash(resource: &str, path: &str, object: &Object) -> u64 {
     let mut hash = Hash64::default();
-    for (resource, collection) in state.collections() {
-        for (path, object) in collection.range_from("") {
-            hash.add(resource.as_bytes());
-            hash.add(path.as_bytes());
-            hash.add(&object.json);
-            hash.add(&object.revision.0.to_le_bytes());
-            hash.add(&object.created.0.to_le_bytes());
-        }
-    }
+    hash.add(resource.as_bytes());
+    hash.add(path.as_bytes());
+    hash.add(&object.json);
+    hash.word(object.revision.0);
+    hash.word(object.created.0);
     hash.0
 }
 
-fn sum(model: &Model) -> u64 {
-    let mut hash = Hash64::default();
-    for ((resource, path), version) in model {
-        hash.add(resource.as_bytes());
-        hash.add(path.as_bytes());
-        hash.add(&version.revision.0.to_le_bytes());
-        hash.add(&version.tag.0.to_le_bytes());
-        hash.add(&[u8::from(version.marked)]);
-    }
-    hash.0
+/// The digest of a state's objects: the sum of their hashes, so that a change costs what it changed.
+fn digest(state: &State) -> u64 {
+    let hashes = state.collections().flat_map(|(resource, collection)| {
+        let hash = |(path, object): (&Arc<str>, &Arc<Object>)| object_hash(resource, path, object);
+        collection.range_from("").map(hash).collect::<Vec<u64>>()
+    });
+    hashes.fold(0, u64::wrapping_add)
 }
 
 /// All objects of a state as a model.
@@ -105,7 +116,7 @@ fn model_of(state: &State) -> Model {
     let mut model = Model::new();
     for (resource, collection) in state.collections() {
         let objects = collection.range_from("");
-        model.extend(objects.map(|(path, object)| ((resource.clone(), path.clone()), version(object))));
+        model.extend(objects.map(|(path, object)| ((resource.clone(), path.clone()), Version::of(object))));
     }
     model
 }
@@ -135,13 +146,73 @@ impl Ledger {
         }
         inner.add_up(frontier.max(from), applied);
         inner.frontier = inner.frontier.max(applied);
-        cursor.applied = applied;
-        inner.compare_digest(node, state)
+        let started = std::mem::replace(&mut cursor.applied, applied) == Revision(0);
+        let objects = u64::try_from(inner.newest.len()).unwrap_or(u64::MAX);
+        if started || applied.0 - cursor.whole.0 >= WHOLE_EVERY + objects / 4 {
+            cursor.whole = applied;
+            inner.compare_digest(node, state)?;
+        }
+        Ok(())
     }
 
-    /// All objects as they were at `revision`; `None` when not all changes up to there are known.
-    pub fn model_at(&self, revision: Revision) -> Option<Model> {
-        self.0.lock().model_at(revision)
+    /// All objects as they were at one revision after another.
+    pub fn replay(&self) -> Replay {
+        Replay::new(self.clone())
+    }
+
+    /// The versions that `path` of `resource` had after `from` and at it, up to and with `through`, oldest first;
+    /// `None` when some may be unknown.
+    pub fn versions(
+        &self,
+        resource: &str,
+        path: &str,
+        from: Revision,
+        through: Revision,
+    ) -> Option<Vec<Option<Version>>> {
+        let inner = self.0.lock();
+        let through = through.max(from);
+        let base = inner.base(from)?;
+        if inner.in_gap(base, through) {
+            return None;
+        }
+        let place = (Arc::from(resource), Arc::from(path));
+        let first = inner.bases.get(&base).and_then(|model| model.get(&place)).copied();
+        let changes =
+            inner.changes.get(resource)?.range(Revision(base.0 + 1)..=through.max(Revision(base.0 + 1)));
+        let mut versions = vec![first];
+        for (revision, noted) in changes.filter(|(_, noted)| *noted.path == *path) {
+            if *revision <= from {
+                versions.clear();
+            }
+            if *revision <= through {
+                versions.push(noted.new);
+            }
+        }
+        Some(versions)
+    }
+
+    /// The revisions at which objects went, with their resources.
+    pub fn removals(&self) -> Vec<(Arc<str>, Revision, Noted)> {
+        let inner = self.0.lock();
+        let all = inner.changes.iter().flat_map(|(resource, changes)| {
+            let gone = changes.iter().filter(|(_, noted)| noted.new.is_none());
+            gone.map(|(revision, noted)| (resource.clone(), *revision, noted.clone()))
+        });
+        all.collect()
+    }
+
+    /// The revision of the write of `tag`, if any member applied it.
+    pub fn revision_of(&self, tag: Tag) -> Option<Revision> {
+        self.0.lock().tags.get(&tag).copied()
+    }
+
+    /// The change of `resource` at `revision`, if there was one; `None` when that is not known.
+    pub fn change_at(&self, resource: &str, revision: Revision) -> Option<Option<Noted>> {
+        let inner = self.0.lock();
+        if inner.in_gap(Revision(revision.0.saturating_sub(1)), revision) {
+            return None;
+        }
+        Some(inner.changes.get(resource).and_then(|changes| changes.get(&revision)).cloned())
     }
 
     /// The changes of `resource` after `from` up to and with `through`; `None` when some may be unknown.
@@ -182,7 +253,14 @@ impl Ledger {
     pub fn hash(&self) -> Hash64 {
         let inner = self.0.lock();
         let mut hash = Hash64::default();
-        hash.add(format!("{:?} {:?} {:?}", inner.changes, inner.digests, inner.gaps).as_bytes());
+        for (revision, noted) in inner.changes.values().flatten() {
+            hash.word(revision.0);
+            hash.word(noted.hash);
+        }
+        for (revision, digest) in inner.digests.iter().chain(&inner.sums) {
+            hash.word(revision.0);
+            hash.word(*digest);
+        }
         hash
     }
 
@@ -206,12 +284,8 @@ impl Inner {
         for resource in resources {
             let collection = state.collection(&resource);
             let changes = collection.changes_after(from).into_iter().flatten();
-            let shown: BTreeMap<Revision, Noted> = changes
-                .map(|change| {
-                    let (old, new) = (change.old.as_deref().map(version), change.new.as_deref().map(version));
-                    (change.revision, Noted { path: change.path.clone(), old, new })
-                })
-                .collect();
+            let shown: BTreeMap<Revision, Noted> =
+                changes.map(|change| (change.revision, Noted::of(&resource, change))).collect();
             self.compare_resource(node, &resource, from, state.applied(), shown)?;
         }
         Ok(())
@@ -247,6 +321,7 @@ impl Inner {
                 return differs(revision, Some(noted), None);
             }
             let written = noted.new.filter(|_| &**resource == THINGS).map(|new| new.tag);
+            let written = written.filter(|tag| tag.names_a_write());
             let before = written.and_then(|tag| Some((tag, self.tags.insert(tag, revision)?)));
             if let Some((tag, first)) = before {
                 return Err(Disagreement::AppliedTwice { tag, first, second: revision });
@@ -258,22 +333,17 @@ impl Inner {
 
     fn compare_digest(&mut self, node: NodeId, state: &State) -> Result<(), Disagreement> {
         let (revision, found) = (state.applied(), digest(state));
-        let expected = *self.digests.entry(revision).or_insert(found);
-        if found != expected {
-            let difference = self.difference(state);
-            return Err(Disagreement::Digest { node, revision, found, expected, difference });
-        }
-        if self.in_gap(revision, revision) {
-            return Ok(());
-        }
-        let (found, newest) = (sum(&model_of(state)), self.sums.range(..=revision).next_back());
-        match newest {
-            Some((_, expected)) if *expected != found => {
-                let (expected, difference) = (*expected, self.difference(state));
-                Err(Disagreement::Digest { node, revision, found, expected, difference })
+        let known =
+            if self.in_gap(revision, revision) { None } else { self.sums.range(..=revision).next_back() };
+        let known = known.map(|(_, sum)| *sum);
+        let first = *self.digests.entry(revision).or_insert(found);
+        for expected in known.into_iter().chain([first]) {
+            if found != expected {
+                let difference = self.difference(state);
+                return Err(Disagreement::Digest { node, revision, found, expected, difference });
             }
-            _ => Ok(()),
         }
+        Ok(())
     }
 
     /// Where a state differs from what the known changes amount to.
@@ -293,37 +363,47 @@ impl Inner {
     /// Takes the objects at `from` from a state, since no known changes lead there.
     fn take_over(&mut self, from: Revision, state: &State) {
         self.newest.clear();
+        let mut base = Model::new();
         for (resource, collection) in state.collections() {
             // Every revision above its floor is a state's to tell.
             let Ok(then) = collection.at(from) else { continue };
-            let objects = then.range_from("");
-            self.newest
-                .extend(objects.map(|(path, object)| ((resource.clone(), path.clone()), version(object))));
+            for (path, object) in then.range_from("") {
+                let place = (resource.clone(), path.clone());
+                base.insert(place.clone(), Version::of(object));
+                self.newest.insert(place, object_hash(resource, path, object));
+            }
         }
-        self.sums.insert(from, sum(&self.newest));
+        self.sum = self.newest.values().fold(0, |sum, hash| sum.wrapping_add(*hash));
+        self.sums.insert(from, self.sum);
+        self.bases.insert(from, base);
     }
 
-    /// Adds the changes after `from` up to and with `applied` to the newest model.
+    /// Adds the changes after `from` up to and with `applied` to the newest objects.
     fn add_up(&mut self, from: Revision, applied: Revision) {
         if applied <= from {
             return;
         }
-        let mut fresh: BTreeMap<Revision, Vec<(Arc<str>, &Noted)>> = BTreeMap::new();
+        let mut fresh: Vec<(Revision, (Arc<str>, Arc<str>), u64)> = Vec::new();
         for (resource, changes) in &self.changes {
             for (revision, noted) in changes.range(Revision(from.0 + 1)..=applied) {
-                fresh.entry(*revision).or_default().push((resource.clone(), noted));
+                fresh.push((*revision, (resource.clone(), noted.path.clone()), noted.hash));
             }
         }
-        for (revision, changes) in fresh {
-            for (resource, noted) in changes {
-                let key = (resource, noted.path.clone());
-                match noted.new {
-                    Some(new) => self.newest.insert(key, new),
-                    None => self.newest.remove(&key),
-                };
-            }
-            self.sums.insert(revision, sum(&self.newest));
+        fresh.sort();
+        for (revision, place, hash) in fresh {
+            let before = match hash {
+                0 => self.newest.remove(&place),
+                hash => self.newest.insert(place, hash),
+            };
+            self.sum = self.sum.wrapping_sub(before.unwrap_or_default()).wrapping_add(hash);
+            self.sums.insert(revision, self.sum);
         }
+    }
+
+    /// The newest revision up to `revision` from which all changes up to it are known; `None` when there is none.
+    fn base(&self, revision: Revision) -> Option<Revision> {
+        let base = self.bases.range(..=revision).next_back().map_or(Revision(0), |(base, _)| *base);
+        (!self.in_gap(base, revision)).then_some(base)
     }
 
     /// Whether some change after `from` up to and with `through` may be unknown.
@@ -332,12 +412,19 @@ impl Inner {
     }
 
     fn model_at(&self, revision: Revision) -> Option<Model> {
-        if self.in_gap(Revision(0), revision) {
-            return None;
+        let base = self.base(revision)?;
+        let mut model = self.bases.get(&base).cloned().unwrap_or_default();
+        self.replay_into(&mut model, base, revision);
+        Some(model)
+    }
+
+    /// Makes the changes after `from` up to and with `through` in `model`.
+    fn replay_into(&self, model: &mut Model, from: Revision, through: Revision) {
+        if through <= from {
+            return;
         }
-        let mut model = Model::new();
         for (resource, changes) in &self.changes {
-            for (_, noted) in changes.range(..=revision) {
+            for (_, noted) in changes.range(Revision(from.0 + 1)..=through) {
                 let key = (resource.clone(), noted.path.clone());
                 match noted.new {
                     Some(new) => model.insert(key, new),
@@ -345,7 +432,6 @@ impl Inner {
                 };
             }
         }
-        Some(model)
     }
 
     fn check_call(&self, call: &Call) -> Result<(), Disagreement> {

@@ -4,14 +4,18 @@
 //! that judge what they saw. Everything random comes from the seed, so a seed replays a run exactly; a test shows
 //! that it does. `docs/simulation.md` says how to run it and how to read a failure.
 //!
-//! The store under test is the one that runs in production, over other implementations of its disk and network.
+//! What is under test is what runs in production, over other implementations of disk, network, clock and runtime: the
+//! replicated store, and on it the request pipeline, watches and controllers of the API.
 
+pub mod answers;
 pub mod clients;
 pub mod consensus;
 pub mod dice;
 pub mod disk;
+pub mod duties;
 pub mod faults;
 pub mod history;
+pub mod judgement;
 pub mod ledger;
 pub mod linearizability;
 pub mod network;
@@ -21,6 +25,8 @@ pub mod points;
 pub mod process;
 pub mod run;
 pub mod runtime;
+pub mod scale;
+pub mod server;
 pub mod session;
 pub mod setup;
 pub mod sightings;

@@ -161,6 +161,11 @@ impl SimNetwork {
         self.links.lock().cuts.clear();
     }
 
+    /// Lets frames from `from` to `to` pass again.
+    pub fn mend(&self, from: NodeId, to: NodeId) {
+        self.links.lock().cuts.remove(&(from, to));
+    }
+
     /// Breaks every connection that is open now.
     pub fn break_connections(&self) {
         let connections = std::mem::take(&mut self.links.lock().connections);

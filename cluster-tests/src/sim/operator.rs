@@ -146,7 +146,9 @@ impl Operator {
     /// A member's disk is lost: under its old name it must refuse to start, so it is replaced by another.
     async fn replace(&self) {
         let member = self.session.pick();
-        if !self.is_known(member) {
+        // An emptied founder and one that the cluster has not heard of could found it anew.
+        let all_known = self.world().members().into_iter().all(|member| self.is_known(member));
+        if !all_known || !self.world().has_spare() {
             return;
         }
         self.world().lose_disk(member);

@@ -6,14 +6,19 @@
 mod membership;
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
+use bytes::Bytes;
+use orch_proto::store as wire;
 use orch_raft::{
     Change, Collection, Compacted, Operation, Outcome, ProposeError, ReadError, Revision, State, Store,
     Subscription, Transaction,
 };
+use prost::Message;
 
 use super::disk::{DiskManner, SimDisk};
+use super::ledger::{MIRRORS, THINGS};
 use super::runtime::{NodeRuntime, current_group};
 use openraft_rt::AsyncRuntime;
 
@@ -30,11 +35,17 @@ pub enum Plant {
     RepeatsUnknown,
     /// A write is answered once it is in the leader's own log.
     AnswersEarly,
-    /// The oldest change of the history is not shown.
+    /// The oldest change of the history on the disk is not shown.
     LosesOldest,
+    /// A step of the stored state lands in a state that was installed after it was asked for (A1).
+    StepIntoNewState,
+    /// A start forgets when each resource changed last, so that a watch misses removals (A2).
+    ForgetsLastChanges,
+    /// A client sends a POST again when it does not know what became of it (A4).
+    ClientRepeats,
     /// Reads are served from whatever this node has applied.
     StaleReads,
-    /// A program of an older version takes entries that it does not know for blank ones.
+    /// A program of an older version takes entries that it does not know for blank ones (A6).
     SkipsUnknown,
     /// A disk that was emptied still bears its name, so that its member takes part without its vote and log.
     EmptiedUnseen,
@@ -42,23 +53,38 @@ pub enum Plant {
     RollbackUnseen,
     /// A removed member is not told.
     RemovalUntold,
+    /// Writes wait for seconds when history was trimmed (A7).
+    TrimmingBlocks,
+    /// A stored object differs from the other members', and their comparison compares nothing (A8).
+    DiffersSilently,
+    /// Some watches are not told that their resource changed.
+    NotWoken,
+    /// Reads hang for ever once one has failed.
+    ReadsHang,
     /// Nobody asks for anything: a bug of the harness, which would otherwise pass every run.
     NoLoad,
 }
 
 /// All plants, with the names that the command line takes.
-pub const PLANTS: [(&str, Plant); 12] = [
+pub const PLANTS: [(&str, Plant); 19] = [
     ("vote-unsynced", Plant::VoteUnsynced),
     ("log-unsynced", Plant::LogUnsynced),
     ("mark-torn", Plant::MarkTorn),
     ("repeats-unknown", Plant::RepeatsUnknown),
     ("answers-early", Plant::AnswersEarly),
     ("loses-oldest", Plant::LosesOldest),
+    ("step-into-new-state", Plant::StepIntoNewState),
+    ("forgets-last-changes", Plant::ForgetsLastChanges),
+    ("client-repeats", Plant::ClientRepeats),
     ("stale-reads", Plant::StaleReads),
     ("skips-unknown", Plant::SkipsUnknown),
     ("emptied-unseen", Plant::EmptiedUnseen),
     ("rollback-unseen", Plant::RollbackUnseen),
     ("removal-untold", Plant::RemovalUntold),
+    ("trimming-blocks", Plant::TrimmingBlocks),
+    ("differs-silently", Plant::DiffersSilently),
+    ("not-woken", Plant::NotWoken),
+    ("reads-hang", Plant::ReadsHang),
     ("no-load", Plant::NoLoad),
 ];
 
@@ -67,25 +93,27 @@ impl Plant {
     pub fn spoil(self, manner: &mut DiskManner) {
         manner.lies_about_vote = self == Plant::VoteUnsynced;
         manner.lies_about_log = self == Plant::LogUnsynced;
+        manner.ignores_generation = self == Plant::StepIntoNewState;
         manner.tears_mark_from_state = self == Plant::MarkTorn;
+        manner.forgets_last_changes = self == Plant::ForgetsLastChanges;
+        manner.flips_bits = self == Plant::DiffersSilently;
     }
-}
 
-/// The changes of a resource after `cursor`, as a watch server reads them.
-///
-/// # Errors
-/// They are no longer held.
-pub fn changes_after(
-    plant: Option<Plant>,
-    state: &State,
-    resource: &str,
-    cursor: Revision,
-) -> Result<Vec<Change>, Compacted> {
-    let collection = state.collection(resource);
-    let oldest = collection.changes_after(collection.floor())?.next().map(|change| change.revision);
-    let hidden = oldest.filter(|_| plant == Some(Plant::LosesOldest));
-    let changes = collection.changes_after(cursor)?;
-    Ok(changes.filter(|change| Some(change.revision) != hidden).cloned().collect())
+    /// The answer a peer gets in place of `answered`, where it is to be another.
+    pub fn forge(self, answered: &Bytes) -> Option<Bytes> {
+        use wire::control_response::Kind;
+        if !matches!(self, Plant::DiffersSilently | Plant::RollbackUnseen | Plant::RemovalUntold) {
+            return None;
+        }
+        let mut message = wire::ControlResponse::decode(answered.clone()).ok()?;
+        match (self, message.kind.as_mut()?) {
+            (Plant::DiffersSilently, Kind::Agreement(agreement)) => agreement.checkpoints.clear(),
+            (Plant::RollbackUnseen, Kind::Identity(identity)) => identity.promised = None,
+            (Plant::RemovalUntold, Kind::Identity(identity)) => identity.removed = false,
+            _ => return None,
+        }
+        Some(Bytes::from(message.encode_to_vec()))
+    }
 }
 
 /// A store with a bug, or with none.
@@ -94,12 +122,25 @@ pub struct PlantedStore<S> {
     store: S,
     plant: Option<Plant>,
     disk: SimDisk,
+    memory: Arc<Memory>,
+}
+
+/// What a plant remembers of its process.
+#[derive(Debug, Default)]
+struct Memory {
+    /// A read has failed.
+    read_failed: AtomicBool,
+    subscriptions: AtomicU64,
+    /// Up to where history was trimmed when that was last looked at.
+    floor: AtomicU64,
+    /// Virtual milliseconds until which writes wait.
+    blocked_until_ms: AtomicU64,
 }
 
 impl<S: Store> PlantedStore<S> {
     /// `store`, whose node writes to `disk`, with the bug of `plant`.
     pub fn new(store: S, plant: Option<Plant>, disk: SimDisk) -> Self {
-        PlantedStore { store, plant, disk }
+        PlantedStore { store, plant, disk, memory: Arc::default() }
     }
 
     /// The store under test itself.
@@ -115,6 +156,18 @@ impl<S: Store> PlantedStore<S> {
             Ok(answer) => answer,
             Err(_) => self.store.propose(transaction).await,
         }
+    }
+
+    /// Waits until what trimming has to do is done: seconds, whenever there was something to trim.
+    async fn wait_for_trimming(&self) {
+        const TRIM_MS: u64 = 4000;
+        let now_ms = || u64::try_from(NodeRuntime::elapsed().as_millis()).unwrap_or(u64::MAX);
+        let floor = self.store.state().floor().0;
+        if self.memory.floor.swap(floor, Ordering::Relaxed) != floor && self.store.is_leader() {
+            self.memory.blocked_until_ms.store(now_ms() + TRIM_MS, Ordering::Relaxed);
+        }
+        let until = self.memory.blocked_until_ms.load(Ordering::Relaxed);
+        self.store.sleep(Duration::from_millis(until.saturating_sub(now_ms()))).await;
     }
 
     /// Answers as soon as a leader's own log has grown by the proposal.
@@ -155,6 +208,9 @@ impl<S: Store> Store for PlantedStore<S> {
         if self.plant == Some(Plant::AnswersEarly) && blind && self.store.is_leader() {
             return self.propose_early(transaction).await;
         }
+        if self.plant == Some(Plant::TrimmingBlocks) {
+            self.wait_for_trimming().await;
+        }
         if self.plant == Some(Plant::RepeatsUnknown) {
             return self.propose_again(transaction).await;
         }
@@ -165,7 +221,12 @@ impl<S: Store> Store for PlantedStore<S> {
         if self.plant == Some(Plant::StaleReads) {
             return Ok(self.store.state().applied());
         }
-        self.store.barrier().await
+        if self.plant == Some(Plant::ReadsHang) && self.memory.read_failed.load(Ordering::Relaxed) {
+            return std::future::pending().await;
+        }
+        let answer = self.store.barrier().await;
+        self.memory.read_failed.fetch_or(answer.is_err(), Ordering::Relaxed);
+        answer
     }
 
     async fn wait_applied(&self, at_least: Revision, timeout: Duration) -> bool {
@@ -173,7 +234,9 @@ impl<S: Store> Store for PlantedStore<S> {
     }
 
     fn past_changes(&self, resource: &Arc<str>, after: Revision) -> Result<Arc<[Change]>, Compacted> {
-        self.store.past_changes(resource, after)
+        let changes = self.store.past_changes(resource, after)?;
+        let loses = self.plant == Some(Plant::LosesOldest) && changes.len() > 1;
+        Ok(if loses { changes.iter().skip(1).cloned().collect() } else { changes })
     }
 
     fn collection_at(&self, resource: &Arc<str>, revision: Revision) -> Result<Arc<Collection>, Compacted> {
@@ -181,6 +244,12 @@ impl<S: Store> Store for PlantedStore<S> {
     }
 
     fn subscribe(&self, resource: &Arc<str>) -> Subscription {
+        const DEAF_EVERY: u64 = 4;
+        let number = self.memory.subscriptions.fetch_add(1, Ordering::Relaxed);
+        let watched = [THINGS, MIRRORS].contains(&&**resource);
+        if self.plant == Some(Plant::NotWoken) && watched && number.is_multiple_of(DEAF_EVERY) {
+            return self.store.subscribe(&Arc::from("nothing"));
+        }
         self.store.subscribe(resource)
     }
 

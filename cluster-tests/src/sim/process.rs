@@ -8,23 +8,22 @@ use std::time::Duration;
 
 use openraft_rt::AsyncRuntime;
 use orch_raft::FEATURE_LEVEL_MAX;
-use orch_raft::member::{
-    ClusterSeed, Handle, HistoryOptions, LogOptions, Member, Options, StartError, Timing,
-};
+use orch_raft::member::{ClusterSeed, Member, Options, StartError, Timing};
 use orch_raft::transport::NodeId;
 
 use super::disk::DiskHandle;
 use super::network::SimTransport;
 use super::plant::Plant;
 use super::runtime::{NodeRuntime, TaskGroup, spawn_detached};
+use super::server::Server;
 use super::versions::SkipsUnknown;
-use super::world::World;
+use super::world::{Handle, World};
 
 /// A member as a process holds it.
 pub type SimMember = Member<NodeRuntime, DiskHandle, SimTransport>;
 
 /// What clients of a member call.
-pub type MemberStore = Handle<NodeRuntime, DiskHandle, SimTransport>;
+pub type MemberStore = orch_raft::Handle<NodeRuntime, DiskHandle, SimTransport>;
 
 /// Short beats: a run sees as many elections in its seconds as a cluster in minutes.
 const TIMING: Timing = Timing { heartbeat_ms: 50, election_ms_min: 300, election_ms_max: 600 };
@@ -54,7 +53,9 @@ pub async fn start(
 }
 
 fn options(world: &World, node: NodeId, start: u64) -> Options {
-    let seed = ClusterSeed { cluster: "simulated".into(), brand: "orch".into(), token_key: [7; 32] };
+    // Each founder would found another cluster: the first leader's seed is everyone's.
+    let token_key = std::array::from_fn(|at| u8::try_from((node.0 + at as u64) % 251).unwrap_or_default());
+    let seed = ClusterSeed { cluster: "simulated".into(), brand: "orch".into(), token_key };
     let incarnation = world.dice(&format!("incarnation {} {start}", node.0)).number(0..u64::MAX);
     let (me, founders) = (world.peer(node).clone(), world.founders());
     let mut options = Options::new(me.clone(), founders.clone(), seed, incarnation, world.clock(node));
@@ -63,24 +64,26 @@ fn options(world: &World, node: NodeId, start: u64) -> Options {
     if !founders.contains(&me) {
         options.initial_cluster = Vec::new();
     }
-    // Small, and another mix for each seed: compaction and snapshots are as frequent as faults.
-    let dice = world.dice("thresholds");
-    let entries_max = dice.number(10..150);
+    let scale = world.scale();
+    (options.timing, options.history, options.log) = (TIMING, scale.history, scale.log);
     // Whoever skips what it does not know sees no reason to end.
     options.feature_level_max = match skips_unknown(world, node) {
         true => FEATURE_LEVEL_MAX,
         false => world.versions().program(node),
     };
-    options.timing = TIMING;
-    options.history =
-        HistoryOptions { age_ms: 5 * 60 * 1000, bytes_max: 100_000, entries_max, disk_bytes_max: 50_000 };
-    let (snapshot_every, keep) = (dice.number(10..100), entries_max + dice.number(1..60));
-    options.log = LogOptions { snapshot_every, keep, bytes_max: 60_000 };
     options
 }
 
 fn skips_unknown(world: &World, node: NodeId) -> bool {
     world.setup().plant == Some(Plant::SkipsUnknown) && world.versions().program(node) < FEATURE_LEVEL_MAX
+}
+
+/// Serves the API once the cluster is known, and runs the controllers, as `orch serve` does. Never completes.
+pub async fn serve_api(world: World, node: NodeId, start: u64, store: Handle, process: TaskGroup) {
+    let Some(cluster) = store.inner().wait_cluster().await else { return };
+    let server = Server::new(&world, node, start, store, &cluster);
+    world.serves(node, &process, server.clone());
+    server.control().await;
 }
 
 /// Ends the process when the member says that it cannot go on.

@@ -3,14 +3,16 @@
 //! Owns the order of a run and what a run must have done to count: a test without load proves nothing.
 
 use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use openraft_rt::AsyncRuntime;
-use orch_raft::Revision;
+use orch_raft::{Revision, Store};
 
 use super::clients;
 use super::faults;
-use super::linearizability::{check_order, check_registers};
+use super::judgement::{Verified, answered, calls_min, judge};
 use super::operator::Operator;
 use super::plant::Plant;
 use super::runtime::{NodeRuntime, TaskGroup, spawn_detached};
@@ -25,8 +27,29 @@ const LOOK: Duration = Duration::from_millis(20);
 /// Virtual time in which a calm cluster must serve every member's clients again.
 const RECOVERY_MAX: Duration = Duration::from_secs(30);
 
-/// Calls with an outcome, for each second of its length, below which a run counts for nothing.
-const CALLS_PER_SECOND_MIN: usize = 12;
+/// Virtual time in which any one write or read is answered when nothing is wrong: room for one election too late.
+const QUIET_MAX: Duration = Duration::from_secs(2);
+
+/// Writes and reads through each member that are held to that.
+const PROBES: u32 = 8;
+
+/// Questions for one digest: each may be lost, or lie behind what history holds.
+const DIGEST_ATTEMPTS: u32 = 5;
+
+/// Objects written at the same time before a run of many.
+const POPULATE_AT_ONCE: u64 = 64;
+
+/// The populating clients' numbers.
+const POPULATORS: u64 = 1000;
+
+/// Virtual time in which the controllers must have done what they owe: their longest wait after failures, twice.
+const CONTROL_MAX: Duration = Duration::from_secs(60);
+
+/// How often that is looked at.
+const CONTROL_LOOK: Duration = Duration::from_millis(250);
+
+/// How long watches are left alone before the last write: more than a frame's way, so that they wait for it.
+const SETTLE: Duration = Duration::from_millis(300);
 
 /// How many times its length a run may go on in the calm to get its calls: much of it may pass without a quorum.
 const EXTENSION_MAX: u32 = 3;
@@ -54,8 +77,8 @@ pub struct Report {
     pub calls: usize,
     /// Changes noted in the ledger.
     pub changes: usize,
-    /// Watches and lists that were held against the ledger.
-    pub sightings: usize,
+    /// What was held against the ledger.
+    pub verified: Verified,
     /// The newest revision.
     pub revision: Revision,
     /// Virtual time that passed.
@@ -70,11 +93,11 @@ pub struct Report {
 
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Report { setup, calls, changes, sightings, revision, trace_hash, ledger_hash, .. } = self;
+        let Report { setup, calls, changes, verified, revision, trace_hash, ledger_hash, .. } = self;
         write!(
             f,
-            "seed {} members {}: {calls} calls, {changes} changes, {sightings} watches and lists, revision {revision}, \
-             {:.1} s, trace {trace_hash:016x}, ledger {ledger_hash:016x}",
+            "seed {} members {}: {calls} calls, {changes} changes, {verified}, revision {revision}, {:.1} s, \
+             trace {trace_hash:016x}, ledger {ledger_hash:016x}",
             setup.seed,
             setup.members,
             self.took.as_secs_f64(),
@@ -94,10 +117,8 @@ pub fn run(setup: Setup) -> Report {
     NodeRuntime::with_seed(setup.seed).block_on(async move {
         let world = World::new(setup);
         live(&world).await;
-        if world.failure().is_none() {
-            judge(&world);
-        }
-        let report = report(&world);
+        let verified = if world.failure().is_none() { judge(&world) } else { Verified::default() };
+        let report = report(&world, verified);
         world.end();
         report
     })
@@ -108,10 +129,14 @@ async fn live(world: &World) {
     world.members().into_iter().for_each(|node| world.start(node));
     drop(spawn_detached(Operator::new(world, FOUNDER).found()));
     // In some runs things go wrong while the cluster is being founded.
-    let founded_in_peace = !world.dice("founding").percent(FOUNDED_UNDER_FAULTS_PERCENT);
+    let objects = world.scale().objects;
+    let founded_in_peace = objects > 0 || !world.dice("founding").percent(FOUNDED_UNDER_FAULTS_PERCENT);
     if founded_in_peace && !recovers(world, "start").await {
         return;
     }
+    populate(world, objects).await;
+    let began = NodeRuntime::elapsed();
+    let length = world.minutes().unwrap_or_default() + world.setup().length;
     let clients = match world.setup().plant {
         Some(Plant::NoLoad) => Vec::new(),
         _ => clients::usual(),
@@ -125,21 +150,22 @@ async fn live(world: &World) {
     let rage = TaskGroup::default();
     drop(rage.spawn(faults::rage(world.clone())));
     drop(rage.spawn(versions::roll(world.clone())));
-    look_on(world, |passed, _| passed > world.setup().length).await;
+    look_on(world, |passed, _| passed > began + length).await;
     rage.kill();
     faults::calm(world);
     versions::upgrade_all(world).await;
     // What the faults kept clients from, they do now.
-    let (longest, enough) = (world.setup().length * (1 + EXTENSION_MAX), calls_min(world));
+    let (longest, enough) = (began + length + world.setup().length * EXTENSION_MAX, calls_min(world));
     look_on(world, |passed, done| done >= enough || passed > longest).await;
     world.end_busy();
     if NodeRuntime::timeout(RECOVERY_MAX * 2, operator).await.is_err() {
         world.fail("the operator does not get its change done in the calm");
     }
-    if !recovers(world, "calm").await {
+    let served = recovers(world, "calm").await && serves_quickly(world).await;
+    if !served || !controllers_are_done(world).await {
         return;
     }
-    world.drain(world.ledger().frontier());
+    drain(world).await;
     for client in clients {
         if let Ok(Err(gone)) = NodeRuntime::timeout(RECOVERY_MAX, client).await {
             world.fail(format_args!("a client ended badly: {gone}"));
@@ -149,32 +175,71 @@ async fn live(world: &World) {
     agree(world).await;
 }
 
+/// Waits until every member shows what clients asked the controllers for.
+async fn controllers_are_done(world: &World) -> bool {
+    let began = NodeRuntime::elapsed();
+    while world.failure().is_none() {
+        let states = world.members().into_iter().map(|node| Some(world.process(node)?.store?.state()));
+        let unmet = states.map(|state| match state {
+            Some(state) => world.duties(|duties| duties.unmet(&state)),
+            None => Some("a member does not run".to_owned()),
+        });
+        let Some(unmet) = unmet.into_iter().flatten().next() else { return true };
+        if NodeRuntime::elapsed() - began > CONTROL_MAX {
+            world.fail(format_args!("{CONTROL_MAX:?} after calm: {unmet}"));
+        }
+        NodeRuntime::sleep(CONTROL_LOOK).await;
+        world.observe_logs();
+    }
+    false
+}
+
+/// Has all watches stay where they are, makes the last write, and tells them to end when they have seen it.
+async fn drain(world: &World) {
+    world.settle();
+    let began = NodeRuntime::elapsed();
+    let watching = if world.setup().plant == Some(Plant::NoLoad) { 0 } else { clients::INFORMERS };
+    while world.settled() < watching && world.failure().is_none() {
+        if NodeRuntime::elapsed() - began > RECOVERY_MAX {
+            let settled = world.settled();
+            return world.fail(format_args!("only {settled} of {watching} watches start in the calm"));
+        }
+        NodeRuntime::sleep(LOOK).await;
+    }
+    // What watches were behind, they have caught up with.
+    NodeRuntime::sleep(SETTLE).await;
+    let session = Session::new(world, 0);
+    while world.failure().is_none() {
+        if let Some(revision) = clients::write_last(&session, session.pick()).await {
+            return world.drain(revision);
+        }
+    }
+}
+
 /// Lets time pass until the time since the start and the calls answered are `enough`, and looks at all logs again and
 /// again.
 async fn look_on(world: &World, enough: impl Fn(Duration, usize) -> bool) {
-    while world.failure().is_none() && !enough(NodeRuntime::elapsed(), world.history().answered()) {
+    while world.failure().is_none() && !enough(NodeRuntime::elapsed(), answered(world)) {
         NodeRuntime::sleep(LOOK).await;
         world.observe_logs();
     }
 }
 
-fn calls_min(world: &World) -> usize {
-    let seconds = usize::try_from(world.setup().length.as_secs()).unwrap_or(usize::MAX);
-    seconds.saturating_mul(CALLS_PER_SECOND_MIN)
-}
-
-/// Waits until a write through every member succeeds; records a failure when that takes too long.
+/// Waits until a write and a read through every member succeed; records a failure when that takes too long.
 async fn recovers(world: &World, when: &str) -> bool {
     let began = NodeRuntime::elapsed();
     let session = Session::new(world, 0);
     for node in world.members() {
-        while !clients::write_once(&session, node).await {
+        while !(clients::write_once(&session, node).await && clients::read_once(&session, node).await) {
             world.observe_logs();
             if world.failure().is_some() {
                 return false;
             }
             if NodeRuntime::elapsed() - began > RECOVERY_MAX {
-                world.fail(format_args!("no write through n{} within {RECOVERY_MAX:?} after {when}", node.0));
+                world.fail(format_args!(
+                    "no write and read through n{} within {RECOVERY_MAX:?} after {when}",
+                    node.0
+                ));
                 return false;
             }
             session.think(100).await;
@@ -185,51 +250,103 @@ async fn recovers(world: &World, when: &str) -> bool {
     true
 }
 
-/// Waits until every member has applied the same, which the ledger compares.
+/// Fills a resource of its own with so many objects, many at a time.
+async fn populate(world: &World, objects: u64) {
+    let next = Arc::new(AtomicU64::new(0));
+    let workers = (0..POPULATE_AT_ONCE.min(objects)).map(|number| {
+        let (world, next) = (world.clone(), next.clone());
+        spawn_detached(async move {
+            let session = Session::new(&world, POPULATORS + number);
+            loop {
+                let object = next.fetch_add(1, Ordering::Relaxed);
+                if object >= objects || world.failure().is_some() {
+                    return;
+                }
+                while !clients::fill(&session, object).await && world.failure().is_none() {}
+            }
+        })
+    });
+    for worker in workers.collect::<Vec<_>>() {
+        drop(worker.await);
+    }
+    world.observe_logs();
+}
+
+/// Nothing is wrong any more: every write and every read through every member is answered soon.
+async fn serves_quickly(world: &World) -> bool {
+    let session = Session::new(world, 0);
+    for node in world.members() {
+        for probe in 0..PROBES {
+            let began = NodeRuntime::elapsed();
+            let (what, mut done) = if probe % 2 == 0 { ("write", false) } else { ("read", false) };
+            while !done && world.failure().is_none() {
+                done = match what {
+                    "write" => clients::write_once(&session, node).await,
+                    _ => clients::read_once(&session, node).await,
+                };
+                let took = NodeRuntime::elapsed() - began;
+                if took > QUIET_MAX {
+                    let millis = took.as_millis();
+                    world.fail(format_args!(
+                        "a {what} through n{} takes {millis} ms with nothing wrong",
+                        node.0
+                    ));
+                }
+            }
+        }
+    }
+    world.failure().is_none()
+}
+
+/// Waits until every member has applied the same, then has the whole of it compared: here, and by their own digests.
 async fn agree(world: &World) {
     let began = NodeRuntime::elapsed();
-    loop {
+    let revision = loop {
         world.observe_logs();
         let applied: Vec<Option<Revision>> =
             world.members().into_iter().map(|node| world.applied(node)).collect();
-        if world.failure().is_some() || applied.iter().all(|one| one.is_some() && *one == applied[0]) {
+        if world.failure().is_some() {
             return;
+        }
+        match applied[0] {
+            Some(first) if applied.iter().all(|one| *one == Some(first)) => break first,
+            _ => {}
         }
         if NodeRuntime::elapsed() - began > RECOVERY_MAX {
             return world.fail(format_args!("members do not converge: {applied:?}"));
         }
         NodeRuntime::sleep(LOOK).await;
+    };
+    world.members().into_iter().for_each(|node| world.observe_whole(node));
+    let (session, members) = (Session::new(world, 0), world.members());
+    for other in members.iter().skip(1) {
+        let mut compared = Err("not asked".to_owned());
+        for _ in 0..DIGEST_ATTEMPTS {
+            let peer = world.peer(*other).clone();
+            let asked = session.request(members[0], move |store: super::world::Handle| async move {
+                store.inner().agrees_with(&peer, revision).await
+            });
+            compared = asked.await.unwrap_or_else(|gone| Err(format!("{gone:?}")));
+            if compared.is_ok() {
+                break;
+            }
+        }
+        match compared {
+            Ok(true) => {}
+            Ok(false) => world.fail(format_args!("n{} reports another digest at {revision}", other.0)),
+            Err(reason) => world.fail(format_args!("no digest of n{} to compare: {reason}", other.0)),
+        }
     }
 }
 
-/// Holds everything that clients saw against what happened.
-fn judge(world: &World) {
-    let calls = world.history().calls();
-    let ledger = world.ledger();
-    let fail = |error: &dyn fmt::Display| world.fail(error);
-    check_registers(&calls).unwrap_or_else(|error| fail(&error));
-    check_order(&calls).unwrap_or_else(|error| fail(&error));
-    ledger.check_calls(&calls).unwrap_or_else(|error| fail(&error));
-    for watched in world.watched() {
-        watched.check(ledger).map_or_else(|error| fail(&error), drop);
-    }
-    for listed in world.listed() {
-        listed.check(ledger).map_or_else(|error| fail(&error), drop);
-    }
-    let (done, least) = (world.history().answered(), calls_min(world));
-    if done < least {
-        world.fail(format_args!("only {done} calls had an outcome, {least} make a test"));
-    }
-}
-
-fn report(world: &World) -> Report {
+fn report(world: &World, verified: Verified) -> Report {
     let (trace, ledger) = (world.trace(), world.ledger());
     Report {
         setup: *world.setup(),
         failure: world.failure(),
-        calls: world.history().answered(),
+        calls: answered(world),
+        verified,
         changes: ledger.len(),
-        sightings: world.watched().len() + world.listed().len(),
         revision: ledger.frontier(),
         took: NodeRuntime::elapsed(),
         trace_hash: trace.hash().0,

@@ -56,6 +56,8 @@ struct GroupState {
     slots: BTreeMap<u64, Arc<dyn Slot>>,
     /// Tasks that became runnable while the group was paused, in that order.
     deferred: Vec<Waker>,
+    /// The one task that is not polled for now: its thread gets no time.
+    starved: Option<u64>,
     panics: Vec<String>,
 }
 
@@ -139,6 +141,31 @@ impl TaskGroup {
         wakers.into_iter().for_each(Waker::wake);
     }
 
+    /// Stops polling one of the group's tasks, which `pick` draws from so many, until [`TaskGroup::feed`].
+    pub fn starve(&self, pick: impl FnOnce(usize) -> usize) -> Option<u64> {
+        let mut state = self.0.state.lock();
+        let tasks: Vec<u64> = state.slots.keys().copied().collect();
+        let starved = if tasks.is_empty() { None } else { tasks.get(pick(tasks.len())).copied() };
+        state.starved = starved;
+        starved
+    }
+
+    /// Stops polling this task again.
+    pub fn starve_again(&self, task: u64) {
+        self.0.state.lock().starved = Some(task);
+    }
+
+    /// Polls every task again.
+    pub fn feed(&self) {
+        let wakers = {
+            let mut state = self.0.state.lock();
+            state.starved = None;
+            // What waits because the group is paused goes on waiting: it is deferred again when it is polled.
+            std::mem::take(&mut state.deferred)
+        };
+        wakers.into_iter().for_each(Waker::wake);
+    }
+
     /// Whether [`TaskGroup::kill`] was called.
     pub fn is_dead(&self) -> bool {
         self.0.state.lock().phase == Phase::Dead
@@ -212,10 +239,12 @@ impl<F> Fenced<F> {
     fn held_back(&self, waker: &Waker) -> bool {
         let Some(group) = &self.group else { return false };
         let mut state = group.0.state.lock();
-        if state.phase == Phase::Paused {
+        let starved = state.phase == Phase::Running && state.starved == Some(self.number);
+        let held_back = state.phase == Phase::Paused || starved;
+        if held_back {
             state.deferred.push(waker.clone());
         }
-        state.phase == Phase::Paused
+        held_back
     }
 
     fn is_dead(&self) -> bool {

@@ -6,10 +6,10 @@
 
 use std::sync::Arc;
 
-use orch_raft::{Change, Revision};
+use orch_raft::Revision;
 
-use super::history::Version;
-use super::ledger::{Ledger, Noted};
+use super::history::{Tag, Version};
+use super::ledger::{Ledger, Noted, Replay};
 
 /// What a watch asks for.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -18,6 +18,8 @@ pub enum Filter {
     All,
     /// Objects that bear the mark.
     Marked,
+    /// The objects of a namespace.
+    Namespace(Arc<str>),
     /// One object.
     Path(Arc<str>),
 }
@@ -42,8 +44,8 @@ pub struct Sighting {
     pub path: Arc<str>,
     /// What happened to the view.
     pub kind: Kind,
-    /// The object: as it is, or as it last was for [`Kind::Deleted`].
-    pub version: Version,
+    /// The write that made the object shown: as it is, or as it last was for [`Kind::Deleted`].
+    pub tag: Tag,
 }
 
 /// One watch, over all members that served it.
@@ -65,13 +67,17 @@ pub struct Watched {
     pub sightings: Vec<Sighting>,
 }
 
-/// One list at a revision.
+/// What there was at a revision, as a list or a cache fed by a watch showed it.
 #[derive(Clone, Debug)]
 pub struct Listed {
     /// Of which resource.
     pub resource: Arc<str>,
+    /// What was asked for.
+    pub filter: Filter,
     /// As of which revision.
     pub revision: Revision,
+    /// It must show no older revision.
+    pub not_before: Revision,
     /// What it showed.
     pub items: Vec<(Arc<str>, Version)>,
 }
@@ -104,11 +110,23 @@ pub enum Mistaken {
         /// What it should have seen, printed.
         expected: String,
     },
+    /// A list that shows an older state than was known when it was asked for.
+    #[error("list of {resource} is as of revision {revision}, but {acknowledged} had been answered before")]
+    Stale {
+        /// Of which resource.
+        resource: Arc<str>,
+        /// As of which revision.
+        revision: Revision,
+        /// What was known.
+        acknowledged: Revision,
+    },
     /// A list.
-    #[error("list of {resource} at revision {revision} showed {shown}, should be {expected}")]
+    #[error("list of {resource} ({filter:?}) at revision {revision} showed {shown}, should be {expected}")]
     List {
         /// Of which resource.
         resource: Arc<str>,
+        /// What was asked for.
+        filter: Filter,
         /// As of which revision.
         revision: Revision,
         /// What it showed, printed.
@@ -123,18 +141,13 @@ impl Filter {
         version.filter(|version| match self {
             Filter::All => true,
             Filter::Marked => version.marked,
+            Filter::Namespace(wanted) => path.split_once('/').is_some_and(|(found, _)| found == &**wanted),
             Filter::Path(wanted) => &**wanted == path,
         })
     }
 
-    /// The event that a change is to this watch, if it is one: what a server does.
-    pub fn sight(&self, change: &Change) -> Option<Sighting> {
-        let version = |object: &Option<Arc<orch_raft::Object>>| object.as_deref().and_then(Version::of);
-        let noted = Noted { path: change.path.clone(), old: version(&change.old), new: version(&change.new) };
-        self.expect(change.revision, &noted)
-    }
-
-    fn expect(&self, revision: Revision, noted: &Noted) -> Option<Sighting> {
+    /// The event that a change is to this watch, if it is one.
+    pub fn expect(&self, revision: Revision, noted: &Noted) -> Option<Sighting> {
         let (old, new) = (self.admits(&noted.path, noted.old), self.admits(&noted.path, noted.new));
         let (kind, version) = match (old, new) {
             (None, None) => return None,
@@ -142,7 +155,7 @@ impl Filter {
             (Some(_), Some(new)) => (Kind::Modified, new),
             (Some(old), None) => (Kind::Deleted, old),
         };
-        Some(Sighting { revision, path: noted.path.clone(), kind, version })
+        Some(Sighting { revision, path: noted.path.clone(), kind, tag: version.tag })
     }
 }
 
@@ -182,19 +195,32 @@ impl Listed {
     /// Holds the list against what was there; `false` when the ledger does not know that.
     ///
     /// # Errors
-    /// It showed something else, or in another order than that of paths.
-    pub fn check(&self, ledger: &Ledger) -> Result<bool, Mistaken> {
-        let Some(model) = ledger.model_at(self.revision) else { return Ok(false) };
-        let here = model.into_iter().filter(|((resource, _), _)| *resource == self.resource);
-        let expected: Vec<(Arc<str>, Version)> = here.map(|((_, path), version)| (path, version)).collect();
-        if expected == self.items {
+    /// It showed something else, or in another order than that of paths, or what was long past.
+    pub fn check(&self, replay: &mut Replay) -> Result<bool, Mistaken> {
+        let Listed { resource, filter, revision, not_before, items } = self;
+        let resource = resource.clone();
+        if revision < not_before {
+            return Err(Mistaken::Stale { resource, revision: *revision, acknowledged: *not_before });
+        }
+        let Some(model) = replay.at(*revision) else { return Ok(false) };
+        let from = (resource.clone(), Arc::from(""));
+        let here = model.range(from..).take_while(|((found, _), _)| *found == resource);
+        let here = here.filter(|((_, path), version)| filter.admits(path, Some(**version)).is_some());
+        let expected: Vec<(Arc<str>, Version)> =
+            here.map(|((_, path), version)| (path.clone(), *version)).collect();
+        if expected == *items {
             return Ok(true);
         }
+        let differs = |one: &[(Arc<str>, Version)], other: &[(Arc<str>, Version)]| {
+            let only: Vec<_> = one.iter().filter(|item| !other.contains(item)).collect();
+            format!("{} items, {only:?} beside the same", one.len())
+        };
         Err(Mistaken::List {
-            resource: self.resource.clone(),
-            revision: self.revision,
-            shown: format!("{:?}", self.items),
-            expected: format!("{expected:?}"),
+            resource,
+            filter: filter.clone(),
+            revision: *revision,
+            shown: differs(items, &expected),
+            expected: differs(&expected, items),
         })
     }
 }

@@ -1,15 +1,16 @@
-//! The objects that simulated clients write.
+//! The objects that simulated clients write straight into the store.
 //!
-//! Owns how a write's tag is stored, and the transactions around it. An object is as small as the store allows: its
-//! tag is its uid and its content.
+//! Owns how a write's tag is stored, and the transactions around it. An object is a config map as small as the store
+//! allows, with its tag as a label, so that the API serves it as one.
 
 use std::sync::Arc;
 
 use bytes::Bytes;
 use orch_raft::{Condition, Fields, Index, Key, Operation, Put, Transaction};
 
-use super::history::{Guard, MARK, Tag};
+use super::history::{Guard, MARK, TAG, Tag};
 use super::ledger::{MIRRORS, THINGS};
+use super::trace::Hash64;
 
 /// What a write does beside its value.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -22,23 +23,30 @@ pub struct Extras {
     pub filling: usize,
 }
 
-/// The key of `path` (a bare name) in `resource`.
-fn key(resource: &str, path: &str) -> Key {
-    Key::new(&Arc::from(resource), "", path).expect("names of the simulation are plain words")
+/// The namespace of things. It has no object of its own: the store does not ask for one.
+pub const NAMESPACE: &str = "things";
+
+/// The key of `name` in `resource`.
+fn key(resource: &str, name: &str) -> Key {
+    Key::new(&Arc::from(resource), NAMESPACE, name).expect("names of the simulation are plain words")
 }
 
-/// The key of the thing called `path`.
-pub fn thing(path: &str) -> Key {
-    key(THINGS, path)
+/// The key of the thing called `name`.
+pub fn thing(name: &str) -> Key {
+    key(THINGS, name)
 }
 
 fn put(key: Key, tag: Tag, extras: Extras) -> Operation {
     const HEAD: &str = r#"{"metadata":{"resourceVersion":""#;
-    let filling = "x".repeat(extras.filling);
-    let json = format!(r#"{HEAD}","uid":"{}","filling":"{filling}"}}}}"#, tag.0);
-    let labels = if extras.marked { vec![(MARK.to_owned(), "yes".to_owned())] } else { Vec::new() };
-    let fields = Fields::new([("spec.tag", tag.0.to_string())]);
-    let index = Index { uid: tag.0.to_string(), labels, fields, ..Index::default() };
+    let (filling, tag, name) = ("x".repeat(extras.filling), tag.0.to_string(), key.name());
+    let mark = if extras.marked { format!(r#""{MARK}":"yes","#) } else { String::new() };
+    let json = format!(
+        r#"{HEAD}","name":"{name}","namespace":"{NAMESPACE}","uid":"{tag}","labels":{{{mark}"{TAG}":"{tag}"}}}},"data":{{"filling":"{filling}"}}}}"#
+    );
+    let mut labels = if extras.marked { vec![(MARK.to_owned(), "yes".to_owned())] } else { Vec::new() };
+    labels.push((TAG.to_owned(), tag.clone()));
+    let fields = Fields::new([("spec.tag", tag.clone())]);
+    let index = Index { uid: tag, labels, fields, ..Index::default() };
     let revision_at = u32::try_from(HEAD.len()).expect("a short literal");
     Operation::Put(Put { key, json: Bytes::from(json), revision_at, index })
 }
@@ -64,4 +72,14 @@ pub fn transaction(
         operations.push(put(key(MIRRORS, path), tag, extras));
     }
     Transaction { proposed_ms, conditions, operations }
+}
+
+/// Where the objects of a world of many are: nobody else writes there.
+const FILLED: &str = "secrets";
+
+/// The transaction that writes the filler called `name`, whatever is there.
+pub fn filler(name: &str, proposed_ms: u64) -> Transaction {
+    let tag = Tag(Hash64::of(name.as_bytes()).0);
+    let operations = vec![put(key(FILLED, name), tag, Extras { filling: 20, ..Extras::default() })];
+    Transaction { proposed_ms, conditions: Vec::new(), operations }
 }

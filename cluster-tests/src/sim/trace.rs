@@ -26,7 +26,7 @@ struct Inner {
     echo: bool,
 }
 
-/// FNV-1a over 64 bits: stable across builds, which the standard hasher does not promise.
+/// FNV-1a over words of 64 bits: stable across builds, which the standard hasher does not promise.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Hash64(pub u64);
 
@@ -39,9 +39,21 @@ impl Default for Hash64 {
 impl Hash64 {
     /// Adds bytes, and their number, so that neighbours do not run together.
     pub fn add(&mut self, bytes: &[u8]) {
-        for byte in bytes.iter().copied().chain((bytes.len() as u64).to_le_bytes()) {
-            self.0 = (self.0 ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
+        let (words, rest) = bytes.as_chunks::<8>();
+        for word in words {
+            self.word(u64::from_le_bytes(*word));
         }
+        let mut last = [0; 8];
+        last[..rest.len()].copy_from_slice(rest);
+        self.word(u64::from_le_bytes(last));
+        self.word(bytes.len() as u64);
+    }
+
+    /// Adds a number.
+    pub fn word(&mut self, word: u64) {
+        // The high half is folded in: a product alone carries no bit downwards.
+        let mixed = (self.0 ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        self.0 = mixed ^ (mixed >> 32);
     }
 
     /// The hash of `bytes` alone.

@@ -8,17 +8,19 @@ mod records;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
 use orch_raft::transport::{NodeId, Peer};
-use orch_raft::{Revision, Store};
+use orch_raft::{Revision, State, Store};
 use parking_lot::Mutex;
 
+use super::answers::Answered;
 use super::consensus::Protocol;
 use super::dice::Dice;
 use super::disk::SimDisk;
+use super::duties::Duties;
 use super::history::History;
 use super::ledger::{Cursor, Ledger};
 use super::network::SimNetwork;
@@ -26,6 +28,8 @@ use super::plant::PlantedStore;
 use super::points::Points;
 use super::process::{self, MemberStore, SimMember};
 use super::runtime::{NodeRuntime, TaskGroup};
+use super::scale::Scale;
+use super::server::Server;
 use super::setup::Setup;
 use super::sightings::{Listed, Watched};
 use super::trace::Trace;
@@ -33,6 +37,13 @@ use super::versions::Versions;
 
 /// The wall clock at the start of every run, milliseconds since 1970.
 const EPOCH_MS: u64 = 1_700_000_000_000;
+
+/// One run of so many is about cuts of minutes.
+const MINUTES_ONE_IN: u64 = 150;
+
+/// How long those last.
+const MINUTES_MIN: Duration = Duration::from_secs(60);
+const MINUTES_MAX: Duration = Duration::from_secs(180);
 
 /// Names for members to be added in the course of a run, beside those that found the cluster.
 const SPARES: u64 = 4;
@@ -46,6 +57,8 @@ pub struct World(Arc<Inner>);
 
 struct Inner {
     setup: Setup,
+    minutes: Option<Duration>,
+    scale: Scale,
     trace: Trace,
     history: History,
     ledger: Ledger,
@@ -61,15 +74,24 @@ struct Inner {
     failure: Mutex<Option<String>>,
     /// Writing clients go on.
     busy: AtomicBool,
+    /// Nothing new goes wrong.
+    calm: AtomicBool,
     /// Revision after which watches may end; 0 while clients write.
     drained_at: AtomicU64,
+    /// Clients that watch shall stay where they are and say when they do.
+    settling: AtomicBool,
+    /// How many of them do.
+    settled: AtomicU64,
+    /// The newest revision that any client was told.
+    acknowledged: AtomicU64,
+    answers: Mutex<Vec<Answered>>,
+    duties: Mutex<Duties>,
 }
 
 struct Member {
     peer: Peer,
     disk: SimDisk,
-    /// How far its wall clock is ahead, in milliseconds.
-    clock_ahead_ms: Arc<AtomicU64>,
+    clock: Arc<WallClock>,
     starts: AtomicU64,
     /// Its disk was replaced by an empty one: it must not take part any more.
     disk_lost: AtomicBool,
@@ -77,7 +99,29 @@ struct Member {
     leaving: AtomicBool,
     /// It is kept down, whatever else would start it.
     held: AtomicBool,
+    /// One of its tasks gets hardly any time.
+    starved: AtomicBool,
+    /// What it stores differs from what it applied, and is not held against the ledger.
+    rotten: AtomicBool,
     process: Mutex<Option<Process>>,
+}
+
+/// A wall clock that is wrong.
+#[derive(Debug, Default)]
+struct WallClock {
+    /// How far it is ahead, in milliseconds.
+    ahead_ms: AtomicI64,
+    /// How much faster it runs than time passes, in millionths.
+    drift_ppm: AtomicI64,
+}
+
+impl WallClock {
+    fn now_ms(&self) -> u64 {
+        let elapsed = i64::try_from(NodeRuntime::elapsed().as_millis()).unwrap_or(i64::MAX);
+        let drifted = elapsed.saturating_mul(self.drift_ppm.load(Ordering::Relaxed)) / 1_000_000;
+        let ahead = self.ahead_ms.load(Ordering::Relaxed).saturating_add(drifted);
+        EPOCH_MS.saturating_add_signed(elapsed.saturating_add(ahead))
+    }
 }
 
 /// One run of a member's process.
@@ -87,6 +131,8 @@ pub struct Process {
     pub group: TaskGroup,
     /// What it serves, once it has started.
     pub store: Option<Handle>,
+    /// Its API, once it knows its cluster.
+    pub server: Option<Server>,
     /// The member itself, until it is told to shut down.
     member: Arc<Mutex<Option<SimMember>>>,
     seen: Arc<Mutex<Cursor>>,
@@ -107,11 +153,13 @@ impl World {
             let member = Member {
                 peer,
                 disk,
-                clock_ahead_ms: Arc::default(),
+                clock: Arc::default(),
                 starts: AtomicU64::new(0),
                 disk_lost: AtomicBool::new(false),
                 leaving: AtomicBool::new(false),
                 held: AtomicBool::new(false),
+                starved: AtomicBool::new(false),
+                rotten: AtomicBool::new(false),
                 process: Mutex::new(None),
             };
             (NodeId(id), member)
@@ -121,8 +169,13 @@ impl World {
             trace.echo();
         }
         let members = (1..=setup.members + SPARES).map(member).collect();
+        let minutes = dice("minutes");
+        let minutes =
+            minutes.number(0..MINUTES_ONE_IN).eq(&0).then(|| minutes.duration(MINUTES_MIN, MINUTES_MAX));
         let inner = Arc::new(Inner {
             setup,
+            minutes,
+            scale: Scale::of(&setup),
             trace,
             history: History::default(),
             ledger: Ledger::default(),
@@ -136,7 +189,13 @@ impl World {
             listed: Mutex::default(),
             failure: Mutex::default(),
             busy: AtomicBool::new(true),
+            calm: AtomicBool::new(false),
             drained_at: AtomicU64::new(0),
+            settling: AtomicBool::new(false),
+            settled: AtomicU64::new(0),
+            acknowledged: AtomicU64::new(0),
+            answers: Mutex::default(),
+            duties: Mutex::default(),
         });
         let weak = Arc::downgrade(&inner);
         let overhears = move |node: NodeId, asked: &Bytes, answered: &Bytes| {
@@ -203,13 +262,22 @@ impl World {
 
     /// A name not used so far is to be a member's; `None` when all are used up.
     pub fn enlist(&self) -> Option<NodeId> {
+        let id = self.spare()?;
+        self.0.roster.lock().insert(id);
+        Some(id)
+    }
+
+    /// Whether a name is left for another member.
+    pub fn has_spare(&self) -> bool {
+        self.spare().is_some()
+    }
+
+    fn spare(&self) -> Option<NodeId> {
         let unused = |(id, member): (&NodeId, &Member)| {
             let fresh = id.0 > self.0.setup.members && member.starts.load(Ordering::Relaxed) == 0;
             fresh.then_some(*id)
         };
-        let id = self.0.members.iter().find_map(unused)?;
-        self.0.roster.lock().insert(id);
-        Some(id)
+        self.0.members.iter().find_map(unused)
     }
 
     /// The member is no longer one, and its name is never used again.
@@ -241,17 +309,48 @@ impl World {
 
     /// The wall clock of `node`.
     pub fn clock(&self, node: NodeId) -> Arc<dyn Fn() -> u64 + Send + Sync> {
-        let ahead = self.member(node).clock_ahead_ms.clone();
-        Arc::new(move || {
-            let elapsed = u64::try_from(NodeRuntime::elapsed().as_millis()).unwrap_or(u64::MAX);
-            EPOCH_MS + elapsed + ahead.load(Ordering::Relaxed)
-        })
+        let clock = self.member(node).clock.clone();
+        Arc::new(move || clock.now_ms())
     }
 
-    /// Makes the wall clock of `node` differ from the others'.
-    pub fn set_clock_ahead(&self, node: NodeId, ahead: Duration) {
-        let millis = u64::try_from(ahead.as_millis()).unwrap_or(u64::MAX);
-        self.member(node).clock_ahead_ms.store(millis, Ordering::Relaxed);
+    /// Makes the wall clock of `node` differ from the others', by so many milliseconds.
+    pub fn set_clock_ahead(&self, node: NodeId, ahead_ms: i64) {
+        self.member(node).clock.ahead_ms.store(ahead_ms, Ordering::Relaxed);
+    }
+
+    /// Makes the wall clock of `node` run faster, or slower, by so many millionths.
+    pub fn set_clock_drift(&self, node: NodeId, drift_ppm: i64) {
+        self.member(node).clock.drift_ppm.store(drift_ppm, Ordering::Relaxed);
+    }
+
+    /// One of the tasks of `node` gets hardly any time, or all do again.
+    pub fn set_starved(&self, node: NodeId, starved: bool) {
+        self.member(node).starved.store(starved, Ordering::Relaxed);
+    }
+
+    /// Whether one of the tasks of `node` gets hardly any time.
+    pub fn is_starved(&self, node: NodeId) -> bool {
+        self.member(node).starved.load(Ordering::Relaxed)
+    }
+
+    /// From now on nothing new goes wrong.
+    pub fn set_calm(&self) {
+        self.0.calm.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether the time of faults is over.
+    pub fn is_calm(&self) -> bool {
+        self.0.calm.load(Ordering::Relaxed)
+    }
+
+    /// How large the world is.
+    pub fn scale(&self) -> &Scale {
+        &self.0.scale
+    }
+
+    /// How long the network stays cut, in a run that is about that.
+    pub fn minutes(&self) -> Option<Duration> {
+        self.0.minutes
     }
 
     /// Whether writing clients should go on.
@@ -262,17 +361,6 @@ impl World {
     /// Tells writing clients to end.
     pub fn end_busy(&self) {
         self.0.busy.store(false, Ordering::Relaxed);
-    }
-
-    /// Tells watches to end once they have been promised everything up to `revision`.
-    pub fn drain(&self, revision: Revision) {
-        self.0.drained_at.store(revision.0, Ordering::Relaxed);
-    }
-
-    /// Where watches may end, once that is known.
-    pub fn drained_at(&self) -> Option<Revision> {
-        let revision = self.0.drained_at.load(Ordering::Relaxed);
-        (revision > 0).then_some(Revision(revision))
     }
 
     /// Starts the process of `node` on its disk, unless one runs or it is no member any more.
@@ -294,13 +382,18 @@ impl World {
                 World(inner).observe(node);
             }
         });
-        let process =
-            Process { group: group.clone(), store: None, member: Arc::default(), seen: Arc::default() };
+        let process = Process {
+            group: group.clone(),
+            store: None,
+            server: None,
+            member: Arc::default(),
+            seen: Arc::default(),
+        };
         *member.process.lock() = Some(process);
         let (world, own) = (self.clone(), group.clone());
         group.spawn(async move {
             match process::start(&world, node, start, &own).await {
-                Ok(started) => world.started(node, &own, started),
+                Ok(started) => world.started(node, start, &own, started),
                 Err(error) => process::exit(&world, node, &error.to_string()),
             }
         });
@@ -350,11 +443,29 @@ impl World {
         if let Some(store) = &process.store {
             let state = store.inner().state();
             self.0.versions.observe(&state);
-            let found = self.0.ledger.observe(node, &state, &mut process.seen.lock());
-            if let Err(disagreement) = found {
-                self.fail(disagreement);
-            }
+            self.compare(node, &state, &mut process.seen.lock());
         }
+    }
+
+    /// Looks at the whole state of `node`, whatever was looked at before.
+    pub fn observe_whole(&self, node: NodeId) {
+        if let Some(store) = self.process(node).and_then(|process| process.store) {
+            self.compare(node, &store.state(), &mut Cursor::default());
+        }
+    }
+
+    fn compare(&self, node: NodeId, state: &State, seen: &mut Cursor) {
+        if self.member(node).rotten.load(Ordering::Relaxed) {
+            return;
+        }
+        if let Err(disagreement) = self.0.ledger.observe(node, state, seen) {
+            self.fail(disagreement);
+        }
+    }
+
+    /// The stored state of `node` is wrong, which the members have to find and to repair themselves; or that is over.
+    pub fn set_rotten(&self, node: NodeId, rotten: bool) {
+        self.member(node).rotten.store(rotten, Ordering::Relaxed);
     }
 
     /// How far the process of `node` has applied, if it serves.
@@ -375,13 +486,23 @@ impl World {
         }
     }
 
-    fn started(&self, node: NodeId, group: &TaskGroup, started: SimMember) {
+    fn started(&self, node: NodeId, start: u64, group: &TaskGroup, started: SimMember) {
         let member = self.member(node);
         let mut process = member.process.lock();
         if let Some(process) = process.as_mut().filter(|process| process.group == *group) {
             let (plant, disk) = (self.0.setup.plant, member.disk.clone());
-            process.store = Some(PlantedStore::new(started.handle(), plant, disk));
+            let store = PlantedStore::new(started.handle(), plant, disk);
+            process.store = Some(store.clone());
             *process.member.lock() = Some(started);
+            group.spawn(process::serve_api(self.clone(), node, start, store, group.clone()));
+        }
+    }
+
+    /// The process of `node` serves its API from now on.
+    pub fn serves(&self, node: NodeId, group: &TaskGroup, server: Server) {
+        let mut process = self.member(node).process.lock();
+        if let Some(process) = process.as_mut().filter(|process| process.group == *group) {
+            process.server = Some(server);
         }
     }
 

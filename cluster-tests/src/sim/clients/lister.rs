@@ -1,23 +1,30 @@
-//! A client that lists: what a member has now, without asking the others, and what was there a while ago.
+//! A client that lists: pages on any member, what is newest, what a member has, and what was there a while ago.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use futures::FutureExt;
 use futures::future::BoxFuture;
-use orch_raft::{Revision, Store};
+use orch_api::error::ApiError;
+use orch_api::pipeline::{Answer, ListAnswer};
+use orch_api::request::Verb;
+use orch_raft::Revision;
 
+use super::wire;
 use crate::sim::history::Version;
 use crate::sim::ledger::{MIRRORS, THINGS};
-use crate::sim::session::{Driver, Session};
-use crate::sim::sightings::Listed;
-use crate::sim::world::Handle;
+use crate::sim::server::Ask;
+use crate::sim::session::{Driver, Gone, Session};
+use crate::sim::sightings::{Filter, Listed};
+use crate::sim::things;
 
 /// Longest time between two lists.
-const THINK_MS_MAX: u64 = 120;
+const THINK_MS_MAX: u64 = 150;
 
 /// How far back a list may go: beyond what the history holds, sometimes.
 const BACK_MAX: u64 = 80;
+
+/// Attempts at one page on one member after another.
+const PAGE_ATTEMPTS_MAX: u32 = 6;
 
 /// A listing client.
 pub struct Lister;
@@ -32,31 +39,119 @@ impl Driver for Lister {
             while session.world().is_busy() {
                 session.think(THINK_MS_MAX).await;
                 let dice = session.dice();
-                let resource: Arc<str> = Arc::from(if dice.percent(30) { MIRRORS } else { THINGS });
-                let back = if dice.percent(40) { 0 } else { dice.number(0..BACK_MAX) };
-                let ahead = if dice.percent(20) { dice.number(0..4) } else { 0 };
-                let node = session.pick();
-                let answer =
-                    session.request(node, move |store: Handle| list(store, resource, back, ahead)).await;
-                let Ok(Some(listed)) = answer else { continue };
-                let (world, items) = (session.world(), listed.items.len());
-                world.trace().event(format_args!("list n{} at {}: {items} items", node.0, listed.revision));
-                world.record_list(listed);
+                let storage = if dice.percent(30) { MIRRORS } else { THINGS };
+                let filter = pick_filter(&session);
+                let known = session.world().acknowledged().0;
+                let back = dice.number(0..BACK_MAX);
+                let (options, not_before) = match dice.number(0..10) {
+                    0..5 => (String::new(), known),
+                    5..6 => ("resourceVersion=0".to_owned(), 0),
+                    6..8 => {
+                        let revision = known.saturating_sub(back).max(1);
+                        (format!("resourceVersion={revision}&resourceVersionMatch=Exact"), revision)
+                    }
+                    _ => {
+                        let revision = (known + dice.number(0..4)).max(1);
+                        (format!("resourceVersion={revision}&resourceVersionMatch=NotOlderThan"), revision)
+                    }
+                };
+                if let Some(listed) = list(&session, storage, filter, &options, Revision(not_before)).await {
+                    session.world().record_list(listed);
+                }
             }
         }
         .boxed()
     }
 }
 
-/// The collection as it was `back` revisions ago, or as it will be `ahead` of now; `None` when that cannot be had.
-async fn list(store: Handle, resource: Arc<str>, back: u64, ahead: u64) -> Option<Listed> {
-    let revision = Revision(store.state().applied().0.saturating_sub(back) + ahead);
-    if !store.wait_applied(revision, Duration::from_secs(1)).await {
-        return None;
+/// What a list or a watch asks for.
+pub(super) fn pick_filter(session: &Session) -> Filter {
+    match session.dice().number(0..4) {
+        0 => Filter::All,
+        1 => Filter::Marked,
+        2 => Filter::Namespace(Arc::from(things::NAMESPACE)),
+        _ => Filter::Path(Arc::from("things/a")),
     }
-    let collection = store.collection_at(&resource, revision).ok()?;
-    let version = |object: &Arc<orch_raft::Object>| Version::of(object);
-    let items = collection.range_from("").filter_map(|(path, object)| Some((path.clone(), version(object)?)));
-    let items = items.collect();
-    Some(Listed { resource, revision, items })
+}
+
+/// The request for everything that `filter` admits.
+pub(super) fn collection(verb: Verb, storage: &'static str, filter: &Filter, options: &str) -> Ask {
+    let (namespace, selector) = match filter {
+        Filter::All => (String::new(), String::new()),
+        Filter::Marked => (String::new(), "labelSelector=mark&".to_owned()),
+        Filter::Namespace(namespace) => (namespace.to_string(), String::new()),
+        Filter::Path(path) => {
+            let (namespace, name) = path.split_once('/').unwrap_or(("", path));
+            (namespace.to_owned(), format!("fieldSelector=metadata.name={name}&"))
+        }
+    };
+    Ask::new(verb, storage, &namespace, "").query(format!("{selector}{options}"))
+}
+
+/// Lists in pages of a seeded size, each page on another member. `None` when no consistent list could be had.
+pub(super) async fn list(
+    session: &Session,
+    storage: &'static str,
+    filter: Filter,
+    options: &str,
+    not_before: Revision,
+) -> Option<Listed> {
+    let limit = [0, 0, 1, 2, 3, 500][session.dice().index(6)];
+    let paging = if limit > 0 { format!("&limit={limit}") } else { String::new() };
+    let mut items: Vec<(Arc<str>, Version)> = Vec::new();
+    let mut token: Option<String> = None;
+    let mut revision = None;
+    loop {
+        let options = match &token {
+            Some(token) => format!("continue={token}{paging}"),
+            None => format!("{options}{paging}"),
+        };
+        let ask = collection(Verb::List, storage, &filter, &options);
+        let page = page(session, &ask).await?;
+        let read = page.objects.iter().map(|object| wire::item(&object.json));
+        let Some(read) = read.collect::<Option<Vec<_>>>() else {
+            session.world().fail(format_args!("a list of {storage} holds an object that cannot be read"));
+            return None;
+        };
+        items.extend(read);
+        let first = *revision.get_or_insert(page.revision);
+        if page.revision != first {
+            let (one, other) = (first, page.revision);
+            session.world().fail(format_args!("pages of one list are as of {one} and of {other}"));
+            return None;
+        }
+        token = page.continue_token;
+        if token.is_none() {
+            break;
+        }
+    }
+    let revision = revision?;
+    session.world().acknowledge(revision);
+    let (count, client) = (items.len(), session.client());
+    session.world().trace().event(format_args!("c{client} list {storage} {filter:?} at {revision}: {count}"));
+    Some(Listed { resource: Arc::from(storage), filter, revision, not_before, items })
+}
+
+/// One page, from one member or another. `None`: its time is over, or nobody can be reached.
+async fn page(session: &Session, ask: &Ask) -> Option<ListAnswer> {
+    for _ in 0..PAGE_ATTEMPTS_MAX {
+        let node = session.pick();
+        match session.ask(node, ask).await {
+            Ok(Ok(Answer::List(list))) => return Some(list),
+            Ok(Err(ApiError::Expired { .. })) => return None,
+            Ok(Err(ApiError::Unavailable(_) | ApiError::RevisionTooLarge { .. }))
+            | Err(Gone::NotSent | Gone::Lost) => {
+                session.think(20).await;
+            }
+            Ok(Err(error)) => {
+                session.world().fail(format_args!("n{} refuses {ask:?}: {error}", node.0));
+                return None;
+            }
+            Ok(Ok(_)) => {
+                session.world().fail("a list is answered with something else");
+                return None;
+            }
+        }
+    }
+    None
 }

@@ -8,12 +8,14 @@ use std::sync::Arc;
 
 use futures::FutureExt;
 use futures::future::BoxFuture;
+use orch_api::request::Verb;
 use orch_raft::transport::NodeId;
 use orch_raft::{Outcome, ProposeError, Revision, Store};
 
 use crate::sim::history::{Ask, Guard, Tag, Told, Version};
+use crate::sim::ledger::MIRRORS;
 use crate::sim::session::{Driver, Gone, Session};
-use crate::sim::things::{Extras, thing, transaction};
+use crate::sim::things::{Extras, filler, thing, transaction};
 use crate::sim::world::Handle;
 
 /// Few, so that writers collide.
@@ -99,10 +101,25 @@ fn believed(ask: Ask, told: Told) -> Option<Option<Revision>> {
 }
 
 async fn write(session: &Session, node: NodeId, key: &'static str, guard: Guard, tag: Option<Tag>) -> Told {
-    let ask = Ask::Write { guard, tag };
     let (dice, world) = (session.dice(), session.world());
-    let filling = if dice.percent(5) { 2000 } else { dice.index(40) };
+    let filling = match world.scale().filling_max {
+        0 if dice.percent(5) => 2000,
+        0 => dice.index(40),
+        largest if dice.percent(15) => usize::try_from(dice.number(1000..largest)).unwrap_or_default(),
+        _ => dice.index(40),
+    };
     let extras = Extras { marked: dice.percent(40), mirrored: dice.percent(25), filling };
+    write_with(session, node, key, (guard, tag), extras).await
+}
+
+async fn write_with(
+    session: &Session,
+    node: NodeId,
+    key: &'static str,
+    (guard, tag): (Guard, Option<Tag>),
+    extras: Extras,
+) -> Told {
+    let (ask, world) = (Ask::Write { guard, tag }, session.world());
     let transaction = transaction(key, guard, tag, extras, world.clock(node)());
     let pending = world.history().ask(session.client(), &Arc::from(key), ask);
     let answer = session.request(node, move |store: Handle| async move { store.propose(transaction).await });
@@ -115,12 +132,13 @@ async fn write(session: &Session, node: NodeId, key: &'static str, guard: Guard,
         Ok(Err(ProposeError::Unknown { .. })) | Err(Gone::Lost) => Told::Unknown,
     };
     world.history().answer(pending, told);
+    world.acknowledge(told.revision().unwrap_or_default());
     world.trace().event(format_args!("c{} n{} {key} {ask:?} => {told:?}", session.client(), node.0));
     told
 }
 
 fn told(outcome: &Outcome) -> Told {
-    let version = |object: &Option<Arc<orch_raft::Object>>| object.as_deref().and_then(Version::of);
+    let version = |object: &Option<Arc<orch_raft::Object>>| object.as_deref().map(Version::of);
     match outcome {
         Outcome::Applied { revision, previous, .. } => {
             Told::Applied { revision: *revision, previous: version(previous) }
@@ -133,10 +151,36 @@ fn told(outcome: &Outcome) -> Told {
     }
 }
 
+/// One blind write through `node` that every watch is to see; its revision, if it was applied.
+pub async fn write_last(session: &Session, node: NodeId) -> Option<Revision> {
+    let tag = Some(session.world().history().tag());
+    let extras = Extras { marked: true, mirrored: true, filling: 0 };
+    match write_with(session, node, "a", (Guard::Always, tag), extras).await {
+        Told::Applied { revision, .. } => Some(revision),
+        _ => None,
+    }
+}
+
 /// One blind write through `node`; whether it was applied.
 pub async fn write_once(session: &Session, node: NodeId) -> bool {
     let tag = Some(session.world().history().tag());
     matches!(write(session, node, "probe", Guard::Always, tag).await, Told::Applied { .. })
+}
+
+/// Linearizable reads through `node`, of the store and of the API; whether both were answered.
+pub async fn read_once(session: &Session, node: NodeId) -> bool {
+    let barrier = session.request(node, |store: Handle| async move { store.barrier().await });
+    let ask = crate::sim::server::Ask::new(Verb::List, MIRRORS, "", "");
+    matches!(barrier.await, Ok(Ok(_))) && matches!(session.ask(node, &ask).await, Ok(Ok(_)))
+}
+
+/// Writes object number `object` of a world of many, through any member; whether it was applied.
+pub async fn fill(session: &Session, object: u64) -> bool {
+    let (node, name) = (session.pick(), format!("f{object}"));
+    let now = session.world().clock(node)();
+    let written =
+        session.request(node, move |store: Handle| async move { store.propose(filler(&name, now)).await });
+    matches!(written.await, Ok(Ok(Outcome::Applied { .. })))
 }
 
 async fn read(session: &Session, key: &'static str) -> Told {
@@ -145,11 +189,12 @@ async fn read(session: &Session, key: &'static str) -> Told {
     let answer = session.request(node, move |store: Handle| async move {
         store.barrier().await.ok()?;
         let state = store.state();
-        let current = state.object(&thing(key)).and_then(|object| Version::of(object));
+        let current = state.object(&thing(key)).map(|object| Version::of(object));
         Some(Told::Found { revision: state.applied(), current })
     });
     let told = answer.await.ok().flatten().unwrap_or(Told::Unknown);
     world.history().answer(pending, told);
+    world.acknowledge(told.revision().unwrap_or_default());
     world.trace().event(format_args!("c{} n{} {key} Read => {told:?}", session.client(), node.0));
     told
 }

@@ -20,8 +20,20 @@ pub(super) struct Platter {
     pub(super) flushing: bool,
     pub(super) boot: u64,
     pub(super) syncs: u64,
-    pub(super) sync_failed: bool,
+    /// Something was refused to the process that runs now.
+    pub(super) failed: bool,
+    /// What can no longer be read.
+    pub(super) rotten: Vec<Rotten>,
+    /// The first index at which the log may differ from what was last looked at; `None` while it is the same.
+    pub(super) log_changed_from: Option<u64>,
     pub(super) manner: DiskManner,
+}
+
+/// Something stored whose checksum does not hold.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Rotten {
+    Entry(u64),
+    Object((Box<str>, Box<str>)),
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -115,8 +127,21 @@ impl Image {
 impl Platter {
     pub(super) fn write(&mut self, step: Step) {
         self.written += 1;
+        match &step {
+            Step::Append(records) => {
+                records.first().into_iter().for_each(|first| self.changed_log_from(first.index));
+            }
+            Step::TruncateAfter(index) => self.changed_log_from(index.map_or(0, |index| index + 1)),
+            // What is forgotten is no other log.
+            Step::PurgeThrough(_) | Step::Meta(..) | Step::State(_) | Step::Replace(..) => {}
+        }
         self.visible.take(step.clone());
         self.unsynced.push_back(step);
+    }
+
+    pub(super) fn changed_log_from(&mut self, index: u64) {
+        let from = self.log_changed_from.get_or_insert(index);
+        *from = index.min(*from);
     }
 
     /// Makes everything up to write number `through` durable; gives back who waited for that.
@@ -152,6 +177,7 @@ impl Platter {
             }
         }
         self.visible = self.durable.clone();
+        self.changed_log_from(0);
         // What was lost is a change to whoever compares.
         self.written += 1;
     }
@@ -159,7 +185,7 @@ impl Platter {
     /// Voids every handle; gives back who waited for a sync in vain.
     pub(super) fn close(&mut self) -> VecDeque<(u64, OnDurable)> {
         self.flushing = false;
-        self.sync_failed = false;
+        self.failed = false;
         self.boot += 1;
         std::mem::take(&mut self.waiting)
     }

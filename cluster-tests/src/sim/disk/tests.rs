@@ -221,3 +221,49 @@ fn the_planted_lie_about_votes_may_lose_the_vote() {
     });
     assert!(lost.count() > 3);
 }
+
+#[test]
+fn a_refused_write_changes_nothing_and_is_remembered_until_the_process_ends() {
+    in_simulation(8, |disk| async move {
+        let handle = disk.open();
+        disk.behave(|manner| manner.write_fails = Some("full"));
+        assert!(handle.append(vec![record(1)], ignored()).is_err());
+        let (done, installed) = tokio::sync::oneshot::channel();
+        let install = handle.begin_install().unwrap();
+        install.commit(bytes("m2"), Box::new(move |result| drop(done.send(result))));
+        assert!(installed.await.unwrap().is_err());
+        assert_eq!(handle.log_bounds().unwrap(), None, "reads go on");
+        disk.behave(|manner| manner.write_fails = None);
+        assert!(disk.has_failed() && disk.fails());
+        disk.close();
+        assert!(!disk.has_failed() && !disk.fails());
+    });
+}
+
+#[test]
+fn a_sync_that_hangs_completes_when_it_no_longer_does() {
+    in_simulation(9, |disk| async move {
+        disk.behave(|manner| manner.sync_hangs = true);
+        let (told, count) = counted();
+        let handle = disk.open();
+        handle.append(vec![record(1)], told).unwrap();
+        NodeRuntime::sleep(Duration::from_secs(60)).await;
+        assert_eq!(count.load(Ordering::Relaxed), 0);
+        disk.behave(|manner| manner.sync_hangs = false);
+        settle().await;
+        assert_eq!(count.load(Ordering::Relaxed), 1);
+    });
+}
+
+#[test]
+fn what_has_rotted_cannot_be_read_until_it_is_restored() {
+    in_simulation(10, |disk| async move {
+        let handle = disk.open();
+        handle.append(vec![record(1)], ignored()).unwrap();
+        disk.rot(&Dice::new(1, "rot"));
+        assert!(handle.read_log(2, 9, usize::MAX).is_ok(), "the rest can be read");
+        assert!(handle.read_log(1, 2, usize::MAX).is_err());
+        disk.restore();
+        assert_eq!(handle.read_log(1, 2, usize::MAX).unwrap(), [record(1)]);
+    });
+}

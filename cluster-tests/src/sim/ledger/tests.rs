@@ -42,7 +42,7 @@ fn equal_members_agree_wherever_they_are() {
     }
     assert_eq!(observe(&ledger, &member(&[7, 8, 9, 10])), Ok(()), "ahead");
     assert_eq!((ledger.len(), ledger.frontier()), (4, Revision(5)));
-    assert_eq!(ledger.model_at(Revision(3)).unwrap().values().next().unwrap().tag, Tag(8));
+    assert_eq!(ledger.replay().at(Revision(3)).unwrap().values().next().unwrap().tag, Tag(8));
 }
 
 #[test]
@@ -83,6 +83,17 @@ fn other_bytes_of_one_write_are_named() {
     let ledger = ledger(&[7]);
     let mut other = member(&[]);
     write(&mut other, 2, 7, Extras { filling: 3, ..Extras::default() });
+    let found = observe(&ledger, &other);
+    assert!(matches!(found, Err(Disagreement::Change { .. })), "{found:?}");
+}
+
+#[test]
+fn a_state_that_is_not_the_sum_of_its_changes_is_named() {
+    let ledger = ledger(&[7, 8]);
+    let mut other = member(&[7, 8]);
+    let key = super::super::things::thing("stray");
+    let stray = member(&[9]).object(&super::super::things::thing("k")).unwrap().clone();
+    other.restore(&key, stray);
     let found = observe(&ledger, &other);
     assert!(matches!(found, Err(Disagreement::Digest { .. })), "{found:?}");
 }

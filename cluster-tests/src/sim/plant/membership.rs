@@ -15,21 +15,6 @@ use crate::sim::disk::DiskCopy;
 const STARTS_PRETENDED: u64 = 1_000_000;
 
 impl Plant {
-    /// The answer a peer gets in place of `answered`, where it is to be another.
-    pub fn forge(self, answered: &Bytes) -> Option<Bytes> {
-        use wire::control_response::Kind;
-        if !matches!(self, Plant::RollbackUnseen | Plant::RemovalUntold) {
-            return None;
-        }
-        let mut message = wire::ControlResponse::decode(answered.clone()).ok()?;
-        let Some(Kind::Identity(identity)) = &mut message.kind else { return None };
-        match self {
-            Plant::RollbackUnseen => identity.promised = None,
-            _ => identity.removed = false,
-        }
-        Some(Bytes::from(message.encode_to_vec()))
-    }
-
     /// What is left on a disk that was lost: with the bug, the name of the disk, under which the member may take part.
     pub fn left_on_lost_disk(self, mut copy: DiskCopy) -> Option<DiskCopy> {
         if self != Plant::EmptiedUnseen {

@@ -75,3 +75,26 @@ fn a_panic_is_kept_for_the_world_to_see() {
         assert_eq!(group.take_panics(), ["planted"]);
     });
 }
+
+#[test]
+fn a_starved_task_stands_still_while_the_others_of_its_group_run() {
+    NodeRuntime::with_seed(1).block_on(async {
+        let group = TaskGroup::default();
+        let (first, second) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0)));
+        group.spawn(ticking(first.clone()));
+        group.spawn(ticking(second.clone()));
+        pass(5).await;
+        let starved = group.starve(|_| 0).expect("there are tasks");
+        let (before, other) = (first.load(Ordering::Relaxed), second.load(Ordering::Relaxed));
+        pass(20).await;
+        assert_eq!(first.load(Ordering::Relaxed), before);
+        assert!(second.load(Ordering::Relaxed) > other + 10);
+        group.feed();
+        pass(5).await;
+        let fed = first.load(Ordering::Relaxed);
+        assert!(fed > before);
+        group.starve_again(starved);
+        pass(20).await;
+        assert!(first.load(Ordering::Relaxed) <= fed + 1);
+    });
+}

@@ -1,7 +1,7 @@
 //! Watches and lists that show what happened pass; a lost, repeated, swapped or wrong event does not.
 
-use orch_raft::State;
 use orch_raft::transport::NodeId;
+use orch_raft::{Change, State};
 
 use super::super::history::{Guard, Tag};
 use super::super::ledger::{Cursor, THINGS};
@@ -38,7 +38,8 @@ fn ledger() -> Ledger {
 fn watched(filter: Filter, start: u64) -> Watched {
     let collection = member().collection(THINGS);
     let changes = collection.changes_after(Revision(start)).unwrap();
-    let sightings = changes.filter_map(|change| filter.sight(change)).collect();
+    let event = |change: &Change| filter.expect(change.revision, &Noted::of(THINGS, change));
+    let sightings = changes.filter_map(event).collect();
     Watched {
         client: 1,
         resource: Arc::from(THINGS),
@@ -53,7 +54,7 @@ fn watched(filter: Filter, start: u64) -> Watched {
 #[test]
 fn honest_watches_pass_from_every_start_under_every_filter() {
     for start in 1..=7 {
-        for filter in [Filter::All, Filter::Marked, Filter::Path(Arc::from("a"))] {
+        for filter in [Filter::All, Filter::Marked, Filter::Path(Arc::from("things/a"))] {
             assert_eq!(watched(filter, start).check(&ledger()), Ok(true));
         }
     }
@@ -97,15 +98,16 @@ fn a_promise_beyond_what_was_shown_is_found() {
 fn lists_show_what_was_there() {
     for revision in 1..=7 {
         let collection = member().collection(THINGS).at(Revision(revision)).unwrap();
-        let items: Vec<_> = collection
-            .range_from("")
-            .map(|(path, object)| (path.clone(), Version::of(object).unwrap()))
-            .collect();
-        let list = Listed { resource: Arc::from(THINGS), revision: Revision(revision), items };
-        assert_eq!(list.check(&ledger()), Ok(true));
+        let items: Vec<_> =
+            collection.range_from("").map(|(path, object)| (path.clone(), Version::of(object))).collect();
+        let (resource, revision) = (Arc::from(THINGS), Revision(revision));
+        let list = Listed { resource, filter: Filter::All, revision, not_before: revision, items };
+        assert_eq!(list.check(&mut ledger().replay()), Ok(true));
+        let stale = Listed { not_before: Revision(8), ..list.clone() };
+        assert!(matches!(stale.check(&mut ledger().replay()), Err(Mistaken::Stale { .. })));
         let mut wrong = list;
         if wrong.items.pop().is_some() {
-            assert!(wrong.check(&ledger()).is_err());
+            assert!(wrong.check(&mut ledger().replay()).is_err());
         }
     }
 }

@@ -1,0 +1,208 @@
+//! What the API answered, and whether that is what happened.
+//!
+//! Owns the check of each answer against the ledger, whose order of changes is the one real order: a write is where its
+//! tag is, on the version it was conditional on; a refusal and a read show the object as it was at some moment between
+//! the question and the answer. That is linearizability with the order given, for any number of keys.
+
+use std::sync::Arc;
+
+use orch_raft::Revision;
+
+use super::history::{Tag, Version};
+use super::ledger::{Ledger, THINGS};
+
+/// What a client wanted done to one object.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Wanted {
+    /// POST.
+    Create,
+    /// PUT or PATCH, on this version only where there is one.
+    Update(Option<Revision>),
+    /// DELETE, of this version only where there is one.
+    Remove(Option<Revision>),
+    /// GET of the newest state.
+    Read,
+}
+
+/// What it was told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Said {
+    /// The object as written.
+    Written(Revision),
+    /// The object is gone.
+    Removed,
+    /// The object as read.
+    Found(Version),
+    /// There is no such object.
+    Absent,
+    /// There is one already.
+    Exists,
+    /// It is of another version.
+    Conflict,
+    /// Certainly not done.
+    NotDone,
+    /// Perhaps done, perhaps not, perhaps later.
+    Unknown,
+}
+
+/// One request to the API and its answer.
+#[derive(Clone, Debug)]
+pub struct Answered {
+    /// Who asked.
+    pub client: u64,
+    /// About which object of [`THINGS`]: `namespace/name`.
+    pub path: Arc<str>,
+    /// What.
+    pub wanted: Wanted,
+    /// What the object was to bear.
+    pub tag: Option<Tag>,
+    /// The answer.
+    pub said: Said,
+    /// The newest revision that any client had been told when it was asked.
+    pub not_before: Revision,
+    /// The newest revision that any member had applied when it was answered.
+    pub through: Revision,
+}
+
+/// An answer that is not what happened.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the API answered otherwise than what happened ({happened}): {answer}")]
+pub struct Misled {
+    answer: String,
+    happened: String,
+}
+
+impl Answered {
+    /// Whether the answer tells an outcome.
+    pub fn has_outcome(&self) -> bool {
+        !matches!(self.said, Said::NotDone | Said::Unknown)
+    }
+
+    /// Holds the answer against what happened; `false` when the ledger does not know all of that.
+    ///
+    /// # Errors
+    /// Something else happened.
+    pub fn check(&self, ledger: &Ledger) -> Result<bool, Misled> {
+        let wrong = |happened: String| Err(Misled { answer: format!("{self:?}"), happened });
+        let written = self.tag.and_then(|tag| ledger.revision_of(tag));
+        match (self.said, written) {
+            (Said::Written(revision), _) => return self.check_written(ledger, revision),
+            (Said::Unknown, _) => return Ok(true),
+            (_, Some(revision)) => return wrong(format!("applied at {revision}")),
+            (Said::NotDone, None) => return Ok(true),
+            _ => {}
+        }
+        let Some(versions) = ledger.versions(THINGS, &self.path, self.not_before, self.through) else {
+            return Ok(false);
+        };
+        let differs =
+            |from: Revision, version: &Option<Version>| version.is_none_or(|one| one.revision != from);
+        let right = match (self.said, self.wanted) {
+            (Said::Found(version), _) => versions.contains(&Some(version)),
+            (Said::Absent, _) => versions.contains(&None),
+            (Said::Exists, _) => versions.iter().any(Option::is_some),
+            (Said::Conflict, Wanted::Update(Some(from)) | Wanted::Remove(Some(from))) => {
+                versions.iter().any(|version| differs(from, version))
+            }
+            (Said::Removed, Wanted::Remove(from)) => versions.windows(2).any(|pair| {
+                let old = pair[0].filter(|old| from.is_none_or(|from| old.revision == from));
+                old.is_some() && pair[1].is_none()
+            }),
+            _ => false,
+        };
+        if right { Ok(true) } else { wrong(format!("versions meanwhile: {versions:?}")) }
+    }
+
+    fn check_written(&self, ledger: &Ledger, revision: Revision) -> Result<bool, Misled> {
+        let wrong = |happened: String| Err(Misled { answer: format!("{self:?}"), happened });
+        let Some(change) = ledger.change_at(THINGS, revision) else { return Ok(false) };
+        let Some(noted) = change.filter(|noted| noted.path == self.path) else {
+            return wrong("another change, or none, has that revision".to_owned());
+        };
+        let old = noted.old.map(|old| old.revision);
+        let on_the_right_version = match self.wanted {
+            Wanted::Create => old.is_none(),
+            Wanted::Update(Some(from)) => old == Some(from),
+            Wanted::Update(None) => old.is_some(),
+            Wanted::Remove(_) | Wanted::Read => false,
+        };
+        if noted.new.map(|new| new.tag) != self.tag || !on_the_right_version || revision <= self.not_before {
+            return wrong(format!("{noted:?}"));
+        }
+        Ok(true)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use orch_raft::State;
+    use orch_raft::transport::NodeId;
+
+    use super::super::history::Guard;
+    use super::super::ledger::Cursor;
+    use super::super::things::{Extras, transaction};
+    use super::*;
+
+    /// Object `a`: created at 2, updated at 3, removed at 4, created at 5.
+    fn ledger() -> Ledger {
+        let mut state = State::default();
+        state.advance(Revision(1));
+        for (revision, tag) in [(2, Some(2)), (3, Some(3)), (4, None), (5, Some(5))] {
+            let write = transaction("a", Guard::Always, tag.map(Tag), Extras::default(), 0);
+            state.apply(Revision(revision), &write);
+        }
+        let ledger = Ledger::default();
+        ledger.observe(NodeId(1), &state, &mut Cursor::default()).unwrap();
+        ledger
+    }
+
+    fn answer(wanted: Wanted, tag: Option<u64>, said: Said, during: (u64, u64)) -> Answered {
+        let (not_before, through) = (Revision(during.0), Revision(during.1));
+        Answered { client: 1, path: "things/a".into(), wanted, tag: tag.map(Tag), said, not_before, through }
+    }
+
+    fn found(revision: u64) -> Said {
+        Said::Found(Version { revision: Revision(revision), tag: Tag(revision), marked: false })
+    }
+
+    #[test]
+    fn answers_that_are_what_happened_pass() {
+        let from = |revision| Some(Revision(revision));
+        for right in [
+            answer(Wanted::Create, Some(2), Said::Written(Revision(2)), (1, 2)),
+            answer(Wanted::Update(from(2)), Some(3), Said::Written(Revision(3)), (2, 3)),
+            answer(Wanted::Remove(from(3)), None, Said::Removed, (3, 4)),
+            answer(Wanted::Remove(None), None, Said::Removed, (2, 5)),
+            answer(Wanted::Update(from(2)), Some(9), Said::Conflict, (2, 3)),
+            answer(Wanted::Create, Some(9), Said::Exists, (3, 4)),
+            answer(Wanted::Read, None, Said::Absent, (3, 4)),
+            answer(Wanted::Read, None, found(3), (3, 3)),
+            answer(Wanted::Create, Some(9), Said::NotDone, (1, 1)),
+            answer(Wanted::Create, Some(5), Said::Unknown, (1, 1)),
+        ] {
+            assert_eq!(right.check(&ledger()), Ok(true), "{right:?}");
+        }
+        assert_eq!(answer(Wanted::Read, None, found(5), (5, 99)).check(&ledger()), Ok(false), "unknown");
+    }
+
+    #[test]
+    fn answers_that_are_not_are_found() {
+        let from = |revision| Some(Revision(revision));
+        for wrong in [
+            answer(Wanted::Create, Some(3), Said::Written(Revision(3)), (1, 5)),
+            answer(Wanted::Update(from(1)), Some(3), Said::Written(Revision(3)), (1, 5)),
+            answer(Wanted::Update(from(2)), Some(3), Said::Written(Revision(3)), (3, 5)),
+            answer(Wanted::Create, Some(9), Said::Written(Revision(2)), (1, 2)),
+            answer(Wanted::Create, Some(2), Said::NotDone, (1, 2)),
+            answer(Wanted::Create, Some(2), Said::Exists, (1, 2)),
+            answer(Wanted::Remove(from(2)), None, Said::Removed, (1, 5)),
+            answer(Wanted::Remove(None), None, Said::Removed, (2, 3)),
+            answer(Wanted::Update(from(3)), Some(9), Said::Conflict, (3, 3)),
+            answer(Wanted::Create, Some(9), Said::Exists, (4, 4)),
+            answer(Wanted::Read, None, Said::Absent, (2, 3)),
+            answer(Wanted::Read, None, found(3), (4, 5)),
+        ] {
+            assert!(wrong.check(&ledger()).is_err(), "{wrong:?}");
+        }
+    }
+}

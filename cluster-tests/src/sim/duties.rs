@@ -1,0 +1,136 @@
+//! What the controllers owe: objects that must go by themselves, and objects that must stay.
+//!
+//! Owns what clients asked for in this respect: deleted namespaces, deleted owners of dependents. At the end of a run
+//! everything owed must have gone, and nothing else may have.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use orch_raft::State;
+
+use super::ledger::{Ledger, Noted};
+use super::things;
+
+/// Where namespaces are stored.
+const NAMESPACES: &str = "namespaces";
+
+/// Where events are stored: they end by themselves.
+const EVENTS: &str = "events";
+
+/// An object: its resource and its path.
+type Place = (Arc<str>, Arc<str>);
+
+/// All that was asked for.
+#[derive(Debug, Default)]
+pub struct Duties {
+    may_go: BTreeSet<Place>,
+    /// Namespaces whose deletion was asked for, whatever the answer.
+    may_end: BTreeSet<Arc<str>>,
+    must_go: BTreeMap<Place, &'static str>,
+    must_stay: BTreeSet<Place>,
+}
+
+fn place(resource: &str, path: &str) -> Place {
+    (Arc::from(resource), Arc::from(path))
+}
+
+impl Duties {
+    /// A client is about to ask for something by which this object may go.
+    pub fn may_go(&mut self, resource: &str, path: &str) {
+        self.may_go.insert(place(resource, path));
+    }
+
+    /// A client is about to ask for the end of a namespace.
+    pub fn may_end(&mut self, namespace: &str) {
+        self.may_end.insert(Arc::from(namespace));
+        self.may_go(NAMESPACES, namespace);
+    }
+
+    /// By an acknowledged request this object has to go.
+    pub fn must_go(&mut self, resource: &str, path: &str, why: &'static str) {
+        self.must_go.insert(place(resource, path), why);
+    }
+
+    /// This object was created, and has to stay unless its namespace ends.
+    pub fn must_stay(&mut self, resource: &str, path: &str) {
+        self.must_stay.insert(place(resource, path));
+    }
+
+    /// What is not as it must be in `state`, if anything.
+    pub fn unmet(&self, state: &State) -> Option<String> {
+        let is_there = |(resource, path): &Place| state.collection(resource).get(path).is_some();
+        if let Some((place, why)) = self.must_go.iter().find(|(place, _)| is_there(place)) {
+            return Some(format!("{place:?} is still there: {why}"));
+        }
+        let ended = |path: &str| path.split_once('/').is_some_and(|(space, _)| self.may_end.contains(space));
+        let stays = |place: &&Place| !ended(&place.1) && !self.may_go.contains(*place);
+        if let Some(place) = self.must_stay.iter().filter(stays).find(|place| !is_there(place)) {
+            return Some(format!("{place:?} is gone and nobody asked for that"));
+        }
+        let gone = |namespace: &&Arc<str>| self.must_go.contains_key(&place(NAMESPACES, namespace));
+        self.may_end.iter().filter(gone).find_map(|namespace| {
+            let prefix = format!("{namespace}/");
+            let left = state.collections().find_map(|(resource, collection)| {
+                let (path, _) = collection.range_from(&prefix).next()?;
+                path.starts_with(&prefix).then(|| format!("{resource} {path}"))
+            });
+            left.map(|left| format!("namespace {namespace} is gone and {left} is there"))
+        })
+    }
+
+    /// The first removal that nobody asked for, if any.
+    pub fn unasked(&self, ledger: &Ledger) -> Option<String> {
+        ledger
+            .removals()
+            .into_iter()
+            .find(|(resource, _, noted)| !self.is_owed(resource, noted))
+            .map(|(resource, revision, noted)| format!("{resource} {} was removed at {revision}", noted.path))
+    }
+
+    fn is_owed(&self, resource: &Arc<str>, noted: &Noted) -> bool {
+        let namespace = noted.path.split_once('/').map(|(namespace, _)| namespace);
+        // What writers straight on the store remove is their history's to judge; what the store keeps about itself, its own.
+        let own = namespace == Some(things::NAMESPACE) || **resource == *orch_raft::member::CLUSTER_RESOURCE;
+        let ended = namespace.is_some_and(|namespace| self.may_end.contains(namespace));
+        own || ended || **resource == *EVENTS || self.may_go.contains(&(resource.clone(), noted.path.clone()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use orch_raft::{Key, Revision};
+
+    use super::super::history::{Guard, Tag};
+    use super::super::things::{Extras, transaction};
+    use super::*;
+
+    /// A config map in namespace `things`, and one more under `n/k`.
+    fn state() -> State {
+        let mut state = State::default();
+        state.apply(Revision(2), &transaction("a", Guard::Always, Some(Tag(1)), Extras::default(), 0));
+        let object = state.object(&things::thing("a")).unwrap().clone();
+        state.restore(&Key::new(&"secrets".into(), "n", "k").unwrap(), object);
+        state
+    }
+
+    #[test]
+    fn what_must_go_and_is_there_is_unmet_and_so_is_the_reverse() {
+        let state = state();
+        let mut duties = Duties::default();
+        assert_eq!(duties.unmet(&state), None);
+        duties.must_stay("secrets", "n/k");
+        assert_eq!(duties.unmet(&state), None);
+        duties.must_stay("secrets", "n/other");
+        assert!(duties.unmet(&state).is_some_and(|unmet| unmet.contains("n/other")));
+        duties.may_end("n");
+        assert_eq!(duties.unmet(&state), None, "its namespace may be gone");
+        duties.must_go(NAMESPACES, "n", "deleted");
+        assert!(
+            duties.unmet(&state).is_some_and(|unmet| unmet.contains("n/k")),
+            "content outlives its namespace"
+        );
+        let mut owed = Duties::default();
+        owed.must_go("secrets", "n/k", "its owner was deleted");
+        assert!(owed.unmet(&state).is_some());
+    }
+}

@@ -1,0 +1,181 @@
+//! The API as a member's process serves it: the request pipeline, watches and the loops that act for the cluster.
+//!
+//! Owns what `orch_node` puts around a member once its cluster is known, without HTTP: the pipeline on the member's store,
+//! a seeded source of time and randomness, the controllers. Requests come in as parsed parts and answers leave as the
+//! pipeline gives them; watches leave as the JSON frames that a socket would carry.
+
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures::FutureExt;
+use orch_api::ambient::{Ambient, Timestamp};
+use orch_api::authn::User;
+use orch_api::controllers;
+use orch_api::error::ApiError;
+use orch_api::negotiate::JSON;
+use orch_api::paging::TokenKey;
+use orch_api::pipeline::{Answer, Features, Pipeline, Request};
+use orch_api::registry::{Registry, Resource};
+use orch_api::render::{IncludeObject, Renderer};
+use orch_api::request::{Query, Target, Verb};
+use orch_api::watch::Watch;
+use orch_proto::brand::ORCH;
+use orch_raft::member::ClusterIdentity;
+use orch_raft::transport::NodeId;
+
+use super::dice::Dice;
+use super::world::{Handle, World};
+
+/// How long an event is kept: short enough that some end within a run.
+const EVENT_TTL: Duration = Duration::from_secs(4);
+
+/// The API of one process. Clones share it.
+#[derive(Clone)]
+pub struct Server(Arc<Pipeline<Handle>>);
+
+/// What a client asks for.
+#[derive(Clone, Debug)]
+pub struct Ask {
+    /// What is to be done.
+    pub verb: Verb,
+    /// The resource's place in the store: `configmaps`.
+    pub storage: &'static str,
+    /// Namespace; empty for cluster scope and for all namespaces.
+    pub namespace: String,
+    /// Object name; empty for a collection.
+    pub name: String,
+    /// Parameters as in a URL.
+    pub query: String,
+    /// The media type of the body.
+    pub content_type: &'static str,
+    /// The body.
+    pub body: String,
+}
+
+impl Ask {
+    /// A request without parameters and body.
+    pub fn new(verb: Verb, storage: &'static str, namespace: &str, name: &str) -> Self {
+        Ask {
+            verb,
+            storage,
+            namespace: namespace.to_owned(),
+            name: name.to_owned(),
+            query: String::new(),
+            content_type: "application/json",
+            body: String::new(),
+        }
+    }
+
+    /// The same with these parameters.
+    pub fn query(self, query: impl Into<String>) -> Self {
+        Ask { query: query.into(), ..self }
+    }
+
+    /// The same with this body.
+    pub fn body(self, body: &serde_json::Value) -> Self {
+        Ask { body: body.to_string(), ..self }
+    }
+
+    fn target(&self, resource: &Resource) -> Target {
+        Target {
+            group: resource.group.clone(),
+            version: resource.version.clone(),
+            namespace: self.namespace.clone(),
+            resource: resource.plural.clone(),
+            name: self.name.clone(),
+            ..Target::default()
+        }
+    }
+}
+
+/// The wall clock of a member and a stream of chance of its process.
+struct SimAmbient {
+    clock_ms: Arc<dyn Fn() -> u64 + Send + Sync>,
+    dice: Dice,
+}
+
+impl Ambient for SimAmbient {
+    fn now(&self) -> Timestamp {
+        Timestamp((self.clock_ms)().saturating_mul(1000))
+    }
+
+    fn random(&self) -> u128 {
+        let half = || u128::from(self.dice.number(0..u64::MAX));
+        half() << 64 | half()
+    }
+}
+
+/// Compiled once for all runs of this program: it never changes.
+fn registry() -> Registry {
+    static REGISTRY: OnceLock<Registry> = OnceLock::new();
+    REGISTRY.get_or_init(|| Registry::builtin(&ORCH)).clone()
+}
+
+impl Server {
+    /// The API of `cluster` on the store of `node`, in its `start`th process.
+    pub fn new(world: &World, node: NodeId, start: u64, store: Handle, cluster: &ClusterIdentity) -> Self {
+        let dice = world.dice(&format!("api {} {start}", node.0));
+        Server(Arc::new(Pipeline {
+            store,
+            registry: registry(),
+            token_key: TokenKey::new(cluster.token_key),
+            ambient: Arc::new(SimAmbient { clock_ms: world.clock(node), dice }),
+            features: Features::default(),
+        }))
+    }
+
+    /// Runs the loops that act for the cluster while this member leads. Never completes.
+    pub async fn control(self) {
+        let options = controllers::Options { event_ttl: EVENT_TTL };
+        controllers::run(self.0, options, futures::future::pending()).await;
+    }
+
+    /// Carries out everything but watches.
+    ///
+    /// # Errors
+    /// What the pipeline says.
+    pub async fn run(&self, ask: &Ask) -> Result<Answer, ApiError> {
+        let resource = self.resource(ask)?;
+        let (target, query, user) = (ask.target(&resource), Query::parse(&ask.query), User::local_admin());
+        let body = Bytes::from(ask.body.clone());
+        let request = Request {
+            verb: ask.verb,
+            target: &target,
+            resource: &resource,
+            query: &query,
+            user: &user,
+            user_agent: "simulated",
+            content_type: ask.content_type,
+            body: &body,
+        };
+        Box::pin(self.0.run(request)).await
+    }
+
+    /// Starts a watch of JSON frames.
+    ///
+    /// # Errors
+    /// What the watch says before it sends anything.
+    pub async fn watch(&self, ask: &Ask) -> Result<Watch<Handle>, ApiError> {
+        let resource = self.resource(ask)?;
+        let (target, query, user) = (ask.target(&resource), Query::parse(&ask.query), User::local_admin());
+        let request = Request {
+            verb: Verb::Watch,
+            target: &target,
+            resource: &resource,
+            query: &query,
+            user: &user,
+            user_agent: "simulated",
+            content_type: "",
+            body: &Bytes::new(),
+        };
+        let renderer = Renderer::new(&self.0.registry, &resource, JSON, IncludeObject::default());
+        Watch::start(self.0.clone(), request, renderer, futures::future::pending().boxed()).await
+    }
+
+    fn resource(&self, ask: &Ask) -> Result<Arc<Resource>, ApiError> {
+        let mut served = self.0.registry.resources();
+        let found = served.find(|served| *served.storage == *ask.storage && served.conversion.is_none());
+        found.cloned().ok_or(ApiError::UnknownPath)
+    }
+}
