@@ -30,6 +30,8 @@ pub struct Collection {
     /// The newest change, removals included; zero when there never was one.
     changed: Revision,
     object_bytes: usize,
+    /// What all changes that were ever made here cost. Only differences mean something: it starts anywhere, and wraps.
+    changes_cost: usize,
 }
 
 /// All objects as they were at a revision.
@@ -38,6 +40,7 @@ struct Root {
     revision: Revision,
     objects: OrdMap<Arc<str>, SharedObject>,
     object_bytes: usize,
+    changes_cost: usize,
 }
 
 /// One change of one object.
@@ -101,6 +104,12 @@ impl Collection {
         self.object_bytes
     }
 
+    /// Bytes that `earlier`, this collection at an older revision, keeps alive at most: objects that were replaced since.
+    pub(crate) fn bytes_kept_by(&self, earlier: &Collection) -> usize {
+        let whole = earlier.object_bytes + earlier.len() * CHANGE_OVERHEAD_BYTES;
+        whole.min(self.changes_cost.wrapping_sub(earlier.changes_cost))
+    }
+
     /// The newest change of the resource.
     pub fn changed(&self) -> Revision {
         self.changed
@@ -143,37 +152,41 @@ impl Collection {
         self.require(revision)?;
         let start = self.first_after(revision);
         let root = self.roots.iter().find(|root| root.revision >= revision);
-        let (mut objects, mut object_bytes, end) = match root {
-            Some(root) => (root.objects.clone(), root.object_bytes, self.first_after(root.revision)),
-            None => (self.objects.clone(), self.object_bytes, self.history.len()),
+        let (mut then, end) = match root {
+            Some(Root { revision, objects, object_bytes, changes_cost }) => {
+                let (objects, object_bytes, changes_cost) = (objects.clone(), *object_bytes, *changes_cost);
+                let then = Collection { objects, object_bytes, changes_cost, ..Collection::default() };
+                (then, self.first_after(*revision))
+            }
+            None => (self.clone(), self.history.len()),
         };
-        for change in self.history.focus().narrow(start..end).into_iter().rev() {
-            object_bytes = object_bytes + bytes_of(&change.old) - bytes_of(&change.new);
-            match &change.old {
-                Some(old) => objects.insert(change.path.clone(), old.clone()),
-                None => objects.remove(&change.path),
-            };
-        }
+        then.undo_in_place(self.history.focus().narrow(start..end).into_iter().rev());
         let mut history = self.history.clone();
         history.truncate(start);
         let mut roots = self.roots.clone();
         roots.retain(|root| root.revision <= revision);
         let changed = history.last().map_or(self.floor, |change| change.revision);
-        Ok(Collection { objects, history, roots, since_root: 0, floor: self.floor, changed, object_bytes })
+        Ok(Collection { history, roots, since_root: 0, floor: self.floor, changed, ..then })
     }
 
     /// The collection before `change`, for whoever has older changes than the history. The history of what this gives
     /// is empty.
     pub fn undo<'a>(&self, changes: impl Iterator<Item = &'a Change>) -> Collection {
         let mut undone = Collection { history: Vector::new(), roots: Vector::new(), ..self.clone() };
+        undone.undo_in_place(changes);
+        undone
+    }
+
+    /// Takes changes back, newest first, in the objects and what is counted of them.
+    fn undo_in_place<'a>(&mut self, changes: impl Iterator<Item = &'a Change>) {
         for change in changes {
-            undone.object_bytes = undone.object_bytes + bytes_of(&change.old) - bytes_of(&change.new);
+            self.object_bytes = self.object_bytes + bytes_of(&change.old) - bytes_of(&change.new);
+            self.changes_cost = self.changes_cost.wrapping_sub(change.cost());
             match &change.old {
-                Some(old) => undone.objects.insert(change.path.clone(), old.clone()),
-                None => undone.objects.remove(&change.path),
+                Some(old) => self.objects.insert(change.path.clone(), old.clone()),
+                None => self.objects.remove(&change.path),
             };
         }
-        undone
     }
 
     fn require(&self, revision: Revision) -> Result<(), Compacted> {
@@ -197,6 +210,7 @@ impl Collection {
     pub(super) fn record(&mut self, change: Change) -> usize {
         let cost = change.cost() + self.keep_root(change.revision);
         self.object_bytes = self.object_bytes + bytes_of(&change.new) - bytes_of(&change.old);
+        self.changes_cost = self.changes_cost.wrapping_add(change.cost());
         match &change.new {
             Some(new) => self.objects.insert(change.path.clone(), new.clone()),
             None => self.objects.remove(&change.path),
@@ -214,10 +228,11 @@ impl Collection {
         if self.since_root < CHANGES_PER_ROOT || !ends_revision || self.history.is_empty() {
             return 0;
         }
-        let (objects, object_bytes) = (self.objects.clone(), self.object_bytes);
+        let (objects, object_bytes, changes_cost) =
+            (self.objects.clone(), self.object_bytes, self.changes_cost);
         let cost = (self.since_root * ROOT_BYTES_PER_CHANGE).min(objects.len() * ROOT_BYTES_PER_OBJECT);
         self.since_root = 0;
-        self.roots.push_back(Root { revision: self.changed, objects, object_bytes });
+        self.roots.push_back(Root { revision: self.changed, objects, object_bytes, changes_cost });
         cost
     }
 
@@ -259,6 +274,11 @@ impl Change {
     /// Bytes this change keeps alive: what it replaced, and its own slot.
     pub(super) fn cost(&self) -> usize {
         CHANGE_OVERHEAD_BYTES + bytes_of(&self.old)
+    }
+
+    /// Bytes that writing this change takes: the objects before and after, and what is kept beside their bytes.
+    pub(super) fn written_bytes(&self) -> usize {
+        CHANGE_OVERHEAD_BYTES + self.object_bytes()
     }
 }
 

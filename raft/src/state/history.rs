@@ -50,7 +50,10 @@ pub struct Evicted {
 #[derive(Clone, Debug)]
 struct Slot {
     revision: Revision,
-    cost: usize,
+    /// What keeping it costs.
+    cost: u32,
+    /// What writing it elsewhere takes: see [`Change::written_bytes`].
+    written: u32,
     resource: Arc<str>,
 }
 
@@ -66,9 +69,12 @@ impl Ring {
         self.bytes
     }
 
-    pub(super) fn push(&mut self, resource: &Arc<str>, revision: Revision, cost: usize) {
-        self.bytes += cost;
-        self.slots.push_back(Slot { revision, cost, resource: resource.clone() });
+    /// Adds a change that costs `cost` bytes to keep and takes `written` bytes to write elsewhere.
+    pub(super) fn push(&mut self, resource: &Arc<str>, revision: Revision, cost: usize, written: usize) {
+        // No object comes near the bound: an entry of the log holds a few megabytes.
+        let [cost, written] = [cost, written].map(|bytes| u32::try_from(bytes).unwrap_or(u32::MAX));
+        self.bytes += cost as usize;
+        self.slots.push_back(Slot { revision, cost, written, resource: resource.clone() });
     }
 
     pub(super) fn exceeds(&self, bounds: &HistoryBounds) -> bool {
@@ -77,7 +83,7 @@ impl Ring {
     }
 
     /// The oldest changes that must go for `bounds` to hold and those up to `floor`, each revision as a whole: their
-    /// resources in order, and the revision of the last. Ends early once they cost more than `batch_bytes`.
+    /// resources in order, and the revision of the last. Ends early once they take more than `batch_bytes` to write.
     pub(super) fn oldest(
         &self,
         bounds: &HistoryBounds,
@@ -85,15 +91,16 @@ impl Ring {
         batch_bytes: usize,
     ) -> (Vec<Arc<str>>, Option<Revision>) {
         let floor = floor.max(bounds.through);
-        let (mut resources, mut last, mut cost) = (Vec::new(), None, 0);
+        let (mut resources, mut last, mut cost, mut written) = (Vec::new(), None, 0, 0);
         for slot in &self.slots {
             let begins_revision = last != Some(slot.revision);
             let stays = slot.revision > floor && self.bytes - cost <= bounds.bytes_max;
-            if begins_revision && (stays || (cost > batch_bytes && last.is_some())) {
+            if begins_revision && (stays || (written > batch_bytes && last.is_some())) {
                 break;
             }
             last = Some(slot.revision);
-            cost += slot.cost;
+            cost += slot.cost as usize;
+            written += slot.written as usize;
             resources.push(slot.resource.clone());
         }
         (resources, last)
@@ -105,7 +112,7 @@ impl Ring {
             return None;
         }
         let slot = self.slots.pop_front()?;
-        self.bytes -= slot.cost;
+        self.bytes -= slot.cost as usize;
         Some(slot.resource)
     }
 

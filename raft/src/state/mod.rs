@@ -136,7 +136,7 @@ impl State {
         self.applied.0 - self.floor.0 > bounds.entries_max || self.ring.exceeds(bounds)
     }
 
-    /// The oldest changes, as many as must leave for `bounds` to hold but not many more than `batch_bytes` of them.
+    /// The oldest changes, as many as must leave for `bounds` to hold but not many more than take `batch_bytes` to write.
     /// `None` when the bounds hold.
     pub fn oldest(&self, bounds: &HistoryBounds, batch_bytes: usize) -> Option<Leaving> {
         if !self.exceeds(bounds) && self.floor >= bounds.through.min(self.applied) {
@@ -256,9 +256,9 @@ impl State {
 
     fn record(&mut self, resource: &Arc<str>, change: Change) {
         self.count(resource, &change);
-        let revision = change.revision;
+        let (revision, written) = (change.revision, change.written_bytes());
         let cost = self.collection_mut(resource).record(change);
-        self.ring.push(resource, revision, cost);
+        self.ring.push(resource, revision, cost, written);
     }
 
     /// Keeps what is known of all objects together.

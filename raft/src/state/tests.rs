@@ -294,6 +294,31 @@ fn what_is_to_leave_stays_until_it_is_forgotten_and_leaves_in_batches() {
 }
 
 #[test]
+fn a_batch_of_large_creates_is_as_small_as_one_of_updates() {
+    let large = "x".repeat(100_000);
+    let create = |at: usize| transaction(vec![write("pods", &format!("p{at}"), &large)]);
+    let state = state_after((0..50).map(create).collect());
+    let all = HistoryBounds { through: state.applied(), ..EVERYTHING };
+    let Leaving { changes, .. } = state.oldest(&all, 1 << 20).unwrap();
+    assert_eq!(changes.len(), 11, "nothing was replaced, a megabyte is written");
+    let Leaving { changes, .. } =
+        state.oldest(&HistoryBounds { bytes_max: 20_000, ..EVERYTHING }, 1 << 20).unwrap();
+    assert_eq!(changes.len(), 11, "by what they keep alive, eleven of fifty must go");
+}
+
+#[test]
+fn an_older_collection_is_known_by_what_it_keeps_alive() {
+    let state =
+        state_after((0..1500).map(|at| transaction(vec![write("pods", "a", &at.to_string())])).collect());
+    let pods = state.collection("pods");
+    let kept = |at: u64| pods.bytes_kept_by(&pods.at(Revision(at)).unwrap());
+    assert_eq!(kept(1501), 0);
+    let one = 512 + r#"{"v":"1500","b":"1498"}"#.len();
+    assert_eq!(kept(1500), one);
+    assert_eq!(kept(1400), one, "one object, however often it was replaced since");
+}
+
+#[test]
 fn older_revisions_are_rebuilt_from_the_next_root() {
     let names = ["a", "b", "c"];
     let write = |at: usize| transaction(vec![write("pods", names[at % 3], &at.to_string())]);

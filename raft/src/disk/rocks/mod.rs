@@ -14,6 +14,7 @@ mod flusher;
 mod history;
 mod log;
 mod options;
+mod pace;
 mod record;
 mod state;
 mod state_writer;

@@ -18,7 +18,7 @@ use super::{CF_LOG, CF_META, Db, OpenError};
 const MIB: usize = 1 << 20;
 /// Bytes of one memtable of log or state: two of each are 16 MiB at most. At 5,000 writes a second of 1 kB one is
 /// written out every half second, which a single background thread keeps up with.
-const WRITE_BUFFER_BYTES: usize = 4 * MIB;
+pub(super) const WRITE_BUFFER_BYTES: usize = 4 * MIB;
 /// Bytes of one memtable of the small values, which are overwritten all the time.
 const META_BUFFER_BYTES: usize = 2 * MIB;
 /// One memtable fills while the other is being written out.

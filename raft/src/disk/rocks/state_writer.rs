@@ -2,7 +2,7 @@
 //!
 //! Owns the order of steps of the state and of installations: one thread takes them one after another, so a step that
 //! was asked for before an installation is done before it, and one after it belongs to the new generation or is
-//! dropped. Nothing that applies entries or appends them waits for it.
+//! dropped. Nothing that applies entries or appends them waits for it: a step is written when the database has room.
 
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SendError, SyncSender, sync_channel};
@@ -95,7 +95,10 @@ impl Drop for StateWriter {
 fn run(queue: &Receiver<Work>, core: &Core) {
     while let Ok(work) = queue.recv() {
         match work {
-            Work::Write(batch, on_written) => on_written(core.write_state(&batch)),
+            Work::Write(batch, on_written) => {
+                let written = core.wait_for_room(&batch).and_then(|()| core.write_state(&batch));
+                on_written(written);
+            }
             Work::Install(install, mark, on_installed) => on_installed(install.make_current(&mark)),
         }
     }

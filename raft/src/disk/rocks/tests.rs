@@ -1,5 +1,7 @@
 //! A disk in a directory of its own: what it keeps through restarts, crashes, torn tails, flipped bits and failures.
 
+mod history;
+
 use std::fs::{self, OpenOptions};
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, channel};
@@ -7,7 +9,7 @@ use std::sync::mpsc::{Receiver, channel};
 use tempfile::TempDir;
 
 use super::*;
-use crate::disk::{HistoryBlock, StateWrite, StateWritten};
+use crate::disk::{StateWrite, StateWritten};
 
 /// A disk in a directory of its own, and what tests do with it.
 struct Bench {
@@ -501,38 +503,6 @@ fn a_step_of_a_state_that_was_replaced_is_dropped() {
     assert_eq!(bench.state().len(), 1);
     assert_eq!(bench.disk().meta(MetaKey::StateMark).unwrap(), Some(Bytes::from_static(b"m9")));
     assert_eq!(bench.disk().generation().unwrap(), after);
-}
-
-fn block(resource: &str, after: u64, through: u64, record: &'static [u8]) -> HistoryBlock {
-    HistoryBlock { resource: resource.into(), after, through, record: Bytes::from_static(record) }
-}
-
-#[test]
-fn blocks_of_history_lie_beside_the_objects_and_go_with_their_generation() {
-    let mut bench = Bench::new();
-    bench.write_state(vec![put("pods", "a/x", b"1")], b"m1");
-    let generation = bench.disk().generation().unwrap();
-    let history =
-        vec![block("pods", 0, 7, b"first"), block("pods", 7, 9, b"second"), block("pod", 1, 8, b"other")];
-    let batch = StateBatch { generation, history, ..StateBatch::default() };
-    assert_eq!(take(bench.disk(), batch), Ok(StateWritten::Written));
-    bench.reopen();
-    assert_eq!(bench.state().len(), 1, "a block is no object");
-    let disk = bench.disk();
-    let spans = disk.history().unwrap();
-    let named: Vec<_> = spans.iter().map(|one| (&*one.resource, one.after, one.through, one.bytes)).collect();
-    assert_eq!(named, [("pod", 1, 8, 5), ("pods", 0, 7, 5), ("pods", 7, 9, 6)]);
-    assert_eq!(disk.read_history(generation, "pods", 9).unwrap(), Some(Bytes::from_static(b"second")));
-    assert_eq!(disk.read_history(generation, "pods", 8).unwrap(), None);
-    let forgotten = vec![("pods".into(), 7)];
-    let batch = StateBatch { generation, forgotten, ..StateBatch::default() };
-    assert_eq!(take(disk, batch), Ok(StateWritten::Written));
-    assert_eq!(disk.read_history(generation, "pods", 7).unwrap(), None);
-    assert_eq!(disk.history().unwrap().len(), 2);
-    let next = commit(disk.begin_install().unwrap(), b"m2");
-    assert!(disk.history().unwrap().is_empty(), "an installed state has no history");
-    assert_eq!(disk.read_history(generation, "pods", 9).unwrap(), None);
-    assert_eq!(disk.read_history(next, "pods", 9).unwrap(), None);
 }
 
 fn generations(path: &Path) -> Vec<String> {
