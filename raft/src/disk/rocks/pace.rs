@@ -1,9 +1,9 @@
 //! How fast the stored state is written.
 //!
 //! Owns the wait before a step of the state. The database stops every writer, those of the log too, while a column family
-//! has as many full memtables as it may have, or too many tables in its first level. History comes in bursts: all that
-//! a restart replays grows old at once. A step that would bring the database there waits on its own thread until
-//! tables were written out or compacted, so that entries are appended meanwhile.
+//! has as many full memtables as it may have, and slows them down while compaction is behind. History comes in bursts:
+//! all that a restart replays grows old at once. A step that would stop the database, or comes while it slows writers
+//! down, waits on its own thread, so that entries are appended meanwhile.
 
 use std::sync::Arc;
 use std::thread;
@@ -11,16 +11,16 @@ use std::time::Duration;
 
 use rocksdb::{BoundColumnFamily, properties};
 
-use super::options::{LEVEL0_SLOWDOWN_FILES, WRITE_BUFFER_BYTES};
+use super::options::WRITE_BUFFER_BYTES;
 use super::{Core, Db, failed, family};
 use crate::disk::{DiskError, StateBatch};
 
 /// Between two looks at the database. Writing out a memtable takes tens of milliseconds.
 const LOOK_PERIOD: Duration = Duration::from_millis(2);
 
-/// Looks before a step is written all the same: a second. A disk that is slower than history comes holds everybody up in
-/// the end; waiting longer would only let history pile up in memory.
-const LOOKS_MAX: u32 = 500;
+/// Looks before a step of a megabyte is written all the same: a fifth of a second. A disk that is slower than history comes
+/// holds everybody up in the end; waiting longer would only let history pile up in memory.
+const LOOKS_MAX: u32 = 100;
 
 /// What the database says of its writes to the state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,8 +29,6 @@ struct Pressure {
     full_memtables: u64,
     /// Bytes in the memtable that is filled.
     memtable_bytes: u64,
-    /// Tables in the first level.
-    level0_files: u64,
     /// Writers are held up by it already.
     is_slowed: bool,
 }
@@ -46,7 +44,6 @@ impl Pressure {
         Ok(Pressure {
             full_memtables: of_state(properties::NUM_IMMUTABLE_MEM_TABLE)?,
             memtable_bytes: of_state(properties::CUR_SIZE_ACTIVE_MEM_TABLE)?,
-            level0_files: number(db.property_int_value_cf(state, &properties::num_files_at_level(0)))?,
             is_slowed: stopped > 0 || delayed > 0,
         })
     }
@@ -55,9 +52,7 @@ impl Pressure {
     fn is_high(&self, bytes: usize) -> bool {
         // The database closes a memtable somewhat before it is full.
         let fills = self.memtable_bytes.saturating_add(bytes as u64) > (WRITE_BUFFER_BYTES as u64) / 4 * 3;
-        // Four tables below the bound: the step adds one, and one may be on its way.
-        let many = self.level0_files + 4 >= LEVEL0_SLOWDOWN_FILES;
-        self.is_slowed || many || (fills && self.full_memtables > 0)
+        self.is_slowed || (fills && self.full_memtables > 0)
     }
 }
 
@@ -93,12 +88,11 @@ mod tests {
 
     #[test]
     fn a_step_waits_before_the_database_holds_others_up() {
-        let calm = Pressure { full_memtables: 0, memtable_bytes: 3 << 20, level0_files: 5, is_slowed: false };
+        let calm = Pressure { full_memtables: 0, memtable_bytes: 3 << 20, is_slowed: false };
         assert!(!calm.is_high(8 << 20), "the next memtable is free");
         let busy = Pressure { full_memtables: 1, memtable_bytes: 1 << 20, ..calm };
         assert!(!busy.is_high(1 << 20), "there is room in this one");
         assert!(busy.is_high(3 << 20));
-        assert!(Pressure { level0_files: 16, ..calm }.is_high(1));
         assert!(Pressure { is_slowed: true, ..calm }.is_high(1));
     }
 }
