@@ -33,6 +33,12 @@ pub enum ProposeError {
         /// What cannot be read.
         reason: String,
     },
+    /// Certainly not done: it would make the state larger, and members have too little space left on their disks.
+    #[error("members have little space left on their disks: {members}")]
+    NoSpace {
+        /// Their names, separated by commas.
+        members: String,
+    },
     /// Larger than an entry may be.
     #[error("transaction of {bytes} bytes is over the limit of {limit}")]
     TooLarge {
@@ -92,6 +98,12 @@ pub trait Store: Clone + Send + Sync + 'static {
     /// It may not; nothing of [`Store::state`] may leave this node.
     fn may_serve(&self) -> Result<(), ReadError> {
         Ok(())
+    }
+
+    /// Whether what would make the state larger is refused now for lack of space on some member's disk. Everything else
+    /// is served.
+    fn is_short_of_space(&self) -> bool {
+        false
     }
 
     /// Whether this node leads now: loops that act for the cluster run only here.

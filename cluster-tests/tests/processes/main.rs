@@ -7,6 +7,7 @@
 mod bad_input;
 mod clients;
 mod disk;
+mod divergence;
 mod hostile;
 mod kubectl;
 mod leader_loss;
@@ -22,5 +23,6 @@ mod restart;
 mod rust_client;
 mod secrets;
 mod snapshot;
+mod space;
 mod vectors;
 mod versions;

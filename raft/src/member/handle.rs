@@ -55,6 +55,9 @@ impl<R: Runtime, D: Disk, T: Transport> Store for Handle<R, D, T> {
         if let Err(error) = self.0.agreement.may_serve() {
             return Err(ProposeError::NotProposed { reason: error.reason });
         }
+        if let Some(error) = self.0.lacks_space_for(&transaction) {
+            return Err(error);
+        }
         self.0.propose(transaction).await
     }
 
@@ -86,6 +89,10 @@ impl<R: Runtime, D: Disk, T: Transport> Store for Handle<R, D, T> {
 
     fn may_serve(&self) -> Result<(), ReadError> {
         self.0.agreement.may_serve()
+    }
+
+    fn is_short_of_space(&self) -> bool {
+        self.0.space.is_short()
     }
 
     fn is_leader(&self) -> bool {

@@ -25,6 +25,7 @@ mod forward;
 #[cfg(test)]
 pub(crate) mod golden;
 mod handle;
+mod holds;
 mod identity;
 mod limits;
 mod log;
@@ -33,6 +34,7 @@ mod network;
 mod options;
 mod proposals;
 mod service;
+mod space;
 mod status;
 mod succession;
 #[cfg(test)]
@@ -59,9 +61,13 @@ pub use self::identity::{CLUSTER_RESOURCE, ClusterIdentity, DiskIdentity, node_i
 use self::log::Log;
 use self::machine::{Applied, Machine};
 use self::network::Network;
-pub use self::options::{Clock, ClusterSeed, HistoryOptions, LogOptions, Options, StartError, Timing};
+pub use self::options::{
+    Clock, ClusterSeed, HistoryOptions, LogOptions, Options, SpaceOptions, StartError, Timing,
+};
 use self::proposals::Proposals;
 use self::service::Service;
+use self::space::SpaceWatch;
+pub use self::space::{Pressure, SpaceStatus};
 pub use self::status::{MemberStatus, Role, Status};
 use crate::Runtime;
 use crate::disk::Disk;
@@ -103,15 +109,17 @@ impl<R: Runtime, D: Disk, T: Transport> Member<R, D, T> {
         let agreement = Agreement::load(&*disk).map_err(|error| unreadable(&error))?;
         // Whoever has a log or a vote has been part of the cluster with this disk.
         let admitted = AtomicBool::new(ended.is_some() || log.vote().is_some());
-        let (meter, holds) = (log.meter(), Arc::new(compaction::Holds::default()));
+        let (meter, holds) = (log.meter(), Arc::new(holds::Holds::default()));
+        let purging = log.clone();
         let network = Network::<R, T>::new(transport.clone(), holds.clone(), level.clone());
-        let machine = Machine::new(applied.clone());
+        let machine = Machine::new(applied.clone(), holds.clone());
         let raft = Raft::<R, D>::new(options.id().0, Arc::new(settings), network, log, machine).await;
         let core = Core {
             raft: raft.map_err(|error| unreadable(&error))?,
             disk,
             transport,
             applied,
+            log: purging,
             meter,
             holds,
             proposals,
@@ -120,10 +128,11 @@ impl<R: Runtime, D: Disk, T: Transport> Member<R, D, T> {
             fatal,
             stop: Stop::default(),
             tasks: Mutex::default(),
-            installing: tokio::sync::Mutex::new(()),
+            installing: tokio::sync::Mutex::default(),
             identity: Mutex::new(identity),
             admitted,
             agreement,
+            space: SpaceWatch::new(options.space),
             options,
         };
         let member = Member { core: Arc::new(core) };
@@ -164,6 +173,7 @@ impl<R: Runtime, D: Disk, T: Transport> Member<R, D, T> {
         core.spawn(core.clone().serve_barriers());
         core.spawn(core.clone().take_part());
         core.spawn(core.clone().compact());
+        core.spawn(core.clone().keep_space());
         core.spawn(keep_history(core.clone()));
         core.spawn(core.clone().keep_feature_level());
         core.spawn(watch_consensus(core.clone()));

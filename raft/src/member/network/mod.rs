@@ -33,9 +33,9 @@ pub(crate) use self::snapshot::send_pulled;
 use crate::Runtime;
 use crate::encoding::{DecodeError, decode};
 use crate::member::codec::{log_id_from_wire, log_id_to_wire, required_vote, vote_to_wire};
-use crate::member::compaction::Holds;
 use crate::member::consensus::{Place, Snapshot, Types, Vote};
 use crate::member::feature::FeatureLevel;
+use crate::member::holds::Holds;
 use crate::member::machine::SnapshotBody;
 use crate::transport::{Peer, Purpose, Transport, TransportError};
 

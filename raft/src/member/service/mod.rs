@@ -33,7 +33,7 @@ use crate::member::network::{
 };
 use crate::transport::{Duplex, NodeId, PeerService, Purpose, Transport};
 
-pub(crate) use self::snapshot::receive_pulled;
+pub(crate) use self::snapshot::{Partial, receive_pulled};
 
 /// A member's side towards its peers; a transport's server delivers frames to it.
 pub(crate) struct Service<R: Runtime, D: Disk, T: Transport>(pub(crate) Arc<Core<R, D, T>>);
@@ -130,6 +130,9 @@ async fn answer<R: Runtime, D: Disk, T: Transport>(
         Request::Change(request) => Ok(Response::Change(core.answer_change(request).await)),
         Request::Identity(_) => Ok(Response::Identity(core.answer_identity(from).await)),
         Request::Agreement(_) => Ok(Response::Agreement(core.answer_agreement())),
+        Request::SnapshotOffset(request) => {
+            Ok(Response::SnapshotOffset(core.answer_snapshot_offset(request).map_err(text)?))
+        }
         Request::Feature(_) => Ok(Response::Feature(core.answer_feature())),
     }
 }
