@@ -140,6 +140,12 @@ pub enum ApiError {
         /// Bytes that they may have.
         quota: u64,
     },
+    /// Members have little space left on their disks, and the request would add to the state. Nothing was done.
+    #[error("little space is left on the disks of members {members}")]
+    NoSpace {
+        /// Their names, separated by commas.
+        members: String,
+    },
     /// A broken invariant of ours.
     #[error("internal: {0}")]
     Internal(String),
@@ -210,6 +216,7 @@ impl From<ProposeError> for ApiError {
             ProposeError::NotProposed { reason } => ApiError::Unavailable(reason),
             ProposeError::Unknown { reason } => ApiError::OutcomeUnknown(reason),
             ProposeError::Refused { reason } => ApiError::Internal(reason),
+            ProposeError::NoSpace { members } => ApiError::NoSpace { members },
             ProposeError::TooLarge { .. } => ApiError::ObjectTooLarge(error.to_string()),
         }
     }

@@ -126,6 +126,13 @@ impl Status {
                 );
                 plain(507, "InsufficientStorage", &message)
             }
+            ApiError::NoSpace { members } => {
+                let message = format!(
+                    "little space is left on the disks of members: {members} (--disk-reserve); objects can be deleted, \
+                     and updated if that does not make them larger"
+                );
+                plain(507, "InsufficientStorage", &message)
+            }
             ApiError::Internal(message) => internal(message),
         }
     }
@@ -350,6 +357,7 @@ mod tests {
             | ApiError::TooManyOperations(_)
             | ApiError::ObjectTooLarge(_)
             | ApiError::StateFull { .. }
+            | ApiError::NoSpace { .. }
             | ApiError::Internal(_) => false,
         }
     }
@@ -376,6 +384,7 @@ mod tests {
             ApiError::UnsupportedMediaType(text()),
             ApiError::BodyTooLarge { limit: 1 },
             ApiError::StateFull { used: 1, quota: 1 },
+            ApiError::NoSpace { members: text() },
             ApiError::Expired { message: text(), continue_token: None },
             ApiError::RevisionTooLarge { requested: 2, current: 1 },
             ApiError::OutcomeUnknown(text()),
@@ -391,7 +400,7 @@ mod tests {
     fn only_errors_of_requests_that_changed_nothing_say_when_to_repeat_them() {
         let errors = one_of_each();
         let kinds: std::collections::HashSet<_> = errors.iter().map(std::mem::discriminant).collect();
-        assert_eq!((errors.len(), kinds.len()), (27, 27), "a variant is missing");
+        assert_eq!((errors.len(), kinds.len()), (28, 28), "a variant is missing");
         for error in errors {
             let status = Status::of(&error, &ORCH);
             assert_eq!(status.retry_after_seconds().is_some(), may_be_repeated(&error), "{error:?}");

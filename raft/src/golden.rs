@@ -155,8 +155,9 @@ fn frame<M: Message + Default>(name: &'static str, message: &M) -> Case {
 
 fn frames() -> Vec<Case> {
     use wire::append_response::Outcome as Appended;
-    let log_id = Some(wire::LogId { term: 3, index: 9 });
-    let vote = Some(wire::Vote { term: 3, node: 7, committed: true });
+    let (position, ballot) =
+        (wire::LogId { term: 3, index: 9 }, wire::Vote { term: 3, node: 7, committed: true });
+    let (log_id, vote) = (Some(position), Some(ballot));
     let entries = vec![wire::Entry { log_id, ..wire::Entry::default() }];
     let append =
         wire::AppendRequest { vote, previous: log_id, committed: log_id, entries, ..Default::default() };
@@ -174,11 +175,11 @@ fn frames() -> Vec<Case> {
         vec![wire::SnapshotObject { resource: "pods".into(), path: "ns/a".into(), object: Some(object) }];
     let answer = |outcome| wire::SnapshotAnswer { outcome: Some(outcome) };
     vec![
-        frame("vote", &vote.unwrap_or_default()),
+        frame("vote", &ballot),
         frame("append request", &append),
         frame("append accepted", &appended(accepted)),
-        frame("append conflict", &appended(Appended::Conflict(log_id.unwrap_or_default()))),
-        frame("append higher vote", &appended(Appended::HigherVote(vote.unwrap_or_default()))),
+        frame("append conflict", &appended(Appended::Conflict(position))),
+        frame("append higher vote", &appended(Appended::HigherVote(ballot))),
         frame("append failure", &appended(Appended::Failure("stopped".into()))),
         frame("forward request", &forward),
         frame("forward response", &forwarded),
@@ -188,7 +189,7 @@ fn frames() -> Vec<Case> {
         ),
         frame("snapshot objects", &snapshot(Kind::Objects(wire::SnapshotObjects { objects }))),
         frame("snapshot end", &snapshot(Kind::End(wire::SnapshotEnd { objects: 1, checksum: 0xdead_beef }))),
-        frame("snapshot installed", &answer(wire::snapshot_answer::Outcome::Vote(vote.unwrap_or_default()))),
+        frame("snapshot installed", &answer(wire::snapshot_answer::Outcome::Vote(ballot))),
         frame("snapshot failure", &answer(wire::snapshot_answer::Outcome::Failure("cut".into()))),
     ]
 }
@@ -216,7 +217,7 @@ fn control() -> Vec<Case> {
         ask("ask heartbeat", Ask::Heartbeat(wire::AppendRequest { vote, ..Default::default() })),
         ask("ask transfer", Ask::Transfer(transfer)),
         ask("ask read index", Ask::ReadIndex(wire::ReadIndexRequest::default())),
-        ask("ask digest", Ask::Digest(wire::DigestRequest { revision: 9, ..Default::default() })),
+        ask("ask digest", Ask::Digest(wire::DigestRequest { revision: 9 })),
         ask("ask add learner", Ask::Change(change(wire::change_request::Kind::AddLearner(member)))),
         ask("ask promote", Ask::Change(change(wire::change_request::Kind::Promote(7)))),
         ask("ask remove", Ask::Change(change(wire::change_request::Kind::Remove(7)))),

@@ -33,6 +33,12 @@ pub enum ProposeError {
         /// What cannot be read.
         reason: String,
     },
+    /// Certainly not done: it would make the state larger, and members have too little space left on their disks.
+    #[error("members have little space left on their disks: {members}")]
+    NoSpace {
+        /// Their names, separated by commas.
+        members: String,
+    },
     /// Larger than an entry may be.
     #[error("transaction of {bytes} bytes is over the limit of {limit}")]
     TooLarge {
@@ -98,6 +104,12 @@ pub trait Store: Clone + Send + Sync + 'static {
     /// is to be read anew: nobody may go on from it. [`Store::subscribe`]'s cursors of an earlier count end.
     fn revocations(&self) -> u64 {
         0
+    }
+
+    /// Whether what would make the state larger is refused now for lack of space on some member's disk. Everything else
+    /// is served.
+    fn is_short_of_space(&self) -> bool {
+        false
     }
 
     /// Whether this node leads now: loops that act for the cluster run only here.

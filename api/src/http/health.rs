@@ -35,11 +35,16 @@ pub(super) async fn answer<S: Store>(
         checks.push(("agreement", store.may_serve().is_ok()));
         checks.push(("shutdown", !stopping.is_cancelled()));
     }
+    // No check: a node that refuses growth must stay in service, or nobody could delete anything through it.
+    let remark = match endpoint != "livez" && store.is_short_of_space() {
+        true => "[+]space low: what would add to the state is refused\n",
+        false => "",
+    };
     if let Some(only) = only {
         checks.retain(|(name, _)| *name == only);
     }
     let excluded: Vec<&str> = query.values("exclude").collect();
-    let report = report(endpoint, &checks, &excluded);
+    let report = remark.to_owned() + &report(endpoint, &checks, &excluded);
     let fails = checks.iter().any(|(name, holds)| !holds && !excluded.contains(name));
     let text = match (checks.is_empty(), fails) {
         (true, _) => return Some(plain(404, format!("{endpoint} has no such check\n"))),

@@ -7,6 +7,7 @@
 mod bad_input;
 mod clients;
 mod disk;
+mod divergence;
 mod foundings;
 mod hostile;
 mod kubectl;
@@ -23,5 +24,6 @@ mod restart;
 mod rust_client;
 mod secrets;
 mod snapshot;
+mod space;
 mod vectors;
 mod versions;

@@ -98,6 +98,7 @@ pub(super) fn table(cluster: &Value) -> String {
         cluster["applied"]
     );
     out.push_str(&state_line(cluster));
+    out.push_str(&space_lines(&cluster["space"]));
     out.push_str(&agreement_lines(&cluster["agreement"]));
     out
 }
@@ -109,6 +110,24 @@ fn state_line(cluster: &Value) -> String {
         (bytes, Value::Null) => format!("objects use {bytes} bytes, without a limit\n"),
         (bytes, quota) => format!("objects use {bytes} of {quota} bytes\n"),
     }
+}
+
+/// The room on this node's disk, and which members have too little.
+fn space_lines(space: &Value) -> String {
+    let mut out = String::new();
+    if let (Some(used), Some(room)) = (space["used"].as_u64(), space["room"].as_u64()) {
+        out += &format!("the store takes {used} bytes of its disk and has room for {room}\n");
+    }
+    let short: Vec<&str> =
+        space["short"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
+    if !short.is_empty() {
+        let (short, reserve) = (short.join(", "), &space["reserve"]);
+        out += &format!(
+            "LITTLE DISK SPACE: {short} (less than the reserve, here {reserve} bytes): what would add to the state is \
+             refused\n"
+        );
+    }
+    out
 }
 
 /// What is wrong with the members' states; nothing while they agree.

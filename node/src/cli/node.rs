@@ -140,6 +140,13 @@ pub struct SharedArgs {
     /// member: the leader's counts. 0 is no limit
     #[arg(long, value_name = "SIZE", default_value = "4Gi", value_parser = parse_size, help_heading = STORE)]
     pub state_quota: u64,
+    /// Disk space that is left for the log, compaction and deletions: with less, what would add to the state is refused.
+    /// 0 is none [default: a 32nd of the disk, 512Mi to 2Gi, but at most a quarter]
+    #[arg(long, value_name = "SIZE", value_parser = parse_size, help_heading = STORE)]
+    pub disk_reserve: Option<u64>,
+    /// Disk space that the store may take, the reserve included; 0 is all that the disk has
+    #[arg(long, value_name = "SIZE", default_value = "0", value_parser = parse_size, help_heading = STORE)]
+    pub disk_quota: u64,
     /// How long an event is kept
     #[arg(long, value_name = "TIME", default_value = "1h", value_parser = parse_duration, help_heading = STORE)]
     pub event_ttl: Duration,

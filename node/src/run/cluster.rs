@@ -22,7 +22,7 @@ use axum::routing::{delete, get, post};
 use http::header::CONTENT_TYPE;
 use http::{HeaderValue, StatusCode};
 use orch_api::authn::{Authenticator, GROUP_MASTERS, Peer as Connection};
-use orch_raft::member::{AgreementStatus, ChangeError, FoundError, Status, node_id};
+use orch_raft::member::{AgreementStatus, ChangeError, FoundError, SpaceStatus, Status, node_id};
 use orch_raft::transport::{NodeId, Peer};
 use serde::{Deserialize, Serialize};
 
@@ -46,6 +46,7 @@ struct ClusterView {
     changing: bool,
     members: Vec<MemberView>,
     state: StateView,
+    space: SpaceView,
     agreement: AgreementView,
 }
 
@@ -56,6 +57,23 @@ struct StateView {
     /// What they may have; absent without a limit.
     #[serde(skip_serializing_if = "Option::is_none")]
     quota: Option<u64>,
+}
+
+/// Room on the members' disks.
+#[derive(Serialize)]
+struct SpaceView {
+    /// Bytes that this node's store takes; absent while not known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    used: Option<u64>,
+    /// Bytes that it may still take; absent while not known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    room: Option<u64>,
+    /// Bytes of room below which growth is refused.
+    reserve: u64,
+    /// `none`, `tight` or `short`: this node's own.
+    pressure: String,
+    /// Members with too little room: while there are any, growth is refused.
+    short: Vec<String>,
 }
 
 /// Whether the members hold the same state, as far as this one has compared.
@@ -211,15 +229,27 @@ fn done(result: Result<(), ChangeError>, handle: &Handle) -> Response {
     }
 }
 
+fn name(status: &Status, id: NodeId) -> String {
+    let member = status.members.iter().find(|member| member.peer.id == id);
+    member.map_or_else(|| format!("{:016x}", id.0), |member| member.peer.name.to_string())
+}
+
+fn space(status: &Status) -> SpaceView {
+    let SpaceStatus { used, room, reserve, pressure, short } = &status.space;
+    SpaceView {
+        used: *used,
+        room: *room,
+        reserve: *reserve,
+        pressure: format!("{pressure:?}").to_lowercase(),
+        short: short.iter().map(|id| name(status, *id)).collect(),
+    }
+}
+
 fn agreement(status: &Status) -> AgreementView {
-    let name = |id: &NodeId| {
-        let member = status.members.iter().find(|member| member.peer.id == *id);
-        member.map_or_else(|| format!("{:016x}", id.0), |member| member.peer.name.to_string())
-    };
     let AgreementStatus { agreed, differing, split, quarantine, divergences, repairs } = &status.agreement;
     AgreementView {
         agreed: agreed.0,
-        differing: differing.iter().map(name).collect(),
+        differing: differing.iter().map(|id| name(status, *id)).collect(),
         split: *split,
         quarantine: quarantine.clone(),
         divergences: *divergences,
@@ -228,7 +258,7 @@ fn agreement(status: &Status) -> AgreementView {
 }
 
 fn view(status: Status) -> ClusterView {
-    let agreement = agreement(&status);
+    let (agreement, space) = (agreement(&status), space(&status));
     let members = status.members.into_iter().map(|member| MemberView {
         id: member.peer.id.0,
         name: member.peer.name.to_string(),
@@ -249,6 +279,7 @@ fn view(status: Status) -> ClusterView {
         changing: status.changing,
         members: members.collect(),
         state: StateView { bytes: status.usage.bytes(), quota: status.usage.quota() },
+        space,
         agreement,
     }
 }

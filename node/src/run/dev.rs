@@ -68,6 +68,8 @@ pub(super) fn plan(arguments: &DevArgs) -> Result<Plan, RunError> {
         watch_history_memory: shared.watch_history_memory,
         watch_history_disk: shared.watch_history_disk,
         state_quota: shared.state_quota,
+        disk_reserve: shared.disk_reserve,
+        disk_quota: shared.disk_quota,
         event_ttl: shared.event_ttl,
         features: features(shared)?,
     })

@@ -62,6 +62,15 @@ pub fn check_start(from: u64, first: u64) -> Result<(), DiskError> {
     Err(DiskError { operation: "read log", reason })
 }
 
+/// Bytes on the disk that a store lies on.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Space {
+    /// What the store takes.
+    pub used: u64,
+    /// What the disk still has for it.
+    pub free: u64,
+}
+
 /// Called once, from any thread, when everything up to its call is durable, or when that failed.
 pub type OnDurable = Box<dyn FnOnce(Result<(), DiskError>) + Send>;
 
@@ -186,6 +195,15 @@ pub trait Disk: Send + Sync + 'static {
 
     /// Starts a new generation of the state beside the current one; dropping it leaves the current one in place.
     fn begin_install(&self) -> Result<Box<dyn Install>, DiskError>;
+
+    /// What the store takes and what is left, now; `None` for a disk that has no end. Some system calls, no reading.
+    fn space(&self) -> Result<Option<Space>, DiskError> {
+        Ok(None)
+    }
+
+    /// Gives back to the disk what was purged, replaced and removed. Returns at once; asking often does no harm: the
+    /// work is done in the background and takes a bounded share of the disk's time.
+    fn reclaim(&self) {}
 }
 
 /// A state being received. A crash before it is installed leaves the old state.

@@ -241,11 +241,15 @@ impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
     async fn write(&self, transaction: Transaction) {
         match self.propose(transaction).await {
             Ok(_) => {}
-            Err(error @ (ProposeError::NotProposed { .. } | ProposeError::Unknown { .. })) => {
+            Err(
+                error @ (ProposeError::NotProposed { .. }
+                | ProposeError::NoSpace { .. }
+                | ProposeError::Unknown { .. }),
+            ) => {
                 tracing::debug!(%error, "writing an identity");
             }
             Err(error @ (ProposeError::TooLarge { .. } | ProposeError::Refused { .. })) => {
-                self.fatal.report(error)
+                self.fatal.report(error);
             }
         }
     }

@@ -18,16 +18,18 @@ use crate::disk::Disk;
 use crate::key::Revision;
 use crate::member::agreement::Agreement;
 use crate::member::barrier::Barriers;
-use crate::member::compaction::Holds;
 use crate::member::consensus::{StoredMembership, Types};
 use crate::member::fatal::Fatal;
 use crate::member::feature::Feature;
-use crate::member::log::Meter;
+use crate::member::holds::Holds;
+use crate::member::log::{Log, Meter};
 use crate::member::machine::{Applied, Machine};
 use crate::member::options::Options;
 use crate::member::promises::Promises;
 use crate::member::proposals::Proposals;
 use crate::member::returning::Returning;
+use crate::member::service::Partial;
+use crate::member::space::SpaceWatch;
 use crate::notify::Gate;
 use crate::transport::{NodeId, Peer, Transport};
 
@@ -40,6 +42,8 @@ pub(crate) struct Core<R: Runtime, D: Disk, T: Transport> {
     pub(crate) disk: Arc<D>,
     pub(crate) transport: T,
     pub(crate) applied: Arc<Applied<D>>,
+    /// The log, to do a purge that waits for the stored state.
+    pub(crate) log: Log<R, D>,
     /// Bytes of the log.
     pub(crate) meter: Arc<Mutex<Meter>>,
     /// What of the log must stay for others.
@@ -50,8 +54,8 @@ pub(crate) struct Core<R: Runtime, D: Disk, T: Transport> {
     pub(crate) fatal: Fatal,
     pub(crate) stop: Stop,
     pub(crate) tasks: Mutex<Vec<R::JoinHandle<()>>>,
-    /// One snapshot is received at a time: each builds a whole state.
-    pub(crate) installing: tokio::sync::Mutex<()>,
+    /// One snapshot is received at a time: each builds a whole state. Holds what came of one whose stream broke.
+    pub(crate) installing: tokio::sync::Mutex<Option<Partial>>,
     /// Whose disk this is, as written there.
     pub(crate) identity: Mutex<wire::Identity>,
     /// It is decided that this member takes part.
@@ -66,6 +70,8 @@ pub(crate) struct Core<R: Runtime, D: Disk, T: Transport> {
     pub(crate) promises: Promises,
     /// What this member came back with.
     pub(crate) returning: Returning,
+    /// Room on the members' disks.
+    pub(crate) space: SpaceWatch,
 }
 
 /// Who leads, as this member believes.

@@ -57,6 +57,9 @@ impl<R: Runtime, D: Disk, T: Transport> Store for Handle<R, D, T> {
         if let Err(error) = self.0.agreement.may_serve() {
             return Err(ProposeError::NotProposed { reason: error.reason });
         }
+        if let Some(error) = self.0.lacks_space_for(&transaction) {
+            return Err(error);
+        }
         let outcome = self.0.propose(transaction).await?;
         // Of a state that was found wrong meanwhile: what it says of the object before and after may be false.
         if let Err(error) = self.0.agreement.may_serve() {
@@ -97,6 +100,10 @@ impl<R: Runtime, D: Disk, T: Transport> Store for Handle<R, D, T> {
 
     fn revocations(&self) -> u64 {
         self.0.agreement.revocations()
+    }
+
+    fn is_short_of_space(&self) -> bool {
+        self.0.space.is_short()
     }
 
     fn is_leader(&self) -> bool {

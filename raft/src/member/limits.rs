@@ -37,7 +37,11 @@ pub(crate) async fn keep_limits<R: Runtime, D: Disk, T: Transport>(core: Arc<Cor
                 }
                 // Another leader wrote it meanwhile: the next look tells.
                 Ok(_) => {}
-                Err(error @ (ProposeError::NotProposed { .. } | ProposeError::Unknown { .. })) => {
+                Err(
+                    error @ (ProposeError::NotProposed { .. }
+                    | ProposeError::Unknown { .. }
+                    | ProposeError::NoSpace { .. }),
+                ) => {
                     tracing::debug!(%error, "writing the limits");
                 }
                 Err(error @ (ProposeError::TooLarge { .. } | ProposeError::Refused { .. })) => {

@@ -27,6 +27,7 @@ mod founding;
 #[cfg(test)]
 pub(crate) mod golden;
 mod handle;
+mod holds;
 mod identity;
 mod limits;
 mod log;
@@ -37,6 +38,7 @@ mod promises;
 mod proposals;
 mod returning;
 mod service;
+mod space;
 mod standing;
 mod status;
 mod succession;
@@ -65,11 +67,15 @@ pub use self::identity::{CLUSTER_RESOURCE, ClusterIdentity, DiskIdentity, node_i
 use self::log::Log;
 use self::machine::{Applied, Machine};
 use self::network::Network;
-pub use self::options::{Clock, ClusterSeed, HistoryOptions, LogOptions, Options, StartError, Timing};
+pub use self::options::{
+    Clock, ClusterSeed, HistoryOptions, LogOptions, Options, SpaceOptions, StartError, Timing,
+};
 use self::promises::Promises;
 use self::proposals::Proposals;
 use self::returning::Returning;
 use self::service::Service;
+use self::space::SpaceWatch;
+pub use self::space::{Pressure, SpaceStatus};
 pub use self::status::{MemberStatus, Role, Status};
 use crate::Runtime;
 use crate::disk::Disk;
@@ -121,16 +127,18 @@ impl<R: Runtime, D: Disk, T: Transport> Member<R, D, T> {
             false => Returning::first_start(),
         };
         let promises = Promises::default();
-        let (meter, holds) = (log.meter(), Arc::new(compaction::Holds::default()));
+        let (meter, holds) = (log.meter(), Arc::new(holds::Holds::default()));
+        let purging = log.clone();
         let network =
             Network::<R, T>::new(transport.clone(), holds.clone(), promises.clone(), level.clone());
-        let machine = Machine::new(applied.clone());
+        let machine = Machine::new(applied.clone(), holds.clone());
         let raft = Raft::<R, D>::new(options.id().0, Arc::new(settings), network, log, machine).await;
         let core = Core {
             raft: raft.map_err(|error| unreadable(&error))?,
             disk,
             transport,
             applied,
+            log: purging,
             meter,
             holds,
             proposals,
@@ -139,7 +147,7 @@ impl<R: Runtime, D: Disk, T: Transport> Member<R, D, T> {
             fatal,
             stop: Stop::default(),
             tasks: Mutex::default(),
-            installing: tokio::sync::Mutex::new(()),
+            installing: tokio::sync::Mutex::default(),
             identity: Mutex::new(identity),
             admitted,
             agreement,
@@ -147,6 +155,7 @@ impl<R: Runtime, D: Disk, T: Transport> Member<R, D, T> {
             spoken_to_by: Mutex::default(),
             promises,
             returning,
+            space: SpaceWatch::new(options.space),
             options,
         };
         let member = Member { core: Arc::new(core) };
@@ -187,6 +196,7 @@ impl<R: Runtime, D: Disk, T: Transport> Member<R, D, T> {
         core.spawn(core.clone().serve_barriers());
         core.spawn(core.clone().take_part());
         core.spawn(core.clone().compact());
+        core.spawn(core.clone().keep_space());
         core.spawn(keep_history(core.clone()));
         core.spawn(core.clone().keep_feature_level());
         core.spawn(core.clone().compare_with_others());

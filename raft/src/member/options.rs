@@ -40,6 +40,8 @@ pub struct Options {
     /// Bytes of all objects that the cluster may hold; 0 for no limit. The leader writes it to the state, where it counts
     /// for everyone. `None` leaves what the cluster has.
     pub state_bytes_max: Option<u64>,
+    /// How much of the disk is left alone.
+    pub space: SpaceOptions,
     /// The highest feature level that this program is to support: less than [`FEATURE_LEVEL_MAX`] only in tests of
     /// clusters of several versions.
     pub feature_level_max: u32,
@@ -90,6 +92,16 @@ pub struct LogOptions {
     pub keep: u64,
     /// Bytes of entries kept, whatever their number.
     pub bytes_max: u64,
+}
+
+/// How much of its disk a member leaves alone. The default is none of it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SpaceOptions {
+    /// Bytes that log, compaction and deletions are to find free: what would make the state larger is refused while
+    /// less is left. 0 for none.
+    pub reserve_bytes: u64,
+    /// Bytes that the store may take, if that is to be less than the disk has.
+    pub quota_bytes: Option<u64>,
 }
 
 impl Default for Timing {
@@ -144,6 +156,7 @@ impl Options {
             history: HistoryOptions::default(),
             log: LogOptions::default(),
             state_bytes_max: None,
+            space: SpaceOptions::default(),
             feature_level_max: FEATURE_LEVEL_MAX,
         }
     }

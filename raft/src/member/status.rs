@@ -10,6 +10,7 @@ use crate::disk::Disk;
 use crate::key::Revision;
 use crate::member::agreement::AgreementStatus;
 use crate::member::core::Core;
+use crate::member::space::SpaceStatus;
 use crate::state::Usage;
 use crate::transport::{Peer, Transport};
 
@@ -68,6 +69,8 @@ pub struct Status {
     pub members: Vec<MemberStatus>,
     /// The size of the state here, and how large it may become.
     pub usage: Usage,
+    /// Room on the members' disks.
+    pub space: SpaceStatus,
     /// Whether the members hold the same state, as far as this one has compared.
     pub agreement: AgreementStatus,
 }
@@ -109,6 +112,7 @@ impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
             changing: membership.get_joint_config().len() > 1,
             members: members.collect(),
             usage: state.usage(),
+            space: self.space.status(self.options.id()),
             agreement: self.agreement.status(),
         }
     }

@@ -25,7 +25,7 @@ use std::sync::{Arc, OnceLock};
 use imbl::OrdMap;
 
 pub use self::collection::{Change, Collection, Compacted};
-pub use self::fingerprint::Fingerprint;
+pub use self::fingerprint::{Fingerprint, digest_of_changes};
 use self::history::Ring;
 pub use self::history::{Evicted, HistoryBounds, Leaving};
 use self::usage::Full;
@@ -209,6 +209,13 @@ impl State {
             .map(|(resource, collection)| (resource.clone(), changed(collection)))
             .filter(|(_, changed)| *changed > Revision(0))
             .collect()
+    }
+
+    /// One number for the newest change of every resource: equal on members that applied the same entries.
+    pub fn digest_of_changes(&self) -> u128 {
+        let changes =
+            self.collections.iter().map(|(resource, collection)| (&**resource, collection.changed()));
+        digest_of_changes(changes.filter(|(_, changed)| *changed > Revision(0)))
     }
 
     fn check(&self, condition: &Condition) -> Result<(), Option<SharedObject>> {

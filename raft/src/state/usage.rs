@@ -76,8 +76,22 @@ impl State {
     /// Whether `operations` may be done: they make the state no larger than it may be.
     pub(super) fn check_quota(&self, operations: &[Operation]) -> Result<(), Full> {
         let Usage { bytes: used, quota: Some(quota) } = self.usage else { return Ok(()) };
+        let (grows, growth) = self.growth(operations);
+        let limit = limit_of(growth, quota);
+        if grows == 0 || used.saturating_add(grows) <= limit { Ok(()) } else { Err(Full { used, quota }) }
+    }
+
+    /// Whether `operations` help to make room, or take none: what a member with little space on its disk lets pass
+    /// (docs/decisions/0018).
+    pub(crate) fn spares_room(&self, operations: &[Operation]) -> bool {
+        let (grows, growth) = self.growth(operations);
+        grows == 0 || growth <= Growth::Ending
+    }
+
+    /// How many bytes `operations` add, and the most demanding kind of growth among them.
+    fn growth(&self, operations: &[Operation]) -> (u64, Growth) {
         let (mut added, mut removed) = (0u64, 0u64);
-        let mut limit = u64::MAX;
+        let mut growth = Growth::Exempt;
         for operation in operations {
             match operation {
                 Operation::Delete(key) => {
@@ -90,29 +104,53 @@ impl State {
                     added += after;
                     removed += before;
                     if after > before {
-                        limit = limit.min(limit_for(put, old, after - before, quota));
+                        growth = growth.max(growth_of(put, old, after - before));
                     }
                 }
             }
         }
-        let grows = added.saturating_sub(removed);
-        if grows == 0 || used.saturating_add(grows) <= limit { Ok(()) } else { Err(Full { used, quota }) }
+        (added.saturating_sub(removed), growth)
     }
 }
 
-/// Up to where this put may fill the state, growing what is stored by `grows` bytes.
-fn limit_for(put: &Put, old: Option<&Object>, grows: u64, quota: u64) -> u64 {
+/// Kinds of growth, the least demanding first; the table above has their limits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Growth {
+    /// None, or the store's own objects.
+    Exempt,
+    /// Marking for deletion.
+    Marking,
+    /// A small update of an object marked for deletion.
+    Ending,
+    /// Another small update.
+    Small,
+    /// Everything else.
+    Large,
+}
+
+/// The kind of growth of a put that grows what is stored by `grows` bytes.
+fn growth_of(put: &Put, old: Option<&Object>, grows: u64) -> Growth {
     if put.key.resource().as_ref() == CLUSTER_RESOURCE {
-        return u64::MAX;
+        return Growth::Exempt;
     }
-    let reserve = quota / RESERVE_PART;
     match old {
         Some(old) if grows <= SMALL_GROWTH_BYTES => match (old.index.terminating, put.index.terminating) {
-            (false, true) => u64::MAX,
-            (true, true) => quota.saturating_add(reserve),
-            (_, false) => quota.saturating_add(reserve / 2),
+            (false, true) => Growth::Marking,
+            (true, true) => Growth::Ending,
+            (_, false) => Growth::Small,
         },
-        _ => quota,
+        _ => Growth::Large,
+    }
+}
+
+/// Up to where a kind of growth may fill the state.
+fn limit_of(growth: Growth, quota: u64) -> u64 {
+    let reserve = quota / RESERVE_PART;
+    match growth {
+        Growth::Exempt | Growth::Marking => u64::MAX,
+        Growth::Ending => quota.saturating_add(reserve),
+        Growth::Small => quota.saturating_add(reserve / 2),
+        Growth::Large => quota,
     }
 }
 

@@ -126,7 +126,10 @@ async fn write_with(
     let told = match answer.await {
         Ok(Ok(outcome)) => told(&outcome),
         Ok(Err(
-            ProposeError::NotProposed { .. } | ProposeError::TooLarge { .. } | ProposeError::Refused { .. },
+            ProposeError::NotProposed { .. }
+            | ProposeError::NoSpace { .. }
+            | ProposeError::TooLarge { .. }
+            | ProposeError::Refused { .. },
         ))
         | Err(Gone::NotSent) => Told::NotDone,
         Ok(Err(ProposeError::Unknown { .. })) | Err(Gone::Lost) => Told::Unknown,

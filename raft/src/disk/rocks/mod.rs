@@ -16,6 +16,7 @@ mod log;
 mod options;
 mod pace;
 mod record;
+mod space;
 mod state;
 mod state_writer;
 mod sweeper;
@@ -40,7 +41,8 @@ use self::state_writer::StateWriter;
 use self::sweeper::Sweeper;
 use self::tail::Stamp;
 use super::{
-    Disk, DiskError, Generation, HistorySpan, Install, LogRecord, MetaKey, OnDurable, OnWritten, StateBatch,
+    Disk, DiskError, Generation, HistorySpan, Install, LogRecord, MetaKey, OnDurable, OnWritten, Space,
+    StateBatch,
 };
 
 type Db = DBWithThreadMode<MultiThreaded>;
@@ -227,6 +229,14 @@ impl Disk for RocksDisk {
 
     fn begin_install(&self) -> Result<Box<dyn Install>, DiskError> {
         state::begin_install(&self.core, self.state_writer.queue())
+    }
+
+    fn space(&self) -> Result<Option<Space>, DiskError> {
+        space::measure(self.core.db.path()).map(Some)
+    }
+
+    fn reclaim(&self) {
+        self.sweeper.handle().reclaim();
     }
 }
 

@@ -37,6 +37,13 @@ const BACKGROUND_JOBS: i32 = 2;
 const OPEN_FILES_MAX: i32 = 256;
 /// Spreads the write-back of tables, so that it does not pile up before a sync of the log.
 const BYTES_PER_SYNC: u64 = 1 << 20;
+/// Bytes of the first level: about those of the unsorted one (four memtables), with which it is merged in whole. What a
+/// compaction needs of the disk beside what is there grows with it; the usual 256 MiB would be the whole of a small state.
+const LEVEL_BYTES: u64 = 32 << 20;
+/// Bytes of one table. Below the first level a compaction merges one or two of them with about ten of the next level.
+const TABLE_BYTES: u64 = 8 << 20;
+/// Input of one compaction that was asked for.
+const COMPACTION_BYTES_MAX: u64 = 64 << 20;
 /// The database's own text log: two files of a megabyte are enough to look into a failure.
 const TEXT_LOG_FILES: usize = 2;
 const TEXT_LOG_BYTES: usize = MIB;
@@ -107,6 +114,9 @@ fn family(cache: &Cache) -> Options {
     options.set_block_based_table_factory(&blocks);
     options.set_max_write_buffer_number(WRITE_BUFFERS_MAX);
     options.set_level_zero_slowdown_writes_trigger(i32::try_from(LEVEL0_SLOWDOWN_FILES).unwrap_or(i32::MAX));
+    options.set_max_bytes_for_level_base(LEVEL_BYTES);
+    options.set_target_file_size_base(TABLE_BYTES);
+    options.set_max_compaction_bytes(COMPACTION_BYTES_MAX);
     options
 }
 

@@ -3,14 +3,18 @@
 //! Owns nothing but its progress: it is told, after the purge marker is durable, how far the log is forgotten, and
 //! removes entries in large steps, so that range tombstones stay few. What it has not removed when the process ends
 //! is removed after the next start. It never touches an entry after the purged index.
+//!
+//! When space is short it is asked to reclaim: it then removes what there is, however little, and has the database
+//! write out its buffers (which frees the write-ahead log) and compact the state.
 
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex};
-use rocksdb::WriteBatch;
+use rocksdb::{CompactOptions, WriteBatch};
 
-use super::{CF_LOG, Core, failed, family, record};
+use super::{CF_LOG, CF_META, Core, failed, family, record};
 use crate::disk::DiskError;
 
 /// Entries worth a sweep: a smaller step would leave a range tombstone for little space.
@@ -18,12 +22,25 @@ const STEP_ENTRIES: u64 = 4096;
 /// Sweeps between two compactions of the swept range, which free what tombstones only hide. Whole files are dropped
 /// in every sweep, so this is for the remains.
 const SWEEPS_PER_COMPACTION: u64 = 8;
+/// A rest after reclaiming, in terms of the time it took: a twentieth of the disk's time at most, so that writes go on.
+const REST_PER_WORK: u32 = 19;
+/// The least rest: each time writes a small table for every column family, whatever little was in its buffer.
+const REST_MIN: Duration = Duration::from_secs(5);
 
 #[derive(Debug, Default)]
 struct Orders {
     // One past the last entry that may go: orders merge, so nothing queues.
     end: u64,
+    // Space is short: everything is to be given back.
+    reclaim: bool,
     is_stopping: bool,
+}
+
+/// What to do next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Task {
+    end: u64,
+    reclaim: bool,
 }
 
 #[derive(Debug, Default)]
@@ -44,18 +61,34 @@ impl SweepHandle {
         self.0.changed.notify_one();
     }
 
+    /// As much as possible is to be given back.
+    pub(super) fn reclaim(&self) {
+        self.0.orders.lock().reclaim = true;
+        self.0.changed.notify_one();
+    }
+
     fn stop(&self) {
         self.0.orders.lock().is_stopping = true;
         self.0.changed.notify_one();
     }
 
-    /// Waits until `STEP_ENTRIES` more than `done` may go, and says up to where; `None` to stop.
-    fn next_end(&self, done: u64) -> Option<u64> {
+    /// Waits until `STEP_ENTRIES` more than `done` may go, or until space is to be reclaimed and `rested` has passed;
+    /// `None` to stop.
+    fn next(&self, done: u64, rested: Instant) -> Option<Task> {
         let mut orders = self.0.orders.lock();
-        while !orders.is_stopping && orders.end < done.saturating_add(STEP_ENTRIES) {
-            self.0.changed.wait(&mut orders);
+        while !orders.is_stopping {
+            let reclaim = orders.reclaim && now() >= rested;
+            if reclaim || orders.end >= done.saturating_add(STEP_ENTRIES) {
+                orders.reclaim &= !reclaim;
+                return Some(Task { end: orders.end.max(done), reclaim });
+            }
+            if orders.reclaim {
+                self.0.changed.wait_until(&mut orders, rested);
+            } else {
+                self.0.changed.wait(&mut orders);
+            }
         }
-        (!orders.is_stopping).then_some(orders.end)
+        None
     }
 }
 
@@ -99,16 +132,31 @@ impl Drop for Sweeper {
     }
 }
 
+#[expect(
+    clippy::disallowed_methods,
+    reason = "a thread of the real disk paces its own work; nothing is decided by it"
+)]
+fn now() -> Instant {
+    Instant::now()
+}
+
 fn run(core: &Core, orders: &SweepHandle) {
-    let (mut done, mut sweeps) = (0, 0);
-    while let Some(end) = orders.next_end(done) {
+    let (mut done, mut sweeps, mut rested) = (0, 0, now());
+    while let Some(Task { end, reclaim }) = orders.next(done, rested) {
         sweeps += 1;
-        if let Err(error) = sweep(core, end, sweeps % SWEEPS_PER_COMPACTION == 0) {
+        let began = now();
+        let compact = reclaim || sweeps % SWEEPS_PER_COMPACTION == 0;
+        let swept = if end > done { sweep(core, end, compact) } else { Ok(()) };
+        let swept = swept.and_then(|()| if reclaim { reclaim_all(core) } else { Ok(()) });
+        if let Err(error) = swept {
             tracing::error!(%error, "the space of purged log entries cannot be given back");
             core.fuse.blow(error);
             return;
         }
         done = end;
+        if reclaim {
+            rested = now() + began.elapsed().saturating_mul(REST_PER_WORK).max(REST_MIN);
+        }
     }
 }
 
@@ -123,6 +171,25 @@ fn sweep(core: &Core, end: u64, compact: bool) -> Result<(), DiskError> {
     core.write("purge", batch)?;
     if compact {
         core.db.compact_range_cf(&log, Some(from), Some(to));
+    }
+    Ok(())
+}
+
+/// Writes out every buffer, after which the database drops its old write-ahead logs, and compacts the state. The log was
+/// compacted where it was swept; the rest of it is as small as it gets.
+fn reclaim_all(core: &Core) -> Result<(), DiskError> {
+    core.fuse.check()?;
+    let state = core.generations.read().family();
+    for name in [CF_LOG, CF_META, &state] {
+        // A state that another replaces meanwhile is gone with all it takes.
+        let Some(found) = core.db.cf_handle(name) else { continue };
+        core.db.flush_cf(&found).map_err(failed("flush"))?;
+    }
+    if let Some(found) = core.db.cf_handle(&state) {
+        let mut beside_others = CompactOptions::default();
+        // Flushes and the compactions that they call for go on meanwhile: else writes would stall.
+        beside_others.set_exclusive_manual_compaction(false);
+        core.db.compact_range_cf_opt(&found, None::<&[u8]>, None::<&[u8]>, &beside_others);
     }
     Ok(())
 }

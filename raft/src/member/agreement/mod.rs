@@ -39,6 +39,7 @@ use crate::member::core::{Core, within};
 use crate::member::log::{LogError, read_meta};
 use crate::member::machine::{CHECKPOINTS_MAX, Checkpoint};
 use crate::member::network::control;
+use crate::member::space::Pressure;
 use crate::store::ReadError;
 use crate::transport::{NodeId, Peer, Transport};
 
@@ -170,17 +171,23 @@ impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
         let others = membership.nodes().filter(|(id, _)| **id != own.0).map(|(id, place)| place.peer(*id));
         let others: Vec<Peer> = others.collect();
         let asked = join_all(others.iter().map(|peer| self.ask_checkpoints(peer))).await;
-        let mut reports: BTreeMap<u64, Report> =
-            others.iter().zip(asked).filter_map(|(peer, found)| Some((peer.id.0, found?))).collect();
+        let short =
+            |answer: &Option<wire::AgreementResponse>| answer.as_ref().map(|found| found.short_of_space);
+        self.space.hear(others.iter().zip(&asked).map(|(peer, answer)| (peer.id.0, short(answer))));
+        let mut reports: BTreeMap<u64, Report> = others
+            .iter()
+            .zip(asked)
+            .filter_map(|(peer, answer)| Some((peer.id.0, report(checkpoints_from_wire(&answer?)))))
+            .collect();
         // Last, so that what the others have applied meanwhile is among this member's own.
         reports.insert(own.0, report(self.applied.checkpoints()));
         judge(own.0, membership.get_joint_config(), &reports)
     }
 
-    async fn ask_checkpoints(&self, peer: &Peer) -> Option<Report> {
+    async fn ask_checkpoints(&self, peer: &Peer) -> Option<wire::AgreementResponse> {
         let request = Request::Agreement(wire::AgreementRequest {});
         match control(&self.transport, peer, request, ANSWER_TIMEOUT).await {
-            Ok(Response::Agreement(answer)) => Some(report(checkpoints_from_wire(&answer))),
+            Ok(Response::Agreement(answer)) => Some(answer),
             Ok(_) => None,
             Err(error) => {
                 tracing::debug!(peer = %peer.name, %error, "asking for digests");
@@ -191,12 +198,15 @@ impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
 
     /// Answers another member's question.
     pub(crate) fn answer_agreement(&self) -> wire::AgreementResponse {
-        let checkpoint = |Checkpoint { revision, digest }| wire::Checkpoint {
+        let bytes = |digest: u128| Bytes::copy_from_slice(&digest.to_le_bytes());
+        let checkpoint = |Checkpoint { revision, digest, changes }| wire::Checkpoint {
             revision: revision.0,
-            digest: Bytes::copy_from_slice(&digest.to_le_bytes()),
+            digest: bytes(digest),
+            changes: changes.map(bytes).unwrap_or_default(),
         };
         let checkpoints = self.applied.checkpoints().into_iter().map(checkpoint).collect();
-        wire::AgreementResponse { checkpoints }
+        let short_of_space = self.space.pressure() == Pressure::Short;
+        wire::AgreementResponse { checkpoints, short_of_space }
     }
 
     /// Does what a verdict asks of this member. `Err`: its disk failed.
@@ -256,7 +266,7 @@ impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
         }
     }
 
-    fn peer_name(&self, id: u64) -> String {
+    pub(crate) fn peer_name(&self, id: u64) -> String {
         let membership = self.membership();
         let place = membership.membership().get_node(&id);
         place.map_or_else(|| format!("{id:016x}"), |place| place.name.to_string())
@@ -311,8 +321,10 @@ impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
 /// What a peer sent, up to what it may send: a checkpoint that cannot be read counts as none.
 fn checkpoints_from_wire(answer: &wire::AgreementResponse) -> Vec<Checkpoint> {
     let read = |checkpoint: &wire::Checkpoint| {
-        let digest: [u8; 16] = checkpoint.digest.as_ref().try_into().ok()?;
-        Some(Checkpoint { revision: Revision(checkpoint.revision), digest: u128::from_le_bytes(digest) })
+        let number = |bytes: &Bytes| Some(u128::from_le_bytes(bytes.as_ref().try_into().ok()?));
+        let digest = number(&checkpoint.digest)?;
+        let changes = number(&checkpoint.changes);
+        Some(Checkpoint { revision: Revision(checkpoint.revision), digest, changes })
     };
     answer.checkpoints.iter().take(CHECKPOINTS_MAX + 1).filter_map(read).collect()
 }

@@ -57,7 +57,7 @@ impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
             return Err("a snapshot is being received".to_owned());
         };
         // The log must hold what follows the state that the peer is going to send: it is not cut until that is here.
-        let _held = self.holds.hold(0);
+        let _held = self.holds.hold_whole();
         let pulled = within::<R, _>(PULL_TIMEOUT, self.pull_from(peer).boxed()).await;
         let (mark, state, install) = pulled.unwrap_or_else(|| Err("it took too long".to_owned()))?;
         // Under no deadline: an exchange that is given up half way leaves memory behind the disk.

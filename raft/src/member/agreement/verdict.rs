@@ -1,15 +1,23 @@
 //! Judging by the digests of several members who of them is wrong.
 //!
 //! Owns the rule: at one revision, the digest of a majority of the voters is right. Where members differ and no digest
-//! has a majority, nobody is called wrong. Pure functions over what was reported.
+//! has a majority, nobody is called wrong. The newest changes of resources count where everybody tells them and a majority
+//! agrees on them: members that once loaded a state of the format without them hold estimates. Pure functions over what
+//! was reported.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::key::Revision;
 use crate::member::machine::Checkpoint;
 
+/// Digests at one revision: of objects and membership, and of the newest changes if they are told.
+type Digests = (u128, Option<u128>);
+
 /// Digests by revision, as one member reports them.
-pub(super) type Report = BTreeMap<Revision, u128>;
+pub(super) type Report = BTreeMap<Revision, Digests>;
+
+/// Members that hold the same.
+type Groups = BTreeMap<Digests, BTreeSet<u64>>;
 
 /// What the reports of one round say, as one member sees it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -28,7 +36,30 @@ pub(crate) enum Verdict {
 }
 
 pub(super) fn report(checkpoints: impl IntoIterator<Item = Checkpoint>) -> Report {
-    checkpoints.into_iter().map(|checkpoint| (checkpoint.revision, checkpoint.digest)).collect()
+    let digests = |checkpoint: Checkpoint| (checkpoint.revision, (checkpoint.digest, checkpoint.changes));
+    checkpoints.into_iter().map(digests).collect()
+}
+
+/// Who holds the same at `revision`.
+fn groups(
+    reports: &BTreeMap<u64, Report>,
+    revision: Revision,
+    is_majority: impl Fn(&BTreeSet<u64>) -> bool,
+) -> Groups {
+    let mut exact = Groups::new();
+    for (member, report) in reports {
+        if let Some(digests) = report.get(&revision) {
+            exact.entry(*digests).or_default().insert(*member);
+        }
+    }
+    if exact.keys().all(|(_, changes)| changes.is_some()) && exact.values().any(is_majority) {
+        return exact;
+    }
+    let mut of_states = Groups::new();
+    for ((state, _), members) in exact {
+        of_states.entry((state, None)).or_default().extend(members);
+    }
+    of_states
 }
 
 /// Judges at the newest revision at which members differ, else at the newest that a majority reported. Only revisions
@@ -40,13 +71,8 @@ pub(super) fn judge(own: u64, voters: &[BTreeSet<u64>], reports: &BTreeMap<u64, 
         !voters.is_empty() && voters.iter().all(|set| 2 * set.intersection(members).count() > set.len())
     };
     let mut agreed = Verdict::Unknown;
-    for (&revision, own_digest) in own_report.iter().rev() {
-        let mut groups: BTreeMap<u128, BTreeSet<u64>> = BTreeMap::new();
-        for (member, report) in reports {
-            if let Some(digest) = report.get(&revision) {
-                groups.entry(*digest).or_default().insert(*member);
-            }
-        }
+    for &revision in own_report.keys().rev() {
+        let groups = groups(reports, revision, is_majority);
         let everyone: BTreeSet<u64> = groups.values().flatten().copied().collect();
         match groups.iter().find(|(_, members)| is_majority(members)) {
             Some(_) if groups.len() == 1 => {
@@ -55,7 +81,7 @@ pub(super) fn judge(own: u64, voters: &[BTreeSet<u64>], reports: &BTreeMap<u64, 
                     newer => newer,
                 };
             }
-            Some((digest, members)) if digest == own_digest => {
+            Some((_, members)) if members.contains(&own) => {
                 let members = everyone.difference(members).copied().collect();
                 return Verdict::OthersDiffer { revision, members };
             }
@@ -75,10 +101,10 @@ mod tests {
         ids.iter().copied().collect()
     }
 
-    /// Reports as `member: revision=digest ...`.
+    /// Reports as `member: revision=digest ...`. All tell of the same changes.
     fn reports(of: &[(u64, &[(u64, u128)])]) -> BTreeMap<u64, Report> {
         let report = |digests: &[(u64, u128)]| -> Report {
-            digests.iter().map(|(at, digest)| (Revision(*at), *digest)).collect()
+            digests.iter().map(|(at, digest)| (Revision(*at), (*digest, Some(1)))).collect()
         };
         of.iter().map(|(member, digests)| (*member, report(digests))).collect()
     }
@@ -103,6 +129,25 @@ mod tests {
         assert_eq!(judge(2, &set, &all), Verdict::OwnDiffers { revision, majority: voters(&[1, 3]) });
         let joint = [voters(&[1, 2, 3]), voters(&[2, 3, 4])];
         assert_eq!(judge(2, &joint, &all), Verdict::Split { revision, members: voters(&[1, 2, 3]) });
+    }
+
+    #[test]
+    fn a_missed_removal_is_wrong_where_a_majority_agrees_on_it() {
+        let (set, revision) = ([voters(&[1, 2, 3])], Revision(256));
+        let judged = |own, changes: [Option<u128>; 3]| {
+            let members = [1, 2, 3].into_iter().zip(changes);
+            let reports = members.map(|(member, changes)| (member, Report::from([(revision, (5, changes))])));
+            judge(own, &set, &reports.collect())
+        };
+        let differs = Verdict::OwnDiffers { revision, majority: voters(&[1, 3]) };
+        assert_eq!(judged(2, [Some(7), Some(8), Some(7)]), differs);
+        assert_eq!(
+            judged(3, [Some(7), Some(8), Some(7)]),
+            Verdict::OthersDiffer { revision, members: voters(&[2]) }
+        );
+        let agreed = Verdict::Agreed { revision };
+        assert_eq!(judged(1, [Some(7), Some(8), Some(9)]), agreed, "estimates");
+        assert_eq!(judged(1, [Some(7), None, Some(7)]), agreed, "an older program does not tell");
     }
 
     #[test]

@@ -116,7 +116,7 @@ impl<R: Runtime, D: Disk> Log<R, D> {
     }
 
     /// Does the purge that waits, if it may be done now.
-    fn purge_waiting(&self) -> Result<(), io::Error> {
+    pub(crate) fn purge_waiting(&self) -> Result<(), io::Error> {
         let shared = &self.shared;
         let mut waiting = shared.waiting_purge.lock();
         let Some(through) = waiting.filter(|through| shared.state.settle(through.index)) else {
@@ -232,7 +232,7 @@ impl<R: Runtime, D: Disk> RaftLogStorage<Types<R>> for Log<R, D> {
     }
 
     /// Purges once the state on disk no longer needs the entries. Where it still does, the purge is done with a later
-    /// append: until then the log only holds more than it must.
+    /// append, or when compaction looks again: until then the log only holds more than it must.
     async fn purge(&mut self, through: LogId) -> Result<(), io::Error> {
         *self.shared.waiting_purge.lock() = Some(through);
         self.purge_waiting()

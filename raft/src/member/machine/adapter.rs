@@ -16,6 +16,7 @@ use crate::Runtime;
 use crate::disk::{Disk, Install};
 use crate::member::codec::{Mark, entry_bytes};
 use crate::member::consensus::{LogId, Snapshot, SnapshotMeta, StoredMembership, Types};
+use crate::member::holds::Holds;
 use crate::state::State;
 
 /// Entries applied before the new state is published: bounds how long a waiting writer sees nothing, and what is held
@@ -27,6 +28,7 @@ const APPLY_BYTES_MAX: usize = 2 << 20;
 /// The library's handle on the state.
 pub(crate) struct Machine<R, D> {
     applied: Arc<Applied<D>>,
+    holds: Arc<Holds>,
     runtime: PhantomData<fn() -> R>,
 }
 
@@ -39,8 +41,8 @@ pub(crate) enum SnapshotBody {
 }
 
 impl<R, D> Machine<R, D> {
-    pub(crate) fn new(applied: Arc<Applied<D>>) -> Self {
-        Machine { applied, runtime: PhantomData }
+    pub(crate) fn new(applied: Arc<Applied<D>>, holds: Arc<Holds>) -> Self {
+        Machine { applied, holds, runtime: PhantomData }
     }
 }
 
@@ -101,9 +103,15 @@ impl<R: Runtime, D: Disk> RaftStateMachine<Types<R>> for Machine<R, D> {
         }
     }
 
-    /// Always the state of now: it holds at least what the library's last snapshot held, and nothing is kept alive
-    /// for its sake.
+    /// The state of now: it holds at least what the library's last snapshot held, and nothing is kept alive for its sake.
+    /// Only where a transfer broke off, and the log still has what follows, the state that was being sent.
     async fn get_current_snapshot(&mut self) -> Result<Option<Snapshot<SnapshotBody>>, io::Error> {
+        if let Some((state, mark)) = self.holds.unfinished() {
+            let bounds = self.applied.fatal.disk(self.applied.disk.log_bounds())?;
+            if bounds.is_some_and(|(first, _)| first <= mark.revision().0 + 1) {
+                return Ok(Some(snapshot_of(state, mark)));
+            }
+        }
         let (state, mark) = self.applied.now();
         Ok(mark.log_id.is_some().then(|| snapshot_of(state, mark)))
     }

@@ -19,7 +19,7 @@ use crate::member::codec::stored_membership_to_wire;
 pub(crate) const CHECKPOINT_EVERY: u64 = 256;
 
 /// Checkpoints kept: 32,768 entries, further back than a member in step lags; one that lags more is compared once it has
-/// caught up. All of them are sent in every answer (4 kB). Older ones are dropped.
+/// caught up. All of them are sent in every answer (6 kB). Older ones are dropped.
 pub(crate) const CHECKPOINTS_MAX: usize = 128;
 
 /// The digest of the state at one revision.
@@ -28,6 +28,8 @@ pub(crate) struct Checkpoint {
     pub(crate) revision: Revision,
     /// Over all objects and the membership.
     pub(crate) digest: u128,
+    /// Over the newest change of every resource; `None` from a program that does not tell.
+    pub(crate) changes: Option<u128>,
 }
 
 #[derive(Debug, Default)]
@@ -55,7 +57,8 @@ impl Writer {
     fn checkpoint(&self) -> Checkpoint {
         let membership = stored_membership_to_wire(&self.lineage.membership()).encode_to_vec();
         let digest = self.state.fingerprint().with(&membership);
-        Checkpoint { revision: self.state.applied(), digest }
+        let changes = Some(self.state.digest_of_changes());
+        Checkpoint { revision: self.state.applied(), digest, changes }
     }
 
     /// The kept digests and that of now, oldest first; empty before the first entry.

@@ -5,6 +5,7 @@
 //! nothing.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use openraft_rt::Instant;
@@ -24,15 +25,23 @@ const LOOK_PERIOD: Duration = Duration::from_secs(1);
 /// Looks after which a rebuilt collection is dropped that no page was asked of: it keeps old objects alive.
 const PAGE_LOOKS_MAX: u32 = 10;
 
+/// The age that history has while the disk has little room: watches that are connected go on, and what was removed is
+/// soon gone from the disk, too.
+const SPARE_AGE: Duration = Duration::from_secs(10);
+
 impl<D: Disk, L: Lock<Writer>> Applied<D, L> {
     /// Moves history for as long as the member lives; ends with an error of the disk.
     pub(crate) async fn keep<R: Runtime>(&self) -> Result<(), DiskError> {
-        let mut ages: Ages<R::Instant> = Ages::new(Duration::from_millis(self.history.age_ms));
+        let age = Duration::from_millis(self.history.age_ms);
+        let mut ages: Ages<R::Instant> = Ages::new(age);
+        let mut spare_ages: Ages<R::Instant> = Ages::new(age.min(SPARE_AGE));
         let mut looked = R::Instant::now();
         loop {
             R::select2(self.work.notified(), R::sleep(LOOK_PERIOD)).await;
             let now = R::Instant::now();
-            let aged = ages.note(now, self.state().applied());
+            let applied = self.state().applied();
+            let (aged, spare_aged) = (ages.note(now, applied), spare_ages.note(now, applied));
+            let aged = if self.is_spare.load(Ordering::Acquire) { spare_aged } else { aged };
             self.move_history(aged).await?;
             if now.saturating_duration_since(looked) >= LOOK_PERIOD {
                 looked = now;
@@ -41,6 +50,11 @@ impl<D: Disk, L: Lock<Writer>> Applied<D, L> {
                 self.pages.look(PAGE_LOOKS_MAX);
             }
         }
+    }
+
+    /// Has history leave the disk much earlier, or stay for its whole age again.
+    pub(crate) fn spare(&self, is_spare: bool) {
+        self.is_spare.store(is_spare, Ordering::Release);
     }
 
     /// Takes steps until the history is within its bounds, if it is above them.

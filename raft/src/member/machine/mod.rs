@@ -27,6 +27,7 @@ mod writer;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 use arc_swap::ArcSwap;
 use openraft::EntryPayload;
@@ -68,6 +69,8 @@ pub(crate) struct Applied<D, L = Mutex<Writer>> {
     pages: Pages,
     /// Wakes the keeper: there is history to move.
     work: Notify,
+    /// The disk has little room for history.
+    is_spare: AtomicBool,
 }
 
 /// What a batch of entries did.
@@ -119,6 +122,7 @@ impl<D: Disk, L: Lock<Writer>> Applied<D, L> {
             past,
             pages,
             work,
+            is_spare: AtomicBool::new(false),
         })
     }
 

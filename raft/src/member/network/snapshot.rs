@@ -1,7 +1,7 @@
 //! Sending a snapshot: a head, objects in bounded frames, an end that counts them.
 //!
 //! Owns the frames of a snapshot on the sending side. The state is a persistent root taken beforehand, so writes go on
-//! while it is sent and nothing is copied.
+//! while it is sent and nothing is copied. After a stream broke, the next one begins with what the receiver lacks.
 
 use std::future::Future;
 use std::time::Duration;
@@ -14,20 +14,26 @@ use openraft::raft::SnapshotResponse;
 use openraft_rt::Select2;
 use orch_proto::store as wire;
 use prost::Message;
+use wire::control_request::Kind as Request;
+use wire::control_response::Kind as Response;
 use wire::snapshot_answer::Outcome;
 use wire::snapshot_frame::Kind;
 
-use super::{Link, from_transport};
+use super::{Link, control, from_transport};
 use crate::Runtime;
 use crate::encoding::{decode, object_to_wire};
 use crate::member::codec::{Mark, required_vote, vote_to_wire};
 use crate::member::consensus::{Snapshot, Types, Vote};
+use crate::member::holds::Hold;
 use crate::member::machine::SnapshotBody;
 use crate::state::State;
 use crate::transport::{Duplex, Purpose, Transport};
 
 /// Bytes of objects in one frame; one object may be larger by itself. Far below what a transport carries.
 const FRAME_BYTES_MAX: usize = 1 << 20;
+
+/// The receiver looks up a number.
+const OFFSET_TIMEOUT: Duration = Duration::from_secs(1);
 
 type Streaming<R> = StreamingError<Types<R>>;
 
@@ -46,11 +52,16 @@ impl<R: Runtime, T: Transport> Link<R, T> {
         let changed = Some(state.changed_at_floor(state.applied()));
         let mark =
             Mark { log_id: snapshot.meta.last_log_id, membership: snapshot.meta.last_membership, changed };
-        let _held = self.holds.hold(mark.revision().0);
-        let sending = R::timeout(timeout, self.exchange(vote, &mark, &state)).boxed();
+        let held = self.holds.hold(self.peer.id, &state, &mark);
+        let sending = R::timeout(timeout, self.exchange(vote, &mark, &state, &held)).boxed();
         match R::select2(cancel.boxed(), sending).await {
             Select2::First(closed) => Err(StreamingError::Closed(closed)),
-            Select2::Second(Ok(answered)) => answered,
+            Select2::Second(Ok(answered)) => {
+                if answered.is_ok() {
+                    held.finish();
+                }
+                answered
+            }
             Select2::Second(Err(_)) => Err(failure("the snapshot was not installed in time")),
         }
     }
@@ -60,14 +71,17 @@ impl<R: Runtime, T: Transport> Link<R, T> {
         vote: Vote,
         mark: &Mark,
         state: &State,
+        held: &Hold,
     ) -> Result<SnapshotResponse<Types<R>>, Streaming<R>> {
+        let resumes_after = if held.continues { self.received(mark).await } else { 0 };
         let opened = self.transport.open(&self.peer, Purpose::Snapshot).await;
         let mut duplex = opened.map_err(|error| Streaming::<R>::from(from_transport::<R>(&error)))?;
-        let head =
-            wire::SnapshotHead { vote: Some(vote_to_wire(&vote)), mark: Some(mark.to_wire()), format: 0 };
+        let (vote, mark) = (Some(vote_to_wire(&vote)), Some(mark.to_wire()));
+        let head = wire::SnapshotHead { vote, mark, resumes_after, format: 0 };
         // A receiver that has refused answers before the end and stops reading.
         if send(&mut duplex, Kind::Head(head)).await.is_ok() {
-            drop(send_state(&mut duplex, state).await);
+            held.begin();
+            drop(send_state(&mut duplex, state, resumes_after).await);
         }
         let frame =
             duplex.receiver.recv().await.ok_or_else(|| failure("the stream of the snapshot ended"))?;
@@ -84,11 +98,23 @@ impl<R: Runtime, T: Transport> Link<R, T> {
     }
 }
 
+impl<R: Runtime, T: Transport> Link<R, T> {
+    /// How many objects of a snapshot the receiver still has from a stream that broke. A member that does not answer, or
+    /// is of a version that cannot, has none.
+    async fn received(&self, mark: &Mark) -> u64 {
+        let request = wire::SnapshotOffsetRequest { mark: Some(mark.to_wire()) };
+        match control(&self.transport, &self.peer, Request::SnapshotOffset(request), OFFSET_TIMEOUT).await {
+            Ok(Response::SnapshotOffset(answer)) => answer.objects,
+            _ => 0,
+        }
+    }
+}
+
 /// Sends a state to a peer that asked for it.
 pub(crate) async fn send_pulled(duplex: &mut Duplex, mark: &Mark, state: &State) -> Result<(), String> {
-    let head = wire::SnapshotHead { vote: None, mark: Some(mark.to_wire()), format: 0 };
+    let head = wire::SnapshotHead { mark: Some(mark.to_wire()), ..wire::SnapshotHead::default() };
     let sent = match send(duplex, Kind::Head(head)).await {
-        Ok(()) => send_state(duplex, state).await,
+        Ok(()) => send_state(duplex, state, 0).await,
         ended => ended,
     };
     sent.map_err(|Ended| "the member that asked has stopped reading".to_owned())
@@ -97,8 +123,9 @@ pub(crate) async fn send_pulled(duplex: &mut Duplex, mark: &Mark, state: &State)
 /// The other side has stopped reading.
 struct Ended;
 
-async fn send_state(duplex: &mut Duplex, state: &State) -> Result<(), Ended> {
-    let (mut frame, mut bytes, mut count) = (Vec::new(), 0, 0);
+/// Sends the objects of a state, but the first `skipped`. Those are in the checksum all the same: it is over the whole.
+async fn send_state(duplex: &mut Duplex, state: &State, skipped: u64) -> Result<(), Ended> {
+    let (mut frame, mut bytes, mut count) = (Vec::new(), 0, 0u64);
     let mut checksum = crc32fast::Hasher::new();
     for (resource, collection) in state.collections() {
         for (path, object) in collection.range_from("") {
@@ -108,22 +135,22 @@ async fn send_state(duplex: &mut Duplex, state: &State) -> Result<(), Ended> {
             frame.push(wire::SnapshotObject { resource, path, object: Some(object_to_wire(object)) });
             if bytes >= FRAME_BYTES_MAX {
                 bytes = 0;
-                send_objects(duplex, std::mem::take(&mut frame), &mut checksum).await?;
+                let encoded = encode_objects(std::mem::take(&mut frame), &mut checksum);
+                if count > skipped {
+                    duplex.sender.send(encoded).await.map_err(|_| Ended)?;
+                }
             }
         }
     }
-    send_objects(duplex, frame, &mut checksum).await?;
+    let encoded = encode_objects(frame, &mut checksum);
+    duplex.sender.send(encoded).await.map_err(|_| Ended)?;
     send(duplex, Kind::End(wire::SnapshotEnd { objects: count, checksum: checksum.finalize() })).await
 }
 
-async fn send_objects(
-    duplex: &mut Duplex,
-    objects: Vec<wire::SnapshotObject>,
-    checksum: &mut crc32fast::Hasher,
-) -> Result<(), Ended> {
+fn encode_objects(objects: Vec<wire::SnapshotObject>, checksum: &mut crc32fast::Hasher) -> Bytes {
     let frame = encode(Kind::Objects(wire::SnapshotObjects { objects }));
     checksum.update(&frame);
-    duplex.sender.send(frame).await.map_err(|_| Ended)
+    frame
 }
 
 async fn send(duplex: &mut Duplex, kind: Kind) -> Result<(), Ended> {

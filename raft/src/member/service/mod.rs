@@ -35,7 +35,7 @@ use crate::member::network::{
 use crate::member::standing::Standing;
 use crate::transport::{Duplex, NodeId, PeerService, Purpose, Transport};
 
-pub(crate) use self::snapshot::receive_pulled;
+pub(crate) use self::snapshot::{Partial, receive_pulled};
 
 /// A member's side towards its peers; a transport's server delivers frames to it.
 pub(crate) struct Service<R: Runtime, D: Disk, T: Transport>(pub(crate) Arc<Core<R, D, T>>);
@@ -157,6 +157,9 @@ async fn answer<R: Runtime, D: Disk, T: Transport>(
         Request::Identity(request) => Ok(Response::Identity(core.answer_identity(from, request).await)),
         Request::Found(_) => Ok(Response::Found(core.answer_found().await)),
         Request::Agreement(_) => Ok(Response::Agreement(core.answer_agreement())),
+        Request::SnapshotOffset(request) => {
+            Ok(Response::SnapshotOffset(core.answer_snapshot_offset(request).map_err(text)?))
+        }
         Request::Feature(_) => Ok(Response::Feature(core.answer_feature())),
     }
 }

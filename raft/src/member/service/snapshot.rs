@@ -2,7 +2,8 @@
 //! stream may ask for a snapshot instead of sending one.
 //!
 //! Owns what a received snapshot must satisfy before it is handed on: a head, every frame of objects, and an end that
-//! counts them and has their checksum. A stream that ends early leaves everything as it was.
+//! counts them and has their checksum. A stream that ends early leaves everything as it was; what came of it is kept for
+//! a while, aside, so that another stream of the same snapshot brings the rest only.
 
 use std::time::Duration;
 
@@ -27,6 +28,10 @@ use crate::transport::{Duplex, NodeId, Transport};
 /// A sender that sends nothing for so long is gone: another may be waiting to send.
 const FRAME_TIMEOUT: Duration = Duration::from_secs(10);
 
+/// Looks of compaction for which a part of a snapshot is kept: thirty seconds. A leader that is there tries again within
+/// one or two; the part holds memory and disk.
+const PARTIAL_LOOKS: u32 = 120;
+
 /// Why a snapshot was not installed.
 type Refusal = String;
 
@@ -36,6 +41,23 @@ struct Receiving {
     install: Box<dyn Install>,
     objects: u64,
     checksum: crc32fast::Hasher,
+}
+
+/// A snapshot whose stream has not ended, or broke.
+pub(crate) struct Partial {
+    /// The snapshot's mark, encoded: what makes it the same.
+    mark: Bytes,
+    receiving: Receiving,
+    /// Looks since a stream of it began. Only looks at what no stream is adding to count.
+    looks: u32,
+}
+
+/// Why receiving stopped.
+enum Broken {
+    /// The stream ended or stalled: another one may go on.
+    Stream(Refusal),
+    /// What came cannot be used.
+    Content(Refusal),
 }
 
 /// Receives one snapshot and answers what became of it.
@@ -76,13 +98,13 @@ async fn try_receive<R: Runtime, D: Disk, T: Transport>(
     duplex: &mut Duplex,
     first: Result<(Kind, Bytes), Refusal>,
 ) -> Result<Vote, Refusal> {
-    let Ok(_alone) = core.installing.try_lock() else {
+    let Ok(mut partial) = core.installing.try_lock() else {
         return Err("another snapshot is being received".to_owned());
     };
     let head = head(first?.0)?;
     let vote = required_vote(head.vote).map_err(text)?;
     in_own_name(from, &vote)?;
-    let (mark, state, install) = receive_state(core, duplex, head).await?;
+    let (mark, state, install) = receive_state(core, duplex, head, &mut partial).await?;
     let body = SnapshotBody::Received(state, install);
     let meta = SnapshotMeta { last_log_id: mark.log_id, last_membership: mark.membership };
     let installed = core.raft.install_full_snapshot(vote, Snapshot { meta, snapshot: body }).await;
@@ -95,7 +117,7 @@ pub(crate) async fn receive_pulled<R: Runtime, D: Disk, T: Transport>(
     duplex: &mut Duplex,
 ) -> Result<(Mark, State, Box<dyn Install>), Refusal> {
     let (first, _) = next_frame::<R>(duplex).await?;
-    receive_state(core, duplex, head(first)?).await
+    receive_state(core, duplex, head(first)?, &mut None).await
 }
 
 fn head(first: Kind) -> Result<wire::SnapshotHead, Refusal> {
@@ -106,30 +128,90 @@ fn head(first: Kind) -> Result<wire::SnapshotHead, Refusal> {
     }
 }
 
-/// Receives what follows a head: in memory, and beside the current state on disk.
+/// Receives what follows a head: in memory, and beside the current state on disk. What has come is in `partial` until
+/// the end, so that it stays there when the stream breaks.
 async fn receive_state<R: Runtime, D: Disk, T: Transport>(
     core: &Core<R, D, T>,
     duplex: &mut Duplex,
     head: wire::SnapshotHead,
+    partial: &mut Option<Partial>,
 ) -> Result<(Mark, State, Box<dyn Install>), Refusal> {
     let reads = core.feature.level.supported();
     check_format("snapshot", head.format, reads).map_err(|error| newer(core, error))?;
-    let mark = Mark::from_wire(head.mark.unwrap_or_default()).map_err(text)?;
-    let install = core.disk.begin_install().map_err(text)?;
-    let mut receiving =
-        Receiving { restore: Restore::default(), install, objects: 0, checksum: crc32fast::Hasher::new() };
-    loop {
-        match next_frame::<R>(duplex).await? {
-            (Kind::Objects(objects), frame) => {
-                receiving.add(objects, &frame, reads).map_err(|error| newer(core, error))?;
-            }
-            (Kind::End(end), _) => break receiving.check(&end)?,
-            (Kind::Refused(reason), _) => return Err(reason),
-            (Kind::Head(_) | Kind::Pull(_), _) => return Err("the snapshot has two heads".to_owned()),
+    let mark = head.mark.unwrap_or_default();
+    let encoded = Bytes::from(mark.encode_to_vec());
+    let mark = Mark::from_wire(mark).map_err(text)?;
+    let receiving = match partial.take() {
+        Some(kept) if kept.mark == encoded && kept.receiving.objects == head.resumes_after => kept.receiving,
+        _ if head.resumes_after > 0 => {
+            return Err("what an earlier stream brought of the snapshot is gone".to_owned());
+        }
+        _ => Receiving::begin(core.disk.begin_install().map_err(text)?),
+    };
+    if receiving.objects > 0 {
+        tracing::info!(objects = receiving.objects, revision = mark.revision().0, "going on with a snapshot");
+    }
+    let kept = partial.insert(Partial { mark: encoded, receiving, looks: 0 });
+    match receive_objects(core, duplex, &mut kept.receiving, reads).await {
+        Ok(()) => {}
+        Err(Broken::Stream(reason)) => return Err(reason),
+        Err(Broken::Content(reason)) => {
+            *partial = None;
+            return Err(reason);
         }
     }
+    let Some(Partial { receiving, .. }) = partial.take() else {
+        return Err("the snapshot is gone".to_owned());
+    };
     let state = receiving.restore.finish(&mark);
     Ok((mark, state, receiving.install))
+}
+
+/// Receives objects up to the end of the snapshot.
+async fn receive_objects<R: Runtime, D: Disk, T: Transport>(
+    core: &Core<R, D, T>,
+    duplex: &mut Duplex,
+    receiving: &mut Receiving,
+    reads: u32,
+) -> Result<(), Broken> {
+    loop {
+        match next_frame::<R>(duplex).await.map_err(Broken::Stream)? {
+            (Kind::Objects(objects), frame) => {
+                let added = receiving.add(objects, &frame, reads);
+                added.map_err(|error| Broken::Content(newer(core, error)))?;
+            }
+            (Kind::End(end), _) => return receiving.check(&end).map_err(Broken::Content),
+            (Kind::Refused(reason), _) => return Err(Broken::Content(reason)),
+            (Kind::Head(_) | Kind::Pull(_), _) => {
+                return Err(Broken::Content("the snapshot has two heads".to_owned()));
+            }
+        }
+    }
+}
+
+impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
+    /// Answers how much there is of a snapshot whose stream broke.
+    pub(super) fn answer_snapshot_offset(
+        &self,
+        request: wire::SnapshotOffsetRequest,
+    ) -> Result<wire::SnapshotOffsetResponse, Refusal> {
+        let partial = self.installing.try_lock().map_err(|_| "a snapshot is being received")?;
+        let mark = request.mark.unwrap_or_default().encode_to_vec();
+        let same = partial.as_ref().filter(|kept| kept.mark == mark);
+        Ok(wire::SnapshotOffsetResponse { objects: same.map_or(0, |kept| kept.receiving.objects) })
+    }
+
+    /// One look at what came of a snapshot whose stream broke: after a while nobody is going to send the rest.
+    pub(crate) fn forget_partial(&self) {
+        let Ok(mut partial) = self.installing.try_lock() else { return };
+        if let Some(kept) = &mut *partial {
+            kept.looks += 1;
+            if kept.looks > PARTIAL_LOOKS {
+                tracing::info!(objects = kept.receiving.objects, "gave up a snapshot that came in part");
+                *partial = None;
+            }
+        }
+    }
 }
 
 async fn next_frame<R: Runtime>(duplex: &mut Duplex) -> Result<(Kind, Bytes), Refusal> {
@@ -152,6 +234,10 @@ fn newer<R: Runtime, D: Disk, T: Transport>(core: &Core<R, D, T>, error: DecodeE
 }
 
 impl Receiving {
+    fn begin(install: Box<dyn Install>) -> Self {
+        Receiving { restore: Restore::default(), install, objects: 0, checksum: crc32fast::Hasher::new() }
+    }
+
     fn add(&mut self, objects: wire::SnapshotObjects, frame: &[u8], reads: u32) -> Result<(), DecodeError> {
         self.checksum.update(frame);
         let mut writes = Vec::with_capacity(objects.objects.len());

@@ -116,6 +116,35 @@ fn a_lost_object_is_found_and_repaired_under_writes() {
 }
 
 #[test]
+fn a_missed_removal_is_found_and_repaired() {
+    simulate(18, async {
+        let cluster = &mut cluster_with_stored_state().await;
+        let leader = cluster.leader().await;
+        let secret = |name: &str| {
+            let key = Key::new(&Arc::from("secrets"), "ns", name).unwrap();
+            let Operation::Put(made) = put("x", "1").operations.remove(0) else { panic!("no put") };
+            (key.clone(), Operation::Put(Put { key, ..made }))
+        };
+        let of = |operation| Transaction { operations: vec![operation], ..Transaction::default() };
+        let ((_, kept), (gone, made)) = (secret("kept"), secret("gone"));
+        for operation in [kept, made, Operation::Delete(gone)] {
+            revision_of(cluster.handle(leader).propose(of(operation)).await);
+        }
+        for i in 0..60 {
+            revision_of(cluster.handle(leader).propose(put("busy", &format!("more {i}"))).await);
+        }
+        converge(cluster).await;
+        let changed = |cluster: &Cluster, n: usize| cluster.handle(n).state().collection("secrets").changed();
+        let truth = changed(cluster, leader);
+        let victim = (leader + 1) % 3;
+        damage(cluster, victim, |disk| disk.lose_change("secrets")).await;
+        assert!(changed(cluster, victim) < truth, "no removal was missed");
+        repaired(cluster, victim).await;
+        assert_eq!(changed(cluster, victim), truth);
+    });
+}
+
+#[test]
 fn a_quarantined_member_serves_nobody_and_a_restart_does_not_help_it() {
     simulate(14, async {
         let mut cluster = cluster_with_stored_state().await;

@@ -10,7 +10,7 @@ use prost::Message;
 
 use crate::disk::{
     Disk, DiskError, Generation, HistorySpan, Install, LogRecord, MetaKey, OnDurable, OnInstalled, OnWritten,
-    StateBatch, StateWrite, StateWritten, check_start,
+    Space, StateBatch, StateWrite, StateWritten, check_start,
 };
 
 #[derive(Debug, Default)]
@@ -29,6 +29,10 @@ struct Contents {
     history: BTreeMap<(Box<str>, u64), (u64, Bytes)>,
     generation: Generation,
     failing: bool,
+    /// What is left on the disk; endless where `None`.
+    free: Option<u64>,
+    /// How often space was to be given back.
+    reclaimed: u32,
 }
 
 impl Contents {
@@ -54,6 +58,16 @@ impl MemoryDisk {
     /// Every operation fails from now on.
     pub(super) fn fail(&self) {
         self.contents.lock().failing = true;
+    }
+
+    /// So many bytes are left from now on.
+    pub(super) fn leave(&self, free: u64) {
+        self.contents.lock().free = Some(free);
+    }
+
+    /// How often space was to be given back.
+    pub(super) fn reclaimed(&self) -> u32 {
+        self.contents.lock().reclaimed
     }
 
     /// Changes one byte in the stored object at `path`, its checksum with it. `false`: it is not stored.
@@ -82,6 +96,20 @@ impl MemoryDisk {
     /// Rot: one block of history is gone.
     pub(crate) fn lose_block(&self, resource: &str, through: u64) {
         self.contents.lock().history.remove(&(Box::from(resource), through));
+    }
+
+    /// Forgets that the newest change of `resource` was one, as if a removal had been missed. `false`: the stored state
+    /// knows of no change.
+    pub(super) fn lose_change(&self, resource: &str) -> bool {
+        let mut contents = self.contents.lock();
+        let Some(mark) = contents.meta.get_mut(&MetaKey::StateMark) else { return false };
+        let mut read = wire::StateMark::decode(mark.clone()).unwrap();
+        let Some(change) = read.changed.iter_mut().find(|change| change.resource == resource) else {
+            return false;
+        };
+        change.revision -= 1;
+        *mark = Bytes::from(read.encode_to_vec());
+        true
     }
 
     /// Rot: one entry of the log is gone.
@@ -205,6 +233,14 @@ impl Disk for MemoryDisk {
 
     fn begin_install(&self) -> Result<Box<dyn Install>, DiskError> {
         Ok(Box::new(MemoryInstall { contents: self.contents.clone(), objects: Objects::new() }))
+    }
+
+    fn space(&self) -> Result<Option<Space>, DiskError> {
+        Ok(self.contents()?.free.map(|free| Space { used: 0, free }))
+    }
+
+    fn reclaim(&self) {
+        self.contents.lock().reclaimed += 1;
     }
 }
 

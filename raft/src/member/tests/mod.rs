@@ -11,6 +11,8 @@ mod foundings;
 mod membership;
 mod net;
 mod scenarios;
+mod snapshots;
+mod space;
 mod storms;
 mod succession;
 mod suite;
@@ -36,6 +38,9 @@ use crate::transport::Peer;
 
 pub(super) type SimMember = Member<SimRuntime, MemoryDisk, MemoryTransport>;
 pub(super) type SimHandle = Handle<SimRuntime, MemoryDisk, MemoryTransport>;
+
+/// What each member leaves of a disk that has an end.
+pub(super) const RESERVE_BYTES: u64 = 1000;
 
 /// Runs a scenario from a seed.
 pub(super) fn simulate<F: Future>(seed: u64, scenario: F) -> F::Output {
@@ -102,6 +107,7 @@ impl Cluster {
         options.timing = Timing { heartbeat_ms: 50, election_ms_min: 300, election_ms_max: 600 };
         options.log = self.log;
         options.history = self.history;
+        options.space = SpaceOptions { reserve_bytes: RESERVE_BYTES, quota_bytes: None };
         if let Some(level) = self.programs.get(&n) {
             options.feature_level_max = *level;
         }

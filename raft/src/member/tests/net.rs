@@ -1,6 +1,6 @@
 //! A network in memory: a millisecond for each frame, and cuts in one direction at a time.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -30,8 +30,21 @@ struct Net {
     streams: BTreeMap<Purpose, u64>,
     /// Streams up to this number take frames and deliver none.
     hung: BTreeMap<Purpose, u64>,
+    /// Bytes sent to the side that streams are opened to.
+    bytes: BTreeMap<Purpose, u64>,
+    /// After how many frames the next streams to be opened break, one after the other.
+    breaks: BTreeMap<Purpose, VecDeque<u64>>,
     /// Members that no stream of snapshots is opened to.
     no_snapshots_from: BTreeSet<NodeId>,
+}
+
+/// One direction of a stream.
+struct Direction {
+    purpose: Purpose,
+    number: u64,
+    from_opener: bool,
+    /// Frames after which it breaks.
+    breaks: Option<u64>,
 }
 
 #[derive(Clone)]
@@ -87,6 +100,16 @@ impl MemoryNetwork {
         };
     }
 
+    /// The next streams opened for `purpose` break, each after so many frames of its opener.
+    pub(super) fn break_after(&self, purpose: Purpose, frames: impl IntoIterator<Item = u64>) {
+        self.0.lock().breaks.entry(purpose).or_default().extend(frames);
+    }
+
+    /// Bytes that the openers of streams for `purpose` have sent so far.
+    pub(super) fn bytes(&self, purpose: Purpose) -> u64 {
+        self.0.lock().bytes.get(&purpose).copied().unwrap_or(0)
+    }
+
     /// Frames sent for `purpose` so far.
     pub(super) fn frames(&self, purpose: Purpose) -> u64 {
         self.0.lock().frames.get(&purpose).copied().unwrap_or(0)
@@ -107,11 +130,19 @@ impl MemoryNetwork {
     async fn pump(
         self,
         (from, to): (NodeId, NodeId),
-        (purpose, number): (Purpose, u64),
+        Direction { purpose, number, from_opener, mut breaks }: Direction,
         mut receiver: mpsc::Receiver<Bytes>,
         sender: mpsc::Sender<Bytes>,
     ) {
         while let Some(frame) = receiver.recv().await {
+            if from_opener {
+                *self.0.lock().bytes.entry(purpose).or_default() += frame.len() as u64;
+            }
+            match &mut breaks {
+                Some(0) => return,
+                Some(left) => *left -= 1,
+                None => {}
+            }
             SimRuntime::sleep(DELAY).await;
             if self.0.lock().hung.get(&purpose).is_some_and(|hung| number <= *hung) {
                 // Until the near side hangs up; meanwhile its buffer fills.
@@ -170,9 +201,10 @@ impl Transport for MemoryTransport {
             *net.streams.entry(purpose).or_default() += 1;
             net.opened
         };
-        let stream = (purpose, number);
-        drop(SimRuntime::spawn(network.clone().pump((here, there), stream, out, to_far)));
-        drop(SimRuntime::spawn(network.clone().pump((there, here), stream, back, to_near)));
+        let breaks = network.0.lock().breaks.get_mut(&purpose).and_then(VecDeque::pop_front);
+        let stream = |from_opener, breaks| Direction { purpose, number, from_opener, breaks };
+        drop(SimRuntime::spawn(network.clone().pump((here, there), stream(true, breaks), out, to_far)));
+        drop(SimRuntime::spawn(network.clone().pump((there, here), stream(false, None), back, to_near)));
         let duplex = Duplex { sender: far, receiver: from_near };
         drop(SimRuntime::spawn(service.stream(here, purpose, duplex)));
         Ok(Duplex { sender: near, receiver: from_far })

@@ -235,6 +235,28 @@ fn the_stored_state_trails_and_a_restart_replays_the_rest() {
 }
 
 #[test]
+fn a_purge_that_waits_for_the_stored_state_needs_no_other_append() {
+    simulate(13, async {
+        let cluster = Cluster::start(1).await;
+        cluster.leader().await;
+        for i in 0..100 {
+            revision_of(cluster.handle(0).propose(put("busy", &i.to_string())).await);
+        }
+        let handle = cluster.handle(0);
+        let (applied, trigger) = (handle.status().applied.0, handle.0.raft.trigger());
+        trigger.snapshot().await.unwrap();
+        let metrics = handle.0.raft.metrics();
+        let taken = || metrics.borrow_watched().snapshot.is_some_and(|id| id.index == applied);
+        eventually("the library's snapshot", || taken().then_some(())).await;
+        assert!(handle.0.applied.stored().0 < applied, "there is nothing to wait for");
+        trigger.purge_log(applied).await.unwrap();
+        let log = || crate::disk::Disk::log_bounds(&*cluster.disks[0]).unwrap();
+        eventually("the log is empty", || log().is_none().then_some(())).await;
+        assert_eq!(handle.status().applied.0, applied, "something was appended");
+    });
+}
+
+#[test]
 fn old_history_goes_with_time_alone() {
     simulate(11, async {
         let mut cluster = Cluster::new(1);

@@ -1,0 +1,120 @@
+//! A member whose stored state was changed behind its back, checksums and all: found, reported, and repaired.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use orch_cluster_tests::client::Client;
+use orch_cluster_tests::cluster::{Cluster, Options};
+use orch_proto::store::StoredObject;
+use orch_raft::disk::rocks::RocksDisk;
+use orch_raft::disk::{Disk, StateBatch, StateWrite, StateWritten};
+use prost::Message;
+use serde_json::Value;
+
+use crate::objects::{COLLECTION, NAMESPACE, config_map, make_namespace};
+
+/// What the object says, and what the damaged member makes of it.
+const TRUTH: &[u8] = b"the-truth";
+const LIE: &[u8] = b"the-falsehood-of-a-member";
+
+/// How long it may take until history has left memory, and until a member is repaired.
+const PATIENCE: Duration = Duration::from_secs(60);
+const LOOK_INTERVAL: Duration = Duration::from_millis(100);
+
+/// Changes the stored object `name` of a member that does not run, as a fault in memory would: what is written has a
+/// valid checksum. `false` while the state on the disk does not have the object yet.
+fn corrupt(cluster: &Cluster, node: usize, name: &str) -> bool {
+    let disk = RocksDisk::open(&cluster.data(node).join("store")).unwrap();
+    let path = format!("{NAMESPACE}/{name}");
+    let mut found = None;
+    disk.read_state(&mut |resource, at, record| {
+        if at == path {
+            found = Some((resource.to_owned(), record));
+        }
+    })
+    .unwrap();
+    let Some((resource, record)) = found else { return false };
+    let mut object = StoredObject::decode(record).unwrap();
+    let at = object.json.windows(TRUTH.len()).position(|window| window == TRUTH).unwrap();
+    object.json = Bytes::from([&object.json[..at], LIE, &object.json[at + TRUTH.len()..]].concat());
+    let record = Some(Bytes::from(object.encode_to_vec()));
+    let write = StateWrite { resource: resource.into(), path: path.into(), record };
+    let batch =
+        StateBatch { generation: disk.generation().unwrap(), writes: vec![write], ..StateBatch::default() };
+    let (sender, receiver) = std::sync::mpsc::channel();
+    disk.write_state(batch, Box::new(move |written| sender.send(written).unwrap()));
+    assert_eq!(receiver.recv().unwrap(), Ok(StateWritten::Written));
+    true
+}
+
+/// Stops member `node`, changes what it stored of object `name`, and starts it again.
+async fn damage(cluster: &mut Cluster, node: usize, name: &str) {
+    for _ in 0..10 {
+        cluster.kill(node).unwrap();
+        let is_damaged = corrupt(cluster, node, name);
+        cluster.respawn(node).unwrap();
+        if is_damaged {
+            return;
+        }
+        cluster.wait_ready(node).await.unwrap();
+        // The history of a second, and what the keeper takes to move it.
+        tokio::time::sleep(Duration::from_secs(3)).await;
+    }
+    panic!("the object never reaches the state on the disk");
+}
+
+async fn agreement(client: &Client) -> Option<Value> {
+    Some(client.get("/orch/v1/cluster").await.ok()?.json().ok()?["agreement"].clone())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_member_whose_state_was_changed_is_found_reported_and_repaired() {
+    let flags = vec!["--watch-history=1s".into()];
+    let mut cluster = Cluster::start(Options { flags, ..Options::nodes(3) }).await.unwrap();
+    let leader = cluster.leader().await.unwrap();
+    let client = cluster.client(leader).unwrap();
+    make_namespace(&client).await.unwrap();
+    let truth = std::str::from_utf8(TRUTH).unwrap();
+    client.post(COLLECTION, &config_map("kept", truth)).await.unwrap().success().unwrap();
+    let victim = (leader + 1) % 3;
+    damage(&mut cluster, victim, "kept").await;
+
+    let looked = async {
+        loop {
+            // It listens on another port after a start, and not before its state is loaded.
+            let told = match cluster.client(victim) {
+                Ok(client) => agreement(&client).await,
+                Err(_) => None,
+            };
+            match told {
+                Some(told) if told["repairs"] == 1 && told["quarantine"].is_null() => return told,
+                _ => tokio::time::sleep(LOOK_INTERVAL).await,
+            }
+        }
+    };
+    let told = tokio::time::timeout(PATIENCE, looked).await.expect("it is never repaired");
+    assert_eq!(told["divergences"], 1, "{told}");
+    let log = cluster.log(victim).unwrap();
+    assert!(log.contains("this member's state differs from the majority's"), "{log}");
+    assert!(log.contains("this member agrees with a majority and serves again"), "{log}");
+    cluster.wait_ready(victim).await.unwrap();
+    let repaired = cluster.client(victim).unwrap();
+    let object = repaired.get(&format!("{COLLECTION}/kept?resourceVersion=0")).await.unwrap();
+    assert_eq!(object.success().unwrap()["data"]["value"], truth);
+
+    // And on its disk: another start finds nothing.
+    cluster.kill(victim).unwrap();
+    cluster.respawn(victim).unwrap();
+    cluster.wait_ready(victim).await.unwrap();
+    let repaired = cluster.client(victim).unwrap();
+    let agreed = async {
+        loop {
+            match agreement(&repaired).await {
+                Some(told) if told["agreed"].as_u64().is_some_and(|at| at > 0) => return told,
+                _ => tokio::time::sleep(LOOK_INTERVAL).await,
+            }
+        }
+    };
+    let told = tokio::time::timeout(PATIENCE, agreed).await.expect("it never compares");
+    assert_eq!((&told["divergences"], &told["quarantine"]), (&Value::from(0), &Value::Null), "{told}");
+}

@@ -1,0 +1,144 @@
+//! Disks that run full: growth is refused before they are, room can be made, and nothing acknowledged is lost.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use orch_cluster_tests::client::{Client, Response};
+use orch_cluster_tests::cluster::{Cluster, Options};
+use serde_json::{Value, json};
+
+use crate::objects::{COLLECTION, config_map, list, make_namespace};
+
+/// What each store may take of the disk, and what it leaves of that: the write-ahead log alone may take 32 MiB.
+const QUOTA: &str = "--disk-quota=144Mi";
+const RESERVE: &str = "--disk-reserve=48Mi";
+const RESERVE_BYTES: u64 = 48 << 20;
+
+/// Bytes of one object's value.
+const VALUE_BYTES: usize = 200_000;
+
+/// More objects of that size than fit: 200 MB.
+const OBJECTS_MAX: usize = 1000;
+
+/// How long it may take until space is given back: history leaves the disk after ten seconds, then it is compacted.
+const PATIENCE: Duration = Duration::from_secs(90);
+const LOOK_INTERVAL: Duration = Duration::from_millis(100);
+
+/// A value that no compression makes shorter.
+fn noise(seed: u64) -> String {
+    const LETTERS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
+    let mut state = seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1;
+    let letter = |_| {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        char::from(LETTERS[(state >> 58) as usize])
+    };
+    (0..VALUE_BYTES).map(letter).collect()
+}
+
+async fn create(client: &Client, i: usize) -> Response {
+    client.post(COLLECTION, &config_map(&format!("fill-{i}"), &noise(i as u64))).await.unwrap()
+}
+
+async fn space(client: &Client) -> Value {
+    client.get("/orch/v1/cluster").await.unwrap().json().unwrap()["space"].clone()
+}
+
+fn refused(response: &Response) {
+    let status = response.json().unwrap();
+    assert_eq!((response.status, &status["reason"]), (507, &json!("InsufficientStorage")), "{status}");
+    let message = status["message"].as_str().unwrap();
+    assert!(message.starts_with("little space is left on the disks of members: "), "{message}");
+    assert!(message.contains("(--disk-reserve); objects can be deleted"), "{message}");
+    assert!(!response.headers.contains_key("retry-after"), "waiting does not help");
+}
+
+/// Creates objects from number `from` on until one is refused; the number of that one.
+async fn fill(clients: &[Client], from: usize) -> usize {
+    for i in from..OBJECTS_MAX {
+        let created = create(&clients[i % clients.len()], i).await;
+        if created.status != 201 {
+            refused(&created);
+            return i;
+        }
+        for client in clients.iter().filter(|_| i % 20 == 0) {
+            let space = space(client).await;
+            assert!(space["room"].as_u64().is_some_and(|room| room > RESERVE_BYTES / 4), "{space}");
+        }
+    }
+    panic!("{OBJECTS_MAX} objects fit into {QUOTA}");
+}
+
+/// Waits until every member says that none of them is short, or that some is.
+async fn wait_short(clients: &[Client], is_short: bool) {
+    let looked = async {
+        for client in clients {
+            while space(client).await["short"].as_array().unwrap().is_empty() == is_short {
+                tokio::time::sleep(LOOK_INTERVAL).await;
+            }
+        }
+    };
+    if tokio::time::timeout(PATIENCE, looked).await.is_err() {
+        for client in clients {
+            eprintln!("{}", space(client).await);
+        }
+        panic!("short of space is never {is_short}");
+    }
+}
+
+async fn names(client: &Client) -> BTreeSet<String> {
+    list(client, "").await.unwrap().0.into_keys().filter(|name| name.starts_with("fill-")).collect()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_disk_that_runs_full_refuses_growth_and_stops_nobody_from_deleting() {
+    let flags = vec![QUOTA.into(), RESERVE.into()];
+    let mut cluster = Cluster::start(Options { flags, ..Options::nodes(3) }).await.unwrap();
+    let clients: Vec<Client> = (0..3).map(|node| cluster.client(node).unwrap()).collect();
+    make_namespace(&clients[0]).await.unwrap();
+    let held = json!({"apiVersion": "v1", "kind": "ConfigMap",
+        "metadata": {"name": "held", "finalizers": ["example.com/hold"]}, "data": {}});
+    clients[0].post(COLLECTION, &held).await.unwrap().success().unwrap();
+    let count = fill(&clients, 0).await;
+    assert!(count > 50, "only {count} objects of 200 kB fitted into 144 MB");
+    wait_short(&clients, true).await;
+    let mut kept: BTreeSet<String> = (0..count).map(|i| format!("fill-{i}")).collect();
+
+    for (node, client) in clients.iter().enumerate() {
+        refused(&create(client, count + node).await);
+        let ready = client.get("/readyz?verbose").await.unwrap();
+        let report = String::from_utf8_lossy(&ready.body).into_owned();
+        assert!(ready.status == 200 && report.contains("[+]space low: "), "{report}");
+        let same = json!({"data": {"value": noise(9999)}});
+        client.merge_patch(&format!("{COLLECTION}/fill-0"), &same).await.unwrap().success().unwrap();
+        client.delete(&format!("{COLLECTION}/fill-{}", node + 1)).await.unwrap().success().unwrap();
+        kept.remove(&format!("fill-{}", node + 1));
+    }
+    // In two phases: the mark adds to the object, the end of its finalizers takes away.
+    let marked = clients[1].delete(&format!("{COLLECTION}/held")).await.unwrap().success().unwrap();
+    assert!(marked["metadata"]["deletionTimestamp"].is_string(), "{marked}");
+    let freed = json!({"metadata": {"finalizers": null}});
+    clients[2].merge_patch(&format!("{COLLECTION}/held"), &freed).await.unwrap().success().unwrap();
+
+    // A member that starts again is as short as before, and has lost nothing.
+    let victim = (cluster.leader().await.unwrap() + 1) % 3;
+    cluster.kill(victim).unwrap();
+    cluster.respawn(victim).unwrap();
+    cluster.wait_ready(victim).await.unwrap();
+    let clients: Vec<Client> = (0..3).map(|node| cluster.client(node).unwrap()).collect();
+    assert_eq!(names(&clients[victim]).await, kept);
+
+    for i in 4..count - 10 {
+        let path = format!("{COLLECTION}/fill-{i}");
+        clients[i % 3].delete(&path).await.unwrap().success().unwrap();
+        kept.remove(&format!("fill-{i}"));
+    }
+    wait_short(&clients, false).await;
+    let again = fill(&clients, count).await;
+    assert!(again - count > 50, "only {} objects fitted again", again - count);
+    kept.extend((count..again).map(|i| format!("fill-{i}")));
+    for client in &clients {
+        assert_eq!(names(client).await, kept);
+    }
+}

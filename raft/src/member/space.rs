@@ -1,0 +1,259 @@
+//! Room on the members' disks: a member that runs low refuses growth before its disk is full.
+//!
+//! Owns the measuring of this member's disk, what the other members said of theirs, and the refusal. A disk is under one
+//! of three pressures, each left only well above where it is entered, so that it does not flap:
+//!
+//!     room for writes >= 1.5 reserves    none
+//!                      < 1.5 reserves    tight: history leaves the disk, the log is cut short, files are compacted
+//!                      < 1 reserve       short: besides, no member proposes what would make the state larger
+//!
+//! The refusal is made where a client's write arrives, before it is in the log: applying depends on the log alone, and
+//! a refused write must take no room in it. It looks at the state applied there, and at what each member last said of
+//! its disk; both may be seconds old, which is what the reserve is for (docs/decisions/0018).
+//!
+//! Invariant: what does not make the state larger is never refused here, nor is what helps to delete.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use parking_lot::Mutex;
+
+use crate::Runtime;
+use crate::disk::{Disk, Space};
+use crate::member::core::Core;
+use crate::member::options::SpaceOptions;
+use crate::store::ProposeError;
+use crate::transaction::Transaction;
+use crate::transport::{NodeId, Transport};
+
+/// Between two measurements: a system call for each of some dozens of files. The member's own writes fill its disk by no
+/// more than some tens of megabytes meanwhile.
+const MEASURE_PAUSE: Duration = Duration::from_millis(250);
+
+/// Rounds of the comparison (`agreement`) for which a member that said it was short, and answers no more, counts: one
+/// answer lost does not let growth in, and a dead member does not keep it out.
+const SILENT_ROUNDS_MAX: u32 = 3;
+
+/// How much a disk is in need of space.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Pressure {
+    /// It is not, or there is no reserve to keep.
+    #[default]
+    None,
+    /// What can be done without is given back.
+    Tight,
+    /// What would make the state larger is refused as well.
+    Short,
+}
+
+impl Pressure {
+    /// The pressure after `self`, with `room` bytes left and a reserve to be kept.
+    fn next(self, room: u64, reserve: u64) -> Pressure {
+        let quarters = |count: u64| (reserve / 4).saturating_mul(count);
+        match self {
+            _ if room < reserve => Pressure::Short,
+            Pressure::Short if room < quarters(5) => Pressure::Short,
+            _ if room < quarters(6) => Pressure::Tight,
+            Pressure::None => Pressure::None,
+            _ if room < quarters(7) => Pressure::Tight,
+            _ => Pressure::None,
+        }
+    }
+}
+
+/// Room on the disks, as operators see it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SpaceStatus {
+    /// Bytes that this member's store takes. `None` before it is known, and on a disk without an end.
+    pub used: Option<u64>,
+    /// Bytes that it may still take: of the disk's and of the quota's the lesser. `None` as above.
+    pub room: Option<u64>,
+    /// Bytes below which growth is refused; 0 for none.
+    pub reserve: u64,
+    /// This member's own pressure.
+    pub pressure: Pressure,
+    /// Members that were last heard to be short, this one among them: while there are any, growth is refused.
+    pub short: BTreeSet<NodeId>,
+}
+
+/// What a member knows of the room on disks.
+pub(crate) struct SpaceWatch {
+    options: SpaceOptions,
+    /// Some member is short: what every proposal looks at first.
+    is_short: AtomicBool,
+    known: Mutex<Known>,
+}
+
+#[derive(Default)]
+struct Known {
+    measured: Option<Space>,
+    pressure: Pressure,
+    /// Others that said they were short, and the rounds for which that counts without another word of theirs.
+    others: BTreeMap<u64, u32>,
+}
+
+impl SpaceWatch {
+    pub(crate) fn new(options: SpaceOptions) -> Self {
+        SpaceWatch { options, is_short: AtomicBool::new(false), known: Mutex::default() }
+    }
+
+    /// Takes a measurement; gives the pressure before and after it.
+    fn measure(&self, space: Space) -> (Pressure, Pressure) {
+        let mut known = self.known.lock();
+        let before = known.pressure;
+        known.measured = Some(space);
+        known.pressure = before.next(self.room(space), self.options.reserve_bytes);
+        self.publish(&known);
+        (before, known.pressure)
+    }
+
+    /// Takes what members said in one round: whether each that answered is short. Who is no longer a member is left out.
+    pub(crate) fn hear(&self, answers: impl IntoIterator<Item = (u64, Option<bool>)>) {
+        let mut known = self.known.lock();
+        let before = std::mem::take(&mut known.others);
+        known.others = answers
+            .into_iter()
+            .filter_map(|(member, short)| match short {
+                Some(true) => Some((member, SILENT_ROUNDS_MAX)),
+                Some(false) => None,
+                None => Some((member, before.get(&member)?.checked_sub(1)?)),
+            })
+            .collect();
+        self.publish(&known);
+    }
+
+    fn publish(&self, known: &Known) {
+        let is_short = known.pressure == Pressure::Short || !known.others.is_empty();
+        self.is_short.store(is_short, Ordering::Release);
+    }
+
+    /// Bytes that may still be written.
+    fn room(&self, space: Space) -> u64 {
+        let of_quota = self.options.quota_bytes.map_or(u64::MAX, |quota| quota.saturating_sub(space.used));
+        space.free.min(of_quota)
+    }
+
+    /// Whether some member is short.
+    pub(crate) fn is_short(&self) -> bool {
+        self.is_short.load(Ordering::Acquire)
+    }
+
+    /// This member's pressure.
+    pub(crate) fn pressure(&self) -> Pressure {
+        self.known.lock().pressure
+    }
+
+    pub(crate) fn status(&self, own: NodeId) -> SpaceStatus {
+        let known = self.known.lock();
+        let itself = (known.pressure == Pressure::Short).then_some(own);
+        SpaceStatus {
+            used: known.measured.map(|space| space.used),
+            room: known.measured.map(|space| self.room(space)),
+            reserve: self.options.reserve_bytes,
+            pressure: known.pressure,
+            short: known.others.keys().copied().map(NodeId).chain(itself).collect(),
+        }
+    }
+}
+
+impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
+    /// Measures this member's disk for as long as the member lives, and has space given back while there is little.
+    pub(crate) async fn keep_space(self: Arc<Self>) {
+        loop {
+            match self.disk.space() {
+                Ok(None) => return,
+                Ok(Some(space)) => self.follow_space(space),
+                Err(error) => tracing::warn!(%error, "the room on the disk is not known"),
+            }
+            R::sleep(MEASURE_PAUSE).await;
+        }
+    }
+
+    fn follow_space(&self, space: Space) {
+        let (before, now) = self.space.measure(space);
+        let Space { used, free } = space;
+        let reserve = self.options.space.reserve_bytes;
+        match now {
+            _ if now == before => {}
+            Pressure::None => tracing::info!(used, free, reserve, "the disk has room again"),
+            Pressure::Tight => {
+                tracing::warn!(used, free, reserve, "the disk has little room: history is given up")
+            }
+            Pressure::Short => tracing::error!(
+                used,
+                free,
+                reserve,
+                "the disk has no room beside its reserve: what would make the state larger is refused"
+            ),
+        }
+        self.applied.spare(now > Pressure::None);
+        if now > Pressure::None {
+            self.disk.reclaim();
+        }
+    }
+
+    /// Why a client's transaction must not be proposed now, if so.
+    pub(crate) fn lacks_space_for(&self, transaction: &Transaction) -> Option<ProposeError> {
+        if !self.space.is_short() || self.applied.state().spares_room(&transaction.operations) {
+            return None;
+        }
+        let short = self.space.status(self.options.id()).short;
+        let names: Vec<String> = short.iter().map(|id| self.peer_name(id.0)).collect();
+        Some(ProposeError::NoSpace { members: names.join(", ") })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const RESERVE: u64 = 400;
+
+    #[test]
+    fn a_pressure_is_left_well_above_where_it_is_entered() {
+        let mut pressure = Pressure::None;
+        let rooms =
+            [(600, Pressure::None), (599, Pressure::Tight), (650, Pressure::Tight), (400, Pressure::Tight)];
+        let rooms =
+            rooms.into_iter().chain([(399, Pressure::Short), (499, Pressure::Short), (500, Pressure::Tight)]);
+        for (room, then) in rooms.chain([(699, Pressure::Tight), (700, Pressure::None), (0, Pressure::Short)])
+        {
+            pressure = pressure.next(room, RESERVE);
+            assert_eq!(pressure, then, "{room} left");
+        }
+        assert_eq!(pressure.next(5000, RESERVE), Pressure::None);
+        assert_eq!(Pressure::None.next(0, 0), Pressure::None, "nothing to keep");
+    }
+
+    #[test]
+    fn the_room_is_the_lesser_of_the_disks_and_the_quotas() {
+        let watch = |quota_bytes| SpaceWatch::new(SpaceOptions { reserve_bytes: RESERVE, quota_bytes });
+        let space = Space { used: 100, free: 1000 };
+        assert_eq!(watch(None).room(space), 1000);
+        assert_eq!(watch(Some(600)).room(space), 500);
+        assert_eq!(watch(Some(50)).room(space), 0);
+        assert_eq!(watch(Some(450)).measure(space).1, Pressure::Short);
+        assert_eq!(watch(None).measure(space).1, Pressure::None);
+    }
+
+    #[test]
+    fn who_was_short_and_is_silent_counts_for_some_rounds() {
+        let watch = SpaceWatch::new(SpaceOptions { reserve_bytes: RESERVE, quota_bytes: None });
+        watch.hear([(1, Some(false)), (2, Some(true))]);
+        assert_eq!(watch.status(NodeId(9)).short, [NodeId(2)].into());
+        for _ in 0..SILENT_ROUNDS_MAX {
+            watch.hear([(1, Some(false)), (2, None)]);
+            assert!(watch.is_short());
+        }
+        watch.hear([(1, None), (2, None)]);
+        assert!(!watch.is_short());
+        watch.hear([(2, Some(true))]);
+        watch.hear([(2, Some(false))]);
+        assert!(!watch.is_short(), "it has room again");
+        watch.hear([(2, Some(true))]);
+        watch.hear([]);
+        assert!(!watch.is_short(), "it is no member any more");
+    }
+}

@@ -1,0 +1,113 @@
+//! A snapshot whose stream breaks goes on where it stopped, while everybody writes on.
+
+use super::*;
+use crate::transport::Purpose;
+
+/// Objects of the state and the bytes of each: six frames of a snapshot.
+const OBJECTS: usize = 60;
+const OBJECT_BYTES: usize = 100_000;
+
+/// Bytes of a whole snapshot, at least.
+const STATE_BYTES: u64 = (OBJECTS * OBJECT_BYTES) as u64;
+
+/// A little more than one frame.
+const FRAME_BYTES: u64 = 1_200_000;
+
+/// A cluster whose logs no longer hold what one member lacks; that member is down.
+async fn with_one_left_behind() -> (Cluster, usize) {
+    let mut cluster = Cluster::new(3);
+    cluster.log = LogOptions { snapshot_every: 50, keep: 30, ..LogOptions::default() };
+    cluster.history = HistoryOptions { entries_max: 20, ..HistoryOptions::default() };
+    for n in 0..3 {
+        cluster.restart(n).await.unwrap();
+    }
+    let behind = (cluster.leader().await + 1) % 3;
+    cluster.kill(behind).await;
+    let leader = cluster.leader().await;
+    for i in 0..OBJECTS {
+        let large = put(&format!("large{i}"), &"x".repeat(OBJECT_BYTES));
+        revision_of(cluster.handle(leader).propose(large).await);
+    }
+    for i in 0..500 {
+        revision_of(cluster.handle(leader).propose(put("busy", &i.to_string())).await);
+    }
+    SimRuntime::sleep(Duration::from_secs(3)).await;
+    let (first, _) = crate::disk::Disk::log_bounds(&*cluster.disks[leader]).unwrap().unwrap();
+    assert!(first > OBJECTS as u64, "the log still holds everything");
+    (cluster, behind)
+}
+
+/// Starts the member that is behind and writes until it has what was written before, and the state of the others.
+async fn catch_up(cluster: &mut Cluster, behind: usize) {
+    let leader = cluster.leader().await;
+    let wanted = cluster.handle(leader).status().applied;
+    cluster.restart(behind).await.unwrap();
+    let mut written = 0;
+    while cluster.handle(behind).status().applied < wanted {
+        revision_of(cluster.handle(leader).propose(put("busy", &format!("again {written}"))).await);
+        written += 1;
+        assert!(written < 100_000, "it never catches up");
+    }
+    let at = cluster.handle(behind).barrier().await.unwrap();
+    let at = at.max(cluster.handle(behind).status().oldest);
+    assert_eq!(cluster.handle(behind).digest(at).unwrap(), cluster.handle(leader).digest(at).unwrap());
+}
+
+#[test]
+fn a_snapshot_whose_stream_breaks_goes_on_where_it_stopped() {
+    simulate(41, async {
+        let (mut cluster, behind) = with_one_left_behind().await;
+        // The head and three frames of objects, then two more, then the rest.
+        cluster.network.break_after(Purpose::Snapshot, [4, 3]);
+        catch_up(&mut cluster, behind).await;
+        assert_eq!(cluster.network.streams(Purpose::Snapshot), 3);
+        let sent = cluster.network.bytes(Purpose::Snapshot);
+        // What breaks a stream is a frame that was sent and did not come.
+        assert!((STATE_BYTES..STATE_BYTES + 3 * FRAME_BYTES).contains(&sent), "{sent} bytes were sent");
+        // And what was installed is on the disk.
+        cluster.kill(behind).await;
+        catch_up(&mut cluster, behind).await;
+        assert_eq!(cluster.network.streams(Purpose::Snapshot), 3);
+    });
+}
+
+#[test]
+fn a_receiver_that_lost_its_part_gets_the_whole() {
+    simulate(42, async {
+        let (mut cluster, behind) = with_one_left_behind().await;
+        cluster.network.break_after(Purpose::Snapshot, [4]);
+        cluster.restart(behind).await.unwrap();
+        eventually("the stream breaks", || {
+            (cluster.network.bytes(Purpose::Snapshot) > 4_000_000).then_some(())
+        })
+        .await;
+        cluster.kill(behind).await;
+        let before = cluster.network.bytes(Purpose::Snapshot);
+        catch_up(&mut cluster, behind).await;
+        assert!(cluster.network.bytes(Purpose::Snapshot) - before >= STATE_BYTES);
+    });
+}
+
+#[test]
+fn a_part_that_nobody_completes_is_given_up() {
+    simulate(43, async {
+        let (mut cluster, behind) = with_one_left_behind().await;
+        cluster.network.break_after(Purpose::Snapshot, [4]);
+        cluster.restart(behind).await.unwrap();
+        let kept = |cluster: &Cluster| {
+            let handle = cluster.handle(behind);
+            handle.0.installing.try_lock().is_ok_and(|partial| partial.is_some())
+        };
+        eventually("the stream breaks", || kept(&cluster).then_some(())).await;
+        let others = (0..3).filter(|n| *n != behind).map(|n| peer(n).id);
+        cluster.network.isolate(peer(behind).id, others);
+        SimRuntime::sleep(Duration::from_secs(60)).await;
+        assert!(!kept(&cluster), "a minute after");
+        cluster.network.heal();
+        eventually("it catches up", || {
+            let applied: Vec<_> = cluster.handles().iter().map(|handle| handle.status().applied).collect();
+            applied.iter().all(|at| *at == applied[0]).then_some(())
+        })
+        .await;
+    });
+}
