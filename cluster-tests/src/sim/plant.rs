@@ -172,8 +172,12 @@ impl<S: Store> Store for PlantedStore<S> {
         self.store.past_changes(resource, after)
     }
 
-    fn collection_at(&self, resource: &Arc<str>, revision: Revision) -> Result<Arc<Collection>, Compacted> {
-        self.store.collection_at(resource, revision)
+    async fn collection_at(
+        &self,
+        resource: &Arc<str>,
+        revision: Revision,
+    ) -> Result<Arc<Collection>, Compacted> {
+        self.store.collection_at(resource, revision).await
     }
 
     fn subscribe(&self, resource: &Arc<str>) -> Subscription {

@@ -54,7 +54,7 @@ async fn list(store: Handle, resource: Arc<str>, back: u64, ahead: u64) -> Optio
     if !store.wait_applied(revision, Duration::from_secs(1)).await {
         return None;
     }
-    let collection = store.collection_at(&resource, revision).ok()?;
+    let collection = store.collection_at(&resource, revision).await.ok()?;
     let version = |object: &Arc<orch_raft::Object>| Version::of(object);
     let items = collection.range_from("").filter_map(|(path, object)| Some((path.clone(), version(object)?)));
     let items = items.collect();
