@@ -109,7 +109,11 @@ impl Store for MemoryStore {
         Err(Compacted { requested: after, oldest })
     }
 
-    fn collection_at(&self, resource: &Arc<str>, revision: Revision) -> Result<Arc<Collection>, Compacted> {
+    async fn collection_at(
+        &self,
+        resource: &Arc<str>,
+        revision: Revision,
+    ) -> Result<Arc<Collection>, Compacted> {
         self.state().collection(resource).at(revision).map(Arc::new)
     }
 

@@ -80,11 +80,16 @@ pub trait Store: Clone + Send + Sync + 'static {
     /// A change after `after` is no longer held anywhere.
     fn past_changes(&self, resource: &Arc<str>, after: Revision) -> Result<Arc<[Change]>, Compacted>;
 
-    /// The objects of `resource` as they were at `revision`, which is applied here.
+    /// The objects of `resource` as they were at `revision`, which is applied here. May read a disk: up to some hundred
+    /// milliseconds, for one caller at a time.
     ///
     /// # Errors
     /// The revision can no longer be rebuilt.
-    fn collection_at(&self, resource: &Arc<str>, revision: Revision) -> Result<Arc<Collection>, Compacted>;
+    fn collection_at(
+        &self,
+        resource: &Arc<str>,
+        revision: Revision,
+    ) -> impl Future<Output = Result<Arc<Collection>, Compacted>> + Send;
 
     /// Told when changes of `resource` were applied, once for each batch, with the newest revision of the resource.
     fn subscribe(&self, resource: &Arc<str>) -> Subscription;

@@ -41,8 +41,12 @@ impl Store for Switched {
         self.below.past_changes(resource, after)
     }
 
-    fn collection_at(&self, resource: &Arc<str>, revision: Revision) -> Result<Arc<Collection>, Compacted> {
-        self.below.collection_at(resource, revision)
+    async fn collection_at(
+        &self,
+        resource: &Arc<str>,
+        revision: Revision,
+    ) -> Result<Arc<Collection>, Compacted> {
+        self.below.collection_at(resource, revision).await
     }
 
     fn subscribe(&self, resource: &Arc<str>) -> Subscription {

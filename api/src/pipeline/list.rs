@@ -151,7 +151,7 @@ impl<S: Store> Pipeline<S> {
     ) -> Result<Arc<Collection>, ApiError> {
         self.not_older_than(revision).await?;
         let expired = |_: Compacted| ApiError::Expired { message: EXPIRED.to_owned(), continue_token: None };
-        self.store.collection_at(&request.resource.storage, revision).map_err(expired)
+        self.store.collection_at(&request.resource.storage, revision).await.map_err(expired)
     }
 }
 

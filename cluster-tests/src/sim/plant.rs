@@ -239,8 +239,12 @@ impl<S: Store> Store for PlantedStore<S> {
         Ok(if loses { changes.iter().skip(1).cloned().collect() } else { changes })
     }
 
-    fn collection_at(&self, resource: &Arc<str>, revision: Revision) -> Result<Arc<Collection>, Compacted> {
-        self.store.collection_at(resource, revision)
+    async fn collection_at(
+        &self,
+        resource: &Arc<str>,
+        revision: Revision,
+    ) -> Result<Arc<Collection>, Compacted> {
+        self.store.collection_at(resource, revision).await
     }
 
     fn subscribe(&self, resource: &Arc<str>) -> Subscription {

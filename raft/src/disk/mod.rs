@@ -182,10 +182,13 @@ pub trait Disk: Send + Sync + 'static {
     /// Calls `each` with resource, path and record of every stored object.
     fn read_state(&self, each: &mut dyn FnMut(&str, &str, Bytes)) -> Result<(), DiskError>;
 
-    /// The blocks of history in the current generation, in the order of resources and revisions.
+    /// The blocks of history in the current generation, in the order of resources and revisions. A damaged entry is given
+    /// as a block that holds nothing (`after` is `through`), or left out: whoever reads the list checks that blocks
+    /// follow each other.
     fn history(&self) -> Result<Vec<HistorySpan>, DiskError>;
 
-    /// The record of one block of `generation`; `None` when it was forgotten, or another state installed.
+    /// The record of one block of `generation`; `None` when it was forgotten, or another state installed. An error is one
+    /// of this block: the disk serves everything else.
     fn read_history(
         &self,
         generation: Generation,

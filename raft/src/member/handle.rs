@@ -86,8 +86,12 @@ impl<R: Runtime, D: Disk, T: Transport> Store for Handle<R, D, T> {
         self.0.applied.past_changes(resource, after)
     }
 
-    fn collection_at(&self, resource: &Arc<str>, revision: Revision) -> Result<Arc<Collection>, Compacted> {
-        self.0.applied.collection_at(resource, revision)
+    async fn collection_at(
+        &self,
+        resource: &Arc<str>,
+        revision: Revision,
+    ) -> Result<Arc<Collection>, Compacted> {
+        self.0.applied.collection_at(resource, revision).await
     }
 
     fn sleep(&self, duration: Duration) -> impl Future<Output = ()> + Send {

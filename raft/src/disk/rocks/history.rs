@@ -3,6 +3,8 @@
 //! Owns their keys, which lie behind those of all objects: a state key starts with the length of the resource's name,
 //! and no name is of the length that these start with. So a block goes with its generation. A block has two entries:
 //! a small one by which all blocks are listed at a start, and its record. Both are written and removed together.
+//!
+//! Damage here costs history and nothing else: it keeps nobody from starting.
 
 use bytes::Bytes;
 use rocksdb::{ReadOptions, WriteBatch};
@@ -44,7 +46,8 @@ pub(super) fn put_blocks(
 }
 
 impl Core {
-    /// Every block of the current generation.
+    /// Every block of the current generation that is listed; what is damaged is listed as a block of nothing, so that it
+    /// is removed with those that cannot be reached past it.
     pub(super) fn history(&self) -> Result<Vec<HistorySpan>, DiskError> {
         self.fuse.check()?;
         let generations = self.generations.read();
@@ -57,11 +60,18 @@ impl Core {
         entries.seek_to_first();
         let mut spans = Vec::new();
         while let Some((at, value)) = entries.item() {
-            let body = record::unseal("read history", at, value)?;
-            spans.push(span(at, body).ok_or_else(|| damaged(at))?);
+            let body = record::unseal("read history", at, value);
+            let listed = body.and_then(|body| span(at, body).ok_or_else(|| damaged(at)));
+            if let Err(error) = &listed {
+                tracing::warn!(%error, "history up to a damaged block is forgotten");
+            }
+            spans.extend(listed.ok().or_else(|| span(at, &empty_body(at)?)));
             entries.next();
         }
-        entries.status().map_err(failed("read history"))?;
+        if let Err(error) = entries.status() {
+            let error = failed("read history")(error);
+            tracing::warn!(%error, blocks = spans.len(), "the list of history ends early");
+        }
         Ok(spans)
     }
 
@@ -105,6 +115,14 @@ fn span_body(block: &HistoryBlock) -> [u8; 2 * REVISION_BYTES] {
     body[..REVISION_BYTES].copy_from_slice(&block.after.to_be_bytes());
     body[REVISION_BYTES..].copy_from_slice(&(block.record.len() as u64).to_be_bytes());
     body
+}
+
+/// The body of a span that has no changes.
+fn empty_body(key: &[u8]) -> Option<[u8; 2 * REVISION_BYTES]> {
+    let through = key.last_chunk::<REVISION_BYTES>()?;
+    let mut body = [0; 2 * REVISION_BYTES];
+    body[..REVISION_BYTES].copy_from_slice(through);
+    Some(body)
 }
 
 fn span(key: &[u8], body: &[u8]) -> Option<HistorySpan> {

@@ -67,6 +67,8 @@ pub(crate) struct Applied<D, L = Mutex<Writer>> {
     announcements: Announcements,
     past: Past,
     pages: Pages,
+    /// One collection is rebuilt from the disk at a time: each takes time of a thread, and memory.
+    rebuilding: tokio::sync::Mutex<()>,
     /// Wakes the keeper: there is history to move.
     work: Notify,
     /// The disk has little room for history.
@@ -109,7 +111,9 @@ impl<D: Disk, L: Lock<Writer>> Applied<D, L> {
         gate.advance(state.applied());
         let published = ArcSwap::from_pointee(state.clone());
         let writer = lock(Writer::new(state, &mark, generation));
-        let (announcements, pages, work) = (Announcements::default(), Pages::default(), Notify::new());
+        let (announcements, pages, rebuilding) =
+            (Announcements::default(), Pages::default(), Default::default());
+        pages.clear(generation);
         Ok(Applied {
             disk,
             history,
@@ -121,7 +125,8 @@ impl<D: Disk, L: Lock<Writer>> Applied<D, L> {
             announcements,
             past,
             pages,
-            work,
+            rebuilding,
+            work: Notify::new(),
             is_spare: AtomicBool::new(false),
         })
     }
@@ -207,8 +212,8 @@ impl<D: Disk, L: Lock<Writer>> Applied<D, L> {
         self.writer.with(|writer| {
             writer.finish_install(state, mark, generation);
             self.past.clear(generation);
-            self.pages.clear();
             self.published.store(Arc::new(writer.state.clone()));
+            self.pages.clear(generation);
         });
         tracing::info!(revision = applied.0, "installed a snapshot of the leader's state");
         self.proposals.lose_all("the state was replaced by the leader's");
@@ -249,8 +254,11 @@ impl<D: Disk, L: Lock<Writer>> Settle for Applied<D, L> {
 impl Writer {
     fn apply(&mut self, entry: &Entry, proposals: &Proposals, batch: &mut Batch) -> Result<(), ApplyError> {
         let revision = Revision(entry.log_id.index);
-        let expected = self.lineage.last().map_or(0, |last| last.index.saturating_add(1));
-        if entry.log_id.index != expected {
+        let last = self.lineage.last();
+        let expected = last.map_or(0, |last| last.index.saturating_add(1));
+        // A log may begin at 1: entry 0 is the founding membership, which the library's own contract leaves out.
+        let begins = last.is_none() && entry.log_id.index == 1;
+        if entry.log_id.index != expected && !begins {
             return Err(ApplyError::Gap { expected, found: entry.log_id.index });
         }
         self.lineage.note(entry.log_id);

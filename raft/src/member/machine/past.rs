@@ -18,9 +18,9 @@ use crate::disk::{Generation, HistorySpan};
 use crate::key::Revision;
 use crate::state::{Change, Compacted};
 
-/// Decoded blocks kept for others that read the same: watchers that resume together after a break. A block decodes to
-/// at most some hundred kilobytes.
-const DECODED_MAX: usize = 8;
+/// Bytes of decoded blocks that are kept for others that read the same: watchers that resume together after a break. A
+/// block has some hundred kilobytes, or one change of large objects.
+const DECODED_BYTES_MAX: u64 = 8 << 20;
 
 /// The blocks on the disk of this member.
 #[derive(Debug, Default)]
@@ -35,6 +35,8 @@ struct Blocks {
     unlisted: Vec<(Box<str>, u64)>,
     /// The last used is at the back.
     decoded: VecDeque<(Place, Arc<[Change]>)>,
+    /// Of their records.
+    decoded_bytes: u64,
 }
 
 /// The blocks of one resource, oldest first.
@@ -58,6 +60,8 @@ pub(super) struct Place {
     pub(super) generation: Generation,
     pub(super) resource: Arc<str>,
     pub(super) through: u64,
+    /// Bytes of its record.
+    pub(super) bytes: u64,
 }
 
 impl Past {
@@ -114,25 +118,26 @@ impl Past {
         Ok(blocks.place(resource, span))
     }
 
-    /// The blocks of `resource` with changes after `revision` up to `floor`, newest first, if there are no more than
-    /// `count_max` and nothing is missing between them or before `floor`.
+    /// The blocks of `resource` with changes after `revision` up to `floor`, newest first, if they have no more than
+    /// `bytes_max` and nothing is missing between them or before `floor`.
     pub(super) fn blocks_back_to(
         &self,
         resource: &Arc<str>,
         revision: Revision,
         floor: Revision,
-        count_max: usize,
+        bytes_max: u64,
     ) -> Result<Vec<Place>, Compacted> {
         let blocks = self.0.lock();
         let gone = Compacted { requested: revision, oldest: floor };
         let spans = &blocks.resources.get(resource).ok_or(gone)?.spans;
-        let (mut wanted, mut reached) = (Vec::new(), floor.0);
+        let (mut wanted, mut reached, mut bytes) = (Vec::new(), floor.0, 0);
         // Blocks beyond the floor hold what memory still held when the reader looked.
         for span in spans.iter().rev().skip_while(|span| span.through > floor.0) {
             if reached <= revision.0 {
                 break;
             }
-            if span.through != reached || wanted.len() == count_max {
+            bytes += span.bytes;
+            if span.through != reached || bytes > bytes_max {
                 return Err(gone);
             }
             wanted.push(blocks.place(resource, span));
@@ -178,21 +183,39 @@ impl Past {
     /// Keeps a decoded block for others.
     pub(super) fn keep_decoded(&self, place: Place, changes: Arc<[Change]>) {
         let mut blocks = self.0.lock();
+        if blocks.generation != place.generation {
+            return;
+        }
+        blocks.decoded_bytes += place.bytes;
         blocks.decoded.push_back((place, changes));
-        while blocks.decoded.len() > DECODED_MAX {
-            blocks.decoded.pop_front();
+        while blocks.decoded_bytes > DECODED_BYTES_MAX {
+            let Some((dropped, _)) = blocks.decoded.pop_front() else { break };
+            blocks.decoded_bytes -= dropped.bytes;
         }
     }
 
     /// Drops decoded blocks: called from time to time, so that an idle member holds none.
     pub(super) fn drop_decoded(&self) {
-        self.0.lock().decoded.clear();
+        let mut blocks = self.0.lock();
+        blocks.decoded.clear();
+        blocks.decoded_bytes = 0;
+    }
+
+    /// Takes the blocks up to one that cannot be read off the list. `false`: somebody else did.
+    pub(super) fn unlist(&self, place: &Place) -> bool {
+        let mut blocks = self.0.lock();
+        let unlisted = blocks.unlisted.len();
+        if blocks.generation == place.generation {
+            blocks.unlist_through(&place.resource, place.through);
+        }
+        blocks.unlisted.len() > unlisted
     }
 }
 
 impl Blocks {
     fn place(&self, resource: &Arc<str>, span: &Span) -> Place {
-        Place { generation: self.generation, resource: resource.clone(), through: span.through }
+        let (generation, resource) = (self.generation, resource.clone());
+        Place { generation, resource, through: span.through, bytes: span.bytes }
     }
 
     fn last(&self, resource: &str) -> Option<&Span> {
@@ -275,9 +298,9 @@ mod tests {
     }
 
     /// The blocks to undo from `floor` back to `revision`; `None` when something is missing.
-    fn back(past: &Past, revision: u64, floor: u64, count_max: usize) -> Option<Vec<u64>> {
+    fn back(past: &Past, revision: u64, floor: u64, bytes_max: u64) -> Option<Vec<u64>> {
         let leases = Arc::from("leases");
-        let places = past.blocks_back_to(&leases, Revision(revision), Revision(floor), count_max).ok()?;
+        let places = past.blocks_back_to(&leases, Revision(revision), Revision(floor), bytes_max).ok()?;
         Some(places.iter().map(|place| place.through).collect())
     }
 
@@ -296,15 +319,15 @@ mod tests {
         for (resource, revision, expected) in cases {
             assert_eq!(found(&past, resource, revision), expected, "{resource} after {revision}");
         }
-        assert_eq!(back(&past, 25, 40, 9), Some(vec![40, 30]));
-        assert_eq!(back(&past, 15, 40, 2), None, "more blocks than are read");
-        assert_eq!(back(&past, 9, 40, 9), None, "older than the oldest block");
+        assert_eq!(back(&past, 25, 40, 200), Some(vec![40, 30]));
+        assert_eq!(back(&past, 15, 40, 299), None, "more than is read");
+        assert_eq!(back(&past, 9, 40, 999), None, "older than the oldest block");
         assert_eq!(
-            back(&past, 25, 30, 9),
+            back(&past, 25, 30, 999),
             Some(vec![30]),
             "the reader's state still holds what is in the last"
         );
-        assert_eq!(back(&past, 25, 50, 9), None, "changes after the last block are missing");
+        assert_eq!(back(&past, 25, 50, 999), None, "changes after the last block are missing");
     }
 
     #[test]
@@ -333,6 +356,24 @@ mod tests {
         );
         let gone = past.take_excess(NOW, Revision(0), 1000);
         assert_eq!(gone, [("leases".into(), 20), ("pods".into(), 2), ("roles".into(), 12)]);
+    }
+
+    #[test]
+    fn decoded_blocks_are_kept_within_a_budget() {
+        let past = Past::load(NOW, vec![span("pods", 0, 9, DECODED_BYTES_MAX / 2)], |_| Revision(9));
+        let place = |through| Place {
+            generation: NOW,
+            resource: Arc::from("pods"),
+            through,
+            bytes: DECODED_BYTES_MAX / 2,
+        };
+        (1..=3).for_each(|through| past.keep_decoded(place(through), Arc::new([])));
+        assert!(past.decoded(&place(1)).is_none() && past.decoded(&place(2)).is_some());
+        past.keep_decoded(Place { bytes: DECODED_BYTES_MAX + 1, ..place(4) }, Arc::new([]));
+        assert!([2, 3, 4].iter().all(|through| past.decoded(&place(*through)).is_none()));
+        past.clear(Generation(4));
+        past.keep_decoded(place(5), Arc::new([]));
+        assert!(past.decoded(&place(5)).is_none(), "of a state that was replaced");
     }
 
     #[test]

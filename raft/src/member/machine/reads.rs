@@ -1,6 +1,7 @@
 //! Reading what was: changes and collections older than what memory holds.
 //!
-//! Owns the way from memory to the blocks on the disk and back. It changes nothing.
+//! Owns the way from memory to the blocks on the disk and back, and how much of it is done at once. It changes nothing but
+//! the list of blocks, off which those go that cannot be read: history is a service, and no reason to stop.
 
 use std::sync::Arc;
 
@@ -13,9 +14,9 @@ use crate::key::Revision;
 use crate::member::log::LogError;
 use crate::state::{Change, Collection, Compacted};
 
-/// Blocks that are read for one collection at most: 64 MiB of objects, which takes a few hundred milliseconds. A
-/// revision further back is told to be gone, as one that is too old.
-const BLOCKS_MAX: usize = 256;
+/// Bytes of blocks that are read for one collection at most, which takes a few hundred milliseconds. A revision further
+/// back is told to be gone, as one that is too old.
+const REBUILD_BYTES_MAX: u64 = 64 << 20;
 
 impl<D: Disk, L: Lock<Writer>> Applied<D, L> {
     /// A run of changes of `resource` in order, without a gap after `revision`; the first of them may be before it.
@@ -32,50 +33,66 @@ impl<D: Disk, L: Lock<Writer>> Applied<D, L> {
         self.block(&place).ok_or(Compacted { requested: revision, oldest: floor })
     }
 
-    /// The collection as it was at `revision`.
+    /// The collection as it was at `revision`. One is rebuilt from the disk at a time; others wait for their turn.
     ///
     /// # Errors
     /// The revision can no longer be rebuilt.
-    pub(crate) fn collection_at(
+    pub(crate) async fn collection_at(
         &self,
         resource: &Arc<str>,
         revision: Revision,
     ) -> Result<Arc<Collection>, Compacted> {
-        let collection = self.state().collection(resource);
-        if collection.changed() <= revision {
-            return Ok(collection);
+        if let Ok(found) = self.at_hand(resource, revision) {
+            return Ok(found);
+        }
+        let _turn = self.rebuilding.lock().await;
+        // Whoever had the turn before may have wanted the same.
+        if let Ok(found) = self.at_hand(resource, revision) {
+            return Ok(found);
+        }
+        let generation = self.pages.generation();
+        let now = self.state().collection(resource);
+        let then = Arc::new(self.rebuild(resource, &now, revision).await?);
+        self.pages.keep(generation, resource, revision, &then, now.bytes_kept_by(&then));
+        Ok(then)
+    }
+
+    /// The collection as it was at `revision`, if that takes no disk.
+    fn at_hand(&self, resource: &Arc<str>, revision: Revision) -> Result<Arc<Collection>, Compacted> {
+        let generation = self.pages.generation();
+        let now = self.state().collection(resource);
+        if now.changed() <= revision {
+            return Ok(now);
         }
         if let Some(kept) = self.pages.find(resource, revision) {
             return Ok(kept);
         }
-        let rebuilt = match collection.at(revision) {
-            Ok(rebuilt) => rebuilt,
-            Err(Compacted { .. }) => self.rebuild(resource, &collection, revision)?,
-        };
-        let rebuilt = Arc::new(rebuilt);
-        self.pages.keep(resource, revision, &rebuilt);
-        Ok(rebuilt)
+        let then = Arc::new(now.at(revision)?);
+        self.pages.keep(generation, resource, revision, &then, now.bytes_kept_by(&then));
+        Ok(then)
     }
 
     /// Goes back from what memory holds by undoing the blocks on the disk, newest first.
-    fn rebuild(
+    async fn rebuild(
         &self,
         resource: &Arc<str>,
         collection: &Collection,
         revision: Revision,
     ) -> Result<Collection, Compacted> {
         let floor = collection.floor();
-        let places = self.past.blocks_back_to(resource, revision, floor, BLOCKS_MAX)?;
+        let places = self.past.blocks_back_to(resource, revision, floor, REBUILD_BYTES_MAX)?;
         let mut then = collection.at(floor)?;
-        for place in places.iter().filter(|place| place.through <= floor.0) {
+        for place in &places {
             let changes = self.block(place).ok_or(Compacted { requested: revision, oldest: floor })?;
             let later = changes.iter().rev().take_while(|change| change.revision > revision);
             then = then.undo(later);
+            // Some milliseconds each: others of this thread are served in between.
+            tokio::task::yield_now().await;
         }
         Ok(then)
     }
 
-    /// The changes of a block; `None` when it has gone meanwhile.
+    /// The changes of a block; `None` when it has gone meanwhile, or cannot be read.
     fn block(&self, place: &Place) -> Option<Arc<[Change]>> {
         if let Some(changes) = self.past.decoded(place) {
             return Some(changes);
@@ -84,9 +101,19 @@ impl<D: Disk, L: Lock<Writer>> Applied<D, L> {
             let record = self.disk.read_history(place.generation, &place.resource, place.through)?;
             Ok(record.map(changes_from_record).transpose()?)
         };
-        // What the disk cannot give or has damaged ends the member; whoever asked is told that it is gone.
-        let changes = self.fatal.disk(read()).ok()??;
-        self.past.keep_decoded(place.clone(), changes.clone());
-        Some(changes)
+        match read() {
+            Ok(changes) => {
+                let changes = changes?;
+                self.past.keep_decoded(place.clone(), changes.clone());
+                Some(changes)
+            }
+            Err(error) => {
+                if self.past.unlist(place) {
+                    let (resource, through) = (&place.resource, place.through);
+                    tracing::warn!(%error, %resource, through, "history up to here cannot be read and is forgotten");
+                }
+                None
+            }
+        }
     }
 }

@@ -123,8 +123,9 @@ impl<D: Disk, L: Lock<Writer>> Applied<D, L> {
             self.catch_up(new, applied, read)?;
             writer.continue_as(new, generation);
             self.past.clear(generation);
-            self.pages.clear();
             self.published.store(Arc::new(writer.state.clone()));
+            // Behind the new state: what is rebuilt from the old one is not kept.
+            self.pages.clear(generation);
             Ok(applied)
         })
     }

@@ -32,6 +32,7 @@ use crate::transaction::{Operation, Put, Transaction};
 struct Bench {
     disk: Arc<MemoryDisk>,
     applied: Applied<MemoryDisk>,
+    fatal: Fatal,
     next: u64,
 }
 
@@ -52,12 +53,12 @@ impl Bench {
 
     fn on(disk: MemoryDisk) -> Bench {
         let disk = Arc::new(disk);
-        let proposals = Arc::new(Proposals::new(1, 1, FeatureLevel::of(1)));
+        let (proposals, fatal) = (Arc::new(Proposals::new(1, 1, FeatureLevel::of(1))), Fatal::default());
         let applied =
-            Applied::load(disk.clone(), HistoryOptions::default(), proposals, Fatal::default()).unwrap();
+            Applied::load(disk.clone(), HistoryOptions::default(), proposals, fatal.clone()).unwrap();
         let next = applied.state().applied().0;
         let next = if next == 0 { 0 } else { next + 1 };
-        Bench { disk, applied, next }
+        Bench { disk, applied, fatal, next }
     }
 
     /// What a process that starts from the disk of now has.
@@ -88,7 +89,7 @@ impl Bench {
 
     /// The names of the pods at `revision`, with the revision of each; `None` when it is gone.
     fn pods_at(&self, revision: u64) -> Option<Vec<(String, u64)>> {
-        let collection = self.applied.collection_at(&pods(), Revision(revision)).ok()?;
+        let collection = block_on(self.applied.collection_at(&pods(), Revision(revision))).ok()?;
         Some(collection.range_from("").map(|(path, one)| (path.to_string(), one.revision.0)).collect())
     }
 
@@ -114,6 +115,8 @@ fn changes_too_old_for_a_block_leave_no_gap_that_is_passed_over() {
     bench.put(60, "c");
     bench.put(70, "d");
     bench.move_all(70);
+    // What was rebuilt before is still right, and not asked for here.
+    bench.applied.pages.look(0);
     for bench in [&bench, &bench.restarted()] {
         assert_eq!(bench.applied.state().collection("pods").floor(), Revision(70));
         assert_eq!(bench.pods_at(45), None, "the changes 60 and 70 cannot be undone");
@@ -198,6 +201,9 @@ impl Install for Slow {
 
 /// One of a thousand pods is written by each entry, or removed by every seventh.
 fn busy_entry(index: u64) -> Entry {
+    if index == 0 {
+        return Entry::new(log_id(1, 0), EntryPayload::Blank);
+    }
     let name = format!("p{}", index % 1000);
     let operation = match put(&name, &index.to_string()) {
         Operation::Put(put) if index.is_multiple_of(7) => Operation::Delete(put.key),
@@ -272,4 +278,35 @@ fn a_replacement_is_refused_where_the_log_may_start_later() {
     let read = |_, _| panic!("nothing is read");
     let replaced = bench.applied.replace((*peer).clone(), received(&bench.disk, &peer), &mark, &read);
     assert!(block_on(replaced).unwrap_err().to_string().contains("start after 9"));
+}
+
+#[test]
+fn a_block_that_cannot_be_read_costs_what_is_behind_it_and_nothing_else() {
+    let mut bench = Bench::new();
+    for index in [40, 50, 60] {
+        bench.put(index, &format!("p{index}"));
+        bench.move_all(0);
+    }
+    bench.disk.corrupt_block("pods", 50);
+    assert_eq!(bench.past_after(50), Some(vec![60]));
+    assert_eq!(bench.past_after(40), None, "damaged");
+    assert_eq!((bench.pods_at(45), bench.past_after(30)), (None, None), "behind it");
+    assert_eq!(bench.pods_at(50).map(|pods| pods.len()), Some(2));
+    assert!(bench.fatal.reason().now_or_never().is_none(), "the member goes on");
+    bench.put(70, "p70");
+    bench.move_all(0);
+    assert_eq!(bench.blocks(), [(50, 60), (60, 70)]);
+}
+
+#[test]
+fn a_revision_behind_too_many_bytes_is_gone() {
+    let mut bench = Bench::new();
+    let body = "x".repeat(900_000);
+    for index in 1..=60 {
+        bench.apply(index, vec![put("a", &body)]);
+        bench.move_all(0);
+    }
+    assert_eq!(bench.pods_at(30), Some(vec![("ns/a".into(), 30)]));
+    assert_eq!(bench.pods_at(10), None, "fifty blocks of two large objects");
+    assert_eq!(bench.past_after(10), Some(vec![11]), "a watch reads one after another");
 }

@@ -93,6 +93,13 @@ impl MemoryDisk {
         contents.objects.len() < before
     }
 
+    /// Rot: one block of history cannot be read.
+    pub(crate) fn corrupt_block(&self, resource: &str, through: u64) {
+        let mut contents = self.contents.lock();
+        contents.history.get_mut(&(Box::from(resource), through)).unwrap().1 =
+            Bytes::from_static(b"\xff\xff");
+    }
+
     /// Rot: one block of history is gone.
     pub(crate) fn lose_block(&self, resource: &str, through: u64) {
         self.contents.lock().history.remove(&(Box::from(resource), through));
