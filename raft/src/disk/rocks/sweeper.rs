@@ -5,16 +5,16 @@
 //! is removed after the next start. It never touches an entry after the purged index.
 //!
 //! When space is short it is asked to reclaim: it then removes what there is, however little, and has the database
-//! write out its buffers (which frees the write-ahead log) and compact the state.
+//! write out its buffers (which frees the write-ahead log) and compact what was removed from the state.
 
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex};
-use rocksdb::{CompactOptions, WriteBatch};
+use rocksdb::{CompactOptions, LiveFile, WriteBatch};
 
-use super::{CF_LOG, CF_META, Core, failed, family, record};
+use super::{CF_LOG, CF_META, Core, failed, family, record, space};
 use crate::disk::DiskError;
 
 /// Entries worth a sweep: a smaller step would leave a range tombstone for little space.
@@ -22,6 +22,8 @@ const STEP_ENTRIES: u64 = 4096;
 /// Sweeps between two compactions of the swept range, which free what tombstones only hide. Whole files are dropped
 /// in every sweep, so this is for the remains.
 const SWEEPS_PER_COMPACTION: u64 = 8;
+/// A table is compacted to reclaim space when one in so many of its entries, at least, is a removal.
+const REMOVALS_PART: u64 = 4;
 /// A rest after reclaiming, in terms of the time it took: a twentieth of the disk's time at most, so that writes go on.
 const REST_PER_WORK: u32 = 19;
 /// The least rest: each time writes a small table for every column family, whatever little was in its buffer.
@@ -175,8 +177,9 @@ fn sweep(core: &Core, end: u64, compact: bool) -> Result<(), DiskError> {
     Ok(())
 }
 
-/// Writes out every buffer, after which the database drops its old write-ahead logs, and compacts the state. The log was
-/// compacted where it was swept; the rest of it is as small as it gets.
+/// Writes out every buffer, after which the database drops its old write-ahead logs, and compacts the tables of the state
+/// that hold many removals, one after another. A table whose compaction needs more than half of what is free is left
+/// for later: a compaction that finds no room stops the database. The log was compacted where it was swept.
 fn reclaim_all(core: &Core) -> Result<(), DiskError> {
     core.fuse.check()?;
     let state = core.generations.read().family();
@@ -185,11 +188,40 @@ fn reclaim_all(core: &Core) -> Result<(), DiskError> {
         let Some(found) = core.db.cf_handle(name) else { continue };
         core.db.flush_cf(&found).map_err(failed("flush"))?;
     }
-    if let Some(found) = core.db.cf_handle(&state) {
-        let mut beside_others = CompactOptions::default();
-        // Flushes and the compactions that they call for go on meanwhile: else writes would stall.
-        beside_others.set_exclusive_manual_compaction(false);
-        core.db.compact_range_cf_opt(&found, None::<&[u8]>, None::<&[u8]>, &beside_others);
+    let mut beside_others = CompactOptions::default();
+    // Flushes and the compactions that they call for go on meanwhile: else writes would stall.
+    beside_others.set_exclusive_manual_compaction(false);
+    for (from, to) in ranges_of_removals(core, &state)? {
+        let Some(found) = core.db.cf_handle(&state) else { break };
+        let free = space::measure(core.db.path())?.free;
+        let overlapping = tables_of(core, &state)?.into_iter().filter(|table| is_within(table, &from, &to));
+        if overlapping.map(|table| table.size as u64).sum::<u64>() <= free / 2 {
+            core.db.compact_range_cf_opt(&found, Some(&from), Some(&to), &beside_others);
+        }
     }
     Ok(())
+}
+
+/// The first and last key of a table.
+type Keys = (Vec<u8>, Vec<u8>);
+
+/// The keys of the tables in `family` of which a large part is removals.
+fn ranges_of_removals(core: &Core, family: &str) -> Result<Vec<Keys>, DiskError> {
+    let tables = tables_of(core, family)?.into_iter();
+    let worth = tables.filter(|table| table.num_deletions.saturating_mul(REMOVALS_PART) >= table.num_entries);
+    let ranges = worth.filter(|table| table.num_deletions > 0);
+    Ok(ranges.filter_map(|table| Some((table.start_key?, table.end_key?))).collect())
+}
+
+fn tables_of(core: &Core, family: &str) -> Result<Vec<LiveFile>, DiskError> {
+    let mut tables = core.db.live_files().map_err(failed("list tables"))?;
+    tables.retain(|table| table.column_family_name == family);
+    Ok(tables)
+}
+
+/// Whether a table has keys between `from` and `to`.
+fn is_within(table: &LiveFile, from: &[u8], to: &[u8]) -> bool {
+    let before = table.end_key.as_ref().is_some_and(|last| last.as_slice() < from);
+    let after = table.start_key.as_ref().is_some_and(|first| first.as_slice() > to);
+    !before && !after
 }
