@@ -205,7 +205,8 @@ impl ApiError {
 
     /// What was shown before is taken back: the client must read everything anew.
     pub fn revoked() -> Self {
-        let message = "the state of this node was found to differ from the other nodes': list again".to_owned();
+        let message =
+            "the state of this node was found to differ from the other nodes': list again".to_owned();
         ApiError::Expired { message, continue_token: None }
     }
 }

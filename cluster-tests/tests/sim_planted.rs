@@ -78,6 +78,11 @@ fn reads_that_hang_are_found() {
 }
 
 #[test]
+fn a_lost_oldest_change_is_found() {
+    finds(Plant::LosesOldest, 40, &["watch of client"]);
+}
+
+#[test]
 fn a_stale_read_is_found() {
     finds(Plant::StaleReads, 20, &["no order explains", "revision went back"]);
 }
@@ -90,7 +95,7 @@ fn an_entry_that_is_skipped_is_found() {
 
 #[test]
 fn a_run_without_load_fails() {
-    finds(Plant::NoLoad, 1, &["calls had an outcome"]);
+    finds(Plant::NoLoad, 1, &["calls had an outcome", "too little was verified"]);
 }
 
 #[test]

@@ -241,7 +241,9 @@ fn query_options(request: Request<'_>) -> Result<Value, ApiError> {
     }
     let preconditions: Map<String, Value> = ["uid", "resourceVersion"]
         .into_iter()
-        .filter_map(|name| Some((name.to_owned(), json!(request.query.value(name).filter(|text| !text.is_empty())?))))
+        .filter_map(|name| {
+            Some((name.to_owned(), json!(request.query.value(name).filter(|text| !text.is_empty())?)))
+        })
         .collect();
     if !preconditions.is_empty() {
         options.insert("preconditions".to_owned(), Value::Object(preconditions));

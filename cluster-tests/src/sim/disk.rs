@@ -50,8 +50,6 @@ pub struct DiskManner {
     pub tears_mark_from_state: bool,
     /// Planted bug: the mark of the stored state is read without the removals that were a resource's last change.
     pub forgets_last_changes: bool,
-    /// Planted bug: a step of the state is taken even if another state was installed since it was asked for.
-    pub ignores_generation: bool,
     /// Planted bug: an object read at a start has a byte changed that no checksum covers.
     pub flips_bits: bool,
 }
@@ -68,7 +66,6 @@ impl Default for DiskManner {
             lies_about_log: false,
             tears_mark_from_state: false,
             forgets_last_changes: false,
-            ignores_generation: false,
             flips_bits: false,
         }
     }
@@ -202,6 +199,7 @@ impl SimDisk {
         platter.visible = copy.0.clone();
         platter.durable = copy.0;
         platter.written += 1;
+        platter.changed_log_from(0);
     }
 
     /// Changes how the disk behaves from now on.
@@ -260,9 +258,12 @@ impl SimDisk {
         self.platter.lock().rotten.clear();
     }
 
-    /// Changes a byte of a stored object where no checksum tells; `false` when there is none of which `is_current` holds,
-    /// asked with resource, path and revision.
-    pub fn change_silently(&self, is_current: impl Fn(&str, &str, u64) -> bool) -> bool {
+    /// Changes a byte of a stored object where no checksum tells, and gives its resource and path; `None` when there is
+    /// none of which `is_current` holds, asked with resource, path and revision.
+    pub fn change_silently(
+        &self,
+        is_current: impl Fn(&str, &str, u64) -> bool,
+    ) -> Option<(Box<str>, Box<str>)> {
         let mut platter = self.platter.lock();
         let Platter { visible, durable, .. } = &mut *platter;
         for (place, record) in &mut visible.state {
@@ -273,10 +274,10 @@ impl SimDisk {
             if durable.state.get(place) == Some(record) {
                 durable.state.insert(place.clone(), changed.clone());
                 *record = changed;
-                return true;
+                return Some(place.clone());
             }
         }
-        false
+        None
     }
 
     /// Calls `each` with the log entries that reads see from the first that changed since the last call on, after
@@ -503,9 +504,7 @@ impl DiskHandle {
     }
 
     fn take_step(&self, batch: StateBatch) -> Result<StateWritten, DiskError> {
-        let stale = self.with("write state", |platter| {
-            batch.generation != platter.visible.generation && !platter.manner.ignores_generation
-        })?;
+        let stale = self.with("write state", |platter| batch.generation != platter.visible.generation)?;
         if stale {
             return Ok(StateWritten::Superseded);
         }

@@ -79,7 +79,7 @@ struct Inner {
     /// Hashes of whole states, by the revision at which some member had them.
     digests: BTreeMap<Revision, u64>,
     /// The hash of each object at the frontier.
-    newest: BTreeMap<(Arc<str>, Arc<str>), u64>,
+    newest: BTreeMap<Place, u64>,
     /// The sum of `newest`.
     sum: u64,
     /// That sum after each change, where all changes up to there are known.
@@ -89,7 +89,10 @@ struct Inner {
 }
 
 /// All objects at a revision: resource and path, and the version there.
-pub type Model = BTreeMap<(Arc<str>, Arc<str>), Version>;
+pub type Model = BTreeMap<Place, Version>;
+
+/// Where an object is: its resource and its path.
+type Place = (Arc<str>, Arc<str>);
 
 /// A hash of one object: where it is, its bytes and its revisions.
 fn object_hash(resource: &str, path: &str, object: &Object) -> u64 {
@@ -383,7 +386,7 @@ impl Inner {
         if applied <= from {
             return;
         }
-        let mut fresh: Vec<(Revision, (Arc<str>, Arc<str>), u64)> = Vec::new();
+        let mut fresh: Vec<(Revision, Place, u64)> = Vec::new();
         for (resource, changes) in &self.changes {
             for (revision, noted) in changes.range(Revision(from.0 + 1)..=applied) {
                 fresh.push((*revision, (resource.clone(), noted.path.clone()), noted.hash));

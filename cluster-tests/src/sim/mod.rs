@@ -30,6 +30,7 @@ pub mod server;
 pub mod session;
 pub mod setup;
 pub mod sightings;
+pub mod silent_rot;
 pub mod things;
 pub mod trace;
 pub mod versions;

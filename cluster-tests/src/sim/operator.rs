@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use openraft_rt::AsyncRuntime;
 use orch_raft::Store;
-use orch_raft::member::{CLUSTER_RESOURCE, ChangeError};
+use orch_raft::member::ChangeError;
 use orch_raft::transport::NodeId;
 
 use super::process::MemberStore;
@@ -146,9 +146,7 @@ impl Operator {
     /// A member's disk is lost: under its old name it must refuse to start, so it is replaced by another.
     async fn replace(&self) {
         let member = self.session.pick();
-        // An emptied founder and one that the cluster has not heard of could found it anew.
-        let all_known = self.world().members().into_iter().all(|member| self.is_known(member));
-        if !all_known || !self.world().has_spare() {
+        if !self.world().has_spare() {
             return;
         }
         self.world().lose_disk(member);
@@ -169,16 +167,6 @@ impl Operator {
                 return self.world().fail(format_args!("n{} {why} and still runs", member.0));
             }
         }
-    }
-
-    /// Whether the cluster knows which disk is the member's.
-    fn is_known(&self, member: NodeId) -> bool {
-        let suffix = format!("{:016x}", member.0);
-        let leader = self.world().leader().and_then(|leader| self.world().process(leader)?.store);
-        leader.is_some_and(|store| {
-            let known = store.state().collection(CLUSTER_RESOURCE);
-            known.range_from("").any(|(path, _)| path.ends_with(&suffix))
-        })
     }
 
     /// Asks one member after another until the change is made, or is seen to have been made.

@@ -18,6 +18,7 @@ use super::plant::Plant;
 use super::runtime::{NodeRuntime, TaskGroup, spawn_detached};
 use super::session::Session;
 use super::setup::Setup;
+use super::silent_rot;
 use super::versions;
 use super::world::World;
 
@@ -161,7 +162,11 @@ async fn live(world: &World) {
     if NodeRuntime::timeout(RECOVERY_MAX * 2, operator).await.is_err() {
         world.fail("the operator does not get its change done in the calm");
     }
-    let served = recovers(world, "calm").await && serves_quickly(world).await;
+    if !recovers(world, "calm").await {
+        return;
+    }
+    silent_rot::strike(world).await;
+    let served = recovers(world, "silent rot").await && serves_quickly(world).await;
     if !served || !controllers_are_done(world).await {
         return;
     }

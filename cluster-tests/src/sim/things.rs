@@ -17,7 +17,7 @@ use super::trace::Hash64;
 pub struct Extras {
     /// Bears the label that filtered watches ask for.
     pub marked: bool,
-    /// Writes the same to the mirror, in the same transaction.
+    /// Writes the same to the mirror, in the same transaction, or removes it.
     pub mirrored: bool,
     /// Bytes of filling, so that sizes differ.
     pub filling: usize,
@@ -68,8 +68,13 @@ pub fn transaction(
         Some(tag) => put(thing(path), tag, extras),
         None => Operation::Delete(thing(path)),
     }];
-    if let (Some(tag), true) = (tag, extras.mirrored) {
-        operations.push(put(key(MIRRORS, path), tag, extras));
+    match tag {
+        Some(tag) if extras.mirrored => operations.push(put(key(MIRRORS, path), tag, extras)),
+        // Only of a thing that is there, so that both change.
+        None if extras.mirrored && matches!(guard, Guard::At(_)) => {
+            operations.push(Operation::Delete(key(MIRRORS, path)));
+        }
+        _ => {}
     }
     Transaction { proposed_ms, conditions, operations }
 }

@@ -463,6 +463,11 @@ impl World {
         }
     }
 
+    /// Whether the stored state of some member is wrong and not repaired.
+    pub fn has_rotten(&self) -> bool {
+        self.0.members.values().any(|member| member.rotten.load(Ordering::Relaxed))
+    }
+
     /// The stored state of `node` is wrong, which the members have to find and to repair themselves; or that is over.
     pub fn set_rotten(&self, node: NodeId, rotten: bool) {
         self.member(node).rotten.store(rotten, Ordering::Relaxed);

@@ -48,7 +48,9 @@ impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
             match self.obstacle(change) {
                 None => return Ok(()),
                 Some(Obstacle::Lasting(reason)) => return Err(reason),
-                Some(Obstacle::Silence(reason)) if started.elapsed() >= SILENCE_TIMEOUT => return Err(reason),
+                Some(Obstacle::Silence(reason)) if started.elapsed() >= SILENCE_TIMEOUT => {
+                    return Err(reason);
+                }
                 Some(Obstacle::Silence(_)) => R::sleep(LOOK_PAUSE).await,
             }
         }

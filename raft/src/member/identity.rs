@@ -102,7 +102,8 @@ impl Registration {
 
     fn put(&self, node: NodeId) -> Operation {
         let (starts, incarnation) = (self.starts.to_string(), self.incarnation.to_string());
-        let fields = [(DIRECTORY_FIELD, &*self.directory), ("starts", &*starts), ("incarnation", &*incarnation)];
+        let fields =
+            [(DIRECTORY_FIELD, &*self.directory), ("starts", &*starts), ("incarnation", &*incarnation)];
         Operation::Put(cluster_put(&member_name(node), &fields))
     }
 }

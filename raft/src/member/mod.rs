@@ -129,8 +129,7 @@ impl<R: Runtime, D: Disk, T: Transport> Member<R, D, T> {
         let promises = Promises::default();
         let (meter, holds) = (log.meter(), Arc::new(holds::Holds::default()));
         let purging = log.clone();
-        let network =
-            Network::<R, T>::new(transport.clone(), holds.clone(), promises.clone(), level.clone());
+        let network = Network::<R, T>::new(transport.clone(), holds.clone(), promises.clone(), level.clone());
         let machine = Machine::new(applied.clone(), holds.clone());
         let raft = Raft::<R, D>::new(options.id().0, Arc::new(settings), network, log, machine).await;
         let core = Core {

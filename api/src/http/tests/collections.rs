@@ -99,7 +99,11 @@ async fn whoever_asks_in_anothers_name_is_refused_and_nothing_happens() {
     for header in ["impersonate-user", "impersonate-group", "impersonate-uid", "impersonate-extra-scopes"] {
         let headers = [(header, "nobody")];
         let answered = server.send(Method::DELETE, &format!("{MAPS}/a"), &headers, Body::empty()).await;
-        assert_eq!((answered.code.as_u16(), &answered.json()["reason"]), (403, &json!("Forbidden")), "{header}");
+        assert_eq!(
+            (answered.code.as_u16(), &answered.json()["reason"]),
+            (403, &json!("Forbidden")),
+            "{header}"
+        );
     }
     assert_eq!(server.get(MAPS).await.names(), ["a"]);
 }

@@ -253,7 +253,9 @@ impl Informer {
         };
         for event in events(session, &frame) {
             if event.kind == "ERROR" {
-                if event.object.code != 410 {
+                // A member whose state is wrong ends its watches when it learns of that.
+                let quarantined = event.object.code == 503 && world.has_rotten();
+                if event.object.code != 410 && !quarantined {
                     world.fail(format_args!("a watch ends with an error: {}", event.object.message));
                 }
                 return Flow::Over;

@@ -64,12 +64,7 @@ pub(crate) struct Link<R, T> {
 type Rpc<R> = RPCError<Types<R>>;
 
 impl<R: Runtime, T: Transport> Network<R, T> {
-    pub(crate) fn new(
-        transport: T,
-        holds: Arc<Holds>,
-        promises: Promises,
-        level: Arc<FeatureLevel>,
-    ) -> Self {
+    pub(crate) fn new(transport: T, holds: Arc<Holds>, promises: Promises, level: Arc<FeatureLevel>) -> Self {
         Network { transport, holds, promises, level, runtime: PhantomData }
     }
 

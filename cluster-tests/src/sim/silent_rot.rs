@@ -1,0 +1,74 @@
+//! A stored object that changes where no checksum tells.
+//!
+//! Owns one fault, in some runs, once nothing else is wrong: a byte of what one member has stored is another when its
+//! process starts. Nobody but the members themselves can find that: they must, and repair the member from the others, unless
+//! somebody writes the object again before. At the end its state is held against the ledger like every other.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use openraft_rt::AsyncRuntime;
+use orch_raft::Store;
+use orch_raft::transport::NodeId;
+
+use super::runtime::NodeRuntime;
+use super::world::World;
+
+/// Of a hundred runs, in how many it happens.
+const RUNS_PERCENT: u64 = 15;
+
+/// Virtual time in which the member must be repaired: several rounds of comparison, and a state to send.
+const REPAIRED_MAX: Duration = Duration::from_secs(30);
+
+/// Between two looks.
+const LOOK: Duration = Duration::from_millis(50);
+
+/// Changes a byte on some member's disk, and waits until the members have repaired that.
+pub async fn strike(world: &World) {
+    let dice = world.dice("silent rot");
+    let members = world.members();
+    let victim = members[dice.index(members.len())];
+    if !dice.percent(RUNS_PERCENT) || world.failure().is_some() {
+        return;
+    }
+    let Some(sound) = members.into_iter().find(|node| *node != victim) else { return };
+    let Some(store) = world.process(sound).and_then(|process| process.store) else { return };
+    let state = store.state();
+    // What a later entry of the log writes again would be right again after the start.
+    let is_current = |resource: &str, path: &str, revision: u64| {
+        state.collection(resource).get(path).is_some_and(|object| object.revision.0 == revision)
+    };
+    world.kill(victim, false);
+    let changed = world.disk(victim).change_silently(is_current);
+    world.set_rotten(victim, changed.is_some());
+    world.start(victim);
+    let Some((resource, path)) = changed else { return };
+    let is_repaired = || {
+        serves(world, victim)
+            && object(world, victim, &resource, &path) == object(world, sound, &resource, &path)
+    };
+    world.trace().event(format_args!("a stored object of n{} has another byte", victim.0));
+    let began = NodeRuntime::elapsed();
+    while world.failure().is_none() && !is_repaired() {
+        if NodeRuntime::elapsed() - began > REPAIRED_MAX {
+            world.fail(format_args!("n{} stored another byte and is not repaired", victim.0));
+        }
+        NodeRuntime::sleep(LOOK).await;
+        world.observe_logs();
+    }
+    world.trace().event(format_args!("n{} is repaired", victim.0));
+    world.set_rotten(victim, false);
+    world.observe_whole(victim);
+}
+
+/// Whether `node` runs and is not quarantined.
+fn serves(world: &World, node: NodeId) -> bool {
+    let store = world.process(node).and_then(|process| process.store);
+    store.is_some_and(|store| store.may_serve().is_ok())
+}
+
+/// An object as `node` has it.
+fn object(world: &World, node: NodeId, resource: &str, path: &str) -> Option<Bytes> {
+    let state = world.process(node)?.store?.state();
+    state.collection(resource).get(path).map(|object| object.json.clone())
+}
