@@ -25,6 +25,9 @@ pub(super) struct Node {
     paused: bool,
 }
 
+/// Little, so that a machine with a full disk refuses no test its objects.
+const RESERVE: &str = "--disk-reserve=64Mi";
+
 impl Node {
     /// A member that does not run yet; its files are under `folder`.
     pub(super) fn new(binary: &Path, folder: &Path, name: &str, flags: Vec<String>) -> Self {
@@ -38,6 +41,9 @@ impl Node {
             "--bind-address=127.0.0.1".to_owned(),
             "--secure-port=0".to_owned(),
         ];
+        if !flags.iter().any(|flag| flag.starts_with("--disk-reserve")) {
+            arguments.push(RESERVE.to_owned());
+        }
         arguments.extend(flags);
         let log = folder.join(format!("{name}.log"));
         Self {

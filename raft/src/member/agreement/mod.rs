@@ -259,8 +259,9 @@ impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
                 tracing::error!(
                     revision = revision.0,
                     ?members,
-                    "members differ and none of their states has a majority: nothing is repaired; restore a backup, or \
-                     remove the members that are wrong"
+                    "the members that answer differ and none of their states has a majority: nothing is repaired; start \
+                     those that are silent, and if all have answered restore a backup, or remove the members that \
+                     are wrong"
                 );
             }
         }
