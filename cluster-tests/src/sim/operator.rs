@@ -9,7 +9,6 @@ mod hazards;
 use std::time::Duration;
 
 use openraft_rt::AsyncRuntime;
-use orch_raft::Store;
 use orch_raft::member::ChangeError;
 use orch_raft::transport::NodeId;
 
