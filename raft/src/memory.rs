@@ -58,8 +58,7 @@ impl MemoryStore {
     /// Takes back what was shown, as a member does that is found to differ from the others.
     pub fn revoke(&self) {
         self.revocations.fetch_add(1, Ordering::AcqRel);
-        let revoked = std::mem::take(&mut self.inner.lock().subscribers);
-        revoked.into_values().for_each(|announcer| announcer.close());
+        self.inner.lock().subscribers.values().for_each(Announcer::alarm);
     }
 
     fn apply(&self, transaction: &Transaction) -> Outcome {

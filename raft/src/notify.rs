@@ -22,6 +22,8 @@ pub(crate) struct Announcer(Arc<Announced>);
 #[derive(Debug, Default)]
 struct Announced {
     newest: AtomicU64,
+    /// How often all were to look again though nothing was newer.
+    alarms: AtomicU64,
     waiting: Mutex<Waiting>,
 }
 
@@ -38,12 +40,19 @@ pub struct Subscription {
     announced: Arc<Announced>,
     number: u64,
     seen: Revision,
+    alarms_seen: u64,
 }
 
 impl Announcer {
     /// Wakes every subscription that has not seen `revision`.
     pub(crate) fn announce(&self, revision: Revision) {
         self.0.newest.fetch_max(revision.0, Ordering::AcqRel);
+        self.wake();
+    }
+
+    /// Wakes every subscription once, though nothing is newer.
+    pub(crate) fn alarm(&self) {
+        self.0.alarms.fetch_add(1, Ordering::AcqRel);
         self.wake();
     }
 
@@ -58,7 +67,8 @@ impl Announcer {
         let mut waiting = self.0.waiting.lock();
         waiting.next += 1;
         let seen = Revision(self.0.newest.load(Ordering::Acquire));
-        Subscription { announced: self.0.clone(), number: waiting.next, seen }
+        let alarms_seen = self.0.alarms.load(Ordering::Acquire);
+        Subscription { announced: self.0.clone(), number: waiting.next, seen, alarms_seen }
     }
 
     fn wake(&self) {
@@ -68,7 +78,8 @@ impl Announcer {
 }
 
 impl Subscription {
-    /// Waits for a revision newer than any this cursor has returned, and gives the newest. `None` when the store ended.
+    /// Waits for a revision newer than any this cursor has returned, or for an alarm, and gives the newest. `None` when the
+    /// store ended.
     /// May be dropped while waiting without losing anything.
     pub async fn changed(&mut self) -> Option<Revision> {
         poll_fn(|context| self.poll_changed(context)).await
@@ -82,8 +93,9 @@ impl Subscription {
     fn poll_changed(&mut self, context: &mut Context<'_>) -> Poll<Option<Revision>> {
         let mut waiting = self.announced.waiting.lock();
         let newest = Revision(self.announced.newest.load(Ordering::Acquire));
-        if newest > self.seen {
-            self.seen = newest;
+        let alarms = self.announced.alarms.load(Ordering::Acquire);
+        if newest > self.seen || alarms != self.alarms_seen {
+            (self.seen, self.alarms_seen) = (newest, alarms);
             return Poll::Ready(Some(newest));
         }
         if waiting.closed {

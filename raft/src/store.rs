@@ -106,7 +106,7 @@ pub trait Store: Clone + Send + Sync + 'static {
     }
 
     /// How often the state that this node showed was found wrong, since it started. What was shown under an earlier count
-    /// is to be read anew: nobody may go on from it. [`Store::subscribe`]'s cursors of an earlier count end.
+    /// is to be read anew: nobody may go on from it. [`Store::subscribe`]'s cursors wake when it rises.
     fn revocations(&self) -> u64 {
         0
     }

@@ -120,8 +120,6 @@ impl<S: Store> Watch<S> {
                     Wake::Changed => {}
                     // Sent behind the changes up to now, so that it carries the newest position.
                     Wake::Bookmark => self.owes_bookmark = true,
-                    // A store that takes back what it showed ends the subscription, too.
-                    Wake::End if self.is_revoked() => {}
                     Wake::End => {
                         self.phase = Phase::Ended;
                         return self.bookmark_frame();

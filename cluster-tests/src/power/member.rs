@@ -214,7 +214,7 @@ impl LogWorker {
             return Operation::Purge(written);
         }
         let entries_max = if is_large { LARGE_ENTRIES_MAX } else { LOG_ENTRIES_MAX };
-        if last - first > entries_max && written > first {
+        if last.saturating_sub(first) > entries_max && written > first {
             progress.first = written + 1;
             return Operation::Purge(written);
         }

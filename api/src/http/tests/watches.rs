@@ -259,7 +259,7 @@ async fn a_start_before_the_history_is_an_error_event_and_the_end() {
 async fn a_quiet_watch_of_a_state_that_was_found_wrong_ends_with_a_410() {
     let server = Server::new().await;
     server.create(MAPS, map("a", "1")).await;
-    let path = format!("{MAPS}?watch=1&allowWatchBookmarks=true");
+    let path = format!("{MAPS}?watch=1&allowWatchBookmarks=true&resourceVersion=2");
     let watch = server.events(&path);
     let revoked = async {
         tokio::time::sleep(std::time::Duration::from_secs(5)).await;

@@ -60,10 +60,9 @@ impl Announcements {
         self.marked.notify_one();
     }
 
-    /// Ends the subscriptions there are: what they were told is taken back. Later ones are not touched.
-    pub(crate) fn revoke(&self) {
-        let revoked = std::mem::take(&mut *self.subscribers.lock());
-        revoked.into_values().for_each(|announcer| announcer.close());
+    /// Has everyone look again, though nothing was applied: what was shown is taken back.
+    pub(crate) fn alarm(&self) {
+        self.subscribers.lock().values().for_each(Announcer::alarm);
     }
 
     /// Ends every subscription.

@@ -1,6 +1,7 @@
 //! A member whose state is not that of the others is found, serves nobody, and is repaired.
 
 use super::*;
+use crate::Runtime;
 
 /// A cluster of which every member has stored the objects `a0` to `a39`, and some history after them.
 async fn cluster_with_stored_state() -> Cluster {
@@ -199,7 +200,8 @@ fn a_quarantined_member_does_not_lead_when_the_leader_is_killed_and_its_watches_
             handle.0.applied.damage(&key("never written"));
             eventually("it is quarantined", || handle.may_serve().err()).await;
             assert!(handle.revocations() > before);
-            while subscription.changed().await.is_some() {}
+            let woken = SimRuntime::timeout(Duration::from_secs(1), subscription.changed()).await;
+            assert!(matches!(woken, Ok(Some(_))), "idle watches sleep on: {woken:?}");
             cluster.kill(leader).await;
             let sound = followers.iter().copied().find(|n| *n != victim).unwrap();
             eventually("a sound member leads", || cluster.handle(sound).is_leader().then_some(())).await;
