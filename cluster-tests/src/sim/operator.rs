@@ -145,7 +145,8 @@ impl Operator {
     /// A member's disk is lost: under its old name it must refuse to start, so it is replaced by another.
     async fn replace(&self) {
         let member = self.session.pick();
-        if !self.world().has_spare() {
+        // Before the cluster is founded nobody can be replaced: founding needs every founder.
+        if self.world().leader().is_none() || !self.world().has_spare() {
             return;
         }
         self.world().lose_disk(member);

@@ -243,6 +243,8 @@ fn a_purge_that_waits_for_the_stored_state_needs_no_other_append() {
             revision_of(cluster.handle(0).propose(put("busy", &i.to_string())).await);
         }
         let handle = cluster.handle(0);
+        // Until the member has written what it writes by itself: its registration, the feature level.
+        SimRuntime::sleep(Duration::from_secs(20)).await;
         let (applied, trigger) = (handle.status().applied.0, handle.0.raft.trigger());
         trigger.snapshot().await.unwrap();
         let metrics = handle.0.raft.metrics();

@@ -18,9 +18,7 @@ async fn with_one_left_behind() -> (Cluster, usize) {
     let mut cluster = Cluster::new(3);
     cluster.log = LogOptions { snapshot_every: 50, keep: 30, ..LogOptions::default() };
     cluster.history = HistoryOptions { entries_max: 20, ..HistoryOptions::default() };
-    for n in 0..3 {
-        cluster.restart(n).await.unwrap();
-    }
+    cluster.start_and_found().await;
     let behind = (cluster.leader().await + 1) % 3;
     cluster.kill(behind).await;
     let leader = cluster.leader().await;

@@ -16,9 +16,7 @@ async fn cluster_with_room() -> Cluster {
     cluster.history = HistoryOptions { entries_max: 20, bytes_max: 4096, ..HistoryOptions::default() };
     cluster.log = LogOptions { snapshot_every: 400, keep: 480, bytes_max: 1 << 20 };
     cluster.disks.iter().for_each(|disk| disk.leave(10 * RESERVE_BYTES));
-    for n in 0..3 {
-        cluster.restart(n).await.unwrap();
-    }
+    cluster.start_and_found().await;
     cluster.leader().await;
     cluster
 }
