@@ -221,7 +221,7 @@ impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
                 }
                 Some(known) if known.starts >= own.starts => {
                     let reason = format!("start {} of it is registered already", known.starts);
-                    return self.fatal.report(StartError::RolledBack { name, reason });
+                    return self.refuse_older_copy(reason).await;
                 }
                 _ => self.write(registration(&state, self.options.id(), &own, now_ms())).await,
             }

@@ -210,6 +210,10 @@ pub(crate) async fn claim(disk: &impl Disk, options: &Options) -> Result<wire::I
         let expected = of(&options.node.name, options.id().0);
         return Err(StartError::WrongNode { found: of(&found.name, found.node), expected });
     }
+    // The starts that are refused are counted, too: counting alone would let the next one in.
+    if !found.older_copy.is_empty() {
+        return Err(StartError::RolledBack { name: found.name, reason: found.older_copy });
+    }
     match &options.expected_cluster {
         Some(expected) if !found.cluster.is_empty() && *found.cluster != **expected => {
             Err(StartError::WrongCluster { found: found.cluster, expected: expected.to_string() })

@@ -29,6 +29,7 @@ use crate::disk::Disk;
 use crate::member::codec::log_id_from_wire;
 use crate::member::consensus::LogId;
 use crate::member::core::Core;
+use crate::member::identity::save;
 use crate::member::options::StartError;
 use crate::member::promises::Promise;
 use crate::transport::{NodeId, Peer, Transport};
@@ -108,12 +109,22 @@ impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
     async fn compare_with(&self, peer: &Peer) -> bool {
         let Some(answer) = self.ask_identity(peer, true).await else { return true };
         if let Some(reason) = self.returning.contradiction(&answer) {
-            let name = self.options.node.name.to_string();
-            self.fatal.report(StartError::RolledBack { name, reason: format!("{}: {reason}", peer.name) });
+            self.refuse_older_copy(format!("{}: {reason}", peer.name)).await;
             return false;
         }
         self.returning.compared.lock().insert(peer.id);
         true
+    }
+
+    /// Ends this member, whose disk is an older copy of itself, and sees to it that no later start passes: a start that was
+    /// refused is counted like any other.
+    pub(crate) async fn refuse_older_copy(&self, reason: String) {
+        let mut identity = self.identity();
+        identity.older_copy.clone_from(&reason);
+        let saved = save(&*self.disk, &identity).await;
+        if self.fatal.disk(saved).is_ok() {
+            self.fatal.report(StartError::RolledBack { name: self.options.node.name.to_string(), reason });
+        }
     }
 
     /// Whether `from` may be answered: it contradicts nothing that this disk holds, or nobody knows where to ask it.
