@@ -146,7 +146,9 @@ impl Operator {
     async fn replace(&self) {
         let member = self.session.pick();
         // Before the cluster is founded nobody can be replaced: founding needs every founder.
-        if self.world().leader().is_none() || !self.world().has_spare() {
+        // Of two members, whose majority is both, one that lost its disk can neither go on nor be removed.
+        let is_small = self.world().members().len() < 3;
+        if is_small || self.world().leader().is_none() || !self.world().has_spare() {
             return;
         }
         self.world().lose_disk(member);

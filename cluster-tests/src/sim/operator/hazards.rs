@@ -26,6 +26,10 @@ const SILENCE: Duration = Duration::from_secs(1);
 impl Operator {
     /// Puts an older copy of a member's disk back, then replaces the member.
     pub(super) async fn roll_back(&self) {
+        // As for a lost disk: of two members neither can be replaced.
+        if self.world().members().len() < 3 || !self.world().has_spare() {
+            return;
+        }
         let member = self.session.pick();
         let copy = self.world().disk(member).copy();
         let identity =
