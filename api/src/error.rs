@@ -203,7 +203,7 @@ impl ApiError {
         ApiError::Forbidden { subject: Subject::default(), message, cause: None }
     }
 
-    /// What was shown before is taken back: the client must read everything anew.
+    /// This node's state was found wrong: its clients must read everything anew.
     pub fn revoked() -> Self {
         let message =
             "the state of this node was found to differ from the other nodes': list again".to_owned();

@@ -211,7 +211,7 @@ impl<S: Store> Api<S> {
             ApiError::Unauthorized
         })?;
         parts.admitted.store(user.name != USER_ANONYMOUS, Ordering::Relaxed);
-        // Whoever asks as somebody else must not be answered as who he is.
+        // A request to impersonate another user must not run with the sender's own rights.
         match parts.headers.keys().any(|name| name.as_str().starts_with("impersonate-")) {
             true => Err(ApiError::impersonation(&user.name)),
             false => Ok(user),
