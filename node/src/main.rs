@@ -12,6 +12,8 @@ use time::OffsetDateTime;
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
 fn main() -> ExitCode {
+    // Whatever this process makes is for its owner alone: data directories hold secrets and keys.
+    rustix::process::umask(rustix::fs::Mode::RWXG | rustix::fs::Mode::RWXO);
     // One provider of cryptography in the process, before anything asks for the default one.
     if rustls::crypto::ring::default_provider().install_default().is_err() {
         return fail(&anyhow::anyhow!("another cryptography provider is installed already"));

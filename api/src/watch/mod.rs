@@ -94,6 +94,9 @@ impl<S: Store> Watch<S> {
     /// The next frame: whole events of the negotiated representation. `None` when the watch is over.
     pub async fn next(&mut self) -> Option<Bytes> {
         loop {
+            if self.is_over() {
+                return self.finish();
+            }
             let frame = match self.phase {
                 Phase::Ended => return None,
                 _ if self.is_revoked() => Err((Vec::new(), ApiError::revoked())),
@@ -120,13 +123,23 @@ impl<S: Store> Watch<S> {
                     Wake::Changed => {}
                     // Sent behind the changes up to now, so that it carries the newest position.
                     Wake::Bookmark => self.owes_bookmark = true,
-                    Wake::End => {
-                        self.phase = Phase::Ended;
-                        return self.bookmark_frame();
-                    }
+                    Wake::End => return self.finish(),
                 }
             }
         }
+    }
+
+    /// Whether its time has passed or the node stops. Asked before every frame: changes may come without an end.
+    fn is_over(&mut self) -> bool {
+        let ends = |end: &mut BoxFuture<'static, ()>| end.now_or_never().is_some();
+        !matches!(self.phase, Phase::Ended) && (ends(&mut self.timeout) || ends(&mut self.stopping))
+    }
+
+    /// Ends the watch where it is: with a bookmark there, unless some of what was there at the start is still to come.
+    fn finish(&mut self) -> Option<Bytes> {
+        let is_complete = matches!(self.phase, Phase::Following);
+        self.phase = Phase::Ended;
+        if is_complete { self.bookmark_frame() } else { None }
     }
 
     /// Whether the state that this watch was served from was found wrong: its client must not go on from it.
@@ -224,6 +237,10 @@ impl<S: Store> Watch<S> {
                     let position = self.position;
                     let later = past.iter().filter(move |change| change.revision > position);
                     self.write_changes(later, &mut frame)?;
+                    if self.position == position {
+                        // A block without a later change would be read again for ever.
+                        return Err((frame, ApiError::too_old(position, state.applied())));
+                    }
                     return Ok(frame);
                 }
             };

@@ -17,6 +17,12 @@ const DISK_SHARE: u64 = 32;
 const DISK_MIN: u64 = 256 * MIB;
 const DISK_MAX: u64 = 8 << 30;
 
+/// Neither history nor log takes more than a 16th of a disk that is small for a server.
+const SMALL_DISK_SHARE: u64 = 16;
+
+/// Bytes of the log: a member that lags by more is sent the state.
+const LOG_MAX: u64 = 256 * MIB;
+
 /// A 32nd of the disk. Until members know of each other that one is short, four seconds pass: at 50 MB/s of writes, each
 /// of which is in the log and in the state, 400 MB. What memory holds of history goes to the disk first (256 MiB at most), a
 /// compaction needs some 100 MiB beside what is there, the write-ahead log 32 MiB. A larger disk is filled no faster. Of one
@@ -28,14 +34,32 @@ const RESERVE_SHARE_MAX: u64 = 4;
 
 /// Bytes of the disk of `data_dir` to be left alone, where the store may take `quota` bytes of it.
 pub(super) fn disk_reserve(data_dir: &Path, quota: Option<u64>) -> u64 {
+    reserve_of(disk(data_dir, quota))
+}
+
+/// Bytes that the store may ever take: of the disk of `data_dir`, or of the nearest directory above it that is there.
+fn disk(data_dir: &Path, quota: Option<u64>) -> u64 {
     let disk = data_dir.ancestors().find_map(|path| rustix::fs::statvfs(path).ok());
     let total = disk.map(|found| found.f_blocks.saturating_mul(found.f_frsize));
-    reserve_of(total.unwrap_or(u64::MAX).min(quota.unwrap_or(u64::MAX)))
+    total.unwrap_or(u64::MAX).min(quota.unwrap_or(u64::MAX))
+}
+
+/// Bytes of entries that the log keeps.
+pub(super) fn log(data_dir: &Path, quota: Option<u64>) -> u64 {
+    (disk(data_dir, quota) / SMALL_DISK_SHARE).min(LOG_MAX)
 }
 
 /// The reserve of a disk of `total` bytes.
 fn reserve_of(total: u64) -> u64 {
     (total / RESERVE_SHARE).clamp(RESERVE_MIN, RESERVE_MAX).min(total / RESERVE_SHARE_MAX)
+}
+
+/// What opening the database may write: its write-ahead log of 32 MiB as tables, and room to begin with.
+const BALLAST_MAX: u64 = 48 * MIB;
+
+/// Bytes of a reserve that are kept for a start on a full disk.
+pub(super) fn ballast(reserve: u64) -> u64 {
+    (reserve / 4).min(BALLAST_MAX)
 }
 
 /// Bytes of memory for history.
@@ -44,11 +68,12 @@ pub(super) fn history_memory() -> u64 {
     total.map_or(MEMORY_MIN, |total| (total / MEMORY_SHARE).clamp(MEMORY_MIN, MEMORY_MAX))
 }
 
-/// Bytes for history on the disk of `data_dir`, or of the nearest directory above it that is there.
-pub(super) fn history_disk(data_dir: &Path) -> u64 {
+/// Bytes for history on the disk of `data_dir`, where the store may take `quota` bytes of it.
+pub(super) fn history_disk(data_dir: &Path, quota: Option<u64>) -> u64 {
     let free = data_dir.ancestors().find_map(|path| rustix::fs::statvfs(path).ok());
     let free = free.map(|found| found.f_bavail.saturating_mul(found.f_frsize));
-    free.map_or(DISK_MIN, |free| (free / DISK_SHARE).clamp(DISK_MIN, DISK_MAX))
+    let share = free.map_or(DISK_MIN, |free| (free / DISK_SHARE).clamp(DISK_MIN, DISK_MAX));
+    share.min(disk(data_dir, quota) / SMALL_DISK_SHARE)
 }
 
 /// Bytes of `MemTotal` in the system's table.
@@ -65,8 +90,11 @@ mod tests {
     #[test]
     fn shares_stay_within_their_bounds() {
         assert!((MEMORY_MIN..=MEMORY_MAX).contains(&history_memory()));
-        assert!((DISK_MIN..=DISK_MAX).contains(&history_disk(Path::new("/"))));
-        assert!((DISK_MIN..=DISK_MAX).contains(&history_disk(Path::new("/no/such/directory"))));
+        let at = Path::new("/no/such/directory");
+        assert!(history_disk(at, None) <= DISK_MAX);
+        assert_eq!(history_disk(at, Some(1 << 30)), 64 * MIB, "a 16th of a small disk");
+        assert_eq!(log(at, Some(1 << 30)), 64 * MIB);
+        assert_eq!(log(at, Some(1 << 20)), MIB / 16);
     }
 
     #[test]

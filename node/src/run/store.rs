@@ -57,6 +57,7 @@ impl StoreMember {
         let transport = TonicTransport::new(node.id, tls.clone(), pin.clone())
             .ok_or_else(|| RunError::Flags(format!("--name: {:?} cannot be used", plan.name)))?;
         let options = options(plan, node)?;
+        disk.keep_ballast(capacity::ballast(options.space.reserve_bytes));
         let member = orch_raft::Member::start(options, Arc::new(disk), transport)
             .await
             .map_err(|source| RunError::Member { path: plan.data_dir.clone(), source })?;
@@ -128,10 +129,11 @@ fn options(plan: &Plan, node: Peer) -> Result<Options, RunError> {
     options.history.age_ms = u64::try_from(plan.watch_history.as_millis()).unwrap_or(u64::MAX);
     let memory = plan.watch_history_memory.unwrap_or_else(capacity::history_memory);
     options.history.bytes_max = usize::try_from(memory).unwrap_or(usize::MAX);
-    options.history.disk_bytes_max =
-        plan.watch_history_disk.unwrap_or_else(|| capacity::history_disk(&plan.data_dir));
-    options.state_bytes_max = Some(plan.state_quota);
     let quota_bytes = Some(plan.disk_quota).filter(|bytes| *bytes > 0);
+    let history_disk = || capacity::history_disk(&plan.data_dir, quota_bytes);
+    options.history.disk_bytes_max = plan.watch_history_disk.unwrap_or_else(history_disk);
+    options.log.bytes_max = capacity::log(&plan.data_dir, quota_bytes);
+    options.state_bytes_max = Some(plan.state_quota);
     let reserve = || capacity::disk_reserve(&plan.data_dir, quota_bytes);
     options.space = SpaceOptions { reserve_bytes: plan.disk_reserve.unwrap_or_else(reserve), quota_bytes };
     Ok(options)

@@ -107,7 +107,11 @@ impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
             };
             let name = self.options.node.name.to_string();
             match decision {
-                Decision::Found(founding) => self.enter(founding).await,
+                Decision::Found(founding) => {
+                    if self.enter(founding).await.is_err() {
+                        return false;
+                    }
+                }
                 Decision::Join if !self.supports_level_of(&asked).await => return false,
                 Decision::Join => self.admitted.store(true, Ordering::Release),
                 Decision::LostData => {

@@ -15,6 +15,7 @@
 //! Invariant: a member takes part in a founding only if the founding names the very disk it has.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::io;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
@@ -66,17 +67,20 @@ impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
             return Err(refused("this member was told of no founders; it joins a cluster".to_owned()));
         };
         if first.id == self.options.id() {
-            return self.decide_founding().await.map_err(refused);
+            return self.decide_founding().await;
         }
         match control(&self.transport, first, Request::Found(wire::FoundRequest {}), FOUND_TIMEOUT).await {
             Ok(Response::Found(wire::FoundResponse { outcome: Some(Outcome::Done(_)) })) => Ok(()),
             Ok(Response::Found(wire::FoundResponse { outcome: Some(Outcome::Refused(reason)) })) => {
                 Err(refused(reason))
             }
-            Ok(_) => Err(refused(format!("{} answered something else", first.name))),
-            Err(ControlError::Transport(TransportError::Unreachable { .. })) => {
-                Err(refused(format!("{} does not answer", first.name)))
+            Ok(Response::Found(wire::FoundResponse { outcome: Some(Outcome::Unknown(reason)) })) => {
+                Err(FoundError::Unknown { reason })
             }
+            Ok(_) => Err(refused(format!("{} answered something else", first.name))),
+            Err(ControlError::Transport(
+                TransportError::Unreachable { .. } | TransportError::Refused { .. },
+            )) => Err(refused(format!("{} does not answer", first.name))),
             Err(error) => Err(FoundError::Unknown { reason: error.to_string() }),
         }
     }
@@ -85,17 +89,25 @@ impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
     pub(crate) async fn answer_found(&self) -> wire::FoundResponse {
         let outcome = match self.decide_founding().await {
             Ok(()) => Outcome::Done(wire::Done {}),
-            Err(reason) => Outcome::Refused(reason),
+            Err(FoundError::Refused { reason }) => Outcome::Refused(reason),
+            Err(FoundError::Unknown { reason }) => Outcome::Unknown(reason),
         };
         wire::FoundResponse { outcome: Some(outcome) }
     }
 
-    /// As the first founder: asks every other one, and decides.
-    async fn decide_founding(&self) -> Result<(), String> {
+    /// As the first founder: decides, and has the decision on its disk.
+    async fn decide_founding(&self) -> Result<(), FoundError> {
         let _alone = self.deciding.lock().await;
         if self.identity().founding.is_some() {
             return Ok(());
         }
+        let founding = self.agree_on_founding().await.map_err(|reason| FoundError::Refused { reason })?;
+        // A write that failed may have reached the disk all the same.
+        self.enter(founding).await.map_err(|error| FoundError::Unknown { reason: error.to_string() })
+    }
+
+    /// Asks every other founder.
+    async fn agree_on_founding(&self) -> Result<wire::Founding, String> {
         if self.admitted.load(Ordering::Acquire) {
             return Err("this member belongs to a cluster that was not founded by its founders".to_owned());
         }
@@ -118,9 +130,7 @@ impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
         if let Some(speaker) = *self.spoken_to_by.lock() {
             return Err(format!("member {:016x} of a running cluster speaks to this one", speaker.0));
         }
-        let founding = wire::Founding { cluster: self.options.seed.cluster.to_string(), founders: decided };
-        self.enter(founding).await;
-        Ok(())
+        Ok(wire::Founding { cluster: self.options.seed.cluster.to_string(), founders: decided })
     }
 
     /// The disk of another founder, if nothing speaks against founding a cluster with it.
@@ -141,16 +151,17 @@ impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
     }
 
     /// Takes part in a founding: writes it to the disk, then enters the cluster's first membership.
-    pub(crate) async fn enter(&self, founding: wire::Founding) {
+    ///
+    /// # Errors
+    /// The disk refused it, and this member ends.
+    pub(crate) async fn enter(&self, founding: wire::Founding) -> io::Result<()> {
         let mut identity = self.identity();
         identity.cluster.clone_from(&founding.cluster);
         identity.founding = Some(founding);
-        let saved = save(&*self.disk, &identity).await;
-        if self.fatal.disk(saved).is_err() {
-            return;
-        }
+        self.fatal.disk(save(&*self.disk, &identity).await)?;
         *self.identity.lock() = identity;
         self.enter_first_membership().await;
+        Ok(())
     }
 
     /// Writes the first membership, of which the disk has the founding already.

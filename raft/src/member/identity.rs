@@ -28,6 +28,9 @@ pub use crate::state::CLUSTER_RESOURCE;
 
 const IDENTITY: &str = "identity";
 
+/// The field of the cluster's identity that names the founders' disks.
+const FOUNDERS_FIELD: &str = "founders";
+
 /// The field of a member's object that names its data directory.
 const DIRECTORY_FIELD: &str = "directory";
 
@@ -112,14 +115,10 @@ impl Registration {
 pub(crate) fn first_transaction(seed: &ClusterSeed, founding: &wire::Founding, now_ms: u64) -> Transaction {
     let cluster = if founding.cluster.is_empty() { &*seed.cluster } else { &*founding.cluster };
     let token_key = to_hex(&seed.token_key);
-    let mut fields = vec![("cluster", cluster), ("brand", &*seed.brand), ("tokenKey", &*token_key)];
-    let disk_of = |founder: &wire::Founder| founder.member.as_ref().map(|member| founder_field(member.id));
-    let disks: Vec<(String, &str)> = founding
-        .founders
-        .iter()
-        .filter_map(|founder| Some((disk_of(founder)?, founder.directory.as_str())))
-        .collect();
-    fields.extend(disks.iter().map(|(name, directory)| (name.as_str(), *directory)));
+    let disks = founders_to_text(founding);
+    // A new cluster is at level 0, where fields are stored by position alone.
+    let fields =
+        [("cluster", cluster), ("brand", &*seed.brand), ("tokenKey", &*token_key), (FOUNDERS_FIELD, &*disks)];
     Transaction {
         proposed_ms: now_ms,
         conditions: vec![Condition::Absent(cluster_key(IDENTITY))],
@@ -149,14 +148,26 @@ pub(crate) fn registered(state: &State, node: NodeId) -> Option<Registration> {
         return Some(Registration::of(object));
     }
     let identity = state.object(&cluster_key(IDENTITY))?;
-    let name = founder_field(node.0);
-    let (_, directory) = identity.index.fields.iter().find(|(field, _)| *field == name)?;
+    let directory = founder_directory(identity.index.fields.value(FOUNDERS_FIELD, 3), node)?;
     Some(Registration { directory: directory.to_owned(), starts: 0, incarnation: 0 })
 }
 
-/// The field of the cluster's identity that names the disk of a founder.
-fn founder_field(node: u64) -> String {
-    format!("disk-{node:016x}")
+/// The disks of the founders as the cluster's identity has them: `<id>=<directory>`, separated by commas.
+fn founders_to_text(founding: &wire::Founding) -> String {
+    let of = |founder: &wire::Founder| {
+        let member = founder.member.as_ref()?;
+        Some(format!("{:016x}={}", member.id, founder.directory))
+    };
+    founding.founders.iter().filter_map(of).collect::<Vec<_>>().join(",")
+}
+
+fn founder_directory(founders: &str, node: NodeId) -> Option<&str> {
+    let id = format!("{:016x}", node.0);
+    founders
+        .split(',')
+        .filter_map(|founder| founder.split_once('='))
+        .find(|(of, _)| *of == id)
+        .map(|(_, at)| at)
 }
 
 fn member_name(node: NodeId) -> String {
@@ -243,6 +254,7 @@ fn unreadable(error: LogError) -> StartError {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::encoding::{ProposalId, decode_transaction, encode_transaction};
     use crate::key::Revision;
     use crate::transaction::Outcome;
 
@@ -271,6 +283,21 @@ mod tests {
         let kept = state.collection(CLUSTER_RESOURCE);
         let json = &kept.get("identity").unwrap().json;
         assert_eq!(json, "{\"metadata\":{\"resourceVersion\":\"2\"},\"name\":\"identity\"}");
+    }
+
+    #[test]
+    fn founders_disks_are_known_at_every_feature_level() {
+        let seed = ClusterSeed { cluster: "one".into(), brand: "orch".into(), token_key: [0xa5; 32] };
+        let founding = founded(&[("a", "disk a"), ("b", "disk b")]);
+        for level in 0..=FEATURE_LEVEL_MAX {
+            let id = ProposalId { node: 1, incarnation: 1, sequence: 1 };
+            let encoded = encode_transaction(id, &first_transaction(&seed, &founding, 5), level);
+            let (_, decoded) = decode_transaction(encoded).unwrap();
+            let mut state = State::default();
+            state.apply(Revision(2), &decoded);
+            assert_eq!(registered(&state, node_id("b")).unwrap().directory, "disk b", "level {level}");
+            assert_eq!(registered(&state, node_id("c")), None);
+        }
     }
 
     #[test]

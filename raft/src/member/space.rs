@@ -11,7 +11,7 @@
 //! a refused write must take no room in it. It looks at the state applied there, and at what each member last said of
 //! its disk; both may be seconds old, which is what the reserve is for (docs/decisions/0018).
 //!
-//! Invariant: what does not make the state larger is never refused here, nor is what helps to delete.
+//! Invariant: what helps to delete is never refused here, nor is a small write that does not make the state larger.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -25,12 +25,19 @@ use crate::disk::{Disk, Space};
 use crate::member::core::Core;
 use crate::member::options::SpaceOptions;
 use crate::store::ProposeError;
-use crate::transaction::Transaction;
+use crate::transaction::{Operation, Transaction};
 use crate::transport::{NodeId, Transport};
 
-/// Between two measurements: a system call for each of some dozens of files. The member's own writes fill its disk by no
-/// more than some tens of megabytes meanwhile.
-const MEASURE_PAUSE: Duration = Duration::from_millis(250);
+/// Longest and shortest time between two measurements, each of which is a system call for each of some dozens of files.
+const MEASURE_PAUSE_MAX: Duration = Duration::from_millis(250);
+const MEASURE_PAUSE_MIN: Duration = Duration::from_millis(25);
+
+/// Bytes that a disk may take in a millisecond, of log, tables and compactions together: a fast one takes 1 GB a second.
+const BYTES_PER_MS: u64 = 1 << 20;
+
+/// With half a reserve left, no more than this is written at a time, even in place of as much: what is replaced is given
+/// back later than what replaces it is written. Conditions, leases and marks for deletion are smaller.
+const SMALL_WRITE_BYTES: usize = 64 << 10;
 
 /// Rounds of the comparison (`agreement`) for which a member that said it was short, and answers no more, counts: one
 /// answer lost does not let growth in, and a dead member does not keep it out.
@@ -124,6 +131,20 @@ impl SpaceWatch {
         self.publish(&known);
     }
 
+    /// How long the next measurement may wait: the disk must not fill much of its reserve meanwhile.
+    fn pause(&self) -> Duration {
+        let known = self.known.lock();
+        match known.measured {
+            // What is refused already does not fill it.
+            _ if known.pressure == Pressure::Short => MEASURE_PAUSE_MAX,
+            None => MEASURE_PAUSE_MAX,
+            Some(space) => {
+                let above = self.room(space).saturating_sub(self.options.reserve_bytes);
+                Duration::from_millis(above / BYTES_PER_MS).clamp(MEASURE_PAUSE_MIN, MEASURE_PAUSE_MAX)
+            }
+        }
+    }
+
     fn publish(&self, known: &Known) {
         let is_short = known.pressure == Pressure::Short || !known.others.is_empty();
         self.is_short.store(is_short, Ordering::Release);
@@ -138,6 +159,12 @@ impl SpaceWatch {
     /// Whether some member is short.
     pub(crate) fn is_short(&self) -> bool {
         self.is_short.load(Ordering::Acquire)
+    }
+
+    /// Whether half of this member's reserve is used up.
+    fn is_very_short(&self) -> bool {
+        let measured = self.known.lock().measured;
+        measured.is_some_and(|space| self.room(space) < self.options.reserve_bytes / 2)
     }
 
     /// This member's pressure.
@@ -167,7 +194,7 @@ impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
                 Ok(Some(space)) => self.follow_space(space),
                 Err(error) => tracing::warn!(%error, "the room on the disk is not known"),
             }
-            R::sleep(MEASURE_PAUSE).await;
+            R::sleep(self.space.pause()).await;
         }
     }
 
@@ -196,13 +223,27 @@ impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
 
     /// Why a client's transaction must not be proposed now, if so.
     pub(crate) fn lacks_space_for(&self, transaction: &Transaction) -> Option<ProposeError> {
-        if !self.space.is_short() || self.applied.state().spares_room(&transaction.operations) {
+        if !self.space.is_short() {
+            return None;
+        }
+        let operations = &transaction.operations;
+        let is_bearable = !self.space.is_very_short() || written(operations) <= SMALL_WRITE_BYTES;
+        if is_bearable && self.applied.state().spares_room(operations) {
             return None;
         }
         let short = self.space.status(self.options.id()).short;
         let names: Vec<String> = short.iter().map(|id| self.peer_name(id.0)).collect();
         Some(ProposeError::NoSpace { members: names.join(", ") })
     }
+}
+
+/// Bytes of the objects that `operations` write.
+fn written(operations: &[Operation]) -> usize {
+    let bytes = |operation: &Operation| match operation {
+        Operation::Put(put) => put.json.len(),
+        Operation::Delete(_) => 0,
+    };
+    operations.iter().map(bytes).sum()
 }
 
 #[cfg(test)]
@@ -236,6 +277,17 @@ mod tests {
         assert_eq!(watch(Some(50)).room(space), 0);
         assert_eq!(watch(Some(450)).measure(space).1, Pressure::Short);
         assert_eq!(watch(None).measure(space).1, Pressure::None);
+    }
+
+    #[test]
+    fn a_disk_is_measured_more_often_the_nearer_it_is_to_its_reserve() {
+        const MIB: u64 = 1 << 20;
+        let watch = SpaceWatch::new(SpaceOptions { reserve_bytes: 100 * MIB, quota_bytes: None });
+        assert_eq!(watch.pause(), MEASURE_PAUSE_MAX, "not known yet");
+        for (free, pause) in [(1000, 250), (200, 100), (101, 25), (99, 250)] {
+            watch.measure(Space { used: 0, free: free * MIB });
+            assert_eq!(watch.pause(), Duration::from_millis(pause), "{free} MiB free");
+        }
     }
 
     #[test]

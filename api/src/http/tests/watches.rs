@@ -91,6 +91,23 @@ async fn a_start_at_a_version_to_come_tells_what_comes_after_it() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_watch_that_always_has_something_to_say_ends_in_time() {
+    let server = Server::new().await;
+    let version = server.create(MAPS, map("a", "1")).await["metadata"]["resourceVersion"].clone();
+    let watch = format!("{MAPS}?watch=1&timeoutSeconds=3&resourceVersion={}", version.as_str().unwrap());
+    let mut body = server.open(http::Method::GET, &watch, &[], axum::body::Body::empty()).await.into_body();
+    for second in 0..10 {
+        server.create(MAPS, map(&format!("b{second}"), "1")).await;
+        tokio::time::advance(std::time::Duration::from_secs(1)).await;
+        if body.frame().await.is_none() {
+            assert_eq!(second, 2, "at its third second");
+            return;
+        }
+    }
+    panic!("it goes on");
+}
+
+#[tokio::test(start_paused = true)]
 async fn options_of_watches_are_held_to_their_rules() {
     let server = Server::new().await;
     let told = |detail: &str| format!("ListOptions.meta.orch.io \"\" is invalid: {detail}");

@@ -7,8 +7,9 @@
 //!
 //! It never deletes anything it did not write.
 
-use std::fs::{self, File, OpenOptions, TryLockError};
+use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
 use std::io::{self, Read, Seek, Write};
+use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use crate::disk::DiskError;
@@ -20,6 +21,8 @@ const FORMAT_DRAFT: &str = "FORMAT.new";
 const FORMAT_COMPLETE: &str = "orch store 1\n";
 /// Of a directory in which it is being made: nothing in it was promised to anyone yet.
 const FORMAT_NEW: &str = "orch store 1 being created\n";
+/// Mode of the directory.
+const OWNER_ALONE: u32 = 0o700;
 /// The most of `FORMAT` or `IN-USE` that is read: a stranger's file may be large.
 const SMALL_FILE_BYTES_MAX: u64 = 256;
 
@@ -100,7 +103,7 @@ pub(super) struct DataDirectory {
 impl DataDirectory {
     /// Locks `path`, creating it where it is absent.
     pub(super) fn lock(path: &Path) -> Result<DataDirectory, OpenError> {
-        fs::create_dir_all(path).map_err(|error| OpenError::io(path, "create", &error))?;
+        make_private(path).map_err(|error| OpenError::io(path, "create", &error))?;
         let format = read_format(path)?;
         if format.is_none() {
             require_empty(path)?;
@@ -135,6 +138,16 @@ impl DataDirectory {
         }
         Ok(())
     }
+}
+
+/// Makes the directory, for its owner alone: secrets and keys lie in it in clear.
+fn make_private(path: &Path) -> io::Result<()> {
+    DirBuilder::new().recursive(true).mode(OWNER_ALONE).create(path)?;
+    let found = fs::metadata(path)?;
+    if found.is_dir() && found.permissions().mode() & 0o777 != OWNER_ALONE {
+        fs::set_permissions(path, fs::Permissions::from_mode(OWNER_ALONE))?;
+    }
+    Ok(())
 }
 
 fn read_format(path: &Path) -> Result<Option<String>, OpenError> {

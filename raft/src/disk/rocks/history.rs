@@ -6,9 +6,12 @@
 //!
 //! Damage here costs history and nothing else: it keeps nobody from starting.
 
+use std::collections::BTreeMap;
+
 use bytes::Bytes;
 use rocksdb::{ReadOptions, WriteBatch};
 
+use super::state::Generations;
 use super::{Core, Db, failed, family, record};
 use crate::disk::{DiskError, Generation, HistoryBlock, HistorySpan, StateBatch};
 
@@ -49,8 +52,11 @@ impl Core {
     /// Every block of the current generation that is listed; what is damaged is listed as a block of nothing, so that it
     /// is removed with those that cannot be reached past it.
     pub(super) fn history(&self) -> Result<Vec<HistorySpan>, DiskError> {
+        self.list_history(&self.generations.read())
+    }
+
+    fn list_history(&self, generations: &Generations) -> Result<Vec<HistorySpan>, DiskError> {
         self.fuse.check()?;
-        let generations = self.generations.read();
         let objects = family(&self.db, &generations.family())?;
         let mut options = ReadOptions::default();
         options.set_iterate_lower_bound(start(SPANS));
@@ -75,6 +81,18 @@ impl Core {
         Ok(spans)
     }
 
+    /// Deletes whole tables that hold nothing but records of blocks that are no longer listed. What is left of such
+    /// records in other tables goes when those are compacted.
+    pub(super) fn drop_gone_history(&self) -> Result<(), DiskError> {
+        // No block may be added between the listing and the deletion; its record could be in a table by then.
+        let generations = self.generations.write();
+        let objects = family(&self.db, &generations.family())?;
+        for (from, to) in gaps(&self.list_history(&generations)?) {
+            self.db.delete_file_in_range_cf(&objects, from, to).map_err(failed("drop history"))?;
+        }
+        Ok(())
+    }
+
     /// The record of one block, if `generation` is current and has it.
     pub(super) fn read_history(
         &self,
@@ -94,6 +112,23 @@ impl Core {
             .map(|value| record::unseal("read history", &at, &value).map(Bytes::copy_from_slice))
             .transpose()
     }
+}
+
+/// The first and last keys between the records of listed blocks: before each resource's oldest, and behind its newest.
+fn gaps(spans: &[HistorySpan]) -> Vec<(Vec<u8>, Vec<u8>)> {
+    let mut kept: BTreeMap<&str, (u64, u64)> = BTreeMap::new();
+    for span in spans {
+        let (oldest, newest) = kept.entry(&span.resource).or_insert((span.through, span.through));
+        (*oldest, *newest) = (span.through.min(*oldest), span.through.max(*newest));
+    }
+    let mut gaps = Vec::with_capacity(kept.len() + 1);
+    let mut from = start(RECORDS).to_vec();
+    for (resource, (oldest, newest)) in kept {
+        gaps.push((from, key(RECORDS, resource, oldest.saturating_sub(1))));
+        from = key(RECORDS, resource, newest.saturating_add(1));
+    }
+    gaps.push((from, start(RECORDS + 1).to_vec()));
+    gaps
 }
 
 fn start(entries: u8) -> [u8; 3] {

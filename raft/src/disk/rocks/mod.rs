@@ -96,10 +96,18 @@ impl RocksDisk {
         let state_writer = StateWriter::start(Arc::clone(&core)).map_err(unreadable)?;
         Ok(RocksDisk { flusher, sweeper, state_writer, order: Mutex::new(()), core })
     }
+
+    /// Keeps `bytes` of the disk for the next start, should the disk be full by then. A disk without room has none kept.
+    pub fn keep_ballast(&self, bytes: u64) {
+        if let Err(error) = space::keep_ballast(self.core.db.path(), bytes) {
+            tracing::warn!(%error, "no space is kept for a start on a full disk");
+        }
+    }
 }
 
 impl Core {
     fn open(path: &Path, mut directory: DataDirectory) -> Result<Core, OpenError> {
+        space::release_ballast(path).map_err(|error| OpenError::io(path, "give up the ballast", &error))?;
         tail::cut_manifest(path)?;
         let last_write = tail::cut(path)?;
         let (db, found) = options::open(path, directory.is_new())?;

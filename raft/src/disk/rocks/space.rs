@@ -1,6 +1,8 @@
-//! How much room the store takes and has left.
+//! How much room the store takes and has left, and the room it needs to be opened on a full disk.
 //!
-//! Owns the asking: the files of the store's directory, and what the system says of the disk under it. It opens no file.
+//! Owns the asking: the files of the store's directory, and what the system says of the disk under it. And it owns the
+//! ballast, a file of nothing: opening the database writes out what the write-ahead log holds, which needs room, and
+//! without it nothing could be deleted any more. The ballast is given up when a store is opened on a full disk.
 
 use std::fs;
 use std::io;
@@ -11,6 +13,45 @@ use crate::disk::{DiskError, Space};
 
 /// Bytes of the unit in which files say how much they take (POSIX `st_blocks`).
 const BLOCK_BYTES: u64 = 512;
+
+/// The name of the ballast.
+const BALLAST_FILE: &str = "BALLAST";
+
+/// With less free, the ballast is given up before the database is opened: the write-ahead log is twice in memory and once
+/// in tables then, beside a new manifest.
+const OPENING_BYTES: u64 = 64 << 20;
+
+/// A ballast is made only where so many times its bytes are free.
+const BALLAST_ROOM: u64 = 8;
+
+/// Gives the ballast of the store in `path` up when the disk is too full to open the database.
+pub(super) fn release_ballast(path: &Path) -> io::Result<()> {
+    let disk = rustix::fs::statvfs(path)?;
+    if disk.f_bavail.saturating_mul(disk.f_frsize) >= OPENING_BYTES {
+        return Ok(());
+    }
+    match fs::remove_file(path.join(BALLAST_FILE)) {
+        Ok(()) => {
+            tracing::warn!("the disk is full: the space kept for that is given up");
+            Ok(())
+        }
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        Err(error) => Err(error),
+    }
+}
+
+/// Makes the ballast of the store in `path`, unless it is there or the disk has little room.
+pub(super) fn keep_ballast(path: &Path, bytes: u64) -> io::Result<()> {
+    let disk = rustix::fs::statvfs(path)?;
+    let free = disk.f_bavail.saturating_mul(disk.f_frsize);
+    let ballast = path.join(BALLAST_FILE);
+    if bytes == 0 || free < bytes.saturating_mul(BALLAST_ROOM) || ballast.exists() {
+        return Ok(());
+    }
+    let file = fs::File::create(&ballast)?;
+    rustix::fs::fallocate(&file, rustix::fs::FallocateFlags::empty(), 0, bytes)?;
+    Ok(())
+}
 
 /// The room of the store in `path`.
 pub(super) fn measure(path: &Path) -> Result<Space, DiskError> {
@@ -39,6 +80,20 @@ fn used(path: &Path) -> io::Result<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_ballast_is_made_once_and_takes_what_it_says() {
+        let root = tempfile::tempdir().unwrap();
+        keep_ballast(root.path(), 0).unwrap();
+        assert_eq!(measure(root.path()).unwrap().used, 0);
+        for _ in 0..2 {
+            keep_ballast(root.path(), 1 << 20).unwrap();
+            assert!((1 << 20..2 << 20).contains(&measure(root.path()).unwrap().used));
+        }
+        // This disk is not full.
+        release_ballast(root.path()).unwrap();
+        assert!(root.path().join(BALLAST_FILE).exists());
+    }
 
     #[test]
     fn files_are_counted_by_what_they_take() {

@@ -4,8 +4,9 @@
 //! removes entries in large steps, so that range tombstones stay few. What it has not removed when the process ends
 //! is removed after the next start. It never touches an entry after the purged index.
 //!
-//! When space is short it is asked to reclaim: it then removes what there is, however little, and has the database
-//! write out its buffers (which frees the write-ahead log) and compact what was removed from the state.
+//! When space is short it is asked to reclaim: it then removes what there is, however little and at once, deletes the
+//! tables that hold nothing but history that is gone, has the database write out its buffers (which frees the write-ahead
+//! log), and compacts what was removed from the state.
 
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
@@ -28,6 +29,10 @@ const REMOVALS_PART: u64 = 4;
 const REST_PER_WORK: u32 = 19;
 /// The least rest: each time writes a small table for every column family, whatever little was in its buffer.
 const REST_MIN: Duration = Duration::from_secs(5);
+/// The longest: somebody waits for the space of what was deleted.
+const REST_MAX: Duration = Duration::from_secs(15);
+/// Between two sweeps of little while space is short. Each leaves a range tombstone.
+const SMALL_SWEEP_REST: Duration = Duration::from_millis(500);
 
 #[derive(Debug, Default)]
 struct Orders {
@@ -43,6 +48,13 @@ struct Orders {
 struct Task {
     end: u64,
     reclaim: bool,
+}
+
+/// Before when what is not worth doing without need is not done again.
+#[derive(Clone, Copy, Debug)]
+struct Rests {
+    reclaim: Instant,
+    small_sweep: Instant,
 }
 
 #[derive(Debug, Default)]
@@ -74,20 +86,26 @@ impl SweepHandle {
         self.0.changed.notify_one();
     }
 
-    /// Waits until `STEP_ENTRIES` more than `done` may go, or until space is to be reclaimed and `rested` has passed;
-    /// `None` to stop.
-    fn next(&self, done: u64, rested: Instant) -> Option<Task> {
+    /// Waits until there is enough to do after `done`, the end of the last sweep; `None` to stop.
+    fn next(&self, done: u64, rests: Rests) -> Option<Task> {
         let mut orders = self.0.orders.lock();
         while !orders.is_stopping {
-            let reclaim = orders.reclaim && now() >= rested;
-            if reclaim || orders.end >= done.saturating_add(STEP_ENTRIES) {
+            let now = now();
+            let reclaim = orders.reclaim && now >= rests.reclaim;
+            let few = orders.reclaim && orders.end > done;
+            if reclaim || (few && now >= rests.small_sweep) || orders.end >= done.saturating_add(STEP_ENTRIES)
+            {
                 orders.reclaim &= !reclaim;
                 return Some(Task { end: orders.end.max(done), reclaim });
             }
-            if orders.reclaim {
-                self.0.changed.wait_until(&mut orders, rested);
-            } else {
-                self.0.changed.wait(&mut orders);
+            match (orders.reclaim, few) {
+                (true, true) => {
+                    self.0.changed.wait_until(&mut orders, rests.reclaim.min(rests.small_sweep));
+                }
+                (true, false) => {
+                    self.0.changed.wait_until(&mut orders, rests.reclaim);
+                }
+                (false, _) => self.0.changed.wait(&mut orders),
             }
         }
         None
@@ -143,8 +161,9 @@ fn now() -> Instant {
 }
 
 fn run(core: &Core, orders: &SweepHandle) {
-    let (mut done, mut sweeps, mut rested) = (0, 0, now());
-    while let Some(Task { end, reclaim }) = orders.next(done, rested) {
+    let (mut done, mut sweeps) = (0, 0);
+    let mut rests = Rests { reclaim: now(), small_sweep: now() };
+    while let Some(Task { end, reclaim }) = orders.next(done, rests) {
         sweeps += 1;
         let began = now();
         let compact = reclaim || sweeps % SWEEPS_PER_COMPACTION == 0;
@@ -156,8 +175,10 @@ fn run(core: &Core, orders: &SweepHandle) {
             return;
         }
         done = end;
+        rests.small_sweep = now() + SMALL_SWEEP_REST;
         if reclaim {
-            rested = now() + began.elapsed().saturating_mul(REST_PER_WORK).max(REST_MIN);
+            let rest = began.elapsed().saturating_mul(REST_PER_WORK).clamp(REST_MIN, REST_MAX);
+            rests.reclaim = now() + rest;
         }
     }
 }
@@ -177,11 +198,12 @@ fn sweep(core: &Core, end: u64, compact: bool) -> Result<(), DiskError> {
     Ok(())
 }
 
-/// Writes out every buffer, after which the database drops its old write-ahead logs, and compacts the tables of the state
-/// that hold many removals, one after another. A table whose compaction needs more than half of what is free is left
+/// Deletes the tables of history that is gone, writes out every buffer, after which the database drops its old write-ahead
+/// logs, and compacts the tables of the state that hold many removals, one after another. A table whose compaction needs more than half of what is free is left
 /// for later: a compaction that finds no room stops the database. The log was compacted where it was swept.
 fn reclaim_all(core: &Core) -> Result<(), DiskError> {
     core.fuse.check()?;
+    core.drop_gone_history()?;
     let state = core.generations.read().family();
     for name in [CF_LOG, CF_META, &state] {
         // A state that another replaces meanwhile is gone with all it takes.

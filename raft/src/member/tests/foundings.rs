@@ -59,6 +59,22 @@ fn founders_wait_for_the_one_act_and_for_each_other() {
 }
 
 #[test]
+fn a_founding_that_a_disk_refuses_is_not_said_to_be_done() {
+    simulate(210, async {
+        let mut cluster = Cluster::new(3);
+        for n in 0..3 {
+            cluster.restart(n).await.unwrap();
+        }
+        let first = (0..3).min_by_key(|n| peer(*n).id).unwrap();
+        cluster.disks[first].fail();
+        for asked in [(first + 1) % 3, first] {
+            let error = cluster.handle(asked).found().await.unwrap_err();
+            assert!(matches!(error, FoundError::Unknown { .. }), "{error}");
+        }
+    });
+}
+
+#[test]
 fn nobody_founds_without_one_of_the_founders() {
     simulate(202, async {
         let mut cluster = Cluster::new(3);

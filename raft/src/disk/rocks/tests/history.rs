@@ -48,6 +48,28 @@ fn block(resource: &str, after: u64, through: u64, record: &'static [u8]) -> His
 }
 
 #[test]
+fn tables_of_nothing_but_history_that_is_gone_are_deleted() {
+    let bench = Bench::new();
+    let disk = bench.disk();
+    let (core, generation) = (&disk.core, disk.generation().unwrap());
+    let take = |history, forgotten| {
+        let batch = StateBatch { generation, history, forgotten, ..StateBatch::default() };
+        assert_eq!(take(disk, batch), Ok(StateWritten::Written));
+    };
+    let objects = || family(&core.db, &core.generations.read().family()).unwrap();
+    take(vec![block("pods", 0, 7, b"gone"), block("pods", 7, 9, b"gone, too")], Vec::new());
+    core.db.flush_cf(&objects()).unwrap();
+    core.db.compact_range_cf(&objects(), None::<&[u8]>, None::<&[u8]>);
+    take(vec![block("pods", 9, 12, b"kept")], vec![("pods".into(), 7), ("pods".into(), 9)]);
+    let tables = || core.db.live_files().unwrap().len();
+    let before = tables();
+    core.drop_gone_history().unwrap();
+    assert_eq!(tables(), before - 1);
+    assert!(disk.read_history(generation, "pods", 7).unwrap().is_none());
+    assert_eq!(disk.read_history(generation, "pods", 12).unwrap().unwrap(), "kept");
+}
+
+#[test]
 fn blocks_of_history_lie_beside_the_objects_and_go_with_their_generation() {
     let mut bench = Bench::new();
     bench.write_state(vec![put("pods", "a/x", b"1")], b"m1");
