@@ -18,13 +18,14 @@ pub enum ProposeError {
     /// Certainly not done; may be sent again.
     #[error("not proposed: {reason}")]
     NotProposed {
-        /// What stood in the way: no leader known, shutting down, queue full.
+        /// What stood in the way: no leader known, shutting down, queue full, this member quarantined.
         reason: String,
     },
     /// May or may not have happened; must not be repeated silently.
     #[error("outcome unknown: {reason}")]
     Unknown {
-        /// What was lost: the deadline passed, the leader changed, the connection broke.
+        /// What was lost: the deadline passed, the leader changed, the connection broke, or this member was quarantined
+        /// after proposing.
         reason: String,
     },
     /// Certainly not done, and never will be: some member of the cluster cannot read it. Not to be sent again.
@@ -53,7 +54,7 @@ pub enum ProposeError {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("no read barrier: {reason}")]
 pub struct ReadError {
-    /// No leader, no quorum, or the deadline passed.
+    /// No leader, no quorum, the deadline passed, or this member is quarantined.
     pub reason: String,
 }
 

@@ -232,7 +232,7 @@ impl Proposals {
     /// Refuses new proposals and ends those that wait.
     pub(crate) fn close(&self) {
         self.closed.store(true, Ordering::Release);
-        // At once: between two looks a sender could take one that is about to be called not sent.
+        // In one critical section: otherwise the sender could take a proposal that is about to be answered `NotProposed`.
         let mut waiting = self.waiting.lock();
         for (_, proposal) in std::mem::take(&mut waiting.proposals) {
             let reason = "the member is shutting down".to_owned();

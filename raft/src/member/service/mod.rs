@@ -43,8 +43,8 @@ pub(crate) struct Service<R: Runtime, D: Disk, T: Transport>(pub(crate) Arc<Core
 /// Why a call is not answered; the peer sees the text.
 type Refusal = String;
 
-/// How long a removed member may go on to forward writes, each of which is refused: what is cut off instead has an
-/// unknown outcome, although it certainly was not done.
+/// Forward streams of a removed member stay open this long, so that its writes are answered as refused; a cut stream would
+/// make their outcome unknown.
 const REFUSAL_GRACE: Duration = Duration::from_millis(500);
 
 /// What a removed member is told, whatever it asks for beside the identity of the cluster.

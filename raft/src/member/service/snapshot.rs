@@ -48,7 +48,7 @@ pub(crate) struct Partial {
     /// The snapshot's mark, encoded: what makes it the same.
     mark: Bytes,
     receiving: Receiving,
-    /// Looks since a stream of it began. Only looks at what no stream is adding to count.
+    /// Looks of compaction since its last stream broke: while a stream adds to it none are counted.
     looks: u32,
 }
 
