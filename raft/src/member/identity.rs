@@ -206,9 +206,9 @@ pub(crate) async fn claim(disk: &impl Disk, options: &Options) -> Result<wire::I
     };
     check_format("identity", found.format, FEATURE_LEVEL_MAX).map_err(|error| unreadable(error.into()))?;
     if found.node != options.id().0 || *found.name != *options.node.name {
-        let of = |name: &str, id: u64| format!("{name} ({id:016x})");
-        let expected = of(&options.node.name, options.id().0);
-        return Err(StartError::WrongNode { found: of(&found.name, found.node), expected });
+        let of = |name: &str, id: NodeId| format!("{name} ({id})");
+        let expected = of(&options.node.name, options.id());
+        return Err(StartError::WrongNode { found: of(&found.name, NodeId(found.node)), expected });
     }
     // The starts that are refused are counted, too: counting alone would let the next one in.
     if !found.older_copy.is_empty() {

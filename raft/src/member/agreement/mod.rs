@@ -272,7 +272,7 @@ impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
     pub(crate) fn peer_name(&self, id: u64) -> String {
         let membership = self.membership();
         let place = membership.membership().get_node(&id);
-        place.map_or_else(|| format!("{id:016x}"), |place| place.name.to_string())
+        place.map_or_else(|| NodeId(id).to_string(), |place| place.name.to_string())
     }
 
     /// Stops serving, then sees to it that a restart does not serve either.
