@@ -11,9 +11,8 @@ use bytes::Bytes;
 use orch_proto::store as wire;
 use prost::Message;
 use sha2::{Digest as _, Sha256};
-use tokio::sync::oneshot;
 
-use crate::disk::{Disk, DiskError, MetaKey};
+use crate::disk::{Disk, DiskError, MetaKey, completed};
 use crate::encoding::{FEATURE_LEVEL_MAX, check_format};
 use crate::fields::Fields;
 use crate::key::Key;
@@ -228,12 +227,8 @@ pub(crate) async fn claim(disk: &impl Disk, options: &Options) -> Result<wire::I
 
 /// Writes the identity and waits until it is durable.
 pub(crate) async fn save(disk: &impl Disk, identity: &wire::Identity) -> Result<(), DiskError> {
-    let (done, durable) = oneshot::channel();
-    // The waiting side is gone only when the member is.
-    let on_durable = Box::new(move |result| drop(done.send(result)));
-    disk.save_meta(MetaKey::Identity, Bytes::from(identity.encode_to_vec()), Some(on_durable))?;
-    let gone = || DiskError { operation: "save identity", reason: "the disk went away".to_owned() };
-    durable.await.unwrap_or_else(|_| Err(gone()))
+    let bytes = Bytes::from(identity.encode_to_vec());
+    completed("save identity", |done| disk.save_meta(MetaKey::Identity, bytes, Some(done))).await
 }
 
 fn unreadable(error: LogError) -> StartError {

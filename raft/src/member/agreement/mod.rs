@@ -26,7 +26,6 @@ use futures::future::join_all;
 use orch_proto::store as wire;
 use parking_lot::Mutex;
 use prost::Message;
-use tokio::sync::oneshot;
 use wire::change_request::Kind as Change;
 use wire::control_request::Kind as Request;
 use wire::control_response::Kind as Response;
@@ -35,7 +34,7 @@ pub(crate) use self::repair::serve_pull;
 pub(crate) use self::verdict::Verdict;
 use self::verdict::{Report, judge, report};
 use crate::Runtime;
-use crate::disk::{Disk, DiskError, MetaKey};
+use crate::disk::{Disk, MetaKey, completed};
 use crate::key::Revision;
 use crate::member::core::{Core, within};
 use crate::member::log::{LogError, read_meta};
@@ -286,16 +285,9 @@ impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
     }
 
     async fn save_quarantine(&self, reason: String) -> Result<(), ()> {
-        let (done, durable) = oneshot::channel();
-        // The waiting side is gone only when the member is.
-        let on_durable = Box::new(move |result| drop(done.send(result)));
         let bytes = Bytes::from(wire::Quarantine { reason }.encode_to_vec());
-        let gone = || DiskError { operation: "save quarantine", reason: "the disk went away".to_owned() };
-        let saved = match self.disk.save_meta(MetaKey::Quarantine, bytes, Some(on_durable)) {
-            Ok(()) => durable.await.unwrap_or_else(|_| Err(gone())),
-            failed => failed,
-        };
-        self.fatal.disk(saved).map_err(drop)
+        let save = |done| self.disk.save_meta(MetaKey::Quarantine, bytes, Some(done));
+        self.fatal.disk(completed("save quarantine", save).await).map_err(drop)
     }
 
     /// Gives the lead to a member of the majority. It does not stand for election itself meanwhile.
