@@ -302,6 +302,11 @@ impl World {
         self.member(node).process.lock().clone()
     }
 
+    /// What `node` serves, once its process has started.
+    pub fn store(&self, node: NodeId) -> Option<Handle> {
+        self.process(node)?.store
+    }
+
     /// The member that leads the newest term any disk knows of.
     pub fn leader(&self) -> Option<NodeId> {
         self.0.protocol.lock().leader().map(|(_, node)| node)
@@ -449,7 +454,7 @@ impl World {
 
     /// Looks at the whole state of `node`, whatever was looked at before.
     pub fn observe_whole(&self, node: NodeId) {
-        if let Some(store) = self.process(node).and_then(|process| process.store) {
+        if let Some(store) = self.store(node) {
             self.compare(node, &store.state(), &mut Cursor::default());
         }
     }
@@ -475,7 +480,7 @@ impl World {
 
     /// How far the process of `node` has applied, if it serves.
     pub fn applied(&self, node: NodeId) -> Option<Revision> {
-        Some(self.process(node)?.store?.state().applied())
+        Some(self.store(node)?.state().applied())
     }
 
     /// Looks at every member's log, as often as the run can afford.
