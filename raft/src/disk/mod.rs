@@ -6,8 +6,9 @@
 //!
 //! Invariant: what is written through one `Disk` becomes durable in the order of the calls.
 //! Invariant: an error is final; the caller stops the process and never retries a failed sync.
-//! Invariant: what a disk shows when it is opened is durable. A process that was killed leaves writes that the system holds and has not synced; its successor answers
-//! for them at once, so whoever opens the disk syncs what it recovers.
+//! Invariant: what a disk shows when it is opened is durable. A process that was killed leaves writes that the
+//! system holds and has not synced; its successor answers for them at once, so whoever opens the disk syncs what
+//! it recovers.
 
 mod completion;
 pub mod rocks;

@@ -5,13 +5,14 @@
 //!
 //!   serving -- differs from a majority --> quarantined -- repaired, or agrees again --> serving
 //!
-//! serves no reads, watches or writes of clients while it is quarantined, hands over the lead and does not stand for
-//! election; its log is sound, so it goes on to vote and to acknowledge entries. Its watches end and are to begin anew. It
-//! then takes a state from a member of the majority (see `repair`) and serves again once it agrees with a majority. Where
-//! no majority agrees nobody is quarantined: it cannot be told who is wrong, and the operator is told
-//! (docs/decisions/0013).
+//! serves no reads, watches or writes of clients while it is quarantined, hands over the lead and does not stand
+//! for election; its log is sound, so it goes on to vote and to acknowledge entries. Its watches end and are to
+//! begin anew. It then takes a state from a member of the majority (see `repair`) and serves again once it agrees
+//! with a majority. Where no majority agrees nobody is quarantined: it cannot be told who is wrong, and the
+//! operator is told (docs/decisions/0013).
 //!
-//! Invariant: the quarantine is on the disk before the lead is handed over or a state is taken: a restart does not end it.
+//! Invariant: the quarantine is on the disk before the lead is handed over or a state is taken: a restart does not
+//! end it.
 
 mod repair;
 mod verdict;

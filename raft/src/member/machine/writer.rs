@@ -9,7 +9,8 @@
 //!     replace:  begin_install ---> disk commits ---> continue_as
 //!
 //! Invariant: no purge goes past the stored state, nor past a state being installed, which may be older.
-//! Invariant: a step is bound to its generation; after an install the disk drops the write and `finish_step` does nothing.
+//! Invariant: a step is bound to its generation; after an install the disk drops the write and `finish_step` does
+//! nothing.
 //! Invariant: a change stays in memory until the disk has it.
 
 use std::collections::BTreeMap;
