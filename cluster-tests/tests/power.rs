@@ -10,6 +10,8 @@ use orch_cluster_tests::power::run::{LIES, Options, Report, run};
 const CRASHES: u32 = 60;
 /// A lie is found well before so many.
 const CRASHES_OF_LIARS: u32 = 60;
+/// Failures of the harness itself. A member that meets a lie says that its disk refused, or is found out by the judge.
+const OF_HARNESS: [&str; 3] = ["the shim did not see", "ended by itself", "a line of the process"];
 
 fn options(seed: u64, crashes: u32, lie: Lie) -> Options {
     let program = PathBuf::from(env!("CARGO_BIN_EXE_power"));
@@ -46,5 +48,9 @@ fn a_disk_that_lies_about_syncs_is_found_out() {
         let (report, outcome) = run(&options(23, CRASHES_OF_LIARS, lie));
         let error = outcome.expect_err(name);
         println!("{name}: after {} power losses: {error:#}", report.crashes);
+        assert!(report.crashes > 0, "{name}: nothing was run");
+        let error = format!("{error:#}");
+        let of_harness = OF_HARNESS.iter().find(|text| error.contains(**text));
+        assert!(of_harness.is_none(), "{name} was not found, the harness failed: {error}");
     }
 }

@@ -1,4 +1,5 @@
-//! A digest of the whole state at a revision, by which members check that they agree.
+//! A digest of the whole state at a revision, by which tests and simulations check that members agree. Members themselves
+//! compare the fingerprints that the state keeps up (`member::agreement`).
 //!
 //! Owns what is digested and in which order: resources by name, objects by path, each with its revisions and bytes. Two
 //! members that applied the same entries have the same digest at every revision both can still rebuild.

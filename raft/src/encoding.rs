@@ -24,7 +24,7 @@ use crate::transaction::{Condition, Operation, Put, Transaction};
 /// The highest feature level that this program reads and writes.
 ///
 /// - 0: the programs before levels. A blank entry has no payload; selectable fields are stored by position.
-/// - 1: a blank entry says so; selectable fields are stored by name.
+/// - 1: a blank entry says so; selectable fields are stored by name; writes that pass the state's quota are refused.
 pub const FEATURE_LEVEL_MAX: u32 = 1;
 
 /// The first level at which a blank entry says that it is one.
@@ -32,6 +32,10 @@ pub(crate) const LEVEL_EXPLICIT_BLANK: u32 = 1;
 
 /// The first level at which selectable fields are stored by name.
 pub(crate) const LEVEL_NAMED_FIELDS: u32 = 1;
+
+/// The first level at which every program refuses a write that passes the quota of the state: below it some would apply
+/// what others refuse. So no quota is written before.
+pub(crate) const LEVEL_STATE_QUOTA: u32 = 1;
 
 /// Bytes that are not what they should be: corruption, or a newer version's format.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

@@ -128,8 +128,16 @@ impl Store for MemoryStore {
         tokio::time::sleep(duration)
     }
 
+    fn may_serve(&self) -> Result<(), ReadError> {
+        Ok(())
+    }
+
     fn revocations(&self) -> u64 {
         self.revocations.load(Ordering::Acquire)
+    }
+
+    fn is_short_of_space(&self) -> bool {
+        false
     }
 
     fn is_leader(&self) -> bool {

@@ -18,13 +18,14 @@ pub enum ProposeError {
     /// Certainly not done; may be sent again.
     #[error("not proposed: {reason}")]
     NotProposed {
-        /// What stood in the way: no leader known, shutting down, queue full.
+        /// What stood in the way: no leader known, shutting down, queue full, this member quarantined.
         reason: String,
     },
     /// May or may not have happened; must not be repeated silently.
     #[error("outcome unknown: {reason}")]
     Unknown {
-        /// What was lost: the deadline passed, the leader changed, the connection broke.
+        /// What was lost: the deadline passed, the leader changed, the connection broke, or this member was quarantined
+        /// after proposing.
         reason: String,
     },
     /// Certainly not done, and never will be: some member of the cluster cannot read it. Not to be sent again.
@@ -53,11 +54,12 @@ pub enum ProposeError {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("no read barrier: {reason}")]
 pub struct ReadError {
-    /// No leader, no quorum, or the deadline passed.
+    /// No leader, no quorum, the deadline passed, or this member is quarantined.
     pub reason: String,
 }
 
-/// A handle on the replicated state of this node. Cheap to clone.
+/// A handle on the replicated state of this node. Cheap to clone. No method has a default: a store that wraps another
+/// cannot forget to pass one on.
 pub trait Store: Clone + Send + Sync + 'static {
     /// The newest state applied on this node. Never blocks; the state never changes under the caller.
     fn state(&self) -> Arc<State>;
@@ -101,21 +103,15 @@ pub trait Store: Clone + Send + Sync + 'static {
     ///
     /// # Errors
     /// It may not; nothing of [`Store::state`] may leave this node.
-    fn may_serve(&self) -> Result<(), ReadError> {
-        Ok(())
-    }
+    fn may_serve(&self) -> Result<(), ReadError>;
 
     /// How often the state that this node showed was found wrong, since it started. What was shown under an earlier count
     /// is to be read anew: nobody may go on from it. [`Store::subscribe`]'s cursors wake when it rises.
-    fn revocations(&self) -> u64 {
-        0
-    }
+    fn revocations(&self) -> u64;
 
     /// Whether what would make the state larger is refused now for lack of space on some member's disk. Everything else
     /// is served.
-    fn is_short_of_space(&self) -> bool {
-        false
-    }
+    fn is_short_of_space(&self) -> bool;
 
     /// Whether this node leads now: loops that act for the cluster run only here.
     fn is_leader(&self) -> bool;

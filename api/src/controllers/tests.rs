@@ -57,6 +57,18 @@ impl Store for Switched {
         self.below.sleep(duration)
     }
 
+    fn may_serve(&self) -> Result<(), ReadError> {
+        self.below.may_serve()
+    }
+
+    fn revocations(&self) -> u64 {
+        self.below.revocations()
+    }
+
+    fn is_short_of_space(&self) -> bool {
+        self.below.is_short_of_space()
+    }
+
     fn is_leader(&self) -> bool {
         self.leads.load(Ordering::Relaxed)
     }

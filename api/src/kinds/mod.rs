@@ -27,33 +27,6 @@ pub mod workload;
 
 pub use strategy::{Cell, Context, DefaultPropagation, NameRule, Objects, Plain, Strategy};
 
-/// The kinds with finished rules, by storage resource: plural name and group without its domain.
-pub const SERVED: &[&str] = &[
-    "clusterrolebindings.rbac.authorization",
-    "clusterroles.rbac.authorization",
-    "configmaps",
-    "cronjobs.batch",
-    "daemonsets.apps",
-    "deployments.apps",
-    "events",
-    "ingresses.networking",
-    "jobs.batch",
-    "leases.coordination",
-    "namespaces",
-    "networkpolicies.networking",
-    "nodes",
-    "persistentvolumeclaims",
-    "poddisruptionbudgets.policy",
-    "pods",
-    "priorityclasses.scheduling",
-    "replicasets.apps",
-    "rolebindings.rbac.authorization",
-    "roles.rbac.authorization",
-    "secrets",
-    "serviceaccounts",
-    "statefulsets.apps",
-];
-
 /// The strategy of a storage resource; `None` for a kind that is not served. `events` serves both spellings.
 pub fn strategy_for(storage_resource: &str) -> Option<&'static dyn Strategy> {
     Some(match storage_resource {
@@ -87,6 +60,33 @@ pub fn strategy_for(storage_resource: &str) -> Option<&'static dyn Strategy> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// The kinds with finished rules, by storage resource: plural name and group without its domain.
+    const SERVED: &[&str] = &[
+        "clusterrolebindings.rbac.authorization",
+        "clusterroles.rbac.authorization",
+        "configmaps",
+        "cronjobs.batch",
+        "daemonsets.apps",
+        "deployments.apps",
+        "events",
+        "ingresses.networking",
+        "jobs.batch",
+        "leases.coordination",
+        "namespaces",
+        "networkpolicies.networking",
+        "nodes",
+        "persistentvolumeclaims",
+        "poddisruptionbudgets.policy",
+        "pods",
+        "priorityclasses.scheduling",
+        "replicasets.apps",
+        "rolebindings.rbac.authorization",
+        "roles.rbac.authorization",
+        "secrets",
+        "serviceaccounts",
+        "statefulsets.apps",
+    ];
 
     #[test]
     fn every_served_kind_has_a_strategy() {

@@ -59,8 +59,6 @@ pub enum FieldErrorKind {
     Duplicate,
     /// `FieldValueTooLong`.
     TooLong,
-    /// `FieldValueTooMany`.
-    TooMany,
     /// `FieldValueNotFound`.
     NotFound,
     /// `FieldValueTypeInvalid`.
@@ -130,13 +128,6 @@ impl FieldError {
         FieldError { path, kind: FieldErrorKind::TooLong, message }
     }
 
-    /// A list past its length.
-    pub fn too_many(path: Path, actual: usize, limit: usize) -> Self {
-        let unit = if limit == 1 { "item" } else { "items" };
-        let message = format!("Too many: {actual}: must have at most {limit} {unit}");
-        FieldError { path, kind: FieldErrorKind::TooMany, message }
-    }
-
     fn with_detail(path: Path, kind: FieldErrorKind, message: String, detail: &str) -> Self {
         let message = if detail.is_empty() { message } else { format!("{message}: {detail}") };
         FieldError { path, kind, message }
@@ -159,7 +150,6 @@ impl FieldErrorKind {
             FieldErrorKind::Forbidden => "FieldValueForbidden",
             FieldErrorKind::Duplicate => "FieldValueDuplicate",
             FieldErrorKind::TooLong => "FieldValueTooLong",
-            FieldErrorKind::TooMany => "FieldValueTooMany",
             FieldErrorKind::NotFound => "FieldValueNotFound",
             FieldErrorKind::TypeInvalid => "FieldValueTypeInvalid",
             FieldErrorKind::Internal => "InternalError",

@@ -248,16 +248,6 @@ pub fn percent(value: &str) -> Vec<String> {
     vec![format_error(message, "[0-9]+%", &["1%", "93%"])]
 }
 
-/// A name with at least three DNS labels (`a.b.c`); the messages joined as the reference joins them.
-pub fn fully_qualified(name: &str) -> Option<String> {
-    let messages = dns1123_subdomain(name);
-    if !messages.is_empty() {
-        return Some(messages.join(","));
-    }
-    let short = name.split('.').count() < 3;
-    short.then(|| "should be a domain with at least three segments separated by dots".to_owned())
-}
-
 /// The value's bytes are a lower-case DNS label, whatever its length.
 pub fn is_label(value: &str) -> bool {
     let alphanumeric = |c: u8| c.is_ascii_lowercase() || c.is_ascii_digit();

@@ -22,11 +22,6 @@ impl Quantity {
         quantity::nano_units(text).ok().map(Quantity)
     }
 
-    /// The number of whole units.
-    pub fn from_units(units: i64) -> Quantity {
-        Quantity(i128::from(units).saturating_mul(NANO))
-    }
-
     /// Below zero.
     pub fn is_negative(self) -> bool {
         self.0 < 0
@@ -48,14 +43,10 @@ impl Quantity {
         Quantity(self.0.saturating_add(other.0))
     }
 
-    /// The number of milli-units, rounded up; `None` past 64 bits.
-    pub fn milli(self) -> Option<i64> {
-        i64::try_from(round_up(self.0, NANO / 1000)).ok()
-    }
-
     /// The number of units, rounded up; `None` past 64 bits.
     pub fn units(self) -> Option<i64> {
-        i64::try_from(round_up(self.0, NANO)).ok()
+        let rounded_up = self.0 / NANO + i128::from(self.0 > 0 && self.0 % NANO != 0);
+        i64::try_from(rounded_up).ok()
     }
 }
 
@@ -67,10 +58,6 @@ impl fmt::Display for Quantity {
             .map_or((self.0, "n"), |(unit, suffix)| (self.0 / unit, suffix));
         write!(f, "{number}{suffix}")
     }
-}
-
-fn round_up(value: i128, unit: i128) -> i128 {
-    value / unit + i128::from(value > 0 && value % unit != 0)
 }
 
 #[cfg(test)]
@@ -107,8 +94,7 @@ mod tests {
     fn huge_numbers_saturate() {
         let many = "9".repeat(5000);
         for text in [many.as_str(), "9e999999999", "99999999999999999999Ei"] {
-            let quantity = Quantity::parse(text).unwrap();
-            assert_eq!((quantity.units(), quantity.milli()), (Some(i64::MAX), None), "{text}");
+            assert_eq!(Quantity::parse(text).unwrap().units(), Some(i64::MAX), "{text}");
         }
         assert_eq!(Quantity::parse("0e999"), Some(Quantity::ZERO));
         assert_eq!(Quantity::parse("1e-999").map(|q| q.to_string()).as_deref(), Some("1n"));
@@ -118,7 +104,7 @@ mod tests {
     fn rounding_and_text() {
         let parse = |text| Quantity::parse(text).unwrap_or_default();
         assert_eq!(parse("1500m").units(), Some(2));
-        assert_eq!(parse("0.0001").milli(), Some(1));
+        assert_eq!(parse("0.0001").units(), Some(1));
         assert!(parse("2").is_whole() && !parse("2500m").is_whole());
         assert_eq!(parse("1500m").plus(parse("500m")).to_string(), "2");
         assert_eq!(parse("1500m").to_string(), "1500m");

@@ -3,20 +3,21 @@
 //! Owns the kinds of faults, how long each lasts and how it is undone. Each seed weighs the kinds differently, so that
 //! some runs are all crashes and others all cuts. Faults overlap. [`calm`] undoes everything.
 
+mod disk;
+mod network;
+
 use std::time::Duration;
 
 use openraft_rt::AsyncRuntime;
 use orch_raft::transport::NodeId;
 
+use self::disk::{restore_speed, spoil};
+use self::network::{cut_for_minutes, disturb};
 use super::dice::Dice;
-use super::disk::DiskManner;
 use super::network::NetworkManner;
 use super::points::POINTS;
 use super::runtime::{NodeRuntime, spawn_detached};
 use super::world::World;
-
-/// How long a process may go on after a write was refused: what it has under way, and no more.
-const STOP_MAX: Duration = Duration::from_secs(1);
 
 /// How long a starved task runs when it runs.
 const STARVED_TURN: Duration = Duration::from_micros(300);
@@ -187,148 +188,6 @@ fn strike(world: &World, dice: &Dice, fault: Fault) {
     }
 }
 
-/// The faults of the disk.
-fn spoil(world: &World, dice: &Dice, fault: Fault, victim: NodeId) {
-    match fault {
-        Fault::FailedSync => {
-            world.disk(victim).behave(|manner| manner.sync_fails = true);
-            let (world, after) = (world.clone(), dice.millis(5..100));
-            let away = dice.millis(5..1000);
-            spawn_detached(async move {
-                NodeRuntime::sleep(after).await;
-                world.disk(victim).behave(|manner| manner.sync_fails = false);
-                strike_down(&world, victim, away);
-            });
-        }
-        Fault::SlowDisk => slow(world, victim, dice),
-        Fault::HungSync => {
-            world.disk(victim).behave(|manner| manner.sync_hangs = true);
-            let (disk, length) = (world.disk(victim).clone(), dice.millis(50..4000));
-            spawn_detached(async move {
-                NodeRuntime::sleep(length).await;
-                disk.behave(|manner| manner.sync_hangs = false);
-            });
-        }
-        Fault::WriteError => fail_writes(world, victim, "input/output error (injected)", dice),
-        Fault::FullDisk => fail_writes(world, victim, "no space left on device (injected)", dice),
-        _ => {
-            world.disk(victim).rot(dice);
-            // Most is read at a start only.
-            if dice.percent(50) {
-                down(world, victim, dice.percent(50), dice.millis(5..300));
-            }
-            let (disk, length) = (world.disk(victim).clone(), dice.millis(300..2500));
-            spawn_detached(async move {
-                NodeRuntime::sleep(length).await;
-                disk.restore();
-            });
-        }
-    }
-}
-
-/// The faults of the network.
-fn disturb(world: &World, dice: &Dice, fault: Fault, victim: NodeId) {
-    let (network, members) = (world.network(), world.members());
-    match fault {
-        Fault::Isolate | Fault::IsolateLeader => {
-            let others: Vec<NodeId> = members.into_iter().filter(|node| *node != victim).collect();
-            cut_between(world, &[victim], &others);
-        }
-        Fault::Partition => {
-            let mut sides = (Vec::new(), Vec::new());
-            for node in members {
-                if dice.percent(50) { sides.0.push(node) } else { sides.1.push(node) }
-            }
-            cut_between(world, &sides.0, &sides.1);
-        }
-        Fault::OneWay => {
-            let other = members[dice.index(members.len())];
-            if dice.percent(50) { network.cut(victim, other) } else { network.cut(other, victim) }
-        }
-        Fault::Break => return network.break_connections(),
-        Fault::SlowHeal => {
-            let (links, length) = (part(world, dice), dice.millis(200..3000));
-            let (world, dice) = (world.clone(), dice.clone());
-            spawn_detached(async move {
-                NodeRuntime::sleep(length).await;
-                mend_one_by_one(&world, &dice, links, 400).await;
-            });
-            return;
-        }
-        Fault::Loss => {
-            let loss = [5, 30, 150][dice.index(3)];
-            network.behave(|manner| manner.loss_per_mille = loss);
-        }
-        _ => {
-            let longest = [20, 80, 300][dice.index(3)];
-            network.behave(|manner| manner.delay_max = Duration::from_millis(longest));
-        }
-    }
-    let (network, length) = (network.clone(), dice.millis(50..3000));
-    spawn_detached(async move {
-        NodeRuntime::sleep(length).await;
-        network.heal();
-        network.behave(|manner| *manner = NetworkManner::default());
-    });
-}
-
-/// Cuts the members into two sides, neither of them empty, and gives the links cut.
-fn part(world: &World, dice: &Dice) -> Vec<(NodeId, NodeId)> {
-    let mut rest = world.members();
-    let mut side = Vec::new();
-    for _ in 0..dice.number(1..rest.len().max(2) as u64) {
-        side.push(rest.remove(dice.index(rest.len())));
-    }
-    cut_between(world, &side, &rest);
-    let both = |left: NodeId| rest.iter().flat_map(move |right| [(left, *right), (*right, left)]);
-    side.iter().flat_map(|left| both(*left).collect::<Vec<_>>()).collect()
-}
-
-/// Lets one direction after another pass again, in a seeded order.
-async fn mend_one_by_one(world: &World, dice: &Dice, mut links: Vec<(NodeId, NodeId)>, pause_ms_max: u64) {
-    while !links.is_empty() {
-        let (from, to) = links.remove(dice.index(links.len()));
-        world.network().mend(from, to);
-        world.trace().event(format_args!("n{} reaches n{} again", from.0, to.0));
-        NodeRuntime::sleep(dice.millis(0..pause_ms_max)).await;
-    }
-}
-
-/// The faults of a run of minutes: the network falls apart for most of it, and heals link by link.
-async fn cut_for_minutes(world: &World, dice: &Dice, minutes: Duration) {
-    let began = NodeRuntime::elapsed();
-    while world.is_busy() && NodeRuntime::elapsed() - began < minutes {
-        NodeRuntime::sleep(dice.millis(500..5000)).await;
-        let links = part(world, dice);
-        world.trace().event(format_args!("cut for minutes: {links:?}"));
-        NodeRuntime::sleep(dice.duration(minutes / 4, minutes / 2)).await;
-        mend_one_by_one(world, dice, links, 8000).await;
-    }
-}
-
-/// Writes to the disk of `node` fail for a while: its process must stop, and may start again when they do not.
-fn fail_writes(world: &World, node: NodeId, reason: &'static str, dice: &Dice) {
-    world.disk(node).behave(|manner| manner.write_fails = Some(reason));
-    let (world, length) = (world.clone(), dice.millis(100..2500));
-    let process = world.process(node);
-    spawn_detached(async move {
-        NodeRuntime::sleep(length).await;
-        let goes_on = |world: &World| {
-            let now = world.process(node);
-            let same = now.zip(process.as_ref()).is_some_and(|(now, then)| now.group == then.group);
-            let stopped = process.as_ref().is_some_and(|process| process.group.is_paused());
-            same && !stopped && world.disk(node).has_failed()
-        };
-        if goes_on(&world) {
-            NodeRuntime::sleep(STOP_MAX).await;
-        }
-        if goes_on(&world) && !world.is_starved(node) {
-            world.fail(format_args!("n{} goes on {STOP_MAX:?} after its disk refused a write", node.0));
-        }
-        world.disk(node).behave(|manner| manner.write_fails = None);
-    });
-}
-
 /// One task of the process gets a moment now and then, and nothing between.
 fn starve(world: &World, node: NodeId, dice: &Dice) {
     let Some(process) = world.process(node) else { return };
@@ -349,13 +208,6 @@ fn starve(world: &World, node: NodeId, dice: &Dice) {
         process.group.feed();
         world.set_starved(node, false);
     });
-}
-
-fn cut_between(world: &World, one: &[NodeId], other: &[NodeId]) {
-    for (left, right) in one.iter().flat_map(|left| other.iter().map(move |right| (*left, *right))) {
-        world.network().cut(left, right);
-        world.network().cut(right, left);
-    }
 }
 
 fn down(world: &World, node: NodeId, power_lost: bool, away: Duration) {
@@ -395,25 +247,6 @@ fn pause(world: &World, node: NodeId, length: Duration) {
         NodeRuntime::sleep(length).await;
         process.group.resume();
     });
-}
-
-fn slow(world: &World, node: NodeId, dice: &Dice) {
-    let (from, to) = [(5, 30), (30, 120), (200, 900)][dice.index(3)];
-    let disk = world.disk(node).clone();
-    disk.behave(|manner| {
-        manner.sync_min = Duration::from_millis(from);
-        manner.sync_max = Duration::from_millis(to);
-    });
-    let length = dice.millis(200..4000);
-    spawn_detached(async move {
-        NodeRuntime::sleep(length).await;
-        restore_speed(&disk);
-    });
-}
-
-fn restore_speed(disk: &super::disk::SimDisk) {
-    let usual = DiskManner::default();
-    disk.behave(|manner| (manner.sync_min, manner.sync_max) = (usual.sync_min, usual.sync_max));
 }
 
 /// Ends everything that is wrong: links whole, disks quick, processes running.

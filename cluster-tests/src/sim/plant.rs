@@ -199,6 +199,10 @@ impl<S: Store> Store for PlantedStore<S> {
         self.store.revocations()
     }
 
+    fn is_short_of_space(&self) -> bool {
+        self.store.is_short_of_space()
+    }
+
     async fn propose(&self, transaction: Transaction) -> Result<Outcome, ProposeError> {
         let blind = transaction.conditions.is_empty();
         if self.plant == Some(Plant::AnswersEarly) && blind && self.store.is_leader() {

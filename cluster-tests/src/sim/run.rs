@@ -184,7 +184,7 @@ async fn live(world: &World) {
 async fn controllers_are_done(world: &World) -> bool {
     let began = NodeRuntime::elapsed();
     while world.failure().is_none() {
-        let states = world.members().into_iter().map(|node| Some(world.process(node)?.store?.state()));
+        let states = world.members().into_iter().map(|node| Some(world.store(node)?.state()));
         let unmet = states.map(|state| match state {
             Some(state) => world.duties(|duties| duties.unmet(&state)),
             None => Some("a member does not run".to_owned()),

@@ -32,7 +32,7 @@ pub async fn strike(world: &World) {
         return;
     }
     let Some(sound) = members.into_iter().find(|node| *node != victim) else { return };
-    let Some(store) = world.process(sound).and_then(|process| process.store) else { return };
+    let Some(store) = world.store(sound) else { return };
     let state = store.state();
     // What a later entry of the log writes again would be right again after the start.
     let is_current = |resource: &str, path: &str, revision: u64| {
@@ -63,12 +63,12 @@ pub async fn strike(world: &World) {
 
 /// Whether `node` runs and is not quarantined.
 fn serves(world: &World, node: NodeId) -> bool {
-    let store = world.process(node).and_then(|process| process.store);
+    let store = world.store(node);
     store.is_some_and(|store| store.may_serve().is_ok())
 }
 
 /// An object as `node` has it.
 fn object(world: &World, node: NodeId, resource: &str, path: &str) -> Option<Bytes> {
-    let state = world.process(node)?.store?.state();
+    let state = world.store(node)?.state();
     state.collection(resource).get(path).map(|object| object.json.clone())
 }

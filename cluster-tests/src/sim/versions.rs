@@ -134,7 +134,7 @@ pub async fn upgrade_all(world: &World) {
 pub async fn agree(world: &World) {
     let began = NodeRuntime::elapsed();
     let follows = |node| {
-        let store = world.process(node).and_then(|process| process.store);
+        let store = world.store(node);
         store.is_some_and(|store| store.inner().status().feature_level == FEATURE_LEVEL_MAX)
     };
     while world.failure().is_none() && !world.members().into_iter().all(follows) {

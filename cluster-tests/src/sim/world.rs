@@ -1,42 +1,42 @@
 //! A cluster and everything around it: disks, network, processes, clock, and who watches them.
 //!
-//! Owns the lives of the members' processes: they start, die, stop and start again on what their disk still holds.
-//! After each step of any process the oracles look at it; the first thing they find ends the run.
+//! Owns the members, whether they belong to the cluster, and what the parts of a run share. Their processes start, die,
+//! stop and start again on what their disk still holds (`lives`). After each step of any process the oracles look at it
+//! (`observation`); the first thing they find ends the run.
 
 mod accidents;
+mod clock;
+mod lives;
+mod observation;
 mod records;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
 use orch_raft::transport::{NodeId, Peer};
-use orch_raft::{Revision, State, Store};
 use parking_lot::Mutex;
 
+use self::clock::WallClock;
+pub use self::lives::Process;
 use super::answers::Answered;
 use super::consensus::Protocol;
 use super::dice::Dice;
 use super::disk::SimDisk;
 use super::duties::Duties;
 use super::history::History;
-use super::ledger::{Cursor, Ledger};
+use super::ledger::Ledger;
 use super::network::SimNetwork;
 use super::plant::PlantedStore;
 use super::points::Points;
-use super::process::{self, MemberStore, SimMember};
-use super::runtime::{NodeRuntime, TaskGroup};
+use super::process::MemberStore;
 use super::scale::Scale;
-use super::server::Server;
 use super::setup::Setup;
 use super::sightings::{Listed, Watched};
 use super::trace::Trace;
 use super::versions::Versions;
-
-/// The wall clock at the start of every run, milliseconds since 1970.
-const EPOCH_MS: u64 = 1_700_000_000_000;
 
 /// One run of so many is about cuts of minutes.
 const MINUTES_ONE_IN: u64 = 150;
@@ -104,38 +104,6 @@ struct Member {
     /// What it stores differs from what it applied, and is not held against the ledger.
     rotten: AtomicBool,
     process: Mutex<Option<Process>>,
-}
-
-/// A wall clock that is wrong.
-#[derive(Debug, Default)]
-struct WallClock {
-    /// How far it is ahead, in milliseconds.
-    ahead_ms: AtomicI64,
-    /// How much faster it runs than time passes, in millionths.
-    drift_ppm: AtomicI64,
-}
-
-impl WallClock {
-    fn now_ms(&self) -> u64 {
-        let elapsed = i64::try_from(NodeRuntime::elapsed().as_millis()).unwrap_or(i64::MAX);
-        let drifted = elapsed.saturating_mul(self.drift_ppm.load(Ordering::Relaxed)) / 1_000_000;
-        let ahead = self.ahead_ms.load(Ordering::Relaxed).saturating_add(drifted);
-        EPOCH_MS.saturating_add_signed(elapsed.saturating_add(ahead))
-    }
-}
-
-/// One run of a member's process.
-#[derive(Clone)]
-pub struct Process {
-    /// Its tasks.
-    pub group: TaskGroup,
-    /// What it serves, once it has started.
-    pub store: Option<Handle>,
-    /// Its API, once it knows its cluster.
-    pub server: Option<Server>,
-    /// The member itself, until it is told to shut down.
-    member: Arc<Mutex<Option<SimMember>>>,
-    seen: Arc<Mutex<Cursor>>,
 }
 
 impl World {
@@ -302,25 +270,14 @@ impl World {
         self.member(node).process.lock().clone()
     }
 
+    /// What `node` serves, once its process has started.
+    pub fn store(&self, node: NodeId) -> Option<Handle> {
+        self.process(node)?.store
+    }
+
     /// The member that leads the newest term any disk knows of.
     pub fn leader(&self) -> Option<NodeId> {
         self.0.protocol.lock().leader().map(|(_, node)| node)
-    }
-
-    /// The wall clock of `node`.
-    pub fn clock(&self, node: NodeId) -> Arc<dyn Fn() -> u64 + Send + Sync> {
-        let clock = self.member(node).clock.clone();
-        Arc::new(move || clock.now_ms())
-    }
-
-    /// Makes the wall clock of `node` differ from the others', by so many milliseconds.
-    pub fn set_clock_ahead(&self, node: NodeId, ahead_ms: i64) {
-        self.member(node).clock.ahead_ms.store(ahead_ms, Ordering::Relaxed);
-    }
-
-    /// Makes the wall clock of `node` run faster, or slower, by so many millionths.
-    pub fn set_clock_drift(&self, node: NodeId, drift_ppm: i64) {
-        self.member(node).clock.drift_ppm.store(drift_ppm, Ordering::Relaxed);
     }
 
     /// One of the tasks of `node` gets hardly any time, or all do again.
@@ -361,160 +318,6 @@ impl World {
     /// Tells writing clients to end.
     pub fn end_busy(&self) {
         self.0.busy.store(false, Ordering::Relaxed);
-    }
-
-    /// Starts the process of `node` on its disk, unless one runs or it is no member any more.
-    pub fn start(&self, node: NodeId) {
-        let member = self.member(node);
-        let is_held = member.held.load(Ordering::Relaxed);
-        if is_held || member.process.lock().is_some() || !self.0.roster.lock().contains(&node) {
-            return;
-        }
-        let start = member.starts.fetch_add(1, Ordering::Relaxed);
-        self.0.trace.event(format_args!("start n{} ({start})", node.0));
-        if !self.has_lost_disk(node) {
-            let kept = self.0.protocol.lock().observe_start(node, &member.disk);
-            kept.unwrap_or_else(|breach| self.fail(breach));
-        }
-        let weak = Arc::downgrade(&self.0);
-        let group = TaskGroup::observed(move || {
-            if let Some(inner) = weak.upgrade() {
-                World(inner).observe(node);
-            }
-        });
-        let process = Process {
-            group: group.clone(),
-            store: None,
-            server: None,
-            member: Arc::default(),
-            seen: Arc::default(),
-        };
-        *member.process.lock() = Some(process);
-        let (world, own) = (self.clone(), group.clone());
-        group.spawn(async move {
-            match process::start(&world, node, start, &own).await {
-                Ok(started) => world.started(node, start, &own, started),
-                Err(error) => process::exit(&world, node, &error.to_string()),
-            }
-        });
-    }
-
-    /// Ends the process of `node` between two instructions. With `power_lost`, its disk forgets what was not synced.
-    pub fn kill(&self, node: NodeId, power_lost: bool) {
-        let member = self.member(node);
-        let Some(process) = member.process.lock().take() else { return };
-        let how = if power_lost { "power lost at" } else { "kill" };
-        self.0.trace.event(format_args!("{how} n{}", node.0));
-        self.0.network.detach(node);
-        process.group.kill();
-        self.look_for_panics(node, &process);
-        if power_lost { member.disk.crash() } else { member.disk.close() }
-    }
-
-    /// Tells the process of `node` to shut down in good order, and waits until it has.
-    pub async fn shut_down(&self, node: NodeId) {
-        let Some(process) = self.process(node) else { return };
-        let Some(member) = process.member.lock().take() else { return };
-        self.0.trace.event(format_args!("shut down n{}", node.0));
-        let ended = process.group.spawn(member.shutdown()).await;
-        let current = self.process(node).is_some_and(|now| now.group == process.group);
-        if ended.is_ok() && current {
-            self.kill(node, false);
-        }
-    }
-
-    /// Ends every process and connection. Their tasks hold the world and the world holds them: without this, a run's
-    /// memory would never be given back.
-    pub fn end(&self) {
-        self.0.members.keys().for_each(|node| self.kill(*node, false));
-        self.0.network.break_connections();
-        self.0.network.unobserve();
-        self.0.points.disarm();
-    }
-
-    /// Looks at `node` after one of its steps.
-    fn observe(&self, node: NodeId) {
-        let Some(process) = self.process(node) else { return };
-        self.look_for_panics(node, &process);
-        let disk = &self.member(node).disk;
-        if let Err(breach) = self.0.protocol.lock().observe_vote(node, disk) {
-            self.fail(breach);
-        }
-        if let Some(store) = &process.store {
-            let state = store.inner().state();
-            self.0.versions.observe(&state);
-            self.compare(node, &state, &mut process.seen.lock());
-        }
-    }
-
-    /// Looks at the whole state of `node`, whatever was looked at before.
-    pub fn observe_whole(&self, node: NodeId) {
-        if let Some(store) = self.process(node).and_then(|process| process.store) {
-            self.compare(node, &store.state(), &mut Cursor::default());
-        }
-    }
-
-    fn compare(&self, node: NodeId, state: &State, seen: &mut Cursor) {
-        if self.member(node).rotten.load(Ordering::Relaxed) {
-            return;
-        }
-        if let Err(disagreement) = self.0.ledger.observe(node, state, seen) {
-            self.fail(disagreement);
-        }
-    }
-
-    /// Whether the stored state of some member is wrong and not repaired.
-    pub fn has_rotten(&self) -> bool {
-        self.0.members.values().any(|member| member.rotten.load(Ordering::Relaxed))
-    }
-
-    /// The stored state of `node` is wrong, which the members have to find and to repair themselves; or that is over.
-    pub fn set_rotten(&self, node: NodeId, rotten: bool) {
-        self.member(node).rotten.store(rotten, Ordering::Relaxed);
-    }
-
-    /// How far the process of `node` has applied, if it serves.
-    pub fn applied(&self, node: NodeId) -> Option<Revision> {
-        Some(self.process(node)?.store?.state().applied())
-    }
-
-    /// Looks at every member's log, as often as the run can afford.
-    pub fn observe_logs(&self) {
-        let mut protocol = self.0.protocol.lock();
-        let members = &self.0.members;
-        let logs = members.iter().try_for_each(|(node, member)| protocol.observe_log(*node, &member.disk));
-        let applied = |node: &NodeId| self.applied(*node).unwrap_or_default();
-        let all = || members.keys().try_for_each(|node| protocol.observe_applied(*node, applied(node)));
-        if let Err(breach) = logs.and_then(|()| all()) {
-            drop(protocol);
-            self.fail(breach);
-        }
-    }
-
-    fn started(&self, node: NodeId, start: u64, group: &TaskGroup, started: SimMember) {
-        let member = self.member(node);
-        let mut process = member.process.lock();
-        if let Some(process) = process.as_mut().filter(|process| process.group == *group) {
-            let (plant, disk) = (self.0.setup.plant, member.disk.clone());
-            let store = PlantedStore::new(started.handle(), plant, disk);
-            process.store = Some(store.clone());
-            *process.member.lock() = Some(started);
-            group.spawn(process::serve_api(self.clone(), node, start, store, group.clone()));
-        }
-    }
-
-    /// The process of `node` serves its API from now on.
-    pub fn serves(&self, node: NodeId, group: &TaskGroup, server: Server) {
-        let mut process = self.member(node).process.lock();
-        if let Some(process) = process.as_mut().filter(|process| process.group == *group) {
-            process.server = Some(server);
-        }
-    }
-
-    fn look_for_panics(&self, node: NodeId, process: &Process) {
-        for message in process.group.take_panics() {
-            self.fail(format_args!("n{} panicked: {message}", node.0));
-        }
     }
 
     fn member(&self, node: NodeId) -> &Member {

@@ -231,7 +231,7 @@ fn done(result: Result<(), ChangeError>, handle: &Handle) -> Response {
 
 fn name(status: &Status, id: NodeId) -> String {
     let member = status.members.iter().find(|member| member.peer.id == id);
-    member.map_or_else(|| format!("{:016x}", id.0), |member| member.peer.name.to_string())
+    member.map_or_else(|| id.to_string(), |member| member.peer.name.to_string())
 }
 
 fn space(status: &Status) -> SpaceView {

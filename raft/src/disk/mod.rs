@@ -4,14 +4,18 @@
 //! a simulated disk that forgets what was not synced in a simulation. Everything crossing it is encoded by us; no type
 //! of the consensus library does.
 //!
-//! Invariant: what is written through one `Disk` becomes durable in the order of the calls. Invariant: an error is
-//! final; the caller stops the process and never retries a failed sync. Invariant: what a disk shows when it is opened
-//! is durable. A process that was killed leaves writes that the system holds and has not synced; its successor answers
-//! for them at once, so whoever opens the disk syncs what it recovers.
+//! Invariant: what is written through one `Disk` becomes durable in the order of the calls.
+//! Invariant: an error is final; the caller stops the process and never retries a failed sync.
+//! Invariant: what a disk shows when it is opened is durable. A process that was killed leaves writes that the
+//! system holds and has not synced; its successor answers for them at once, so whoever opens the disk syncs what
+//! it recovers.
 
+mod completion;
 pub mod rocks;
 
 use bytes::Bytes;
+
+pub(crate) use self::completion::completed;
 
 /// One log entry, encoded.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -310,6 +310,12 @@ mod tests {
             Decision::LostData,
             "told of another's disk"
         );
+        let other = wire::IdentityResponse { directory: String::new(), ..founded_with("old") };
+        assert_eq!(
+            decide(&[other], NODE, "d"),
+            Decision::Ask,
+            "the founding names another disk of this member"
+        );
     }
 
     #[test]

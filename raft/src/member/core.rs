@@ -46,7 +46,7 @@ pub(crate) struct Core<R: Runtime, D: Disk, T: Transport> {
     pub(crate) log: Log<R, D>,
     /// Bytes of the log.
     pub(crate) meter: Arc<Mutex<Meter>>,
-    /// What of the log must stay for others.
+    /// Log entries that transfers of snapshots, and repairs, still need.
     pub(crate) holds: Arc<Holds>,
     pub(crate) proposals: Arc<Proposals>,
     pub(crate) barriers: Barriers,
@@ -54,21 +54,23 @@ pub(crate) struct Core<R: Runtime, D: Disk, T: Transport> {
     pub(crate) fatal: Fatal,
     pub(crate) stop: Stop,
     pub(crate) tasks: Mutex<Vec<R::JoinHandle<()>>>,
-    /// One snapshot is received at a time: each builds a whole state. Holds what came of one whose stream broke.
+    /// Held while a snapshot is received: one at a time, since each builds a whole state. The value is a transfer whose
+    /// stream broke.
     pub(crate) installing: tokio::sync::Mutex<Option<Partial>>,
     /// Whose disk this is, as written there.
     pub(crate) identity: Mutex<wire::Identity>,
-    /// It is decided that this member takes part.
+    /// Admission is over: this member votes and replicates.
     pub(crate) admitted: AtomicBool,
-    /// Whether this member's state is that of the others.
+    /// Comparison of this member's state with the others'; quarantine.
     pub(crate) agreement: Agreement,
     /// One founding is decided at a time.
     pub(crate) deciding: tokio::sync::Mutex<()>,
-    /// Who wanted more of this member, while it waited, than to ask who it is.
+    /// The last member that sent anything but a question (identity, feature level, founding) while this one waited to be
+    /// founded or added.
     pub(crate) spoken_to_by: Mutex<Option<NodeId>>,
     /// What others promised this member.
     pub(crate) promises: Promises,
-    /// What this member came back with.
+    /// Comparison of this disk with what other members remember of it, after a restart.
     pub(crate) returning: Returning,
     /// Room on the members' disks.
     pub(crate) space: SpaceWatch,

@@ -96,8 +96,9 @@ impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
         };
         let target = target.filter(|target| !target.is_empty());
         let voters = membership.get_joint_config().iter().chain(&target).find(too_few)?;
-        let name =
-            |id: &u64| membership.get_node(id).map_or_else(|| format!("{id:016x}"), |at| at.name.to_string());
+        let name = |id: &u64| {
+            membership.get_node(id).map_or_else(|| NodeId(*id).to_string(), |at| at.name.to_string())
+        };
         let silent: Vec<String> = voters.iter().filter(|id| !answering.contains(id)).map(name).collect();
         let all: Vec<String> = voters.iter().map(name).collect();
         Some(Obstacle::Silence(format!(

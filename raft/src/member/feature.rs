@@ -144,7 +144,7 @@ impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
             if let Some(leader) = self.leader().filter(|leader| leader.local && may_rise) {
                 self.try_raise(leader).await;
             }
-            // Without an end to wait for, every period looks for a lead that was won meanwhile.
+            // Winning the lead wakes nothing here, so it is checked every `ASK_PERIOD`. `None` inside: the store ended.
             if let Some(None) = within::<R, _>(ASK_PERIOD, changes.changed()).await {
                 return;
             }
@@ -166,7 +166,7 @@ impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
         }
         tracing::info!(from = now, to = common, "raising the cluster's feature level");
         let raise = raise(&state, common, (self.options.clock)());
-        // In the forms of the old level: a member that was not asked meets the raise and not its consequences.
+        // Encoded at the old level: a program that lacks the new one can still read the raise, and then stops.
         let bytes = encode_transaction(ProposalId::default(), &raise, now);
         let (done, appended) = oneshot::channel::<()>();
         append(self, leader.term, bytes, move || drop(done)).await;

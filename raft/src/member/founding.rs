@@ -128,7 +128,7 @@ impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
         }
         // A member of a running cluster that speaks to this one knows it with another disk, or would not do so.
         if let Some(speaker) = *self.spoken_to_by.lock() {
-            return Err(format!("member {:016x} of a running cluster speaks to this one", speaker.0));
+            return Err(format!("member {speaker} of a running cluster speaks to this one"));
         }
         Ok(wire::Founding { cluster: self.options.seed.cluster.to_string(), founders: decided })
     }
@@ -188,7 +188,7 @@ impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
         let speaker = *self.spoken_to_by.lock();
         match speaker.filter(|_| !self.options.initial_cluster.is_empty()) {
             Some(speaker) => tracing::warn!(
-                speaker = format_args!("{:016x}", speaker.0),
+                %speaker,
                 "a member of a running cluster speaks to this one, which has an empty disk: if it had data, it has \
                  lost it; remove it from the cluster and add one with a new name"
             ),

@@ -27,7 +27,7 @@ const RESUME_LOOKS_MAX: u32 = 2400;
 #[derive(Debug, Default)]
 pub(crate) struct Holds {
     held: Mutex<Vec<Held>>,
-    /// Who needs all of the log there is.
+    /// Repairs under way; while there are any the whole log is kept.
     whole: AtomicU32,
 }
 

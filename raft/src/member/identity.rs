@@ -11,9 +11,8 @@ use bytes::Bytes;
 use orch_proto::store as wire;
 use prost::Message;
 use sha2::{Digest as _, Sha256};
-use tokio::sync::oneshot;
 
-use crate::disk::{Disk, DiskError, MetaKey};
+use crate::disk::{Disk, DiskError, MetaKey, completed};
 use crate::encoding::{FEATURE_LEVEL_MAX, check_format};
 use crate::fields::Fields;
 use crate::key::Key;
@@ -217,9 +216,9 @@ pub(crate) async fn claim(disk: &impl Disk, options: &Options) -> Result<wire::I
     };
     check_format("identity", found.format, FEATURE_LEVEL_MAX).map_err(|error| unreadable(error.into()))?;
     if found.node != options.id().0 || *found.name != *options.node.name {
-        let of = |name: &str, id: u64| format!("{name} ({id:016x})");
-        let expected = of(&options.node.name, options.id().0);
-        return Err(StartError::WrongNode { found: of(&found.name, found.node), expected });
+        let of = |name: &str, id: NodeId| format!("{name} ({id})");
+        let expected = of(&options.node.name, options.id());
+        return Err(StartError::WrongNode { found: of(&found.name, NodeId(found.node)), expected });
     }
     // The starts that are refused are counted, too: counting alone would let the next one in.
     if !found.older_copy.is_empty() {
@@ -239,12 +238,8 @@ pub(crate) async fn claim(disk: &impl Disk, options: &Options) -> Result<wire::I
 
 /// Writes the identity and waits until it is durable.
 pub(crate) async fn save(disk: &impl Disk, identity: &wire::Identity) -> Result<(), DiskError> {
-    let (done, durable) = oneshot::channel();
-    // The waiting side is gone only when the member is.
-    let on_durable = Box::new(move |result| drop(done.send(result)));
-    disk.save_meta(MetaKey::Identity, Bytes::from(identity.encode_to_vec()), Some(on_durable))?;
-    let gone = || DiskError { operation: "save identity", reason: "the disk went away".to_owned() };
-    durable.await.unwrap_or_else(|_| Err(gone()))
+    let bytes = Bytes::from(identity.encode_to_vec());
+    completed("save identity", |done| disk.save_meta(MetaKey::Identity, bytes, Some(done))).await
 }
 
 fn unreadable(error: LogError) -> StartError {
@@ -316,7 +311,8 @@ mod tests {
 
     #[test]
     fn ids_follow_from_names() {
-        assert_eq!(node_id("a"), node_id("a"));
+        // Ids are stored on disks and in states of clusters: with another hash no member would be known.
+        assert_eq!(node_id("a"), NodeId(0xca97_8112_ca1b_bdca));
         assert_ne!(node_id("a"), node_id("b"));
     }
 }

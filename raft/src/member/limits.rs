@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use crate::Runtime;
 use crate::disk::Disk;
+use crate::encoding::LEVEL_STATE_QUOTA;
 use crate::member::core::Core;
 use crate::member::identity::{cluster_key, cluster_put};
 use crate::state::{LIMITS, QUOTA_FIELD, State};
@@ -18,16 +19,12 @@ use crate::transport::Transport;
 /// Between two looks at whether this member leads and the limit is what it should be.
 const LOOK_PAUSE: Duration = Duration::from_secs(1);
 
-/// The first feature level at which every program refuses what passes the limits: below it some would apply a write
-/// that others refuse.
-const LIMITS_LEVEL: u32 = 1;
-
 /// Writes the limit of the state for as long as this member lives, whenever it leads.
 pub(crate) async fn keep_limits<R: Runtime, D: Disk, T: Transport>(core: Arc<Core<R, D, T>>) {
     let Some(wanted) = core.options.state_bytes_max else { return };
     loop {
         let state = core.applied.state();
-        if core.feature.level.agreed() >= LIMITS_LEVEL
+        if core.feature.level.agreed() >= LEVEL_STATE_QUOTA
             && core.leader().is_some_and(|leader| leader.local)
             && state.usage().quota() != Some(wanted).filter(|bytes| *bytes > 0)
         {

@@ -8,7 +8,8 @@ use std::sync::Arc;
 use crate::encoding::FEATURE_LEVEL_MAX;
 use crate::transport::{NodeId, Peer};
 
-/// Reads the wall clock: milliseconds since 1970. Dates the member's own proposals and the age of history.
+/// Reads the wall clock: milliseconds since 1970. Only dates this member's own proposals; the age of history is counted by
+/// the runtime's monotonic clock.
 pub type Clock = Arc<dyn Fn() -> u64 + Send + Sync>;
 
 /// Everything a member needs beside its disk and its transport.

@@ -65,7 +65,7 @@ pub struct Status {
     pub oldest: Revision,
     /// A change of the voters has been begun and is not completed.
     pub changing: bool,
-    /// Everyone, by id.
+    /// All members, by id.
     pub members: Vec<MemberStatus>,
     /// The size of the state here, and how large it may become.
     pub usage: Usage,

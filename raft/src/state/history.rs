@@ -65,6 +65,7 @@ pub(super) struct Ring {
 }
 
 impl Ring {
+    #[cfg(test)]
     pub(super) fn bytes(&self) -> usize {
         self.bytes
     }

@@ -71,11 +71,6 @@ impl State {
         self.floor
     }
 
-    /// Bytes that the history keeps alive.
-    pub fn history_bytes(&self) -> usize {
-        self.ring.bytes()
-    }
-
     /// The digest of all objects. Equal on every member that has applied the same entries.
     pub fn fingerprint(&self) -> Fingerprint {
         self.fingerprint

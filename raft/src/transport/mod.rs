@@ -6,6 +6,7 @@
 
 pub mod tonic;
 
+use std::fmt;
 use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,6 +18,13 @@ use tokio::sync::mpsc;
 /// A member, never reused.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct NodeId(pub u64);
+
+impl fmt::Display for NodeId {
+    /// Sixteen hexadecimal digits, in logs and in errors. Stored names spell out their own form.
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "{:016x}", self.0)
+    }
+}
 
 /// Where a member is found.
 #[derive(Clone, Debug, PartialEq, Eq)]

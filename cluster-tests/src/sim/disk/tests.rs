@@ -2,7 +2,11 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use openraft_rt::AsyncRuntime;
+use orch_raft::disk::{Disk, LogRecord, OnDurable, StateBatch, StateWrite, StateWritten};
+
 use super::*;
+use crate::sim::runtime::NodeRuntime;
 
 fn record(index: u64) -> LogRecord {
     LogRecord { index, bytes: Bytes::from(format!("entry {index}")) }

@@ -2,7 +2,7 @@
 
 use orch_raft::{HistoryBounds, Key};
 
-use super::super::history::Guard;
+use super::super::history::{Ask, Guard, Told};
 use super::super::things::{Extras, transaction};
 use super::*;
 

@@ -72,7 +72,7 @@ impl Operator {
         let answer = self.session.request(leader, removing).await;
         self.world().trace().event(format_args!("operator: cornered via n{}: {answer:?}", leader.0));
         let is_changing = |member: &NodeId| {
-            let store = self.world().process(*member).and_then(|process| process.store);
+            let store = self.world().store(*member);
             store.is_some_and(|store| store.inner().status().changing)
         };
         if members.iter().any(is_changing) {
@@ -104,7 +104,7 @@ impl Operator {
 
     /// The newest start of `member` that the leader has applied.
     fn starts_known(&self, member: NodeId) -> u64 {
-        let leader = self.world().leader().and_then(|leader| self.world().process(leader)?.store);
+        let leader = self.world().leader().and_then(|leader| self.world().store(leader));
         let Some(store) = leader else { return 0 };
         let state = store.state();
         let name = format!("member-{:016x}", member.0);

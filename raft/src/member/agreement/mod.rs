@@ -5,11 +5,14 @@
 //!
 //!   serving -- differs from a majority --> quarantined -- repaired, or agrees again --> serving
 //!
-//! serves no reads, watches or writes of clients while it is quarantined, hands over the lead and does not stand for
-//! election; its log is sound, so it goes on to vote and to acknowledge entries. Its watches end and are to begin anew. That
-//! it is quarantined is written to its disk before anything else is done, so that a restart changes nothing. It then takes a state from a member of the majority (see
-//! `repair`) and serves again once it agrees with a majority. Where no majority agrees nobody is quarantined: it cannot
-//! be told who is wrong, and the operator is told (docs/decisions/0013).
+//! serves no reads, watches or writes of clients while it is quarantined, hands over the lead and does not stand
+//! for election; its log is sound, so it goes on to vote and to acknowledge entries. Its watches end and are to
+//! begin anew. It then takes a state from a member of the majority (see `repair`) and serves again once it agrees
+//! with a majority. Where no majority agrees nobody is quarantined: it cannot be told who is wrong, and the
+//! operator is told (docs/decisions/0013).
+//!
+//! Invariant: the quarantine is on the disk before the lead is handed over or a state is taken: a restart does not
+//! end it.
 
 mod repair;
 mod verdict;
@@ -24,7 +27,6 @@ use futures::future::join_all;
 use orch_proto::store as wire;
 use parking_lot::Mutex;
 use prost::Message;
-use tokio::sync::oneshot;
 use wire::change_request::Kind as Change;
 use wire::control_request::Kind as Request;
 use wire::control_response::Kind as Response;
@@ -33,7 +35,7 @@ pub(crate) use self::repair::serve_pull;
 pub(crate) use self::verdict::Verdict;
 use self::verdict::{Report, judge, report};
 use crate::Runtime;
-use crate::disk::{Disk, DiskError, MetaKey};
+use crate::disk::{Disk, MetaKey, completed};
 use crate::key::Revision;
 use crate::member::core::{Core, within};
 use crate::member::log::{LogError, read_meta};
@@ -270,7 +272,7 @@ impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
     pub(crate) fn peer_name(&self, id: u64) -> String {
         let membership = self.membership();
         let place = membership.membership().get_node(&id);
-        place.map_or_else(|| format!("{id:016x}"), |place| place.name.to_string())
+        place.map_or_else(|| NodeId(id).to_string(), |place| place.name.to_string())
     }
 
     /// Stops serving, then sees to it that a restart does not serve either.
@@ -284,16 +286,9 @@ impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
     }
 
     async fn save_quarantine(&self, reason: String) -> Result<(), ()> {
-        let (done, durable) = oneshot::channel();
-        // The waiting side is gone only when the member is.
-        let on_durable = Box::new(move |result| drop(done.send(result)));
         let bytes = Bytes::from(wire::Quarantine { reason }.encode_to_vec());
-        let gone = || DiskError { operation: "save quarantine", reason: "the disk went away".to_owned() };
-        let saved = match self.disk.save_meta(MetaKey::Quarantine, bytes, Some(on_durable)) {
-            Ok(()) => durable.await.unwrap_or_else(|_| Err(gone())),
-            failed => failed,
-        };
-        self.fatal.disk(saved).map_err(drop)
+        let save = |done| self.disk.save_meta(MetaKey::Quarantine, bytes, Some(done));
+        self.fatal.disk(completed("save quarantine", save).await).map_err(drop)
     }
 
     /// Gives the lead to a member of the majority. It does not stand for election itself meanwhile.

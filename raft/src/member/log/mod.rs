@@ -21,12 +21,11 @@ use openraft::OptionalSend;
 use openraft::storage::{IOFlushed, LogState, RaftLogStorage};
 use parking_lot::Mutex;
 use prost::Message;
-use tokio::sync::oneshot;
 
 pub(crate) use self::meter::Meter;
 use self::tail::Tail;
 use crate::Runtime;
-use crate::disk::{Disk, DiskError, LogRecord, MetaKey};
+use crate::disk::{Disk, DiskError, LogRecord, MetaKey, completed};
 use crate::encoding::{DecodeError, decode};
 use crate::member::codec::{
     entry_from_wire, entry_to_wire, log_id_from_wire, log_id_to_wire, vote_from_wire, vote_to_wire,
@@ -141,15 +140,9 @@ impl<R: Runtime, D: Disk> Log<R, D> {
     }
 
     async fn persist_vote(&self, vote: &Vote) -> Result<(), DiskError> {
-        let (done, durable) = oneshot::channel();
-        let on_durable = Box::new(move |result| {
-            // The waiting side is gone only when the member is.
-            drop(done.send(result));
-        });
         let bytes = Bytes::from(vote_to_wire(vote).encode_to_vec());
-        self.shared.disk.save_meta(MetaKey::Vote, bytes, Some(on_durable))?;
-        let gone = || DiskError { operation: "save vote", reason: "the disk went away".to_owned() };
-        durable.await.unwrap_or_else(|_| Err(gone()))
+        let save = |done| self.shared.disk.save_meta(MetaKey::Vote, bytes, Some(done));
+        completed("save vote", save).await
     }
 }
 

@@ -9,14 +9,13 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use openraft_rt::Instant;
-use tokio::sync::oneshot;
 
 use super::Applied;
 use super::ages::Ages;
 use super::store::batch_of;
 use super::writer::{Lock, Step, Writer};
 use crate::Runtime;
-use crate::disk::{Disk, DiskError, HistorySpan, StateBatch, StateWritten};
+use crate::disk::{Disk, DiskError, HistorySpan, StateBatch, StateWritten, completed};
 use crate::key::Revision;
 
 /// Between two looks at the age of history. A watch window of minutes does not need to be exact.
@@ -103,10 +102,10 @@ impl<D: Disk, L: Lock<Writer>> Applied<D, L> {
     }
 
     async fn write(&self, batch: StateBatch) -> Result<StateWritten, DiskError> {
-        let (done, written) = oneshot::channel();
-        // The waiting side is gone only when the member is.
-        self.disk.write_state(batch, Box::new(move |result| drop(done.send(result))));
-        let gone = || DiskError { operation: "write state", reason: "the disk went away".to_owned() };
-        written.await.unwrap_or_else(|_| Err(gone()))
+        let write = |done| {
+            self.disk.write_state(batch, done);
+            Ok(())
+        };
+        completed("write state", write).await
     }
 }

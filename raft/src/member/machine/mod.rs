@@ -32,7 +32,7 @@ use std::sync::atomic::AtomicBool;
 use arc_swap::ArcSwap;
 use openraft::EntryPayload;
 use parking_lot::Mutex;
-use tokio::sync::{Notify, oneshot};
+use tokio::sync::Notify;
 
 pub(crate) use self::adapter::{Machine, SnapshotBody};
 use self::announce::Announcements;
@@ -40,7 +40,7 @@ pub(crate) use self::checkpoints::{CHECKPOINTS_MAX, Checkpoint};
 use self::pages::Pages;
 use self::past::Past;
 pub(crate) use self::store::Restore;
-use self::store::load_state;
+use self::store::{commit, load_state};
 use self::writer::{Lock, Writer};
 use crate::disk::{Disk, DiskError, Install};
 use crate::encoding::{DecodeError, decode_transaction};
@@ -204,11 +204,7 @@ impl<D: Disk, L: Lock<Writer>> Applied<D, L> {
     async fn install(&self, state: State, install: Box<dyn Install>, mark: &Mark) -> Result<(), DiskError> {
         let applied = state.applied();
         self.writer.with(Writer::begin_install);
-        let (done, installed) = oneshot::channel();
-        // The waiting side is gone only when the member is.
-        install.commit(mark.encode(), Box::new(move |result| drop(done.send(result))));
-        let gone = || DiskError { operation: "install", reason: "the disk went away".to_owned() };
-        let generation = installed.await.unwrap_or_else(|_| Err(gone()))?;
+        let generation = commit(install, mark).await?;
         self.writer.with(|writer| {
             writer.finish_install(state, mark, generation);
             self.past.clear(generation);

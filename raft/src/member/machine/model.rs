@@ -44,6 +44,17 @@ const BEHIND: u64 = 5;
 const SNAPSHOT: u64 = 9;
 const LAST: u64 = 13;
 
+/// What the checks of the model say of a memory, a disk or a log that is not as it must be.
+const FOUND: [&str; 7] = [
+    "memory holds another state",
+    "memory knows other last changes",
+    "the disk holds another state",
+    "the stored state is taken to be at",
+    "the log lacks what follows",
+    "the log is purged through",
+    "the history has a gap",
+];
+
 impl<T: Send + 'static> Lock<T> for Mutex<T> {
     fn with<R>(&self, work: impl FnOnce(&mut T) -> R) -> R {
         work(&mut self.lock().expect("no thread of the model panics while it holds the lock"))
@@ -83,7 +94,8 @@ impl ModelDisk {
             // Between the permission and the purge.
             drop(self.queue.lock());
             self.purged.fetch_max(index, Ordering::Relaxed);
-            assert!(self.mark().0 >= index, "purged through {index}, the state is that of {}", self.mark());
+            let mark = self.mark();
+            assert!(mark.0 >= index, "the log is purged through {index}, the state is that of {mark}");
         }
     }
 }
@@ -97,7 +109,7 @@ impl Install for ModelInstall {
         drop(self.queue.lock());
         let (at, purged) =
             (Mark::decode(mark.clone()).unwrap().revision(), self.purged.load(Ordering::Relaxed));
-        assert!(at.0 >= purged, "the state is that of {at} and the log is purged through {purged}");
+        assert!(at.0 >= purged, "the log is purged through {purged}, the state is that of {at}");
         self.below.commit(mark, on_installed);
     }
 }
@@ -256,24 +268,31 @@ fn run(ignores_generation: bool) {
     let (pods, mut seen) = (Arc::from("pods"), Revision(SNAPSHOT));
     let mut revisions = Vec::new();
     while let Err(gone) = now.collection("pods").changes_after(seen).map(|_| ()) {
-        let past = applied.past_changes(&pods, seen).unwrap_or_else(|_| panic!("a gap: {gone}"));
+        let past =
+            applied.past_changes(&pods, seen).unwrap_or_else(|_| panic!("the history has a gap: {gone}"));
         revisions.extend(past.iter().map(|change| change.revision).filter(|revision| *revision > seen));
         seen = past.last().unwrap().revision;
     }
     revisions.extend(now.collection("pods").changes_after(seen).unwrap().map(|change| change.revision));
-    assert_eq!(revisions, (SNAPSHOT + 1..=LAST).map(Revision).collect::<Vec<_>>());
+    let all: Vec<Revision> = (SNAPSHOT + 1..=LAST).map(Revision).collect();
+    assert_eq!(revisions, all, "the history has a gap, or a change twice");
 }
 
 /// Memory holds the state after the last entry, and the disk that of its mark.
 fn check_states<L: Lock<Writer>>(applied: &Applied<ModelDisk, L>, disk: &Arc<ModelDisk>, truth: &Truth) {
     let now = applied.state();
-    assert_eq!(digest(&now, Revision(LAST)).unwrap(), truth[&LAST].1, "memory");
+    assert_eq!(digest(&now, Revision(LAST)).unwrap(), truth[&LAST].1, "memory holds another state");
     let changed = |state: &State| state.collection("pods").changed();
-    assert_eq!(changed(&now), changed(&truth[&LAST].0));
+    assert_eq!(changed(&now), changed(&truth[&LAST].0), "memory knows other last changes");
     let stored = load(disk, parking_lot::Mutex::new).state();
     let at = stored.applied();
-    assert_eq!(digest(&stored, at).unwrap(), truth[&at.0].1, "the disk, at {at}");
-    assert_eq!(applied.stored(), at);
+    assert_eq!(
+        digest(&stored, at).unwrap(),
+        truth[&at.0].1,
+        "the disk holds another state than that of {at}"
+    );
+    let taken = applied.stored();
+    assert_eq!(taken, at, "the stored state is taken to be at {taken} and is at {at}");
     assert!(disk.purged.load(Ordering::Relaxed) <= at.0, "the log lacks what follows {at}");
 }
 
@@ -343,5 +362,8 @@ fn no_order_of_writers_mixes_two_states() {
 #[test]
 fn a_disk_that_ignores_the_generation_is_found() {
     let found = catch_unwind(AssertUnwindSafe(|| shuttle::check_random(|| run(true), SCHEDULES)));
-    assert!(found.is_err(), "the model does not see a step that lands in another state");
+    let panicked = found.expect_err("the model does not see a step that lands in another state");
+    let text = panicked.downcast_ref::<String>().map(String::as_str);
+    let text = text.or_else(|| panicked.downcast_ref::<&str>().copied()).unwrap_or_default();
+    assert!(FOUND.iter().any(|found| text.contains(found)), "the model failed of itself: {text}");
 }

@@ -16,11 +16,9 @@
 
 use std::sync::Arc;
 
-use tokio::sync::oneshot;
-
-use super::store::stored_form;
+use super::store::{commit, stored_form};
 use super::{Applied, Batch, Lock, Writer};
-use crate::disk::{Disk, DiskError, Generation, Install};
+use crate::disk::{Disk, Generation, Install};
 use crate::key::Revision;
 use crate::member::codec::Mark;
 use crate::member::consensus::Entry;
@@ -71,12 +69,7 @@ impl<D: Disk, L: Lock<Writer>> Applied<D, L> {
         let mut received = Received { writer, install, mark: mark.clone() };
         self.begin_replace(&mut received, read).await?;
         let Received { writer: mut new, install, mark } = received;
-        let (done, installed) = oneshot::channel();
-        // The waiting side is gone only when the member is.
-        install.commit(mark.encode(), Box::new(move |result| drop(done.send(result))));
-        let gone = || DiskError { operation: "install", reason: "the disk went away".to_owned() };
-        let installed = installed.await.unwrap_or_else(|_| Err(gone()));
-        let generation = self.fatal.disk(installed).map_err(disk_error)?;
+        let generation = self.fatal.disk(commit(install, &mark).await).map_err(disk_error)?;
         // The disk has the new state and memory the old one: whatever fails from here on ends the member.
         let replaced = self.end_replace(&mut new, generation, read).await;
         let applied = self.fatal.disk(replaced).map_err(disk_error)?;

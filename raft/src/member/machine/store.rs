@@ -11,7 +11,9 @@ use prost::Message;
 use orch_proto::store as wire;
 
 use super::writer::Step;
-use crate::disk::{Disk, HistoryBlock, MetaKey, StateBatch, StateWrite};
+use crate::disk::{
+    Disk, DiskError, Generation, HistoryBlock, Install, MetaKey, StateBatch, StateWrite, completed,
+};
 use crate::encoding::{DecodeError, decode, object_from_wire, object_to_wire};
 use crate::key::{Key, Revision};
 use crate::member::codec::Mark;
@@ -36,6 +38,16 @@ pub(super) fn load_state(disk: &impl Disk) -> Result<(State, Mark), LogError> {
         Some(error) => Err(error.into()),
         None => Ok((restore.finish(&mark), mark)),
     }
+}
+
+/// Makes a received state the stored one, as of `mark`, and waits until it is durable.
+pub(super) async fn commit(install: Box<dyn Install>, mark: &Mark) -> Result<Generation, DiskError> {
+    let mark = mark.encode();
+    let commit = |done| {
+        install.commit(mark, done);
+        Ok(())
+    };
+    completed("install", commit).await
 }
 
 /// A state being put together from stored objects.

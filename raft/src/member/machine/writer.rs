@@ -8,9 +8,10 @@
 //!     install:  begin_install ---> disk commits ---> finish_install
 //!     replace:  begin_install ---> disk commits ---> continue_as
 //!
-//! Invariant: no purge is allowed past the stored state, nor past one that is about to become the stored one: a state that
-//! replaces this one may be older than what is stored, and the log must hold what follows it. Invariant: a step is bound to the generation it was made from. When another state was installed in between, the disk
-//! drops the write and `finish_step` changes nothing. Invariant: a change is in memory until the disk has it.
+//! Invariant: no purge goes past the stored state, nor past a state being installed, which may be older.
+//! Invariant: a step is bound to its generation; after an install the disk drops the write and `finish_step` does
+//! nothing.
+//! Invariant: a change stays in memory until the disk has it.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

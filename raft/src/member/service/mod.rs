@@ -43,8 +43,8 @@ pub(crate) struct Service<R: Runtime, D: Disk, T: Transport>(pub(crate) Arc<Core
 /// Why a call is not answered; the peer sees the text.
 type Refusal = String;
 
-/// How long a removed member may go on to forward writes, each of which is refused: what is cut off instead has an
-/// unknown outcome, although it certainly was not done.
+/// Forward streams of a removed member stay open this long, so that its writes are answered as refused; a cut stream would
+/// make their outcome unknown.
 const REFUSAL_GRACE: Duration = Duration::from_millis(500);
 
 /// What a removed member is told, whatever it asks for beside the identity of the cluster.
@@ -101,7 +101,7 @@ impl<R: Runtime, D: Disk, T: Transport> PeerService for Service<R, D, T> {
             let serving = async {
                 core.wait_compared(from).await;
                 match purpose {
-                    Purpose::Control => tracing::warn!(from = from.0, "control is not a stream"),
+                    Purpose::Control => tracing::warn!(%from, "control is not a stream"),
                     Purpose::Append => {
                         serve_appends(&core, from, duplex).await;
                         core.check_leader(from).await;
@@ -122,8 +122,8 @@ fn text(error: impl ToString) -> Refusal {
 
 /// A vote names a member: it must be the one that sends it.
 fn in_own_name(from: NodeId, vote: &Vote) -> Result<(), Refusal> {
-    let named = vote.leader_id.voted_for;
-    if named == from.0 { Ok(()) } else { Err(format!("member {} speaks for member {named}", from.0)) }
+    let named = NodeId(vote.leader_id.voted_for);
+    if named == from { Ok(()) } else { Err(format!("member {from} speaks for member {named}")) }
 }
 
 async fn answer<R: Runtime, D: Disk, T: Transport>(
@@ -220,7 +220,7 @@ fn requests<R: Runtime>(
         match read_append::<R>(from, frame, level.supported()) {
             Ok(request) => Some((request, (receiver, level, fatal))),
             Err(error) => {
-                tracing::warn!(%error, from = from.0, "a stream of appends is ended");
+                tracing::warn!(%error, %from, "a stream of appends is ended");
                 if error.newer {
                     fatal.report(error);
                 }

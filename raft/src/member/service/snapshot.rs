@@ -48,7 +48,7 @@ pub(crate) struct Partial {
     /// The snapshot's mark, encoded: what makes it the same.
     mark: Bytes,
     receiving: Receiving,
-    /// Looks since a stream of it began. Only looks at what no stream is adding to count.
+    /// Looks of compaction since its last stream broke: while a stream adds to it none are counted.
     looks: u32,
 }
 
@@ -73,7 +73,7 @@ pub(super) async fn receive<R: Runtime, D: Disk, T: Transport>(
     let outcome = match try_receive(core, from, &mut duplex, first).await {
         Ok(vote) => Outcome::Vote(vote_to_wire(&vote)),
         Err(reason) => {
-            tracing::warn!(%reason, from = from.0, "a snapshot was not installed");
+            tracing::warn!(%reason, %from, "a snapshot was not installed");
             Outcome::Failure(reason)
         }
     };
@@ -85,7 +85,7 @@ pub(super) async fn receive<R: Runtime, D: Disk, T: Transport>(
 /// Sends the state that was asked for, or says why not.
 async fn send<R: Runtime, D: Disk, T: Transport>(core: &Core<R, D, T>, from: NodeId, duplex: &mut Duplex) {
     if let Err(reason) = serve_pull(core, duplex).await {
-        tracing::warn!(%reason, to = from.0, "a state that was asked for was not sent");
+        tracing::warn!(%reason, to = %from, "a state that was asked for was not sent");
         let refused = wire::SnapshotFrame { kind: Some(Kind::Refused(reason)) };
         // The one who asked may be gone; it will ask again.
         drop(duplex.sender.send(Bytes::from(refused.encode_to_vec())).await);

@@ -1,0 +1,121 @@
+//! The lives of the members' processes: they start, serve, die, and are told to stop.
+//!
+//! Owns one run of a process from its start to its end. A process holds on to nothing but the disk of its member.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use orch_raft::transport::NodeId;
+use parking_lot::Mutex;
+
+use super::{Handle, World};
+use crate::sim::ledger::Cursor;
+use crate::sim::plant::PlantedStore;
+use crate::sim::process::{self, SimMember};
+use crate::sim::runtime::TaskGroup;
+use crate::sim::server::Server;
+
+/// One run of a member's process.
+#[derive(Clone)]
+pub struct Process {
+    /// Its tasks.
+    pub group: TaskGroup,
+    /// What it serves, once it has started.
+    pub store: Option<Handle>,
+    /// Its API, once it knows its cluster.
+    pub server: Option<Server>,
+    /// The member itself, until it is told to shut down.
+    pub(super) member: Arc<Mutex<Option<SimMember>>>,
+    pub(super) seen: Arc<Mutex<Cursor>>,
+}
+
+impl World {
+    /// Starts the process of `node` on its disk, unless one runs or it is no member any more.
+    pub fn start(&self, node: NodeId) {
+        let member = self.member(node);
+        let is_held = member.held.load(Ordering::Relaxed);
+        if is_held || member.process.lock().is_some() || !self.0.roster.lock().contains(&node) {
+            return;
+        }
+        let start = member.starts.fetch_add(1, Ordering::Relaxed);
+        self.0.trace.event(format_args!("start n{} ({start})", node.0));
+        if !self.has_lost_disk(node) {
+            let kept = self.0.protocol.lock().observe_start(node, &member.disk);
+            kept.unwrap_or_else(|breach| self.fail(breach));
+        }
+        let weak = Arc::downgrade(&self.0);
+        let group = TaskGroup::observed(move || {
+            if let Some(inner) = weak.upgrade() {
+                World(inner).observe(node);
+            }
+        });
+        let process = Process {
+            group: group.clone(),
+            store: None,
+            server: None,
+            member: Arc::default(),
+            seen: Arc::default(),
+        };
+        *member.process.lock() = Some(process);
+        let (world, own) = (self.clone(), group.clone());
+        group.spawn(async move {
+            match process::start(&world, node, start, &own).await {
+                Ok(started) => world.started(node, start, &own, started),
+                Err(error) => process::exit(&world, node, &error.to_string()),
+            }
+        });
+    }
+
+    /// Ends the process of `node` between two instructions. With `power_lost`, its disk forgets what was not synced.
+    pub fn kill(&self, node: NodeId, power_lost: bool) {
+        let member = self.member(node);
+        let Some(process) = member.process.lock().take() else { return };
+        let how = if power_lost { "power lost at" } else { "kill" };
+        self.0.trace.event(format_args!("{how} n{}", node.0));
+        self.0.network.detach(node);
+        process.group.kill();
+        self.look_for_panics(node, &process);
+        if power_lost { member.disk.crash() } else { member.disk.close() }
+    }
+
+    /// Tells the process of `node` to shut down in good order, and waits until it has.
+    pub async fn shut_down(&self, node: NodeId) {
+        let Some(process) = self.process(node) else { return };
+        let Some(member) = process.member.lock().take() else { return };
+        self.0.trace.event(format_args!("shut down n{}", node.0));
+        let ended = process.group.spawn(member.shutdown()).await;
+        let current = self.process(node).is_some_and(|now| now.group == process.group);
+        if ended.is_ok() && current {
+            self.kill(node, false);
+        }
+    }
+
+    /// Ends every process and connection. Their tasks hold the world and the world holds them: without this, a run's
+    /// memory would never be given back.
+    pub fn end(&self) {
+        self.0.members.keys().for_each(|node| self.kill(*node, false));
+        self.0.network.break_connections();
+        self.0.network.unobserve();
+        self.0.points.disarm();
+    }
+
+    fn started(&self, node: NodeId, start: u64, group: &TaskGroup, started: SimMember) {
+        let member = self.member(node);
+        let mut process = member.process.lock();
+        if let Some(process) = process.as_mut().filter(|process| process.group == *group) {
+            let (plant, disk) = (self.0.setup.plant, member.disk.clone());
+            let store = PlantedStore::new(started.handle(), plant, disk);
+            process.store = Some(store.clone());
+            *process.member.lock() = Some(started);
+            group.spawn(process::serve_api(self.clone(), node, start, store, group.clone()));
+        }
+    }
+
+    /// The process of `node` serves its API from now on.
+    pub fn serves(&self, node: NodeId, group: &TaskGroup, server: Server) {
+        let mut process = self.member(node).process.lock();
+        if let Some(process) = process.as_mut().filter(|process| process.group == *group) {
+            process.server = Some(server);
+        }
+    }
+}

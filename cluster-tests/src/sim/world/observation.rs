@@ -1,0 +1,79 @@
+//! Looking at the members: after each step of a process, and at the whole of one when a run asks for it.
+//!
+//! Owns which oracle looks at what. The first thing that one finds ends the run.
+
+use std::sync::atomic::Ordering;
+
+use orch_raft::transport::NodeId;
+use orch_raft::{Revision, State, Store};
+
+use super::World;
+use super::lives::Process;
+use crate::sim::ledger::Cursor;
+
+impl World {
+    /// Looks at `node` after one of its steps.
+    pub(super) fn observe(&self, node: NodeId) {
+        let Some(process) = self.process(node) else { return };
+        self.look_for_panics(node, &process);
+        let disk = &self.member(node).disk;
+        if let Err(breach) = self.0.protocol.lock().observe_vote(node, disk) {
+            self.fail(breach);
+        }
+        if let Some(store) = &process.store {
+            let state = store.inner().state();
+            self.0.versions.observe(&state);
+            self.compare(node, &state, &mut process.seen.lock());
+        }
+    }
+
+    /// Looks at the whole state of `node`, whatever was looked at before.
+    pub fn observe_whole(&self, node: NodeId) {
+        if let Some(store) = self.store(node) {
+            self.compare(node, &store.state(), &mut Cursor::default());
+        }
+    }
+
+    fn compare(&self, node: NodeId, state: &State, seen: &mut Cursor) {
+        if self.member(node).rotten.load(Ordering::Relaxed) {
+            return;
+        }
+        if let Err(disagreement) = self.0.ledger.observe(node, state, seen) {
+            self.fail(disagreement);
+        }
+    }
+
+    /// Whether the stored state of some member is wrong and not repaired.
+    pub fn has_rotten(&self) -> bool {
+        self.0.members.values().any(|member| member.rotten.load(Ordering::Relaxed))
+    }
+
+    /// The stored state of `node` is wrong, which the members have to find and to repair themselves; or that is over.
+    pub fn set_rotten(&self, node: NodeId, rotten: bool) {
+        self.member(node).rotten.store(rotten, Ordering::Relaxed);
+    }
+
+    /// How far the process of `node` has applied, if it serves.
+    pub fn applied(&self, node: NodeId) -> Option<Revision> {
+        Some(self.store(node)?.state().applied())
+    }
+
+    /// Looks at every member's log, as often as the run can afford.
+    pub fn observe_logs(&self) {
+        let mut protocol = self.0.protocol.lock();
+        let members = &self.0.members;
+        let logs = members.iter().try_for_each(|(node, member)| protocol.observe_log(*node, &member.disk));
+        let applied = |node: &NodeId| self.applied(*node).unwrap_or_default();
+        let all = || members.keys().try_for_each(|node| protocol.observe_applied(*node, applied(node)));
+        if let Err(breach) = logs.and_then(|()| all()) {
+            drop(protocol);
+            self.fail(breach);
+        }
+    }
+
+    pub(super) fn look_for_panics(&self, node: NodeId, process: &Process) {
+        for message in process.group.take_panics() {
+            self.fail(format_args!("n{} panicked: {message}", node.0));
+        }
+    }
+}
