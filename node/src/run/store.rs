@@ -17,7 +17,7 @@ use tokio_util::sync::CancellationToken;
 use super::capacity;
 use super::error::RunError;
 use super::identity::{clock, incarnation, seed};
-use super::plan::{PeerFiles, Plan, host_of, host_port};
+use super::plan::{Kind, PeerFiles, Plan, host_of, host_port};
 use crate::tls;
 
 /// A handle on the store.
@@ -126,6 +126,7 @@ fn options(plan: &Plan, node: Peer) -> Result<Options, RunError> {
     // Whoever answers there; its name and number are learnt from it.
     let anyone = |address: &String| Peer { id: NodeId(0), name: "".into(), address: address.as_str().into() };
     options.join = plan.join.iter().map(anyone).collect();
+    options.listens_alone = matches!(plan.kind, Kind::Serve);
     options.history.age_ms = u64::try_from(plan.watch_history.as_millis()).unwrap_or(u64::MAX);
     let memory = plan.watch_history_memory.unwrap_or_else(capacity::history_memory);
     options.history.bytes_max = usize::try_from(memory).unwrap_or(usize::MAX);

@@ -11,6 +11,7 @@
 //!
 //! Invariant: what disks hold decides; configuration and clocks do not.
 
+use std::io;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -22,7 +23,7 @@ use wire::control_response::Kind as Response;
 
 use crate::Runtime;
 use crate::disk::Disk;
-use crate::member::codec::{log_id_to_wire, stored_membership_to_wire};
+use crate::member::codec::stored_membership_to_wire;
 use crate::member::core::{Core, within};
 use crate::member::founding::founding_disk;
 use crate::member::identity::{
@@ -30,6 +31,7 @@ use crate::member::identity::{
 };
 use crate::member::network::control;
 use crate::member::options::StartError;
+use crate::member::recall::recall;
 use crate::member::standing::Standing;
 use crate::store::ProposeError;
 use crate::transaction::Transaction;
@@ -105,15 +107,9 @@ impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
                 true => Decision::Join,
                 false => decide(&answers, self.options.id(), &self.identity().directory),
             };
+            let contradicted = answers.iter().find_map(|answer| self.returning.contradicted_by(answer));
             let name = self.options.node.name.to_string();
             match decision {
-                Decision::Found(founding) => {
-                    if self.enter(founding).await.is_err() {
-                        return false;
-                    }
-                }
-                Decision::Join if !self.supports_level_of(&asked).await => return false,
-                Decision::Join => self.admitted.store(true, Ordering::Release),
                 Decision::LostData => {
                     self.fatal.report(StartError::LostData { name });
                     return false;
@@ -122,6 +118,17 @@ impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
                     self.fatal.report(StartError::Removed { name });
                     return false;
                 }
+                _ if contradicted.is_some() => {
+                    self.refuse_older_copy(contradicted.unwrap_or_default()).await;
+                    return false;
+                }
+                Decision::Found(founding) => {
+                    if self.enter(founding).await.is_err() {
+                        return false;
+                    }
+                }
+                Decision::Join if !self.supports_level_of(&asked).await => return false,
+                Decision::Join => self.admitted.store(true, Ordering::Release),
                 Decision::Ask => R::sleep(ASK_PAUSE).await,
             }
             if rounds == 10 || (rounds > 0 && rounds.is_multiple_of(300)) {
@@ -138,7 +145,7 @@ impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
         peer: &Peer,
         unconfirmed: bool,
     ) -> Option<wire::IdentityResponse> {
-        let request = Request::Identity(wire::IdentityRequest { unconfirmed });
+        let request = Request::Identity(wire::IdentityRequest { unconfirmed, about: 0 });
         match control(&self.transport, peer, request, ASK_TIMEOUT).await {
             Ok(Response::Identity(answer)) => Some(answer),
             Ok(_) => None,
@@ -162,29 +169,29 @@ impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
         };
         let is_waiting = !self.admitted.load(Ordering::Acquire) && self.identity().founding.is_none();
         let state = self.applied.state();
-        let known = registered(&state, asker);
         let mut identity = self.identity();
         let founder = founding_disk(identity.founding.as_ref(), asker).map(str::to_owned);
         // Once there is a cluster, its state tells more than its founding, and tells it of members only.
         if ClusterIdentity::read(&state).is_some() {
             identity.founding = None;
         }
-        let promised = self.promises.of(asker.0);
+        let recall = recall(&state, &self.promises, asker.0);
         wire::IdentityResponse {
             identity: Some(identity),
             membership: Some(stored_membership_to_wire(&self.applied.membership())),
             log_end: self.status().last_log.saturating_add(u64::from(!is_waiting)),
-            directory: known.as_ref().map(|known| known.directory.clone()).or(founder).unwrap_or_default(),
+            directory: Some(recall.directory)
+                .filter(|known| !known.is_empty())
+                .or(founder)
+                .unwrap_or_default(),
             confirmed,
             removed: self.standing(asker) == Standing::Removed,
             waiting: is_waiting,
             founders: self.options.initial_cluster.iter().map(|peer| peer.id.0).collect(),
-            starts: known.as_ref().map_or(0, |known| known.starts),
-            incarnation: known.map_or(0, |known| known.incarnation),
-            promised: Some(wire::Promise {
-                term: promised.term,
-                log_id: promised.log_id.as_ref().map(log_id_to_wire),
-            }),
+            starts: recall.starts,
+            incarnation: recall.incarnation,
+            promised: recall.promised,
+            about_member: request.about != 0 && self.standing(NodeId(request.about)) == Standing::Member,
         }
     }
 
@@ -220,7 +227,9 @@ impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
             let state = self.applied.state();
             match registered(&state, self.options.id()) {
                 Some(known) if known == own => return,
-                Some(known) if known.directory != own.directory => {
+                // A start that is refused must not be registered: it would make the disk that is sound an older copy.
+                _ if !self.is_leader_compared() => {}
+                Some(known) if !known.directory.is_empty() && known.directory != own.directory => {
                     return self.fatal.report(StartError::LostData { name });
                 }
                 Some(known) if known.starts >= own.starts => {
@@ -260,7 +269,7 @@ impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
 
     /// Notes the cluster on the disk; returns `false` when the disk is another cluster's.
     async fn remember(&self, cluster: &ClusterIdentity) -> bool {
-        let mut identity = self.identity();
+        let identity = self.identity();
         if *identity.cluster == *cluster.cluster && !identity.brand.is_empty() {
             return true;
         }
@@ -269,11 +278,21 @@ impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
             self.fatal.report(StartError::WrongCluster { found, expected });
             return false;
         }
-        identity.cluster = cluster.cluster.to_string();
-        identity.brand = cluster.brand.to_string();
-        let saved = save(&*self.disk, &identity).await;
+        let write = |identity: &mut wire::Identity| {
+            identity.cluster = cluster.cluster.to_string();
+            identity.brand = cluster.brand.to_string();
+        };
+        self.change_identity(write).await.is_ok()
+    }
+
+    /// Changes the identity on the disk, then in memory. A disk that refuses ends this member.
+    pub(crate) async fn change_identity(&self, change: impl FnOnce(&mut wire::Identity)) -> io::Result<()> {
+        let _alone = self.identifying.lock().await;
+        let mut identity = self.identity();
+        change(&mut identity);
+        self.fatal.disk(save(&*self.disk, &identity).await)?;
         *self.identity.lock() = identity;
-        self.fatal.disk(saved).is_ok()
+        Ok(())
     }
 }
 

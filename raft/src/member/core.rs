@@ -30,6 +30,7 @@ use crate::member::proposals::Proposals;
 use crate::member::returning::Returning;
 use crate::member::service::Partial;
 use crate::member::space::SpaceWatch;
+use crate::member::vouching::Vouchers;
 use crate::notify::Gate;
 use crate::transport::{NodeId, Peer, Transport};
 
@@ -59,6 +60,8 @@ pub(crate) struct Core<R: Runtime, D: Disk, T: Transport> {
     pub(crate) installing: tokio::sync::Mutex<Option<Partial>>,
     /// Whose disk this is, as written there.
     pub(crate) identity: Mutex<wire::Identity>,
+    /// It is written by one at a time.
+    pub(crate) identifying: tokio::sync::Mutex<()>,
     /// Admission is over: this member votes and replicates.
     pub(crate) admitted: AtomicBool,
     /// Comparison of this member's state with the others'; quarantine.
@@ -67,11 +70,13 @@ pub(crate) struct Core<R: Runtime, D: Disk, T: Transport> {
     pub(crate) deciding: tokio::sync::Mutex<()>,
     /// The last member that sent anything but a question (identity, feature level, founding) while this one waited to be
     /// founded or added.
-    pub(crate) spoken_to_by: Mutex<Option<NodeId>>,
+    pub(crate) spoken_to_by: Mutex<Option<(NodeId, R::Instant)>>,
     /// What others promised this member.
     pub(crate) promises: Promises,
     /// Comparison of this disk with what other members remember of it, after a restart.
     pub(crate) returning: Returning,
+    /// What members said of strangers.
+    pub(crate) vouchers: Vouchers<R::Instant>,
     /// Room on the members' disks.
     pub(crate) space: SpaceWatch,
 }
@@ -98,6 +103,11 @@ impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
         }
         let place = now.membership_config.membership().get_node(&id)?;
         Some(Leader { term: now.vote.leader_id.term, peer: place.peer(id), local })
+    }
+
+    /// The newest term that this member knows of.
+    pub(crate) fn term(&self) -> u64 {
+        self.raft.server_metrics().borrow_watched().vote.leader_id.term
     }
 
     /// Completes once this member no longer takes `leader` for the leader of its term.

@@ -21,6 +21,7 @@ use std::time::Duration;
 
 use futures::future::join_all;
 use openraft::errors::{InitializeError, RaftError};
+use openraft_rt::Instant;
 use orch_proto::store as wire;
 use wire::control_request::Kind as Request;
 use wire::control_response::Kind as Response;
@@ -31,7 +32,6 @@ use crate::disk::Disk;
 use crate::member::codec::{peer_from_wire, peer_to_wire};
 use crate::member::consensus::Place;
 use crate::member::core::Core;
-use crate::member::identity::save;
 use crate::member::network::{ControlError, control};
 use crate::transport::{NodeId, Peer, Transport, TransportError};
 
@@ -40,7 +40,10 @@ const FOUND_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// How long a founder alone listens before it decides. The leader of a cluster that it grew into and has forgotten sends
 /// heartbeats, and connects anew at least twice a second.
-const LISTEN_ALONE: Duration = Duration::from_secs(1);
+pub(crate) const LISTEN_ALONE: Duration = Duration::from_secs(1);
+
+/// How long it counts that somebody spoke to a waiting member: a leader does so several times a second.
+const SPEAKER_AGE: Duration = Duration::from_secs(10);
 
 /// Why a cluster was not founded.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -127,7 +130,7 @@ impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
             R::sleep(LISTEN_ALONE).await;
         }
         // A member of a running cluster that speaks to this one knows it with another disk, or would not do so.
-        if let Some(speaker) = *self.spoken_to_by.lock() {
+        if let Some(speaker) = self.speaker() {
             return Err(format!("member {speaker} of a running cluster speaks to this one"));
         }
         Ok(wire::Founding { cluster: self.options.seed.cluster.to_string(), founders: decided })
@@ -155,11 +158,11 @@ impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
     /// # Errors
     /// The disk refused it, and this member ends.
     pub(crate) async fn enter(&self, founding: wire::Founding) -> io::Result<()> {
-        let mut identity = self.identity();
-        identity.cluster.clone_from(&founding.cluster);
-        identity.founding = Some(founding);
-        self.fatal.disk(save(&*self.disk, &identity).await)?;
-        *self.identity.lock() = identity;
+        let write = |identity: &mut wire::Identity| {
+            identity.cluster.clone_from(&founding.cluster);
+            identity.founding = Some(founding);
+        };
+        self.change_identity(write).await?;
         self.enter_first_membership().await;
         Ok(())
     }
@@ -180,13 +183,18 @@ impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
     /// Notes that `from` wants more of this waiting member than to ask who it is. Founders do so, too, for the moment in
     /// which they have the founding and this one does not.
     pub(crate) fn note_speaker(&self, from: NodeId) {
-        self.spoken_to_by.lock().replace(from);
+        self.spoken_to_by.lock().replace((from, R::Instant::now()));
+    }
+
+    /// Who did so a moment ago.
+    fn speaker(&self) -> Option<NodeId> {
+        let spoken = *self.spoken_to_by.lock();
+        spoken.filter(|(_, at)| at.elapsed() < SPEAKER_AGE).map(|(speaker, _)| speaker)
     }
 
     /// Says what this member waits for.
     pub(crate) fn log_waiting(&self, answers: usize, asked: usize) {
-        let speaker = *self.spoken_to_by.lock();
-        match speaker.filter(|_| !self.options.initial_cluster.is_empty()) {
+        match self.speaker().filter(|_| !self.options.initial_cluster.is_empty()) {
             Some(speaker) => tracing::warn!(
                 %speaker,
                 "a member of a running cluster speaks to this one, which has an empty disk: if it had data, it has \

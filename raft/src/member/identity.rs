@@ -141,6 +141,15 @@ pub(crate) fn registration(
     Transaction { proposed_ms: now_ms, conditions: vec![condition], operations }
 }
 
+/// The transaction by which a name is used up that never had a disk: it is removed before it started.
+pub(crate) fn used_up(state: &State, node: NodeId, now_ms: u64) -> Option<Transaction> {
+    if registered(state, node).is_some() {
+        return None;
+    }
+    let nothing = Registration { directory: String::new(), starts: 0, incarnation: 0 };
+    Some(registration(state, node, &nothing, now_ms))
+}
+
 /// What the state keeps of the disk of `node`: its newest start, or the founding that names it.
 pub(crate) fn registered(state: &State, node: NodeId) -> Option<Registration> {
     if let Some(object) = state.object(&cluster_key(&member_name(node))) {

@@ -36,6 +36,7 @@ mod network;
 mod options;
 mod promises;
 mod proposals;
+mod recall;
 mod returning;
 mod service;
 mod space;
@@ -44,6 +45,7 @@ mod status;
 mod succession;
 #[cfg(test)]
 mod tests;
+mod vouching;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -72,11 +74,13 @@ pub use self::options::{
 };
 use self::promises::Promises;
 use self::proposals::Proposals;
+use self::recall::{Recollection, recall};
 use self::returning::Returning;
 use self::service::Service;
 use self::space::SpaceWatch;
 pub use self::space::{Pressure, SpaceStatus};
 pub use self::status::{MemberStatus, Role, Status};
+use self::vouching::Vouchers;
 use crate::Runtime;
 use crate::disk::Disk;
 use crate::encoding::FEATURE_LEVEL_MAX;
@@ -117,7 +121,8 @@ impl<R: Runtime, D: Disk, T: Transport> Member<R, D, T> {
         let agreement = Agreement::load(&*disk).map_err(|error| unreadable(&error))?;
         // Whoever has a log or a vote has been part of the cluster with this disk.
         let admitted = AtomicBool::new(ended.is_some() || log.vote().is_some());
-        let returning = match admitted.load(Ordering::Relaxed) {
+        // Nor is an empty disk new that was started before: it may be a copy from before it had a log.
+        let returning = match admitted.load(Ordering::Relaxed) || identity.starts > 1 {
             true => Returning::after(
                 identity.starts.saturating_sub(1),
                 options.incarnation,
@@ -129,7 +134,10 @@ impl<R: Runtime, D: Disk, T: Transport> Member<R, D, T> {
         let promises = Promises::default();
         let (meter, holds) = (log.meter(), Arc::new(holds::Holds::default()));
         let purging = log.clone();
-        let network = Network::<R, T>::new(transport.clone(), holds.clone(), promises.clone(), level.clone());
+        let (state, promised) = (applied.clone(), promises.clone());
+        let recollection: Recollection = Arc::new(move |node| recall(&state.state(), &promised, node));
+        let (sent, reads) = (promises.clone(), level.clone());
+        let network = Network::<R, T>::new(transport.clone(), holds.clone(), sent, recollection, reads);
         let machine = Machine::new(applied.clone(), holds.clone());
         let raft = Raft::<R, D>::new(options.id().0, Arc::new(settings), network, log, machine).await;
         let core = Core {
@@ -148,16 +156,19 @@ impl<R: Runtime, D: Disk, T: Transport> Member<R, D, T> {
             tasks: Mutex::default(),
             installing: tokio::sync::Mutex::default(),
             identity: Mutex::new(identity),
+            identifying: tokio::sync::Mutex::new(()),
             admitted,
             agreement,
             deciding: tokio::sync::Mutex::new(()),
             spoken_to_by: Mutex::default(),
             promises,
             returning,
+            vouchers: Vouchers::default(),
             space: SpaceWatch::new(options.space),
             options,
         };
         let member = Member { core: Arc::new(core) };
+        member.core.hold_elections();
         member.spawn_tasks();
         Ok(member)
     }

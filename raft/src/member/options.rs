@@ -46,6 +46,9 @@ pub struct Options {
     /// The highest feature level that this program is to support: less than [`FEATURE_LEVEL_MAX`] only in tests of
     /// clusters of several versions.
     pub feature_level_max: u32,
+    /// A member that knows of no other listens for a second before it elects itself: it may be an older copy of one that
+    /// has since been joined by others. `false` where nobody can have joined it.
+    pub listens_alone: bool,
 }
 
 /// The identity of a cluster to be.
@@ -159,6 +162,7 @@ impl Options {
             state_bytes_max: None,
             space: SpaceOptions::default(),
             feature_level_max: FEATURE_LEVEL_MAX,
+            listens_alone: true,
         }
     }
 

@@ -9,11 +9,13 @@
 //! - promises: whoever was granted a vote or an acknowledgement by this member remembers it (see promises).
 //!
 //! So a member that comes back compares itself with each other member, and answers none of them before that: neither
-//! votes nor entries. It needs no quorum for it, so that a whole cluster can start again: nobody contradicts anybody then.
-//! What cannot be told from a good disk is listed in docs/decisions/0016.
+//! votes nor entries. Members that it knows it asks; those that were added since tell it with the request (see recall).
+//! A member that knows of no other listens first: it may have forgotten that there are some. No quorum is needed for any
+//! of this, so that a whole cluster can start again: nobody contradicts anybody then. What cannot be told from a good
+//! disk is listed in docs/decisions/0016.
 //!
-//! Owns who was compared with. Invariant: a member known from the membership gets no vote and no acknowledgement of this
-//! one before it was asked what it knows of it.
+//! Owns who was compared with. Invariant: nobody gets a vote or an acknowledgement of this member before it was compared
+//! with what that one knows of it.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -29,7 +31,7 @@ use crate::disk::Disk;
 use crate::member::codec::log_id_from_wire;
 use crate::member::consensus::LogId;
 use crate::member::core::Core;
-use crate::member::identity::save;
+use crate::member::founding::LISTEN_ALONE;
 use crate::member::options::StartError;
 use crate::member::promises::Promise;
 use crate::transport::{NodeId, Peer, Transport};
@@ -70,11 +72,23 @@ impl Returning {
     }
 
     /// What shows that the disk is an older copy, in the answer of a peer.
-    fn contradiction(&self, answer: &wire::IdentityResponse) -> Option<String> {
-        let promised = answer.promised.clone().unwrap_or_default();
+    pub(crate) fn contradicted_by(&self, answer: &wire::IdentityResponse) -> Option<String> {
+        self.contradiction(&wire::Recall {
+            directory: answer.directory.clone(),
+            starts: answer.starts,
+            incarnation: answer.incarnation,
+            promised: answer.promised.clone(),
+        })
+    }
+
+    /// What shows that the disk is an older copy, in what a peer knows of it.
+    fn contradiction(&self, known: &wire::Recall) -> Option<String> {
+        let promised = known.promised.clone().unwrap_or_default();
         let promise = Promise { term: promised.term, log_id: promised.log_id.map(log_id_from_wire) };
-        if answer.starts > self.starts && answer.incarnation != self.incarnation {
-            return Some(format!("it counts {} starts, the cluster {}", self.starts, answer.starts));
+        // A start is registered only after the log is on the disk: without one, no start can have been.
+        let counted = if self.term == 0 && self.last.is_none() { 0 } else { self.starts };
+        if known.starts > counted && known.incarnation != self.incarnation {
+            return Some(format!("it counts {counted} starts, the cluster {}", known.starts));
         }
         promise.is_broken_by(self.term, self.last).then(|| {
             let end = |last: Option<LogId>| last.map_or(0, |last| last.index);
@@ -92,11 +106,20 @@ impl Returning {
 impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
     /// Compares this member's disk with what every other member knows of it.
     pub(crate) async fn compare_with_others(self: Arc<Self>) {
+        let mut has_listened = false;
         while !self.returning.finished.load(Ordering::Acquire) {
-            let is_known = self.membership().membership().nodes().next().is_some();
-            let others = self.others().into_iter();
-            let open: Vec<Peer> = others.filter(|peer| !self.is_compared(peer.id)).collect();
             // The membership is known once the consensus library has read the log.
+            let is_known = self.membership().membership().nodes().next().is_some();
+            let others = self.others();
+            if is_known && others.is_empty() && !has_listened && self.options.listens_alone {
+                has_listened = true;
+                R::sleep(LISTEN_ALONE).await;
+                continue;
+            }
+            if is_known {
+                self.release_elections();
+            }
+            let open: Vec<Peer> = others.into_iter().filter(|peer| !self.is_compared(peer.id)).collect();
             self.returning.finished.store(is_known && open.is_empty(), Ordering::Release);
             if join_all(open.iter().map(|peer| self.compare_with(peer))).await.contains(&false) {
                 return;
@@ -108,7 +131,7 @@ impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
     /// Returns `false` when this member must not go on.
     async fn compare_with(&self, peer: &Peer) -> bool {
         let Some(answer) = self.ask_identity(peer, true).await else { return true };
-        if let Some(reason) = self.returning.contradiction(&answer) {
+        if let Some(reason) = self.returning.contradicted_by(&answer) {
             self.refuse_older_copy(format!("{}: {reason}", peer.name)).await;
             return false;
         }
@@ -116,34 +139,51 @@ impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
         true
     }
 
+    /// Compares this member's disk with what `from` says it knows of it; `false` when `from` must not be answered.
+    pub(crate) async fn compare_with_recall(&self, from: NodeId, recall: Option<&wire::Recall>) -> bool {
+        if self.is_compared(from) {
+            return true;
+        }
+        let Some(recall) = recall else { return false };
+        if let Some(reason) = self.returning.contradiction(recall) {
+            self.refuse_older_copy(format!("{}: {reason}", self.peer_name(from.0))).await;
+            return false;
+        }
+        self.returning.compared.lock().insert(from);
+        true
+    }
+
+    /// Whether this member's disk was compared with what the leader knows of it.
+    pub(crate) fn is_leader_compared(&self) -> bool {
+        self.leader().is_some_and(|leader| leader.local || self.is_compared(leader.peer.id))
+    }
+
+    /// Keeps a member that knows of no other from electing itself before it has listened.
+    pub(crate) fn hold_elections(&self) {
+        let own = self.options.id().0;
+        let is_alone = self.applied.membership().membership().nodes().all(|(id, _)| *id == own);
+        if is_alone && self.options.listens_alone && !self.returning.finished.load(Ordering::Acquire) {
+            self.raft.runtime_config().elect(false);
+        }
+    }
+
+    fn release_elections(&self) {
+        if !self.agreement.is_quarantined() {
+            self.raft.runtime_config().elect(true);
+        }
+    }
+
     /// Ends this member, whose disk is an older copy of itself, and sees to it that no later start passes: a start that was
     /// refused is counted like any other.
     pub(crate) async fn refuse_older_copy(&self, reason: String) {
-        let mut identity = self.identity();
-        identity.older_copy.clone_from(&reason);
-        let saved = save(&*self.disk, &identity).await;
-        if self.fatal.disk(saved).is_ok() {
+        if self.change_identity(|identity| identity.older_copy.clone_from(&reason)).await.is_ok() {
             self.fatal.report(StartError::RolledBack { name: self.options.node.name.to_string(), reason });
         }
     }
 
-    /// Whether `from` may be answered: it contradicts nothing that this disk holds, or nobody knows where to ask it.
+    /// Whether `from` may be answered: it contradicts nothing that this disk holds.
     pub(crate) fn is_compared(&self, from: NodeId) -> bool {
-        if self.returning.finished.load(Ordering::Acquire) || self.returning.compared.lock().contains(&from) {
-            return true;
-        }
-        let membership = self.membership();
-        let mut members = membership.membership().nodes().peekable();
-        let cannot_be_asked = match members.peek() {
-            // Not read from the log yet, if there is a log.
-            None => self.returning.last.is_none(),
-            Some(_) => members.all(|(id, _)| *id != from.0),
-        };
-        if cannot_be_asked {
-            // What it is promised from now on is no promise of an earlier start.
-            self.returning.compared.lock().insert(from);
-        }
-        cannot_be_asked
+        self.returning.finished.load(Ordering::Acquire) || self.returning.compared.lock().contains(&from)
     }
 
     /// Completes when `from` may be answered.
@@ -161,19 +201,24 @@ mod tests {
 
     #[test]
     fn a_disk_that_counts_fewer_starts_or_promised_more_is_an_older_copy() {
-        let answer = |starts: u64, term: u64, index: u64| wire::IdentityResponse {
+        let answer = |starts: u64, term: u64, index: u64| wire::Recall {
             starts,
             promised: Some(wire::Promise { term, log_id: Some(wire::LogId { term, index }) }),
-            ..wire::IdentityResponse::default()
+            ..wire::Recall::default()
         };
         let disk = Returning::after(5, 77, 3, Some(log_id(3, 40)));
-        assert_eq!(disk.contradiction(&wire::IdentityResponse::default()), None, "a peer that just started");
+        assert_eq!(disk.contradiction(&wire::Recall::default()), None, "a peer that just started");
         assert_eq!(disk.contradiction(&answer(5, 3, 40)), None);
         assert_eq!(disk.contradiction(&answer(5, 2, 90)), None, "cut by a later leader");
         assert!(disk.contradiction(&answer(6, 3, 40)).is_some());
-        let own = wire::IdentityResponse { incarnation: 77, ..answer(6, 3, 40) };
+        let own = wire::Recall { incarnation: 77, ..answer(6, 3, 40) };
         assert_eq!(disk.contradiction(&own), None, "this start, registered while the peer was not asked yet");
         assert!(disk.contradiction(&answer(5, 4, 1)).is_some());
         assert!(disk.contradiction(&answer(5, 3, 41)).is_some());
+
+        let waiting = Returning::after(2, 77, 0, None);
+        let founded = wire::Recall { directory: "d".into(), ..wire::Recall::default() };
+        assert_eq!(waiting.contradiction(&founded), None, "founded meanwhile");
+        assert!(waiting.contradiction(&wire::Recall { starts: 1, ..founded }).is_some(), "it had a log");
     }
 }

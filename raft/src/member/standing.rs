@@ -124,7 +124,7 @@ impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
     }
 
     async fn is_removed_according_to(&self, peer: &Peer) -> bool {
-        let request = Request::Identity(wire::IdentityRequest { unconfirmed: true });
+        let request = Request::Identity(wire::IdentityRequest { unconfirmed: true, about: 0 });
         let answer = control(&self.transport, peer, request, ASK_TIMEOUT).await;
         matches!(answer, Ok(Response::Identity(answer)) if answer.removed)
     }

@@ -25,7 +25,7 @@ use crate::member::codec::{
 use crate::member::consensus::Types;
 use crate::member::feature::FeatureLevel;
 use crate::member::promises::Promises;
-use crate::transport::{Duplex, Purpose, Transport};
+use crate::transport::{Duplex, NodeId, Purpose, Transport};
 
 /// Frames under way on one stream: with frames of up to 2 MiB more would only fill buffers.
 const FRAMES_UNDER_WAY_MAX: usize = 32;
@@ -47,6 +47,8 @@ struct Pipeline<S> {
     /// Whose answers come, where they are noted, and in which term they are given.
     peer: u64,
     promises: Promises,
+    /// Goes with the first request.
+    recall: Option<wire::Recall>,
     term: u64,
     /// Encoded and waiting for room in the stream.
     next: Option<Bytes>,
@@ -70,6 +72,7 @@ impl<R: Runtime, T: Transport> Link<R, T> {
     {
         let (transport, peer) = (self.transport.clone(), self.peer.clone());
         let (promises, level) = (self.promises.clone(), self.level.clone());
+        let recall = (self.recollection)(peer.id.0);
         async move {
             let opened = R::timeout(OPEN_TIMEOUT, transport.open(&peer, Purpose::Append)).await;
             let opened = opened.map_err(|_| network_error(&"no connection in time"))?;
@@ -80,6 +83,7 @@ impl<R: Runtime, T: Transport> Link<R, T> {
                 duplex,
                 peer: peer.id.0,
                 promises,
+                recall: Some(recall),
                 term: 0,
                 next: None,
                 under_way: 0,
@@ -111,7 +115,7 @@ impl<S> Pipeline<S> {
                 Event::Room => self.under_way += 1,
                 Event::Answer(Some(frame)) => {
                     self.under_way = self.under_way.saturating_sub(1);
-                    let answer = answer_from_frame(frame);
+                    let answer = self.reject_reversion(answer_from_frame(frame));
                     if let Ok(Ok(through)) = &answer {
                         self.promises.note(self.peer, self.term, *through);
                     }
@@ -124,11 +128,30 @@ impl<S> Pipeline<S> {
         }
     }
 
+    /// Turns the answer of a peer that has less than it acknowledged in this term into a failure of the stream. The
+    /// consensus library takes it for a fault of this member, and would end it. The peer is told what it promised when it
+    /// asks or is asked, and ends itself.
+    fn reject_reversion<R: Runtime>(
+        &self,
+        answer: Result<StreamAppendResult<Types<R>>, Rpc<R>>,
+    ) -> Result<StreamAppendResult<Types<R>>, Rpc<R>> {
+        let Ok(Err(StreamAppendError::Conflict(conflict))) = &answer else { return answer };
+        let promise = self.promises.of(self.peer);
+        let held = promise.log_id.filter(|_| promise.term == self.term).map(|last| last.index);
+        if held.is_none_or(|held| held < conflict.index) {
+            return answer;
+        }
+        tracing::error!(peer = %NodeId(self.peer), conflict = conflict.index, promised = held,
+            "a peer has less on its disk than it acknowledged");
+        Err(network_error(&"the peer has less than it acknowledged"))
+    }
+
     fn take<R: Runtime>(&mut self, request: Option<AppendEntriesRequest<Types<R>>>) {
         match request {
             Some(request) => {
                 self.term = request.vote.leader_id.term;
-                let frame = append_to_wire(&request, self.level.agreed());
+                let mut frame = append_to_wire(&request, self.level.agreed());
+                frame.recall = self.recall.take();
                 self.next = Some(Bytes::from(frame.encode_to_vec()));
             }
             None => self.input = None,
@@ -247,6 +270,7 @@ pub(super) fn append_to_wire<R: Runtime>(
         committed: request.leader_commit.as_ref().map(log_id_to_wire),
         entries: request.entries.iter().map(|entry| entry_to_wire(entry, level)).collect(),
         format: 0,
+        recall: None,
     }
 }
 

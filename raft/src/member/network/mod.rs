@@ -38,6 +38,7 @@ use crate::member::feature::FeatureLevel;
 use crate::member::holds::Holds;
 use crate::member::machine::SnapshotBody;
 use crate::member::promises::Promises;
+use crate::member::recall::Recollection;
 use crate::transport::{Peer, Purpose, Transport, TransportError};
 
 /// Makes links to members.
@@ -46,6 +47,7 @@ pub(crate) struct Network<R, T> {
     holds: Arc<Holds>,
     level: Arc<FeatureLevel>,
     promises: Promises,
+    recollection: Recollection,
     runtime: PhantomData<fn() -> R>,
 }
 
@@ -55,6 +57,7 @@ pub(crate) struct Link<R, T> {
     holds: Arc<Holds>,
     level: Arc<FeatureLevel>,
     promises: Promises,
+    recollection: Recollection,
     peer: Peer,
     /// Replicates over a stream; other tasks send an entry-less append at most, as a call.
     pipelined: bool,
@@ -64,14 +67,21 @@ pub(crate) struct Link<R, T> {
 type Rpc<R> = RPCError<Types<R>>;
 
 impl<R: Runtime, T: Transport> Network<R, T> {
-    pub(crate) fn new(transport: T, holds: Arc<Holds>, promises: Promises, level: Arc<FeatureLevel>) -> Self {
-        Network { transport, holds, promises, level, runtime: PhantomData }
+    pub(crate) fn new(
+        transport: T,
+        holds: Arc<Holds>,
+        promises: Promises,
+        recollection: Recollection,
+        level: Arc<FeatureLevel>,
+    ) -> Self {
+        Network { transport, holds, promises, recollection, level, runtime: PhantomData }
     }
 
     fn link(&self, target: u64, place: &Place, pipelined: bool) -> Link<R, T> {
         let (transport, holds, level) = (self.transport.clone(), self.holds.clone(), self.level.clone());
-        let promises = self.promises.clone();
-        Link { transport, holds, promises, level, peer: place.peer(target), pipelined, runtime: PhantomData }
+        let (promises, recollection) = (self.promises.clone(), self.recollection.clone());
+        let peer = place.peer(target);
+        Link { transport, holds, promises, recollection, level, peer, pipelined, runtime: PhantomData }
     }
 }
 
@@ -92,9 +102,10 @@ impl<R: Runtime, T: Transport> RaftNetworkFactory<Types<R>> for Network<R, T> {
 }
 
 impl<R: Runtime, T: Transport> Link<R, T> {
-    /// One control call.
+    /// One control call, with what is known of the peer's disk.
     async fn control(&self, request: Request, timeout: Duration) -> Result<Response, Rpc<R>> {
-        control(&self.transport, &self.peer, request, timeout).await.map_err(to_rpc_error)
+        let recall = Some((self.recollection)(self.peer.id.0));
+        control_with(&self.transport, &self.peer, request, recall, timeout).await.map_err(to_rpc_error)
     }
 
     async fn ballot(&self, request: Request, option: &RPCOption) -> Result<VoteResponse<Types<R>>, Rpc<R>> {
@@ -121,7 +132,17 @@ pub(crate) async fn control(
     request: Request,
     timeout: Duration,
 ) -> Result<Response, ControlError> {
-    let frame = Bytes::from(wire::ControlRequest { kind: Some(request), format: 0 }.encode_to_vec());
+    control_with(transport, peer, request, None, timeout).await
+}
+
+async fn control_with(
+    transport: &impl Transport,
+    peer: &Peer,
+    request: Request,
+    recall: Option<wire::Recall>,
+    timeout: Duration,
+) -> Result<Response, ControlError> {
+    let frame = Bytes::from(wire::ControlRequest { kind: Some(request), format: 0, recall }.encode_to_vec());
     let answer = transport.call(peer, Purpose::Control, frame, timeout).await?;
     let answer: wire::ControlResponse = decode("control response", answer)?;
     Ok(answer.kind.ok_or_else(|| DecodeError::new("control response", "no kind"))?)

@@ -77,7 +77,8 @@ impl<R: Runtime, T: Transport> Link<R, T> {
         let opened = self.transport.open(&self.peer, Purpose::Snapshot).await;
         let mut duplex = opened.map_err(|error| Streaming::<R>::from(from_transport::<R>(&error)))?;
         let (vote, mark) = (Some(vote_to_wire(&vote)), Some(mark.to_wire()));
-        let head = wire::SnapshotHead { vote, mark, resumes_after, format: 0 };
+        let recall = Some((self.recollection)(self.peer.id.0));
+        let head = wire::SnapshotHead { vote, mark, resumes_after, format: 0, recall };
         // A receiver that has refused answers before the end and stops reading.
         if send(&mut duplex, Kind::Head(head)).await.is_ok() {
             held.begin();

@@ -3,6 +3,7 @@
 //! Owns what a frame from a peer may ask. The transport has checked who the peer is; a message that speaks in another
 //! member's name is refused here. Nothing a peer sends can panic.
 
+mod gate;
 mod snapshot;
 
 use std::sync::Arc;
@@ -21,18 +22,15 @@ use wire::control_response::Kind as Response;
 
 use crate::Runtime;
 use crate::disk::Disk;
-use crate::encoding::{DecodeError, check_format, decode};
+use crate::encoding::{check_format, decode};
 use crate::member::codec::{log_id_from_wire, required_vote};
 use crate::member::consensus::{Types, Vote};
 use crate::member::core::Core;
-use crate::member::fatal::Fatal;
-use crate::member::feature::FeatureLevel;
 use crate::member::forward::serve_forwarded;
 use crate::member::network::{
     append_from_wire, append_response_to_wire, stream_result_to_wire, vote_request_from_wire,
     vote_response_to_wire,
 };
-use crate::member::standing::Standing;
 use crate::transport::{Duplex, NodeId, PeerService, Purpose, Transport};
 
 pub(crate) use self::snapshot::{Partial, receive_pulled};
@@ -46,9 +44,6 @@ type Refusal = String;
 /// Forward streams of a removed member stay open this long, so that its writes are answered as refused; a cut stream would
 /// make their outcome unknown.
 const REFUSAL_GRACE: Duration = Duration::from_millis(500);
-
-/// What a removed member is told, whatever it asks for beside the identity of the cluster.
-const REMOVED: &str = "the member was removed from the cluster";
 
 impl<R: Runtime, D: Disk, T: Transport> PeerService for Service<R, D, T> {
     fn call(
@@ -64,20 +59,9 @@ impl<R: Runtime, D: Disk, T: Transport> PeerService for Service<R, D, T> {
             }
             let request: wire::ControlRequest = decode("control request", frame).map_err(text)?;
             check_format("control request", request.format, core.feature.level.supported()).map_err(text)?;
-            let request = request.kind.ok_or("the control request is empty, or of a newer version")?;
-            let is_question =
-                matches!(request, Request::Identity(_) | Request::Feature(_) | Request::Found(_));
-            if !core.admitted.load(Ordering::Acquire) && !is_question {
-                core.note_speaker(from);
-                return Err("the member does not take part yet".to_owned());
-            }
-            if !is_question && !core.is_compared(from) {
-                return Err("the member has just started and compares its disk first".to_owned());
-            }
-            let may_ask = core.standing(from) != Standing::Removed || matches!(request, Request::Identity(_));
-            if !may_ask {
-                return Err(REMOVED.to_owned());
-            }
+            let wire::ControlRequest { kind, recall, .. } = request;
+            let request = kind.ok_or("the control request is empty, or of a newer version")?;
+            core.check_call(from, &request, recall.as_ref()).await?;
             let response = answer(&core, from, request).await?;
             Ok(Bytes::from(wire::ControlResponse { kind: Some(response) }.encode_to_vec()))
         }
@@ -99,7 +83,6 @@ impl<R: Runtime, D: Disk, T: Transport> PeerService for Service<R, D, T> {
             };
             let ended = R::select2(core.stop.stopped(), removed.boxed());
             let serving = async {
-                core.wait_compared(from).await;
                 match purpose {
                     Purpose::Control => tracing::warn!(%from, "control is not a stream"),
                     Purpose::Append => {
@@ -107,7 +90,10 @@ impl<R: Runtime, D: Disk, T: Transport> PeerService for Service<R, D, T> {
                         core.check_leader(from).await;
                     }
                     Purpose::Snapshot => snapshot::receive(&core, from, duplex).await,
-                    Purpose::Forward => serve_forwarded(core.clone(), from, duplex).await,
+                    Purpose::Forward => match core.check_member(from).await {
+                        Ok(()) => serve_forwarded(core.clone(), from, duplex).await,
+                        Err(reason) => tracing::debug!(%from, reason, "a stream of writes is refused"),
+                    },
                 }
             };
             R::select2(ended, serving.boxed()).await;
@@ -186,12 +172,12 @@ async fn transfer<R: Runtime, D: Disk, T: Transport>(
 
 /// Serves one leader's stream of appends: requests go to the library as they come, answers back in order.
 async fn serve_appends<R: Runtime, D: Disk, T: Transport>(
-    core: &Core<R, D, T>,
+    core: &Arc<Core<R, D, T>>,
     from: NodeId,
     duplex: Duplex,
 ) {
     let Duplex { sender, receiver } = duplex;
-    let requests = requests::<R>(from, core.feature.level.clone(), core.fatal.clone(), receiver);
+    let requests = requests(core.clone(), from, receiver);
     let mut answers = std::pin::pin!(core.raft.stream_append(requests));
     while let Some(answer) = answers.next().await {
         let answer = match &answer {
@@ -207,36 +193,49 @@ async fn serve_appends<R: Runtime, D: Disk, T: Transport>(
     }
 }
 
-/// The appends in a stream of frames, up to the first that cannot be read. One that only a newer program reads ends the
-/// member: what it holds must come before whatever follows it.
-fn requests<R: Runtime>(
+/// The appends in a stream of frames, up to the first that cannot be taken.
+fn requests<R: Runtime, D: Disk, T: Transport>(
+    core: Arc<Core<R, D, T>>,
     from: NodeId,
-    level: Arc<FeatureLevel>,
-    fatal: Fatal,
     receiver: mpsc::Receiver<Bytes>,
 ) -> impl futures::Stream<Item = AppendEntriesRequest<Types<R>>> + Send + 'static {
-    futures::stream::unfold((receiver, level, fatal), move |(mut receiver, level, fatal)| async move {
+    let next = move |(core, mut receiver, is_first): (Arc<Core<R, D, T>>, mpsc::Receiver<Bytes>, bool)| async move {
         let frame = receiver.recv().await?;
-        match read_append::<R>(from, frame, level.supported()) {
-            Ok(request) => Some((request, (receiver, level, fatal))),
-            Err(error) => {
-                tracing::warn!(%error, %from, "a stream of appends is ended");
-                if error.newer {
-                    fatal.report(error);
-                }
+        let request = decode("append request", frame).map_err(text);
+        let taken = match request {
+            Ok(request) => take_append(&core, from, request, is_first).await,
+            Err(reason) => Err(reason),
+        };
+        match taken {
+            Ok(request) => Some((request, (core, receiver, false))),
+            Err(reason) => {
+                tracing::warn!(reason, %from, "a stream of appends is ended");
                 None
             }
         }
-    })
+    };
+    futures::stream::unfold((core, receiver, true), next)
 }
 
-fn read_append<R: Runtime>(
+/// Reads an append and checks that it is one of a leader. One that only a newer program reads ends the member: what it
+/// holds must come before whatever follows it.
+async fn take_append<R: Runtime, D: Disk, T: Transport>(
+    core: &Core<R, D, T>,
     from: NodeId,
-    frame: Bytes,
-    reads: u32,
-) -> Result<AppendEntriesRequest<Types<R>>, DecodeError> {
-    let request: wire::AppendRequest = decode("append request", frame)?;
-    let vote = required_vote(request.vote)?;
-    in_own_name(from, &vote).map_err(|reason| DecodeError::new("append request", reason))?;
-    append_from_wire(request, reads)
+    request: wire::AppendRequest,
+    is_first: bool,
+) -> Result<AppendEntriesRequest<Types<R>>, Refusal> {
+    let vote = required_vote(request.vote).map_err(text)?;
+    in_own_name(from, &vote)?;
+    match is_first {
+        true => core.check_leader_to_be(from, request.vote.as_ref(), request.recall.as_ref()).await?,
+        false => core.check_term(request.vote.as_ref())?,
+    }
+    append_from_wire(request, core.feature.level.supported()).map_err(|error| {
+        // Whoever is behind does not lead, whatever it sends.
+        if error.newer && vote.leader_id.term >= core.term() {
+            core.fatal.report(&error);
+        }
+        error.to_string()
+    })
 }

@@ -68,7 +68,10 @@ pub(super) async fn receive<R: Runtime, D: Disk, T: Transport>(
 ) {
     let first = next_frame::<R>(&mut duplex).await;
     if let Ok((Kind::Pull(_), _)) = &first {
-        return send(core, from, &mut duplex).await;
+        return match core.check_member(from).await {
+            Ok(()) => send(core, from, &mut duplex).await,
+            Err(reason) => tracing::warn!(reason, %from, "a state that was asked for was not sent"),
+        };
     }
     let outcome = match try_receive(core, from, &mut duplex, first).await {
         Ok(vote) => Outcome::Vote(vote_to_wire(&vote)),
@@ -102,6 +105,7 @@ async fn try_receive<R: Runtime, D: Disk, T: Transport>(
         return Err("another snapshot is being received".to_owned());
     };
     let head = head(first?.0)?;
+    core.check_leader_to_be(from, head.vote.as_ref(), head.recall.as_ref()).await?;
     let vote = required_vote(head.vote).map_err(text)?;
     in_own_name(from, &vote)?;
     let (mark, state, install) = receive_state(core, duplex, head, &mut partial).await?;

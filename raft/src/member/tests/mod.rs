@@ -14,6 +14,7 @@ mod scenarios;
 mod snapshots;
 mod space;
 mod storms;
+mod strangers;
 mod succession;
 mod suite;
 mod versions;

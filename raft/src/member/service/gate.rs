@@ -1,0 +1,115 @@
+//! Who may ask this member for what.
+//!
+//! | who | may |
+//! |---|---|
+//! | anybody with a certificate | ask for the identity of the cluster |
+//! | whoever was not removed | ask for feature levels |
+//! | a founder | have a cluster founded that waits for it |
+//! | a member, or a stranger that members vouch for (see vouching) | ask for a vote, lead |
+//! | a member | everything |
+//!
+//! Invariant: nobody is answered in a term that it made up, and nobody has a vote or an acknowledgement before it was
+//! compared with what that one knows of this member's disk (see returning).
+
+use std::sync::atomic::Ordering;
+
+use orch_proto::store as wire;
+use wire::control_request::Kind as Request;
+
+use super::Refusal;
+use crate::Runtime;
+use crate::disk::Disk;
+use crate::member::core::Core;
+use crate::member::standing::Standing;
+use crate::transport::{NodeId, Transport};
+
+/// What a removed member is told, whatever it asks for beside the identity of the cluster.
+const REMOVED: &str = "the member was removed from the cluster";
+
+/// What a stranger is told.
+const NO_MEMBER: &str = "no member knows this one";
+
+/// What those are told that must wait for the comparison of disks.
+const COMPARING: &str = "the member has just started and compares its disk first";
+
+/// How far a term may be ahead. Terms grow by elections, a few in a second at most and none where no majority answers;
+/// one that is made up must not use up all there are.
+const TERMS_AHEAD_MAX: u64 = 1 << 20;
+
+impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
+    /// Refuses a call of a peer that may not make it.
+    pub(super) async fn check_call(
+        &self,
+        from: NodeId,
+        request: &Request,
+        recall: Option<&wire::Recall>,
+    ) -> Result<(), Refusal> {
+        let standing = self.standing(from);
+        match request {
+            Request::Identity(_) => return Ok(()),
+            _ if standing == Standing::Removed => return Err(REMOVED.to_owned()),
+            Request::Feature(_) => return Ok(()),
+            Request::Found(_) => return self.check_founder(from),
+            _ => {}
+        }
+        if !self.admitted.load(Ordering::Acquire) {
+            self.note_speaker(from);
+            return Err("the member does not take part yet".to_owned());
+        }
+        match request {
+            Request::Vote(wire::VoteRequest { vote, .. })
+            | Request::PreVote(wire::VoteRequest { vote, .. })
+            | Request::Heartbeat(wire::AppendRequest { vote, .. }) => {
+                self.check_leader_to_be(from, vote.as_ref(), recall).await
+            }
+            // Asked by a leader before it sends a snapshot; it promises nothing.
+            Request::SnapshotOffset(_) if self.is_vouched_for(from).await => Ok(()),
+            _ if standing != Standing::Member => Err(NO_MEMBER.to_owned()),
+            _ if self.is_compared(from) => Ok(()),
+            _ => Err(COMPARING.to_owned()),
+        }
+    }
+
+    /// Refuses whoever may neither have a vote nor lead. `recall`: what it says it knows of this member.
+    pub(super) async fn check_leader_to_be(
+        &self,
+        from: NodeId,
+        vote: Option<&wire::Vote>,
+        recall: Option<&wire::Recall>,
+    ) -> Result<(), Refusal> {
+        self.check_term(vote)?;
+        if !self.is_vouched_for(from).await {
+            return Err(NO_MEMBER.to_owned());
+        }
+        if self.compare_with_recall(from, recall).await { Ok(()) } else { Err(COMPARING.to_owned()) }
+    }
+
+    /// Refuses a term that no election can have led to.
+    pub(super) fn check_term(&self, vote: Option<&wire::Vote>) -> Result<(), Refusal> {
+        let term = vote.map_or(0, |vote| vote.term);
+        let own = self.term();
+        if term <= own.saturating_add(TERMS_AHEAD_MAX) {
+            return Ok(());
+        }
+        Err(format!("term {term} cannot have come after term {own}"))
+    }
+
+    /// Refuses whoever may not have a state sent, or hand on writes.
+    pub(super) async fn check_member(&self, from: NodeId) -> Result<(), Refusal> {
+        match self.standing(from) {
+            Standing::Member => {
+                self.wait_compared(from).await;
+                Ok(())
+            }
+            Standing::Removed => Err(REMOVED.to_owned()),
+            Standing::Stranger => Err(NO_MEMBER.to_owned()),
+        }
+    }
+
+    fn check_founder(&self, from: NodeId) -> Result<(), Refusal> {
+        match self.options.initial_cluster.iter().any(|founder| founder.id == from) {
+            true => Ok(()),
+            false => Err("only founders found a cluster".to_owned()),
+        }
+    }
+}

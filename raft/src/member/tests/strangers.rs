@@ -1,0 +1,250 @@
+//! Peers that are no members, members that were removed before they took part, and disks older than the membership.
+
+use futures::FutureExt;
+use futures::future::BoxFuture;
+use orch_proto::store as wire;
+use prost::Message;
+use wire::control_request::Kind as Request;
+use wire::control_response::Kind as Response;
+
+use super::*;
+use crate::Runtime;
+use crate::transport::{Duplex, PeerService, Purpose, Transport};
+
+/// Longer than any founding, election and registration takes.
+const LONG: Duration = Duration::from_secs(20);
+
+/// For one answer.
+const SOON: Duration = Duration::from_secs(2);
+
+/// A member that was never added.
+const STRANGER: usize = 9;
+
+async fn ask(cluster: &Cluster, to: usize, kind: Request) -> Result<Response, String> {
+    let frame = wire::ControlRequest { kind: Some(kind), ..Default::default() }.encode_to_vec();
+    let transport = cluster.network.transport(peer(STRANGER).id);
+    let answer = transport.call(&peer(to), Purpose::Control, Bytes::from(frame), SOON).await;
+    let answer = answer.map_err(|error| error.to_string())?;
+    Ok(wire::ControlResponse::decode(answer).unwrap().kind.unwrap())
+}
+
+fn vote(term: u64) -> Option<wire::Vote> {
+    Some(wire::Vote { term, node: peer(STRANGER).id.0, committed: false })
+}
+
+/// The stranger's own side: it answers nobody.
+struct Nobody;
+
+impl PeerService for Nobody {
+    fn call(&self, _: NodeId, _: Purpose, _: Bytes) -> BoxFuture<'static, Result<Bytes, String>> {
+        async { Err("nobody".to_owned()) }.boxed()
+    }
+
+    fn stream(&self, _: NodeId, _: Purpose, _: Duplex) -> BoxFuture<'static, ()> {
+        async {}.boxed()
+    }
+}
+
+fn bring_stranger(cluster: &Cluster) {
+    cluster.network.serve(peer(STRANGER).id, Arc::new(Nobody));
+}
+
+/// The stranger asks for everything, and gets nothing but the identity of the cluster.
+#[test]
+fn a_stranger_gets_no_vote_no_state_and_no_change() {
+    simulate(301, async {
+        let cluster = Cluster::start(3).await;
+        bring_stranger(&cluster);
+        let leader = cluster.leader().await;
+        revision_of(cluster.handle(leader).propose(put("a", "1")).await);
+        let ballot =
+            |term| wire::VoteRequest { vote: vote(term), leader_transfer: true, ..Default::default() };
+        let removal = wire::change_request::Kind::Remove(peer((leader + 1) % 3).id.0);
+        let forged = wire::Vote { committed: true, ..vote(500).unwrap() };
+        let heartbeat = wire::AppendRequest { vote: Some(forged), ..Default::default() };
+        let asked = [
+            ("no member knows this one", Request::Vote(ballot(40))),
+            ("cannot have come after term", Request::Vote(ballot(u64::MAX))),
+            ("no member knows this one", Request::PreVote(ballot(40))),
+            ("no member knows this one", Request::Heartbeat(heartbeat)),
+            ("no member knows this one", Request::Change(wire::ChangeRequest { kind: Some(removal) })),
+            ("only founders", Request::Found(wire::FoundRequest {})),
+            ("no member knows this one", Request::ReadIndex(wire::ReadIndexRequest::default())),
+        ];
+        for (why, request) in asked {
+            for n in 0..3 {
+                let refused = ask(&cluster, n, request.clone()).await.unwrap_err();
+                assert!(refused.contains(why), "{request:?} at n{n}: {refused}");
+            }
+        }
+        let transport = cluster.network.transport(peer(STRANGER).id);
+        let pull = wire::SnapshotFrame {
+            kind: Some(wire::snapshot_frame::Kind::Pull(wire::SnapshotPull::default())),
+        };
+        let append = wire::AppendRequest { vote: Some(forged), format: 99, ..Default::default() };
+        for (purpose, frame) in
+            [(Purpose::Snapshot, pull.encode_to_vec()), (Purpose::Append, append.encode_to_vec())]
+        {
+            let mut duplex = transport.open(&peer(leader), purpose).await.unwrap();
+            duplex.sender.send(Bytes::from(frame)).await.unwrap();
+            let answer = SimRuntime::timeout(SOON, duplex.receiver.recv()).await;
+            assert!(matches!(answer, Ok(None)), "{purpose:?}: {answer:?}");
+        }
+        let identity = ask(&cluster, leader, Request::Identity(wire::IdentityRequest::default())).await;
+        assert!(matches!(identity, Ok(Response::Identity(_))), "{identity:?}");
+        assert_eq!(cluster.leader().await, leader, "nobody was deposed");
+        revision_of(cluster.handle(leader).propose(put("a", "2")).await);
+    });
+}
+
+#[test]
+fn a_member_that_could_not_have_been_elected_so_often_is_refused() {
+    simulate(302, async {
+        let mut cluster = Cluster::start(3).await;
+        let leader = cluster.leader().await;
+        // With the certificate of a member.
+        let member = (leader + 1) % 3;
+        cluster.kill(member).await;
+        let vote = wire::Vote { term: u64::MAX, node: peer(member).id.0, committed: false };
+        let ballot = wire::VoteRequest { vote: Some(vote), leader_transfer: true, ..Default::default() };
+        let frame = wire::ControlRequest { kind: Some(Request::Vote(ballot)), ..Default::default() };
+        let transport = cluster.network.transport(peer(member).id);
+        let frame = Bytes::from(frame.encode_to_vec());
+        let answer = transport.call(&peer(leader), Purpose::Control, frame, SOON).await;
+        assert!(answer.unwrap_err().to_string().contains("cannot have come after term"));
+        revision_of(cluster.handle(leader).propose(put("a", "1")).await);
+    });
+}
+
+#[test]
+fn a_member_that_was_away_follows_one_that_was_added_meanwhile() {
+    simulate(303, async {
+        let mut cluster = Cluster::start(3).await;
+        let leader = cluster.leader().await;
+        let away = (leader + 1) % 3;
+        cluster.kill(away).await;
+        let joined = cluster.join().await;
+        cluster.handle(leader).add_learner(&peer(joined)).await.unwrap();
+        cluster.handle(leader).promote(peer(joined).id).await.unwrap();
+        cluster.handle(leader).transfer_leader(peer(joined).id).await.unwrap();
+        cluster.leader_among(&[joined]).await;
+        cluster.restart(away).await.unwrap();
+        let at = revision_of(cluster.handle(joined).propose(put("a", "1")).await);
+        assert!(cluster.handle(away).wait_applied(at, LONG).await);
+    });
+}
+
+#[test]
+fn a_disk_from_before_the_founding_is_an_older_copy() {
+    for seed in 304..308 {
+        simulate(seed, async {
+            let mut cluster = Cluster::new(3);
+            for n in 0..3 {
+                cluster.restart(n).await.unwrap();
+            }
+            SimRuntime::sleep(Duration::from_secs(1)).await;
+            let waiting: Vec<_> = (0..3).map(|n| Arc::new(cluster.disks[n].copy())).collect();
+            cluster.handle(0).found().await.unwrap();
+            let leader = cluster.leader().await;
+            let rolled_back = (leader + 1 + usize::from(seed % 2 == 0)) % 3;
+            cluster.handle(rolled_back).wait_cluster().await.unwrap();
+            let at = revision_of(cluster.handle(leader).propose(put("a", "1")).await);
+            assert!(cluster.handle(rolled_back).wait_applied(at, LONG).await);
+            cluster.kill(rolled_back).await;
+            cluster.disks[rolled_back] = waiting[rolled_back].clone();
+            cluster.restart(rolled_back).await.unwrap();
+            let reason = cluster.handle(rolled_back).fatal().await;
+            assert!(reason.contains("has an older copy of its data"), "{reason}");
+            assert_eq!(cluster.leader_among(&[leader]).await, leader);
+            revision_of(cluster.handle(leader).propose(put("a", "2")).await);
+        });
+    }
+}
+
+#[test]
+fn a_copy_from_before_others_joined_elects_nobody() {
+    simulate(308, async {
+        let mut cluster = Cluster::start(1).await;
+        cluster.handle(0).wait_cluster().await.unwrap();
+        cluster.kill(0).await;
+        let alone = Arc::new(cluster.disks[0].copy());
+        cluster.restart(0).await.unwrap();
+        cluster.leader().await;
+        for _ in 0..2 {
+            let joined = cluster.join().await;
+            cluster.handle(0).add_learner(&peer(joined)).await.unwrap();
+            cluster.handle(0).promote(peer(joined).id).await.unwrap();
+        }
+        revision_of(cluster.handle(0).propose(put("a", "1")).await);
+        cluster.kill(0).await;
+        cluster.disks[0] = alone;
+        let leader = cluster.leader_among(&[1, 2]).await;
+        cluster.restart(0).await.unwrap();
+        let reason = cluster.handle(0).fatal().await;
+        assert!(reason.contains("has an older copy of its data"), "{reason}");
+        assert!(!cluster.handle(0).is_leader());
+        revision_of(cluster.handle(leader).propose(put("a", "2")).await);
+        assert_eq!(value(&cluster.handle(leader), "a").as_deref(), Some("2"));
+    });
+}
+
+#[test]
+fn a_copy_from_before_others_joined_helps_them_to_nothing() {
+    simulate(309, async {
+        let mut cluster = Cluster::start(3).await;
+        let leader = cluster.leader().await;
+        let rolled_back = (leader + 1) % 3;
+        cluster.handle(rolled_back).wait_cluster().await.unwrap();
+        let copy = Arc::new(cluster.disks[rolled_back].copy());
+        for _ in 0..2 {
+            cluster.kill(rolled_back).await;
+            cluster.restart(rolled_back).await.unwrap();
+            cluster.handle(rolled_back).wait_cluster().await.unwrap();
+        }
+        for _ in 0..2 {
+            let joined = cluster.join().await;
+            cluster.handle(leader).add_learner(&peer(joined)).await.unwrap();
+            cluster.handle(leader).promote(peer(joined).id).await.unwrap();
+        }
+        // These two miss what the three acknowledge.
+        cluster.kill(3).await;
+        cluster.kill(4).await;
+        revision_of(cluster.handle(leader).propose(put("a", "1")).await);
+        for n in 0..3 {
+            cluster.kill(n).await;
+        }
+        cluster.disks[rolled_back] = copy;
+        for n in [3, 4, rolled_back] {
+            cluster.restart(n).await.unwrap();
+        }
+        let reason = cluster.handle(rolled_back).fatal().await;
+        assert!(reason.contains("has an older copy of its data"), "{reason}");
+        assert!([3, 4].iter().all(|n| !cluster.handle(*n).is_leader()), "by an older copy's vote");
+        let others: Vec<usize> = (0..3).filter(|n| *n != rolled_back).collect();
+        for n in &others {
+            cluster.restart(*n).await.unwrap();
+        }
+        let leader = cluster.leader_among(&[others[0], others[1], 3, 4]).await;
+        cluster.handle(leader).barrier().await.unwrap();
+        assert_eq!(value(&cluster.handle(leader), "a").as_deref(), Some("1"));
+    });
+}
+
+#[test]
+fn a_member_that_was_removed_before_it_started_stays_removed() {
+    simulate(310, async {
+        let cluster = Cluster::start(3).await;
+        bring_stranger(&cluster);
+        let leader = cluster.leader().await;
+        cluster.handle(leader).add_learner(&peer(STRANGER)).await.unwrap();
+        cluster.handle(leader).remove(peer(STRANGER).id).await.unwrap();
+        for n in 0..3 {
+            let at = cluster.handle(leader).barrier().await.unwrap();
+            assert!(cluster.handle(n).wait_applied(at, LONG).await);
+            let ballot = Request::PreVote(wire::VoteRequest { vote: vote(1), ..Default::default() });
+            assert!(ask(&cluster, n, ballot).await.unwrap_err().contains("was removed"));
+        }
+        let again = cluster.handle(leader).add_learner(&peer(STRANGER)).await;
+        assert!(again.unwrap_err().to_string().contains("was removed"));
+    });
+}
