@@ -113,7 +113,9 @@ impl<R: Runtime, D: Disk, T: Transport> Member<R, D, T> {
         level.follow(&applied.state())?;
         let log = Log::<R, D>::open(disk.clone(), applied.clone(), fatal.clone(), level.clone());
         let mut log = log.map_err(|error| unreadable(&error))?;
-        let ended = log.get_log_state().await.map_err(|error| unreadable(&error))?.last_log_id;
+        let log_end = log.get_log_state().await.map_err(|error| unreadable(&error))?.last_log_id;
+        // An installed state covers entries that the log never had, and the log's own marker of that may not be synced.
+        let ended = log_end.max(applied.now().1.log_id);
         let agreement = Agreement::load(&*disk).map_err(|error| unreadable(&error))?;
         // Whoever has a log or a vote has been part of the cluster with this disk.
         let admitted = AtomicBool::new(ended.is_some() || log.vote().is_some());
