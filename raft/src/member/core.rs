@@ -56,6 +56,8 @@ pub(crate) struct Core<R: Runtime, D: Disk, T: Transport> {
     pub(crate) tasks: Mutex<Vec<R::JoinHandle<()>>>,
     /// One snapshot is received at a time: each builds a whole state. Holds what came of one whose stream broke.
     pub(crate) installing: tokio::sync::Mutex<Option<Partial>>,
+    /// Held by the task that changes the membership, while this member leads.
+    pub(crate) changing: tokio::sync::Mutex<()>,
     /// Whose disk this is, as written there.
     pub(crate) identity: Mutex<wire::Identity>,
     /// It is decided that this member takes part.

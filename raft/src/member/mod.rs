@@ -17,6 +17,7 @@ mod barrier;
 mod change;
 mod codec;
 mod compaction;
+mod completion;
 mod consensus;
 mod core;
 mod fatal;
@@ -27,6 +28,7 @@ mod founding;
 #[cfg(test)]
 pub(crate) mod golden;
 mod handle;
+mod handover;
 mod holds;
 mod identity;
 mod limits;
@@ -47,7 +49,6 @@ mod tests;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
 
 use openraft::async_runtime::watch::WatchReceiver;
 use openraft::storage::RaftLogStorage;
@@ -57,7 +58,7 @@ use self::agreement::Agreement;
 pub use self::agreement::AgreementStatus;
 pub use self::change::ChangeError;
 use self::consensus::config;
-use self::core::{Core, Raft, Stop, within};
+use self::core::{Core, Raft, Stop};
 use self::fatal::Fatal;
 pub use self::feature::agreed_feature_level;
 use self::feature::{Feature, FeatureLevel};
@@ -81,9 +82,6 @@ use crate::Runtime;
 use crate::disk::Disk;
 use crate::encoding::FEATURE_LEVEL_MAX;
 use crate::transport::{PeerService, Transport};
-
-/// How long a leader that shuts down waits for another to take over.
-const HAND_OVER_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// A running member.
 pub struct Member<R: Runtime, D: Disk, T: Transport> {
@@ -149,6 +147,7 @@ impl<R: Runtime, D: Disk, T: Transport> Member<R, D, T> {
             stop: Stop::default(),
             tasks: Mutex::default(),
             installing: tokio::sync::Mutex::default(),
+            changing: tokio::sync::Mutex::default(),
             identity: Mutex::new(identity),
             admitted,
             agreement,
@@ -176,7 +175,10 @@ impl<R: Runtime, D: Disk, T: Transport> Member<R, D, T> {
 
     /// Ends this member in good order: another takes over if this one leads, waiting calls are answered.
     pub async fn shutdown(self) {
-        self.hand_over().await;
+        let leads = self.core.leader().is_some_and(|leader| leader.local);
+        if let Some(successor) = self.core.successor(|_| true).filter(|_| leads) {
+            self.core.hand_over(&successor).await;
+        }
         self.kill().await;
     }
 
@@ -202,34 +204,12 @@ impl<R: Runtime, D: Disk, T: Transport> Member<R, D, T> {
         core.spawn(core.clone().keep_feature_level());
         core.spawn(core.clone().compare_with_others());
         core.spawn(core.clone().leave_when_removed());
+        core.spawn(core.clone().complete_changes());
         core.spawn(watch_consensus(core.clone()));
         let applied = core.applied.clone();
         core.spawn(async move { applied.announcements().announce().await });
         core.spawn(agreement::keep_agreement(core.clone()));
         core.spawn(limits::keep_limits(core.clone()));
-    }
-
-    /// Gives the lead to the voter that has most of the log.
-    async fn hand_over(&self) {
-        let status = self.core.status();
-        let others = status.members.iter().filter(|member| member.voter && member.peer.id != status.node.id);
-        let best = others.max_by_key(|member| (member.matched, member.peer.id));
-        let (Role::Leader, Some(best)) = (status.role, best) else { return };
-        let handle = self.handle();
-        let gone = async {
-            if let Err(error) = handle.transfer_leader(best.peer.id).await {
-                return tracing::warn!(%error, "could not hand over");
-            }
-            let mut metrics = self.core.raft.server_metrics();
-            while self.core.leader().is_none_or(|leader| leader.local) {
-                if metrics.changed().await.is_err() {
-                    return;
-                }
-            }
-        };
-        if within::<R, _>(HAND_OVER_TIMEOUT, gone).await.is_none() {
-            tracing::warn!("nobody took over in time");
-        }
     }
 }
 
