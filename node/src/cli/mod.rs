@@ -20,6 +20,7 @@ pub use node::{
     SharedArgs, check_member,
 };
 pub use parse::{ParseError, parse};
+pub(crate) use size::format_size;
 
 use clap::{Parser, Subcommand};
 

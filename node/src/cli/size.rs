@@ -18,9 +18,23 @@ pub(super) fn parse_size(text: &str) -> Result<u64, String> {
     number.checked_mul(factor).ok_or_else(|| "more than a size can be".to_owned())
 }
 
+/// Writes a size as it is read: in the largest unit that has no remainder.
+pub(crate) fn format_size(bytes: u64) -> String {
+    let units = [("Ti", 1 << 40), ("Gi", 1 << 30), ("Mi", 1 << 20), ("Ki", 1 << 10)];
+    let unit = units.into_iter().find(|(_, factor)| bytes > 0 && bytes.is_multiple_of(*factor));
+    unit.map_or_else(|| bytes.to_string(), |(unit, factor)| format!("{}{unit}", bytes / factor))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_size_is_written_as_it_is_read() {
+        for text in ["0", "7", "3Ki", "1025", "40Mi", "2Gi", "1Ti"] {
+            assert_eq!(format_size(parse_size(text).unwrap()), text);
+        }
+    }
 
     #[test]
     fn sizes_have_units_of_1024s_and_nothing_else_is_taken() {

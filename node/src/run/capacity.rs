@@ -5,6 +5,11 @@
 
 use std::path::Path;
 
+use orch_raft::member::SpaceOptions;
+
+use super::error::RunError;
+use crate::cli::format_size;
+
 const MIB: u64 = 1 << 20;
 
 /// A 512th of the memory: 46 MiB of 24 GiB, beside a state that is usually larger.
@@ -32,11 +37,6 @@ const RESERVE_MIN: u64 = 512 * MIB;
 const RESERVE_MAX: u64 = 2 << 30;
 const RESERVE_SHARE_MAX: u64 = 4;
 
-/// Bytes of the disk of `data_dir` to be left alone, where the store may take `quota` bytes of it.
-pub(super) fn disk_reserve(data_dir: &Path, quota: Option<u64>) -> u64 {
-    reserve_of(disk(data_dir, quota))
-}
-
 /// Bytes that the store may ever take: of the disk of `data_dir`, or of the nearest directory above it that is there.
 fn disk(data_dir: &Path, quota: Option<u64>) -> u64 {
     let disk = data_dir.ancestors().find_map(|path| rustix::fs::statvfs(path).ok());
@@ -47,6 +47,42 @@ fn disk(data_dir: &Path, quota: Option<u64>) -> u64 {
 /// Bytes of entries that the log keeps.
 pub(super) fn log(data_dir: &Path, quota: Option<u64>) -> u64 {
     (disk(data_dir, quota) / SMALL_DISK_SHARE).min(LOG_MAX)
+}
+
+/// The least quota: a store without objects takes some of it, and its write-ahead log alone 32 MiB when it is written to.
+const QUOTA_MIN: u64 = 64 * MIB;
+
+/// Reserves that must fit into what the store may take: below one and a half of them in room, history is given up.
+const RESERVES_MIN: u64 = 2;
+
+/// Bytes of the disk of `data_dir` to be left alone, and bytes of it that the store may take, as the flags `reserve` and
+/// `quota` have it; a quota of 0 is none. Fails when they leave no room for objects.
+pub(super) fn space(data_dir: &Path, reserve: Option<u64>, quota: u64) -> Result<SpaceOptions, RunError> {
+    space_of(disk(data_dir, None), reserve, Some(quota).filter(|bytes| *bytes > 0)).map_err(RunError::Flags)
+}
+
+/// The same of a disk of `total` bytes.
+fn space_of(total: u64, reserve: Option<u64>, quota: Option<u64>) -> Result<SpaceOptions, String> {
+    let reserve_bytes = reserve.unwrap_or_else(|| reserve_of(total.min(quota.unwrap_or(u64::MAX))));
+    let least = reserve_bytes.saturating_mul(RESERVES_MIN);
+    let quota_min = least.max(QUOTA_MIN);
+    if let Some(quota) = quota.filter(|quota| *quota < quota_min) {
+        return Err(format!(
+            "--disk-quota: {} leaves no room for objects beside --disk-reserve, which is {}: at least {} is needed",
+            format_size(quota),
+            format_size(reserve_bytes),
+            format_size(quota_min)
+        ));
+    }
+    if reserve.is_some() && total < least {
+        return Err(format!(
+            "--disk-reserve: {} leaves no room for objects, with or without --disk-quota: the disk has {}, and half of it \
+             is the most",
+            format_size(reserve_bytes),
+            format_size(total)
+        ));
+    }
+    Ok(SpaceOptions { reserve_bytes, quota_bytes: quota })
 }
 
 /// The reserve of a disk of `total` bytes.
@@ -104,7 +140,30 @@ mod tests {
         {
             assert_eq!(reserve_of(gib(total)), reserve, "{total} GiB");
         }
-        assert_eq!(disk_reserve(Path::new("/"), Some(gib(1))), 256 * MIB);
+        assert_eq!(space(Path::new("/"), None, gib(1)).unwrap().reserve_bytes, 256 * MIB);
+    }
+
+    #[test]
+    fn a_quota_and_a_reserve_that_leave_no_room_are_refused_by_name() {
+        let disk = 100 << 30;
+        for (reserve, quota) in [(None, 64 * MIB), (Some(48 * MIB), 144 * MIB), (Some(0), 64 * MIB)] {
+            assert_eq!(space_of(disk, reserve, Some(quota)).unwrap().quota_bytes, Some(quota));
+        }
+        for (reserve, quota) in
+            [(None, MIB), (Some(0), MIB), (Some(MIB), 2 * MIB), (Some(64 * MIB), 127 * MIB)]
+        {
+            let refusal = space_of(disk, reserve, Some(quota)).unwrap_err();
+            let named = refusal.starts_with("--disk-quota: ") && refusal.contains("--disk-reserve");
+            assert!(named, "{refusal}");
+        }
+        assert!(space_of(disk, Some(disk / 2), None).is_ok());
+        let refusal = space_of(disk, Some(disk / 2 + 1), None).unwrap_err();
+        assert!(refusal.starts_with("--disk-reserve: ") && refusal.contains("--disk-quota"), "{refusal}");
+        assert_eq!(
+            space_of(40 * MIB, None, None).unwrap().reserve_bytes,
+            10 * MIB,
+            "a default is never refused"
+        );
     }
 
     #[test]

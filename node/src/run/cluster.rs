@@ -186,12 +186,14 @@ async fn add(State(handle): State<Handle>, request: Request) -> Response {
 
 async fn promote(State(handle): State<Handle>, Path(name): Path<String>) -> Response {
     tracing::info!(%name, "promoting a member");
-    done(handle.promote(node_id(&name)).await, &handle)
+    let id = node_id(&name);
+    done(handle.promote(id).await.map_err(|error| with_name(error, id, &name)), &handle)
 }
 
 async fn lead(State(handle): State<Handle>, Path(name): Path<String>) -> Response {
     tracing::info!(%name, "handing over the lead");
-    done(handle.transfer_leader(node_id(&name)).await, &handle)
+    let id = node_id(&name);
+    done(handle.transfer_leader(id).await.map_err(|error| with_name(error, id, &name)), &handle)
 }
 
 async fn found(State(handle): State<Handle>) -> Response {
@@ -214,7 +216,18 @@ async fn undo(State(handle): State<Handle>) -> Response {
 
 async fn remove(State(handle): State<Handle>, Path(name): Path<String>) -> Response {
     tracing::info!(%name, "removing a member");
-    done(handle.remove(node_id(&name)).await, &handle)
+    let id = node_id(&name);
+    done(handle.remove(id).await.map_err(|error| with_name(error, id, &name)), &handle)
+}
+
+/// The store knows members it does not have by their ids; the request has the name.
+fn with_name(error: ChangeError, id: NodeId, name: &str) -> ChangeError {
+    match error {
+        ChangeError::Refused { reason } => {
+            ChangeError::Refused { reason: reason.replace(&format!("{:016x}", id.0), name) }
+        }
+        ChangeError::Unknown { .. } => error,
+    }
 }
 
 fn done(result: Result<(), ChangeError>, handle: &Handle) -> Response {

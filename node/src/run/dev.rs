@@ -15,6 +15,7 @@ use orch_proto::Brand;
 use orch_proto::brand::ORCH;
 use time::OffsetDateTime;
 
+use super::capacity;
 use super::error::RunError;
 use super::plan::{Kind, PeerFiles, Plan, features, host_port, tls_files, tokens};
 use crate::certs::{
@@ -34,6 +35,7 @@ pub(super) fn plan(arguments: &DevArgs) -> Result<Plan, RunError> {
     let shared = &arguments.shared;
     let data_dir = shared.data_dir.clone().unwrap_or_else(|| PathBuf::from(DATA_DIR));
     let tokens = tokens(shared)?;
+    let space = capacity::space(&data_dir, shared.disk_reserve, shared.disk_quota)?;
     require_ours(&data_dir)?;
     let layout = layout(&data_dir);
     let bind = shared.bind_address.unwrap_or(LOOPBACK);
@@ -68,8 +70,7 @@ pub(super) fn plan(arguments: &DevArgs) -> Result<Plan, RunError> {
         watch_history_memory: shared.watch_history_memory,
         watch_history_disk: shared.watch_history_disk,
         state_quota: shared.state_quota,
-        disk_reserve: shared.disk_reserve,
-        disk_quota: shared.disk_quota,
+        space,
         event_ttl: shared.event_ttl,
         features: features(shared)?,
     })

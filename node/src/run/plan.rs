@@ -7,6 +7,7 @@ use std::time::Duration;
 use orch_api::authn::{AnonymousAccess, TokenTable};
 use orch_api::pipeline::Features;
 use orch_proto::Brand;
+use orch_raft::member::SpaceOptions;
 
 use super::error::RunError;
 use crate::cli::{ClusterMember, SharedArgs};
@@ -53,10 +54,8 @@ pub struct Plan {
     pub watch_history_disk: Option<u64>,
     /// Bytes that all objects of the cluster may have; 0 for no limit.
     pub state_quota: u64,
-    /// Bytes of the disk to be left alone, if chosen.
-    pub disk_reserve: Option<u64>,
-    /// Bytes that the store may take; 0 for what the disk has.
-    pub disk_quota: u64,
+    /// Bytes of the disk to be left alone, and bytes that the store may take.
+    pub space: SpaceOptions,
     /// How long events are kept.
     pub event_ttl: Duration,
     /// What is turned on.

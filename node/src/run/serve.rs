@@ -3,6 +3,7 @@
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 
+use super::capacity;
 use super::error::RunError;
 use super::plan::{Kind, PeerFiles, Plan, features, host_of, host_port, tls_files, tokens};
 use crate::certs::{Layout, MemberFiles};
@@ -22,9 +23,11 @@ pub(super) fn plan(arguments: &ServeArgs) -> Result<Plan, RunError> {
     let tls = tls_files(shared, own, layout.authority_certificate())?;
     let bind = shared.bind_address.unwrap_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED));
     let advertise = arguments.advertise_address.clone();
+    let data_dir = shared.data_dir.clone().unwrap_or_else(|| PathBuf::from(DATA_DIR));
+    let space = capacity::space(&data_dir, shared.disk_reserve, shared.disk_quota)?;
     Ok(Plan {
         kind: Kind::Serve,
-        data_dir: shared.data_dir.clone().unwrap_or_else(|| PathBuf::from(DATA_DIR)),
+        data_dir,
         secure: SocketAddr::new(bind, shared.secure_port),
         advertise: advertise.unwrap_or_else(|| host_of(&peers.advertise).to_owned()),
         name,
@@ -46,8 +49,7 @@ pub(super) fn plan(arguments: &ServeArgs) -> Result<Plan, RunError> {
         watch_history_memory: shared.watch_history_memory,
         watch_history_disk: shared.watch_history_disk,
         state_quota: shared.state_quota,
-        disk_reserve: shared.disk_reserve,
-        disk_quota: shared.disk_quota,
+        space,
         event_ttl: shared.event_ttl,
         features: features(shared)?,
     })

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use orch_proto::Brand;
 use orch_proto::brand::ORCH;
 use orch_raft::disk::rocks::RocksDisk;
-use orch_raft::member::{Options, SpaceOptions, node_id};
+use orch_raft::member::{Options, node_id};
 use orch_raft::transport::tonic::{ClusterPin, PeerServer, PeerTls, TonicTransport, admit_by_membership};
 use orch_raft::transport::{NodeId, Peer};
 use orch_raft::{ClusterIdentity, TokioRuntime};
@@ -130,13 +130,12 @@ fn options(plan: &Plan, node: Peer) -> Result<Options, RunError> {
     options.history.age_ms = u64::try_from(plan.watch_history.as_millis()).unwrap_or(u64::MAX);
     let memory = plan.watch_history_memory.unwrap_or_else(capacity::history_memory);
     options.history.bytes_max = usize::try_from(memory).unwrap_or(usize::MAX);
-    let quota_bytes = Some(plan.disk_quota).filter(|bytes| *bytes > 0);
+    let quota_bytes = plan.space.quota_bytes;
     let history_disk = || capacity::history_disk(&plan.data_dir, quota_bytes);
     options.history.disk_bytes_max = plan.watch_history_disk.unwrap_or_else(history_disk);
     options.log.bytes_max = capacity::log(&plan.data_dir, quota_bytes);
     options.state_bytes_max = Some(plan.state_quota);
-    let reserve = || capacity::disk_reserve(&plan.data_dir, quota_bytes);
-    options.space = SpaceOptions { reserve_bytes: plan.disk_reserve.unwrap_or_else(reserve), quota_bytes };
+    options.space = plan.space;
     Ok(options)
 }
 

@@ -179,3 +179,15 @@ fn peer_certificates_are_checked_before_anything_is_opened() {
     let error = store::peer_tls(&plan).unwrap_err().to_string();
     assert!(error.ends_with("the peer certificate names member a, but this member is b"), "{error}");
 }
+
+#[test]
+fn a_quota_without_room_is_refused_before_anything_is_made() {
+    let directory = tempfile::tempdir().unwrap();
+    let data = directory.path().join("data");
+    let flags = format!("--data-dir {} --secure-port 0", data.display());
+    refused(dev(&format!("{flags} --disk-quota 1Mi")), "--disk-quota: 1Mi leaves no room");
+    refused(dev(&format!("{flags} --disk-quota 100Mi --disk-reserve 60Mi")), "120Mi is needed");
+    assert!(!data.exists());
+    let space = dev(&format!("{flags} --disk-quota 144Mi --disk-reserve 48Mi")).unwrap().space;
+    assert_eq!((space.reserve_bytes, space.quota_bytes), (48 << 20, Some(144 << 20)));
+}

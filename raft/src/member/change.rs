@@ -1,16 +1,20 @@
 //! Changing who belongs to the cluster and who leads it.
 //!
-//! Owns the route of a request: any member takes it, the leader does it. One change at a time; the consensus library
-//! refuses a second.
+//! Owns the route of a request: any member takes it, the leader does it. A leader changes the membership in a task of its
+//! own, one at a time: a change of the voters has two steps, and nobody's deadline must end it between them. What a leader
+//! leaves half done that loses the lead is completed by the next one (see completion).
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures::FutureExt;
 use openraft::ChangeMembers;
 use openraft::async_runtime::watch::WatchReceiver;
 use openraft::errors::{ClientWriteError, RaftError};
+use openraft_rt::Select2;
 use orch_proto::store as wire;
+use tokio::sync::oneshot;
 use wire::change_request::Kind as Change;
 use wire::change_response::Outcome;
 use wire::control_request::Kind as Request;
@@ -20,12 +24,14 @@ use crate::Runtime;
 use crate::disk::Disk;
 use crate::member::codec::peer_from_wire;
 use crate::member::consensus::{Place, Types};
-use crate::member::core::{Core, within};
-use crate::member::identity::registered;
+use crate::member::core::{Core, Leader, within};
+use crate::member::identity::{registered, used_up};
 use crate::member::network::control;
+use crate::member::standing::Standing;
 use crate::transport::{NodeId, Transport};
 
-/// A change is two entries and their commits; a leader is looked for within it.
+/// A change is two entries and their commits; a leader is looked for within it. Whoever asked is told after it that the
+/// outcome is unknown; the leader goes on.
 const CHANGE_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// How long a promotion waits for a learner that is still catching up: half of what a change may take.
@@ -36,6 +42,9 @@ const CATCH_UP_ENTRIES_MAX: u64 = 1000;
 
 /// Why a learner is no voter yet.
 const NOT_READY: &str = "the member has not caught up with the log yet, or its disk is not registered";
+
+/// Why a change is not begun while another one is under way.
+const BUSY: &str = "another change of the members is under way";
 
 /// Between two attempts while no leader is known.
 const RETRY_PAUSE: Duration = Duration::from_millis(100);
@@ -61,16 +70,16 @@ type WriteError<R> = RaftError<Types<R>, ClientWriteError<Types<R>>>;
 
 impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
     /// Has the leader make a change.
-    pub(crate) async fn change(&self, change: Change) -> Result<(), ChangeError> {
+    pub(crate) async fn change(self: &Arc<Self>, change: Change) -> Result<(), ChangeError> {
         let changed = within::<R, _>(CHANGE_TIMEOUT, self.try_change(change).boxed()).await;
         changed.unwrap_or_else(|| Err(ChangeError::Unknown { reason: "not done in time".to_owned() }))
     }
 
-    async fn try_change(&self, change: Change) -> Result<(), ChangeError> {
+    async fn try_change(self: &Arc<Self>, change: Change) -> Result<(), ChangeError> {
         loop {
             let outcome = match self.leader() {
                 None => Outcome::Leader(0),
-                Some(leader) if leader.local => self.make_change(change.clone()).await,
+                Some(leader) if leader.local => self.make_change(leader, change.clone()).await,
                 Some(leader) => {
                     let request = wire::ChangeRequest { kind: Some(change.clone()) };
                     let answer =
@@ -92,25 +101,75 @@ impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
     }
 
     /// Answers another member's request.
-    pub(crate) async fn answer_change(&self, request: wire::ChangeRequest) -> wire::ChangeResponse {
+    pub(crate) async fn answer_change(
+        self: &Arc<Self>,
+        request: wire::ChangeRequest,
+    ) -> wire::ChangeResponse {
         let outcome = match (self.leader(), request.kind) {
             (_, None) => Outcome::Refused("an empty change".to_owned()),
-            (Some(leader), Some(change)) if leader.local => self.make_change(change).await,
+            (Some(leader), Some(change)) if leader.local => self.make_change(leader, change).await,
             (leader, Some(_)) => Outcome::Leader(leader.map_or(0, |leader| leader.peer.id.0)),
         };
         wire::ChangeResponse { outcome: Some(outcome) }
     }
 
-    /// Makes a change, as the leader.
-    async fn make_change(&self, change: Change) -> Outcome {
-        if let Change::Promote(id) = change
-            && !self.catches_up(id).await
-        {
-            return Outcome::Refused(NOT_READY.to_owned());
+    /// Makes a change, as the leader of now, in a task that goes on when whoever asked has gone. It ends with the lead: what
+    /// was begun may then wait for another leader to commit it or cut it.
+    async fn make_change(self: &Arc<Self>, leader: Leader, change: Change) -> Outcome {
+        let (done, outcome) = oneshot::channel();
+        let core = self.clone();
+        drop(R::spawn(async move {
+            let over = R::select2(core.stop.stopped(), core.deposed(&leader).boxed());
+            let outcome = match R::select2(core.lead_change(change).boxed(), over.boxed()).await {
+                Select2::First(outcome) => outcome,
+                Select2::Second(_) => Outcome::Leader(0),
+            };
+            // Whoever asked may have given up.
+            drop(done.send(outcome));
+        }));
+        outcome.await.unwrap_or(Outcome::Leader(0))
+    }
+
+    async fn lead_change(&self, change: Change) -> Outcome {
+        match change {
+            Change::TransferLeader(id) if id == self.options.id().0 => return Outcome::Done(wire::Done {}),
+            Change::TransferLeader(id) => {
+                return match self.give_lead(NodeId(id)).await {
+                    Ok(()) => Outcome::Done(wire::Done {}),
+                    Err(reason) => Outcome::Refused(reason),
+                };
+            }
+            Change::Promote(id) if !self.catches_up(id).await => {
+                return Outcome::Refused(NOT_READY.to_owned());
+            }
+            Change::Remove(id) => match self.standing(NodeId(id)) {
+                Standing::Member => {}
+                Standing::Removed => return Outcome::Done(wire::Done {}),
+                Standing::Stranger => return Outcome::Refused(self.no_member(id)),
+            },
+            Change::AddLearner(_) | Change::Promote(_) | Change::Undo(_) => {}
         }
+        let Ok(_alone) = self.changing.try_lock() else { return Outcome::Refused(BUSY.to_owned()) };
         if let Err(reason) = self.wait_feasible(&change).await {
             return Outcome::Refused(reason);
         }
+        if let Change::Remove(id) = change
+            && let Err(reason) = self.use_up_name(NodeId(id)).await
+        {
+            return Outcome::Refused(reason);
+        }
+        self.change_membership(change).await
+    }
+
+    /// Registers a member that is about to be removed and never registered: else nobody would know that it was one.
+    async fn use_up_name(&self, id: NodeId) -> Result<(), String> {
+        let Some(transaction) = used_up(&self.applied.state(), id, (self.options.clock)()) else {
+            return Ok(());
+        };
+        self.propose(transaction).await.map(drop).map_err(|error| error.to_string())
+    }
+
+    async fn change_membership(&self, change: Change) -> Outcome {
         let done = match change {
             Change::AddLearner(member) => {
                 let peer = peer_from_wire(member);
@@ -127,12 +186,8 @@ impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
             Change::Remove(id) if id == self.options.id().0 => return self.cede().await,
             Change::Remove(id) => self.raft.change_membership(self.removal(id), false).await.map(drop),
             Change::Undo(_) => return self.undo().await,
-            Change::TransferLeader(id) => {
-                return match self.raft.trigger().transfer_leader(id).await {
-                    Ok(()) => Outcome::Done(wire::Done {}),
-                    Err(error) => Outcome::Refused(error.to_string()),
-                };
-            }
+            // Changes no membership, and is done before.
+            Change::TransferLeader(_) => Ok(()),
         };
         match done {
             Ok(()) => Outcome::Done(wire::Done {}),
@@ -157,7 +212,7 @@ impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
 
     /// A vote is given to a disk, not to a name: the disk must be registered first (see identity).
     fn is_disk_known(&self, id: u64) -> bool {
-        registered(&self.applied.state(), NodeId(id)).is_some()
+        registered(&self.applied.state(), NodeId(id)).is_some_and(|known| !known.directory.is_empty())
     }
 
     fn has_caught_up(&self, id: u64) -> bool {
@@ -171,19 +226,14 @@ impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
     /// Hands the lead to the voter that has most of the log, instead of removing the leader itself: the others would be
     /// without a leader until an election. Whoever asked for the removal then asks the new leader.
     async fn cede(&self) -> Outcome {
-        let answering = self.answering();
-        let status = self.status();
-        let others = status.members.iter().filter(|member| {
-            member.voter && member.peer.id != status.node.id && answering.contains(&member.peer.id.0)
-        });
-        let Some(best) = others.max_by_key(|member| (member.matched, member.peer.id)) else {
+        let Some(successor) = self.successor(|_| true) else {
             return Outcome::Refused(
                 "the leader cannot be removed: no other voter could take over".to_owned(),
             );
         };
-        match self.raft.trigger().transfer_leader(best.peer.id.0).await {
-            Ok(()) => Outcome::Leader(best.peer.id.0),
-            Err(error) => Outcome::Refused(error.to_string()),
+        match self.transfer_leader(successor.id).await {
+            Ok(()) => Outcome::Leader(successor.id.0),
+            Err(reason) => Outcome::Refused(reason),
         }
     }
 

@@ -58,6 +58,8 @@ pub(crate) struct Core<R: Runtime, D: Disk, T: Transport> {
     /// Held while a snapshot is received: one at a time, since each builds a whole state. The value is a transfer whose
     /// stream broke.
     pub(crate) installing: tokio::sync::Mutex<Option<Partial>>,
+    /// Held by the task that changes the membership, while this member leads.
+    pub(crate) changing: tokio::sync::Mutex<()>,
     /// Whose disk this is, as written there.
     pub(crate) identity: Mutex<wire::Identity>,
     /// It is written by one at a time.

@@ -2,26 +2,33 @@
 //!
 //! A change of the voters takes effect when it is in the leader's log, not when it is committed. From then on it needs a
 //! majority of the old and of the new voters; without one of them the cluster takes no write, not even the one that
-//! would take the change back. So the leader makes a change only when majorities of both answer it now. Who answers is
-//! known from the acknowledgements of heartbeats and entries that the consensus library counts.
+//! would take the change back. So the leader makes a change only when majorities of both answer it now. It looks twice:
 //!
-//! Owns the reasons for which a change is refused. It changes nothing, and a member may still die right after it was
-//! counted: see `undo` in change, and docs/decisions/0016.
+//! - at the acknowledgements of heartbeats and entries that the consensus library counts. This costs nothing, but a voter
+//!   that has just died is among them for some heartbeats;
+//! - at the answers to a question that it then asks every voter of either set, all at once. Only those count.
+//!
+//! Owns the reasons for which a change is refused. It changes nothing, and a member may still die right after it
+//! answered: see completion, `undo` in change, and docs/decisions/0016.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+use futures::future::join_all;
 use openraft::async_runtime::watch::WatchReceiver;
 use openraft_rt::Instant;
 use orch_proto::store as wire;
 use wire::change_request::Kind as Change;
+use wire::control_request::Kind as Request;
+use wire::control_response::Kind as Response;
 
 use crate::Runtime;
 use crate::disk::Disk;
 use crate::member::consensus::Membership;
 use crate::member::core::Core;
+use crate::member::network::control;
 use crate::member::standing::Standing;
-use crate::transport::{NodeId, Transport};
+use crate::transport::{NodeId, Peer, Transport};
 
 /// Heartbeats a voter may leave unanswered in a row and still count: one is lost, the next one is on its way.
 const HEARTBEATS_MISSED_MAX: u64 = 4;
@@ -31,6 +38,9 @@ const SILENCE_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Between two looks.
 const LOOK_PAUSE: Duration = Duration::from_millis(50);
+
+/// For a voter's answer to the question whether it is there: many times what a voter takes that a cluster could rely on.
+const ANSWER_TIMEOUT: Duration = Duration::from_millis(500);
 
 /// Why a change must not be made.
 enum Obstacle {
@@ -45,67 +55,104 @@ impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
     pub(crate) async fn wait_feasible(&self, change: &Change) -> Result<(), String> {
         let started = R::Instant::now();
         loop {
-            match self.obstacle(change) {
-                None => return Ok(()),
-                Some(Obstacle::Lasting(reason)) => return Err(reason),
-                Some(Obstacle::Silence(reason)) if started.elapsed() >= SILENCE_TIMEOUT => {
+            match self.look(change).await {
+                Ok(()) => return Ok(()),
+                Err(Obstacle::Lasting(reason)) => return Err(reason),
+                Err(Obstacle::Silence(reason)) if started.elapsed() >= SILENCE_TIMEOUT => {
                     return Err(reason);
                 }
-                Some(Obstacle::Silence(_)) => R::sleep(LOOK_PAUSE).await,
+                Err(Obstacle::Silence(_)) => R::sleep(LOOK_PAUSE).await,
             }
         }
     }
 
-    /// Why the leader must not make `change`, if there is a reason.
-    fn obstacle(&self, change: &Change) -> Option<Obstacle> {
+    /// Fails when the leader must not make `change` now.
+    async fn look(&self, change: &Change) -> Result<(), Obstacle> {
         let membership = self.membership();
-        let membership = membership.membership();
+        let sets = self.sets_needed(membership.membership(), change).map_err(Obstacle::Lasting)?;
+        self.have_majorities(&sets, &self.answering()).map_err(Obstacle::Silence)?;
+        self.majorities_answer(&sets).await.map_err(Obstacle::Silence)
+    }
+
+    /// The sets of voters whose majorities `change` needs. Fails when the change must not be made, whoever answers.
+    fn sets_needed(&self, membership: &Membership, change: &Change) -> Result<Vec<BTreeSet<u64>>, String> {
+        let present = membership.get_joint_config();
+        let with = |voters: BTreeSet<u64>| {
+            let target = Some(voters).filter(|voters| !voters.is_empty());
+            present.iter().cloned().chain(target).collect()
+        };
+        let mut voters = present.last().cloned().unwrap_or_default();
         match change {
             Change::AddLearner(member) => {
-                let id = NodeId(member.id);
-                let known = membership.get_node(&member.id);
-                if self.standing(id) == Standing::Removed {
-                    let reason = format!("{} was removed, and no name is used again", member.name);
-                    return Some(Obstacle::Lasting(reason));
-                }
-                if let Some(known) = known.filter(|known| *known.address != *member.address) {
-                    let reason = format!("{} is a member already, at {}", member.name, known.address);
-                    return Some(Obstacle::Lasting(reason));
-                }
-                self.lacks_quorum(membership, None)
+                self.check_new(membership, member)?;
+                Ok(present.clone())
             }
+            Change::Promote(id) if membership.get_node(id).is_none() => Err(self.no_member(*id)),
             Change::Promote(id) => {
-                let mut voters = newest_voters(membership);
                 voters.insert(*id);
-                self.lacks_quorum(membership, Some(voters))
+                Ok(with(voters))
             }
             Change::Remove(id) => {
-                let mut voters = newest_voters(membership);
                 voters.remove(id);
-                self.lacks_quorum(membership, Some(voters))
+                Ok(with(voters))
             }
-            Change::TransferLeader(_) | Change::Undo(_) => None,
+            // The older set alone commits it, but a leader that majorities of both do not answer takes no entry.
+            Change::Undo(_) => Ok(present.clone()),
+            Change::TransferLeader(_) => Ok(Vec::new()),
         }
     }
 
-    /// Says of which set of voters too few answer: of the present ones, or of those that the change would make.
-    fn lacks_quorum(&self, membership: &Membership, target: Option<BTreeSet<u64>>) -> Option<Obstacle> {
-        let answering = self.answering();
-        let too_few = |voters: &&BTreeSet<u64>| {
-            voters.iter().filter(|id| answering.contains(id)).count() <= voters.len() / 2
-        };
-        let target = target.filter(|target| !target.is_empty());
-        let voters = membership.get_joint_config().iter().chain(&target).find(too_few)?;
-        let name = |id: &u64| {
-            membership.get_node(id).map_or_else(|| NodeId(*id).to_string(), |at| at.name.to_string())
-        };
-        let silent: Vec<String> = voters.iter().filter(|id| !answering.contains(id)).map(name).collect();
+    /// Fails when `member` cannot be added.
+    fn check_new(&self, membership: &Membership, member: &wire::Member) -> Result<(), String> {
+        if self.standing(NodeId(member.id)) == Standing::Removed {
+            return Err(format!("{} was removed, and no name is used again", member.name));
+        }
+        let known = membership.get_node(&member.id);
+        match known.filter(|known| *known.address != *member.address) {
+            Some(known) => Err(format!("{} is a member already, at {}", member.name, known.address)),
+            None => Ok(()),
+        }
+    }
+
+    /// The refusal of a change of a member that there is not. Whoever asked knows the name that `id` was made of.
+    pub(crate) fn no_member(&self, id: u64) -> String {
+        format!("no member is called {}", self.peer_name(id))
+    }
+
+    /// Asks the voters of all `sets` whether they are there. Fails when too few of one set answer.
+    pub(crate) async fn majorities_answer(&self, sets: &[BTreeSet<u64>]) -> Result<(), String> {
+        let membership = self.membership();
+        let voters: BTreeSet<u64> = sets.iter().flatten().copied().collect();
+        let own = self.options.id();
+        let others = voters.iter().filter(|id| **id != own.0);
+        let others: Vec<Peer> = others
+            .filter_map(|id| membership.membership().get_node(id).map(|place| place.peer(*id)))
+            .collect();
+        let answers = join_all(others.iter().map(|peer| self.answers(peer))).await;
+        let answering = others.iter().zip(answers).filter(|(_, answers)| *answers);
+        let answering = answering.map(|(peer, _)| peer.id.0).chain([own.0]).collect();
+        self.have_majorities(sets, &answering)
+    }
+
+    /// Whether `peer` answers a question asked now. One that waits to be founded or taken in votes for nothing.
+    async fn answers(&self, peer: &Peer) -> bool {
+        let request = Request::Identity(wire::IdentityRequest { unconfirmed: true, about: 0 });
+        let answer = control(&self.transport, peer, request, ANSWER_TIMEOUT).await;
+        matches!(answer, Ok(Response::Identity(answer)) if !answer.waiting)
+    }
+
+    /// Fails with the names of a set of voters of which too few are in `answering`.
+    fn have_majorities(&self, sets: &[BTreeSet<u64>], answering: &BTreeSet<u64>) -> Result<(), String> {
+        let too_few = |voters: &&BTreeSet<u64>| voters.intersection(answering).count() <= voters.len() / 2;
+        let Some(voters) = sets.iter().find(too_few) else { return Ok(()) };
+        let name = |id: &u64| self.peer_name(*id);
+        let silent: Vec<String> = voters.difference(answering).map(name).collect();
         let all: Vec<String> = voters.iter().map(name).collect();
-        Some(Obstacle::Silence(format!(
+        Err(format!(
             "the voters {} would have no majority that answers: {} is silent; nothing was changed",
             all.join(", "),
             silent.join(" and ")
-        )))
+        ))
     }
 
     /// The voters and learners that have acknowledged something to this leader a moment ago, itself included.
@@ -121,9 +168,4 @@ impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
         answering.insert(self.options.id().0);
         answering
     }
-}
-
-/// The voters that the change under way leads to, or those there are.
-fn newest_voters(membership: &Membership) -> BTreeSet<u64> {
-    membership.get_joint_config().last().cloned().unwrap_or_default()
 }

@@ -17,6 +17,7 @@ mod barrier;
 mod change;
 mod codec;
 mod compaction;
+mod completion;
 mod consensus;
 mod core;
 mod fatal;
@@ -27,6 +28,7 @@ mod founding;
 #[cfg(test)]
 pub(crate) mod golden;
 mod handle;
+mod handover;
 mod holds;
 mod identity;
 mod limits;
@@ -49,7 +51,6 @@ mod vouching;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
 
 use openraft::async_runtime::watch::WatchReceiver;
 use openraft::storage::RaftLogStorage;
@@ -59,7 +60,7 @@ use self::agreement::Agreement;
 pub use self::agreement::AgreementStatus;
 pub use self::change::ChangeError;
 use self::consensus::config;
-use self::core::{Core, Raft, Stop, within};
+use self::core::{Core, Raft, Stop};
 use self::fatal::Fatal;
 pub use self::feature::agreed_feature_level;
 use self::feature::{Feature, FeatureLevel};
@@ -85,9 +86,6 @@ use crate::Runtime;
 use crate::disk::Disk;
 use crate::encoding::FEATURE_LEVEL_MAX;
 use crate::transport::{PeerService, Transport};
-
-/// How long a leader that shuts down waits for another to take over.
-const HAND_OVER_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// A running member.
 pub struct Member<R: Runtime, D: Disk, T: Transport> {
@@ -117,7 +115,9 @@ impl<R: Runtime, D: Disk, T: Transport> Member<R, D, T> {
         level.follow(&applied.state())?;
         let log = Log::<R, D>::open(disk.clone(), applied.clone(), fatal.clone(), level.clone());
         let mut log = log.map_err(|error| unreadable(&error))?;
-        let ended = log.get_log_state().await.map_err(|error| unreadable(&error))?.last_log_id;
+        let log_end = log.get_log_state().await.map_err(|error| unreadable(&error))?.last_log_id;
+        // An installed state covers entries that the log never had, and the log's own marker of that may not be synced.
+        let ended = log_end.max(applied.now().1.log_id);
         let agreement = Agreement::load(&*disk).map_err(|error| unreadable(&error))?;
         // Whoever has a log or a vote has been part of the cluster with this disk.
         let admitted = AtomicBool::new(ended.is_some() || log.vote().is_some());
@@ -155,6 +155,7 @@ impl<R: Runtime, D: Disk, T: Transport> Member<R, D, T> {
             stop: Stop::default(),
             tasks: Mutex::default(),
             installing: tokio::sync::Mutex::default(),
+            changing: tokio::sync::Mutex::default(),
             identity: Mutex::new(identity),
             identifying: tokio::sync::Mutex::new(()),
             admitted,
@@ -185,7 +186,10 @@ impl<R: Runtime, D: Disk, T: Transport> Member<R, D, T> {
 
     /// Ends this member in good order: another takes over if this one leads, waiting calls are answered.
     pub async fn shutdown(self) {
-        self.hand_over().await;
+        let leads = self.core.leader().is_some_and(|leader| leader.local);
+        if let Some(successor) = self.core.successor(|_| true).filter(|_| leads) {
+            self.core.hand_over(&successor).await;
+        }
         self.kill().await;
     }
 
@@ -211,34 +215,12 @@ impl<R: Runtime, D: Disk, T: Transport> Member<R, D, T> {
         core.spawn(core.clone().keep_feature_level());
         core.spawn(core.clone().compare_with_others());
         core.spawn(core.clone().leave_when_removed());
+        core.spawn(core.clone().complete_changes());
         core.spawn(watch_consensus(core.clone()));
         let applied = core.applied.clone();
         core.spawn(async move { applied.announcements().announce().await });
         core.spawn(agreement::keep_agreement(core.clone()));
         core.spawn(limits::keep_limits(core.clone()));
-    }
-
-    /// Gives the lead to the voter that has most of the log.
-    async fn hand_over(&self) {
-        let status = self.core.status();
-        let others = status.members.iter().filter(|member| member.voter && member.peer.id != status.node.id);
-        let best = others.max_by_key(|member| (member.matched, member.peer.id));
-        let (Role::Leader, Some(best)) = (status.role, best) else { return };
-        let handle = self.handle();
-        let gone = async {
-            if let Err(error) = handle.transfer_leader(best.peer.id).await {
-                return tracing::warn!(%error, "could not hand over");
-            }
-            let mut metrics = self.core.raft.server_metrics();
-            while self.core.leader().is_none_or(|leader| leader.local) {
-                if metrics.changed().await.is_err() {
-                    return;
-                }
-            }
-        };
-        if within::<R, _>(HAND_OVER_TIMEOUT, gone).await.is_none() {
-            tracing::warn!("nobody took over in time");
-        }
     }
 }
 

@@ -15,7 +15,6 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use bytes::Bytes;
 use parking_lot::Mutex;
@@ -46,11 +45,12 @@ pub(crate) struct Proposals {
     waiting: Mutex<Waiting>,
     /// Something is queued.
     queued: Notify,
-    closed: AtomicBool,
 }
 
 #[derive(Default)]
 struct Waiting {
+    /// The member is shutting down: nothing is added.
+    closed: bool,
     last_sequence: u64,
     proposals: BTreeMap<u64, Proposal>,
     /// Sequences of proposals that are not sent, which are sent in this order.
@@ -70,8 +70,7 @@ struct Proposal {
 
 impl Proposals {
     pub(crate) fn new(node: u64, incarnation: u64, level: Arc<FeatureLevel>) -> Self {
-        let closed = AtomicBool::new(false);
-        Proposals { node, incarnation, level, waiting: Mutex::default(), queued: Notify::new(), closed }
+        Proposals { node, incarnation, level, waiting: Mutex::default(), queued: Notify::new() }
     }
 
     /// Whether a proposal was made by this start of this member.
@@ -81,10 +80,6 @@ impl Proposals {
 
     /// Queues a transaction. The answer comes with its sequence, by which the proposer can withdraw.
     pub(crate) fn register(&self, transaction: &Transaction) -> Result<(u64, Answer), ProposeError> {
-        let not_proposed = |reason: &str| ProposeError::NotProposed { reason: reason.to_owned() };
-        if self.closed.load(Ordering::Acquire) {
-            return Err(not_proposed("the member is shutting down"));
-        }
         let sequence = {
             let mut waiting = self.waiting.lock();
             waiting.last_sequence += 1;
@@ -98,8 +93,18 @@ impl Proposals {
         // In the log it would stop every member: nothing can be skipped there.
         check_transaction(&bytes, self.level.supported())
             .map_err(|error| ProposeError::Refused { reason: error.to_string() })?;
+        Ok((sequence, self.enqueue(sequence, bytes)?))
+    }
+
+    /// Queues an encoded transaction, unless there is no room, or nobody left to answer it.
+    fn enqueue(&self, sequence: u64, bytes: Bytes) -> Result<Answer, ProposeError> {
+        let not_proposed = |reason: &str| ProposeError::NotProposed { reason: reason.to_owned() };
         let (answer, answered) = oneshot::channel();
         let mut waiting = self.waiting.lock();
+        // Under the lock that `close` empties the queue under: what came in behind it would wait for its deadline.
+        if waiting.closed {
+            return Err(not_proposed("the member is shutting down"));
+        }
         if waiting.proposals.len() >= PROPOSALS_MAX || waiting.bytes + bytes.len() > PROPOSAL_BYTES_MAX {
             return Err(not_proposed("too many writes are waiting"));
         }
@@ -108,7 +113,7 @@ impl Proposals {
         waiting.queue.insert(sequence);
         drop(waiting);
         self.queued.notify_one();
-        Ok((sequence, answered))
+        Ok(answered)
     }
 
     /// Completes when something was queued since the last call.
@@ -231,9 +236,9 @@ impl Proposals {
 
     /// Refuses new proposals and ends those that wait.
     pub(crate) fn close(&self) {
-        self.closed.store(true, Ordering::Release);
         // In one critical section: otherwise the sender could take a proposal that is about to be answered `NotProposed`.
         let mut waiting = self.waiting.lock();
+        waiting.closed = true;
         for (_, proposal) in std::mem::take(&mut waiting.proposals) {
             let reason = "the member is shutting down".to_owned();
             let error = match proposal.sent {

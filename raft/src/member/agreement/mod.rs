@@ -27,7 +27,6 @@ use futures::future::join_all;
 use orch_proto::store as wire;
 use parking_lot::Mutex;
 use prost::Message;
-use wire::change_request::Kind as Change;
 use wire::control_request::Kind as Request;
 use wire::control_response::Kind as Response;
 
@@ -37,7 +36,7 @@ use self::verdict::{Report, judge, report};
 use crate::Runtime;
 use crate::disk::{Disk, MetaKey, completed};
 use crate::key::Revision;
-use crate::member::core::{Core, within};
+use crate::member::core::Core;
 use crate::member::log::{LogError, read_meta};
 use crate::member::machine::{CHECKPOINTS_MAX, Checkpoint};
 use crate::member::network::control;
@@ -51,9 +50,6 @@ const ROUND_PAUSE: Duration = Duration::from_secs(2);
 
 /// One member's answer. Who does not answer in time is left out of the round.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(1);
-
-/// How long a quarantined leader waits for another to take over before it tries again.
-const STEP_DOWN_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// What a member knows of the agreement of all, as operators see it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -296,21 +292,9 @@ impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
         if self.leader().is_none_or(|leader| !leader.local) {
             return;
         }
-        let members = self.status().members;
-        let sound = members.iter().filter(|member| member.voter && majority.contains(&member.peer.id.0));
-        let Some(best) = sound.max_by_key(|member| (member.matched, member.peer.id)) else { return };
-        tracing::warn!(to = %best.peer.name, "handing over the lead: this member is quarantined");
-        let gone = async {
-            if let Err(error) = self.change(Change::TransferLeader(best.peer.id.0)).await {
-                return tracing::warn!(%error, "could not hand over");
-            }
-            while self.leader().is_none_or(|leader| leader.local) {
-                R::sleep(Duration::from_millis(50)).await;
-            }
-        };
-        if within::<R, _>(STEP_DOWN_TIMEOUT, gone).await.is_none() {
-            tracing::warn!("nobody took over in time");
-        }
+        let Some(successor) = self.successor(|id| majority.contains(&id.0)) else { return };
+        tracing::warn!(to = %successor.name, "handing over the lead: this member is quarantined");
+        self.hand_over(&successor).await;
     }
 }
 

@@ -20,13 +20,16 @@ use super::store::{commit, stored_form};
 use super::{Applied, Batch, Lock, Writer};
 use crate::disk::{Disk, Generation, Install};
 use crate::key::Revision;
-use crate::member::codec::Mark;
+use crate::member::codec::{Mark, entry_bytes};
 use crate::member::consensus::Entry;
 use crate::member::log::LogError;
 use crate::state::State;
 
 /// Entries that are still applied under the writer's lock, at most: about one batch. Beyond them it catches up first.
 pub(super) const LOCKED_ENTRIES_MAX: u64 = 512;
+
+/// The same in bytes, unless one entry alone has more.
+pub(super) const LOCKED_BYTES_MAX: usize = 2 << 20;
 
 /// Reads entries of this member's log from the first index, before the second, at least one.
 pub(crate) type ReadLog<'a> = &'a (dyn Fn(u64, u64) -> Result<Vec<Entry>, LogError> + Sync);
@@ -79,24 +82,27 @@ impl<D: Disk, L: Lock<Writer>> Applied<D, L> {
 
     /// Brings `received` up to what is applied, and keeps the stored state, and with it the log, from going past it.
     async fn begin_replace(&self, received: &mut Received, read: ReadLog<'_>) -> Result<(), ReplaceError> {
-        while self.lag(&received.writer) > LOCKED_ENTRIES_MAX {
-            self.catch_up_by_part(&mut received.writer, read)?;
+        loop {
+            let begun = self.is_near(&received.writer)
+                && self.writer.with(|writer| {
+                    let (stored, applied) = (received.writer.stored(), writer.state.applied());
+                    let purgeable = writer.purgeable();
+                    if received.writer.state.applied() > applied || stored < purgeable {
+                        return Err(ReplaceError::OutOfRange { stored, applied, purgeable });
+                    }
+                    let is_level = self.apply_rest(&mut received.writer, applied, read)?;
+                    if is_level {
+                        writer.begin_install();
+                    }
+                    Ok(is_level)
+                })?;
+            if begun {
+                return Ok(());
+            }
+            self.apply_part(&mut received.writer, read)?;
             self.store_received(received)?;
             tokio::task::yield_now().await;
         }
-        self.writer.with(|writer| {
-            let (stored, applied) = (received.writer.stored(), writer.state.applied());
-            let purgeable = writer.purgeable();
-            if received.writer.state.applied() > applied || stored < purgeable {
-                return Err(ReplaceError::OutOfRange { stored, applied, purgeable });
-            }
-            writer.begin_install();
-            let caught_up = self.catch_up(&mut received.writer, applied, read);
-            if caught_up.is_err() {
-                writer.abandon_install();
-            }
-            caught_up
-        })
     }
 
     /// Puts `new`, whose stored state is committed as `generation`, in the place of the writer. Gives the newest entry
@@ -107,19 +113,35 @@ impl<D: Disk, L: Lock<Writer>> Applied<D, L> {
         generation: Generation,
         read: ReadLog<'_>,
     ) -> Result<Revision, ReplaceError> {
-        while self.lag(new) > LOCKED_ENTRIES_MAX {
-            self.catch_up_by_part(new, read)?;
+        loop {
+            let replaced =
+                if self.is_near(new) { self.try_end_replace(new, generation, read)? } else { None };
+            if let Some(applied) = replaced {
+                return Ok(applied);
+            }
+            self.apply_part(new, read)?;
             tokio::task::yield_now().await;
         }
+    }
+
+    /// `None` when `new` lacks too much to be brought up under the lock.
+    fn try_end_replace(
+        &self,
+        new: &mut Writer,
+        generation: Generation,
+        read: ReadLog<'_>,
+    ) -> Result<Option<Revision>, ReplaceError> {
         self.writer.with(|writer| {
             let applied = writer.state.applied();
-            self.catch_up(new, applied, read)?;
+            if !self.apply_rest(new, applied, read)? {
+                return Ok(None);
+            }
             writer.continue_as(new, generation);
             self.past.clear(generation);
             self.published.store(Arc::new(writer.state.clone()));
             // Behind the new state: what is rebuilt from the old one is not kept.
             self.pages.clear(generation);
-            Ok(applied)
+            Ok(Some(applied))
         })
     }
 
@@ -137,29 +159,41 @@ impl<D: Disk, L: Lock<Writer>> Applied<D, L> {
         Ok(())
     }
 
-    /// Entries that are applied here and not in `new`.
-    fn lag(&self, new: &Writer) -> u64 {
-        self.state().applied().0.saturating_sub(new.state.applied().0)
+    /// Whether few entries are applied here and not in `new`.
+    fn is_near(&self, new: &Writer) -> bool {
+        self.state().applied().0.saturating_sub(new.state.applied().0) <= LOCKED_ENTRIES_MAX
     }
 
-    fn catch_up(&self, new: &mut Writer, to: Revision, read: ReadLog<'_>) -> Result<(), ReplaceError> {
-        while new.state.applied() < to {
-            self.apply_part(new, to, read)?;
+    /// Applies what `new` lacks up to `to`, if that is one bounded part of the log; `false`, and nothing is applied, if it
+    /// is more. Called under the writer's lock.
+    fn apply_rest(&self, new: &mut Writer, to: Revision, read: ReadLog<'_>) -> Result<bool, ReplaceError> {
+        if new.state.applied() >= to {
+            return Ok(true);
         }
-        Ok(())
+        let rest = read(new.state.applied().0 + 1, to.0 + 1)?;
+        let is_whole = rest.last().is_some_and(|last| last.log_id.index == to.0);
+        let bytes: usize = rest.iter().map(entry_bytes).sum();
+        let fits = is_whole && (bytes <= LOCKED_BYTES_MAX || rest.len() == 1);
+        if fits {
+            self.apply_to(new, &rest)?;
+        }
+        Ok(fits)
     }
 
     /// Applies some of the entries that `new` lacks: one bounded part of the log.
-    fn catch_up_by_part(&self, new: &mut Writer, read: ReadLog<'_>) -> Result<(), ReplaceError> {
-        let to = self.state().applied();
-        self.apply_part(new, to, read)
+    fn apply_part(&self, new: &mut Writer, read: ReadLog<'_>) -> Result<(), ReplaceError> {
+        let (from, to) = (new.state.applied().0 + 1, self.state().applied().0 + 1);
+        if from >= to {
+            return Ok(());
+        }
+        self.apply_to(new, &read(from, to)?)
     }
 
-    fn apply_part(&self, new: &mut Writer, to: Revision, read: ReadLog<'_>) -> Result<(), ReplaceError> {
+    fn apply_to(&self, new: &mut Writer, entries: &[Entry]) -> Result<(), ReplaceError> {
         // Answered when the entry was applied first.
         let mut answered = Batch::default();
-        for entry in read(new.state.applied().0 + 1, to.0 + 1)? {
-            let applied = new.apply(&entry, &self.proposals, &mut answered);
+        for entry in entries {
+            let applied = new.apply(entry, &self.proposals, &mut answered);
             applied.map_err(|error| ReplaceError::Apply(error.to_string()))?;
         }
         Ok(())

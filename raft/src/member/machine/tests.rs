@@ -1,7 +1,7 @@
 //! What leaves memory and comes back from the disk, step by step on one thread.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use bytes::Bytes;
 use futures::FutureExt;
@@ -11,7 +11,7 @@ use openraft::entry::RaftEntry;
 use parking_lot::Mutex;
 use prost::Message;
 
-use super::replace::LOCKED_ENTRIES_MAX;
+use super::replace::{LOCKED_BYTES_MAX, LOCKED_ENTRIES_MAX};
 use super::{Applied, Lock, Writer};
 use crate::digest::digest;
 use crate::disk::{Disk, DiskError, Install, OnInstalled, StateWrite};
@@ -166,15 +166,23 @@ fn a_revision_is_in_one_block_as_a_whole() {
     assert_eq!(bench.pods_at(0), Some(Vec::new()));
 }
 
-/// The writer's lock, and whether somebody has it.
-struct Watched(Mutex<Writer>, Arc<AtomicBool>);
+/// Whether somebody has the writer's lock, and the bytes of entries read since it was taken.
+#[derive(Default)]
+struct Held {
+    is_locked: AtomicBool,
+    bytes: AtomicUsize,
+}
+
+/// The writer's lock, watched.
+struct Watched(Mutex<Writer>, Arc<Held>);
 
 impl Lock<Writer> for Watched {
     fn with<R>(&self, work: impl FnOnce(&mut Writer) -> R) -> R {
         let mut writer = self.0.lock();
-        self.1.store(true, Ordering::Relaxed);
+        self.1.bytes.store(0, Ordering::Relaxed);
+        self.1.is_locked.store(true, Ordering::Relaxed);
         let result = work(&mut writer);
-        self.1.store(false, Ordering::Relaxed);
+        self.1.is_locked.store(false, Ordering::Relaxed);
         result
     }
 }
@@ -231,8 +239,8 @@ fn a_state_is_replaced_under_load_and_memory_stays_within_its_bounds() {
     let (at_peer, before, after) = (1000, 5000, 9000);
     let history = HistoryOptions { entries_max: 100, ..HistoryOptions::default() };
     let proposals = Arc::new(Proposals::new(1, 1, FeatureLevel::of(1)));
-    let (disk, is_locked) = (Arc::new(MemoryDisk::default()), Arc::new(AtomicBool::new(false)));
-    let lock = |writer| Watched(Mutex::new(writer), is_locked.clone());
+    let (disk, held) = (Arc::new(MemoryDisk::default()), Arc::<Held>::default());
+    let lock = |writer| Watched(Mutex::new(writer), held.clone());
     let member =
         Arc::new(Member::load_with(disk.clone(), history, proposals, Fatal::default(), lock).unwrap());
     let entries = |from: u64, to: u64| (from..to).map(busy_entry).collect::<Vec<_>>();
@@ -245,7 +253,7 @@ fn a_state_is_replaced_under_load_and_memory_stays_within_its_bounds() {
     let install = Slow { below, member: member.clone(), meanwhile: entries(before + 1, after + 1) };
     let read = |from: u64, to: u64| {
         assert!(
-            !is_locked.load(Ordering::Relaxed) || to - from <= LOCKED_ENTRIES_MAX,
+            !held.is_locked.load(Ordering::Relaxed) || to - from <= LOCKED_ENTRIES_MAX,
             "{from}..{to} under the lock"
         );
         Ok(entries(from, to.min(from + 300)))
@@ -265,6 +273,45 @@ fn a_state_is_replaced_under_load_and_memory_stays_within_its_bounds() {
     assert_eq!(digest_of(&stored), digest_of(&truth.state()), "the disk");
     truth.apply(&entries(at + 1, after + 1)).unwrap();
     assert_eq!(digest_of(&member.state()), digest_of(&truth.state()), "memory");
+}
+
+/// A few large entries are as much work under the lock as many small ones.
+#[test]
+fn what_is_applied_under_the_lock_while_a_state_is_replaced_is_bounded_in_bytes() {
+    const BODY_BYTES: usize = 100_000;
+    let body = "x".repeat(BODY_BYTES);
+    let large = |index: u64| {
+        let operations = vec![put(&format!("p{}", index % 10), &body)];
+        let transaction = Transaction { operations, ..Transaction::default() };
+        let command = Command(encode_transaction(ProposalId::default(), &transaction, 0));
+        Entry::new(log_id(1, index), EntryPayload::Normal(command))
+    };
+    let entries = |from: u64, to: u64| (from..to).map(large).collect::<Vec<_>>();
+    let proposals = Arc::new(Proposals::new(1, 1, FeatureLevel::of(1)));
+    let (disk, held) = (Arc::new(MemoryDisk::default()), Arc::<Held>::default());
+    let lock = |writer| Watched(Mutex::new(writer), held.clone());
+    let history = HistoryOptions::default();
+    let member = Member::load_with(disk.clone(), history, proposals, Fatal::default(), lock).unwrap();
+    let member = Arc::new(member);
+    member.apply(&[Entry::new(log_id(1, 0), EntryPayload::Blank)]).unwrap();
+    member.apply(&entries(1, 11)).unwrap();
+    let (peer, mark) = member.now();
+    member.apply(&entries(11, 111)).unwrap();
+    let install =
+        Slow { below: received(&disk, &peer), member: member.clone(), meanwhile: entries(111, 211) };
+    let read = |from: u64, to: u64| {
+        let part = entries(from, to.min(from + 15));
+        let bytes = part.len() * BODY_BYTES;
+        let locked = bytes + held.bytes.fetch_add(bytes, Ordering::Relaxed);
+        let is_locked = held.is_locked.load(Ordering::Relaxed);
+        assert!(!is_locked || locked <= LOCKED_BYTES_MAX, "{from}..{to} under the lock");
+        Ok(part)
+    };
+    let mut restore = super::Restore::default();
+    let pods = peer.collection("pods");
+    pods.range_from("").for_each(|(path, object)| restore.add_object("pods", path, object.clone()));
+    block_on(member.replace(restore.finish(&mark), Box::new(install), &mark, &read)).unwrap();
+    assert_eq!(member.state().applied(), Revision(210));
 }
 
 #[test]

@@ -142,11 +142,6 @@ impl Writer {
         self.is_installing = true;
     }
 
-    /// The installation begun does not come to be: history is moved to the disk again.
-    pub(super) fn abandon_install(&mut self) {
-        self.is_installing = false;
-    }
-
     /// Replaces this writer by one that continues a state stored as `generation`.
     pub(super) fn continue_as(&mut self, new: &mut Writer, generation: Generation) {
         new.generation = generation;

@@ -143,8 +143,13 @@ async fn send_state(duplex: &mut Duplex, state: &State, skipped: u64) -> Result<
             }
         }
     }
-    let encoded = encode_objects(frame, &mut checksum);
-    duplex.sender.send(encoded).await.map_err(|_| Ended)?;
+    // A frame without objects is neither sent nor in the checksum: a receiver could not say that it has it.
+    if !frame.is_empty() {
+        let encoded = encode_objects(frame, &mut checksum);
+        if count > skipped {
+            duplex.sender.send(encoded).await.map_err(|_| Ended)?;
+        }
+    }
     send(duplex, Kind::End(wire::SnapshotEnd { objects: count, checksum: checksum.finalize() })).await
 }
 

@@ -54,6 +54,17 @@ fn the_end_of_the_member_tells_what_was_sent_from_what_was_not() {
 }
 
 #[test]
+fn a_proposal_that_is_made_while_the_member_closes_is_refused_at_once() {
+    let proposals = proposals();
+    // Encoded before, queued after: another thread closes in between.
+    proposals.close();
+    let queued = proposals.enqueue(1, Bytes::from_static(b"encoded"));
+    assert!(matches!(queued, Err(ProposeError::NotProposed { .. })));
+    assert!(matches!(proposals.register(&Transaction::default()), Err(ProposeError::NotProposed { .. })));
+    assert!(!proposals.has_queued());
+}
+
+#[test]
 fn nothing_is_sent_to_a_leader_that_was_superseded() {
     let proposals = proposals();
     register(&proposals);

@@ -119,6 +119,13 @@ impl MemoryDisk {
         true
     }
 
+    /// The log is gone, and what says where it began.
+    pub(super) fn lose_log(&self) {
+        let mut contents = self.contents.lock();
+        contents.log.clear();
+        contents.meta.remove(&MetaKey::Purged);
+    }
+
     /// Rot: one entry of the log is gone.
     pub(super) fn lose_entry(&self, index: u64) {
         self.contents.lock().log.remove(&index);

@@ -154,17 +154,167 @@ fn a_change_that_stopped_between_two_sets_of_voters_is_taken_back() {
         let leader = cluster.leader().await;
         let handle = cluster.handle(leader);
         assert!(refusal(handle.undo_change().await).contains("no change"));
-        // What a leader leaves that dies in the middle.
-        let place = |n: usize| (peer(n).id.0, Place::of(&peer(n)));
-        let set = |members: &[usize]| members.iter().map(|n| peer(*n).id.0).collect();
-        let sets = vec![set(&[0, 1, 2]), set(&[leader, (leader + 1) % 3])];
-        let nodes: std::collections::BTreeMap<_, _> = (0..3).map(place).collect();
-        let joint = Membership::new(sets, nodes).unwrap();
-        let blank = crate::member::consensus::Payload::blank();
-        handle.0.raft.append_membership(joint, blank, []).await.unwrap();
+        leave_half_done(&cluster, leader, &[leader, (leader + 1) % 3]).await;
         handle.undo_change().await.unwrap();
         let voters: Vec<u64> = handle.0.membership().membership().voter_ids().collect();
         assert_eq!(voters.len(), 3);
         assert_eq!(handle.0.membership().membership().get_joint_config().len(), 1);
+    });
+}
+
+/// What a leader leaves that dies in the middle of a change: `after` beside the voters there are, committed.
+async fn leave_half_done(cluster: &Cluster, leader: usize, after: &[usize]) {
+    let place = |n: usize| (peer(n).id.0, Place::of(&peer(n)));
+    let set = |members: &[usize]| members.iter().map(|n| peer(*n).id.0).collect();
+    let nodes: std::collections::BTreeMap<_, _> = (0..cluster.members.len()).map(place).collect();
+    let joint = Membership::new(vec![set(&[0, 1, 2]), set(after)], nodes).unwrap();
+    let blank = crate::member::consensus::Payload::blank();
+    cluster.handle(leader).0.raft.append_membership(joint, blank, []).await.unwrap();
+    assert!(cluster.handle(leader).status().changing);
+}
+
+#[test]
+fn a_voter_that_has_just_died_does_not_count_for_a_change() {
+    simulate(108, async {
+        let mut cluster = with_registered_members(3).await;
+        let leader = cluster.leader().await;
+        let (dead, healthy) = ((leader + 1) % 3, (leader + 2) % 3);
+        cluster.kill(dead).await;
+        let handle = cluster.handle(leader);
+        assert!(handle.0.answering().contains(&peer(dead).id.0), "its heartbeats are answered, so far");
+        let reason = refusal(handle.remove(peer(healthy).id).await);
+        assert!(reason.contains(&format!("n{dead} is silent")), "{reason}");
+        assert!(!handle.status().changing);
+        revision_of(handle.propose(put("a", "1")).await);
+    });
+}
+
+#[test]
+fn a_change_goes_on_when_whoever_asked_for_it_has_given_up() {
+    for (seed, via_follower) in [(109, false), (110, true)] {
+        simulate(seed, async {
+            let cluster = with_registered_members(3).await;
+            let leader = cluster.leader().await;
+            let (stays, removed) = ((leader + 1) % 3, (leader + 2) % 3);
+            let asked = cluster.handle(if via_follower { removed } else { leader });
+            let asking = SimRuntime::spawn(async move { asked.remove(peer(removed).id).await });
+            while !cluster.handle(leader).status().changing {
+                SimRuntime::sleep(Duration::from_micros(100)).await;
+            }
+            // The first step is in the leader's log; its commit needs the voter that stays.
+            cluster.network.isolate(peer(stays).id, (0..3).map(|n| peer(n).id));
+            let asked = asking.await.unwrap();
+            assert!(matches!(asked, Err(ChangeError::Unknown { .. })), "{asked:?}");
+            assert!(cluster.handle(leader).status().changing);
+            cluster.network.heal();
+            // Sooner than a change is taken for abandoned.
+            SimRuntime::sleep(Duration::from_secs(3)).await;
+            let status = cluster.handle(leader).status();
+            assert!(!status.changing && status.members.len() == 2, "{status:?}");
+        });
+    }
+}
+
+#[test]
+fn a_change_that_a_leader_left_half_done_is_completed() {
+    simulate(111, async {
+        let mut cluster = with_registered_members(3).await;
+        let old = cluster.leader().await;
+        let (stays, removed) = ((old + 1) % 3, (old + 2) % 3);
+        leave_half_done(&cluster, old, &[old, stays]).await;
+        cluster.kill(old).await;
+        // Two of the three old voters are left, but one of the two new ones: nobody can lead.
+        SimRuntime::sleep(Duration::from_secs(5)).await;
+        assert!(cluster.handles().iter().all(|handle| handle.status().changing));
+        cluster.restart(old).await.unwrap();
+        eventually("the change is completed", || {
+            let handles = [old, stays].map(|n| cluster.handle(n).status());
+            handles.iter().all(|status| !status.changing && status.members.len() == 2).then_some(())
+        })
+        .await;
+        assert!(cluster.handle(removed).fatal().await.contains("was removed"));
+        revision_of(cluster.handle(old).propose(put("a", "1")).await);
+    });
+}
+
+#[test]
+fn a_change_left_half_done_waits_for_majorities_of_both_sets() {
+    simulate(112, async {
+        let mut cluster = with_registered_members(3).await;
+        let leader = cluster.leader().await;
+        let dead = (leader + 1) % 3;
+        leave_half_done(&cluster, leader, &[leader, dead]).await;
+        cluster.kill(dead).await;
+        SimRuntime::sleep(Duration::from_secs(20)).await;
+        let handle = cluster.handle(leader);
+        assert!(handle.status().changing);
+        let reason = refusal(handle.undo_change().await);
+        assert!(reason.contains(&format!("n{dead} is silent")), "{reason}");
+        cluster.restart(dead).await.unwrap();
+        eventually("the change is completed", || {
+            let status = handle.status();
+            (!status.changing && status.members.len() == 2).then_some(())
+        })
+        .await;
+        revision_of(handle.propose(put("a", "1")).await);
+    });
+}
+
+#[test]
+fn only_a_member_is_removed_and_once() {
+    simulate(113, async {
+        let cluster = with_registered_members(3).await;
+        let leader = cluster.leader().await;
+        let removed = (leader + 1) % 3;
+        let handle = cluster.handle((leader + 2) % 3);
+        let stranger = node_id("stranger");
+        let expected = format!("no member is called {:016x}", stranger.0);
+        assert_eq!(refusal(handle.remove(stranger).await), expected);
+        assert_eq!(refusal(handle.promote(stranger).await), expected);
+        handle.remove(peer(removed).id).await.unwrap();
+        handle.remove(peer(removed).id).await.unwrap();
+        assert_eq!(cluster.handle(leader).status().members.len(), 2);
+    });
+}
+
+#[test]
+fn a_leader_that_shuts_down_hands_over_to_a_voter_that_answers() {
+    simulate(114, async {
+        let mut cluster = with_registered_members(5).await;
+        let leader = cluster.leader().await;
+        // The one that comes first among those with as much of the log.
+        let dead = (0..5).filter(|n| *n != leader).max_by_key(|n| peer(*n).id).unwrap();
+        cluster.kill(dead).await;
+        SimRuntime::sleep(SILENCE).await;
+        let matched = |n: usize| {
+            let members = cluster.handle(leader).status().members;
+            members.iter().find(|member| member.peer == peer(n)).unwrap().matched
+        };
+        let others: Vec<usize> = (0..5).filter(|n| ![leader, dead].contains(n)).collect();
+        assert!(others.iter().all(|n| matched(*n) == matched(dead)), "nothing was written since");
+        let started = SimInstant::now();
+        cluster.members[leader].take().unwrap().shutdown().await;
+        let took = SimInstant::now().saturating_duration_since(started);
+        assert!(took < Duration::from_secs(1), "{took:?}");
+        cluster.leader_among(&others).await;
+    });
+}
+
+#[test]
+fn the_lead_goes_to_voters_that_answer_and_to_nobody_else() {
+    simulate(330, async {
+        let mut cluster = Cluster::start(3).await;
+        let leader = cluster.leader().await;
+        let silent = (leader + 1) % 3;
+        let handle = cluster.handle(leader);
+        let refused = handle.transfer_leader(peer(9).id).await.unwrap_err();
+        assert!(refused.to_string().contains("is no voter of the cluster"), "{refused}");
+        handle.transfer_leader(peer(leader).id).await.unwrap();
+        assert!(cluster.handle(leader).is_leader(), "it was asked for nothing");
+        cluster.kill(silent).await;
+        SimRuntime::sleep(Duration::from_secs(2)).await;
+        let refused = cluster.handle(leader).transfer_leader(peer(silent).id).await;
+        assert!(refused.unwrap_err().to_string().contains("does not answer the leader"));
+        revision_of(cluster.handle(leader).propose(put("a", "1")).await);
     });
 }

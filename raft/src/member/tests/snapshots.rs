@@ -1,5 +1,7 @@
 //! A snapshot whose stream breaks goes on where it stopped, while everybody writes on.
 
+use prost::Message;
+
 use super::*;
 use crate::transport::Purpose;
 
@@ -66,6 +68,57 @@ fn a_snapshot_whose_stream_breaks_goes_on_where_it_stopped() {
         cluster.kill(behind).await;
         catch_up(&mut cluster, behind).await;
         assert_eq!(cluster.network.streams(Purpose::Snapshot), 3);
+    });
+}
+
+#[test]
+fn a_snapshot_of_which_only_the_end_was_lost_is_not_sent_again() {
+    simulate(44, async {
+        let (mut cluster, behind) = with_one_left_behind().await;
+        // The head and all six frames of objects.
+        cluster.network.break_after(Purpose::Snapshot, [7]);
+        catch_up(&mut cluster, behind).await;
+        assert_eq!(cluster.network.streams(Purpose::Snapshot), 2);
+        let sent = cluster.network.bytes(Purpose::Snapshot);
+        assert!((STATE_BYTES..STATE_BYTES + FRAME_BYTES).contains(&sent), "{sent} bytes were sent");
+    });
+}
+
+/// Has the disk of a member hold a state that was received, as a power failure right after that leaves it: the log and
+/// its marker are older, here gone.
+fn install_and_lose_log(cluster: &Cluster, from: usize, to: usize) {
+    let (state, mark) = cluster.handle(from).0.applied.now();
+    let mut install = crate::disk::Disk::begin_install(&*cluster.disks[to]).unwrap();
+    for (resource, collection) in state.collections() {
+        for (path, object) in collection.range_from("") {
+            let record = crate::encoding::object_to_wire(object).encode_to_vec();
+            let (resource, path) = ((&**resource).into(), (&**path).into());
+            let write = crate::disk::StateWrite { resource, path, record: Some(Bytes::from(record)) };
+            install.put(vec![write]).unwrap();
+        }
+    }
+    install.commit(mark.encode(), Box::new(|installed| assert!(installed.is_ok())));
+    cluster.disks[to].lose_log();
+}
+
+#[test]
+fn a_disk_whose_log_ends_before_its_state_is_no_older_copy() {
+    simulate(45, async {
+        let mut cluster = Cluster::start(3).await;
+        let leader = cluster.leader().await;
+        let away = (leader + 1) % 3;
+        cluster.handle(away).wait_cluster().await.unwrap();
+        revision_of(cluster.handle(away).propose(put("a", "1")).await);
+        SimRuntime::sleep(Duration::from_secs(1)).await;
+        cluster.kill(away).await;
+        revision_of(cluster.handle(leader).propose(put("a", "2")).await);
+        install_and_lose_log(&cluster, leader, away);
+        cluster.restart(away).await.unwrap();
+        let at = revision_of(cluster.handle(leader).propose(put("a", "3")).await);
+        let caught_up = cluster.handle(away).wait_applied(at, Duration::from_secs(30)).await;
+        let reason = futures::FutureExt::now_or_never(cluster.handle(away).fatal());
+        assert!(caught_up, "{reason:?}");
+        assert_eq!(value(&cluster.handle(away), "a").as_deref(), Some("3"));
     });
 }
 

@@ -9,7 +9,7 @@ use wire::control_response::Kind as Response;
 
 use super::*;
 use crate::Runtime;
-use crate::transport::{Duplex, PeerService, Purpose, Transport};
+use crate::transport::{Duplex, NodeId, PeerService, Purpose, Transport};
 
 /// Longer than any founding, election and registration takes.
 const LONG: Duration = Duration::from_secs(20);

@@ -1,0 +1,84 @@
+//! Completing a change of the voters that its leader has left half done.
+//!
+//! A change is two entries: one with the old and the new voters side by side, and one with the new voters alone. A leader
+//! that dies between them, or loses the lead, leaves the first. With both sets side by side the cluster needs a majority of
+//! each for every write, so it must not stay so.
+//!
+//! Owns the second step where nobody works on it: the leader of now makes it once the first step is applied and has
+//! been the newest membership for some seconds, and once majorities of both sets answer (see feasible): the consensus
+//! library takes no entry from a leader that they do not answer. Until then it is the operator's: `undo` in change goes back
+//! to the old voters, for which the same is needed.
+//!
+//! Why that is safe: it is the step that the consensus protocol prescribes after the first one, whoever leads.
+//! Invariant: one task of a leader changes the membership at a time (`Core::changing`).
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::FutureExt;
+use openraft::ChangeMembers;
+use openraft_rt::Select2;
+
+use crate::Runtime;
+use crate::disk::Disk;
+use crate::member::consensus::LogId;
+use crate::member::core::Core;
+use crate::transport::Transport;
+
+/// Between two looks.
+const LOOK_PERIOD: Duration = Duration::from_secs(1);
+
+/// Looks in a row that find the same change half done before it is completed: an operator that asks the new leader for
+/// the same change, or for `undo`, comes first.
+const LOOKS_MAX: u32 = 5;
+
+impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
+    /// Completes changes that were left half done, for as long as the member lives.
+    pub(crate) async fn complete_changes(self: Arc<Self>) {
+        let (mut found, mut looks) = (None, 0);
+        loop {
+            R::sleep(LOOK_PERIOD).await;
+            let before = std::mem::replace(&mut found, self.half_done());
+            looks = if found.is_some() && found == before { looks + 1 } else { 0 };
+            if looks >= LOOKS_MAX {
+                self.complete_change().boxed().await;
+                looks = 0;
+            }
+        }
+    }
+
+    /// The change that this leader finds half done and applied, if no task of its own works on it.
+    fn half_done(&self) -> Option<LogId> {
+        let _leader = self.leader().filter(|leader| leader.local)?;
+        let _idle = self.changing.try_lock().ok()?;
+        let (applied, newest) = (self.applied.membership(), self.membership());
+        let is_half_done = applied.membership().get_joint_config().len() > 1;
+        if is_half_done && applied.log_id() == newest.log_id() { *applied.log_id() } else { None }
+    }
+
+    async fn complete_change(&self) {
+        let Ok(_alone) = self.changing.try_lock() else { return };
+        let Some(leader) = self.leader().filter(|leader| leader.local) else { return };
+        let membership = self.membership();
+        let sets = membership.membership().get_joint_config();
+        if sets.len() < 2 {
+            return;
+        }
+        if let Err(reason) = self.majorities_answer(sets).await {
+            return tracing::warn!(%reason, "a change of the voters stays half done");
+        }
+        // No voter more: what is left to do is the second step. Who is a voter no longer is a member no longer, as in
+        // every removal; a promotion removes nobody.
+        let change = self.raft.change_membership(ChangeMembers::AddVoterIds(BTreeSet::new()), false);
+        match R::select2(change.boxed(), self.deposed(&leader).boxed()).await {
+            Select2::First(Ok(_)) => {
+                tracing::info!("completed a change of the voters that was left half done");
+            }
+            Select2::First(Err(error)) => {
+                tracing::warn!(%error, "a change of the voters stays half done");
+            }
+            Select2::Second(()) => {}
+        }
+    }
+}
