@@ -53,6 +53,12 @@ fn a_post_sent_again_is_found() {
 }
 
 #[test]
+fn a_step_that_lands_in_an_installed_state_is_found() {
+    let wrong = ["the ledger has", "has digest", "reports another digest", "exits without an injected cause"];
+    finds(Plant::StaleStep, 200, &wrong);
+}
+
+#[test]
 fn a_watch_that_misses_removals_after_a_restart_is_found() {
     finds(Plant::ForgetsLastChanges, 200, &["watch of client", "showed"]);
 }

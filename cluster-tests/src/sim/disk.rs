@@ -47,6 +47,8 @@ pub struct DiskManner {
     pub tears_mark_from_state: bool,
     /// Planted bug: the mark of the stored state is read without the removals that were a resource's last change.
     pub forgets_last_changes: bool,
+    /// Planted bug: the last step that was written is written once more into a state that replaces it.
+    pub repeats_steps: bool,
     /// Planted bug: an object read at a start has a byte changed that no checksum covers.
     pub flips_bits: bool,
 }
@@ -63,6 +65,7 @@ impl Default for DiskManner {
             lies_about_log: false,
             tears_mark_from_state: false,
             forgets_last_changes: false,
+            repeats_steps: false,
             flips_bits: false,
         }
     }
@@ -121,6 +124,7 @@ impl SimDisk {
             unsynced: VecDeque::new(),
             written: 0,
             waiting: VecDeque::new(),
+            last_step: None,
             log_changed_from: Some(0),
             flushing: false,
             boot: 0,

@@ -91,6 +91,7 @@ impl Operator {
 
     /// Founds the cluster, however long it takes until all founders are there.
     pub async fn found(self) {
+        self.world().keep_early_copies();
         while self.world().failure().is_none() {
             let via = self.session.pick();
             let asked = self.session.request(via, |store: Handle| async move { store.inner().found().await });

@@ -3,6 +3,7 @@
 //! Owns wrappers of the store and hooks of the simulation that break one promise each. The code under test has no flag
 //! for any of them.
 
+mod forgetful;
 mod membership;
 
 use std::sync::Arc;
@@ -17,6 +18,7 @@ use orch_raft::{
 };
 use prost::Message;
 
+pub use self::forgetful::Forgetful;
 use super::disk::{DiskManner, SimDisk};
 use super::ledger::{MIRRORS, THINGS};
 use super::runtime::{NodeRuntime, current_group};
@@ -37,6 +39,8 @@ pub enum Plant {
     AnswersEarly,
     /// The oldest change of the history on the disk is not shown.
     LosesOldest,
+    /// A step of the stored state that was under way is written into a state that was installed meanwhile (A1).
+    StaleStep,
     /// A start forgets when each resource changed last, so that a watch misses removals (A2).
     ForgetsLastChanges,
     /// A client sends a POST again when it does not know what became of it (A4).
@@ -64,13 +68,14 @@ pub enum Plant {
 }
 
 /// All plants, with the names that the command line takes.
-pub const PLANTS: [(&str, Plant); 18] = [
+pub const PLANTS: [(&str, Plant); 19] = [
     ("vote-unsynced", Plant::VoteUnsynced),
     ("log-unsynced", Plant::LogUnsynced),
     ("mark-torn", Plant::MarkTorn),
     ("repeats-unknown", Plant::RepeatsUnknown),
     ("answers-early", Plant::AnswersEarly),
     ("loses-oldest", Plant::LosesOldest),
+    ("stale-step", Plant::StaleStep),
     ("forgets-last-changes", Plant::ForgetsLastChanges),
     ("client-repeats", Plant::ClientRepeats),
     ("stale-reads", Plant::StaleReads),
@@ -92,19 +97,24 @@ impl Plant {
         manner.lies_about_log = self == Plant::LogUnsynced;
         manner.tears_mark_from_state = self == Plant::MarkTorn;
         manner.forgets_last_changes = self == Plant::ForgetsLastChanges;
+        manner.repeats_steps = self == Plant::StaleStep;
         manner.flips_bits = self == Plant::DiffersSilently;
     }
 
     /// The answer a peer gets in place of `answered`, where it is to be another.
     pub fn forge(self, answered: &Bytes) -> Option<Bytes> {
         use wire::control_response::Kind;
-        if !matches!(self, Plant::DiffersSilently | Plant::RollbackUnseen | Plant::RemovalUntold) {
+        let forges =
+            [Plant::DiffersSilently, Plant::RollbackUnseen, Plant::EmptiedUnseen, Plant::RemovalUntold];
+        if !forges.contains(&self) {
             return None;
         }
         let mut message = wire::ControlResponse::decode(answered.clone()).ok()?;
         match (self, message.kind.as_mut()?) {
             (Plant::DiffersSilently, Kind::Agreement(agreement)) => agreement.checkpoints.clear(),
-            (Plant::RollbackUnseen, Kind::Identity(identity)) => identity.promised = None,
+            (Plant::RollbackUnseen | Plant::EmptiedUnseen, Kind::Identity(identity)) => {
+                self.forget(&mut identity.promised, &mut identity.starts);
+            }
             (Plant::RemovalUntold, Kind::Identity(identity)) => identity.removed = false,
             _ => return None,
         }

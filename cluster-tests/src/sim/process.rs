@@ -13,7 +13,7 @@ use orch_raft::transport::NodeId;
 
 use super::disk::DiskHandle;
 use super::network::SimTransport;
-use super::plant::Plant;
+use super::plant::{Forgetful, Plant};
 use super::runtime::{NodeRuntime, TaskGroup, spawn_detached};
 use super::server::Server;
 use super::versions::SkipsUnknown;
@@ -45,7 +45,7 @@ pub async fn start(
     let member = Member::start(options(world, node, start), disk, world.network().transport(node)).await?;
     let service = match skips_unknown(world, node) {
         true => SkipsUnknown::before(member.service()),
-        false => member.service(),
+        false => Forgetful::before(member.service(), world.setup().plant),
     };
     world.network().attach(node, process.clone(), service);
     process.spawn(exit_when_fatal(world.clone(), node, member.handle()));

@@ -24,7 +24,7 @@ pub use self::lives::Process;
 use super::answers::Answered;
 use super::consensus::Protocol;
 use super::dice::Dice;
-use super::disk::SimDisk;
+use super::disk::{DiskCopy, SimDisk};
 use super::duties::Duties;
 use super::history::History;
 use super::ledger::Ledger;
@@ -85,6 +85,8 @@ struct Inner {
     /// The newest revision that any client was told.
     acknowledged: AtomicU64,
     answers: Mutex<Vec<Answered>>,
+    /// Disks from before the founding.
+    early: Mutex<BTreeMap<NodeId, DiskCopy>>,
     duties: Mutex<Duties>,
 }
 
@@ -163,6 +165,7 @@ impl World {
             settled: AtomicU64::new(0),
             acknowledged: AtomicU64::new(0),
             answers: Mutex::default(),
+            early: Mutex::default(),
             duties: Mutex::default(),
         });
         let weak = Arc::downgrade(&inner);

@@ -247,6 +247,9 @@ impl DiskHandle {
         if stale {
             return Ok(StateWritten::Superseded);
         }
+        self.with("write state", |platter| {
+            platter.last_step = platter.manner.repeats_steps.then(|| batch.clone());
+        })?;
         self.write("write state", Step::State(batch), None)?;
         Ok(StateWritten::Written)
     }
@@ -255,6 +258,8 @@ impl DiskHandle {
         self.refuse("commit install")?;
         let (told, generation) = self.with("commit install", |platter| {
             platter.write(Step::Replace(writes, mark));
+            let late = platter.last_step.take().map(Step::State);
+            late.into_iter().for_each(|step| platter.write(step));
             let through = platter.written;
             (platter.sync(through), platter.visible.generation)
         })?;

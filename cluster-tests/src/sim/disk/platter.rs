@@ -27,6 +27,8 @@ pub(super) struct Platter {
     /// The first index at which the log may differ from what was last looked at; `None` while it is the same.
     pub(super) log_changed_from: Option<u64>,
     pub(super) manner: DiskManner,
+    /// The last step of the state that was written, where a plant wants it.
+    pub(super) last_step: Option<StateBatch>,
 }
 
 /// Something stored whose checksum does not hold.

@@ -20,6 +20,9 @@ use crate::sim::world::Handle;
 /// How long a step waits for what it needs before it is given up.
 const PATIENCE: Duration = Duration::from_secs(6);
 
+/// Of a hundred older copies, how many are from before the cluster, where the member is a founder.
+const EARLY_PERCENT: u64 = 40;
+
 /// After this much silence a leader must count a member as down.
 const SILENCE: Duration = Duration::from_secs(1);
 
@@ -31,7 +34,9 @@ impl Operator {
             return;
         }
         let member = self.session.pick();
-        let copy = self.world().disk(member).copy();
+        // From before the cluster, or from now.
+        let early = self.world().early_copy(member).filter(|_| self.session.dice().percent(EARLY_PERCENT));
+        let copy = early.unwrap_or_else(|| self.world().disk(member).copy());
         let identity =
             copy.meta(MetaKey::Identity).and_then(|bytes| wire::Identity::decode(bytes.clone()).ok());
         let Some(identity) = identity.filter(|_| !self.world().has_lost_disk(member)) else { return };

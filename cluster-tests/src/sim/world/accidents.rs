@@ -23,6 +23,17 @@ impl World {
         }
     }
 
+    /// Keeps a copy of every founder's disk, from before there is a cluster.
+    pub fn keep_early_copies(&self) {
+        let mut kept = self.0.early.lock();
+        kept.extend(self.members().into_iter().map(|node| (node, self.disk(node).copy())));
+    }
+
+    /// The copy of the disk of `node` from before there was a cluster, if it is a founder.
+    pub fn early_copy(&self, node: NodeId) -> Option<DiskCopy> {
+        self.0.early.lock().get(&node).cloned()
+    }
+
     /// An older copy of its disk is put back for `node`; its process dies with the newer one.
     pub fn roll_back(&self, node: NodeId, copy: DiskCopy) {
         self.kill(node, true);

@@ -282,6 +282,8 @@ fn a_leader_that_shuts_down_hands_over_to_a_voter_that_answers() {
     simulate(114, async {
         let mut cluster = with_registered_members(5).await;
         let leader = cluster.leader().await;
+        // Whatever the store writes at the beginning is written by then.
+        SimRuntime::sleep(Duration::from_secs(5)).await;
         // The one that comes first among those with as much of the log.
         let dead = (0..5).filter(|n| *n != leader).max_by_key(|n| peer(*n).id).unwrap();
         cluster.kill(dead).await;

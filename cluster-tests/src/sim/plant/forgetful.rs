@@ -1,0 +1,111 @@
+//! Peers that have forgotten what a member promised them, or that it ever started.
+//!
+//! Owns the change of what is told to a member with requests; what it is told in answers is changed where those are
+//! (see [`Plant::forge`]).
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use futures::FutureExt;
+use futures::future::{BoxFuture, Either, select};
+use orch_proto::store as wire;
+use orch_raft::transport::{Duplex, NodeId, PeerService, Purpose};
+use prost::Message;
+use tokio::sync::mpsc;
+
+use super::Plant;
+
+/// Frames under way behind the change.
+const WINDOW_FRAMES: usize = 8;
+
+/// A member's service, told less than its peers say.
+pub struct Forgetful {
+    service: Arc<dyn PeerService>,
+    plant: Plant,
+}
+
+impl Forgetful {
+    /// The bug before `service`, if `plant` is one of these.
+    pub fn before(service: Arc<dyn PeerService>, plant: Option<Plant>) -> Arc<dyn PeerService> {
+        match plant {
+            Some(plant @ (Plant::RollbackUnseen | Plant::EmptiedUnseen)) => {
+                Arc::new(Forgetful { service, plant })
+            }
+            _ => service,
+        }
+    }
+}
+
+impl Plant {
+    /// Takes from what a member is told of its disk what would give it away.
+    pub(super) fn forget(self, promised: &mut Option<wire::Promise>, starts: &mut u64) {
+        *promised = None;
+        if self == Plant::EmptiedUnseen {
+            *starts = 0;
+        }
+    }
+
+    fn forget_recall(self, recall: &mut Option<wire::Recall>) {
+        if let Some(recall) = recall {
+            self.forget(&mut recall.promised, &mut recall.starts);
+        }
+    }
+
+    fn without_memory(self, purpose: Purpose, frame: Bytes) -> Bytes {
+        match purpose {
+            Purpose::Control => changed(frame, |request: &mut wire::ControlRequest| {
+                self.forget_recall(&mut request.recall);
+            }),
+            Purpose::Append => changed(frame, |request: &mut wire::AppendRequest| {
+                self.forget_recall(&mut request.recall);
+            }),
+            Purpose::Snapshot => changed(frame, |frame: &mut wire::SnapshotFrame| {
+                if let Some(wire::snapshot_frame::Kind::Head(head)) = &mut frame.kind {
+                    self.forget_recall(&mut head.recall);
+                }
+            }),
+            Purpose::Forward => frame,
+        }
+    }
+}
+
+fn changed<M: Message + Default>(frame: Bytes, change: impl FnOnce(&mut M)) -> Bytes {
+    let Ok(mut message) = M::decode(frame.clone()) else { return frame };
+    change(&mut message);
+    Bytes::from(message.encode_to_vec())
+}
+
+impl PeerService for Forgetful {
+    fn call(
+        &self,
+        from: NodeId,
+        purpose: Purpose,
+        frame: Bytes,
+    ) -> BoxFuture<'static, Result<Bytes, String>> {
+        self.service.call(from, purpose, self.plant.without_memory(purpose, frame))
+    }
+
+    fn stream(&self, from: NodeId, purpose: Purpose, duplex: Duplex) -> BoxFuture<'static, ()> {
+        let plant = self.plant;
+        let Duplex { sender, mut receiver } = duplex;
+        let (told, reads) = mpsc::channel(WINDOW_FRAMES);
+        let serving = self.service.stream(from, purpose, Duplex { sender, receiver: reads });
+        let telling = async move {
+            // The first frame alone tells anything.
+            let mut is_first = true;
+            while let Some(frame) = receiver.recv().await {
+                let frame = if is_first { plant.without_memory(purpose, frame) } else { frame };
+                is_first = false;
+                if told.send(frame).await.is_err() {
+                    return;
+                }
+            }
+        };
+        async move {
+            if let Either::Right(((), serving)) = select(serving, telling.boxed()).await {
+                serving.await;
+            }
+        }
+        .boxed()
+    }
+}
