@@ -102,6 +102,10 @@ impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
         while !self.admitted.load(Ordering::Acquire) {
             let answers = join_all(asked.iter().map(|peer| self.ask_identity(peer, false))).await;
             let answers: Vec<wire::IdentityResponse> = answers.into_iter().flatten().collect();
+            if self.admitted.load(Ordering::Acquire) {
+                // Founded meanwhile; what it has promised since contradicts nothing.
+                break;
+            }
             // Whoever joins without anyone to ask is found by the leader that it was added to.
             let decision = match asked.is_empty() && founders.is_empty() {
                 true => Decision::Join,

@@ -36,6 +36,9 @@ const OPEN_TIMEOUT: Duration = Duration::from_secs(3);
 /// A follower that answers nothing for so long has stalled or is cut off. Well above a slow sync.
 const STALL_TIMEOUT: Duration = Duration::from_secs(5);
 
+/// Why the answer of a peer is not passed on.
+pub(super) const REVERSION: &str = "the peer has less than it acknowledged";
+
 type Answers<'s, R> = BoxStream<'s, Result<StreamAppendResult<Types<R>>, Rpc<R>>>;
 
 /// One stream of replication.
@@ -135,15 +138,14 @@ impl<S> Pipeline<S> {
         &self,
         answer: Result<StreamAppendResult<Types<R>>, Rpc<R>>,
     ) -> Result<StreamAppendResult<Types<R>>, Rpc<R>> {
-        let Ok(Err(StreamAppendError::Conflict(conflict))) = &answer else { return answer };
-        let promise = self.promises.of(self.peer);
-        let held = promise.log_id.filter(|_| promise.term == self.term).map(|last| last.index);
-        if held.is_none_or(|held| held < conflict.index) {
-            return answer;
+        match &answer {
+            Ok(Err(StreamAppendError::Conflict(conflict)))
+                if is_reversion(&self.promises, self.peer, self.term, conflict.index) =>
+            {
+                Err(network_error(&REVERSION))
+            }
+            _ => answer,
         }
-        tracing::error!(peer = %NodeId(self.peer), conflict = conflict.index, promised = held,
-            "a peer has less on its disk than it acknowledged");
-        Err(network_error(&"the peer has less than it acknowledged"))
     }
 
     fn take<R: Runtime>(&mut self, request: Option<AppendEntriesRequest<Types<R>>>) {
@@ -197,6 +199,17 @@ impl<S> Pipeline<S> {
         }
         R::timeout(STALL_TIMEOUT, either).await.unwrap_or(Event::Stalled)
     }
+}
+
+/// Whether `peer`, that lacks the entry `conflict`, has acknowledged it in `term`.
+pub(super) fn is_reversion(promises: &Promises, peer: u64, term: u64, conflict: u64) -> bool {
+    let promise = promises.of(peer);
+    let held = promise.log_id.filter(|_| promise.term == term).map(|last| last.index);
+    let reverted = held.is_some_and(|held| held >= conflict);
+    if reverted {
+        tracing::error!(peer = %NodeId(peer), conflict, held, "a peer has less on its disk than it acknowledged");
+    }
+    reverted
 }
 
 fn answer_from_frame<R: Runtime>(frame: Bytes) -> Result<StreamAppendResult<Types<R>>, Rpc<R>> {

@@ -180,11 +180,17 @@ impl<R: Runtime, T: Transport> RaftNetworkV2<Types<R>> for Link<R, T> {
         request: AppendEntriesRequest<Types<R>>,
         option: RPCOption,
     ) -> Result<AppendEntriesResponse<Types<R>>, Rpc<R>> {
+        let (term, previous) = (request.vote.leader_id.term, request.prev_log_id.map_or(0, |id| id.index));
         let request = Request::Heartbeat(append::append_to_wire(&request, self.level.agreed()));
-        match self.control(request, option.soft_ttl()).await? {
-            Response::Heartbeat(answer) => append::append_response_from_wire(answer),
-            _ => Err(unexpected()),
+        let answer = match self.control(request, option.soft_ttl()).await? {
+            Response::Heartbeat(answer) => append::append_response_from_wire(answer)?,
+            _ => return Err(unexpected()),
+        };
+        let conflicts = matches!(answer, AppendEntriesResponse::Conflict);
+        if conflicts && append::is_reversion(&self.promises, self.peer.id.0, term, previous) {
+            return Err(network_error(&append::REVERSION));
         }
+        Ok(answer)
     }
 
     fn stream_append<'s, S>(
