@@ -71,11 +71,11 @@ async fn fill(clients: &[Client], from: usize) -> usize {
     panic!("{OBJECTS_MAX} objects fit into {QUOTA}");
 }
 
-/// Waits until every member says that none of them is short, or that some is.
-async fn wait_short(clients: &[Client], is_short: bool) {
+/// Waits until every member says that `holds` of its space.
+async fn wait_for(clients: &[Client], what: &str, holds: impl Fn(&Value) -> bool) {
     let looked = async {
         for client in clients {
-            while space(client).await["short"].as_array().unwrap().is_empty() == is_short {
+            while !holds(&space(client).await) {
                 tokio::time::sleep(LOOK_INTERVAL).await;
             }
         }
@@ -84,7 +84,7 @@ async fn wait_short(clients: &[Client], is_short: bool) {
         for client in clients {
             eprintln!("{}", space(client).await);
         }
-        panic!("short of space is never {is_short}");
+        panic!("never comes: {what}");
     }
 }
 
@@ -103,7 +103,7 @@ async fn a_disk_that_runs_full_refuses_growth_and_stops_nobody_from_deleting() {
     clients[0].post(COLLECTION, &held).await.unwrap().success().unwrap();
     let count = fill(&clients, 0).await;
     assert!(count > 50, "only {count} objects of 200 kB fitted into 320 MiB");
-    wait_short(&clients, true).await;
+    wait_for(&clients, "some member is short", |space| !space["short"].as_array().unwrap().is_empty()).await;
     let mut kept: BTreeSet<String> = (0..count).map(|i| format!("fill-{i}")).collect();
 
     for (node, client) in clients.iter().enumerate() {
@@ -135,7 +135,8 @@ async fn a_disk_that_runs_full_refuses_growth_and_stops_nobody_from_deleting() {
         clients[i % 3].delete(&path).await.unwrap().success().unwrap();
         kept.remove(&format!("fill-{i}"));
     }
-    wait_short(&clients, false).await;
+    // Growth is let in again before all the space of what was deleted is given back.
+    wait_for(&clients, "space is given back", |space| space["pressure"] == "none").await;
     let again = fill(&clients, count).await;
     assert!(again - count > 50, "only {} objects fitted again", again - count);
     kept.extend((count..again).map(|i| format!("fill-{i}")));
