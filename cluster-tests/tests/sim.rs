@@ -62,6 +62,25 @@ fn five_members_keep_their_promises_under_faults_b() {
     check(1030..1060, 5);
 }
 
+/// Fresh seeds that failed, and the members they failed with.
+#[test]
+fn promises_that_were_broken_once_are_kept() {
+    let failed = [
+        (1_795_329_889_127, 5),
+        (1_795_331_149_066, 3),
+        (1_795_331_477_000_043, 3),
+        (1_795_332_934_000_067, 5),
+        (1_795_332_934_001_089, 5),
+        (1_795_338_383_000_031, 5),
+        (1_795_338_383_000_507, 5),
+        (1_795_338_383_000_523, 5),
+        (1_795_339_691_000_236, 3),
+    ];
+    for (seed, members) in failed {
+        check(seed..seed + 1, members);
+    }
+}
+
 #[test]
 fn three_members_keep_their_promises_under_fresh_faults_a() {
     check_fresh(0, 3);

@@ -161,13 +161,16 @@ impl Operator {
 
     /// Waits until the process of a member has ended that must not go on.
     async fn wait_end(&self, member: NodeId, why: &str) {
-        let began = NodeRuntime::elapsed();
+        let mut began = NodeRuntime::elapsed();
         while self.world().process(member).is_some() && self.world().failure().is_none() {
             NodeRuntime::sleep(RETRY).await;
-            // While nobody can be asked it must wait, and may.
-            let waited = NodeRuntime::elapsed() - began;
-            if waited > REFUSAL_MAX && !self.world().is_busy() {
-                return self.world().fail(format_args!("n{} {why} and still runs", member.0));
+            // While nobody can be asked it must wait, and may: the time counts from the calm on.
+            if !self.world().is_calm() {
+                began = NodeRuntime::elapsed();
+            }
+            if NodeRuntime::elapsed() - began > REFUSAL_MAX {
+                let status = self.world().store(member).map(|store| store.inner().status());
+                return self.world().fail(format_args!("n{} {why} and still runs: {status:?}", member.0));
             }
         }
     }

@@ -236,7 +236,7 @@ impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
                 Some(known) if !known.directory.is_empty() && known.directory != own.directory => {
                     return self.fatal.report(StartError::LostData { name });
                 }
-                Some(known) if known.starts >= own.starts => {
+                Some(known) if known.starts > self.returning.starts_counted() => {
                     let reason = format!("start {} of it is registered already", known.starts);
                     return self.refuse_older_copy(reason).await;
                 }

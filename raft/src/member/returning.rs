@@ -81,12 +81,17 @@ impl Returning {
         })
     }
 
+    /// The most starts of this disk that can be registered, but for the present one. A start is registered only after the
+    /// log is on the disk: without one, none can be.
+    pub(crate) fn starts_counted(&self) -> u64 {
+        if self.term == 0 && self.last.is_none() { 0 } else { self.starts }
+    }
+
     /// What shows that the disk is an older copy, in what a peer knows of it.
     fn contradiction(&self, known: &wire::Recall) -> Option<String> {
         let promised = known.promised.clone().unwrap_or_default();
         let promise = Promise { term: promised.term, log_id: promised.log_id.map(log_id_from_wire) };
-        // A start is registered only after the log is on the disk: without one, no start can have been.
-        let counted = if self.term == 0 && self.last.is_none() { 0 } else { self.starts };
+        let counted = self.starts_counted();
         if known.starts > counted && known.incarnation != self.incarnation {
             return Some(format!("it counts {counted} starts, the cluster {}", known.starts));
         }

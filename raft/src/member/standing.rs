@@ -102,7 +102,12 @@ impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
         let mut turn = 0;
         loop {
             R::sleep(ASK_PERIOD).await;
-            let peers = self.others();
+            let mut peers = self.others();
+            if peers.is_empty() {
+                // Taken in, and removed before a leader has sent it anything.
+                let told = self.options.initial_cluster.iter().chain(&self.options.join);
+                peers.extend(told.filter(|peer| peer.id != self.options.id()).cloned());
+            }
             if peers.is_empty() {
                 continue;
             }
