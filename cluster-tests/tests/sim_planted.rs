@@ -70,15 +70,6 @@ fn a_step_that_lands_in_an_installed_state_is_found() {
 }
 
 #[test]
-fn a_watch_that_misses_removals_after_a_restart_is_found() {
-    // Rare (2 of 600 seeds): a resource must be at rest, with a removal as its last change, while a member restarts, and
-    // members find the difference themselves in most of those, and repair it.
-    let members = |seed: u64| if seed.is_multiple_of(2) { 3 } else { 5 };
-    let missed = ["watch of client", "showed", "with nothing wrong"];
-    finds_among(Plant::ForgetsLastChanges, members, 100..300, &missed);
-}
-
-#[test]
 fn trimming_that_blocks_writes_is_found() {
     finds(Plant::TrimmingBlocks, 200, &["with nothing wrong", "no write and read"]);
 }

@@ -41,7 +41,8 @@ pub enum Plant {
     LosesOldest,
     /// A step of the stored state that was under way is written into a state that was installed meanwhile (A1).
     StaleStep,
-    /// A start forgets when each resource changed last, so that a watch misses removals (A2).
+    /// A start forgets when each resource changed last, so that a watch misses removals (A2). Too rare to be searched for in
+    /// every test run: members compare what each resource changed last, and repair it.
     ForgetsLastChanges,
     /// A client sends a POST again when it does not know what became of it (A4).
     ClientRepeats,
