@@ -59,10 +59,12 @@ fn peer() -> Result<(), Box<dyn Error>> {
 fn store() -> Result<(), Box<dyn Error>> {
     println!("cargo::rerun-if-changed=store");
     let descriptors = protox::compile(["store/store.proto"], ["."])?;
-    let one_at_a_time = "#[expect(clippy::large_enum_variant, reason = \"an answer is made, encoded and gone: none is kept\")]";
+    let one_at_a_time =
+        "#[expect(clippy::large_enum_variant, reason = \"it is made, encoded and gone: none is kept\")]";
     tonic_prost_build::configure()
         .bytes(".orch.store.v1")
         .type_attribute(".orch.store.v1.ControlResponse.kind", one_at_a_time)
+        .type_attribute(".orch.store.v1.SnapshotFrame.kind", one_at_a_time)
         .compile_fds(descriptors)?;
     Ok(())
 }

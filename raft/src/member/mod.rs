@@ -75,7 +75,7 @@ pub use self::options::{
 };
 use self::promises::Promises;
 use self::proposals::Proposals;
-use self::recall::{Recollection, recall};
+use self::recall::recollection;
 use self::returning::Returning;
 use self::service::Service;
 use self::space::SpaceWatch;
@@ -132,12 +132,10 @@ impl<R: Runtime, D: Disk, T: Transport> Member<R, D, T> {
             false => Returning::first_start(),
         };
         let promises = Promises::default();
-        let (meter, holds) = (log.meter(), Arc::new(holds::Holds::default()));
-        let purging = log.clone();
-        let (state, promised) = (applied.clone(), promises.clone());
-        let recollection: Recollection = Arc::new(move |node| recall(&state.state(), &promised, node));
-        let (sent, reads) = (promises.clone(), level.clone());
-        let network = Network::<R, T>::new(transport.clone(), holds.clone(), sent, recollection, reads);
+        let (meter, holds, purging) = (log.meter(), Arc::new(holds::Holds::default()), log.clone());
+        let recollection = recollection(applied.clone(), promises.clone());
+        let (sent, reads, held) = (promises.clone(), level.clone(), holds.clone());
+        let network = Network::<R, T>::new(transport.clone(), held, sent, recollection, reads);
         let machine = Machine::new(applied.clone(), holds.clone());
         let raft = Raft::<R, D>::new(options.id().0, Arc::new(settings), network, log, machine).await;
         let core = Core {

@@ -10,14 +10,21 @@ use std::sync::Arc;
 
 use orch_proto::store as wire;
 
+use crate::disk::Disk;
 use crate::member::codec::log_id_to_wire;
 use crate::member::identity::registered;
+use crate::member::machine::Applied;
 use crate::member::promises::Promises;
 use crate::state::State;
 use crate::transport::NodeId;
 
 /// Says what is known of a member.
 pub(crate) type Recollection = Arc<dyn Fn(u64) -> wire::Recall + Send + Sync>;
+
+/// What `applied` and `promises` have of whoever is asked about, as they are then.
+pub(crate) fn recollection<D: Disk>(applied: Arc<Applied<D>>, promises: Promises) -> Recollection {
+    Arc::new(move |node| recall(&applied.state(), &promises, node))
+}
 
 /// What `state` and `promises` have of the member `node`.
 pub(crate) fn recall(state: &State, promises: &Promises, node: u64) -> wire::Recall {

@@ -77,7 +77,7 @@ impl Returning {
             directory: answer.directory.clone(),
             starts: answer.starts,
             incarnation: answer.incarnation,
-            promised: answer.promised.clone(),
+            promised: answer.promised,
         })
     }
 
@@ -89,7 +89,7 @@ impl Returning {
 
     /// What shows that the disk is an older copy, in what a peer knows of it.
     fn contradiction(&self, known: &wire::Recall) -> Option<String> {
-        let promised = known.promised.clone().unwrap_or_default();
+        let promised = known.promised.unwrap_or_default();
         let promise = Promise { term: promised.term, log_id: promised.log_id.map(log_id_from_wire) };
         let counted = self.starts_counted();
         if known.starts > counted && known.incarnation != self.incarnation {
