@@ -273,7 +273,7 @@ impl World {
         self.member(node).process.lock().clone()
     }
 
-    /// What `node` serves, once its process has started.
+    /// The store of `node`; `None` while its process does not run or is still loading.
     pub fn store(&self, node: NodeId) -> Option<Handle> {
         self.process(node)?.store
     }

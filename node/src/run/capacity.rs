@@ -90,7 +90,8 @@ fn reserve_of(total: u64) -> u64 {
     (total / RESERVE_SHARE).clamp(RESERVE_MIN, RESERVE_MAX).min(total / RESERVE_SHARE_MAX)
 }
 
-/// What opening the database may write: its write-ahead log of 32 MiB as tables, and room to begin with.
+/// Bytes of the largest ballast: opening the database writes its write-ahead log of 32 MiB out as tables, and the log, the
+/// identity and the first deletions need some room after that.
 const BALLAST_MAX: u64 = 48 * MIB;
 
 /// Bytes of a reserve that are kept for a start on a full disk.

@@ -7,7 +7,7 @@ use tokio::sync::oneshot;
 
 use super::DiskError;
 
-/// What a disk calls once, from any thread, when the operation is done or has failed.
+/// The callback of a disk operation: called once, from any thread, when the operation is done or has failed.
 type Callback<V> = Box<dyn FnOnce(Result<V, DiskError>) + Send>;
 
 /// Starts an operation with a callback and waits until that is called. `operation` names it in the error of a disk that

@@ -124,7 +124,7 @@ impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
                 Select2::First(outcome) => outcome,
                 Select2::Second(_) => Outcome::Leader(0),
             };
-            // Whoever asked may have given up.
+            // The request may have passed its deadline: nobody receives the outcome then.
             drop(done.send(outcome));
         }));
         outcome.await.unwrap_or(Outcome::Leader(0))

@@ -77,7 +77,7 @@ pub(crate) struct Core<R: Runtime, D: Disk, T: Transport> {
     pub(crate) promises: Promises,
     /// Comparison of this disk with what other members remember of it, after a restart.
     pub(crate) returning: Returning,
-    /// What members said of strangers.
+    /// Answers of the members to the question whether a stranger is one of them, kept for a while.
     pub(crate) vouchers: Vouchers<R::Instant>,
     /// Room on the members' disks.
     pub(crate) space: SpaceWatch,

@@ -43,7 +43,7 @@ impl DiskHandle {
         Ok(work(&mut platter))
     }
 
-    /// What an injected fault of the disk says to a write, if there is one.
+    /// Fails a write with the reason of the injected fault, while one is in force.
     fn refuse(&self, operation: &'static str) -> Result<(), DiskError> {
         let refused = self.with(operation, |platter| {
             let reason = platter.manner.write_fails;
@@ -53,7 +53,7 @@ impl DiskHandle {
         refused.map_or(Ok(()), |reason| Err(DiskError { operation, reason: reason.to_owned() }))
     }
 
-    /// What a read says when something in it cannot be read.
+    /// Fails a read that touches a rotten entry or object.
     fn check_rot(&self, operation: &'static str, touches: impl Fn(&Rotten) -> bool) -> Result<(), DiskError> {
         let rotten = self.with(operation, |platter| {
             let rotten = platter.rotten.iter().any(touches);

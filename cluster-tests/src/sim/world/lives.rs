@@ -15,12 +15,12 @@ use crate::sim::process::{self, SimMember};
 use crate::sim::runtime::TaskGroup;
 use crate::sim::server::Server;
 
-/// One run of a member's process.
+/// A member's process, from its start to its end; the next start makes another.
 #[derive(Clone)]
 pub struct Process {
     /// Its tasks.
     pub group: TaskGroup,
-    /// What it serves, once it has started.
+    /// The member's store; `None` while the process is still loading.
     pub store: Option<Handle>,
     /// Its API, once it knows its cluster.
     pub server: Option<Server>,

@@ -11,7 +11,7 @@ use rocksdb::WriteBatch;
 const BLOCK_BYTES: usize = 32 << 10;
 /// Checksum, length and type before each piece of a record.
 const HEAD_BYTES: usize = 7;
-/// What a disk writes in one piece.
+/// Bytes of a sector: a power loss leaves each of them old or new, never mixed.
 const SECTOR_BYTES: usize = 512;
 /// A stamp in a batch: the tag of data that is for the log only, its length, two numbers.
 const STAMP_BYTES: usize = 18;
@@ -53,7 +53,7 @@ pub(super) struct Broken {
     pub(super) is_between_files: bool,
 }
 
-/// One record, or why there is none.
+/// The outcome of reading the next record: the record, or the reason that there is none.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Step {
     Record { start: u64, stamp: Option<Stamp> },
@@ -74,7 +74,7 @@ pub(super) struct Records<R> {
     end: Vec<u8>,
 }
 
-/// What a piece is of its record.
+/// The types of a piece: a record is written whole, or as a first piece, middle ones and a last one.
 pub(super) const WHOLE: u8 = 1;
 const FIRST: u8 = 2;
 const MIDDLE: u8 = 3;
