@@ -22,5 +22,7 @@ pub mod request;
 pub mod schema;
 pub mod selector;
 pub mod status;
+#[cfg(test)]
+mod testing;
 pub mod validate;
 pub mod watch;

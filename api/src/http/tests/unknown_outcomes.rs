@@ -1,94 +1,15 @@
 //! Writes without an outcome: what invites a client to repeat a request, and what must not.
 
-use std::time::Duration;
+use std::sync::atomic::AtomicBool;
 
 use axum::body::Body;
 use http::{Method, Request, StatusCode};
 use http_body_util::BodyExt;
-use orch_raft::memory::MemoryStore;
-use orch_raft::store::{ProposeError, ReadError};
-use orch_raft::{Change, Collection, Compacted, Outcome, Revision, State, Store, Subscription, Transaction};
 use serde_json::Value;
 use tower::ServiceExt;
 
 use super::*;
-
-/// What becomes of a proposal.
-#[derive(Clone, Copy, Debug)]
-enum Fate {
-    /// It was certainly not sent.
-    NotProposed,
-    /// It was sent, and nothing was heard of it.
-    Unknown,
-    /// Nothing is heard of it for longer than a request may take.
-    Silence,
-}
-
-/// A store whose proposals all have the same fate.
-#[derive(Clone)]
-struct Unsettled {
-    below: MemoryStore,
-    fate: Fate,
-}
-
-impl Store for Unsettled {
-    fn state(&self) -> Arc<State> {
-        self.below.state()
-    }
-
-    async fn propose(&self, _: Transaction) -> Result<Outcome, ProposeError> {
-        let reason = "the test says so".to_owned();
-        match self.fate {
-            Fate::NotProposed => Err(ProposeError::NotProposed { reason }),
-            Fate::Unknown => Err(ProposeError::Unknown { reason }),
-            Fate::Silence => std::future::pending().await,
-        }
-    }
-
-    fn barrier(&self) -> impl Future<Output = Result<Revision, ReadError>> + Send {
-        self.below.barrier()
-    }
-
-    fn wait_applied(&self, at_least: Revision, timeout: Duration) -> impl Future<Output = bool> + Send {
-        self.below.wait_applied(at_least, timeout)
-    }
-
-    fn past_changes(&self, resource: &Arc<str>, after: Revision) -> Result<Arc<[Change]>, Compacted> {
-        self.below.past_changes(resource, after)
-    }
-
-    async fn collection_at(
-        &self,
-        resource: &Arc<str>,
-        revision: Revision,
-    ) -> Result<Arc<Collection>, Compacted> {
-        self.below.collection_at(resource, revision).await
-    }
-
-    fn subscribe(&self, resource: &Arc<str>) -> Subscription {
-        self.below.subscribe(resource)
-    }
-
-    fn sleep(&self, duration: Duration) -> impl Future<Output = ()> + Send {
-        self.below.sleep(duration)
-    }
-
-    fn may_serve(&self) -> Result<(), ReadError> {
-        self.below.may_serve()
-    }
-
-    fn revocations(&self) -> u64 {
-        self.below.revocations()
-    }
-
-    fn is_short_of_space(&self) -> bool {
-        self.below.is_short_of_space()
-    }
-
-    fn is_leader(&self) -> bool {
-        true
-    }
-}
+use crate::testing::{Directed, Fate};
 
 /// Code, `Retry-After` and the document that a write is answered with when its proposal has this fate.
 async fn answered(
@@ -99,7 +20,7 @@ async fn answered(
     body: &str,
 ) -> (StatusCode, Option<String>, Value) {
     let pipeline = Arc::new(Pipeline {
-        store: Unsettled { below: server.store.clone(), fate },
+        store: Directed { below: server.store.clone(), leads: Arc::new(AtomicBool::new(true)), fate },
         registry: Registry::builtin(&ORCH),
         token_key: TokenKey::new([7; 32]),
         ambient: server.clock.clone(),

@@ -1,0 +1,94 @@
+//! A store over one state machine whose lead and whose proposals' fate a test decides, shared by the tests of this crate.
+//!
+//! Owns no state: what is stored is in the store below.
+
+use std::future::Future;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use orch_raft::memory::MemoryStore;
+use orch_raft::store::{ProposeError, ReadError};
+use orch_raft::{Change, Collection, Compacted, Outcome, Revision, State, Store, Subscription, Transaction};
+
+/// The end of a proposal.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Fate {
+    /// The state machine takes it.
+    Applied,
+    /// It was certainly not sent.
+    NotProposed,
+    /// It was sent, and nothing was heard of it.
+    Unknown,
+    /// Nothing is heard of it for longer than a request may take.
+    Silence,
+}
+
+/// The store.
+#[derive(Clone)]
+pub(crate) struct Directed {
+    pub(crate) below: MemoryStore,
+    pub(crate) leads: Arc<AtomicBool>,
+    /// Of every proposal.
+    pub(crate) fate: Fate,
+}
+
+impl Store for Directed {
+    fn state(&self) -> Arc<State> {
+        self.below.state()
+    }
+
+    async fn propose(&self, transaction: Transaction) -> Result<Outcome, ProposeError> {
+        let reason = "the test says so".to_owned();
+        match self.fate {
+            Fate::Applied => self.below.propose(transaction).await,
+            Fate::NotProposed => Err(ProposeError::NotProposed { reason }),
+            Fate::Unknown => Err(ProposeError::Unknown { reason }),
+            Fate::Silence => std::future::pending().await,
+        }
+    }
+
+    fn barrier(&self) -> impl Future<Output = Result<Revision, ReadError>> + Send {
+        self.below.barrier()
+    }
+
+    fn wait_applied(&self, at_least: Revision, timeout: Duration) -> impl Future<Output = bool> + Send {
+        self.below.wait_applied(at_least, timeout)
+    }
+
+    fn past_changes(&self, resource: &Arc<str>, after: Revision) -> Result<Arc<[Change]>, Compacted> {
+        self.below.past_changes(resource, after)
+    }
+
+    async fn collection_at(
+        &self,
+        resource: &Arc<str>,
+        revision: Revision,
+    ) -> Result<Arc<Collection>, Compacted> {
+        self.below.collection_at(resource, revision).await
+    }
+
+    fn subscribe(&self, resource: &Arc<str>) -> Subscription {
+        self.below.subscribe(resource)
+    }
+
+    fn sleep(&self, duration: Duration) -> impl Future<Output = ()> + Send {
+        self.below.sleep(duration)
+    }
+
+    fn may_serve(&self) -> Result<(), ReadError> {
+        self.below.may_serve()
+    }
+
+    fn revocations(&self) -> u64 {
+        self.below.revocations()
+    }
+
+    fn is_short_of_space(&self) -> bool {
+        self.below.is_short_of_space()
+    }
+
+    fn is_leader(&self) -> bool {
+        self.leads.load(Ordering::Relaxed)
+    }
+}
