@@ -1,7 +1,7 @@
 //! Disks that run full: growth is refused before they are, room can be made, and nothing acknowledged is lost.
 
 use std::collections::BTreeSet;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use orch_cluster_tests::client::{Client, Response};
 use orch_cluster_tests::cluster::{Cluster, Options};
@@ -24,6 +24,9 @@ const OBJECTS_MAX: usize = 2000;
 /// How long it may take until space is given back: history leaves the disk after ten seconds, then it is compacted.
 const PATIENCE: Duration = Duration::from_secs(90);
 const LOOK_INTERVAL: Duration = Duration::from_millis(100);
+
+/// A disk that is full for as long stays full: its files were compacted meanwhile.
+const STEADY: Duration = Duration::from_secs(4);
 
 /// A value that no compression makes shorter.
 fn noise(seed: u64) -> String {
@@ -55,13 +58,21 @@ fn refused(response: &Response) {
     assert!(!response.headers.contains_key("retry-after"), "waiting does not help");
 }
 
-/// Creates objects from number `from` on until one is refused; the number of that one.
+/// Creates objects from number `from` on until no member takes one for `STEADY`; the number of the first that is refused.
+/// A refusal may pass by itself before: history and log that are given up make room.
 async fn fill(clients: &[Client], from: usize) -> usize {
-    for i in from..OBJECTS_MAX {
+    let mut i = from;
+    let mut full_since = None;
+    while i < OBJECTS_MAX {
         let created = create(&clients[i % clients.len()], i).await;
-        if created.status != 201 {
+        if created.status == 201 {
+            (i, full_since) = (i + 1, None);
+        } else {
             refused(&created);
-            return i;
+            if full_since.get_or_insert_with(Instant::now).elapsed() > STEADY {
+                return i;
+            }
+            tokio::time::sleep(LOOK_INTERVAL).await;
         }
         for client in clients.iter().filter(|_| i % 20 == 0) {
             let space = space(client).await;
