@@ -20,6 +20,9 @@ use parking_lot::Mutex;
 /// Seeds in which a planted bug must be found.
 const PLANT_SEEDS: u64 = 200;
 
+/// How often a long search tells how far it is.
+const PROGRESS_EVERY: Duration = Duration::from_secs(60);
+
 /// Simulates clusters of the whole product: one thread, a virtual clock and one seed each.
 #[derive(Debug, Parser)]
 struct Arguments {
@@ -105,6 +108,7 @@ impl Arguments {
     fn search(&self, seeds: std::ops::Range<u64>) -> Search {
         let (search, next, began) = (Search::default(), AtomicU64::new(seeds.start), Instant::now());
         let limit = self.hours.map(|hours| Duration::try_from_secs_f64(hours * 3600.0).unwrap_or_default());
+        let told = Mutex::new(began);
         std::thread::scope(|scope| {
             for _ in 0..self.jobs() {
                 scope.spawn(|| {
@@ -117,6 +121,11 @@ impl Arguments {
                         let report = run(self.setup(seed));
                         show(self, &report);
                         search.note(report, self.plants);
+                        let mut told = told.lock();
+                        if told.elapsed() > PROGRESS_EVERY {
+                            *told = Instant::now();
+                            eprintln!("{} after {} s", search.so_far(), began.elapsed().as_secs());
+                        }
                     }
                 });
             }
@@ -126,6 +135,11 @@ impl Arguments {
 }
 
 impl Search {
+    fn so_far(&self) -> String {
+        let (runs, failed) = (self.runs.load(Ordering::Relaxed), self.failed.lock().len());
+        format!("{failed} of {runs} seeds failed")
+    }
+
     fn note(&self, report: Report, first_is_enough: bool) {
         self.runs.fetch_add(1, Ordering::Relaxed);
         self.calls.fetch_add(report.calls as u64, Ordering::Relaxed);

@@ -111,6 +111,16 @@ fn a_run_without_load_fails() {
 }
 
 #[test]
+fn last_changes_that_a_start_forgets_are_found() {
+    finds(Plant::ForgetsLastChanges, 200, &["was not spoiled"]);
+}
+
+#[test]
+fn a_change_that_counts_on_a_dead_voter_is_found() {
+    finds(Plant::DeadAnswers, 200, &["a change was begun that cannot be committed"]);
+}
+
+#[test]
 fn a_disk_that_was_emptied_unseen_is_found() {
     finds(Plant::EmptiedUnseen, 200, &["lost its disk and still runs", "voted for", "has two leaders"]);
 }

@@ -73,8 +73,9 @@ struct Links {
     overhears: Option<Overhears>,
 }
 
-/// Sees the request of one member and the answer of another, as they pass on the wire; may give another answer.
-pub type Overhears = Arc<dyn Fn(NodeId, &Bytes, &Bytes) -> Option<Bytes> + Send + Sync>;
+/// Sees the request of one member and the answer of another, as they pass on the wire; may give another answer. There is no
+/// answer where the other does not run.
+pub type Overhears = Arc<dyn Fn(NodeId, &Bytes, Option<&Bytes>) -> Option<Bytes> + Send + Sync>;
 
 #[derive(Clone)]
 struct Endpoint {
@@ -232,20 +233,21 @@ async fn carry_call(
     if swallowed(&network, way) {
         return answer.closed().await;
     }
+    let (purpose, frame) = request;
+    let overhears = network.links.lock().overhears.clone();
     let Some(endpoint) = network.endpoint(way.to) else {
         NodeRuntime::sleep(network.delay()).await;
+        let forged = overhears.and_then(|overhears| overhears(way.to, &frame, None));
         let refused = TransportError::Refused { peer, reason: "connection refused".to_owned() };
-        return drop(answer.send(Err(refused)));
+        return drop(answer.send(forged.ok_or(refused)));
     };
     let service = endpoint.service.clone();
-    let (purpose, frame) = request;
     let asked = frame.clone();
     let mut served =
         endpoint.process.spawn(async move { service.call(way.from, purpose, frame).await }).await;
     drop(endpoint);
-    let overhears = network.links.lock().overhears.clone();
     if let (Some(overhears), Ok(Ok(answered))) = (overhears, &mut served)
-        && let Some(other) = overhears(way.to, &asked, answered)
+        && let Some(other) = overhears(way.to, &asked, Some(answered))
     {
         *answered = other;
     }

@@ -62,7 +62,7 @@ impl Operator {
             (Step::Shrink, 2),
             (Step::Replace, 2),
             (Step::RollBack, 2),
-            (Step::Corner, 2),
+            (Step::Corner, 4),
         ];
         while self.world().is_busy() {
             NodeRuntime::sleep(dice.millis(300..2500)).await;

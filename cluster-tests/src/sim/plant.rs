@@ -3,6 +3,7 @@
 //! Owns wrappers of the store and hooks of the simulation that break one promise each. The code under test has no flag
 //! for any of them.
 
+mod altered;
 mod forgetful;
 mod membership;
 
@@ -18,7 +19,8 @@ use orch_raft::{
 };
 use prost::Message;
 
-pub use self::forgetful::Forgetful;
+pub use self::altered::Altered;
+pub use self::forgetful::forgetful;
 use super::disk::{DiskManner, SimDisk};
 use super::ledger::{MIRRORS, THINGS};
 use super::runtime::{NodeRuntime, current_group};
@@ -41,8 +43,7 @@ pub enum Plant {
     LosesOldest,
     /// A step of the stored state that was under way is written into a state that was installed meanwhile (A1).
     StaleStep,
-    /// A start forgets when each resource changed last, so that a watch misses removals (A2). Too rare to be searched for in
-    /// every test run: members compare what each resource changed last, and repair it.
+    /// A start forgets when each resource changed last, so that a watch misses removals (A2).
     ForgetsLastChanges,
     /// A client sends a POST again when it does not know what became of it (A4).
     ClientRepeats,
@@ -56,6 +57,8 @@ pub enum Plant {
     RollbackUnseen,
     /// A removed member is not told.
     RemovalUntold,
+    /// A voter that does not run counts among those that answer when a change is begun (A5).
+    DeadAnswers,
     /// Writes wait for seconds when history was trimmed (A7).
     TrimmingBlocks,
     /// A stored object differs from the other members', and their comparison compares nothing (A8).
@@ -69,7 +72,7 @@ pub enum Plant {
 }
 
 /// All plants, with the names that the command line takes.
-pub const PLANTS: [(&str, Plant); 19] = [
+pub const PLANTS: [(&str, Plant); 20] = [
     ("vote-unsynced", Plant::VoteUnsynced),
     ("log-unsynced", Plant::LogUnsynced),
     ("mark-torn", Plant::MarkTorn),
@@ -84,6 +87,7 @@ pub const PLANTS: [(&str, Plant); 19] = [
     ("emptied-unseen", Plant::EmptiedUnseen),
     ("rollback-unseen", Plant::RollbackUnseen),
     ("removal-untold", Plant::RemovalUntold),
+    ("dead-answers", Plant::DeadAnswers),
     ("trimming-blocks", Plant::TrimmingBlocks),
     ("differs-silently", Plant::DiffersSilently),
     ("not-woken", Plant::NotWoken),

@@ -13,10 +13,10 @@ use orch_raft::transport::NodeId;
 
 use super::disk::DiskHandle;
 use super::network::SimTransport;
-use super::plant::{Forgetful, Plant};
+use super::plant::{Plant, forgetful};
 use super::runtime::{NodeRuntime, TaskGroup, spawn_detached};
 use super::server::Server;
-use super::versions::SkipsUnknown;
+use super::versions;
 use super::world::{Handle, World};
 
 /// A member as a process holds it.
@@ -44,8 +44,8 @@ pub async fn start(
     let disk = Arc::new(world.disk(node).open());
     let member = Member::start(options(world, node, start), disk, world.network().transport(node)).await?;
     let service = match skips_unknown(world, node) {
-        true => SkipsUnknown::before(member.service()),
-        false => Forgetful::before(member.service(), world.setup().plant),
+        true => versions::skips_unknown(member.service()),
+        false => forgetful(member.service(), world.setup().plant),
     };
     world.network().attach(node, process.clone(), service);
     process.spawn(exit_when_fatal(world.clone(), node, member.handle()));

@@ -12,17 +12,15 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
-use futures::FutureExt;
-use futures::future::{BoxFuture, Either, select};
 use openraft_rt::AsyncRuntime;
 use orch_proto::store as wire;
-use orch_raft::transport::{Duplex, NodeId, PeerService, Purpose};
+use orch_raft::transport::{NodeId, PeerService, Purpose};
 use orch_raft::{FEATURE_LEVEL_MAX, State};
 use parking_lot::Mutex;
 use prost::Message;
-use tokio::sync::mpsc;
 
 use super::dice::Dice;
+use super::plant::Altered;
 use super::runtime::NodeRuntime;
 use super::world::World;
 
@@ -43,9 +41,6 @@ const AGREED_MAX: Duration = Duration::from_secs(30);
 
 /// Between two looks.
 const LOOK: Duration = Duration::from_millis(50);
-
-/// Frames between a connection and a process that does not read all of them.
-const WINDOW_FRAMES: usize = 8;
 
 /// Which program each member runs.
 #[derive(Debug, Default)]
@@ -145,50 +140,13 @@ pub async fn agree(world: &World) {
     }
 }
 
-/// A member whose program takes what it does not know for blank entries, as one without formats would. It claims to
-/// read everything, so that the cluster goes on without waiting for it.
-pub struct SkipsUnknown {
-    service: Arc<dyn PeerService>,
-}
-
-impl SkipsUnknown {
-    /// The bug before `service`.
-    pub fn before(service: Arc<dyn PeerService>) -> Arc<dyn PeerService> {
-        Arc::new(SkipsUnknown { service })
-    }
-}
-
-impl PeerService for SkipsUnknown {
-    fn call(
-        &self,
-        from: NodeId,
-        purpose: Purpose,
-        frame: Bytes,
-    ) -> BoxFuture<'static, Result<Bytes, String>> {
-        self.service.call(from, purpose, frame)
-    }
-
-    fn stream(&self, from: NodeId, purpose: Purpose, duplex: Duplex) -> BoxFuture<'static, ()> {
-        if purpose != Purpose::Append {
-            return self.service.stream(from, purpose, duplex);
-        }
-        let Duplex { sender, mut receiver } = duplex;
-        let (blanked, reads) = mpsc::channel(WINDOW_FRAMES);
-        let serving = self.service.stream(from, purpose, Duplex { sender, receiver: reads });
-        let blanking = async move {
-            while let Some(frame) = receiver.recv().await {
-                if blanked.send(skip_unknown(frame)).await.is_err() {
-                    return;
-                }
-            }
-        };
-        async move {
-            if let Either::Right(((), serving)) = select(serving, blanking.boxed()).await {
-                serving.await;
-            }
-        }
-        .boxed()
-    }
+/// `service` of a member whose program takes what it does not know for blank entries, as one without formats would. It
+/// claims to read everything, so that the cluster goes on without waiting for it.
+pub fn skips_unknown(service: Arc<dyn PeerService>) -> Arc<dyn PeerService> {
+    Altered::before(service, |purpose, frame| match purpose {
+        Purpose::Append => skip_unknown(frame),
+        _ => frame,
+    })
 }
 
 /// A frame of appends as a program of the older level decodes it when it checks no format.

@@ -169,9 +169,11 @@ impl World {
             duties: Mutex::default(),
         });
         let weak = Arc::downgrade(&inner);
-        let overhears = move |node: NodeId, asked: &Bytes, answered: &Bytes| {
+        let overhears = move |node: NodeId, asked: &Bytes, answered: Option<&Bytes>| {
             let inner = weak.upgrade()?;
-            let forged = inner.setup.plant.and_then(|plant| plant.forge(answered));
+            let plant = inner.setup.plant;
+            let Some(answered) = answered else { return plant.and_then(|plant| plant.speak_for_dead(asked)) };
+            let forged = plant.and_then(|plant| plant.forge(answered));
             let heard = inner.protocol.lock().overhear(node, asked, answered);
             heard.unwrap_or_else(|breach| World(inner).fail(breach));
             forged

@@ -23,8 +23,8 @@ const PATIENCE: Duration = Duration::from_secs(6);
 /// Of a hundred older copies, how many are from before the cluster, where the member is a founder.
 const EARLY_PERCENT: u64 = 40;
 
-/// After this much silence a leader must count a member as down.
-const SILENCE: Duration = Duration::from_secs(1);
+/// How long a member is silent, at most, before a removal is asked for.
+const SILENCE_MS_MAX: u64 = 600;
 
 impl Operator {
     /// Puts an older copy of a member's disk back, then replaces the member.
@@ -71,7 +71,8 @@ impl Operator {
         let healthy = members.iter().copied().find(|member| ![down, leader].contains(member));
         let Some(healthy) = healthy.filter(|_| members.len() == 3) else { return };
         self.world().hold(down);
-        NodeRuntime::sleep(SILENCE).await;
+        // At first the leader still has fresh acknowledgements of it.
+        NodeRuntime::sleep(self.session.dice().millis(0..SILENCE_MS_MAX)).await;
         self.world().set_leaving(healthy, true);
         let removing = move |store: Handle| async move { store.inner().remove(healthy).await };
         let answer = self.session.request(leader, removing).await;

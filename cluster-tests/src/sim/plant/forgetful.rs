@@ -6,33 +6,19 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use futures::FutureExt;
-use futures::future::{BoxFuture, Either, select};
 use orch_proto::store as wire;
-use orch_raft::transport::{Duplex, NodeId, PeerService, Purpose};
+use orch_raft::transport::{PeerService, Purpose};
 use prost::Message;
-use tokio::sync::mpsc;
 
-use super::Plant;
+use super::{Altered, Plant};
 
-/// Frames under way behind the change.
-const WINDOW_FRAMES: usize = 8;
-
-/// A member's service, told less than its peers say.
-pub struct Forgetful {
-    service: Arc<dyn PeerService>,
-    plant: Plant,
-}
-
-impl Forgetful {
-    /// The bug before `service`, if `plant` is one of these.
-    pub fn before(service: Arc<dyn PeerService>, plant: Option<Plant>) -> Arc<dyn PeerService> {
-        match plant {
-            Some(plant @ (Plant::RollbackUnseen | Plant::EmptiedUnseen)) => {
-                Arc::new(Forgetful { service, plant })
-            }
-            _ => service,
+/// The bug before `service`, if `plant` is one of these.
+pub fn forgetful(service: Arc<dyn PeerService>, plant: Option<Plant>) -> Arc<dyn PeerService> {
+    match plant {
+        Some(plant @ (Plant::RollbackUnseen | Plant::EmptiedUnseen)) => {
+            Altered::before(service, move |purpose, frame| plant.without_memory(purpose, frame))
         }
+        _ => service,
     }
 }
 
@@ -73,39 +59,4 @@ fn changed<M: Message + Default>(frame: Bytes, change: impl FnOnce(&mut M)) -> B
     let Ok(mut message) = M::decode(frame.clone()) else { return frame };
     change(&mut message);
     Bytes::from(message.encode_to_vec())
-}
-
-impl PeerService for Forgetful {
-    fn call(
-        &self,
-        from: NodeId,
-        purpose: Purpose,
-        frame: Bytes,
-    ) -> BoxFuture<'static, Result<Bytes, String>> {
-        self.service.call(from, purpose, self.plant.without_memory(purpose, frame))
-    }
-
-    fn stream(&self, from: NodeId, purpose: Purpose, duplex: Duplex) -> BoxFuture<'static, ()> {
-        let plant = self.plant;
-        let Duplex { sender, mut receiver } = duplex;
-        let (told, reads) = mpsc::channel(WINDOW_FRAMES);
-        let serving = self.service.stream(from, purpose, Duplex { sender, receiver: reads });
-        let telling = async move {
-            // The first frame alone tells anything.
-            let mut is_first = true;
-            while let Some(frame) = receiver.recv().await {
-                let frame = if is_first { plant.without_memory(purpose, frame) } else { frame };
-                is_first = false;
-                if told.send(frame).await.is_err() {
-                    return;
-                }
-            }
-        };
-        async move {
-            if let Either::Right(((), serving)) = select(serving, telling.boxed()).await {
-                serving.await;
-            }
-        }
-        .boxed()
-    }
 }

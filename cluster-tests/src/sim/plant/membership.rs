@@ -1,7 +1,7 @@
 //! Bugs about who belongs to a cluster and with which disk.
 //!
-//! Owns what the wire and the disks have to show so that a member without its data, or without its place, is not found
-//! out. The members themselves are those of production.
+//! Owns what the wire and the disks have to show so that a member without its data, without its place, or without life is
+//! not found out. The members themselves are those of production.
 
 use bytes::Bytes;
 use orch_proto::store as wire;
@@ -36,5 +36,21 @@ impl Plant {
             copy.set_meta(MetaKey::Identity, Bytes::from(identity.encode_to_vec()));
         }
         copy
+    }
+
+    /// What is answered to `asked` in the name of a member that does not run: with the bug, that it is there.
+    pub fn speak_for_dead(self, asked: &Bytes) -> Option<Bytes> {
+        use wire::control_request::Kind as Request;
+        use wire::control_response::Kind as Response;
+        if self != Plant::DeadAnswers {
+            return None;
+        }
+        match wire::ControlRequest::decode(asked.clone()).ok()?.kind? {
+            Request::Identity(request) if request.unconfirmed && request.about == 0 => {
+                let kind = Some(Response::Identity(wire::IdentityResponse::default()));
+                Some(Bytes::from(wire::ControlResponse { kind }.encode_to_vec()))
+            }
+            _ => None,
+        }
     }
 }

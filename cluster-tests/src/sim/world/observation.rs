@@ -7,8 +7,8 @@ use std::sync::atomic::Ordering;
 use orch_raft::transport::NodeId;
 use orch_raft::{Revision, State, Store};
 
-use super::World;
 use super::lives::Process;
+use super::{Handle, World};
 use crate::sim::ledger::Cursor;
 
 impl World {
@@ -21,9 +21,18 @@ impl World {
             self.fail(breach);
         }
         if let Some(store) = &process.store {
+            self.look_for_quarantine(node, store);
             let state = store.inner().state();
             self.0.versions.observe(&state);
             self.compare(node, &state, &mut process.seen.lock());
+        }
+    }
+
+    /// Members repair a state that differs from the others'. Unless the run spoiled it, that it does is a bug.
+    fn look_for_quarantine(&self, node: NodeId, store: &Handle) {
+        let spoiled = self.member(node).rotten.load(Ordering::Relaxed);
+        if let (false, Err(reason)) = (spoiled, store.inner().may_serve()) {
+            self.fail(format_args!("n{} was not spoiled: {reason}", node.0));
         }
     }
 

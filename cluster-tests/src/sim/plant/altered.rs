@@ -1,0 +1,58 @@
+//! A member's service that gets other frames than its peers send.
+//!
+//! Owns the way of calls and streams through a change of each frame. Which frames a bug changes is the plant's.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use futures::FutureExt;
+use futures::future::{BoxFuture, Either, select};
+use orch_raft::transport::{Duplex, NodeId, PeerService, Purpose};
+use tokio::sync::mpsc;
+
+/// Frames between the connection and the service: few, so that back-pressure reaches the sender as without the change.
+const WINDOW_FRAMES: usize = 8;
+
+/// The service, and the change of each frame that peers send.
+pub struct Altered<F> {
+    service: Arc<dyn PeerService>,
+    alter: F,
+}
+
+impl<F: Fn(Purpose, Bytes) -> Bytes + Copy + Send + Sync + 'static> Altered<F> {
+    /// Puts `alter` before `service`.
+    pub fn before(service: Arc<dyn PeerService>, alter: F) -> Arc<dyn PeerService> {
+        Arc::new(Altered { service, alter })
+    }
+}
+
+impl<F: Fn(Purpose, Bytes) -> Bytes + Copy + Send + Sync + 'static> PeerService for Altered<F> {
+    fn call(
+        &self,
+        from: NodeId,
+        purpose: Purpose,
+        frame: Bytes,
+    ) -> BoxFuture<'static, Result<Bytes, String>> {
+        self.service.call(from, purpose, (self.alter)(purpose, frame))
+    }
+
+    fn stream(&self, from: NodeId, purpose: Purpose, duplex: Duplex) -> BoxFuture<'static, ()> {
+        let alter = self.alter;
+        let Duplex { sender, mut receiver } = duplex;
+        let (altered, reads) = mpsc::channel(WINDOW_FRAMES);
+        let serving = self.service.stream(from, purpose, Duplex { sender, receiver: reads });
+        let altering = async move {
+            while let Some(frame) = receiver.recv().await {
+                if altered.send(alter(purpose, frame)).await.is_err() {
+                    return;
+                }
+            }
+        };
+        async move {
+            if let Either::Right(((), serving)) = select(serving, altering.boxed()).await {
+                serving.await;
+            }
+        }
+        .boxed()
+    }
+}
