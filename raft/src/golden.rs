@@ -5,6 +5,8 @@
 //! rewrites the file of the newest level only: those of older levels are on disks. Both files were first written by
 //! another implementation of the encoding from the schema, and format 0 from the schema before there were levels.
 
+mod later;
+
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::path::PathBuf;
@@ -240,23 +242,8 @@ fn control() -> Vec<Case> {
     ]
 }
 
-/// Messages that came with level 1, which level 0 ignores.
-fn frames_of_level_1() -> Vec<Case> {
-    let refused = vec![wire::ForwardRefusal { position: 1, reason: "unknown".into() }];
-    let response = wire::ForwardResponse { sequence: 2, leader: 7, refused, ..Default::default() };
-    let ask = wire::control_request::Kind::Feature(wire::FeatureRequest::default());
-    let answer = wire::FeatureResponse { node: 7, supported: 2, agreed: 1 };
-    let answer = wire::control_response::Kind::Feature(answer);
-    vec![
-        frame("state mark with changes", &golden::mark_with_changes().to_wire()),
-        frame("forward refusal", &response),
-        frame("ask feature level", &wire::ControlRequest { kind: Some(ask), ..Default::default() }),
-        frame("answer feature level", &wire::ControlResponse { kind: Some(answer) }),
-    ]
-}
-
 fn cases(level: u32) -> Vec<Case> {
-    let later = if level == 0 { Vec::new() } else { frames_of_level_1() };
+    let later = if level == 0 { Vec::new() } else { later::messages() };
     [transactions(), entries(), stored(), frames(), control(), later].into_iter().flatten().collect()
 }
 
