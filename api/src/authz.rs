@@ -58,10 +58,9 @@ fn forbidden(user: &User, attributes: Attributes<'_>) -> ApiError {
 
 fn resource_message(user: &User, verb: Verb, target: &Target, subject: &Subject) -> String {
     let named = if target.name.is_empty() { String::new() } else { format!(" {:?}", target.name) };
-    let scope = if target.namespace.is_empty() {
-        "at the cluster scope".to_owned()
-    } else {
-        format!("in the namespace {:?}", target.namespace)
+    let scope = match target.namespace_of_rules() {
+        "" => "at the cluster scope".to_owned(),
+        namespace => format!("in the namespace {namespace:?}"),
     };
     let mut resource = target.resource.clone();
     if !target.subresource.is_empty() {
@@ -101,6 +100,18 @@ mod tests {
             "configmaps \"x\" is forbidden: User \"alice\" cannot get resource \"configmaps\" {group}"
         );
         assert_eq!(refused(Verb::Get, &target), told);
+        let mut target = Target { resource: "namespaces".to_owned(), ..Target::default() };
+        let cluster = r#"resource "namespaces" in API group "" at the cluster scope"#;
+        assert_eq!(
+            refused(Verb::List, &target),
+            format!("namespaces is forbidden: User \"alice\" cannot list {cluster}")
+        );
+        target.name = "x".to_owned();
+        let itself = r#"resource "namespaces" in API group "" in the namespace "x""#;
+        assert_eq!(
+            refused(Verb::Get, &target),
+            format!("namespaces \"x\" is forbidden: User \"alice\" cannot get {itself}")
+        );
         let path = authorize(&alice(), Attributes::Path { verb: "get", path: "/metrics" });
         assert_eq!(path.unwrap_err().to_string(), r#"forbidden: User "alice" cannot get path "/metrics""#);
     }

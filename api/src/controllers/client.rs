@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 
 use crate::authn::{GROUP_AUTHENTICATED, GROUP_MASTERS, User};
 use crate::error::ApiError;
-use crate::pipeline::{Answer, Pipeline, Request};
+use crate::pipeline::{Answer, Pipeline, Remarks, Request};
 use crate::registry::{Registry, Resource};
 use crate::request::{Query, Target, Verb};
 
@@ -164,6 +164,7 @@ impl<S: Store> Client<S> {
             user_agent: self.manager,
             content_type,
             body: &Bytes::from(body.to_string()),
+            remarks: &Remarks::default(),
         };
         // The whole pipeline's future is large, and this one is held many times at once.
         let answer: Answer = Box::pin(self.pipeline.run(request)).await?;

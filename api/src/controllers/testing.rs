@@ -16,7 +16,7 @@ use crate::ambient::{Ambient, Timestamp};
 use crate::authn::User;
 use crate::error::ApiError;
 use crate::paging::TokenKey;
-use crate::pipeline::{Answer, Features, Pipeline, Request};
+use crate::pipeline::{Answer, Features, Pipeline, Remarks, Request, Turns};
 use crate::registry::Registry;
 use crate::request::{Query, Target, Verb};
 
@@ -152,6 +152,7 @@ impl Fixture {
             user_agent: "test",
             content_type,
             body: &Bytes::from(body.to_string()),
+            remarks: &Remarks::default(),
         };
         self.pipeline.run(request).await
     }
@@ -193,6 +194,7 @@ fn pipeline<S: Store>(store: S, ambient: Arc<HandMoved>) -> Arc<Pipeline<S>> {
         token_key: TokenKey::new([7; 32]),
         ambient,
         features: Features::default(),
+        turns: Turns::default(),
     })
 }
 

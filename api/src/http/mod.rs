@@ -34,7 +34,7 @@ use crate::authz::{Attributes, authorize};
 use crate::error::{ApiError, NotAcceptable};
 use crate::negotiate::{Encoding, JSON, Representation, View, negotiate};
 use crate::openapi::Documents;
-use crate::pipeline::{Answer, Pipeline, Request, WriteOutcome};
+use crate::pipeline::{Answer, Pipeline, Remarks, Request, WriteOutcome};
 use crate::registry::Resource;
 use crate::render::{IncludeObject, Renderer};
 use crate::request::{Query, Target, TargetPath, Verb, parse_path};
@@ -63,6 +63,8 @@ struct Parts {
     peer: Option<Arc<Peer>>,
     /// Whether credentials were shown and accepted.
     admitted: AtomicBool,
+    /// What was said of the body, should the request be refused.
+    remarks: Remarks,
 }
 
 impl<S: Store> Api<S> {
@@ -88,8 +90,8 @@ async fn handle<S: Store>(Shared(api): Shared<Arc<Api<S>>>, request: HttpRequest
     let query = Query::parse(parts.uri.query().unwrap_or(""));
     let path = parts.uri.path().to_owned();
     let version = parts.version;
-    let admitted = AtomicBool::new(false);
-    let parts = Parts { method: parts.method, path, query, headers: parts.headers, peer, admitted };
+    let (admitted, remarks) = (AtomicBool::new(false), Remarks::default());
+    let parts = Parts { method: parts.method, path, query, headers: parts.headers, peer, admitted, remarks };
     let mut upload = Upload::new(&parts.headers, body);
     let mut response = match Box::pin(api.answer(&parts, &mut upload)).await {
         Ok(response) => response,
@@ -99,6 +101,7 @@ async fn handle<S: Store>(Shared(api): Shared<Arc<Api<S>>>, request: HttpRequest
                 upload.drop_rest(&api.pipeline.store).await;
             }
             let mut response = api.failure(&parts, &error);
+            respond::warn(&mut response, &parts.remarks.take());
             // Whoever sends such bodies may be in the middle of the next one.
             if matches!(error, ApiError::BodyTooLarge { .. }) && version < Version::HTTP_2 {
                 response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
@@ -150,6 +153,7 @@ impl<S: Store> Api<S> {
                 user_agent: header_text(&parts.headers, &header::USER_AGENT),
                 content_type: &content_type,
                 body: &body,
+                remarks: &parts.remarks,
             };
             self.carry_out(request, representation).await
         })

@@ -103,14 +103,15 @@ impl Strategy for Node {
     }
 }
 
-// `podCIDR` is the first of `podCIDRs`.
+// `podCIDR` is the first of `podCIDRs`. Where they differ the single one counts: its sender may not know of the list.
 fn unify_pod_cidrs(spec: &mut Value) {
     let single = spec.text("podCIDR").to_owned();
     let first = spec.texts("podCIDRs").first().map(|&cidr| cidr.to_owned());
     match first {
-        None if !single.is_empty() => set(spec, "podCIDRs", json!([single])),
         Some(first) if single.is_empty() => set(spec, "podCIDR", first),
-        _ => {}
+        Some(first) if first == single => {}
+        _ if single.is_empty() => {}
+        _ => set(spec, "podCIDRs", json!([single])),
     }
 }
 
@@ -309,6 +310,37 @@ mod tests {
             check_create(&Node, node, expected);
         }
         check_hostile(&Node);
+    }
+
+    #[test]
+    fn the_single_range_wins_over_the_list() {
+        let ranges = |spec: Value| {
+            let node = created(&Node, json!({"spec": spec}));
+            (node["spec"]["podCIDR"].clone(), node["spec"]["podCIDRs"].clone())
+        };
+        let one = json!("10.0.0.0/24");
+        assert_eq!(
+            ranges(json!({"podCIDRs": ["10.0.0.0/24", "fd00::/64"]})),
+            (one.clone(), json!(["10.0.0.0/24", "fd00::/64"]))
+        );
+        let moved = json!({"podCIDR": "10.0.0.0/24", "podCIDRs": ["10.1.0.0/24", "fd00::/64"]});
+        assert_eq!(ranges(moved), (one, json!(["10.0.0.0/24"])));
+        assert_eq!(ranges(json!({})), (Value::Null, Value::Null));
+    }
+
+    #[test]
+    fn a_range_does_not_change_through_either_field() {
+        let old = json!({"metadata": {"name": "n", "resourceVersion": "5"},
+            "spec": {"podCIDR": "10.0.0.0/24", "podCIDRs": ["10.0.0.0/24"]}});
+        let mut new = old.clone();
+        new["spec"]["podCIDR"] = json!("10.9.0.0/24");
+        let new = updated(&Node, "", &old, new);
+        let texts: Vec<String> =
+            Node.validate_update(&CONTEXT, &old, &new).iter().map(ToString::to_string).collect();
+        assert_eq!(
+            texts,
+            ["spec.podCIDRs: Forbidden: node updates may not change podCIDR except from \"\" to valid"]
+        );
     }
 
     #[test]

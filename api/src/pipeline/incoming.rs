@@ -37,6 +37,7 @@ impl<S: Store> Pipeline<S> {
         check_head(request, &decoded.head)?;
         let Decoded { mut value, strict, head } = decoded;
         let warnings = met(request, &head, strict, validation)?;
+        request.remarks.note(&warnings);
         if self.empties_owners(request) {
             forget_owners(&mut value);
         }

@@ -25,9 +25,10 @@ mod point;
 mod stored;
 #[cfg(test)]
 mod tests;
+mod turns;
 mod update;
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use bytes::Bytes;
 use orch_raft::object::SharedObject;
@@ -44,6 +45,7 @@ use crate::selector::{FieldSelector, LabelSelector, SelectableFields, Selector};
 use crate::status::Status;
 
 pub use list::ListAnswer;
+pub use turns::Turns;
 
 /// What can be turned off.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -87,6 +89,8 @@ pub struct Pipeline<S> {
     pub ambient: Arc<dyn Ambient>,
     /// What is turned on.
     pub features: Features,
+    /// Whose turn it is to change an object that many want to change.
+    pub turns: Turns,
 }
 
 /// One request for a served resource, parsed and authorized.
@@ -108,6 +112,24 @@ pub struct Request<'a> {
     pub content_type: &'a str,
     /// The body.
     pub body: &'a Bytes,
+    /// Where decoding leaves its warnings, for a refusal that comes after it.
+    pub remarks: &'a Remarks,
+}
+
+/// Warnings about a body, told with a refusal as well. An accepted write has them in its answer, with those of its kind.
+#[derive(Debug, Default)]
+pub struct Remarks(Mutex<Vec<String>>);
+
+impl Remarks {
+    /// What the newest decoding had to say.
+    fn note(&self, warnings: &[String]) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = warnings.to_vec();
+    }
+
+    /// Texts for `Warning` headers.
+    pub fn take(&self) -> Vec<String> {
+        std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    }
 }
 
 /// What comes out of the pipeline.

@@ -1,6 +1,6 @@
 //! Changing an object that is there: read, change, propose under the condition that it is still what was read.
 //!
-//! Owns the retries. A change is first tried on what this node has applied; a node may lag, so nothing is refused for
+//! Owns the retries. Whoever was too late once waits for its turn (`turns`). A change is first tried on what this node has applied; a node may lag, so nothing is refused for
 //! what it saw there before it has seen a state that is surely current.
 
 use std::sync::Arc;
@@ -34,9 +34,9 @@ pub(super) struct Modified {
     pub is_removal: bool,
 }
 
-/// How often a change is tried on ever newer versions before the client is told to try itself. Collisions on one
-/// object end sooner; this bounds what one request may cost.
-const ATTEMPTS_MAX: usize = 12;
+/// How often a change is tried on ever newer versions before the client is told to try itself. Writers of one object have
+/// turns, so that few come near; this bounds what one request may cost.
+const ATTEMPTS_MAX: usize = 100;
 
 impl<S: Store> Pipeline<S> {
     /// Applies `change` to the object under `key`. `None`: there is no such object.
@@ -47,6 +47,7 @@ impl<S: Store> Pipeline<S> {
         mut change: impl FnMut(&SharedObject) -> Result<Change, ApiError> + Send,
     ) -> Result<Option<Modified>, ApiError> {
         // What changes nothing is not proposed, so only a barrier tells whether it was tried on the newest version.
+        let mut turn = if dry_run { None } else { self.turns.join(key, &self.store).await };
         let mut state = if dry_run { self.most_recent().await? } else { self.store.state() };
         let mut surely_current = dry_run;
         for _ in 0..ATTEMPTS_MAX {
@@ -56,8 +57,10 @@ impl<S: Store> Pipeline<S> {
                 (Some(before), Some(Ok(change))) if surely_current || !change.is_nothing(&before) => {
                     match self.carry_out(key, before, change, dry_run).await? {
                         Some(modified) => return Ok(Some(modified)),
-                        None => state = self.store.state(),
+                        None if turn.is_none() => turn = Some(self.turns.take(key, &self.store).await),
+                        None => {}
                     }
+                    state = self.store.state();
                     // The refusal was applied here, so this node has seen what stood in the way.
                     surely_current = true;
                     continue;

@@ -58,6 +58,7 @@ impl<S: Store> Pipeline<S> {
         let shown = || go_string(&applied);
         let mut incoming = self.patched(request, &applied, options.field_validation, &[], shown)?;
         incoming.warnings.extend(met_in_config(strict, options.field_validation)?);
+        request.remarks.note(&incoming.warnings);
         let uid = incoming.value.at("metadata").text("uid");
         if !uid.is_empty() {
             let reason = format!(
@@ -85,10 +86,12 @@ impl<S: Store> Pipeline<S> {
         let incoming = match &parsed.patch {
             Patch::Json(patch) => {
                 patch.apply(&mut document).map_err(patch_error)?;
+                check_kept_head(request, &document)?;
                 self.patched(request, &document, validation, &parsed.strict, || go_string(&document))?
             }
             Patch::Merge(patch) => {
                 merge_patch(&mut document, patch.clone()).map_err(patch_error)?;
+                check_kept_head(request, &document)?;
                 self.patched(request, &document, validation, &parsed.strict, || go_string(&document))?
             }
             Patch::Strategic(patch) => {
@@ -108,6 +111,7 @@ impl<S: Store> Pipeline<S> {
                 incoming
             }
         };
+        request.remarks.note(&incoming.warnings);
         let mut value = incoming.value;
         self.settle_namespace(request, &mut value)?;
         check_name(request, &value)?;
@@ -181,6 +185,25 @@ fn with_head(request: Request<'_>, object: Value) -> Value {
         document.extend(fields);
     }
     Value::Object(document)
+}
+
+/// A patch of the whole document may not make another kind of it. Without a kind it is what it was; without a version
+/// nobody can tell.
+fn check_kept_head(request: Request<'_>, document: &Value) -> Result<(), ApiError> {
+    let resource = request.resource;
+    let (kind, version) = (document.text("kind"), document.text("apiVersion"));
+    if !document.is_object() {
+        // Decoding refuses it.
+        return Ok(());
+    }
+    if version.is_empty() {
+        return Err(ApiError::BadRequest("the patched object has no apiVersion".to_owned()));
+    }
+    if (kind.is_empty() || kind == resource.kind) && version == resource.api_version() {
+        return Ok(());
+    }
+    let told = format!("the patch makes {version} {kind} of {} {}", resource.api_version(), resource.kind);
+    Err(ApiError::PatchResult(format!("{}: {told}", go_string(document))))
 }
 
 /// A configuration must say what it is, and be what the URL names.

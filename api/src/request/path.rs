@@ -24,6 +24,13 @@ pub struct Target {
     pub deprecated_watch: bool,
 }
 
+impl Target {
+    /// The namespace whose rules say who may ask: of a namespace object it is that namespace itself.
+    pub fn namespace_of_rules(&self) -> &str {
+        if self.group.is_empty() && self.resource == "namespaces" { &self.name } else { &self.namespace }
+    }
+}
+
 /// Where a path leads.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TargetPath {

@@ -185,8 +185,9 @@ fn validate_generation(meta: &Value, path: &Path) -> Option<FieldError> {
 fn validate_owner_references(references: &[Value], path: &Path) -> Vec<FieldError> {
     let mut errors = Vec::new();
     let mut first_controller: Option<String> = None;
-    for (at, reference) in references.iter().enumerate() {
-        errors.extend(validate_owner_reference(reference, &path.index(at)));
+    for reference in references {
+        // The reference names no position here.
+        errors.extend(validate_owner_reference(reference, path));
         if !reference.flag("controller") {
             continue;
         }
@@ -209,15 +210,12 @@ fn validate_owner_references(references: &[Value], path: &Path) -> Vec<FieldErro
 fn validate_owner_reference(reference: &Value, path: &Path) -> Vec<FieldError> {
     let mut errors = Vec::new();
     let version = reference.text("apiVersion");
-    if version.is_empty() {
-        errors.push(FieldError::required(path.child("apiVersion"), "must not be empty"));
-    } else if version.matches('/').count() > 1 || version.ends_with('/') {
-        let detail = "must be <group>/<version> or <version>";
-        errors.push(FieldError::invalid_str(path.child("apiVersion"), version, detail));
+    if version.is_empty() || version.matches('/').count() > 1 || version.ends_with('/') {
+        errors.push(FieldError::invalid_str(path.child("apiVersion"), version, "version must not be empty"));
     }
     for name in ["kind", "name", "uid"] {
         if reference.text(name).is_empty() {
-            errors.push(FieldError::required(path.child(name), "must not be empty"));
+            errors.push(FieldError::invalid_str(path.child(name), "", "must not be empty"));
         }
     }
     if version == "v1" && reference.text("kind") == "Event" {

@@ -15,7 +15,7 @@ use orch_api::controllers;
 use orch_api::error::ApiError;
 use orch_api::negotiate::JSON;
 use orch_api::paging::TokenKey;
-use orch_api::pipeline::{Answer, Features, Pipeline, Request};
+use orch_api::pipeline::{Answer, Features, Pipeline, Remarks, Request, Turns};
 use orch_api::registry::{Registry, Resource};
 use orch_api::render::{IncludeObject, Renderer};
 use orch_api::request::{Query, Target, Verb};
@@ -122,6 +122,7 @@ impl Server {
             token_key: TokenKey::new(cluster.token_key),
             ambient: Arc::new(SimAmbient { clock_ms: world.clock(node), dice }),
             features: Features::default(),
+            turns: Turns::default(),
         }))
     }
 
@@ -148,6 +149,7 @@ impl Server {
             user_agent: "simulated",
             content_type: ask.content_type,
             body: &body,
+            remarks: &Remarks::default(),
         };
         Box::pin(self.0.run(request)).await
     }
@@ -168,6 +170,7 @@ impl Server {
             user_agent: "simulated",
             content_type: "",
             body: &Bytes::new(),
+            remarks: &Remarks::default(),
         };
         let renderer = Renderer::new(&self.0.registry, &resource, JSON, IncludeObject::default());
         Watch::start(self.0.clone(), request, renderer, futures::future::pending().boxed()).await

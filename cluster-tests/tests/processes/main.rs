@@ -6,6 +6,7 @@
 
 mod bad_input;
 mod clients;
+mod contention;
 mod disk;
 mod divergence;
 mod foundings;

@@ -8,7 +8,7 @@ use orch_api::authn::Authenticator;
 use orch_api::controllers;
 use orch_api::http::Api as ResourceApi;
 use orch_api::paging::TokenKey;
-use orch_api::pipeline::Pipeline;
+use orch_api::pipeline::{Pipeline, Turns};
 use orch_api::registry::Registry;
 use orch_proto::Brand;
 use orch_raft::ClusterIdentity;
@@ -40,6 +40,7 @@ impl Api {
             token_key: TokenKey::new(cluster.token_key),
             ambient: Arc::new(SystemAmbient),
             features: plan.features,
+            turns: Turns::default(),
         });
         let options = controllers::Options { event_ttl: plan.event_ttl };
         tokio::spawn(controllers::run(pipeline.clone(), options, stopping.clone().cancelled_owned()));

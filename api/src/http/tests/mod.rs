@@ -29,7 +29,7 @@ use super::Api;
 use crate::ambient::{Ambient, Timestamp};
 use crate::authn::{AnonymousAccess, Authenticator, Peer, TokenTable};
 use crate::paging::TokenKey;
-use crate::pipeline::{Features, Pipeline};
+use crate::pipeline::{Features, Pipeline, Turns};
 use crate::registry::Registry;
 
 /// The collection that most tests write to.
@@ -85,6 +85,7 @@ impl Server {
             token_key: TokenKey::new([7; 32]),
             ambient: clock.clone(),
             features,
+            turns: Turns::default(),
         });
         let stopping = CancellationToken::new();
         let authenticator =

@@ -25,6 +25,7 @@ async fn answered(
         token_key: TokenKey::new([7; 32]),
         ambient: server.clock.clone(),
         features: Features::default(),
+        turns: Turns::default(),
     });
     let authenticator = Arc::new(Authenticator::new(&ORCH, TokenTable::default(), AnonymousAccess::Refused));
     let router = Api::new(pipeline, authenticator, server.stopping.clone()).router();

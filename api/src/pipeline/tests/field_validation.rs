@@ -150,3 +150,30 @@ async fn a_wrong_type_is_refused_at_every_level() {
     let refused = server.send(Method::POST, &format!("{MAPS}?fieldValidation=strict"), JSON, "{}").await;
     assert_eq!(refused.code, 422);
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_refusal_for_another_reason_tells_of_the_fields_too() {
+    let server = Server::new().await;
+    server.create(MAPS, map("a")).await;
+    let body = |name: &str, version: &str| {
+        let metadata = serde_json::json!({"name": name, "resourceVersion": version});
+        serde_json::json!({"metadata": metadata, "zzz": 1}).to_string()
+    };
+    let one = format!("{MAPS}/a");
+    let patch = r#"{"metadata":{"uid":"x"},"zzz":1}"#.to_owned();
+    for (method, path, format, body, code) in [
+        (Method::POST, MAPS.to_owned(), JSON, body("Not A Name", ""), 422),
+        (Method::POST, format!("{MAPS}?fieldValidation="), JSON, body("a", ""), 409),
+        (Method::PUT, one.clone(), JSON, body("a", "1"), 409),
+        (Method::PATCH, one.clone(), MERGE, patch.clone(), 422),
+        (Method::PATCH, one.clone(), STRATEGIC, patch, 422),
+    ] {
+        let refused = server.send(method, &path, format, &body).await;
+        assert_eq!(refused.code, code, "{}", refused.json);
+        assert_eq!(refused.warnings, ["unknown field \"zzz\""], "{path} {format}");
+    }
+    let ignored = server
+        .send(Method::POST, &format!("{MAPS}?fieldValidation=Ignore"), JSON, &body("Not A Name", ""))
+        .await;
+    assert_eq!((ignored.code, ignored.warnings.len()), (422, 0));
+}

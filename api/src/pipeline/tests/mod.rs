@@ -15,7 +15,7 @@ use orch_proto::brand::ORCH;
 use orch_raft::memory::MemoryStore;
 use serde_json::{Value, json};
 
-use super::{Answer, Features, Pipeline, Request, WriteOutcome};
+use super::{Answer, Features, Pipeline, Remarks, Request, Turns, WriteOutcome};
 use crate::ambient::{Ambient, Timestamp};
 use crate::authn::User;
 use crate::paging::TokenKey;
@@ -80,6 +80,7 @@ impl Server {
             token_key: TokenKey::new([7; 32]),
             ambient: ambient.clone(),
             features: Features::default(),
+            turns: Turns::default(),
         };
         let server = Server { pipeline, ambient };
         server.create("/api/v1/namespaces", json!({"metadata": {"name": "ns"}})).await;
@@ -103,6 +104,7 @@ impl Server {
         let verb = Verb::of(&method, &target, &query).unwrap();
         let registry = &self.pipeline.registry;
         let resource = registry.find(&target.group, &target.version, &target.resource).unwrap();
+        let remarks = Remarks::default();
         let request = Request {
             verb,
             target: &target,
@@ -112,12 +114,13 @@ impl Server {
             user_agent: "agent/1",
             content_type,
             body: &Bytes::copy_from_slice(body.as_bytes()),
+            remarks: &remarks,
         };
         match Box::pin(self.pipeline.run(request)).await {
             Ok(answer) => Reply::of(answer),
             Err(error) => {
                 let status = Status::of(&error, registry.brand);
-                Reply { code: status.code, json: status.to_value(), warnings: Vec::new() }
+                Reply { code: status.code, json: status.to_value(), warnings: remarks.take() }
             }
         }
     }

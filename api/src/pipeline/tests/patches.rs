@@ -38,6 +38,29 @@ async fn identity_cannot_be_patched() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_patch_makes_no_other_kind_of_an_object() {
+    let server = Server::new().await;
+    server.create(MAPS, map("a")).await;
+    let path = format!("{MAPS}/a");
+    for (field, value, told) in [
+        ("kind", "Secret", "the patch makes v1 Secret of v1 ConfigMap"),
+        ("apiVersion", "v2", "the patch makes v2 ConfigMap of v1 ConfigMap"),
+    ] {
+        let replaced = json!([{"op": "replace", "path": format!("/{field}"), "value": value}]);
+        for (format, patch) in [(MERGE, json!({field: value})), (JSON_PATCH, replaced)] {
+            let refused = server.patch(&path, format, patch).await;
+            assert_eq!(refused.code, 422, "{}", refused.json);
+            let cause = &refused.causes()[0];
+            assert!(cause.starts_with("FieldValueInvalid patch: ") && cause.ends_with(told), "{cause}");
+        }
+    }
+    let nameless = server.patch(&path, MERGE, json!({"kind": null, "apiVersion": null})).await;
+    assert_eq!(nameless.refusal(), (400, "the patched object has no apiVersion"));
+    assert_eq!(server.patch(&path, MERGE, json!({"kind": null})).await.code, 200);
+    assert_eq!(server.get(&path).await.json["kind"], "ConfigMap");
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_version_in_a_patch_is_a_condition() {
     let server = Server::new().await;
     let version = server.create(MAPS, map("a")).await["metadata"]["resourceVersion"].clone();

@@ -110,20 +110,27 @@ fn owners() {
         "metadata.ownerReferences: Invalid value: [",
     );
     let errors = create(named(json!({"ownerReferences": [{}]})));
-    assert_eq!(errors.len(), 4, "{errors:?}");
-    assert_eq!(errors[0], "metadata.ownerReferences[0].apiVersion: Required value: must not be empty");
+    assert_eq!(
+        errors,
+        [
+            "metadata.ownerReferences.apiVersion: Invalid value: \"\": version must not be empty",
+            "metadata.ownerReferences.kind: Invalid value: \"\": must not be empty",
+            "metadata.ownerReferences.name: Invalid value: \"\": must not be empty",
+            "metadata.ownerReferences.uid: Invalid value: \"\": must not be empty",
+        ]
+    );
     check_one(
         create(named(
             json!({"ownerReferences": [{"apiVersion": "v1", "kind": "Event", "name": "e", "uid": "u"}]}),
         )),
-        "metadata.ownerReferences[0]: Invalid value: {\"apiVersion\":\"v1\",\"kind\":\"Event\",\"name\":\"e\",\
+        "metadata.ownerReferences: Invalid value: {\"apiVersion\":\"v1\",\"kind\":\"Event\",\"name\":\"e\",\
          \"uid\":\"u\"}: /v1, Kind=Event is disallowed from being an owner",
     );
     check_one(
         create(named(
             json!({"ownerReferences": [{"apiVersion": "a/b/c", "kind": "K", "name": "e", "uid": "u"}]}),
         )),
-        "metadata.ownerReferences[0].apiVersion: Invalid value: \"a/b/c\": must be <group>/<version> or <version>",
+        "metadata.ownerReferences.apiVersion: Invalid value: \"a/b/c\": version must not be empty",
     );
 }
 

@@ -1,0 +1,147 @@
+//! Turns: writers of one object that are in each other's way go one after another.
+//!
+//! Owns a queue for each object that more than one request of this node is trying to change; an object that nobody fights
+//! for has none. A turn says when to try, not that the try succeeds: writers on other nodes have turns of their own.
+//!
+//! The leader's writers see every change first and would always be ahead of the others'. So they leave a gap after every
+//! few turns, long enough for a try from elsewhere.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use orch_raft::{Key, Store};
+use tokio::sync::OwnedMutexGuard;
+
+/// Turns of the leader's writers from one gap to the next.
+const TURNS_BETWEEN_GAPS: u32 = 4;
+
+/// Longer than a follower takes to apply a change, to try another on it and to have that committed.
+const GAP: Duration = Duration::from_millis(5);
+
+/// The queues of a node.
+#[derive(Debug, Default)]
+pub struct Turns(Mutex<HashMap<Key, Arc<Queue>>>);
+
+#[derive(Debug, Default)]
+struct Queue {
+    /// Fair: the first to wait is the first to have it.
+    turn: Arc<tokio::sync::Mutex<()>>,
+    taken: AtomicU32,
+}
+
+/// The time in which a writer tries. It ends when this is dropped.
+pub(super) struct Turn<'a> {
+    // Given up before the place is, which looks for others that still need the queue.
+    _turn: OwnedMutexGuard<()>,
+    _place: Place<'a>,
+}
+
+/// A place in a queue, which is there as long as anybody has one.
+struct Place<'a> {
+    turns: &'a Turns,
+    key: &'a Key,
+    queue: Arc<Queue>,
+}
+
+impl Turns {
+    /// Waits for a turn if there is a queue. `None`: nobody else is known to be changing the object.
+    pub(super) async fn join<'a>(&'a self, key: &'a Key, store: &impl Store) -> Option<Turn<'a>> {
+        let queue = self.queues().get(key).cloned()?;
+        Some(self.wait(key, queue, store).await)
+    }
+
+    /// Waits for a turn, in a new queue if there is none.
+    pub(super) async fn take<'a>(&'a self, key: &'a Key, store: &impl Store) -> Turn<'a> {
+        let queue = self.queues().entry(key.clone()).or_default().clone();
+        self.wait(key, queue, store).await
+    }
+
+    async fn wait<'a>(&'a self, key: &'a Key, queue: Arc<Queue>, store: &impl Store) -> Turn<'a> {
+        let turn = queue.turn.clone();
+        let place = Place { turns: self, key, queue };
+        let turn = turn.lock_owned().await;
+        let taken = place.queue.taken.fetch_add(1, Ordering::Relaxed);
+        if taken % TURNS_BETWEEN_GAPS == TURNS_BETWEEN_GAPS - 1 && store.is_leader() {
+            store.sleep(GAP).await;
+        }
+        Turn { _turn: turn, _place: place }
+    }
+
+    fn queues(&self) -> MutexGuard<'_, HashMap<Key, Arc<Queue>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Place<'_> {
+    fn drop(&mut self) {
+        let mut queues = self.turns.queues();
+        // The map's and this one. New ones are made under the lock only.
+        if Arc::strong_count(&self.queue) <= 2 {
+            queues.remove(self.key);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::AtomicBool;
+
+    use futures::FutureExt;
+    use futures::future::join_all;
+    use orch_raft::memory::MemoryStore;
+
+    use super::*;
+    use crate::testing::{Directed, Fate};
+
+    fn store(leads: bool) -> Directed {
+        let leads = Arc::new(AtomicBool::new(leads));
+        Directed { below: MemoryStore::default(), leads, fate: Fate::Applied }
+    }
+
+    fn key(name: &str) -> Key {
+        Key::new(&Arc::from("configmaps"), "ns", name).unwrap()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn one_after_another_and_nothing_is_left() {
+        let (turns, store, key) = (Turns::default(), store(false), key("a"));
+        assert!(turns.join(&key, &store).await.is_none(), "nobody waits");
+        let (order, busy) = (Mutex::new(Vec::new()), AtomicBool::new(false));
+        let writers = (0..5).map(|writer| {
+            let (turns, store, key, order, busy) = (&turns, &store, &key, &order, &busy);
+            async move {
+                let _turn = turns.take(key, store).await;
+                assert!(!busy.swap(true, Ordering::Relaxed));
+                tokio::time::sleep(Duration::from_millis(10)).await;
+                busy.store(false, Ordering::Relaxed);
+                order.lock().unwrap().push(writer);
+            }
+        });
+        join_all(writers).await;
+        assert_eq!(*order.lock().unwrap(), [0, 1, 2, 3, 4]);
+        assert!(turns.queues().is_empty());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_gives_up_waiting_leaves_no_queue() {
+        let (turns, store, key, other) = (Turns::default(), store(false), key("a"), key("b"));
+        let turn = turns.take(&key, &store).await;
+        assert!(turns.join(&key, &store).now_or_never().is_none(), "it waits");
+        assert!(turns.join(&other, &store).await.is_none(), "another object");
+        drop(turn);
+        assert!(turns.queues().is_empty());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_leaders_writers_leave_gaps() {
+        for (leads, gaps) in [(true, 2), (false, 0)] {
+            let (turns, store, key) = (Turns::default(), store(leads), key("a"));
+            // Somebody always waits, so that the queue stays.
+            let began = tokio::time::Instant::now();
+            join_all((0..2 * TURNS_BETWEEN_GAPS).map(|_| turns.take(&key, &store).map(drop))).await;
+            assert_eq!(began.elapsed(), GAP * gaps);
+        }
+    }
+}
