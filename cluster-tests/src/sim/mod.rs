@@ -20,6 +20,7 @@ pub mod ledger;
 pub mod linearizability;
 pub mod network;
 pub mod operator;
+pub mod outsider;
 pub mod plant;
 pub mod points;
 pub mod process;

@@ -14,6 +14,7 @@ use super::clients;
 use super::faults;
 use super::judgement::{Verified, answered, calls_min, judge};
 use super::operator::Operator;
+use super::outsider;
 use super::plant::Plant;
 use super::runtime::{NodeRuntime, TaskGroup, spawn_detached};
 use super::session::Session;
@@ -151,6 +152,7 @@ async fn live(world: &World) {
     let rage = TaskGroup::default();
     drop(rage.spawn(faults::rage(world.clone())));
     drop(rage.spawn(versions::roll(world.clone())));
+    drop(rage.spawn(outsider::attack(world.clone())));
     look_on(world, |passed, _| passed > began + length).await;
     rage.kill();
     faults::calm(world);

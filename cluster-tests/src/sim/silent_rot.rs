@@ -28,7 +28,8 @@ pub async fn strike(world: &World) {
     let dice = world.dice("silent rot");
     let members = world.members();
     let victim = members[dice.index(members.len())];
-    if !dice.percent(RUNS_PERCENT) || world.failure().is_some() {
+    // Of two that differ neither is right.
+    if !dice.percent(RUNS_PERCENT) || members.len() < 3 || world.failure().is_some() {
         return;
     }
     let Some(sound) = members.into_iter().find(|node| *node != victim) else { return };

@@ -89,7 +89,7 @@ fn stored() -> Vec<Case> {
     vec![
         frame("identity of a founder", &founder),
         frame("identity on an older copy", &older_copy),
-        frame("quarantine", &wire::Quarantine { reason: "why".into() }),
+        frame("quarantine", &wire::Quarantine { reason: "why".into(), revision: 9 }),
         frame("history record", &wire::HistoryRecord { changes: vec![created, removed] }),
     ]
 }
@@ -135,7 +135,10 @@ fn asked() -> Vec<Case> {
         ask("ask undo", Ask::Change(undo)),
         ask("ask identity of another", Ask::Identity(wire::IdentityRequest { unconfirmed: true, about: 8 })),
         ask("ask found", Ask::Found(wire::FoundRequest {})),
-        ask("ask agreement", Ask::Agreement(wire::AgreementRequest {})),
+        ask(
+            "ask agreement",
+            Ask::Agreement(wire::AgreementRequest { short_of_space: true, very_short_of_space: true }),
+        ),
     ]
 }
 
@@ -146,7 +149,11 @@ fn answered() -> Vec<Case> {
     let digest = Answer::Digest(wire::DigestResponse { outcome: Some(digest) });
     let checkpoint =
         wire::Checkpoint { revision: 9, digest: Bytes::from_static(&[1]), changes: Bytes::from_static(&[2]) };
-    let agreement = wire::AgreementResponse { checkpoints: vec![checkpoint], short_of_space: true };
+    let agreement = wire::AgreementResponse {
+        checkpoints: vec![checkpoint],
+        short_of_space: true,
+        very_short_of_space: true,
+    };
     let identity = wire::IdentityResponse {
         identity: Some(wire::Identity { node: 8, ..Default::default() }),
         membership: None,
@@ -160,6 +167,8 @@ fn answered() -> Vec<Case> {
         promised: Some(promise()),
         incarnation: 5,
         about_member: true,
+        about_removed: true,
+        quarantined: true,
     };
     vec![
         answer("answer transfer accepted", transfer),

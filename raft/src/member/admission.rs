@@ -23,7 +23,7 @@ use wire::control_response::Kind as Response;
 
 use crate::Runtime;
 use crate::disk::Disk;
-use crate::member::codec::stored_membership_to_wire;
+use crate::member::codec::{stored_membership_from_wire, stored_membership_to_wire};
 use crate::member::core::{Core, within};
 use crate::member::founding::founding_disk;
 use crate::member::identity::{
@@ -132,7 +132,10 @@ impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
                     }
                 }
                 Decision::Join if !self.supports_level_of(&asked).await => return false,
-                Decision::Join => self.admitted.store(true, Ordering::Release),
+                Decision::Join => {
+                    self.be_introduced(&answers);
+                    self.admitted.store(true, Ordering::Release);
+                }
                 Decision::Ask => R::sleep(ASK_PAUSE).await,
             }
             if rounds == 10 || (rounds > 0 && rounds.is_multiple_of(300)) {
@@ -141,6 +144,19 @@ impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
             rounds += 1;
         }
         true
+    }
+
+    /// Takes from the answers of members that are in touch with a leader who the voters are.
+    fn be_introduced(&self, answers: &[wire::IdentityResponse]) {
+        let confirmed = answers.iter().filter(|answer| answer.confirmed);
+        let memberships =
+            confirmed.filter_map(|answer| stored_membership_from_wire(answer.membership.clone()).ok());
+        let newest = memberships.max_by_key(|membership| *membership.log_id());
+        let Some(newest) = newest else { return };
+        let membership = newest.membership();
+        let voters = membership.voter_ids().filter(|id| *id != self.options.id().0);
+        let voters = voters.filter_map(|id| Some(membership.get_node(&id)?.peer(id)));
+        *self.introduced.lock() = voters.collect();
     }
 
     /// What `peer` knows of its cluster and of this member.
@@ -196,6 +212,8 @@ impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
             incarnation: recall.incarnation,
             promised: recall.promised,
             about_member: request.about != 0 && self.standing(NodeId(request.about)) == Standing::Member,
+            about_removed: request.about != 0 && self.standing(NodeId(request.about)) == Standing::Removed,
+            quarantined: self.agreement.is_quarantined(),
         }
     }
 

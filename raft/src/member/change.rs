@@ -226,7 +226,7 @@ impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
     /// Hands the lead to the voter that has most of the log, instead of removing the leader itself: the others would be
     /// without a leader until an election. Whoever asked for the removal then asks the new leader.
     async fn cede(&self) -> Outcome {
-        let Some(successor) = self.successor(|_| true) else {
+        let Some(successor) = self.find_successor(|_| true).await else {
             return Outcome::Refused(
                 "the leader cannot be removed: no other voter could take over".to_owned(),
             );

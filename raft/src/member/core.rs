@@ -77,6 +77,8 @@ pub(crate) struct Core<R: Runtime, D: Disk, T: Transport> {
     pub(crate) promises: Promises,
     /// Comparison of this disk with what other members remember of it, after a restart.
     pub(crate) returning: Returning,
+    /// The voters of the cluster that this member was let into, as it was told: whom it knows before it has any log.
+    pub(crate) introduced: Mutex<Vec<Peer>>,
     /// Answers of the members to the question whether a stranger is one of them, kept for a while.
     pub(crate) vouchers: Vouchers<R::Instant>,
     /// Room on the members' disks.

@@ -3,6 +3,7 @@
 //! Owns the choice of a successor and the wait until it leads. Whoever gives up the lead says why: it shuts down, it is to
 //! be removed (change), or its state is wrong (agreement).
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use openraft::async_runtime::watch::WatchReceiver;
@@ -27,6 +28,25 @@ impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
         voters.max_by_key(|member| (member.matched, member.peer.id)).map(|member| member.peer)
     }
 
+    /// The same, of those that say that they may lead.
+    pub(crate) async fn find_successor(&self, fit: impl Fn(NodeId) -> bool) -> Option<Peer> {
+        let mut unfit = BTreeSet::new();
+        loop {
+            let found = self.successor(|id| fit(id) && !unfit.contains(&id))?;
+            if self.may_lead(&found).await {
+                return Some(found);
+            }
+            unfit.insert(found.id);
+        }
+    }
+
+    /// Whether `peer` answers and would take the lead. It is asked before the consensus library is told: that gives the lead
+    /// up whatever the other says.
+    async fn may_lead(&self, peer: &Peer) -> bool {
+        let answer = self.ask_identity(peer, true).await;
+        answer.is_some_and(|answer| !answer.quarantined && !answer.waiting)
+    }
+
     /// Asks `to` to take over. It has been asked when this returns.
     pub(crate) async fn transfer_leader(&self, to: NodeId) -> Result<(), String> {
         self.raft.trigger().transfer_leader(to.0).await.map_err(|error| error.to_string())
@@ -41,6 +61,9 @@ impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
         };
         if !self.answering().contains(&to.0) {
             return Err(format!("{} does not answer the leader", heir.peer.name));
+        }
+        if !self.may_lead(&heir.peer).await {
+            return Err(format!("{} does not answer, or is quarantined", heir.peer.name));
         }
         self.transfer_leader(to).await
     }

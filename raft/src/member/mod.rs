@@ -162,6 +162,7 @@ impl<R: Runtime, D: Disk, T: Transport> Member<R, D, T> {
             spoken_to_by: Mutex::default(),
             promises,
             returning,
+            introduced: Mutex::default(),
             vouchers: Vouchers::default(),
             space: SpaceWatch::new(options.space),
             options,
@@ -185,7 +186,7 @@ impl<R: Runtime, D: Disk, T: Transport> Member<R, D, T> {
     /// Ends this member in good order: another takes over if this one leads, waiting calls are answered.
     pub async fn shutdown(self) {
         let leads = self.core.leader().is_some_and(|leader| leader.local);
-        if let Some(successor) = self.core.successor(|_| true).filter(|_| leads) {
+        if leads && let Some(successor) = self.core.find_successor(|_| true).await {
             self.core.hand_over(&successor).await;
         }
         self.kill().await;

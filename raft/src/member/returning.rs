@@ -34,6 +34,8 @@ use crate::member::core::Core;
 use crate::member::founding::LISTEN_ALONE;
 use crate::member::options::StartError;
 use crate::member::promises::Promise;
+use crate::member::standing::Standing;
+use crate::member::vouching::Voucher;
 use crate::transport::{NodeId, Peer, Transport};
 
 /// Between two rounds of asking those that did not answer: an election waits for it.
@@ -54,21 +56,23 @@ pub(crate) struct Returning {
     last: Option<LogId>,
     /// Members that were asked and do not contradict.
     compared: Mutex<BTreeSet<NodeId>>,
-    /// All have been, or the disk was empty: members that are added later know this one with the disk it has now.
+    /// All that this member knows have been, or the disk was empty.
     finished: AtomicBool,
+    /// The disk was empty: nobody can know an older one.
+    is_new: bool,
 }
 
 impl Returning {
     /// A disk that was first used by this start.
     pub(crate) fn first_start() -> Self {
         let (compared, finished) = (Mutex::default(), AtomicBool::new(true));
-        Returning { starts: 0, incarnation: 0, term: 0, last: None, compared, finished }
+        Returning { starts: 0, incarnation: 0, term: 0, last: None, compared, finished, is_new: true }
     }
 
     /// A disk on which `starts` starts are counted before this one, whose random number is `incarnation`.
     pub(crate) fn after(starts: u64, incarnation: u64, term: u64, last: Option<LogId>) -> Self {
         let (compared, finished) = (Mutex::default(), AtomicBool::new(false));
-        Returning { starts, incarnation, term, last, compared, finished }
+        Returning { starts, incarnation, term, last, compared, finished, is_new: false }
     }
 
     /// What shows that the disk is an older copy, in the answer of a peer.
@@ -87,14 +91,31 @@ impl Returning {
         if self.term == 0 && self.last.is_none() { 0 } else { self.starts }
     }
 
+    /// What shows that the disk is an older copy, in the starts that a peer knows of.
+    fn missed_start(&self, known: &wire::Recall) -> Option<String> {
+        let counted = self.starts_counted();
+        let is_missed = known.starts > counted && known.incarnation != self.incarnation;
+        is_missed.then(|| format!("it counts {counted} starts, the cluster {}", known.starts))
+    }
+
+    /// What shows that the disk is an older copy, by now: promises of this start are none of an earlier one, and once all
+    /// were asked there may be some.
+    fn contradiction_now(&self, known: &wire::Recall) -> Option<String> {
+        if self.finished.load(Ordering::Acquire) {
+            self.missed_start(known)
+        } else {
+            self.contradiction(known)
+        }
+    }
+
     /// What shows that the disk is an older copy, in what a peer knows of it.
     fn contradiction(&self, known: &wire::Recall) -> Option<String> {
+        let missed = self.missed_start(known);
+        if missed.is_some() {
+            return missed;
+        }
         let promised = known.promised.unwrap_or_default();
         let promise = Promise { term: promised.term, log_id: promised.log_id.map(log_id_from_wire) };
-        let counted = self.starts_counted();
-        if known.starts > counted && known.incarnation != self.incarnation {
-            return Some(format!("it counts {counted} starts, the cluster {}", known.starts));
-        }
         promise.is_broken_by(self.term, self.last).then(|| {
             let end = |last: Option<LogId>| last.map_or(0, |last| last.index);
             format!(
@@ -149,17 +170,41 @@ impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
     }
 
     /// Compares this member's disk with what `from` says it knows of it; `false` when `from` must not be answered.
-    pub(crate) async fn compare_with_recall(&self, from: NodeId, recall: Option<&wire::Recall>) -> bool {
-        if self.is_compared(from) {
+    ///
+    /// A contradiction ends this member for ever if another member knows `from`. One of whom only this member's own log
+    /// knows may have been removed: it is not answered, and asked itself (see `compare_with`).
+    pub(crate) async fn compare_with_recall(
+        self: &Arc<Self>,
+        from: NodeId,
+        recall: Option<&wire::Recall>,
+        voucher: Voucher,
+    ) -> bool {
+        let returning = &self.returning;
+        if returning.is_new || returning.compared.lock().contains(&from) {
             return true;
         }
-        let Some(recall) = recall else { return false };
-        if let Some(reason) = self.returning.contradiction(recall) {
-            self.refuse_older_copy(format!("{}: {reason}", self.peer_name(from.0))).await;
-            return false;
+        let Some(recall) = recall else { return returning.finished.load(Ordering::Acquire) };
+        let Some(reason) = returning.contradiction_now(recall) else {
+            returning.compared.lock().insert(from);
+            return true;
+        };
+        if voucher == Voucher::Another {
+            // In a task of its own: the call may be given up, and what it began must be finished.
+            let (core, reason) = (self.clone(), format!("{}: {reason}", self.peer_name(from.0)));
+            drop(R::spawn(async move { core.refuse_older_copy(reason).await }));
         }
-        self.returning.compared.lock().insert(from);
-        true
+        false
+    }
+
+    /// Hears what somebody says whom no member knows. A member that knows of no other may have forgotten that there are
+    /// some: if it is told so it ends, and the next start listens again. Nothing else is believed.
+    pub(crate) fn hear_stranger(&self, from: NodeId, recall: Option<&wire::Recall>) {
+        let is_alone = self.others().is_empty() && !self.returning.is_new;
+        let missed = recall.and_then(|recall| self.returning.contradiction_now(recall));
+        if let Some(reason) = missed.filter(|_| is_alone && self.standing(from) == Standing::Stranger) {
+            let reason = format!("{from}, of which it does not know: {reason}");
+            self.fatal.report(StartError::RolledBack { name: self.options.node.name.to_string(), reason });
+        }
     }
 
     /// Whether this member's disk was compared with what the leader knows of it.

@@ -35,7 +35,7 @@ const MEASURE_PAUSE_MIN: Duration = Duration::from_millis(25);
 /// Bytes that a disk may take in a millisecond, of log, tables and compactions together: a fast one takes 1 GB a second.
 const BYTES_PER_MS: u64 = 1 << 20;
 
-/// With half a reserve left, no more than this is written at a time, even in place of as much: what is replaced is given
+/// With half a reserve left of any member, no more than this is written at a time, even in place of as much: what is replaced is given
 /// back later than what replaces it is written. Conditions, leases and marks for deletion are smaller.
 const SMALL_WRITE_BYTES: usize = 64 << 10;
 
@@ -98,7 +98,22 @@ struct Known {
     measured: Option<Space>,
     pressure: Pressure,
     /// Others that said they were short, and the rounds for which that counts without another word of theirs.
-    others: BTreeMap<u64, u32>,
+    others: BTreeMap<u64, OtherSpace>,
+}
+
+#[derive(Clone, Copy)]
+struct OtherSpace {
+    rounds_left: u32,
+    is_very_short: bool,
+}
+
+/// What a member says of its disk.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Shortness {
+    /// What would make the state larger is not to be proposed.
+    pub(crate) short: bool,
+    /// Nor is a large write, even in place of as much.
+    pub(crate) very_short: bool,
 }
 
 impl SpaceWatch {
@@ -117,26 +132,40 @@ impl SpaceWatch {
     }
 
     /// Takes what members said in one round: whether each that answered is short. Who is no longer a member is left out.
-    pub(crate) fn hear(&self, answers: impl IntoIterator<Item = (u64, Option<bool>)>) {
+    pub(crate) fn hear(&self, answers: impl IntoIterator<Item = (u64, Option<Shortness>)>) {
         let mut known = self.known.lock();
         let before = std::mem::take(&mut known.others);
         known.others = answers
             .into_iter()
-            .filter_map(|(member, short)| match short {
-                Some(true) => Some((member, SILENT_ROUNDS_MAX)),
-                Some(false) => None,
-                None => Some((member, before.get(&member)?.checked_sub(1)?)),
+            .filter_map(|(member, answer)| match answer {
+                Some(Shortness { short: true, very_short }) => {
+                    let other = OtherSpace { rounds_left: SILENT_ROUNDS_MAX, is_very_short: very_short };
+                    Some((member, other))
+                }
+                Some(_) => None,
+                None => {
+                    let other = *before.get(&member)?;
+                    Some((member, OtherSpace { rounds_left: other.rounds_left.checked_sub(1)?, ..other }))
+                }
             })
             .collect();
         self.publish(&known);
+    }
+
+    /// Takes what a member said with a question.
+    pub(crate) fn hear_from(&self, member: NodeId, said: Shortness) {
+        if said.short {
+            let mut known = self.known.lock();
+            let other = OtherSpace { rounds_left: SILENT_ROUNDS_MAX, is_very_short: said.very_short };
+            known.others.insert(member.0, other);
+            self.publish(&known);
+        }
     }
 
     /// How long the next measurement may wait: the disk must not fill much of its reserve meanwhile.
     fn pause(&self) -> Duration {
         let known = self.known.lock();
         match known.measured {
-            // What is refused already does not fill it.
-            _ if known.pressure == Pressure::Short => MEASURE_PAUSE_MAX,
             None => MEASURE_PAUSE_MAX,
             Some(space) => {
                 let above = self.room(space).saturating_sub(self.options.reserve_bytes);
@@ -161,10 +190,23 @@ impl SpaceWatch {
         self.is_short.load(Ordering::Acquire)
     }
 
-    /// Whether half of this member's reserve is used up.
-    fn is_very_short(&self) -> bool {
-        let measured = self.known.lock().measured;
-        measured.is_some_and(|space| self.room(space) < self.options.reserve_bytes / 2)
+    /// Whether half of the reserve is used up, of this member or of another.
+    fn is_anyone_very_short(&self) -> bool {
+        let known = self.known.lock();
+        self.is_very_short(&known) || known.others.values().any(|other| other.is_very_short)
+    }
+
+    fn is_very_short(&self, known: &Known) -> bool {
+        known.measured.is_some_and(|space| self.room(space) < self.options.reserve_bytes / 2)
+    }
+
+    /// What the other members are told.
+    pub(crate) fn shortness(&self) -> Shortness {
+        let known = self.known.lock();
+        Shortness {
+            short: known.pressure == Pressure::Short,
+            very_short: known.pressure == Pressure::Short && self.is_very_short(&known),
+        }
     }
 
     /// This member's pressure.
@@ -227,7 +269,7 @@ impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
             return None;
         }
         let operations = &transaction.operations;
-        let is_bearable = !self.space.is_very_short() || written(operations) <= SMALL_WRITE_BYTES;
+        let is_bearable = !self.space.is_anyone_very_short() || written(operations) <= SMALL_WRITE_BYTES;
         if is_bearable && self.applied.state().spares_room(operations) {
             return None;
         }
@@ -284,7 +326,7 @@ mod tests {
         const MIB: u64 = 1 << 20;
         let watch = SpaceWatch::new(SpaceOptions { reserve_bytes: 100 * MIB, quota_bytes: None });
         assert_eq!(watch.pause(), MEASURE_PAUSE_MAX, "not known yet");
-        for (free, pause) in [(1000, 250), (200, 100), (101, 25), (99, 250)] {
+        for (free, pause) in [(1000, 250), (200, 100), (101, 25), (99, 25)] {
             watch.measure(Space { used: 0, free: free * MIB });
             assert_eq!(watch.pause(), Duration::from_millis(pause), "{free} MiB free");
         }
@@ -293,18 +335,19 @@ mod tests {
     #[test]
     fn who_was_short_and_is_silent_counts_for_some_rounds() {
         let watch = SpaceWatch::new(SpaceOptions { reserve_bytes: RESERVE, quota_bytes: None });
-        watch.hear([(1, Some(false)), (2, Some(true))]);
+        let said = |short| Some(Shortness { short, very_short: short });
+        watch.hear([(1, said(false)), (2, said(true))]);
         assert_eq!(watch.status(NodeId(9)).short, [NodeId(2)].into());
         for _ in 0..SILENT_ROUNDS_MAX {
-            watch.hear([(1, Some(false)), (2, None)]);
-            assert!(watch.is_short());
+            watch.hear([(1, said(false)), (2, None)]);
+            assert!(watch.is_short() && watch.is_anyone_very_short());
         }
         watch.hear([(1, None), (2, None)]);
-        assert!(!watch.is_short());
-        watch.hear([(2, Some(true))]);
-        watch.hear([(2, Some(false))]);
+        assert!(!watch.is_short() && !watch.is_anyone_very_short());
+        watch.hear([(2, said(true))]);
+        watch.hear([(2, said(false))]);
         assert!(!watch.is_short(), "it has room again");
-        watch.hear([(2, Some(true))]);
+        watch.hear([(2, said(true))]);
         watch.hear([]);
         assert!(!watch.is_short(), "it is no member any more");
     }

@@ -118,11 +118,14 @@ impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
         }
     }
 
-    /// The other members, the leader first.
+    /// The other members, the leader first; before this member has any log, those that it was told of.
     pub(crate) fn others(&self) -> Vec<Peer> {
         let membership = self.membership();
         let peers = membership.membership().nodes().map(|(id, place)| place.peer(*id));
         let mut peers: Vec<Peer> = peers.filter(|peer| peer.id != self.options.id()).collect();
+        if membership.membership().nodes().next().is_none() {
+            peers.clone_from(&self.introduced.lock());
+        }
         let leader = self.leader().map(|leader| leader.peer.id);
         peers.sort_by_key(|peer| (Some(peer.id) != leader, peer.id));
         peers

@@ -69,7 +69,10 @@ impl Operator {
         let down = self.session.pick();
         let Some(leader) = self.world().leader().filter(|leader| *leader != down) else { return };
         let healthy = members.iter().copied().find(|member| ![down, leader].contains(member));
-        let Some(healthy) = healthy.filter(|_| members.len() == 3) else { return };
+        // Whoever goes is replaced: of two members neither could be repaired or replaced.
+        let Some(healthy) = healthy.filter(|_| members.len() == 3 && self.world().has_spare()) else {
+            return;
+        };
         self.world().hold(down);
         // At first the leader still has fresh acknowledgements of it.
         NodeRuntime::sleep(self.session.dice().millis(0..SILENCE_MS_MAX)).await;

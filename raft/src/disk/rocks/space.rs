@@ -45,7 +45,9 @@ pub(super) fn keep_ballast(path: &Path, bytes: u64) -> io::Result<()> {
     let disk = rustix::fs::statvfs(path)?;
     let free = disk.f_bavail.saturating_mul(disk.f_frsize);
     let ballast = path.join(BALLAST_FILE);
-    if bytes == 0 || free < bytes.saturating_mul(BALLAST_ROOM) || ballast.exists() {
+    // One that a crash left unfinished is shorter.
+    let is_whole = fs::metadata(&ballast).is_ok_and(|found| found.len() >= bytes);
+    if bytes == 0 || free < bytes.saturating_mul(BALLAST_ROOM) || is_whole {
         return Ok(());
     }
     let file = fs::File::create(&ballast)?;
@@ -93,6 +95,14 @@ mod tests {
         // This disk is not full.
         release_ballast(root.path()).unwrap();
         assert!(root.path().join(BALLAST_FILE).exists());
+    }
+
+    #[test]
+    fn a_ballast_that_was_not_finished_is_made_again() {
+        let root = tempfile::tempdir().unwrap();
+        fs::File::create(root.path().join(BALLAST_FILE)).unwrap();
+        keep_ballast(root.path(), 1 << 20).unwrap();
+        assert!(measure(root.path()).unwrap().used >= 1 << 20);
     }
 
     #[test]

@@ -19,7 +19,7 @@ mod verdict;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -40,13 +40,19 @@ use crate::member::core::Core;
 use crate::member::log::{LogError, read_meta};
 use crate::member::machine::{CHECKPOINTS_MAX, Checkpoint};
 use crate::member::network::control;
-use crate::member::space::Pressure;
+use crate::member::space::{Pressure, Shortness};
 use crate::store::ReadError;
 use crate::transport::{NodeId, Peer, Transport};
 
 /// Between two rounds. A round is one small call to each member; a member that went wrong serves for so long at most, and
 /// for the answers of a round.
 const ROUND_PAUSE: Duration = Duration::from_secs(2);
+
+/// The same while some disk has little room: until the others know, they let through what that disk cannot hold.
+const SHORT_ROUND_PAUSE: Duration = Duration::from_millis(200);
+
+/// Rounds without a leader after which a quarantined member stands: many elections.
+const LEADERLESS_ROUNDS: u32 = 3;
 
 /// One member's answer. Who does not answer in time is left out of the round.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(1);
@@ -72,6 +78,10 @@ pub struct AgreementStatus {
 #[derive(Default)]
 pub(crate) struct Agreement {
     is_quarantined: AtomicBool,
+    /// Where its state was found to differ.
+    differs_at: AtomicU64,
+    /// Rounds for which a quarantined member has found no leader.
+    leaderless_rounds: AtomicU32,
     /// How often what this member showed was taken back.
     revocations: AtomicU64,
     status: Mutex<AgreementStatus>,
@@ -84,8 +94,8 @@ impl Agreement {
     pub(crate) fn load(disk: &impl Disk) -> Result<Self, LogError> {
         let agreement = Agreement::default();
         let found = read_meta::<wire::Quarantine>(disk, MetaKey::Quarantine, "quarantine")?;
-        if let Some(reason) = found.map(|found| found.reason).filter(|reason| !reason.is_empty()) {
-            agreement.suspend(reason);
+        if let Some(found) = found.filter(|found| !found.reason.is_empty()) {
+            agreement.suspend(found.reason, Revision(found.revision));
         }
         Ok(agreement)
     }
@@ -111,8 +121,9 @@ impl Agreement {
         self.revocations.load(Ordering::Acquire)
     }
 
-    fn suspend(&self, reason: String) {
+    fn suspend(&self, reason: String, differs_at: Revision) {
         self.status.lock().quarantine = Some(reason);
+        self.differs_at.store(differs_at.0, Ordering::Release);
         self.revocations.fetch_add(1, Ordering::AcqRel);
         self.is_quarantined.store(true, Ordering::Release);
     }
@@ -152,25 +163,32 @@ pub(crate) async fn keep_agreement<R: Runtime, D: Disk, T: Transport>(core: Arc<
         core.raft.runtime_config().elect(false);
     }
     loop {
-        let verdict = core.compare().await;
+        let (verdict, is_led) = core.compare().await;
         if core.follow(verdict).await.is_err() {
             return;
         }
-        R::sleep(ROUND_PAUSE).await;
+        core.stand_in(is_led).await;
+        let short = core.space.is_short() || core.space.pressure() > Pressure::None;
+        R::sleep(if short { SHORT_ROUND_PAUSE } else { ROUND_PAUSE }).await;
     }
 }
 
 impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
-    /// One round: everybody's digests, and what they say.
-    async fn compare(&self) -> Verdict {
+    /// One round: everybody's digests, and what they say. And whether a leader answered, or is this member.
+    async fn compare(&self) -> (Verdict, bool) {
         let membership = self.applied.membership();
         let membership = membership.membership();
         let own = self.options.id();
         let others = membership.nodes().filter(|(id, _)| **id != own.0).map(|(id, place)| place.peer(*id));
         let others: Vec<Peer> = others.collect();
         let asked = join_all(others.iter().map(|peer| self.ask_checkpoints(peer))).await;
-        let short =
-            |answer: &Option<wire::AgreementResponse>| answer.as_ref().map(|found| found.short_of_space);
+        let answers =
+            |id: NodeId| others.iter().zip(&asked).any(|(peer, answer)| peer.id == id && answer.is_some());
+        let is_led = self.leader().is_some_and(|leader| leader.local || answers(leader.peer.id));
+        let short = |answer: &Option<wire::AgreementResponse>| {
+            let answer = answer.as_ref()?;
+            Some(Shortness { short: answer.short_of_space, very_short: answer.very_short_of_space })
+        };
         self.space.hear(others.iter().zip(&asked).map(|(peer, answer)| (peer.id.0, short(answer))));
         let mut reports: BTreeMap<u64, Report> = others
             .iter()
@@ -179,11 +197,34 @@ impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
             .collect();
         // Last, so that what the others have applied meanwhile is among this member's own.
         reports.insert(own.0, report(self.applied.checkpoints()));
-        judge(own.0, membership.get_joint_config(), &reports)
+        (judge(own.0, membership.get_joint_config(), &reports), is_led)
+    }
+
+    /// A member whose state is wrong does not stand for election. But its log is sound, and may be the only one left with
+    /// the newest entries: when nobody leads for some rounds it stands, and hands over once another has them.
+    async fn stand_in(&self, is_led: bool) {
+        let rounds = match is_led || !self.agreement.is_quarantined() {
+            true => 0,
+            false => self.agreement.leaderless_rounds.load(Ordering::Relaxed).saturating_add(1),
+        };
+        self.agreement.leaderless_rounds.store(rounds, Ordering::Relaxed);
+        if !self.agreement.is_quarantined() {
+            return;
+        }
+        if self.leader().is_some_and(|leader| leader.local) {
+            let everybody = self.others().into_iter().map(|peer| peer.id.0).collect();
+            return self.step_down(&everybody).await;
+        }
+        if rounds == LEADERLESS_ROUNDS {
+            tracing::warn!("nobody leads: this member stands for election, though it is quarantined");
+        }
+        self.raft.runtime_config().elect(rounds >= LEADERLESS_ROUNDS);
     }
 
     async fn ask_checkpoints(&self, peer: &Peer) -> Option<wire::AgreementResponse> {
-        let request = Request::Agreement(wire::AgreementRequest {});
+        let Shortness { short, very_short } = self.space.shortness();
+        let request = wire::AgreementRequest { short_of_space: short, very_short_of_space: very_short };
+        let request = Request::Agreement(request);
         match control(&self.transport, peer, request, ANSWER_TIMEOUT).await {
             Ok(Response::Agreement(answer)) => Some(answer),
             Ok(_) => None,
@@ -195,7 +236,13 @@ impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
     }
 
     /// Answers another member's question.
-    pub(crate) fn answer_agreement(&self) -> wire::AgreementResponse {
+    pub(crate) fn answer_agreement(
+        &self,
+        from: NodeId,
+        request: wire::AgreementRequest,
+    ) -> wire::AgreementResponse {
+        let wire::AgreementRequest { short_of_space: short, very_short_of_space: very_short } = request;
+        self.space.hear_from(from, Shortness { short, very_short });
         let bytes = |digest: u128| Bytes::copy_from_slice(&digest.to_le_bytes());
         let checkpoint = |Checkpoint { revision, digest, changes }| wire::Checkpoint {
             revision: revision.0,
@@ -203,8 +250,8 @@ impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
             changes: changes.map(bytes).unwrap_or_default(),
         };
         let checkpoints = self.applied.checkpoints().into_iter().map(checkpoint).collect();
-        let short_of_space = self.space.pressure() == Pressure::Short;
-        wire::AgreementResponse { checkpoints, short_of_space }
+        let Shortness { short, very_short } = self.space.shortness();
+        wire::AgreementResponse { checkpoints, short_of_space: short, very_short_of_space: very_short }
     }
 
     /// Does what a verdict asks of this member. `Err`: its disk failed.
@@ -220,8 +267,12 @@ impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
                 self.step_down(&majority).await;
                 self.repair(&majority).await;
             }
-            Verdict::Agreed { revision } if self.agreement.is_quarantined() => {
-                self.save_quarantine(String::new()).await?;
+            // What was the same before it went wrong says nothing.
+            Verdict::Agreed { revision }
+                if self.agreement.is_quarantined()
+                    && revision.0 >= self.agreement.differs_at.load(Ordering::Acquire) =>
+            {
+                self.save_quarantine(String::new(), revision).await?;
                 self.raft.runtime_config().elect(true);
                 self.agreement.resume();
                 tracing::warn!(revision = revision.0, "this member agrees with a majority and serves again");
@@ -274,15 +325,16 @@ impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
     /// Stops serving, then sees to it that a restart does not serve either.
     async fn quarantine(&self, revision: Revision) -> Result<(), ()> {
         let reason = format!("its state differs from the majority's at revision {revision}");
-        self.agreement.suspend(reason.clone());
+        self.agreement.suspend(reason.clone(), revision);
         // Watchers sleep until something changes; those of a wrong state are told now.
         self.applied.announcements().alarm();
         self.raft.runtime_config().elect(false);
-        self.save_quarantine(reason).await
+        self.save_quarantine(reason, revision).await
     }
 
-    async fn save_quarantine(&self, reason: String) -> Result<(), ()> {
-        let bytes = Bytes::from(wire::Quarantine { reason }.encode_to_vec());
+    async fn save_quarantine(&self, reason: String, revision: Revision) -> Result<(), ()> {
+        let quarantine = wire::Quarantine { reason, revision: revision.0 };
+        let bytes = Bytes::from(quarantine.encode_to_vec());
         let save = |done| self.disk.save_meta(MetaKey::Quarantine, bytes, Some(done));
         self.fatal.disk(completed("save quarantine", save).await).map_err(drop)
     }
@@ -292,7 +344,7 @@ impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
         if self.leader().is_none_or(|leader| !leader.local) {
             return;
         }
-        let Some(successor) = self.successor(|id| majority.contains(&id.0)) else { return };
+        let Some(successor) = self.find_successor(|id| majority.contains(&id.0)).await else { return };
         tracing::warn!(to = %successor.name, "handing over the lead: this member is quarantined");
         self.hand_over(&successor).await;
     }

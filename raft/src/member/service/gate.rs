@@ -5,12 +5,13 @@
 //! | anybody with a certificate | ask for the identity of the cluster |
 //! | whoever was not removed | ask for feature levels |
 //! | a founder | have a cluster founded that waits for it |
-//! | a member, or a stranger that members vouch for (see vouching) | ask for a vote, lead |
+//! | a voter, or whoever members vouch for (see vouching) | ask for a vote, lead |
 //! | a member | everything |
 //!
 //! Invariant: nobody is answered in a term that it made up, and nobody has a vote or an acknowledgement before it was
 //! compared with what that one knows of this member's disk (see returning).
 
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use orch_proto::store as wire;
@@ -21,6 +22,7 @@ use crate::Runtime;
 use crate::disk::Disk;
 use crate::member::core::Core;
 use crate::member::standing::Standing;
+use crate::member::vouching::Voucher;
 use crate::transport::{NodeId, Transport};
 
 /// What a removed member is told, whatever it asks for beside the identity of the cluster.
@@ -39,7 +41,7 @@ const TERMS_AHEAD_MAX: u64 = 1 << 20;
 impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
     /// Refuses a call of a peer that may not make it.
     pub(super) async fn check_call(
-        &self,
+        self: &Arc<Self>,
         from: NodeId,
         request: &Request,
         recall: Option<&wire::Recall>,
@@ -63,7 +65,7 @@ impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
                 self.check_leader_to_be(from, vote.as_ref(), recall).await
             }
             // Asked by a leader before it sends a snapshot; it promises nothing.
-            Request::SnapshotOffset(_) if self.is_vouched_for(from).await => Ok(()),
+            Request::SnapshotOffset(_) if self.vouch(from).await.is_some() => Ok(()),
             _ if standing != Standing::Member => Err(NO_MEMBER.to_owned()),
             _ if self.is_compared(from) => Ok(()),
             _ => Err(COMPARING.to_owned()),
@@ -72,16 +74,17 @@ impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
 
     /// Refuses whoever may neither have a vote nor lead. `recall`: what it says it knows of this member.
     pub(super) async fn check_leader_to_be(
-        &self,
+        self: &Arc<Self>,
         from: NodeId,
         vote: Option<&wire::Vote>,
         recall: Option<&wire::Recall>,
     ) -> Result<(), Refusal> {
         self.check_term(vote)?;
-        if !self.is_vouched_for(from).await {
+        let Some(voucher) = self.vouch(from).await else {
+            self.hear_stranger(from, recall);
             return Err(NO_MEMBER.to_owned());
-        }
-        if self.compare_with_recall(from, recall).await { Ok(()) } else { Err(COMPARING.to_owned()) }
+        };
+        if self.compare_with_recall(from, recall, voucher).await { Ok(()) } else { Err(COMPARING.to_owned()) }
     }
 
     /// Refuses a term that no election can have led to.
@@ -94,13 +97,14 @@ impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
         Err(format!("term {term} cannot have come after term {own}"))
     }
 
-    /// Refuses whoever may not have a state sent, or hand on writes.
-    pub(super) async fn check_member(&self, from: NodeId) -> Result<(), Refusal> {
+    /// Refuses whoever may not have a state sent, or hand on writes. A log that may be old does not say who may.
+    pub(super) async fn check_member(self: &Arc<Self>, from: NodeId) -> Result<(), Refusal> {
         match self.standing(from) {
-            Standing::Member => {
+            Standing::Member if self.is_in_touch() || self.vouch(from).await == Some(Voucher::Another) => {
                 self.wait_compared(from).await;
                 Ok(())
             }
+            Standing::Member => Err("this member does not know whether it was removed".to_owned()),
             Standing::Removed => Err(REMOVED.to_owned()),
             Standing::Stranger => Err(NO_MEMBER.to_owned()),
         }

@@ -4,6 +4,7 @@
 //! member's name is refused here. Nothing a peer sends can panic.
 
 mod gate;
+mod history;
 mod snapshot;
 
 use std::sync::Arc;
@@ -132,9 +133,13 @@ async fn answer<R: Runtime, D: Disk, T: Transport>(
         Request::Heartbeat(request) => {
             let request = append_from_wire(request, core.feature.level.supported()).map_err(text)?;
             in_own_name(from, &request.vote)?;
-            Ok(Response::Heartbeat(append_response_to_wire(
-                &raft.append_entries(request).await.map_err(text)?,
-            )))
+            core.check_history(from, &request)?;
+            let committed = request.leader_commit.as_ref().map_or(0, |committed| committed.index);
+            let answer = raft.append_entries(request).await.map_err(text)?;
+            if answer.is_success() {
+                core.note_contact(from, committed);
+            }
+            Ok(Response::Heartbeat(append_response_to_wire(&answer)))
         }
         Request::Transfer(request) => Ok(Response::Transfer(transfer(core, from, request).await?)),
         Request::ReadIndex(_) => Ok(Response::ReadIndex(core.answer_read_index().await)),
@@ -142,7 +147,7 @@ async fn answer<R: Runtime, D: Disk, T: Transport>(
         Request::Change(request) => Ok(Response::Change(core.answer_change(request).await)),
         Request::Identity(request) => Ok(Response::Identity(core.answer_identity(from, request).await)),
         Request::Found(_) => Ok(Response::Found(core.answer_found().await)),
-        Request::Agreement(_) => Ok(Response::Agreement(core.answer_agreement())),
+        Request::Agreement(request) => Ok(Response::Agreement(core.answer_agreement(from, request))),
         Request::SnapshotOffset(request) => {
             Ok(Response::SnapshotOffset(core.answer_snapshot_offset(request).map_err(text)?))
         }
@@ -209,7 +214,9 @@ fn requests<R: Runtime, D: Disk, T: Transport>(
         match taken {
             Ok(request) => Some((request, (core, receiver, false))),
             Err(reason) => {
-                tracing::warn!(reason, %from, "a stream of appends is ended");
+                if core.may_warn() {
+                    tracing::warn!(reason, %from, "a stream of appends is ended");
+                }
                 None
             }
         }
@@ -220,7 +227,7 @@ fn requests<R: Runtime, D: Disk, T: Transport>(
 /// Reads an append and checks that it is one of a leader. One that only a newer program reads ends the member: what it
 /// holds must come before whatever follows it.
 async fn take_append<R: Runtime, D: Disk, T: Transport>(
-    core: &Core<R, D, T>,
+    core: &Arc<Core<R, D, T>>,
     from: NodeId,
     request: wire::AppendRequest,
     is_first: bool,
@@ -231,11 +238,16 @@ async fn take_append<R: Runtime, D: Disk, T: Transport>(
         true => core.check_leader_to_be(from, request.vote.as_ref(), request.recall.as_ref()).await?,
         false => core.check_term(request.vote.as_ref())?,
     }
-    append_from_wire(request, core.feature.level.supported()).map_err(|error| {
+    let request = append_from_wire(request, core.feature.level.supported()).map_err(|error| {
         // Whoever is behind does not lead, whatever it sends.
         if error.newer && vote.leader_id.term >= core.term() {
             core.fatal.report(&error);
         }
         error.to_string()
-    })
+    })?;
+    core.check_history(from, &request)?;
+    if vote.leader_id.term >= core.term() {
+        core.note_contact(from, request.leader_commit.as_ref().map_or(0, |committed| committed.index));
+    }
+    Ok(request)
 }

@@ -5,6 +5,7 @@
 //! counts them and has their checksum. A stream that ends early leaves everything as it was; what came of it is kept for
 //! a while, aside, so that another stream of the same snapshot brings the rest only.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -62,7 +63,7 @@ enum Broken {
 
 /// Receives one snapshot and answers what became of it.
 pub(super) async fn receive<R: Runtime, D: Disk, T: Transport>(
-    core: &Core<R, D, T>,
+    core: &Arc<Core<R, D, T>>,
     from: NodeId,
     mut duplex: Duplex,
 ) {
@@ -70,13 +71,18 @@ pub(super) async fn receive<R: Runtime, D: Disk, T: Transport>(
     if let Ok((Kind::Pull(_), _)) = &first {
         return match core.check_member(from).await {
             Ok(()) => send(core, from, &mut duplex).await,
-            Err(reason) => tracing::warn!(reason, %from, "a state that was asked for was not sent"),
+            Err(reason) if core.may_warn() => {
+                tracing::warn!(reason, %from, "a state that was asked for was not sent");
+            }
+            Err(_) => {}
         };
     }
     let outcome = match try_receive(core, from, &mut duplex, first).await {
         Ok(vote) => Outcome::Vote(vote_to_wire(&vote)),
         Err(reason) => {
-            tracing::warn!(%reason, %from, "a snapshot was not installed");
+            if core.may_warn() {
+                tracing::warn!(%reason, %from, "a snapshot was not installed");
+            }
             Outcome::Failure(reason)
         }
     };
@@ -96,7 +102,7 @@ async fn send<R: Runtime, D: Disk, T: Transport>(core: &Core<R, D, T>, from: Nod
 }
 
 async fn try_receive<R: Runtime, D: Disk, T: Transport>(
-    core: &Core<R, D, T>,
+    core: &Arc<Core<R, D, T>>,
     from: NodeId,
     duplex: &mut Duplex,
     first: Result<(Kind, Bytes), Refusal>,

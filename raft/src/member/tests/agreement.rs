@@ -248,3 +248,52 @@ fn without_a_majority_everybody_is_told_and_nobody_is_changed() {
         }
     });
 }
+
+/// A member that is quarantined and cannot be repaired, one that lacks the newest entry, and the leader.
+async fn quarantined_with_the_newest_log() -> (Cluster, usize, usize) {
+    let mut cluster = cluster_with_stored_state().await;
+    let leader = cluster.leader().await;
+    let (wrong, behind) = ((leader + 1) % 3, (leader + 2) % 3);
+    (0..3).for_each(|n| cluster.network.refuse_snapshots(peer(n).id, true));
+    damage(&mut cluster, wrong, |disk| disk.corrupt_object("ns/a7")).await;
+    let handle = cluster.handle(wrong);
+    eventually("it is quarantined", || handle.may_serve().err()).await;
+    cluster.network.isolate(peer(behind).id, (0..3).map(|n| peer(n).id));
+    revision_of(cluster.handle(leader).propose(put("newest", "1")).await);
+    cluster.kill(leader).await;
+    cluster.network.heal();
+    (cluster, wrong, behind)
+}
+
+#[test]
+fn a_quarantined_member_gives_its_newest_entries_to_one_that_may_lead() {
+    simulate(98, async {
+        let (cluster, wrong, behind) = quarantined_with_the_newest_log().await;
+        let right = cluster.handle(behind);
+        eventually("the other leads", || right.status().leader.filter(|leader| *leader == peer(behind)))
+            .await;
+        right.barrier().await.unwrap();
+        assert_eq!(value(&right, "newest").as_deref(), Some("1"));
+        revision_of(right.propose(put("more", "1")).await);
+        // What they agreed on before it went wrong does not count.
+        SimRuntime::sleep(Duration::from_secs(20)).await;
+        cluster.handle(wrong).may_serve().unwrap_err();
+    });
+}
+
+#[test]
+fn the_lead_is_not_given_to_a_quarantined_member() {
+    simulate(99, async {
+        let mut cluster = cluster_with_stored_state().await;
+        let leader = cluster.leader().await;
+        let (wrong, dead) = ((leader + 1) % 3, (leader + 2) % 3);
+        (0..3).for_each(|n| cluster.network.refuse_snapshots(peer(n).id, true));
+        damage(&mut cluster, wrong, |disk| disk.corrupt_object("ns/a7")).await;
+        let handle = cluster.handle(wrong);
+        eventually("it is quarantined", || handle.may_serve().err()).await;
+        cluster.kill(dead).await;
+        let refused = cluster.handle(leader).transfer_leader(peer(wrong).id).await.unwrap_err();
+        assert!(refused.to_string().contains("quarantined"), "{refused}");
+        revision_of(cluster.handle(leader).propose(put("more", "1")).await);
+    });
+}

@@ -17,6 +17,7 @@ mod storms;
 mod strangers;
 mod succession;
 mod suite;
+mod trust;
 mod versions;
 
 use std::collections::BTreeMap;

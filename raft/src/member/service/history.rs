@@ -1,0 +1,83 @@
+//! Whether what a leader sends goes with what this member has applied.
+//!
+//! In a cluster whose disks keep what was promised it always does. Where it does not, a disk was put back to an older copy
+//! that nobody could recognise, or entries were made up: the sender has lost, or never had, what others were told is done.
+//! The consensus library would end the process over it, at every start again, and with it the member that is right. So
+//! such a sender is not followed: where a majority is right it elects another, and the data of this member stays.
+//!
+//! Owns the comparison of one request with this member's log. It decides nothing about votes.
+
+use openraft::async_runtime::watch::WatchReceiver;
+use openraft::raft::AppendEntriesRequest;
+
+use super::Refusal;
+use crate::Runtime;
+use crate::disk::Disk;
+use crate::encoding::decode;
+use crate::member::codec::log_id_from_wire;
+use crate::member::consensus::{LogId, Types};
+use crate::member::core::Core;
+use crate::transport::{NodeId, Transport};
+
+/// One entry, of any size.
+const ENTRY_BYTES_MAX: usize = 1;
+
+impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
+    /// Refuses an append that contradicts what this member has applied, or its leader of the same term.
+    pub(super) fn check_history(
+        &self,
+        from: NodeId,
+        request: &AppendEntriesRequest<Types<R>>,
+    ) -> Result<(), Refusal> {
+        let (own, applied) = {
+            let metrics = self.raft.metrics();
+            let metrics = metrics.borrow_watched();
+            (metrics.vote, metrics.last_applied)
+        };
+        let term = request.vote.leader_id.term;
+        // The library refuses a leader of the past.
+        let Some(applied) = applied.filter(|_| term >= own.leader_id.term) else { return Ok(()) };
+        let has_other_leader = own.committed && own.leader_id.voted_for != from.0;
+        if term == own.leader_id.term && has_other_leader {
+            let other = self.peer_name(own.leader_id.voted_for);
+            return Err(self.contradicts(from, &format!("term {term} has another leader, {other}")));
+        }
+        let Some(theirs) = shared_with(request, &applied) else { return Ok(()) };
+        let ours = if theirs.index == applied.index { Some(applied) } else { self.log_id_at(theirs.index) };
+        match ours {
+            Some(ours) if ours != theirs => {
+                let (at, ours, theirs) = (theirs.index, ours.leader_id.term, theirs.leader_id.term);
+                Err(self
+                    .contradicts(from, &format!("entry {at} is of term {ours} here and of {theirs} there")))
+            }
+            // Compacted away, or the same.
+            _ => Ok(()),
+        }
+    }
+
+    fn contradicts(&self, from: NodeId, what: &str) -> Refusal {
+        let peer = self.peer_name(from.0);
+        if self.may_warn() {
+            tracing::error!(
+                peer,
+                what,
+                "a leader contradicts what is committed here: disks of this cluster were put back to older copies, or \
+                 its log was forged; it is not followed. Keep this member's data directory"
+            );
+        }
+        format!("{peer} contradicts what is committed here: {what}")
+    }
+
+    fn log_id_at(&self, index: u64) -> Option<LogId> {
+        let records = self.disk.read_log(index, index + 1, ENTRY_BYTES_MAX).ok()?;
+        let record = records.into_iter().find(|record| record.index == index)?;
+        let entry: orch_proto::store::Entry = decode("log entry", record.bytes).ok()?;
+        entry.log_id.map(log_id_from_wire)
+    }
+}
+
+/// The newest position in `request` that lies at `applied` or before it.
+fn shared_with<R: Runtime>(request: &AppendEntriesRequest<Types<R>>, applied: &LogId) -> Option<LogId> {
+    let entries = request.entries.iter().rev().map(|entry| entry.log_id);
+    entries.chain(request.prev_log_id).find(|position| position.index <= applied.index)
+}
