@@ -334,7 +334,7 @@ mod tests {
             "spec": {"podCIDR": "10.0.0.0/24", "podCIDRs": ["10.0.0.0/24"]}});
         let mut new = old.clone();
         new["spec"]["podCIDR"] = json!("10.9.0.0/24");
-        let new = updated(&Node, "", &old, new);
+        Node.default(&CONTEXT, &mut new);
         let texts: Vec<String> =
             Node.validate_update(&CONTEXT, &old, &new).iter().map(ToString::to_string).collect();
         assert_eq!(

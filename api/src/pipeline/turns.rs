@@ -95,6 +95,9 @@ mod tests {
     use super::*;
     use crate::testing::{Directed, Fate};
 
+    /// How long each holds its turn, so that others wait and the queue stays.
+    const TRY: Duration = Duration::from_millis(1);
+
     fn store(leads: bool) -> Directed {
         let leads = Arc::new(AtomicBool::new(leads));
         Directed { below: MemoryStore::default(), leads, fate: Fate::Applied }
@@ -138,10 +141,13 @@ mod tests {
     async fn the_leaders_writers_leave_gaps() {
         for (leads, gaps) in [(true, 2), (false, 0)] {
             let (turns, store, key) = (Turns::default(), store(leads), key("a"));
-            // Somebody always waits, so that the queue stays.
             let began = tokio::time::Instant::now();
-            join_all((0..2 * TURNS_BETWEEN_GAPS).map(|_| turns.take(&key, &store).map(drop))).await;
-            assert_eq!(began.elapsed(), GAP * gaps);
+            let writers = (0..2 * TURNS_BETWEEN_GAPS).map(|_| async {
+                let _turn = turns.take(&key, &store).await;
+                tokio::time::sleep(TRY).await;
+            });
+            join_all(writers).await;
+            assert_eq!(began.elapsed(), TRY * 2 * TURNS_BETWEEN_GAPS + GAP * gaps);
         }
     }
 }

@@ -57,7 +57,6 @@ async fn a_patch_makes_no_other_kind_of_an_object() {
     let nameless = server.patch(&path, MERGE, json!({"kind": null, "apiVersion": null})).await;
     assert_eq!(nameless.refusal(), (400, "the patched object has no apiVersion"));
     assert_eq!(server.patch(&path, MERGE, json!({"kind": null})).await.code, 200);
-    assert_eq!(server.get(&path).await.json["kind"], "ConfigMap");
 }
 
 #[tokio::test(start_paused = true)]
