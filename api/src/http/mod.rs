@@ -63,7 +63,7 @@ struct Parts {
     peer: Option<Arc<Peer>>,
     /// Whether credentials were shown and accepted.
     admitted: AtomicBool,
-    /// What was said of the body, should the request be refused.
+    /// Warnings about the body, told with a refusal.
     remarks: Remarks,
 }
 

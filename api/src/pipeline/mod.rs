@@ -121,7 +121,7 @@ pub struct Request<'a> {
 pub struct Remarks(Mutex<Vec<String>>);
 
 impl Remarks {
-    /// What the newest decoding had to say.
+    /// Keeps the warnings of the newest decoding.
     fn note(&self, warnings: &[String]) {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = warnings.to_vec();
     }

@@ -21,7 +21,7 @@ use crate::transport::NodeId;
 /// Says what is known of a member.
 pub(crate) type Recollection = Arc<dyn Fn(u64) -> wire::Recall + Send + Sync>;
 
-/// What `applied` and `promises` have of whoever is asked about, as they are then.
+/// Tells what `applied` and `promises` know of a member at the time of the question.
 pub(crate) fn recollection<D: Disk>(applied: Arc<Applied<D>>, promises: Promises) -> Recollection {
     Arc::new(move |node| recall(&applied.state(), &promises, node))
 }

@@ -91,15 +91,15 @@ impl Returning {
         if self.term == 0 && self.last.is_none() { 0 } else { self.starts }
     }
 
-    /// What shows that the disk is an older copy, in the starts that a peer knows of.
+    /// The reason to call the disk an older copy that the starts known to a peer give.
     fn missed_start(&self, known: &wire::Recall) -> Option<String> {
         let counted = self.starts_counted();
         let is_missed = known.starts > counted && known.incarnation != self.incarnation;
         is_missed.then(|| format!("it counts {counted} starts, the cluster {}", known.starts))
     }
 
-    /// What shows that the disk is an older copy, by now: promises of this start are none of an earlier one, and once all
-    /// were asked there may be some.
+    /// The reason to call the disk an older copy, at this moment: once every member was asked only starts count, since this
+    /// start has promises of its own.
     fn contradiction_now(&self, known: &wire::Recall) -> Option<String> {
         if self.finished.load(Ordering::Acquire) {
             self.missed_start(known)

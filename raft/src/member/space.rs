@@ -107,7 +107,7 @@ struct OtherSpace {
     is_very_short: bool,
 }
 
-/// What a member says of its disk.
+/// How little room a member has on its disk, as it tells the others.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Shortness {
     /// What would make the state larger is not to be proposed.

@@ -69,7 +69,7 @@ impl Operator {
         let down = self.session.pick();
         let Some(leader) = self.world().leader().filter(|leader| *leader != down) else { return };
         let healthy = members.iter().copied().find(|member| ![down, leader].contains(member));
-        // Whoever goes is replaced: of two members neither could be repaired or replaced.
+        // A removed member is replaced by a spare one: in a cluster of two neither could be repaired or replaced.
         let Some(healthy) = healthy.filter(|_| members.len() == 3 && self.world().has_spare()) else {
             return;
         };

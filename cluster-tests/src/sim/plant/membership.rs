@@ -38,7 +38,7 @@ impl Plant {
         copy
     }
 
-    /// What is answered to `asked` in the name of a member that does not run: with the bug, that it is there.
+    /// The forged answer to `asked` of a member that does not run: with the bug, an identity, as if it ran.
     pub fn speak_for_dead(self, asked: &Bytes) -> Option<Bytes> {
         use wire::control_request::Kind as Request;
         use wire::control_response::Kind as Response;

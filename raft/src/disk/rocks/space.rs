@@ -45,7 +45,7 @@ pub(super) fn keep_ballast(path: &Path, bytes: u64) -> io::Result<()> {
     let disk = rustix::fs::statvfs(path)?;
     let free = disk.f_bavail.saturating_mul(disk.f_frsize);
     let ballast = path.join(BALLAST_FILE);
-    // One that a crash left unfinished is shorter.
+    // A ballast file that a crash left unfinished is shorter.
     let is_whole = fs::metadata(&ballast).is_ok_and(|found| found.len() >= bytes);
     if bytes == 0 || free < bytes.saturating_mul(BALLAST_ROOM) || is_whole {
         return Ok(());

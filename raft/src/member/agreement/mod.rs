@@ -174,7 +174,7 @@ pub(crate) async fn keep_agreement<R: Runtime, D: Disk, T: Transport>(core: Arc<
 }
 
 impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
-    /// One round: everybody's digests, and what they say. And whether a leader answered, or is this member.
+    /// Asks all members for their digests. Gives the verdict, and whether the leader answered or is this member.
     async fn compare(&self) -> (Verdict, bool) {
         let membership = self.applied.membership();
         let membership = membership.membership();
@@ -267,7 +267,7 @@ impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
                 self.step_down(&majority).await;
                 self.repair(&majority).await;
             }
-            // What was the same before it went wrong says nothing.
+            // Agreement at a revision before the quarantine does not end it.
             Verdict::Agreed { revision }
                 if self.agreement.is_quarantined()
                     && revision.0 >= self.agreement.differs_at.load(Ordering::Acquire) =>

@@ -19,7 +19,7 @@ use crate::member::consensus::{LogId, Types};
 use crate::member::core::Core;
 use crate::transport::{NodeId, Transport};
 
-/// One entry, of any size.
+/// Bytes to read: `read_log` gives at least one entry, however large.
 const ENTRY_BYTES_MAX: usize = 1;
 
 impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
