@@ -129,7 +129,7 @@ impl Status {
             ApiError::NoSpace { members } => {
                 let message = format!(
                     "little space is left on the disks of members: {members} (--disk-reserve); objects can be deleted, \
-                     and updated if that does not make them larger"
+                     and updated if that does not make them larger, those over 64 KiB only to make them smaller by an eighth"
                 );
                 plain(507, "InsufficientStorage", &message)
             }

@@ -122,8 +122,10 @@ async fn a_disk_that_runs_full_refuses_growth_and_stops_nobody_from_deleting() {
         let ready = client.get("/readyz?verbose").await.unwrap();
         let report = String::from_utf8_lossy(&ready.body).into_owned();
         assert!(ready.status == 200 && report.contains("[+]space low: "), "{report}");
-        let same = json!({"data": {"value": noise(9999)}});
-        client.merge_patch(&format!("{COLLECTION}/fill-0"), &same).await.unwrap().success().unwrap();
+        let rewrite = |value: &str| json!({"data": {"value": value}});
+        let path = format!("{COLLECTION}/fill-{}", node + 10);
+        refused(&client.merge_patch(&path, &rewrite(&noise(9999))).await.unwrap());
+        client.merge_patch(&path, &rewrite(&noise(9999)[..50_000])).await.unwrap().success().unwrap();
         client.delete(&format!("{COLLECTION}/fill-{}", node + 1)).await.unwrap().success().unwrap();
         kept.remove(&format!("fill-{}", node + 1));
     }

@@ -141,7 +141,7 @@ pub struct SharedArgs {
     #[arg(long, value_name = "SIZE", default_value = "4Gi", value_parser = parse_size, help_heading = STORE)]
     pub state_quota: u64,
     /// Disk space that is left for the log, compaction and deletions: with less, what would add to the state is refused.
-    /// 0 is none [default: a 32nd of the disk, 512Mi to 2Gi, but at most a quarter]
+    /// 0 is none [default: a 32nd of the disk, 512Mi to 2Gi, but at most two fifths]
     #[arg(long, value_name = "SIZE", value_parser = parse_size, help_heading = STORE)]
     pub disk_reserve: Option<u64>,
     /// Disk space that the store may take, the reserve included; 0 is all that the disk has

@@ -31,11 +31,11 @@ const LOG_MAX: u64 = 256 * MIB;
 /// A 32nd of the disk. Until members know of each other that one is short, four seconds pass: at 50 MB/s of writes, each
 /// of which is in the log and in the state, 400 MB. What memory holds of history goes to the disk first (256 MiB at most), a
 /// compaction needs some 100 MiB beside what is there, the write-ahead log 32 MiB. A larger disk is filled no faster. Of one
-/// that is small for a server, a quarter at most is left alone.
+/// that is small for a server, two fifths at most are left alone: what a compaction needs is no less there.
 const RESERVE_SHARE: u64 = 32;
 const RESERVE_MIN: u64 = 512 * MIB;
 const RESERVE_MAX: u64 = 2 << 30;
-const RESERVE_SHARE_MAX: u64 = 4;
+const RESERVE_FIFTHS_MAX: u64 = 2;
 
 /// Bytes that the store may ever take: of the disk of `data_dir`, or of the nearest directory above it that is there.
 fn disk(data_dir: &Path, quota: Option<u64>) -> u64 {
@@ -87,7 +87,7 @@ fn space_of(total: u64, reserve: Option<u64>, quota: Option<u64>) -> Result<Spac
 
 /// The reserve of a disk of `total` bytes.
 fn reserve_of(total: u64) -> u64 {
-    (total / RESERVE_SHARE).clamp(RESERVE_MIN, RESERVE_MAX).min(total / RESERVE_SHARE_MAX)
+    (total / RESERVE_SHARE).clamp(RESERVE_MIN, RESERVE_MAX).min(total / 5 * RESERVE_FIFTHS_MAX)
 }
 
 /// Bytes of the largest ballast: opening the database writes its write-ahead log of 32 MiB out as tables, and the log, the
@@ -135,13 +135,15 @@ mod tests {
     }
 
     #[test]
-    fn a_reserve_is_a_thirty_second_within_bounds_and_a_quarter_at_most() {
+    fn a_reserve_is_a_thirty_second_within_bounds_and_two_fifths_at_most() {
         let gib = |count: u64| count << 30;
-        for (total, reserve) in [(1, 256 * MIB), (2, 512 * MIB), (8, 512 * MIB), (32, gib(1)), (1000, gib(2))]
+        let two_fifths = gib(1) / 5 * 2;
+        for (total, reserve) in
+            [(1, two_fifths), (2, 512 * MIB), (8, 512 * MIB), (32, gib(1)), (1000, gib(2))]
         {
             assert_eq!(reserve_of(gib(total)), reserve, "{total} GiB");
         }
-        assert_eq!(space(Path::new("/"), None, gib(1)).unwrap().reserve_bytes, 256 * MIB);
+        assert_eq!(space(Path::new("/"), None, gib(1)).unwrap().reserve_bytes, two_fifths);
     }
 
     #[test]
@@ -162,7 +164,7 @@ mod tests {
         assert!(refusal.starts_with("--disk-reserve: ") && refusal.contains("--disk-quota"), "{refusal}");
         assert_eq!(
             space_of(40 * MIB, None, None).unwrap().reserve_bytes,
-            10 * MIB,
+            16 * MIB,
             "a default is never refused"
         );
     }

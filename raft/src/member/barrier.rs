@@ -119,11 +119,11 @@ impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
                 R::sleep(RETRY_PAUSE).await;
             }
         };
-        // Callers have their own deadline, which is no later.
-        let Some(index) = within::<R, _>(BARRIER_TIMEOUT, asking).await else { return };
+        let answered = within::<R, _>(BARRIER_TIMEOUT, asking).await;
+        let answered = answered.ok_or_else(|| error("no quorum answered in time"));
         for caller in callers {
-            // A caller that is gone has given up.
-            drop(caller.send(Ok(index)));
+            // A caller that is gone has given up: its own deadline is no later.
+            drop(caller.send(answered.clone()));
         }
     }
 

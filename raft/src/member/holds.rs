@@ -19,8 +19,8 @@ use crate::transport::NodeId;
 /// what follows it, or the sender sends the rest.
 pub(crate) const HOLD_LOOKS: u32 = 40;
 
-/// Looks after which a snapshot is too old to be continued: ten minutes, as long as one attempt may take. The next
-/// attempt sends the state of its own moment.
+/// Looks after which a snapshot is too old to be continued: ten minutes, the time of five attempts. The next attempt sends
+/// the state of its own moment.
 const RESUME_LOOKS_MAX: u32 = 2400;
 
 /// The snapshots of one member.

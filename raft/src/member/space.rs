@@ -11,7 +11,8 @@
 //! a refused write must take no room in it. It looks at the state applied there, and at what each member last said of
 //! its disk; both may be seconds old, which is what the reserve is for (docs/decisions/0018).
 //!
-//! Invariant: what helps to delete is never refused here, nor is a small write that does not make the state larger.
+//! Invariant: what helps to delete is never refused here, nor is a small write that does not make the state larger
+//! (`State::spares_room`).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -25,7 +26,7 @@ use crate::disk::{Disk, Space};
 use crate::member::core::Core;
 use crate::member::options::SpaceOptions;
 use crate::store::ProposeError;
-use crate::transaction::{Operation, Transaction};
+use crate::transaction::Transaction;
 use crate::transport::{NodeId, Transport};
 
 /// Longest and shortest time between two measurements, each of which is a system call for each of some dozens of files.
@@ -34,10 +35,6 @@ const MEASURE_PAUSE_MIN: Duration = Duration::from_millis(25);
 
 /// Bytes that a disk may take in a millisecond, of log, tables and compactions together: a fast one takes 1 GB a second.
 const BYTES_PER_MS: u64 = 1 << 20;
-
-/// With half a reserve left of any member, no more than this is written at a time, even in place of as much: what is replaced is given
-/// back later than what replaces it is written. Conditions, leases and marks for deletion are smaller.
-const SMALL_WRITE_BYTES: usize = 64 << 10;
 
 /// Rounds of the comparison (`agreement`) for which a member that said it was short, and answers no more, counts: one
 /// answer lost does not let growth in, and a dead member does not keep it out.
@@ -268,24 +265,14 @@ impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
         if !self.space.is_short() {
             return None;
         }
-        let operations = &transaction.operations;
-        let is_bearable = !self.space.is_anyone_very_short() || written(operations) <= SMALL_WRITE_BYTES;
-        if is_bearable && self.applied.state().spares_room(operations) {
+        let nearly_full = self.space.is_anyone_very_short();
+        if self.applied.state().spares_room(&transaction.operations, nearly_full) {
             return None;
         }
         let short = self.space.status(self.options.id()).short;
         let names: Vec<String> = short.iter().map(|id| self.peer_name(id.0)).collect();
         Some(ProposeError::NoSpace { members: names.join(", ") })
     }
-}
-
-/// Bytes of the objects that `operations` write.
-fn written(operations: &[Operation]) -> usize {
-    let bytes = |operation: &Operation| match operation {
-        Operation::Put(put) => put.json.len(),
-        Operation::Delete(_) => 0,
-    };
-    operations.iter().map(bytes).sum()
 }
 
 #[cfg(test)]

@@ -34,6 +34,14 @@ const REVISION_DIGITS: u64 = 20;
 /// Growth that counts as small: a deletion timestamp, a condition, a holder of a lease, with the record of who set it.
 const SMALL_GROWTH_BYTES: u64 = 4096;
 
+/// What one transaction may write on a disk with little space, if that does not grow the state: conditions, leases and
+/// marks for deletion are smaller.
+const SMALL_WRITE_BYTES: u64 = 64 << 10;
+
+/// A larger one must leave out at least this part of what it replaces: so often until it is small that all of it together
+/// writes a bounded multiple of what is stored.
+const SHRINKING_PART: u64 = 8;
+
 /// Small growth may use this part of the quota beyond it.
 const RESERVE_PART: u64 = 16;
 
@@ -83,34 +91,60 @@ impl State {
 
     /// Whether `operations` help to make room, or take none: what a member with little space on its disk lets pass
     /// (docs/decisions/0018).
-    pub(crate) fn spares_room(&self, operations: &[Operation]) -> bool {
-        let (grows, growth) = self.growth(operations);
-        grows == 0 || growth <= Growth::Ending
+    ///
+    /// What is replaced is given back long after what replaces it is written, and merging the two takes room besides. So
+    /// objects of more than [`SMALL_WRITE_BYTES`] in all are rewritten only to end, or, unless the disk is `nearly_full`,
+    /// to be smaller by a good part.
+    pub(crate) fn spares_room(&self, operations: &[Operation], nearly_full: bool) -> bool {
+        let Change { added, removed, growth, ends } = self.change(operations);
+        match added {
+            0 => true,
+            _ if added <= SMALL_WRITE_BYTES => added <= removed || growth <= Growth::Ending,
+            _ => ends || (!nearly_full && added <= removed - removed / SHRINKING_PART),
+        }
     }
 
-    /// How many bytes `operations` add, and the most demanding kind of growth among them.
+    /// How many bytes `operations` add to the state, and the most demanding kind of growth among them.
     fn growth(&self, operations: &[Operation]) -> (u64, Growth) {
-        let (mut added, mut removed) = (0u64, 0u64);
-        let mut growth = Growth::Exempt;
+        let change = self.change(operations);
+        (change.added.saturating_sub(change.removed), change.growth)
+    }
+
+    fn change(&self, operations: &[Operation]) -> Change {
+        let mut change = Change { added: 0, removed: 0, growth: Growth::Exempt, ends: true };
         for operation in operations {
             match operation {
                 Operation::Delete(key) => {
-                    removed += self.object(key).map_or(0, |old| weight(key.path(), old));
+                    change.removed += self.object(key).map_or(0, |old| weight(key.path(), old));
                 }
                 Operation::Put(put) => {
                     let old = self.object(&put.key).map(|old| &**old);
                     let before = old.map_or(0, |old| weight(put.key.path(), old));
                     let after = weight_of_put(put);
-                    added += after;
-                    removed += before;
+                    change.added += after;
+                    change.removed += before;
                     if after > before {
-                        growth = growth.max(growth_of(put, old, after - before));
+                        change.growth = change.growth.max(growth_of(put, old, after - before));
                     }
+                    let was_ending = old.is_some_and(|old| old.index.terminating);
+                    change.ends &= put.index.terminating && (!was_ending || after < before);
                 }
             }
         }
-        (added.saturating_sub(removed), growth)
+        change
     }
+}
+
+/// What operations do to the size of the state.
+struct Change {
+    /// Bytes of the objects they write.
+    added: u64,
+    /// Bytes of those they replace and remove.
+    removed: u64,
+    /// The most demanding kind of growth among them.
+    growth: Growth,
+    /// Whatever they write is being marked for deletion, or is marked and becomes smaller.
+    ends: bool,
 }
 
 /// Kinds of growth, the least demanding first; the table above has their limits.
@@ -275,6 +309,35 @@ mod tests {
             assert!(apply(&mut state, vec![Operation::Delete(key("things", name))]));
         }
         assert!(write(&mut state, put("things", "new", 10)));
+    }
+
+    #[test]
+    fn a_disk_with_little_space_takes_large_updates_only_to_end_or_shrink() {
+        let mut state = State::default();
+        for (name, bytes) in [("small", 1000), ("large", 160_000), ("ending", 160_000)] {
+            assert!(write(&mut state, put("things", name, bytes)));
+        }
+        assert!(write(&mut state, marked("ending", 160_000)));
+        let cases = [
+            (put("things", "new", 10), false, false),
+            (put("things", "small", 1000), true, true),
+            (put("things", "small", 1200), false, false),
+            (marked("small", 1200), true, true),
+            (put("things", "large", 160_000), false, false),
+            (put("things", "large", 141_000), false, false),
+            (put("things", "large", 139_000), true, false),
+            (put("things", "large", 60_000), true, true),
+            (marked("large", 160_100), true, true),
+            (marked("ending", 160_000), false, false),
+            (marked("ending", 159_900), true, true),
+        ];
+        for (put, low, nearly_full) in cases {
+            let what = format!("{} of {} bytes", put.key.path(), put.json.len());
+            let operations = [Operation::Put(put)];
+            assert_eq!(state.spares_room(&operations, false), low, "{what}, low");
+            assert_eq!(state.spares_room(&operations, true), nearly_full, "{what}, nearly full");
+        }
+        assert!(state.spares_room(&[Operation::Delete(key("things", "large"))], true));
     }
 
     #[test]

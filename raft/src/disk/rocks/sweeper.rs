@@ -215,7 +215,13 @@ fn reclaim_all(core: &Core) -> Result<(), DiskError> {
     beside_others.set_exclusive_manual_compaction(false);
     for (from, to) in ranges_of_removals(core, &state)? {
         let Some(found) = core.db.cf_handle(&state) else { break };
-        let free = space::measure(core.db.path())?.free;
+        let free = match space::measure(core.db.path()) {
+            Ok(space) => space.free,
+            Err(error) => {
+                tracing::warn!(%error, "the room on the disk is not known: nothing more is compacted");
+                return Ok(());
+            }
+        };
         let overlapping = tables_of(core, &state)?.into_iter().filter(|table| is_within(table, &from, &to));
         if overlapping.map(|table| table.size as u64).sum::<u64>() <= free / 2 {
             core.db.compact_range_cf_opt(&found, Some(&from), Some(&to), &beside_others);
