@@ -89,7 +89,11 @@ fn stored() -> Vec<Case> {
     vec![
         frame("identity of a founder", &founder),
         frame("identity on an older copy", &older_copy),
-        frame("quarantine", &wire::Quarantine { reason: "why".into(), revision: 9 }),
+        frame("quarantine", &wire::Quarantine { reason: "why".into(), revision: 9, majority: Vec::new() }),
+        frame(
+            "quarantine by a majority",
+            &wire::Quarantine { reason: "why".into(), revision: 9, majority: vec![7, 8] },
+        ),
         frame("history record", &wire::HistoryRecord { changes: vec![created, removed] }),
     ]
 }

@@ -67,7 +67,7 @@ pub(crate) struct Core<R: Runtime, D: Disk, T: Transport> {
     /// Admission is over: this member votes and replicates.
     pub(crate) admitted: AtomicBool,
     /// Comparison of this member's state with the others'; quarantine.
-    pub(crate) agreement: Agreement,
+    pub(crate) agreement: Arc<Agreement>,
     /// One founding is decided at a time.
     pub(crate) deciding: tokio::sync::Mutex<()>,
     /// The last member that sent anything but a question (identity, feature level, founding) while this one waited to be

@@ -118,7 +118,7 @@ impl<R: Runtime, D: Disk, T: Transport> Member<R, D, T> {
         let log_end = log.get_log_state().await.map_err(|error| unreadable(&error))?.last_log_id;
         // An installed state covers entries that the log never had, and the log's own marker of that may not be synced.
         let ended = log_end.max(applied.now().1.log_id);
-        let agreement = Agreement::load(&*disk).map_err(|error| unreadable(&error))?;
+        let agreement = Arc::new(Agreement::load(&*disk).map_err(|error| unreadable(&error))?);
         // Whoever has a log or a vote has been part of the cluster with this disk.
         let admitted = AtomicBool::new(ended.is_some() || log.vote().is_some());
         // Nor is an empty disk new that was started before: it may be a copy from before it had a log.
@@ -135,7 +135,8 @@ impl<R: Runtime, D: Disk, T: Transport> Member<R, D, T> {
         let (meter, holds, purging) = (log.meter(), Arc::new(holds::Holds::default()), log.clone());
         let recollection = recollection(applied.clone(), promises.clone());
         let (sent, reads, held) = (promises.clone(), level.clone(), holds.clone());
-        let network = Network::<R, T>::new(transport.clone(), held, sent, recollection, reads);
+        let network =
+            Network::<R, T>::new(transport.clone(), held, sent, recollection, reads, agreement.clone());
         let machine = Machine::new(applied.clone(), holds.clone());
         let raft = Raft::<R, D>::new(options.id().0, Arc::new(settings), network, log, machine).await;
         let core = Core {

@@ -193,6 +193,11 @@ impl SpaceWatch {
         self.is_very_short(&known) || known.others.values().any(|other| other.is_very_short)
     }
 
+    /// Whether half of this member's own reserve is used up.
+    pub(crate) fn is_nearly_full(&self) -> bool {
+        self.is_very_short(&self.known.lock())
+    }
+
     fn is_very_short(&self, known: &Known) -> bool {
         known.measured.is_some_and(|space| self.room(space) < self.options.reserve_bytes / 2)
     }

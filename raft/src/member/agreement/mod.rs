@@ -80,6 +80,8 @@ pub(crate) struct Agreement {
     is_quarantined: AtomicBool,
     /// Where its state was found to differ.
     differs_at: AtomicU64,
+    /// The members that agreed there.
+    judged_by: Mutex<BTreeSet<u64>>,
     /// Rounds for which a quarantined member has found no leader.
     leaderless_rounds: AtomicU32,
     /// How often what this member showed was taken back.
@@ -95,7 +97,7 @@ impl Agreement {
         let agreement = Agreement::default();
         let found = read_meta::<wire::Quarantine>(disk, MetaKey::Quarantine, "quarantine")?;
         if let Some(found) = found.filter(|found| !found.reason.is_empty()) {
-            agreement.suspend(found.reason, Revision(found.revision));
+            agreement.suspend(found.reason, Revision(found.revision), found.majority.into_iter().collect());
         }
         Ok(agreement)
     }
@@ -121,8 +123,9 @@ impl Agreement {
         self.revocations.load(Ordering::Acquire)
     }
 
-    fn suspend(&self, reason: String, differs_at: Revision) {
+    fn suspend(&self, reason: String, differs_at: Revision, judged_by: BTreeSet<u64>) {
         self.status.lock().quarantine = Some(reason);
+        *self.judged_by.lock() = judged_by;
         self.differs_at.store(differs_at.0, Ordering::Release);
         self.revocations.fetch_add(1, Ordering::AcqRel);
         self.is_quarantined.store(true, Ordering::Release);
@@ -262,7 +265,7 @@ impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
         match verdict {
             Verdict::OwnDiffers { revision, majority } => {
                 if !self.agreement.is_quarantined() {
-                    self.quarantine(revision).await?;
+                    self.quarantine(revision, &majority).await?;
                 }
                 self.step_down(&majority).await;
                 self.repair(&majority).await;
@@ -272,10 +275,15 @@ impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
                 if self.agreement.is_quarantined()
                     && revision.0 >= self.agreement.differs_at.load(Ordering::Acquire) =>
             {
-                self.save_quarantine(String::new(), revision).await?;
+                self.save_quarantine(String::new(), revision, &BTreeSet::new()).await?;
                 self.raft.runtime_config().elect(true);
                 self.agreement.resume();
                 tracing::warn!(revision = revision.0, "this member agrees with a majority and serves again");
+            }
+            // Others are away. But who is wrong was found out when they were there.
+            Verdict::Split { .. } if self.agreement.is_quarantined() => {
+                let judges = self.agreement.judged_by.lock().clone();
+                self.repair(&judges).await;
             }
             _ => {}
         }
@@ -323,17 +331,23 @@ impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
     }
 
     /// Stops serving, then sees to it that a restart does not serve either.
-    async fn quarantine(&self, revision: Revision) -> Result<(), ()> {
+    async fn quarantine(&self, revision: Revision, majority: &BTreeSet<u64>) -> Result<(), ()> {
         let reason = format!("its state differs from the majority's at revision {revision}");
-        self.agreement.suspend(reason.clone(), revision);
+        self.agreement.suspend(reason.clone(), revision, majority.clone());
         // Watchers sleep until something changes; those of a wrong state are told now.
         self.applied.announcements().alarm();
         self.raft.runtime_config().elect(false);
-        self.save_quarantine(reason, revision).await
+        self.save_quarantine(reason, revision, majority).await
     }
 
-    async fn save_quarantine(&self, reason: String, revision: Revision) -> Result<(), ()> {
-        let quarantine = wire::Quarantine { reason, revision: revision.0 };
+    async fn save_quarantine(
+        &self,
+        reason: String,
+        revision: Revision,
+        majority: &BTreeSet<u64>,
+    ) -> Result<(), ()> {
+        let majority = majority.iter().copied().collect();
+        let quarantine = wire::Quarantine { reason, revision: revision.0, majority };
         let bytes = Bytes::from(quarantine.encode_to_vec());
         let save = |done| self.disk.save_meta(MetaKey::Quarantine, bytes, Some(done));
         self.fatal.disk(completed("save quarantine", save).await).map_err(drop)

@@ -30,7 +30,7 @@ const CATCH_UP_TIMEOUT: Duration = Duration::from_secs(30);
 const PULL_TIMEOUT: Duration = Duration::from_secs(600);
 
 impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
-    /// Replaces this member's state by that of a member of the majority.
+    /// Replaces this member's state by that of a member of the majority. Those that do not answer are passed over.
     pub(super) async fn repair(&self, majority: &BTreeSet<u64>) {
         let membership = self.membership();
         let place = |id: &u64| membership.membership().get_node(id).map(|place| place.peer(*id));
@@ -60,6 +60,7 @@ impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
         let _held = self.holds.hold_whole();
         let pulled = within::<R, _>(PULL_TIMEOUT, self.pull_from(peer).boxed()).await;
         let (mark, state, install) = pulled.unwrap_or_else(|| Err("it took too long".to_owned()))?;
+        self.check_lineage(peer.id, mark.log_id)?;
         // Under no deadline: an exchange that is given up half way leaves memory behind the disk.
         let (disk, level) = (self.disk.clone(), self.feature.level.clone());
         let log = Log::<R, D>::open(disk, self.applied.clone(), self.fatal.clone(), level);

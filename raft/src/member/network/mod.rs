@@ -32,6 +32,7 @@ pub(crate) use self::append::{append_from_wire, append_response_to_wire, stream_
 pub(crate) use self::snapshot::send_pulled;
 use crate::Runtime;
 use crate::encoding::{DecodeError, decode};
+use crate::member::agreement::Agreement;
 use crate::member::codec::{log_id_from_wire, log_id_to_wire, required_vote, vote_to_wire};
 use crate::member::consensus::{Place, Snapshot, Types, Vote};
 use crate::member::feature::FeatureLevel;
@@ -48,6 +49,7 @@ pub(crate) struct Network<R, T> {
     level: Arc<FeatureLevel>,
     promises: Promises,
     recollection: Recollection,
+    agreement: Arc<Agreement>,
     runtime: PhantomData<fn() -> R>,
 }
 
@@ -58,6 +60,7 @@ pub(crate) struct Link<R, T> {
     level: Arc<FeatureLevel>,
     promises: Promises,
     recollection: Recollection,
+    agreement: Arc<Agreement>,
     peer: Peer,
     /// Replicates over a stream; other tasks send an entry-less append at most, as a call.
     pipelined: bool,
@@ -73,15 +76,17 @@ impl<R: Runtime, T: Transport> Network<R, T> {
         promises: Promises,
         recollection: Recollection,
         level: Arc<FeatureLevel>,
+        agreement: Arc<Agreement>,
     ) -> Self {
-        Network { transport, holds, promises, recollection, level, runtime: PhantomData }
+        Network { transport, holds, promises, recollection, level, agreement, runtime: PhantomData }
     }
 
     fn link(&self, target: u64, place: &Place, pipelined: bool) -> Link<R, T> {
         let (transport, holds, level) = (self.transport.clone(), self.holds.clone(), self.level.clone());
         let (promises, recollection) = (self.promises.clone(), self.recollection.clone());
-        let peer = place.peer(target);
-        Link { transport, holds, promises, recollection, level, peer, pipelined, runtime: PhantomData }
+        let (agreement, peer) = (self.agreement.clone(), place.peer(target));
+        let runtime = PhantomData;
+        Link { transport, holds, promises, recollection, level, agreement, peer, pipelined, runtime }
     }
 }
 

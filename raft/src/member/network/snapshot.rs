@@ -49,6 +49,9 @@ impl<R: Runtime, T: Transport> Link<R, T> {
         let SnapshotBody::Sending(state) = snapshot.snapshot else {
             return Err(failure("a received snapshot was given to send"));
         };
+        // Who leads only for the sake of its log does not spread a state that is known to be wrong: two of three would
+        // agree on it then.
+        self.agreement.may_serve().map_err(|error| failure(&error.reason))?;
         let changed = Some(state.changed_at_floor(state.applied()));
         let mark =
             Mark { log_id: snapshot.meta.last_log_id, membership: snapshot.meta.last_membership, changed };

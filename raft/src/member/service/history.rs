@@ -45,14 +45,27 @@ impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
         let Some(theirs) = shared_with(request, &applied) else { return Ok(()) };
         let ours = if theirs.index == applied.index { Some(applied) } else { self.log_id_at(theirs.index) };
         match ours {
-            Some(ours) if ours != theirs => {
-                let (at, ours, theirs) = (theirs.index, ours.leader_id.term, theirs.leader_id.term);
-                Err(self
-                    .contradicts(from, &format!("entry {at} is of term {ours} here and of {theirs} there")))
-            }
+            Some(ours) if ours != theirs => Err(self.contradiction(from, &ours, &theirs)),
             // Compacted away, or the same.
             _ => Ok(()),
         }
+    }
+
+    /// Refuses a state as of `theirs` that is not one of this member's own past: entries that follow it in this member's
+    /// log were made for another. A majority that lost what this member kept agrees with itself, and is not right for it.
+    pub(crate) fn check_lineage(&self, from: NodeId, theirs: Option<LogId>) -> Result<(), Refusal> {
+        let theirs = theirs.ok_or("the state is of no entry")?;
+        let applied = self.raft.metrics().borrow_watched().last_applied;
+        let ours = match applied.filter(|applied| applied.index == theirs.index) {
+            Some(applied) => applied,
+            None => self.log_id_at(theirs.index).ok_or("the entry that the state is of is not in the log")?,
+        };
+        if ours == theirs { Ok(()) } else { Err(self.contradiction(from, &ours, &theirs)) }
+    }
+
+    fn contradiction(&self, from: NodeId, ours: &LogId, theirs: &LogId) -> Refusal {
+        let (at, ours, theirs) = (theirs.index, ours.leader_id.term, theirs.leader_id.term);
+        self.contradicts(from, &format!("entry {at} is of term {ours} here and of {theirs} there"))
     }
 
     fn contradicts(&self, from: NodeId, what: &str) -> Refusal {
@@ -61,7 +74,7 @@ impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
             tracing::error!(
                 peer,
                 what,
-                "a leader contradicts what is committed here: disks of this cluster were put back to older copies, or \
+                "a member contradicts what is committed here: disks of this cluster were put back to older copies, or \
                  its log was forged; it is not followed. Keep this member's data directory"
             );
         }

@@ -187,6 +187,11 @@ async fn receive_objects<R: Runtime, D: Disk, T: Transport>(
     loop {
         match next_frame::<R>(duplex).await.map_err(Broken::Stream)? {
             (Kind::Objects(objects), frame) => {
+                // A disk that is full ends the member, and with it the state that it has.
+                if core.space.is_nearly_full() {
+                    let reason = "the disk has no room for the state beside the one that is there";
+                    return Err(Broken::Content(reason.to_owned()));
+                }
                 let added = receiving.add(objects, &frame, reads);
                 added.map_err(|error| Broken::Content(newer(core, error)))?;
             }

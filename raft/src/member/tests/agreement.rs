@@ -297,3 +297,69 @@ fn the_lead_is_not_given_to_a_quarantined_member() {
         revision_of(cluster.handle(leader).propose(put("more", "1")).await);
     });
 }
+
+#[test]
+fn a_quarantined_member_is_repaired_by_one_of_its_judges_while_others_are_away() {
+    simulate(909, async {
+        let mut cluster = cluster_with_stored_state().await;
+        let right = cluster.leader().await;
+        let (wrong, away) = ((right + 1) % 3, (right + 2) % 3);
+        (0..3).for_each(|n| cluster.network.refuse_snapshots(peer(n).id, true));
+        damage(&mut cluster, wrong, |disk| disk.lose_object("ns/a9")).await;
+        let handle = cluster.handle(wrong);
+        eventually("it is quarantined", || handle.may_serve().err()).await;
+        cluster.kill(away).await;
+        // Who judged is on the disk.
+        cluster.kill(wrong).await;
+        cluster.restart(wrong).await.unwrap();
+        (0..3).for_each(|n| cluster.network.refuse_snapshots(peer(n).id, false));
+        let handle = cluster.handle(wrong);
+        eventually("it is repaired", || handle.may_serve().ok()).await;
+        assert_eq!(value(&handle, "a9").as_deref(), Some("right"));
+    });
+}
+
+#[test]
+fn a_quarantined_leader_does_not_spread_its_state() {
+    simulate(902, async {
+        let mut cluster = Cluster::new(3);
+        cluster.log = LogOptions { snapshot_every: 50, keep: 30, ..LogOptions::default() };
+        cluster.history = HistoryOptions { entries_max: 20, ..HistoryOptions::default() };
+        cluster.start_and_found().await;
+        let right = cluster.leader().await;
+        let (wrong, behind) = ((right + 1) % 3, (right + 2) % 3);
+        for i in 0..40 {
+            revision_of(cluster.handle(right).propose(put(&format!("a{i}"), "right")).await);
+        }
+        for i in 0..60 {
+            revision_of(cluster.handle(right).propose(put("busy", &format!("{i}"))).await);
+        }
+        SimRuntime::sleep(Duration::from_secs(3)).await;
+        converge(&cluster).await;
+        (0..3).for_each(|n| cluster.network.refuse_snapshots(peer(n).id, true));
+        damage(&mut cluster, wrong, |disk| disk.lose_object("ns/a9")).await;
+        eventually("it is quarantined", || cluster.handle(wrong).may_serve().err()).await;
+        cluster.kill(behind).await;
+        for i in 0..500 {
+            revision_of(cluster.handle(right).propose(put("busy", &format!("{i}"))).await);
+        }
+        SimRuntime::sleep(Duration::from_secs(3)).await;
+        eventually("the quarantined member has the log", || {
+            let ends = [right, wrong].map(|n| cluster.handle(n).status().applied);
+            (ends[0] == ends[1]).then_some(())
+        })
+        .await;
+        cluster.kill(right).await;
+        // The quarantined member has the newest log, and the other needs a state.
+        cluster.restart(behind).await.unwrap();
+        (0..3).for_each(|n| cluster.network.refuse_snapshots(peer(n).id, false));
+        SimRuntime::sleep(Duration::from_secs(60)).await;
+        cluster.handle(wrong).may_serve().unwrap_err();
+        assert_eq!(value(&cluster.handle(behind), "a9").as_deref(), Some("right"));
+        cluster.restart(right).await.unwrap();
+        repaired(&cluster, wrong).await;
+        for n in 0..3 {
+            assert_eq!(value(&cluster.handle(n), "a9").as_deref(), Some("right"), "member {n}");
+        }
+    });
+}

@@ -162,3 +162,25 @@ fn a_part_that_nobody_completes_is_given_up() {
         .await;
     });
 }
+
+#[test]
+fn a_state_that_does_not_fit_is_refused_and_taken_when_there_is_room() {
+    simulate(88, async {
+        let (mut cluster, behind) = with_one_left_behind().await;
+        cluster.disks.iter().for_each(|disk| disk.leave(10 * RESERVE_BYTES));
+        cluster.disks[behind].leave(RESERVE_BYTES / 4);
+        cluster.restart(behind).await.unwrap();
+        let handle = cluster.handle(behind);
+        let before = handle.status().applied;
+        let ended = SimRuntime::timeout(Duration::from_secs(30), handle.fatal()).await;
+        assert!(ended.is_err(), "it ends: {ended:?}");
+        assert_eq!(handle.status().applied, before, "nothing was installed");
+        cluster.kill(behind).await;
+        cluster.disks[behind].leave(10 * RESERVE_BYTES);
+        eventually("growth is let in again", || {
+            cluster.handles().iter().all(|handle| !handle.is_short_of_space()).then_some(())
+        })
+        .await;
+        catch_up(&mut cluster, behind).await;
+    });
+}

@@ -186,6 +186,45 @@ fn those_away_must_not_be_left_alone_with_one_they_do_not_know() {
     });
 }
 
+#[test]
+fn the_one_that_keeps_what_a_majority_lost_is_not_repaired() {
+    simulate(915, async {
+        let mut cluster = Cluster::start(3).await;
+        let leader = cluster.leader().await;
+        known_everywhere(&cluster).await;
+        let (right, late) = ((leader + 1) % 3, (leader + 2) % 3);
+        cluster.kill(late).await;
+        let older = copy(&cluster, leader);
+        for i in 0..400 {
+            revision_of(cluster.handle(leader).propose(put(&format!("a{i}"), "1")).await);
+        }
+        let end = cluster.handle(leader).state().applied();
+        assert!(cluster.handle(right).wait_applied(end, Duration::from_secs(60)).await);
+        for n in [leader, right] {
+            cluster.kill(n).await;
+        }
+        cluster.disks[leader] = older;
+        cluster.restart(leader).await.unwrap();
+        cluster.restart(late).await.unwrap();
+        let now = cluster.leader_among(&[leader, late]).await;
+        // Past a revision of which the members compare digests.
+        for i in 0..290 {
+            revision_of(cluster.handle(now).propose(put(&format!("b{i}"), "1")).await);
+        }
+        for _ in 0..2 {
+            cluster.restart(right).await.unwrap();
+            let ended = SimRuntime::timeout(Duration::from_secs(60), cluster.handle(right).fatal()).await;
+            assert!(ended.is_err(), "{ended:?}");
+            let handle = cluster.handle(right);
+            assert!((0..400).all(|i| value(&handle, &format!("a{i}")).is_some()), "it keeps its data");
+            assert!((0..290).all(|i| value(&handle, &format!("b{i}")).is_none()), "and takes nothing else");
+            assert_eq!(handle.status().agreement.repairs, 0);
+            handle.may_serve().unwrap_err();
+            cluster.kill(right).await;
+        }
+    });
+}
+
 /// The others have lost what this one knows to be committed, and nobody could see it.
 #[test]
 fn a_majority_on_older_disks_does_not_end_the_one_that_is_right() {
