@@ -24,6 +24,19 @@ pub enum ParseError {
     File(#[from] FileError),
 }
 
+impl ParseError {
+    /// Whether the file has a flag that does not exist, or a bad value: the same mistake on the command line ends the
+    /// process with the code of usage errors.
+    pub fn is_usage(&self) -> bool {
+        match self {
+            ParseError::CommandLine(_) => true,
+            ParseError::File(error) => {
+                matches!(error, FileError::UnknownKey { .. } | FileError::Value { .. })
+            }
+        }
+    }
+}
+
 /// Parses `arguments`, the program's name first.
 pub fn parse(arguments: Vec<OsString>) -> Result<Cli, ParseError> {
     let matches = Cli::command().try_get_matches_from(&arguments)?;
