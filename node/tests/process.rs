@@ -31,9 +31,12 @@ struct Process {
 impl Process {
     fn start(data: &Path, arguments: &[&str]) -> Process {
         let child = orch(data, arguments).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let child_id = child.id();
         let mut process = Process { child, data: data.to_owned() };
         let deadline = Instant::now() + PATIENCE;
-        while process.endpoints().is_none() {
+        // A process that was killed before may have left its own.
+        let own = Value::from(child_id);
+        while process.endpoints().is_none_or(|endpoints| endpoints["pid"] != own) {
             if process.child.try_wait().unwrap().is_some() || Instant::now() > deadline {
                 panic!("not started: {}", process.take_errors());
             }
@@ -304,7 +307,7 @@ fn a_second_signal_ends_the_process_at_once_with_a_failure() {
     // A request whose body does not come keeps the node from stopping for its ten seconds.
     let mut unfinished = std::net::TcpStream::connect(("127.0.0.1", plain)).unwrap();
     unfinished
-        .write_all(b"POST /api/v1/namespaces HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9\r\n\r\n{")
+        .write_all(b"POST /api/v1/namespaces HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 9\r\n\r\n{")
         .unwrap();
     let pid = Pid::from_raw(i32::try_from(process.child.id()).unwrap()).unwrap();
     let deadline = Instant::now() + PATIENCE;

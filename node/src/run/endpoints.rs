@@ -26,6 +26,9 @@ pub(super) struct Endpoints {
     pub(super) peer: Option<String>,
     /// The process.
     pub(super) pid: u32,
+    /// The port of `https`.
+    #[serde(skip)]
+    pub(super) secure_port: u16,
 }
 
 impl Endpoints {
@@ -41,6 +44,7 @@ impl Endpoints {
             http: plain.map(|plain| format!("http://{plain}")),
             peer,
             pid: std::process::id(),
+            secure_port: secure.port(),
         }
     }
 

@@ -178,7 +178,7 @@ impl Node {
             }
         }
         let Some(cluster) = self.store.cluster(self.plan.brand).await? else { return Ok(None) };
-        let api = Api::new(&mut self.plan, self.store.handle(), &cluster)?;
+        let api = Api::new(&mut self.plan, self.store.handle(), &cluster, self.endpoints.secure_port)?;
         if matches!(self.plan.kind, Kind::Dev { .. }) {
             dev::write_admin_config(&self.plan.data_dir, api.brand(), self.endpoints.https.clone())?;
         }

@@ -8,7 +8,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, SystemTime};
 
 use axum::body::Body;
-use http::{Request, Response};
+use http::header::{CONTENT_TYPE, HOST};
+use http::{HeaderValue, Request, Response, StatusCode};
 use hyper::body::Incoming;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
@@ -234,10 +235,11 @@ async fn answer<S: Answers>(
     mut request: Request<Incoming>,
 ) -> Result<Response<Body>, Infallible> {
     visitor.has_asked.store(true, Ordering::Relaxed);
+    if let Some(text) = host_fault(&request) {
+        return Ok(refused(StatusCode::BAD_REQUEST, text));
+    }
     if let Some((status, text)) = visitor.door.and_then(|door| door.refusal(&request)) {
-        let mut response = Response::new(Body::from(text));
-        *response.status_mut() = status;
-        return Ok(response);
+        return Ok(refused(status, text));
     }
     request.extensions_mut().insert(Arc::clone(&visitor.peer));
     let response = service.oneshot(request).await?;
@@ -245,6 +247,25 @@ async fn answer<S: Answers>(
         visitor.place.keep();
     }
     Ok(response.map(watched))
+}
+
+/// What is wrong with the host that an HTTP/1.1 request names, in the reference's words.
+fn host_fault(request: &Request<impl hyper::body::Body>) -> Option<&'static str> {
+    if request.version() != http::Version::HTTP_11 {
+        return None;
+    }
+    match request.headers().get_all(HOST).iter().count() {
+        0 => Some("400 Bad Request: missing required Host header"),
+        1 => None,
+        _ => Some("400 Bad Request: too many Host headers"),
+    }
+}
+
+fn refused(status: StatusCode, text: &'static str) -> Response<Body> {
+    let mut response = Response::new(Body::from(text));
+    *response.status_mut() = status;
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("text/plain; charset=utf-8"));
+    response
 }
 
 fn builder(version: Version, waits: Waits) -> Builder<PacedExecutor> {

@@ -2,7 +2,7 @@
 //!
 //! Owns everything between the kernel and a request: limits ([`limits`]), who is connected (an `Arc<Peer>` in each
 //! request's extensions), and draining. It never looks at a path or a body, and never writes an answer of its own
-//! but for the refusals of the plain port and the Unix socket ([`loopback`]).
+//! but for requests that name no host, and the refusals of the plain port and the Unix socket ([`loopback`]).
 //!
 //! When all places are taken, strangers make room ([`places`]).
 //!

@@ -251,6 +251,23 @@ async fn a_taken_port_is_named_with_the_flag_that_chooses_it() {
     assert_eq!(error.source.kind(), std::io::ErrorKind::AddrInUse);
 }
 
+#[tokio::test]
+async fn a_request_names_one_host() {
+    let fixture = start();
+    for (headers, expected) in [
+        ("", "400 Bad Request: missing required Host header"),
+        ("Host: localhost\r\nHost: localhost\r\n", "400 Bad Request: too many Host headers"),
+        ("Host: localhost\r\n", "none true"),
+    ] {
+        let mut stream = TcpStream::connect(fixture.plain).await.unwrap();
+        let request = format!("GET / HTTP/1.1\r\n{headers}Connection: close\r\n\r\n");
+        stream.write_all(request.as_bytes()).await.unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).await.unwrap();
+        assert!(answer.ends_with(expected), "{headers:?}: {answer}");
+    }
+}
+
 /// A wait that is over soon, and is not over before a request on this machine is answered.
 const SHORT: std::time::Duration = std::time::Duration::from_millis(300);
 
