@@ -103,6 +103,43 @@ pub fn negotiate(
     query: &Query,
     brand: &Brand,
 ) -> Result<Representation, ApiError> {
+    negotiate_of(accept, user_agent, query, brand, writable)
+}
+
+/// Chooses the representation for a document that has no other views, such as those of discovery.
+///
+/// # Errors
+/// As for [`negotiate`].
+pub fn negotiate_whole(
+    accept: Option<&str>,
+    user_agent: &str,
+    query: &Query,
+    brand: &Brand,
+) -> Result<Representation, ApiError> {
+    negotiate_of(accept, user_agent, query, brand, |_, view| view == View::Whole)
+}
+
+/// Whether a document that there is in JSON alone can be given.
+///
+/// # Errors
+/// `NotAcceptable` when `accept` asks for other types only.
+pub fn require_json(accept: Option<&str>) -> Result<(), ApiError> {
+    let accept = accept.map(str::trim).unwrap_or_default();
+    let is_json =
+        |clause: &Clause<'_>| matches!(clause.media_type, "application/json" | "application/*" | "*/*" | "*");
+    match accept.is_empty() || clauses(accept).iter().any(is_json) {
+        true => Ok(()),
+        false => Err(ApiError::NotAcceptable(NotAcceptable::MediaType)),
+    }
+}
+
+fn negotiate_of(
+    accept: Option<&str>,
+    user_agent: &str,
+    query: &Query,
+    brand: &Brand,
+    writable: fn(Encoding, View) -> bool,
+) -> Result<Representation, ApiError> {
     let pretty = wants_pretty(query, user_agent);
     let Some(accept) = accept.map(str::trim).filter(|accept| !accept.is_empty()) else {
         return Ok(Representation { pretty, ..JSON });

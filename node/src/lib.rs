@@ -8,6 +8,7 @@ pub mod certs;
 pub mod cli;
 pub mod kubeconfig;
 pub mod logging;
+pub mod report;
 pub mod run;
 pub mod server;
 pub mod tls;

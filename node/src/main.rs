@@ -1,15 +1,21 @@
-//! The `orch` binary: reads the command line and hands over.
+//! The `orch` binary: reads the command line, hands over, and says how it ended.
 
 use std::io::{self, Write};
 use std::process::ExitCode;
 
 use clap::CommandFactory;
 use orch_node::cli::{CertsCommand, Cli, Command, ParseError, parse};
+use orch_node::report::Causes;
 use orch_node::{admin, certs, logging, run};
 use time::OffsetDateTime;
 
 #[global_allocator]
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
+
+/// Something could not be used, or failed.
+const CODE_FAILURE: u8 = 1;
+/// A flag does not exist, has a bad value, or does not go with another; clap ends the process with the same.
+const CODE_USAGE: u8 = 2;
 
 fn main() -> ExitCode {
     // Whatever this process makes is for its owner alone: data directories hold secrets and keys.
@@ -53,8 +59,8 @@ fn dispatch(command: Command) -> anyhow::Result<()> {
 /// process ends without its exit handlers, since the database's would abort it where its threads still run.
 fn serve(plan: run::Plan) -> anyhow::Result<()> {
     let Err(error) = run::run(plan, &mut io::stdout()) else { return Ok(()) };
-    fail(&error.into());
-    signal_hook::low_level::exit(1)
+    report(&error.into());
+    signal_hook::low_level::exit(i32::from(CODE_FAILURE))
 }
 
 fn run_certs(command: CertsCommand) -> anyhow::Result<()> {
@@ -86,7 +92,13 @@ fn run_certs(command: CertsCommand) -> anyhow::Result<()> {
 }
 
 fn fail(error: &anyhow::Error) -> ExitCode {
+    report(error);
+    let is_usage = error.downcast_ref::<run::RunError>().is_some_and(run::RunError::is_usage)
+        || error.downcast_ref::<ParseError>().is_some_and(ParseError::is_usage);
+    ExitCode::from(if is_usage { CODE_USAGE } else { CODE_FAILURE })
+}
+
+fn report(error: &anyhow::Error) {
     // Standard error may be closed; there is nobody left to tell.
-    let _ = writeln!(io::stderr(), "error: {error:#}");
-    ExitCode::FAILURE
+    let _ = writeln!(io::stderr(), "error: {}", Causes(error.as_ref()));
 }

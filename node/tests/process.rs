@@ -3,6 +3,7 @@
 
 use std::fs;
 use std::io::{Read, Write};
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::Arc;
@@ -30,9 +31,12 @@ struct Process {
 impl Process {
     fn start(data: &Path, arguments: &[&str]) -> Process {
         let child = orch(data, arguments).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let child_id = child.id();
         let mut process = Process { child, data: data.to_owned() };
         let deadline = Instant::now() + PATIENCE;
-        while process.endpoints().is_none() {
+        // A process that was killed before may have left its own.
+        let own = Value::from(child_id);
+        while process.endpoints().is_none_or(|endpoints| endpoints["pid"] != own) {
             if process.child.try_wait().unwrap().is_some() || Instant::now() > deadline {
                 panic!("not started: {}", process.take_errors());
             }
@@ -141,7 +145,7 @@ fn orch(data: &Path, arguments: &[&str]) -> Command {
 }
 
 fn dev(data: &Path) -> Process {
-    Process::start(data, &["dev", "--secure-port=0", "--insecure-port=0", "--peer-port=0", "--no-scheduler"])
+    Process::start(data, &["dev", "--secure-port=0", "--no-scheduler"])
 }
 
 /// Runs `orch cluster` until what it prints is as `expected`.
@@ -190,7 +194,10 @@ async fn dev_serves_its_administrator_stops_cleanly_and_starts_again_on_its_data
     for _ in 0..2 {
         let process = dev(&data);
         let admin = Some((certificate.as_path(), key.as_path()));
-        let (status, body) = process.ask_ready("/orch/v1/cluster", &authority, admin).await;
+        // The file is there, so the node serves.
+        let (status, body) = process.ask("/api/v1/namespaces", &authority, admin).await;
+        assert_eq!(status, 200, "{body}");
+        let (status, body) = process.ask("/orch/v1/cluster", &authority, admin).await;
         assert_eq!(status, 200, "{body}");
         let cluster: Value = serde_json::from_str(&body).unwrap();
         assert_eq!((&cluster["name"], &cluster["members"][0]["role"]), (&"dev".into(), &"voter".into()));
@@ -214,12 +221,82 @@ fn answer(port: u16, request: &str) -> String {
     answer
 }
 
+/// What the socket at `path` answers to a request for `target`.
+fn answer_at_socket(path: &Path, target: &str) -> String {
+    let mut stream = std::os::unix::net::UnixStream::connect(path).unwrap();
+    write!(stream, "GET {target} HTTP/1.1\r\nHost: orch\r\nConnection: close\r\n\r\n").unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    answer
+}
+
+#[test]
+fn two_development_nodes_share_a_machine_and_each_has_a_socket() {
+    let directory = tempfile::tempdir().unwrap();
+    let (one, other) = (dev(&directory.path().join("one")), dev(&directory.path().join("other")));
+    for node in [&one, &other] {
+        let endpoints = node.endpoints().unwrap();
+        assert_eq!((&endpoints["peer"], &endpoints["http"]), (&Value::Null, &Value::Null), "{endpoints}");
+        let socket = node.data.join("orch.sock");
+        assert_eq!(endpoints["socket"], socket.to_str().unwrap());
+        assert_eq!(fs::metadata(&socket).unwrap().permissions().mode() & 0o777, 0o600);
+        let answer = answer_at_socket(&socket, "/api/v1/namespaces");
+        assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+    }
+    let (code, printed, _) = one.stop();
+    assert_eq!(code, Some(0));
+    let curl = format!("curl --unix-socket {}/one/orch.sock ", directory.path().display());
+    assert!(printed.contains(&curl), "{printed}");
+    assert!(!directory.path().join("one/orch.sock").exists());
+    let config = directory.path().join("other/admin.conf");
+    let mut command = Command::new(env!("CARGO_BIN_EXE_orch"));
+    command.args(["cluster", "add", "x", "127.0.0.1:1", "--kubeconfig"]).arg(config);
+    let error = refused(&command.output().unwrap());
+    assert!(error.contains("dev was founded without a peer port"), "{error}");
+    assert_eq!(other.stop().0, Some(0));
+}
+
+#[test]
+fn a_node_starts_again_right_after_it_was_killed() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut first = dev(directory.path());
+    let before = first.endpoints();
+    first.child.kill().unwrap();
+    let again = dev(directory.path());
+    assert_ne!(again.endpoints(), before, "what the dead process left is no answer");
+    let answer = answer_at_socket(&directory.path().join("orch.sock"), "/api/v1/namespaces");
+    assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+    assert_eq!(again.stop().0, Some(0));
+}
+
+#[test]
+fn bad_values_of_flags_end_with_the_code_of_usage_errors_and_reasons_are_given_once() {
+    let directory = tempfile::tempdir().unwrap();
+    let holder = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let taken = holder.local_addr().unwrap();
+    let port = format!("--secure-port={}", taken.port());
+    let config = directory.path().join("c.yaml");
+    fs::write(&config, "secure-prot: 1\n").unwrap();
+    let config = format!("--config={}", config.display());
+    let end = |arguments: &[&str]| {
+        let output = orch(&directory.path().join("data"), arguments).output().unwrap();
+        (output.status.code(), String::from_utf8(output.stderr).unwrap())
+    };
+    for flag in ["--feature-gates=Nonsense=true", "--disk-quota=1Mi", "--tls-cert-file=x", &config] {
+        let (code, error) = end(&["dev", flag]);
+        assert_eq!(code, Some(2), "{flag}: {error}");
+    }
+    let (code, error) = end(&["dev", &port]);
+    let reason = std::net::TcpListener::bind(taken).unwrap_err().to_string();
+    assert_eq!((code, error.matches(&reason).count()), (Some(1), 1), "{error}");
+}
+
 #[test]
 fn a_second_signal_ends_the_process_at_once_with_a_failure() {
     let directory = tempfile::tempdir().unwrap();
     let [plain] = free_ports();
     let plain_port = format!("--insecure-port={plain}");
-    let ports = ["dev", "--secure-port=0", "--peer-port=0", plain_port.as_str(), "--no-scheduler"];
+    let ports = ["dev", "--secure-port=0", plain_port.as_str(), "--no-scheduler"];
     let mut process = Process::start(directory.path(), &ports);
     let ready = "GET /readyz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
     let deadline = Instant::now() + PATIENCE;
@@ -230,7 +307,7 @@ fn a_second_signal_ends_the_process_at_once_with_a_failure() {
     // A request whose body does not come keeps the node from stopping for its ten seconds.
     let mut unfinished = std::net::TcpStream::connect(("127.0.0.1", plain)).unwrap();
     unfinished
-        .write_all(b"POST /api/v1/namespaces HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9\r\n\r\n{")
+        .write_all(b"POST /api/v1/namespaces HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 9\r\n\r\n{")
         .unwrap();
     let pid = Pid::from_raw(i32::try_from(process.child.id()).unwrap()).unwrap();
     let deadline = Instant::now() + PATIENCE;
@@ -253,7 +330,7 @@ async fn a_second_node_on_the_same_directory_is_refused_and_harms_nothing() {
     let directory = tempfile::tempdir().unwrap();
     let first = dev(directory.path());
     let endpoints = first.endpoints();
-    let arguments = ["dev", "--secure-port=0", "--insecure-port=0", "--peer-port=0"];
+    let arguments = ["dev", "--secure-port=0"];
     let error = refused(&orch(directory.path(), &arguments).output().unwrap());
     let process = format!("store is in use by process {}", first.child.id());
     assert!(error.contains(&process), "{error}");
@@ -286,6 +363,7 @@ async fn a_member_refuses_the_data_of_another() {
     assert!(error.contains("the data belongs to member a"), "{error}");
     let error = refused(&orch(&data, &arguments("a", "--brand=orch")).output().unwrap());
     assert!(error.contains("--brand orch: this cluster was made with --brand kubernetes"), "{error}");
+    assert!(!error.contains("listening"), "{error}");
 }
 
 #[test]
@@ -327,10 +405,8 @@ async fn a_token_appears_in_no_log_at_any_verbosity() {
     let [port] = free_ports();
     let tokens = format!("--token-auth-file={}", tokens.display());
     let insecure = format!("--insecure-port={port}");
-    let process = Process::start(
-        &data,
-        &["dev", "--secure-port=0", "--peer-port=0", "--v=10", "--log-format=json", &insecure, &tokens],
-    );
+    let process =
+        Process::start(&data, &["dev", "--secure-port=0", "--v=10", "--log-format=json", &insecure, &tokens]);
     for (token, expected) in [("canary-token-1", 200), ("canary-token-2", 401)] {
         let deadline = Instant::now() + PATIENCE;
         let status = loop {

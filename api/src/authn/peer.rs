@@ -11,11 +11,11 @@ use super::user::User;
 /// Who is connected. Found in a request's extensions as `Arc<Peer>`.
 #[derive(Debug)]
 pub struct Peer {
-    /// Remote address of the connection.
+    /// Remote address of the connection; 127.0.0.1 with port 0 at a Unix socket.
     pub address: SocketAddr,
     /// The client certificate, if one was presented: verified, or why it is not.
     pub certificate: Option<Result<ClientCertificate, CertificateFault>>,
-    /// Whether this is the plain loopback port of a development node.
+    /// Whether this is the plain loopback port or the Unix socket of a development node.
     pub local_admin: bool,
 }
 

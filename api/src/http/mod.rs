@@ -32,11 +32,11 @@ use tokio_util::sync::CancellationToken;
 use crate::authn::{Admitted, Authenticator, Peer, USER_ANONYMOUS, User};
 use crate::authz::{Attributes, authorize};
 use crate::error::{ApiError, NotAcceptable};
-use crate::negotiate::{Encoding, JSON, Representation, View, negotiate};
+use crate::negotiate::{Encoding, JSON, Representation, View, negotiate, negotiate_whole, require_json};
 use crate::openapi::Documents;
 use crate::pipeline::{Answer, Pipeline, Remarks, Request, WriteOutcome};
 use crate::registry::Resource;
-use crate::render::{IncludeObject, Renderer};
+use crate::render::{IncludeObject, Renderer, meta_document};
 use crate::request::{Query, Target, TargetPath, Verb, parse_path};
 use crate::status::Status;
 use crate::validate::quoted;
@@ -74,8 +74,15 @@ impl<S: Store> Api<S> {
         authenticator: Arc<Authenticator>,
         stopping: CancellationToken,
     ) -> Self {
-        let discovery = discovery::Documents::of(&pipeline.registry);
+        let discovery = discovery::Documents::of(&pipeline.registry, None);
         Api { pipeline, authenticator, stopping, discovery, openapi: Documents::default() }
+    }
+
+    /// The same, telling clients that the server is at `address` (`HOST:PORT`).
+    #[must_use]
+    pub fn reached_at(self, address: &str) -> Self {
+        let discovery = discovery::Documents::of(&self.pipeline.registry, Some(address));
+        Api { discovery, ..self }
     }
 
     /// All paths.
@@ -248,7 +255,8 @@ impl<S: Store> Api<S> {
         if parts.path == "/version" || parts.path == "/version/" {
             let is_read = parts.method == Method::GET || parts.method == Method::HEAD;
             return Some(if is_read {
-                Ok(respond::json(200, version::document()))
+                require_json(accept(&parts.headers).as_deref())
+                    .map(|()| respond::json(200, version::document()))
             } else {
                 Err(ApiError::MethodNotAllowed)
             });
@@ -263,15 +271,34 @@ impl<S: Store> Api<S> {
         if openapi::is_one(&parts.path) {
             return openapi::answer(self.clone(), parts).await;
         }
-        let document = self.discovery.find(&parts.path).ok_or_else(|| self.nothing_at(&parts.path))?;
+        let (index, document) = (self.discovery.index(&parts.path), self.discovery.find(&parts.path));
+        if index.is_none() && document.is_none() {
+            return Err(self.nothing_at(&parts.path));
+        }
         if parts.method != Method::GET && parts.method != Method::HEAD {
             return Err(ApiError::MethodNotAllowed);
         }
-        let accept = accept(&parts.headers).unwrap_or_default();
-        Ok(match self.discovery.find_aggregated(&parts.path, &accept) {
-            Some(aggregated) => respond::aggregated(aggregated, &parts.headers),
-            None => respond::json(200, document),
-        })
+        let accept = accept(&parts.headers);
+        let aggregated = self.discovery.find_aggregated(&parts.path, accept.as_deref().unwrap_or_default());
+        match (index, aggregated, document) {
+            (Some(index), _, _) => Ok(respond::json(200, index)),
+            (_, Some(aggregated), _) => Ok(respond::aggregated(aggregated, &parts.headers)),
+            (_, _, Some(document)) => self.plain_discovery(document, parts, accept.as_deref()),
+            (None, None, None) => Err(self.nothing_at(&parts.path)),
+        }
+    }
+
+    fn plain_discovery(
+        &self,
+        document: &discovery::Plain,
+        parts: &Parts,
+        accept: Option<&str>,
+    ) -> Result<Response<Body>, ApiError> {
+        let registry = &self.pipeline.registry;
+        let agent = header_text(&parts.headers, &header::USER_AGENT);
+        let representation = negotiate_whole(accept, agent, &parts.query, registry.brand)?;
+        let bytes = meta_document(document.kind, &document.value, representation, &registry.schema);
+        Ok(respond::bytes(200, representation.media_type(registry.brand), bytes))
     }
 
     fn failure(&self, parts: &Parts, error: &ApiError) -> Response<Body> {

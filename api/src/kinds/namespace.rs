@@ -73,9 +73,13 @@ impl Strategy for Namespace {
         errors
     }
 
-    // `name` is an old spelling that clients still use.
     fn selectable_fields(&self) -> &'static [&'static str] {
         &["name", "status.phase"]
+    }
+
+    // An old spelling, which the reference stores and refuses.
+    fn withheld_fields(&self) -> &'static [&'static str] {
+        &["name"]
     }
 
     fn field_values(&self, object: &Value) -> Vec<String> {

@@ -128,6 +128,11 @@ pub trait Strategy: Send + Sync + 'static {
         &[]
     }
 
+    /// Those of [`Strategy::selectable_fields`] that are stored, in their places, and that no request may name.
+    fn withheld_fields(&self) -> &'static [&'static str] {
+        &[]
+    }
+
     /// The value of each of [`Strategy::selectable_fields`], in the same order; absent is the empty string.
     fn field_values(&self, _object: &Value) -> Vec<String> {
         Vec::new()

@@ -51,7 +51,8 @@ impl<S: Store> Pipeline<S> {
     ) -> Result<Written, ApiError> {
         let Incoming { mut value, mut warnings } = incoming;
         self.settle_namespace(request, &mut value)?;
-        if !value.at("metadata").text("resourceVersion").is_empty() {
+        // 0 is no version, and what is no number at all is not looked at.
+        if value.at("metadata").text("resourceVersion").parse::<u64>().is_ok_and(|version| version != 0) {
             let message = "resourceVersion should not be set on objects to be created";
             return Err(ApiError::BadRequest(message.to_owned()));
         }

@@ -9,7 +9,7 @@ use serde_json::{Map, Value, json};
 
 use super::create::forbidden;
 use super::grace::Grace;
-use super::incoming::media_type;
+use super::media_type::{media_type, unsupported};
 use super::modify::{Change, Modified};
 use super::stored::tree_of;
 use super::{Answer, Pipeline, Request, WriteOutcome, Written};
@@ -131,12 +131,7 @@ impl<S: Store> Pipeline<S> {
             other if other == brand.protobuf_media_type => {
                 crate::schema::decode_protobuf_object(schema, type_id, request.body, Limits::default())
             }
-            _ => {
-                let accepted = format!("application/json, application/yaml, {}", brand.protobuf_media_type);
-                return Err(ApiError::UnsupportedMediaType(format!(
-                    "the body of the request was in an unknown format - accepted media types include: {accepted}"
-                )));
-            }
+            _ => return Err(unsupported(request.content_type, brand)),
         };
         let Decoded { value, head, .. } =
             decoded.map_err(|error| ApiError::BadRequest(format!("DeleteOptions: {error}")))?;

@@ -8,6 +8,7 @@ use serde_json::Value;
 
 use orch_raft::Store;
 
+use super::media_type::{media_type, unsupported};
 use super::options::FieldValidation;
 use super::{Pipeline, Request};
 use crate::error::ApiError;
@@ -75,12 +76,7 @@ impl<S: Store> Pipeline<S> {
                     },
                 );
             }
-            _ => {
-                let accepted = format!("application/json, application/yaml, {}", brand.protobuf_media_type);
-                return Err(ApiError::UnsupportedMediaType(format!(
-                    "the body of the request was in an unknown format - accepted media types include: {accepted}"
-                )));
-            }
+            _ => return Err(unsupported(request.content_type, brand)),
         };
         decoded.map_err(|error| refused(request, &error))
     }
@@ -120,10 +116,6 @@ pub(super) fn forget_owners(value: &mut Value) {
 }
 
 /// The media type of a `Content-Type` header without its parameters.
-pub(super) fn media_type(content_type: &str) -> &str {
-    content_type.split(';').next().unwrap_or_default().trim()
-}
-
 /// A body that is no object of the kind.
 pub(super) fn refused(request: Request<'_>, error: &DecodeError) -> ApiError {
     let resource = request.resource;

@@ -15,6 +15,7 @@ mod get;
 mod grace;
 mod incoming;
 mod list;
+mod media_type;
 mod modify;
 mod objects;
 mod options;
@@ -195,7 +196,8 @@ impl<S: Store> Pipeline<S> {
         let labels = LabelSelector::parse(request.query.text("labelSelector"))
             .map_err(|error| ApiError::BadRequest(error.to_string()))?;
         let declared = request.resource.strategy.selectable_fields();
-        let fields = SelectableFields { declared, namespaced: request.resource.namespaced };
+        let withheld = request.resource.strategy.withheld_fields();
+        let fields = SelectableFields { declared, withheld, namespaced: request.resource.namespaced };
         let text = request.query.text("fieldSelector");
         let fields = match request.resource.conversion {
             Some(conversion) => FieldSelector::parse_renamed(text, fields, conversion.stored_field),

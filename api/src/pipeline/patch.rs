@@ -8,7 +8,8 @@ use orch_raft::object::SharedObject;
 use serde_json::{Map, Value, json};
 
 use super::create::Origin;
-use super::incoming::{Incoming, forget_owners, has_emptied_owners, media_type, met};
+use super::incoming::{Incoming, forget_owners, has_emptied_owners, met};
+use super::media_type::patch_media_type;
 use super::modify::Change;
 use super::options::{FieldValidation, Options};
 use super::patch_body::{APPLY, Parsed, Patch, patch_error};
@@ -25,7 +26,7 @@ use crate::validate::tree::{Tree, child_mut, unset};
 impl<S: Store> Pipeline<S> {
     /// PATCH.
     pub(super) async fn patch(&self, request: Request<'_>) -> Result<Written, ApiError> {
-        let format = media_type(request.content_type);
+        let format = patch_media_type(request.content_type);
         let options = self.write_options(request, format == APPLY)?;
         let parsed = self.parse_patch(format, request.body)?;
         let key = request.key()?;

@@ -7,6 +7,7 @@ use orch_raft::Store;
 use serde_json::Value;
 
 use super::Pipeline;
+use super::media_type::unsupported_patch;
 use crate::error::ApiError;
 use crate::patch::{JsonPatch, PatchError};
 use crate::schema::{Limits, StrictError, read_json, read_yaml};
@@ -50,7 +51,7 @@ impl<S: Store> Pipeline<S> {
                 Ok(Parsed { patch: Patch::Strategic(patch), strict })
             }
             APPLY => apply_config(body),
-            _ => Err(ApiError::UnsupportedMediaType("415: Unsupported Media Type".to_owned())),
+            other => Err(unsupported_patch(other)),
         }
     }
 

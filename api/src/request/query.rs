@@ -25,9 +25,10 @@ pub(crate) fn echoed(text: &str) -> String {
 }
 
 impl Query {
-    /// Decodes `text` (without the `?`). Escapes that are not UTF-8 are replaced.
+    /// Decodes `text` (without the `?`). A pair with a semicolon or a malformed escape is left out, as the reference
+    /// does; escapes that are not UTF-8 are replaced.
     pub fn parse(text: &str) -> Self {
-        let pairs = text.split('&').filter(|pair| !pair.is_empty()).map(|pair| {
+        let pairs = text.split('&').filter(|pair| !pair.is_empty() && is_well_formed(pair)).map(|pair| {
             let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
             (decoded(name), decoded(value))
         });
@@ -76,6 +77,13 @@ impl Query {
     }
 }
 
+/// Whether two hexadecimal digits follow each `%`, and no semicolon is there, which once separated pairs.
+fn is_well_formed(pair: &str) -> bool {
+    let mut escapes = pair.split('%').skip(1);
+    let is_escape = |escape: &str| matches!(escape.as_bytes(), [first, second, ..] if first.is_ascii_hexdigit() && second.is_ascii_hexdigit());
+    !pair.contains(';') && escapes.all(is_escape)
+}
+
 fn decoded(text: &str) -> String {
     if text.contains(['+', '%']) {
         let spaced = text.replace('+', " ");
@@ -102,5 +110,13 @@ mod tests {
         assert_eq!(query.integer("absent").unwrap(), None);
         assert_eq!(query.text("labelSelector"), "a in (b)");
         assert_eq!(query.values("dryRun").collect::<Vec<_>>(), [""]);
+    }
+
+    #[test]
+    fn malformed_pairs_are_left_out_and_the_others_count() {
+        let query = Query::parse("limit=%zz&limit=%4&limit=%&a;b=1&watch=1;x&%zz=1&limit=7&y=%41%ff");
+        assert_eq!(query.values("limit").collect::<Vec<_>>(), ["7"]);
+        assert_eq!((query.value("watch"), query.value("a;b"), query.value("%zz")), (None, None, None));
+        assert_eq!(query.text("y"), "A\u{fffd}");
     }
 }

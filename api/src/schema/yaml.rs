@@ -6,6 +6,8 @@
 
 use std::collections::{BTreeMap, HashMap};
 
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
 use saphyr_parser::{Event, Parser, ScalarStyle, ScanError, Span, Tag};
 use serde_json::Value;
 
@@ -168,11 +170,13 @@ impl Builder {
         tag: Option<&Tag>,
         line: usize,
     ) -> Result<Option<Value>, DecodeError> {
-        let is_text = match tag {
-            Some(tag) if tag.is_yaml_core_schema() => tag.suffix == "str",
-            Some(_) | None => style != ScalarStyle::Plain,
+        let core = tag.filter(|tag| tag.is_yaml_core_schema()).map(|tag| tag.suffix.as_str());
+        let is_text = core.map_or(style != ScalarStyle::Plain, |core| matches!(core, "str" | "binary"));
+        let value = match core {
+            Some("binary") => Value::from(binary(text)?),
+            _ if is_text => Value::from(text),
+            _ => plain(text)?,
         };
-        let value = if is_text { Value::from(text) } else { plain(text)? };
         self.remember(anchor, &value)?;
         match self.open.last_mut() {
             Some(Open { content: Content::Members { key: key @ None, .. }, .. }) => {
@@ -234,6 +238,14 @@ fn name(value: Value) -> Result<String, DecodeError> {
         Value::Bool(_) | Value::Number(_) => Ok(value.to_string()),
         Value::Null | Value::Array(_) | Value::Object(_) => Err(broken("yaml: a key that is not a string")),
     }
+}
+
+/// The text that `!!binary` holds in base64, over as many lines as it likes. JSON has no bytes: what is no UTF-8 is replaced.
+fn binary(text: &str) -> Result<String, DecodeError> {
+    let digits: String = text.chars().filter(|c| !matches!(c, '\n' | '\r')).collect();
+    let bytes = STANDARD.decode(digits);
+    let bytes = bytes.map_err(|_| broken("yaml: !!binary value contains invalid base64 data"))?;
+    Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 
 /// What a scalar without quotes stands for.

@@ -40,6 +40,8 @@ pub struct FieldSelectorError(pub String);
 pub struct SelectableFields<'a> {
     /// Beyond name and namespace.
     pub declared: &'a [&'a str],
+    /// Those of them that are stored and that no selector may name.
+    pub withheld: &'a [&'a str],
     /// Whether the kind lives in namespaces, and may be selected by them.
     pub namespaced: bool,
 }
@@ -74,8 +76,13 @@ impl FieldSelector {
     ) -> Result<Self, FieldSelectorError> {
         let mut terms = Vec::new();
         for term in split_terms(text).into_iter().filter(|term| !term.is_empty()) {
-            let (name, _, _) = split_term(term).unwrap_or((term, true, ""));
-            terms.push(term.replacen(name, stored_name(name).unwrap_or(name), 1));
+            let Some((name, _, _)) = split_term(term) else {
+                // What is no term at all is refused below.
+                terms.push(term.to_owned());
+                continue;
+            };
+            let stored = stored_name(name).ok_or_else(|| not_supported(name))?;
+            terms.push(term.replacen(name, stored, 1));
         }
         FieldSelector::parse(&terms.join(","), fields)
     }
@@ -105,21 +112,27 @@ impl FieldSelector {
 }
 
 fn resolve(name: &str, fields: SelectableFields<'_>) -> Result<Field, FieldSelectorError> {
+    let mut allowed = fields.declared.iter().filter(|declared| !fields.withheld.contains(declared));
+    let is_plain = allowed.clone().next().is_none();
     match name {
         "metadata.name" => return Ok(Field::Name),
-        "metadata.namespace" if fields.namespaced || fields.declared.is_empty() => {
+        "metadata.namespace" if fields.namespaced || is_plain => {
             return Ok(Field::Namespace);
         }
         _ => {}
     }
     let position = fields.declared.iter().position(|declared| *declared == name);
-    position.map(|at| Field::Declared(name.into(), at)).ok_or_else(|| {
-        FieldSelectorError(if fields.declared.is_empty() {
-            format!("{name:?} is not a known field selector: only \"metadata.name\", \"metadata.namespace\"")
-        } else {
-            format!("field label not supported: {name}")
-        })
-    })
+    match position.filter(|_| allowed.any(|allowed| *allowed == name)) {
+        Some(at) => Ok(Field::Declared(name.into(), at)),
+        None if is_plain => Err(FieldSelectorError(format!(
+            "{name:?} is not a known field selector: only \"metadata.name\", \"metadata.namespace\""
+        ))),
+        None => Err(not_supported(name)),
+    }
+}
+
+fn not_supported(name: &str) -> FieldSelectorError {
+    FieldSelectorError(format!("field label not supported: {name}"))
 }
 
 /// Splits at commas that no backslash precedes.
@@ -177,8 +190,8 @@ mod tests {
     use super::*;
 
     const POD: SelectableFields<'_> =
-        SelectableFields { declared: &["spec.nodeName", "status.phase"], namespaced: true };
-    const ROLE: SelectableFields<'_> = SelectableFields { declared: &[], namespaced: true };
+        SelectableFields { declared: &["spec.nodeName", "status.phase"], withheld: &[], namespaced: true };
+    const ROLE: SelectableFields<'_> = SelectableFields { declared: &[], withheld: &[], namespaced: true };
 
     fn refused(text: &str, fields: SelectableFields<'_>, message: &str) {
         assert_eq!(FieldSelector::parse(text, fields).unwrap_err().0, message);

@@ -106,11 +106,16 @@ pub fn path_segment(name: &str) -> Vec<String> {
     if name == "." || name == ".." {
         return vec![format!("may not be '{name}'")];
     }
-    ["/", "%"]
-        .into_iter()
-        .filter(|part| name.contains(part))
-        .map(|part| format!("may not contain '{part}'"))
-        .collect()
+    let parts = ["/", "%"].into_iter().filter(|part| name.contains(part));
+    let mut messages: Vec<String> = parts.map(|part| format!("may not contain '{part}'")).collect();
+    // The reference takes both, and what it stores then no path, table or log shows.
+    if name.len() > SUBDOMAIN_LENGTH_MAX {
+        messages.push(format!("must be no more than {SUBDOMAIN_LENGTH_MAX} bytes"));
+    }
+    if name.chars().any(char::is_control) {
+        messages.push("may not contain control characters".to_owned());
+    }
+    messages
 }
 
 /// A label key: a name of at most 63 bytes, with an optional DNS subdomain and `/` before it.
@@ -347,6 +352,9 @@ mod tests {
                 (".", "may not be '.'"),
                 ("a/b", "may not contain '/'"),
                 ("%", "'%'"),
+                ("a\nb", "control characters"),
+                ("\0", "control characters"),
+                (&"é".repeat(127), "no more than 253 bytes"),
             ],
         );
     }

@@ -34,6 +34,9 @@ impl<S: Store> Watch<S> {
         let revocations = pipeline.store.revocations();
         pipeline.store.may_serve()?;
         let query = request.query;
+        // All options are read before any is judged. A watch has no pages; the parameter is checked all the same.
+        query.integer("limit")?;
+        let timeout = query.integer("timeoutSeconds")?;
         let options = ListOptions {
             watch: true,
             resource_version: query.text("resourceVersion"),
@@ -46,7 +49,7 @@ impl<S: Store> Watch<S> {
             return Err(ApiError::Invalid { subject: pipeline.options_subject("ListOptions"), errors });
         }
         let revision = revision_parameter(options.resource_version)?;
-        let life = life(query.integer("timeoutSeconds")?, pipeline.ambient.random());
+        let life = life(timeout, pipeline.ambient.random());
         let selector = pipeline.selector(request)?;
         let wants_bookmarks = query.flag("allowWatchBookmarks");
         // The reference takes a start from nowhere or from 0 for a start with initial events.
@@ -94,10 +97,10 @@ fn scope(request: Request<'_>, selector: crate::selector::Selector) -> Scope {
     Scope { prefix, path, selector }
 }
 
-/// How long a watch lasts. `random`: 128 random bits.
+/// How long a watch lasts: no time at all where less than none is asked for. `random`: 128 random bits.
 fn life(asked_seconds: Option<i64>, random: u128) -> Duration {
-    match asked_seconds.and_then(|seconds| u64::try_from(seconds).ok()).filter(|&seconds| seconds > 0) {
-        Some(seconds) => Duration::from_secs(seconds).min(LIFE_MAX),
+    match asked_seconds.filter(|&seconds| seconds != 0) {
+        Some(seconds) => Duration::from_secs(u64::try_from(seconds).unwrap_or(0)).min(LIFE_MAX),
         None => {
             let spread = LIFE_MIN.as_secs();
             LIFE_MIN + Duration::from_secs(u64::try_from(random % u128::from(spread)).unwrap_or(0))
@@ -113,7 +116,8 @@ mod tests {
     fn a_watch_lasts_as_long_as_asked_and_else_half_an_hour_to_an_hour() {
         assert_eq!(life(Some(1), 0), Duration::from_secs(1));
         assert_eq!(life(Some(i64::MAX), 0), LIFE_MAX);
-        for asked in [None, Some(0), Some(-1)] {
+        assert_eq!(life(Some(-1), 7), Duration::ZERO);
+        for asked in [None, Some(0)] {
             assert_eq!(life(asked, 0), LIFE_MIN);
             assert!(life(asked, u128::MAX) < LIFE_MIN * 2);
         }

@@ -14,7 +14,7 @@ use serde_json::Value;
 #[derive(Debug, thiserror::Error)]
 pub enum AccessError {
     /// It cannot be read.
-    #[error("cannot read {path}: {source}; name the administrator's configuration with --kubeconfig")]
+    #[error("cannot read {path} (name the administrator's configuration with --kubeconfig)")]
     Unreadable {
         /// The file.
         path: PathBuf,

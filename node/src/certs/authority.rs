@@ -25,7 +25,7 @@ pub enum CertsError {
         path: PathBuf,
     },
     /// The file system refused.
-    #[error("cannot {action} {path}: {source}")]
+    #[error("cannot {action} {path}")]
     File {
         /// What was tried: `read`, `write`, `create directory`.
         action: &'static str,
@@ -59,7 +59,7 @@ pub enum CertsError {
         name: String,
     },
     /// A certificate could not be made.
-    #[error("cannot make certificate {name}: {source}")]
+    #[error("cannot make certificate {name}")]
     Make {
         /// Common name of the certificate.
         name: String,

@@ -17,7 +17,7 @@ const NEAR: f64 = 0.8;
 #[derive(Debug, thiserror::Error)]
 pub enum FileError {
     /// It cannot be read.
-    #[error("cannot read configuration file {path}: {source}")]
+    #[error("cannot read configuration file {path}")]
     Unreadable {
         /// The file.
         path: PathBuf,

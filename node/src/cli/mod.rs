@@ -40,7 +40,6 @@ use clap::{Parser, Subcommand};
         orch cluster status              who leads, who is there\n  \
         orch completions bash > /etc/bash_completion.d/orch\n\n\
         `orch COMMAND --help` explains each flag.",
-    disable_help_subcommand = true,
     arg_required_else_help = true
 )]
 pub struct Cli {

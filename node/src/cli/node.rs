@@ -7,6 +7,7 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use clap::{ArgAction, Args, ValueEnum};
+use orch_api::pipeline::Features;
 use orch_proto::Brand;
 
 use super::duration::parse_duration;
@@ -24,24 +25,29 @@ const LOGS: &str = "Configuration and logs";
         On the first start it makes a certificate authority, a server certificate and an administrator's client \
         configuration (admin.conf) in the data directory, and reuses them afterwards. Delete the directory to start \
         afresh.\n\n\
-        Two ports: HTTPS, where you are who your certificate or token says, and plain HTTP on the loopback interface, \
-        where everybody is the administrator. Never forward the plain port to a network.",
+        Two doors: HTTPS, where you are who your certificate or token says, and the Unix socket DATA_DIR/orch.sock, which \
+        you alone may open and where every request acts as the administrator. --insecure-port adds the same on a port of \
+        the loopback interface, for clients that know no sockets: every program of this machine can use it. Never forward \
+        either of them to a network.\n\n\
+        A node for development listens for no peers unless --peer-port is given.",
     after_help = "Examples:\n  \
         orch dev\n  \
-        curl http://127.0.0.1:8080/readyz\n  \
-        orch dev --data-dir /tmp/try --secure-port 0 --insecure-port 0   any free port, no plain HTTP\n  \
-        orch dev --brand kubernetes      then: kubectl --kubeconfig orch-data/admin.conf get namespaces"
+        curl --unix-socket orch-data/orch.sock http://orch/readyz\n  \
+        orch dev --data-dir /tmp/try --secure-port 0      a second one: any free port\n  \
+        orch dev --insecure-port 8080                     plain HTTP on 127.0.0.1:8080, too\n  \
+        orch dev --brand kubernetes                       then: kubectl --kubeconfig orch-data/admin.conf get namespaces"
 )]
 pub struct DevArgs {
     /// Flags that `serve` has too.
     #[command(flatten)]
     pub shared: SharedArgs,
-    /// Port of plain HTTP on 127.0.0.1, where every request acts as the administrator; 0 turns it off
-    #[arg(long, value_name = "PORT", default_value_t = 8080, help_heading = NETWORK)]
-    pub insecure_port: u16,
-    /// Port for peers on 127.0.0.1; 0 picks a free one
-    #[arg(long, value_name = "PORT", default_value_t = 6444, help_heading = NETWORK)]
-    pub peer_port: u16,
+    /// Also serve plain HTTP on this port of 127.0.0.1, where every request acts as the administrator; 0 picks a free one
+    #[arg(long, value_name = "PORT", help_heading = NETWORK)]
+    pub insecure_port: Option<u16>,
+    /// Listen for peers on this port of 127.0.0.1; 0 picks a free one. For a cluster that is to grow, give it at the first
+    /// start
+    #[arg(long, value_name = "PORT", help_heading = NETWORK)]
+    pub peer_port: Option<u16>,
     /// Do not start the scheduler with the node
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true",
         default_value = "false", action = ArgAction::Set, help_heading = STORE)]
@@ -209,7 +215,14 @@ impl FromStr for FeatureGates {
                 entry.split_once('=').ok_or_else(|| format!("{entry:?} is not NAME=true|false"))?;
             let value =
                 value.trim().parse().map_err(|_| format!("{name} must be true or false, not {value:?}"))?;
-            gates.insert(name.trim().to_owned(), value);
+            let name = name.trim();
+            if !Features::default().set(name, value) {
+                return Err(format!(
+                    "there is no feature {name:?}; there are {}",
+                    Features::NAMES.join(", ")
+                ));
+            }
+            gates.insert(name.to_owned(), value);
         }
         Ok(FeatureGates(gates))
     }

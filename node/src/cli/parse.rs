@@ -24,8 +24,22 @@ pub enum ParseError {
     File(#[from] FileError),
 }
 
+impl ParseError {
+    /// Whether the file has a flag that does not exist, or a bad value: the same mistake on the command line ends the
+    /// process with the code of usage errors.
+    pub fn is_usage(&self) -> bool {
+        match self {
+            ParseError::CommandLine(_) => true,
+            ParseError::File(error) => {
+                matches!(error, FileError::UnknownKey { .. } | FileError::Value { .. })
+            }
+        }
+    }
+}
+
 /// Parses `arguments`, the program's name first.
 pub fn parse(arguments: Vec<OsString>) -> Result<Cli, ParseError> {
+    let arguments = with_long_help(arguments);
     let matches = Cli::command().try_get_matches_from(&arguments)?;
     let Some((name, given, path)) = configured(&matches) else {
         return Ok(Cli::from_arg_matches(&matches)?);
@@ -40,6 +54,15 @@ pub fn parse(arguments: Vec<OsString>) -> Result<Cli, ParseError> {
     let merged = merge(arguments, &settings, given);
     let matches = Cli::command().try_get_matches_from(merged)?;
     Ok(Cli::from_arg_matches(&matches)?)
+}
+
+/// `orch help COMMAND` as `orch COMMAND --help`: of its own accord clap prints the short text there.
+fn with_long_help(mut arguments: Vec<OsString>) -> Vec<OsString> {
+    if arguments.get(1).is_some_and(|first| first == "help") {
+        arguments.remove(1);
+        arguments.push("--help".into());
+    }
+    arguments
 }
 
 /// The subcommand with a `--config`, its matches and the file.

@@ -55,9 +55,26 @@ fn the_definition_is_consistent() {
 }
 
 #[test]
+fn help_has_its_long_text_however_it_is_asked_for() {
+    for (asked, expected) in [
+        ("orch help dev", "every request acts as the administrator"),
+        ("orch dev --help", "every request acts as the administrator"),
+        ("orch help cluster add", "The new member's name"),
+        ("orch --help", "no external database is needed"),
+        ("orch help", "no external database is needed"),
+    ] {
+        let text = cli(asked).unwrap_err();
+        assert!(text.contains(expected), "{asked}: {text}");
+    }
+}
+
+#[test]
 fn dev_needs_no_flags() {
     let arguments = dev("");
-    assert_eq!((arguments.shared.secure_port, arguments.insecure_port), (6443, 8080));
+    assert_eq!(
+        (arguments.shared.secure_port, arguments.insecure_port, arguments.peer_port),
+        (6443, None, None)
+    );
     assert_eq!(arguments.shared.watch_history, Duration::from_secs(300));
     assert_eq!(arguments.shared.event_ttl, Duration::from_secs(3600));
     assert_eq!(arguments.shared.state_quota, 4 << 30);
@@ -94,6 +111,7 @@ fn bad_flags_are_named() {
         ("orch dev --watch-history 5d", "unknown unit \"d\""),
         ("orch dev --feature-gates A", "\"A\" is not NAME=true|false"),
         ("orch dev --feature-gates A=yes", "A must be true or false, not \"yes\""),
+        ("orch dev --feature-gates A=true", "there is no feature \"A\"; there are APIListChunking, "),
         ("orch dev --log-format xml", "[possible values: text, json]"),
         ("orch dev --v 11", "0..=10"),
         ("orch serve --initial-cluster a", "\"a\" is not NAME=HOST:PORT"),

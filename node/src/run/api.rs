@@ -16,7 +16,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::cluster;
 use super::error::RunError;
-use super::plan::Plan;
+use super::plan::{Plan, host_port};
 use super::store::Handle;
 
 /// The API of this node.
@@ -27,8 +27,13 @@ pub(super) struct Api {
 }
 
 impl Api {
-    /// Builds the API of `cluster` over `handle`. Takes the tokens out of the plan.
-    pub(super) fn new(plan: &mut Plan, handle: Handle, cluster: &ClusterIdentity) -> Result<Api, RunError> {
+    /// Builds the API of `cluster` over `handle`, served at `secure_port`. Takes the tokens out of the plan.
+    pub(super) fn new(
+        plan: &mut Plan,
+        handle: Handle,
+        cluster: &ClusterIdentity,
+        secure_port: u16,
+    ) -> Result<Api, RunError> {
         let brand =
             Brand::named(&cluster.brand).ok_or_else(|| RunError::UnknownBrand(cluster.brand.to_string()))?;
         let tokens = std::mem::take(&mut plan.tokens);
@@ -45,6 +50,7 @@ impl Api {
         let options = controllers::Options { event_ttl: plan.event_ttl };
         tokio::spawn(controllers::run(pipeline.clone(), options, stopping.clone().cancelled_owned()));
         let resources = ResourceApi::new(pipeline, authenticator.clone(), stopping.clone());
+        let resources = resources.reached_at(&host_port(&plan.advertise, secure_port));
         let router = cluster::router(handle, authenticator).merge(resources.router());
         Ok(Api { brand, router, stopping })
     }

@@ -178,6 +178,11 @@ async fn add(State(handle): State<Handle>, request: Request) -> Response {
     if let Err(reason) = crate::cli::check_member(&member.name, &member.address) {
         return failure(StatusCode::BAD_REQUEST, "BadRequest", &reason);
     }
+    if let Some(deaf) = handle.status().members.iter().find(|known| known.peer.address.ends_with(":0")) {
+        let name = &deaf.peer.name;
+        let reason = format!("member {name} was founded without a peer port: no other member can reach it");
+        return failure(StatusCode::CONFLICT, "Conflict", &reason);
+    }
     let id = node_id(&member.name);
     let peer = Peer { id, name: member.name.as_str().into(), address: member.address.as_str().into() };
     tracing::info!(name = %member.name, address = %member.address, "adding a member");

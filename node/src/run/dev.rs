@@ -3,6 +3,8 @@
 //!     DATA_DIR/store           the store
 //!     DATA_DIR/pki             certificates, as `orch certs init` lays them out, for the one member `dev`
 //!     DATA_DIR/admin.conf      the administrator's client configuration
+//!     DATA_DIR/orch.sock       the Unix socket of the running node
+//!     DATA_DIR/brand           the cluster's brand
 //!     DATA_DIR/endpoints.json  where the running node listens
 //!
 //! Certificates are made once and reused; a pair that is about to expire, or lacks a name it needs, is made anew under
@@ -15,6 +17,7 @@ use orch_proto::Brand;
 use orch_proto::brand::ORCH;
 use time::OffsetDateTime;
 
+use super::brand::brand_of_data;
 use super::capacity;
 use super::error::RunError;
 use super::plan::{Kind, PeerFiles, Plan, features, host_port, tls_files, tokens};
@@ -24,11 +27,14 @@ use crate::certs::{
 };
 use crate::cli::{ClusterMember, DevArgs};
 use crate::kubeconfig::{Server, kubeconfig};
+use crate::server::{SOCKET_PATH_BYTES_MAX, is_socket_path};
 
 /// The only member's name.
 const NAME: &str = "dev";
 /// Where the data goes unless told otherwise.
 const DATA_DIR: &str = "./orch-data";
+/// The peer address of a node that listens for no peers. No other member can be added to it.
+const NO_PEER_ADDRESS: &str = "127.0.0.1:0";
 const LOOPBACK: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 
 pub(super) fn plan(arguments: &DevArgs) -> Result<Plan, RunError> {
@@ -37,22 +43,26 @@ pub(super) fn plan(arguments: &DevArgs) -> Result<Plan, RunError> {
     let tokens = tokens(shared)?;
     let space = capacity::space(&data_dir, shared.disk_reserve, shared.disk_quota)?;
     require_ours(&data_dir)?;
+    let asked = shared.brand.map(|brand| brand.0);
+    let brand = brand_of_data(&data_dir, asked)?;
+    let socket = socket(&data_dir)?;
     let layout = layout(&data_dir);
     let bind = shared.bind_address.unwrap_or(LOOPBACK);
     let hosts: Vec<String> = if bind.is_unspecified() { Vec::new() } else { vec![bind.to_string()] };
-    prepare(&layout, &hosts, shared.brand.map_or(&ORCH, |brand| brand.0), OffsetDateTime::now_utc())?;
+    prepare(&layout, &hosts, brand.unwrap_or(&ORCH), OffsetDateTime::now_utc())?;
     let files = layout.member(NAME);
     let tls =
         tls_files(shared, (files.server_certificate, files.server_key), layout.authority_certificate())?;
-    let peer = host_port("127.0.0.1", arguments.peer_port);
-    let plain = (arguments.insecure_port != 0).then(|| SocketAddr::new(LOOPBACK, arguments.insecure_port));
+    let peer_listen = arguments.peer_port.map(|port| host_port("127.0.0.1", port));
+    let peer = peer_listen.clone().unwrap_or_else(|| NO_PEER_ADDRESS.to_owned());
+    let plain = arguments.insecure_port.map(|port| SocketAddr::new(LOOPBACK, port));
     Ok(Plan {
-        kind: Kind::Dev { plain },
+        kind: Kind::Dev { socket, plain },
         data_dir,
         name: NAME.to_owned(),
         secure: SocketAddr::new(bind, shared.secure_port),
         advertise: if bind.is_unspecified() { LOOPBACK.to_string() } else { bind.to_string() },
-        peer_listen: peer.clone(),
+        peer_listen,
         peer_advertise: peer.clone(),
         peer_flag: "peer-port",
         founders: vec![ClusterMember { name: NAME.to_owned(), address: peer }],
@@ -65,14 +75,14 @@ pub(super) fn plan(arguments: &DevArgs) -> Result<Plan, RunError> {
         },
         tokens,
         anonymous: shared.anonymous(),
-        brand: shared.brand.map(|brand| brand.0),
+        brand: asked,
         watch_history: shared.watch_history,
         watch_history_memory: shared.watch_history_memory,
         watch_history_disk: shared.watch_history_disk,
         state_quota: shared.state_quota,
         space,
         event_ttl: shared.event_ttl,
-        features: features(shared)?,
+        features: features(shared),
     })
 }
 
@@ -96,6 +106,21 @@ pub(super) fn write_admin_config(data_dir: &Path, brand: &Brand, url: String) ->
 
 fn layout(data_dir: &Path) -> Layout {
     Layout::new(&data_dir.join("pki"))
+}
+
+/// The path of the Unix socket. A socket elsewhere would not be found by those who know the directory, so a path that is too
+/// long is refused.
+fn socket(data_dir: &Path) -> Result<PathBuf, RunError> {
+    let path = data_dir.join("orch.sock");
+    if is_socket_path(&path) {
+        return Ok(path);
+    }
+    Err(RunError::Flags(format!(
+        "--data-dir: {} has {} bytes, and the path of a Unix socket at most {SOCKET_PATH_BYTES_MAX}; choose a shorter path \
+         (one relative to the current directory will do)",
+        path.display(),
+        path.as_os_str().len(),
+    )))
 }
 
 /// Refuses a directory with other people's files in it.

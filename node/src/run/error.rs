@@ -7,17 +7,17 @@ use orch_raft::member::StartError;
 use orch_raft::transport::tonic::{ClusterPinError, PeerTlsError};
 
 use crate::certs::CertsError;
-use crate::server::BindError;
+use crate::server::{BindError, SocketError};
 use crate::tls::MaterialError;
 
 /// Why a node does not start, or had to end.
 #[derive(Debug, thiserror::Error)]
 pub enum RunError {
-    /// A flag is missing or does not go with another.
+    /// A flag is missing, has a bad value or does not go with another: a usage error.
     #[error("{0}")]
     Flags(String),
     /// A file that a flag names cannot be read.
-    #[error("--{flag}: cannot read {path}: {source}")]
+    #[error("--{flag}: cannot read {path}")]
     File {
         /// The flag.
         flag: &'static str,
@@ -27,7 +27,7 @@ pub enum RunError {
         source: std::io::Error,
     },
     /// The token file is wrong.
-    #[error("--token-auth-file: {path}: {source}")]
+    #[error("--token-auth-file: {path}")]
     Tokens {
         /// The file.
         path: PathBuf,
@@ -49,7 +49,7 @@ pub enum RunError {
     #[error(transparent)]
     Material(#[from] MaterialError),
     /// A certificate of the peer port is wrong.
-    #[error("{path}: {source}")]
+    #[error("{path}")]
     PeerMaterial {
         /// The member's peer certificate.
         path: PathBuf,
@@ -60,7 +60,7 @@ pub enum RunError {
     #[error(transparent)]
     Open(#[from] OpenError),
     /// The data directory is not this member's, or cannot be read.
-    #[error("data directory {path}: {source}")]
+    #[error("data directory {path}")]
     Member {
         /// The directory.
         path: PathBuf,
@@ -70,6 +70,9 @@ pub enum RunError {
     /// A port cannot be opened.
     #[error(transparent)]
     Bind(#[from] BindError),
+    /// The Unix socket cannot be opened.
+    #[error(transparent)]
+    Socket(#[from] SocketError),
     /// A host name has no address.
     #[error("--{flag}: cannot resolve {address}: {reason}")]
     Resolve {
@@ -79,6 +82,16 @@ pub enum RunError {
         address: String,
         /// What the resolver said.
         reason: String,
+    },
+    /// A file of the data directory cannot be read, written or removed.
+    #[error("cannot {action} {path}")]
+    DataFile {
+        /// `read`, `write`, `remove`.
+        action: &'static str,
+        /// The file.
+        path: PathBuf,
+        /// What the system said.
+        source: std::io::Error,
     },
     /// The cluster has another brand.
     #[error("--brand {asked}: this cluster was made with --brand {found}, which cannot be changed")]
@@ -92,10 +105,10 @@ pub enum RunError {
     #[error("this version does not know the brand {0} of the cluster")]
     UnknownBrand(String),
     /// The cluster's identity cannot be used.
-    #[error("cluster identity: {0}")]
+    #[error("cluster identity")]
     Cluster(#[from] ClusterPinError),
     /// The system refused something a process needs.
-    #[error("cannot {action}: {source}")]
+    #[error("cannot {action}")]
     System {
         /// What was tried.
         action: &'static str,
@@ -111,4 +124,11 @@ pub enum RunError {
     /// A second signal came while stopping.
     #[error("stopped at once by a second signal")]
     Interrupted,
+}
+
+impl RunError {
+    /// Whether the command line is to blame and nothing else.
+    pub fn is_usage(&self) -> bool {
+        matches!(self, RunError::Flags(_))
+    }
 }

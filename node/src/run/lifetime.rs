@@ -2,6 +2,7 @@
 
 use std::io::Write;
 use std::net::SocketAddr;
+use std::path::Path;
 use std::sync::Arc;
 
 use orch_api::authn::Authenticator;
@@ -14,16 +15,19 @@ use tokio::runtime::Handle;
 use tokio_util::sync::CancellationToken;
 
 use super::api::Api;
+use super::brand;
 use super::cluster::founding_router;
 use super::dev;
 use super::endpoints::Endpoints;
 use super::error::RunError;
+use super::occupancy::occupy;
 use super::plan::{Kind, Plan, host_port};
 use super::signals::Signals;
 use super::starting::Door;
 use super::store::{StoreMember, peer_tls, store_dir};
 use super::threads::{Threads, within};
-use crate::server::{Port, Server, bind};
+use crate::report::Causes;
+use crate::server::{Port, Server, bind, bind_socket};
 use crate::tls::{self, Reloader};
 
 /// Open files a busy node needs: a socket for each connection, and RocksDB's tables.
@@ -46,7 +50,7 @@ struct Listening {
     plan: Plan,
     door: Door,
     server: Server<Door>,
-    peers: TcpListener,
+    peers: Option<TcpListener>,
     endpoints: Endpoints,
     following: CancellationToken,
 }
@@ -67,8 +71,17 @@ async fn live(plan: Plan, store: &Handle, out: &mut impl Write) -> Result<(), Ru
     let tls = Reloader::load(plan.tls.clone())?;
     let peer_tls = peer_tls(&plan)?;
     let path = store_dir(&plan);
+    let directory = tokio::select! {
+        directory = occupy(&path) => directory?,
+        signal = signals.next() => {
+            tracing::info!(signal, "stopping before the data directory was free");
+            return Ok(());
+        }
+    };
+    // A process that was killed left its own.
+    Endpoints::remove(&plan.data_dir)?;
     let listening = Listening::open(plan, tls, store).await?;
-    let opened = tokio::task::spawn_blocking(move || RocksDisk::open(&path)).await;
+    let opened = tokio::task::spawn_blocking(move || RocksDisk::open_locked(directory)).await;
     let disk = opened.map_err(|error| RunError::Fatal(error.to_string()))??;
     let mut node = listening.start_store(peer_tls, disk, store).await?;
     let handle = node.store.handle();
@@ -110,15 +123,18 @@ impl Listening {
     /// their connections wait in the kernel's queue.
     async fn open(plan: Plan, tls: Reloader, store: &Handle) -> Result<Listening, RunError> {
         let peers = within(store, peer_listener(&plan)).await?;
-        let peer_port = local(&peers)?.port();
         let secure = bind(plan.secure, "HTTPS", "--secure-port")?;
-        let plain = match plan.kind {
-            Kind::Dev { plain: Some(plain) } => Some(bind(plain, "plain HTTP", "--insecure-port")?),
-            Kind::Dev { plain: None } | Kind::Serve => None,
+        let plain = match &plan.kind {
+            Kind::Dev { plain: Some(plain), .. } => Some(bind(*plain, "plain HTTP", "--insecure-port")?),
+            Kind::Dev { plain: None, .. } | Kind::Serve => None,
         };
+        let socket = socket_of(&plan).map(bind_socket).transpose()?;
         let peer_host = super::plan::host_of(&plan.peer_advertise);
         let plain_address = plain.as_ref().map(local).transpose()?;
-        let endpoints = Endpoints::new(local(&secure)?, plain_address, host_port(peer_host, peer_port));
+        let peer_address = peers.as_ref().map(local).transpose()?;
+        let peer_address = peer_address.map(|address| host_port(peer_host, address.port()));
+        let endpoints =
+            Endpoints::new(local(&secure)?, plain_address, peer_address).with_socket(socket_of(&plan));
         let door = Door::default();
         let server = Server::new(door.clone());
         let following = CancellationToken::new();
@@ -127,7 +143,10 @@ impl Listening {
         if let Some(listener) = plain {
             server.listen(Port::Plain { listener });
         }
-        tracing::info!(name = %plan.name, https = %endpoints.https, peer = %endpoints.peer, "listening");
+        if let Some(listener) = socket {
+            server.listen(Port::Socket { listener });
+        }
+        tracing::info!(name = %plan.name, https = %endpoints.https, peer = endpoints.peer, "listening");
         Ok(Listening { plan, door, server, peers, endpoints, following })
     }
 
@@ -140,8 +159,11 @@ impl Listening {
             let brand = plan.brand.unwrap_or(&ORCH);
             let authenticator = Arc::new(Authenticator::new(brand, plan.tokens.clone(), plan.anonymous));
             door.await_founding(founding_router(store.handle(), authenticator));
+            if store.handle().identity().cluster.is_none() {
+                // The order to found the cluster, or to add this member to one, has to find it.
+                endpoints.write(&plan.data_dir)?;
+            }
         }
-        endpoints.write(&plan.data_dir)?;
         Ok(Node { plan, door, server, store, endpoints, following })
     }
 }
@@ -156,11 +178,13 @@ impl Node {
             }
         }
         let Some(cluster) = self.store.cluster(self.plan.brand).await? else { return Ok(None) };
-        let api = Api::new(&mut self.plan, self.store.handle(), &cluster)?;
+        let api = Api::new(&mut self.plan, self.store.handle(), &cluster, self.endpoints.secure_port)?;
         if matches!(self.plan.kind, Kind::Dev { .. }) {
             dev::write_admin_config(&self.plan.data_dir, api.brand(), self.endpoints.https.clone())?;
         }
+        brand::record(&self.plan.data_dir, api.brand().name)?;
         self.door.open(api.router());
+        self.endpoints.write(&self.plan.data_dir)?;
         let text = super::welcome::text(&self.plan, &self.endpoints, api.brand());
         // Nobody may be listening to what a server prints.
         let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
@@ -184,7 +208,12 @@ impl Node {
         self.following.cancel();
         self.store.shutdown().await;
         if let Err(error) = Endpoints::remove(&self.plan.data_dir) {
-            tracing::warn!(%error, "endpoints.json could not be removed");
+            tracing::warn!(error = %Causes(&error), "endpoints.json is left behind");
+        }
+        if let Some(path) = socket_of(&self.plan)
+            && let Err(error) = std::fs::remove_file(path)
+        {
+            tracing::warn!(%error, "the socket could not be removed");
         }
         tracing::info!("stopped");
     }
@@ -200,16 +229,22 @@ fn follow_certificates(tls: &Reloader, stopped: CancellationToken) {
     });
 }
 
-async fn peer_listener(plan: &Plan) -> Result<TcpListener, RunError> {
-    let failed = |reason: String| RunError::Resolve {
-        flag: plan.peer_flag,
-        address: plan.peer_listen.clone(),
-        reason,
-    };
-    let found = tokio::net::lookup_host(&plan.peer_listen).await;
+/// Opens the peer port, if the node is to have one.
+async fn peer_listener(plan: &Plan) -> Result<Option<TcpListener>, RunError> {
+    let Some(listen) = &plan.peer_listen else { return Ok(None) };
+    let failed = |reason: String| RunError::Resolve { flag: plan.peer_flag, address: listen.clone(), reason };
+    let found = tokio::net::lookup_host(listen).await;
     let address: Option<SocketAddr> = found.map_err(|error| failed(error.to_string()))?.next();
     let address = address.ok_or_else(|| failed("it has no address".to_owned()))?;
-    Ok(bind(address, "peers", &format!("--{}", plan.peer_flag))?)
+    Ok(Some(bind(address, "peers", &format!("--{}", plan.peer_flag))?))
+}
+
+/// The Unix socket of a node for development.
+fn socket_of(plan: &Plan) -> Option<&Path> {
+    match &plan.kind {
+        Kind::Dev { socket, .. } => Some(socket),
+        Kind::Serve => None,
+    }
 }
 
 fn local(listener: &TcpListener) -> Result<SocketAddr, RunError> {
@@ -249,12 +284,10 @@ mod tests {
     async fn a_node_answers_probes_before_its_store_is_opened() {
         let directory = tempfile::tempdir().unwrap();
         let data = directory.path().join("data");
-        let line = format!("orch dev --data-dir {} --secure-port 0", data.display());
+        let line = format!("orch dev --data-dir {} --secure-port 0 --insecure-port 0", data.display());
         let Cli { command } = parse(line.split_whitespace().map(Into::into).collect()).unwrap();
         let Command::Dev(arguments) = command else { panic!("{line}") };
-        let mut plan = dev::plan(&arguments).unwrap();
-        plan.kind = Kind::Dev { plain: Some("127.0.0.1:0".parse().unwrap()) };
-        plan.peer_listen = "127.0.0.1:0".to_owned();
+        let plan = dev::plan(&arguments).unwrap();
         let tls = Reloader::load(plan.tls.clone()).unwrap();
         let listening = Listening::open(plan, tls, &Handle::current()).await.unwrap();
         let plain = listening.endpoints.http.clone().unwrap();

@@ -7,6 +7,7 @@
 //! store. Each step that cannot be done is an error that names the flag, file or directory.
 
 mod api;
+mod brand;
 mod capacity;
 mod cluster;
 mod dev;
@@ -14,6 +15,7 @@ mod endpoints;
 mod error;
 mod identity;
 mod lifetime;
+mod occupancy;
 mod plan;
 mod serve;
 mod signals;

@@ -26,8 +26,8 @@ pub struct Plan {
     pub secure: SocketAddr,
     /// Host under which clients reach it.
     pub advertise: String,
-    /// Where it listens for peers, `HOST:PORT`.
-    pub peer_listen: String,
+    /// Where it listens for peers, `HOST:PORT`; `None` where it does not.
+    pub peer_listen: Option<String>,
     /// Where peers reach it, `HOST:PORT`; a port of 0 is replaced by the one chosen.
     pub peer_advertise: String,
     /// The flag that chose the peer port, for errors.
@@ -63,11 +63,13 @@ pub struct Plan {
 }
 
 /// What kind of node.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// For development; with a plain port on the loopback interface unless that is `None`.
+    /// For development.
     Dev {
-        /// Address of plain HTTP.
+        /// The Unix socket, where everybody who may open it is the administrator.
+        socket: PathBuf,
+        /// Address of plain HTTP on the loopback interface, if it is wanted.
         plain: Option<SocketAddr>,
     },
     /// A member of a cluster.
@@ -100,18 +102,14 @@ pub(super) fn tokens(shared: &SharedArgs) -> Result<TokenTable, RunError> {
     Ok(table)
 }
 
-/// The features that `--feature-gates` leaves on.
-pub(super) fn features(shared: &SharedArgs) -> Result<Features, RunError> {
+/// The features that `--feature-gates` leaves on. The flag's parser has refused unknown names.
+pub(super) fn features(shared: &SharedArgs) -> Features {
     let mut features = Features::default();
     for (name, &on) in &shared.feature_gates.0 {
-        if !features.set(name, on) {
-            let known = Features::NAMES.join(", ");
-            return Err(RunError::Flags(format!(
-                "--feature-gates: there is no feature {name:?}; there are {known}"
-            )));
-        }
+        let is_known = features.set(name, on);
+        debug_assert!(is_known, "there is no feature {name}");
     }
-    Ok(features)
+    features
 }
 
 /// The certificate and key of the API port: the ones given, or else the node's own, which `authority` has signed.

@@ -3,6 +3,7 @@
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 
+use super::brand::brand_of_data;
 use super::capacity;
 use super::error::RunError;
 use super::plan::{Kind, PeerFiles, Plan, features, host_of, host_port, tls_files, tokens};
@@ -25,13 +26,15 @@ pub(super) fn plan(arguments: &ServeArgs) -> Result<Plan, RunError> {
     let advertise = arguments.advertise_address.clone();
     let data_dir = shared.data_dir.clone().unwrap_or_else(|| PathBuf::from(DATA_DIR));
     let space = capacity::space(&data_dir, shared.disk_reserve, shared.disk_quota)?;
+    let asked = shared.brand.map(|brand| brand.0);
+    brand_of_data(&data_dir, asked)?;
     Ok(Plan {
         kind: Kind::Serve,
         data_dir,
         secure: SocketAddr::new(bind, shared.secure_port),
         advertise: advertise.unwrap_or_else(|| host_of(&peers.advertise).to_owned()),
         name,
-        peer_listen: peers.listen,
+        peer_listen: Some(peers.listen),
         peer_advertise: peers.advertise,
         peer_flag: "peer-address",
         founders: peers.founders,
@@ -44,14 +47,14 @@ pub(super) fn plan(arguments: &ServeArgs) -> Result<Plan, RunError> {
         },
         tokens: tokens(shared)?,
         anonymous: shared.anonymous(),
-        brand: shared.brand.map(|brand| brand.0),
+        brand: asked,
         watch_history: shared.watch_history,
         watch_history_memory: shared.watch_history_memory,
         watch_history_disk: shared.watch_history_disk,
         state_quota: shared.state_quota,
         space,
         event_ttl: shared.event_ttl,
-        features: features(shared)?,
+        features: features(shared),
     })
 }
 

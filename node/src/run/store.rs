@@ -27,7 +27,8 @@ pub(super) type Handle = orch_raft::Handle<TokioRuntime, RocksDisk, TonicTranspo
 pub(super) struct StoreMember {
     member: orch_raft::Member<TokioRuntime, RocksDisk, TonicTransport>,
     pin: ClusterPin,
-    serving: JoinHandle<Result<(), String>>,
+    /// The peer port, where there is one.
+    serving: Option<JoinHandle<Result<(), String>>>,
     stop: CancellationToken,
 }
 
@@ -45,15 +46,15 @@ pub(super) fn store_dir(plan: &Plan) -> PathBuf {
 }
 
 impl StoreMember {
-    /// Starts the member on `disk`, with `listener` as its peer port.
+    /// Starts the member on `disk`, with `listener` as its peer port, if it has one.
     pub(super) async fn start(
         plan: &Plan,
         disk: RocksDisk,
         tls: PeerTls,
-        listener: TcpListener,
+        listener: Option<TcpListener>,
     ) -> Result<StoreMember, RunError> {
         let pin = ClusterPin::default();
-        let node = node(plan, &listener)?;
+        let node = node(plan, listener.as_ref())?;
         let transport = TonicTransport::new(node.id, tls.clone(), pin.clone())
             .ok_or_else(|| RunError::Flags(format!("--name: {:?} cannot be used", plan.name)))?;
         let options = options(plan, node)?;
@@ -65,11 +66,12 @@ impl StoreMember {
         if let Some(cluster) = handle.identity().cluster {
             pin.pin(&cluster)?;
         }
-        let names = handle.clone();
-        let admits = admit_by_membership(move |id, name| names.known(id, name));
-        let server = PeerServer::new(tls.clone(), pin.clone(), admits, member.service());
         let stop = CancellationToken::new();
-        let serving = tokio::spawn(server.serve(listener, stop.clone().cancelled_owned()));
+        let serving = listener.map(|listener| {
+            let admits = admit_by_membership(move |id, name| handle.known(id, name));
+            let server = PeerServer::new(tls.clone(), pin.clone(), admits, member.service());
+            tokio::spawn(server.serve(listener, stop.clone().cancelled_owned()))
+        });
         follow_certificates(plan.peer_tls.clone(), tls, stop.clone());
         Ok(StoreMember { member, pin, serving, stop })
     }
@@ -95,9 +97,15 @@ impl StoreMember {
     /// Waits until the member or its peer port cannot go on.
     pub(super) async fn failed(&mut self) -> RunError {
         let handle = self.handle();
+        let serving = async {
+            match &mut self.serving {
+                Some(serving) => serving.await,
+                None => std::future::pending().await,
+            }
+        };
         tokio::select! {
             reason = handle.fatal() => RunError::Fatal(reason),
-            ended = &mut self.serving => RunError::Peers(match ended {
+            ended = serving => RunError::Peers(match ended {
                 Ok(Ok(())) => "it ended by itself".to_owned(),
                 Ok(Err(reason)) => reason,
                 Err(error) => error.to_string(),
@@ -109,7 +117,9 @@ impl StoreMember {
     pub(super) async fn shutdown(self) {
         self.member.shutdown().await;
         self.stop.cancel();
-        if let Err(error) = self.serving.await {
+        if let Some(serving) = self.serving
+            && let Err(error) = serving.await
+        {
             tracing::warn!(%error, "the peer port ended badly");
         }
     }
@@ -140,12 +150,13 @@ fn options(plan: &Plan, node: Peer) -> Result<Options, RunError> {
 }
 
 /// This member as its peers find it. A port left to the system is known once it listens.
-fn node(plan: &Plan, listener: &TcpListener) -> Result<Peer, RunError> {
-    let local =
-        listener.local_addr().map_err(|source| RunError::System { action: "read the peer port", source })?;
-    let address = match plan.peer_advertise.ends_with(":0") {
-        true => host_port(host_of(&plan.peer_advertise), local.port()),
-        false => plan.peer_advertise.clone(),
+fn node(plan: &Plan, listener: Option<&TcpListener>) -> Result<Peer, RunError> {
+    let failed = |source| RunError::System { action: "read the peer port", source };
+    let address = match listener {
+        Some(listener) if plan.peer_advertise.ends_with(":0") => {
+            host_port(host_of(&plan.peer_advertise), listener.local_addr().map_err(failed)?.port())
+        }
+        _ => plan.peer_advertise.clone(),
     };
     Ok(Peer { id: node_id(&plan.name), name: plan.name.as_str().into(), address: address.into() })
 }

@@ -6,6 +6,7 @@ use std::path::Path;
 use super::*;
 use crate::certs;
 use crate::cli::{Cli, Command, parse};
+use crate::report::Causes;
 
 fn command(line: &str) -> Command {
     let Cli { command } = parse(line.split_whitespace().map(Into::into).collect()).unwrap();
@@ -27,7 +28,7 @@ fn serve(flags: &str) -> Result<Plan, RunError> {
 }
 
 fn refused(plan: Result<Plan, RunError>, expected: &str) {
-    let error = plan.expect_err(expected).to_string();
+    let error = Causes(&plan.expect_err(expected)).to_string();
     assert!(error.contains(expected), "{error:?} does not say {expected:?}");
 }
 
@@ -100,10 +101,18 @@ fn dev_ports_are_on_the_loopback_interface() {
     let directory = tempfile::tempdir().unwrap();
     let flags = format!("--data-dir {}", directory.path().display());
     let plan = dev(&format!("{flags} --bind-address 0.0.0.0 --insecure-port 8099")).unwrap();
-    assert_eq!(plan.kind, Kind::Dev { plain: Some(([127, 0, 0, 1], 8099).into()) });
+    let socket = directory.path().join("orch.sock");
+    let kind = |plain: Option<u16>| Kind::Dev {
+        socket: socket.clone(),
+        plain: plain.map(|port| ([127, 0, 0, 1], port).into()),
+    };
+    assert_eq!(plan.kind, kind(Some(8099)));
     assert_eq!((plan.secure.to_string().as_str(), plan.advertise.as_str()), ("0.0.0.0:6443", "127.0.0.1"));
-    let plan = dev(&format!("{flags} --insecure-port 0")).unwrap();
-    assert_eq!(plan.kind, Kind::Dev { plain: None });
+    assert_eq!(dev(&format!("{flags} --insecure-port 0")).unwrap().kind, kind(Some(0)));
+    let plan = dev(&flags).unwrap();
+    assert_eq!((plan.kind, plan.peer_listen), (kind(None), None), "no port is open that was not asked for");
+    let listen = dev(&format!("{flags} --peer-port 7000")).unwrap().peer_listen;
+    assert_eq!(listen.as_deref(), Some("127.0.0.1:7000"));
 }
 
 #[test]
@@ -142,14 +151,16 @@ fn serve_finds_addresses_and_files() {
     let directory = tempfile::tempdir().unwrap();
     let certs = certificates(directory.path());
     let plan = serve(&format!("--name a {certs} --initial-cluster a=10.0.0.1:1,b=10.0.0.2:1")).unwrap();
-    let peers = (plan.peer_listen.as_str(), plan.peer_advertise.as_str(), plan.advertise.as_str());
+    let listen = plan.peer_listen.as_deref().unwrap();
+    let peers = (listen, plan.peer_advertise.as_str(), plan.advertise.as_str());
     assert_eq!(peers, ("10.0.0.1:1", "10.0.0.1:1", "10.0.0.1"));
     assert_eq!(plan.data_dir, Path::new("/var/lib/orch"));
     assert_eq!(plan.tls.certificate, directory.path().join("members/a/server.crt"));
     assert_eq!(plan.peer_tls.authority, directory.path().join("peer-ca.crt"));
     let flags = format!("--name a {certs} --initial-cluster a=[fd00::1]:1 --peer-address 0.0.0.0:1");
     let plan = serve(&flags).unwrap();
-    let peers = (plan.peer_listen.as_str(), plan.peer_advertise.as_str(), plan.advertise.as_str());
+    let listen = plan.peer_listen.as_deref().unwrap();
+    let peers = (listen, plan.peer_advertise.as_str(), plan.advertise.as_str());
     assert_eq!(peers, ("0.0.0.0:1", "[fd00::1]:1", "fd00::1"));
     let flags = format!("--name a {certs} --join h:1 --peer-address 0.0.0.0:7 --advertise-address fd00::1");
     assert_eq!(serve(&flags).unwrap().peer_advertise, "[fd00::1]:7");
@@ -162,7 +173,7 @@ fn a_bad_token_file_is_named_with_its_line_and_without_its_tokens() {
     std::fs::write(&path, "one,u,i\ncanary-secret,u\n").unwrap();
     let flags =
         format!("--data-dir {}/data --token-auth-file {}", directory.path().display(), path.display());
-    let error = dev(&flags).unwrap_err().to_string();
+    let error = Causes(&dev(&flags).unwrap_err()).to_string();
     assert!(error.contains("tokens.csv: line 2: at least 3 columns"), "{error}");
     assert!(!error.contains("canary"), "{error}");
 }
@@ -176,7 +187,7 @@ fn peer_certificates_are_checked_before_anything_is_opened() {
     let renamed = directory.path().join("members/b");
     std::fs::rename(directory.path().join("members/a"), renamed).unwrap();
     let plan = serve(&format!("--name b {certs} --initial-cluster b=127.0.0.1:0")).unwrap();
-    let error = store::peer_tls(&plan).unwrap_err().to_string();
+    let error = Causes(&store::peer_tls(&plan).err().unwrap()).to_string();
     assert!(error.ends_with("the peer certificate names member a, but this member is b"), "{error}");
 }
 
@@ -190,4 +201,34 @@ fn a_quota_without_room_is_refused_before_anything_is_made() {
     assert!(!data.exists());
     let space = dev(&format!("{flags} --disk-quota 144Mi --disk-reserve 48Mi")).unwrap().space;
     assert_eq!((space.reserve_bytes, space.quota_bytes), (48 << 20, Some(144 << 20)));
+}
+
+#[test]
+fn a_brand_other_than_that_of_the_data_is_refused_before_anything_is_made() {
+    let directory = tempfile::tempdir().unwrap();
+    let certs = certificates(&directory.path().join("certs"));
+    let data = directory.path().join("data");
+    brand::record(&data, "kubernetes").unwrap();
+    // What a directory of this program has in it.
+    std::fs::create_dir(data.join("store")).unwrap();
+    let before = std::fs::read_dir(&data).unwrap().count();
+    let flags = format!("--data-dir {}", data.display());
+    let expected = "--brand orch: this cluster was made with --brand kubernetes";
+    refused(dev(&format!("{flags} --brand orch")), expected);
+    refused(serve(&format!("{flags} --name a {certs} --initial-cluster a=h:1 --brand orch")), expected);
+    assert_eq!(std::fs::read_dir(&data).unwrap().count(), before);
+    let plan = dev(&flags).unwrap();
+    let hosts = &certs::inspect(&plan.tls.certificate).unwrap()[0].hosts;
+    assert!(hosts.iter().any(|host| host == "kubernetes"), "the brand of the data is taken up: {hosts:?}");
+    dev(&format!("{flags} --brand kubernetes")).unwrap();
+}
+
+#[test]
+fn a_directory_too_deep_for_a_socket_is_refused_with_its_length() {
+    let directory = tempfile::tempdir().unwrap();
+    let data = directory.path().join("d".repeat(120));
+    let plan = dev(&format!("--data-dir {}", data.display()));
+    assert!(matches!(&plan, Err(error) if error.is_usage()), "{plan:?}");
+    refused(plan, "and the path of a Unix socket at most 107; choose a shorter path");
+    assert!(!data.exists());
 }

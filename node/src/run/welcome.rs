@@ -20,7 +20,8 @@ pub(super) fn text(plan: &Plan, endpoints: &Endpoints, brand: &Brand) -> String 
 }
 
 fn write_serve(text: &mut String, plan: &Plan, endpoints: &Endpoints) -> std::fmt::Result {
-    writeln!(text, "member {} serves {} (peers: {})", plan.name, endpoints.https, endpoints.peer)
+    let peers = endpoints.peer.as_deref().unwrap_or("none");
+    writeln!(text, "member {} serves {} (peers: {peers})", plan.name, endpoints.https)
 }
 
 fn write_dev(text: &mut String, plan: &Plan, endpoints: &Endpoints, brand: &Brand) -> std::fmt::Result {
@@ -28,17 +29,39 @@ fn write_dev(text: &mut String, plan: &Plan, endpoints: &Endpoints, brand: &Bran
     let group = brand.group("rbac.authorization");
     writeln!(text, "\nReady. Data in {}\n", plan.data_dir.display())?;
     writeln!(text, "  HTTPS  {}   who you are: your certificate or token", endpoints.https)?;
+    let Kind::Dev { socket, .. } = &plan.kind else { return Ok(()) };
+    let socket = quoted(&socket.display().to_string());
+    writeln!(text, "  Socket {socket}   the administrator: you alone may open it")?;
     if let Some(http) = &endpoints.http {
-        writeln!(text, "  HTTP   {http}    everybody here is the administrator; this machine only")?;
+        writeln!(text, "  HTTP   {http}    the administrator: every program of this machine may use it")?;
     }
-    writeln!(text, "  Peers  {}\n\nNext:\n", endpoints.peer)?;
-    if let Some(http) = &endpoints.http {
-        writeln!(text, "  curl {http}/readyz?verbose")?;
-        writeln!(text, "  curl {http}/apis/{group}/v1/roles")?;
+    if let Some(peer) = &endpoints.peer {
+        writeln!(text, "  Peers  {peer}")?;
     }
+    writeln!(text, "\nNext:\n")?;
+    writeln!(text, "  curl --unix-socket {socket} 'http://orch/readyz?verbose'")?;
+    writeln!(text, "  curl --unix-socket {socket} http://orch/apis/{group}/v1/roles")?;
     writeln!(text, "  kubectl --kubeconfig {} get namespaces", config.display())?;
     if brand.name != orch_proto::brand::KUBERNETES.name {
         writeln!(text, "      (for kubectl start with --brand kubernetes, on a data directory of its own)")?;
     }
     writeln!(text, "\nStop with Ctrl-C.")
+}
+
+/// `text` as one word of a shell.
+fn quoted(text: &str) -> String {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "/._-+:@%,".contains(c);
+    if text.chars().all(is_plain) { text.to_owned() } else { format!("'{}'", text.replace('\'', "'\\''")) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_path_can_be_copied_into_a_shell() {
+        assert_eq!(quoted("./orch-data/orch.sock"), "./orch-data/orch.sock");
+        assert_eq!(quoted("/my data/orch.sock"), "'/my data/orch.sock'");
+        assert_eq!(quoted("it's"), r"'it'\''s'");
+    }
 }

@@ -8,19 +8,20 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, SystemTime};
 
 use axum::body::Body;
-use http::{Request, Response, StatusCode};
+use http::header::{CONTENT_TYPE, HOST};
+use http::{HeaderValue, Request, Response, StatusCode};
 use hyper::body::Incoming;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::conn::auto::Builder;
 use orch_api::authn::{Admitted, Peer};
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::net::TcpStream;
+use tokio::net::{TcpStream, UnixStream};
 use tokio_util::sync::CancellationToken;
 use tower::{Service, ServiceExt};
 
 use super::limits;
-use super::loopback;
+use super::loopback::Door;
 use super::pace::{PacedExecutor, paced, watched};
 use super::places::Place;
 use super::stall::Stall;
@@ -82,6 +83,8 @@ pub(super) struct Terms {
 /// A connection as its requests see it.
 struct Visitor {
     peer: Arc<Peer>,
+    /// The door without credentials it came through, if any.
+    door: Option<Door>,
     place: Arc<Place>,
     has_asked: AtomicBool,
 }
@@ -138,7 +141,7 @@ pub(super) async fn serve_tls<S: Answers>(
             None => std::future::pending().await,
         }
     };
-    serve_http(stream, version, peer, service, terms, ends).await
+    serve_http(stream, version, (peer, None), service, terms, ends).await
 }
 
 /// Serves a connection of the plain loopback port.
@@ -148,11 +151,31 @@ pub(super) async fn serve_plain<S: Answers>(
     service: S,
     terms: Terms,
 ) -> Result<(), ConnectionError> {
+    serve_local(prepared(stream)?, Door::Port, address, service, terms).await
+}
+
+/// Serves a connection of the Unix socket.
+pub(super) async fn serve_socket<S: Answers>(
+    stream: UnixStream,
+    address: SocketAddr,
+    service: S,
+    terms: Terms,
+) -> Result<(), ConnectionError> {
+    serve_local(stream, Door::Socket, address, service, terms).await
+}
+
+async fn serve_local<S: Answers>(
+    stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    door: Door,
+    address: SocketAddr,
+    service: S,
+    terms: Terms,
+) -> Result<(), ConnectionError> {
     // Only this machine gets here, and everybody is let in.
     terms.place.keep();
-    let stream = Stall::new(prepared(stream)?, limits::STALL_MAX);
+    let stream = Stall::new(stream, limits::STALL_MAX);
     let peer = Arc::new(Peer { address, certificate: None, local_admin: true });
-    serve_http(stream, Version::Either, peer, service, terms, std::future::pending()).await
+    serve_http(stream, Version::Either, (peer, Some(door)), service, terms, std::future::pending()).await
 }
 
 fn prepared(stream: TcpStream) -> Result<TcpStream, ConnectionError> {
@@ -165,13 +188,13 @@ fn prepared(stream: TcpStream) -> Result<TcpStream, ConnectionError> {
 async fn serve_http<S: Answers>(
     stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
     version: Version,
-    peer: Arc<Peer>,
+    (peer, door): (Arc<Peer>, Option<Door>),
     service: S,
     terms: Terms,
     ends: impl Future<Output = ()>,
 ) -> Result<(), ConnectionError> {
     let Terms { place, waits, stopping } = terms;
-    let visitor = Arc::new(Visitor { peer, place, has_asked: AtomicBool::new(false) });
+    let visitor = Arc::new(Visitor { peer, door, place, has_asked: AtomicBool::new(false) });
     let asking = Arc::clone(&visitor);
     let answer = service_fn(move |request| answer(Arc::clone(&asking), service.clone(), request));
     let builder = builder(version, waits);
@@ -212,12 +235,11 @@ async fn answer<S: Answers>(
     mut request: Request<Incoming>,
 ) -> Result<Response<Body>, Infallible> {
     visitor.has_asked.store(true, Ordering::Relaxed);
-    if visitor.peer.local_admin
-        && let Some(refusal) = loopback::refusal(request.uri(), request.headers())
-    {
-        let mut response = Response::new(Body::from(refusal));
-        *response.status_mut() = StatusCode::FORBIDDEN;
-        return Ok(response);
+    if let Some(text) = host_fault(&request) {
+        return Ok(refused(StatusCode::BAD_REQUEST, text));
+    }
+    if let Some((status, text)) = visitor.door.and_then(|door| door.refusal(&request)) {
+        return Ok(refused(status, text));
     }
     request.extensions_mut().insert(Arc::clone(&visitor.peer));
     let response = service.oneshot(request).await?;
@@ -225,6 +247,25 @@ async fn answer<S: Answers>(
         visitor.place.keep();
     }
     Ok(response.map(watched))
+}
+
+/// What is wrong with the host that an HTTP/1.1 request names, in the reference's words.
+fn host_fault(request: &Request<impl hyper::body::Body>) -> Option<&'static str> {
+    if request.version() != http::Version::HTTP_11 {
+        return None;
+    }
+    match request.headers().get_all(HOST).iter().count() {
+        0 => Some("400 Bad Request: missing required Host header"),
+        1 => None,
+        _ => Some("400 Bad Request: too many Host headers"),
+    }
+}
+
+fn refused(status: StatusCode, text: &'static str) -> Response<Body> {
+    let mut response = Response::new(Body::from(text));
+    *response.status_mut() = status;
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("text/plain; charset=utf-8"));
+    response
 }
 
 fn builder(version: Version, waits: Waits) -> Builder<PacedExecutor> {

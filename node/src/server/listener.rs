@@ -8,7 +8,7 @@ use super::limits;
 
 /// Why a port could not be opened.
 #[derive(Debug, thiserror::Error)]
-#[error("cannot listen on {address} for {purpose}: {source}{hint}")]
+#[error("cannot listen on {address} for {purpose}{hint}")]
 pub struct BindError {
     /// The address asked for.
     pub address: SocketAddr,
@@ -16,7 +16,7 @@ pub struct BindError {
     pub purpose: &'static str,
     /// What the system said.
     pub source: std::io::Error,
-    /// What to do about it.
+    /// What to do about it, in brackets; empty where nothing helps.
     pub hint: String,
 }
 
@@ -24,9 +24,9 @@ pub struct BindError {
 pub fn bind(address: SocketAddr, purpose: &'static str, flag: &str) -> Result<TcpListener, BindError> {
     listen(address).map_err(|source| {
         let hint = match source.kind() {
-            std::io::ErrorKind::AddrInUse => format!("; choose another with {flag}, 0 takes any free one"),
-            std::io::ErrorKind::PermissionDenied => format!("; choose a port above 1023 with {flag}"),
-            std::io::ErrorKind::AddrNotAvailable => "; this machine has no such address".to_owned(),
+            std::io::ErrorKind::AddrInUse => format!(" (choose another with {flag}, 0 takes any free one)"),
+            std::io::ErrorKind::PermissionDenied => format!(" (choose a port above 1023 with {flag})"),
+            std::io::ErrorKind::AddrNotAvailable => " (this machine has no such address)".to_owned(),
             _ => String::new(),
         };
         BindError { address, purpose, source, hint }

@@ -2,7 +2,7 @@
 //!
 //! Owns everything between the kernel and a request: limits ([`limits`]), who is connected (an `Arc<Peer>` in each
 //! request's extensions), and draining. It never looks at a path or a body, and never writes an answer of its own
-//! but for the two refusals of the plain port ([`loopback`]).
+//! but for requests that name no host, and the refusals of the plain port and the Unix socket ([`loopback`]).
 //!
 //! When all places are taken, strangers make room ([`places`]).
 //!
@@ -16,10 +16,12 @@ mod loopback;
 mod pace;
 mod places;
 mod serve;
+mod socket;
 mod stall;
 
 pub use listener::{BindError, bind};
 pub use serve::{Port, Server};
+pub use socket::{SOCKET_PATH_BYTES_MAX, SocketError, bind_socket, is_socket_path};
 
 #[cfg(test)]
 mod tests;

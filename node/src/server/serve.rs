@@ -1,10 +1,13 @@
 //! Accepting connections on all ports, and ending them.
 
-use tokio::net::{TcpListener, TcpStream};
+use std::io;
+use std::net::{Ipv4Addr, SocketAddr};
+
+use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use super::connection::{Answers, Terms, Waits, serve_plain, serve_tls};
+use super::connection::{Answers, Terms, Waits, serve_plain, serve_socket, serve_tls};
 use super::limits;
 use super::places::Places;
 use crate::tls::Reloader;
@@ -24,6 +27,34 @@ pub enum Port {
         /// The open port.
         listener: TcpListener,
     },
+    /// The same on a Unix socket that its owner alone may open.
+    Socket {
+        /// The open socket.
+        listener: UnixListener,
+    },
+}
+
+impl Port {
+    /// Waits for the next connection.
+    async fn accept(&self) -> io::Result<(Stream, SocketAddr)> {
+        match self {
+            Port::Tls { listener, .. } | Port::Plain { listener } => {
+                listener.accept().await.map(|(stream, address)| (Stream::Tcp(stream), address))
+            }
+            Port::Socket { listener } => {
+                listener.accept().await.map(|(stream, _)| (Stream::Unix(stream), OF_A_SOCKET))
+            }
+        }
+    }
+}
+
+/// The address of clients at the Unix socket, who have none.
+const OF_A_SOCKET: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
+
+/// An accepted connection.
+enum Stream {
+    Tcp(TcpStream),
+    Unix(UnixStream),
 }
 
 /// All ports of a server and their connections.
@@ -90,9 +121,8 @@ async fn accept_all<S: Answers>(
     stopping: &CancellationToken,
     tasks: &TaskTracker,
 ) {
-    let (Port::Tls { listener, .. } | Port::Plain { listener }) = port;
     loop {
-        match listener.accept().await {
+        match port.accept().await {
             Ok((stream, address)) => {
                 let place = places.take().await;
                 let terms = Terms { place, waits, stopping: stopping.clone() };
@@ -109,19 +139,22 @@ async fn accept_all<S: Answers>(
 /// The life of one connection, boxed: thousands of them lie in memory at once, each as small as it can be.
 fn connection<S: Answers>(
     port: &Port,
-    stream: TcpStream,
-    address: std::net::SocketAddr,
+    stream: Stream,
+    address: SocketAddr,
     service: S,
     terms: Terms,
 ) -> impl Future<Output = ()> + Send + 'static {
     let tls = match port {
         Port::Tls { tls, .. } => Some(tls.current()),
-        Port::Plain { .. } => None,
+        Port::Plain { .. } | Port::Socket { .. } => None,
     };
     async move {
-        let served = match tls {
-            Some(tls) => Box::pin(serve_tls(stream, address, tls, service, terms)).await,
-            None => Box::pin(serve_plain(stream, address, service, terms)).await,
+        let served = match (stream, tls) {
+            (Stream::Tcp(stream), Some(tls)) => {
+                Box::pin(serve_tls(stream, address, tls, service, terms)).await
+            }
+            (Stream::Tcp(stream), None) => Box::pin(serve_plain(stream, address, service, terms)).await,
+            (Stream::Unix(stream), _) => Box::pin(serve_socket(stream, address, service, terms)).await,
         };
         if let Err(error) = served {
             tracing::debug!(%address, %error, "connection ended");

@@ -209,6 +209,18 @@ async fn the_plain_port_is_the_administrator_and_refuses_web_pages() {
 }
 
 #[tokio::test]
+async fn the_socket_is_the_administrator_under_any_name() {
+    let fixture = start();
+    let path = fixture._directory.path().join("orch.sock");
+    fixture.server.listen(Port::Socket { listener: bind_socket(&path).unwrap() });
+    let stream = TokioIo::new(tokio::net::UnixStream::connect(&path).await.unwrap());
+    let (mut sender, connection) = hyper::client::conn::http1::handshake(stream).await.unwrap();
+    tokio::spawn(connection);
+    let named = Request::builder().uri("/").header("host", "orch").body(Empty::<Bytes>::new()).unwrap();
+    assert_eq!(text(sender.send_request(named).await.unwrap()).await, "none true");
+}
+
+#[tokio::test]
 async fn stopping_lets_requests_under_way_finish_and_takes_no_more() {
     let fixture = start();
     let mut sender = fixture.plain().await;
@@ -233,9 +245,27 @@ async fn stopping_lets_requests_under_way_finish_and_takes_no_more() {
 async fn a_taken_port_is_named_with_the_flag_that_chooses_it() {
     let taken = bind(([127, 0, 0, 1], 0).into(), "HTTPS", "--secure-port").unwrap();
     let address = taken.local_addr().unwrap();
-    let error = bind(address, "HTTPS", "--secure-port").unwrap_err().to_string();
-    assert!(error.starts_with(&format!("cannot listen on {address} for HTTPS: ")), "{error}");
-    assert!(error.ends_with("choose another with --secure-port, 0 takes any free one"), "{error}");
+    let error = bind(address, "HTTPS", "--secure-port").unwrap_err();
+    let hint = "(choose another with --secure-port, 0 takes any free one)";
+    assert_eq!(error.to_string(), format!("cannot listen on {address} for HTTPS {hint}"));
+    assert_eq!(error.source.kind(), std::io::ErrorKind::AddrInUse);
+}
+
+#[tokio::test]
+async fn a_request_names_one_host() {
+    let fixture = start();
+    for (headers, expected) in [
+        ("", "400 Bad Request: missing required Host header"),
+        ("Host: localhost\r\nHost: localhost\r\n", "400 Bad Request: too many Host headers"),
+        ("Host: localhost\r\n", "none true"),
+    ] {
+        let mut stream = TcpStream::connect(fixture.plain).await.unwrap();
+        let request = format!("GET / HTTP/1.1\r\n{headers}Connection: close\r\n\r\n");
+        stream.write_all(request.as_bytes()).await.unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).await.unwrap();
+        assert!(answer.ends_with(expected), "{headers:?}: {answer}");
+    }
 }
 
 /// A wait that is over soon, and is not over before a request on this machine is answered.

@@ -18,7 +18,7 @@ use x509_parser::prelude::{FromDer, X509Certificate};
 #[derive(Debug, thiserror::Error)]
 pub enum MaterialError {
     /// The file cannot be read.
-    #[error("cannot read {path}: {source}")]
+    #[error("cannot read {path}")]
     Unreadable {
         /// The file.
         path: PathBuf,

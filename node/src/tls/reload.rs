@@ -14,6 +14,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::material::MaterialError;
 use super::settings::{Tls, TlsFiles};
+use crate::report::Causes;
 
 /// How often the files' times are looked at. A renewal waits at most this long; four calls of `stat` cost nothing.
 const LOOK_EVERY: Duration = Duration::from_secs(30);
@@ -50,7 +51,7 @@ impl Reloader {
 }
 
 /// Calls `reload` when one of `files` has changed, and on SIGHUP, until `stopped`. `what` is for the log.
-pub async fn follow<E: std::fmt::Display>(
+pub async fn follow<E: std::error::Error>(
     what: &'static str,
     files: Vec<PathBuf>,
     reload: impl Fn() -> Result<(), E>,
@@ -65,7 +66,10 @@ pub async fn follow<E: std::fmt::Display>(
         }
         match reload() {
             Ok(()) => tracing::info!(what, "certificates reloaded"),
-            Err(error) => tracing::warn!(what, %error, "certificates not reloaded, the old ones stay in use"),
+            Err(error) => {
+                let error = Causes(&error);
+                tracing::warn!(what, %error, "certificates not reloaded, the old ones stay in use");
+            }
         }
         seen = stamps;
     }

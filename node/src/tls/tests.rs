@@ -52,7 +52,8 @@ impl Files {
 
 fn refused(result: Result<impl Sized, MaterialError>, directory: &Path) -> String {
     let directory = format!("{}/", directory.display());
-    result.err().expect("refused").to_string().replace(&directory, "")
+    let error = result.err().expect("refused");
+    crate::report::Causes(&error).to_string().replace(&directory, "")
 }
 
 #[test]

@@ -7,7 +7,7 @@ use orch_proto::Brand;
 use serde_json::{Value, json};
 use sha2::{Digest, Sha512};
 
-use super::order::{Versions, groups};
+use super::order::{Versions, groups, parts};
 use crate::http::Document;
 use crate::negotiate::clauses;
 use crate::registry::{Registry, Resource};
@@ -115,7 +115,7 @@ fn entry(resource: &Resource) -> Value {
     if !resource.categories.is_empty() {
         entry["categories"] = json!(resource.categories);
     }
-    let parts: Vec<Value> = resource.subresources.iter().map(|part| subresource(resource, part)).collect();
+    let parts: Vec<Value> = parts(resource).into_iter().map(|part| subresource(resource, part)).collect();
     if !parts.is_empty() {
         entry["subresources"] = Value::Array(parts);
     }

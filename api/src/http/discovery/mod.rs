@@ -1,19 +1,24 @@
 //! Discovery: which groups, versions and resources are served, as clients ask before they ask for anything else.
 //!
 //! Owns the documents behind `/api`, `/apis` and the groups' paths, made once from the registry: plain ones, and the
-//! aggregated ones for clients that ask for them.
+//! aggregated ones for clients that ask for them. In which representation a plain one is written is decided for each
+//! request.
 
 mod aggregated;
 mod order;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
 use orch_proto::Brand;
 use serde_json::{Value, json};
+use sha2::{Digest, Sha256};
 
 use super::Document;
 use crate::registry::{Registry, Resource};
-use order::groups;
+use order::{groups, parts};
 
 pub(super) use aggregated::Aggregated;
 
@@ -21,48 +26,68 @@ pub(super) use aggregated::Aggregated;
 pub(super) struct Documents {
     brand: &'static Brand,
     /// By path, without a slash at the end.
-    plain: BTreeMap<String, Document>,
+    plain: BTreeMap<String, Plain>,
+    /// What `/` answers, which is JSON for everyone.
+    index: Document,
     aggregated: aggregated::Lists,
 }
 
+/// A plain document.
+pub(super) struct Plain {
+    /// Its type among the meta types.
+    pub(super) kind: &'static str,
+    pub(super) value: Value,
+}
+
+impl Plain {
+    fn new(kind: &'static str, fields: &Value) -> Plain {
+        let mut value = json!({"kind": kind, "apiVersion": "v1"});
+        extend(&mut value, fields);
+        Plain { kind, value }
+    }
+}
+
 impl Documents {
-    /// The documents of all resources in `registry`.
-    pub(super) fn of(registry: &Registry) -> Self {
+    /// The documents of all resources in `registry`, served at `address` (`HOST:PORT`), if that is known.
+    pub(super) fn of(registry: &Registry, address: Option<&str>) -> Self {
         let mut plain = BTreeMap::new();
         let mut named = Vec::new();
         for (group, versions) in groups(registry) {
             let root = if group.is_empty() { "/api" } else { "/apis" };
             for (_, resources) in &versions {
-                let entries: Vec<Value> = resources.iter().flat_map(|resource| entries(resource)).collect();
+                let entries: Vec<Value> =
+                    resources.iter().flat_map(|resource| entries(registry, resource)).collect();
                 let Some(api_version) = resources.first().map(|resource| resource.api_version()) else {
                     continue;
                 };
-                let list = json!({
-                    "kind": "APIResourceList", "apiVersion": "v1", "groupVersion": api_version, "resources": entries,
-                });
-                plain.insert(format!("{root}/{api_version}"), document(&list));
+                let list = json!({"groupVersion": api_version, "resources": entries});
+                plain.insert(format!("{root}/{api_version}"), Plain::new("APIResourceList", &list));
             }
             if group.is_empty() {
                 continue;
             }
             let versions: Vec<&str> = versions.iter().map(|(version, _)| *version).collect();
             let group_document = api_group(group, &versions);
-            let mut alone = json!({"kind": "APIGroup", "apiVersion": "v1"});
-            extend(&mut alone, &group_document);
-            plain.insert(format!("/apis/{group}"), document(&alone));
+            plain.insert(format!("/apis/{group}"), Plain::new("APIGroup", &group_document));
             named.push(group_document);
         }
-        let all = json!({"kind": "APIGroupList", "apiVersion": "v1", "groups": named});
-        plain.insert("/apis".to_owned(), document(&all));
-        let core = json!({"kind": "APIVersions", "versions": ["v1"], "serverAddressByClientCIDRs": []});
-        plain.insert("/api".to_owned(), document(&core));
-        plain.insert(String::new(), index(plain.keys()));
-        Documents { brand: registry.brand, plain, aggregated: aggregated::Lists::of(registry) }
+        plain.insert("/apis".to_owned(), Plain::new("APIGroupList", &json!({"groups": named})));
+        let addresses = address.map(|address| json!({"clientCIDR": "0.0.0.0/0", "serverAddress": address}));
+        let addresses: Vec<Value> = addresses.into_iter().collect();
+        let core = json!({"versions": ["v1"], "serverAddressByClientCIDRs": addresses});
+        plain.insert("/api".to_owned(), Plain::new("APIVersions", &core));
+        let index = index(plain.keys());
+        Documents { brand: registry.brand, plain, index, aggregated: aggregated::Lists::of(registry) }
     }
 
     /// The plain document behind `path`.
-    pub(super) fn find(&self, path: &str) -> Option<Document> {
-        self.plain.get(path.trim_end_matches('/')).cloned()
+    pub(super) fn find(&self, path: &str) -> Option<&Plain> {
+        self.plain.get(path.trim_end_matches('/'))
+    }
+
+    /// All paths, where `path` is the root.
+    pub(super) fn index(&self, path: &str) -> Option<Document> {
+        Some(self.index.clone()).filter(|_| path.trim_end_matches('/').is_empty())
     }
 
     /// Whether `path` lies below the core API or a group that is served.
@@ -91,10 +116,6 @@ fn index<'a>(paths: impl Iterator<Item = &'a String>) -> Document {
     format!("{:#}", json!({ "paths": paths })).into()
 }
 
-fn document(value: &Value) -> Document {
-    value.to_string().into()
-}
-
 /// A group and its versions; the first is the preferred one.
 fn api_group(group: &str, versions: &[&str]) -> Value {
     let version = |version: &&str| json!({"groupVersion": format!("{group}/{version}"), "version": version});
@@ -103,8 +124,16 @@ fn api_group(group: &str, versions: &[&str]) -> Value {
     json!({"name": group, "versions": all, "preferredVersion": preferred})
 }
 
+/// What changes with the version in which the objects of `resource` are stored, as the reference computes it.
+fn storage_hash(registry: &Registry, resource: &Resource) -> String {
+    let mut alike = registry.resources().map(Arc::as_ref).filter(|other| other.storage == resource.storage);
+    let stored = alike.find(|other| other.conversion.is_none()).unwrap_or(resource);
+    let name = format!("{}/{}/{}", stored.group, stored.version, stored.kind);
+    STANDARD.encode(&Sha256::digest(name)[..8])
+}
+
 /// A resource and its sub-resources.
-fn entries(resource: &Resource) -> Vec<Value> {
+fn entries(registry: &Registry, resource: &Resource) -> Vec<Value> {
     let mut whole = json!({
         "name": resource.plural,
         "singularName": resource.singular,
@@ -118,8 +147,9 @@ fn entries(resource: &Resource) -> Vec<Value> {
     if !resource.categories.is_empty() {
         whole["categories"] = json!(resource.categories);
     }
+    whole["storageVersionHash"] = json!(storage_hash(registry, resource));
     let mut entries = vec![whole];
-    for subresource in &resource.subresources {
+    for subresource in parts(resource) {
         let mut part = json!({
             "name": format!("{}/{}", resource.plural, subresource.name),
             "singularName": "",
@@ -149,8 +179,9 @@ mod tests {
     use super::*;
 
     fn found(path: &str) -> Value {
-        let documents = Documents::of(&Registry::builtin(&ORCH));
-        documents.find(path).map_or(Value::Null, |document| serde_json::from_slice(&document).unwrap())
+        let documents = Documents::of(&Registry::builtin(&ORCH), Some("10.0.0.1:6443"));
+        let index = documents.index(path).map(|index| serde_json::from_slice(&index).unwrap());
+        index.or_else(|| documents.find(path).map(|plain| plain.value.clone())).unwrap_or_default()
     }
 
     #[test]
@@ -179,5 +210,30 @@ mod tests {
         assert_eq!((&pods["shortNames"], &pods["namespaced"]), (&json!(["po"]), &json!(true)));
         assert_eq!(named("pods/status").unwrap()["verbs"], json!(["get", "patch", "update"]));
         assert_eq!(named("namespaces").unwrap()["namespaced"], json!(false));
+    }
+
+    #[test]
+    fn resources_are_told_by_name_with_the_hash_of_their_stored_version() {
+        let core = found("/api/v1");
+        let names: Vec<&str> =
+            core["resources"].as_array().unwrap().iter().map(|r| r["name"].as_str().unwrap()).collect();
+        assert!(names.is_sorted() && names.contains(&"pods/status"), "{names:?}");
+        let hash = |path: &str, name: &str| {
+            let list = found(path);
+            list["resources"].as_array().unwrap().iter().find(|r| r["name"] == name).cloned().unwrap()
+                ["storageVersionHash"]
+                .clone()
+        };
+        // As recorded of the reference, whose core group has no other name.
+        assert_eq!(hash("/api/v1", "pods"), "xPOwRZ+Yhw8=");
+        assert_eq!(hash("/api/v1", "events"), "r2yiGXH7wu8=");
+        assert_eq!(hash("/apis/events.orch.io/v1", "events"), "r2yiGXH7wu8=", "stored in the core group");
+        assert_eq!(hash("/api/v1", "pods/status"), Value::Null);
+    }
+
+    #[test]
+    fn the_root_tells_where_the_server_is() {
+        let expected = json!([{"clientCIDR": "0.0.0.0/0", "serverAddress": "10.0.0.1:6443"}]);
+        assert_eq!(found("/api")["serverAddressByClientCIDRs"], expected);
     }
 }

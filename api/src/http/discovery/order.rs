@@ -1,4 +1,4 @@
-//! The order in which groups and their versions are told.
+//! The order in which groups, their versions and resources are told.
 //!
 //! Owns what clients conclude from it: of a short name that two groups have, the first group is meant; of a group's
 //! versions, the first is preferred.
@@ -7,6 +7,7 @@ use std::cmp::Reverse;
 use std::sync::Arc;
 
 use crate::registry::{Registry, Resource};
+use crate::schema::Subresource;
 
 /// Stems of the built-in groups in the reference's order. Those that are not here follow by name.
 const GROUPS: [&str; 22] = [
@@ -34,7 +35,7 @@ const GROUPS: [&str; 22] = [
     "internal.apiserver",
 ];
 
-/// Versions of one group, the preferred one first, each with its resources in the registry's order.
+/// Versions of one group, the preferred one first, each with its resources by name.
 pub(super) type Versions<'a> = Vec<(&'a str, Vec<&'a Arc<Resource>>)>;
 
 /// The groups with their versions.
@@ -51,8 +52,18 @@ pub(super) fn groups(registry: &Registry) -> Vec<(&str, Versions<'_>)> {
     });
     for (_, versions) in &mut groups {
         versions.sort_by_key(|(version, _)| Reverse(maturity(version)));
+        for (_, resources) in versions {
+            resources.sort_by(|one, other| one.plural.cmp(&other.plural));
+        }
     }
     groups
+}
+
+/// The served sub-resources of `resource`, by name.
+pub(super) fn parts(resource: &Resource) -> Vec<&Subresource> {
+    let mut parts: Vec<&Subresource> = resource.subresources.iter().collect();
+    parts.sort_by(|one, other| one.name.cmp(&other.name));
+    parts
 }
 
 /// What is listed under `name`, which is added where it is new.

@@ -27,11 +27,10 @@ fn aggregated_discovery_is_given_to_those_who_ask_for_it() {
             ("/api", all.as_str(), "APIGroupDiscoveryList"),
             (
                 "/apis",
-                "application/json;g=apidiscovery.orch.io;v=v9;as=APIGroupDiscoveryList",
+                "application/json;g=other;v=v2;as=APIGroupDiscoveryList,application/json",
                 "APIGroupList",
             ),
-            ("/apis", "application/json;g=other;v=v2;as=APIGroupDiscoveryList", "APIGroupList"),
-            ("/apis/apps", AGGREGATED, "APIGroup"),
+            ("/apis/apps", all.as_str(), "APIGroup"),
         ] {
             let answered = get(&server, path, &[("accept", accept)]).await;
             assert_eq!(answered.json()["kind"], kind, "{path} {accept}");
@@ -39,6 +38,54 @@ fn aggregated_discovery_is_given_to_those_who_ask_for_it() {
         let beta = get(&server, "/apis", &[("accept", AGGREGATED_BETA)]).await;
         assert_eq!(beta.json()["apiVersion"], "apidiscovery.orch.io/v2beta1");
         assert_eq!(header(&beta, "content-type"), AGGREGATED_BETA);
+    });
+}
+
+#[test]
+fn discovery_is_negotiated_like_everything_else() {
+    block_on(async {
+        let server = Server::new().await;
+        let unknown = "application/json;g=apidiscovery.orch.io;v=v9;as=APIGroupDiscoveryList";
+        for path in ["/api", "/apis", "/api/v1", "/apis/apps", "/apis/apps/v1", "/apis/"] {
+            let json = get(&server, path, &[("accept", "application/json")]).await;
+            assert_eq!(header(&json, "content-type"), "application/json", "{path}");
+            let yaml = get(&server, path, &[("accept", "application/yaml")]).await;
+            assert_eq!(header(&yaml, "content-type"), "application/yaml", "{path}");
+            assert!(yaml.text.starts_with("apiVersion: v1\n"), "{path}: {}", yaml.text);
+            let value = crate::schema::yaml_value(yaml.text.as_bytes()).unwrap();
+            assert_eq!(value, json.json(), "{path}");
+            let agent = [("user-agent", "curl/8.0")];
+            assert!(get(&server, path, &agent).await.text.starts_with("{\n  \"kind\""), "{path}");
+            for accept in ["text/html", unknown, "application/json;as=Table;g=meta.orch.io;v=v1"] {
+                let refused = get(&server, path, &[("accept", accept)]).await;
+                let reason = refused.json()["reason"].clone();
+                assert_eq!((refused.code.as_u16(), reason), (406, json!("NotAcceptable")), "{path} {accept}");
+            }
+        }
+        let headers = [("accept", "application/vnd.orch.protobuf")];
+        let response = server.open(Method::GET, "/apis/apps/v1", &headers, Body::empty()).await;
+        assert_eq!(response.headers()["content-type"], "application/vnd.orch.protobuf");
+        let bytes = http_body_util::BodyExt::collect(response.into_body()).await.unwrap().to_bytes();
+        let holds = |text: &[u8]| bytes.windows(text.len()).any(|window| window == text);
+        assert!(bytes.starts_with(b"k8s\0") && holds(b"APIResourceList") && holds(b"deployments/status"));
+    });
+}
+
+#[test]
+fn the_version_is_json_for_those_who_take_it() {
+    block_on(async {
+        let server = Server::new().await;
+        for (accept, code) in [
+            ("application/json", 200),
+            ("*/*", 200),
+            ("application/yaml, */*;q=0.1", 200),
+            ("application/yaml", 406),
+            ("application/vnd.orch.protobuf", 406),
+        ] {
+            // A refusal is written as it was asked for, which may be Protobuf.
+            let response = server.open(Method::GET, "/version", &[("accept", accept)], Body::empty()).await;
+            assert_eq!(response.status(), code, "{accept}");
+        }
     });
 }
 

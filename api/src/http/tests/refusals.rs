@@ -80,6 +80,8 @@ async fn numbers_in_queries_are_told_as_the_reference_tells_them() {
         ("timeoutSeconds=x", syntax("\"x\"")),
         ("watch=1&timeoutSeconds=%00", syntax("\"\\x00\"")),
         ("limit=x&limit=1", syntax("\"x\"")),
+        ("watch=1&limit=abc", syntax("\"abc\"")),
+        ("watch=1&resourceVersionMatch=Nope&timeoutSeconds=y", syntax("\"y\"")),
     ] {
         let answered = server.get(&format!("{MAPS}?{query}")).await;
         assert_eq!((answered.code.as_u16(), &answered.json()["message"]), (400, &json!(message)), "{query}");
@@ -94,6 +96,8 @@ async fn media_types_of_bodies_know_no_case() {
         ("application/json", 201),
         ("Application/JSON; charset=UTF-8", 201),
         ("", 201),
+        ("application/json;", 201),
+        ("application/json; charset", 415),
         ("application/jsonx", 415),
         ("application/x-www-form-urlencoded", 415),
     ] {
@@ -102,6 +106,77 @@ async fn media_types_of_bodies_know_no_case() {
         let answered = server.send(Method::POST, &format!("{MAPS}?dryRun=All"), &headers, body).await;
         assert_eq!(answered.code, code, "{content_type}: {}", answered.text);
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_form_is_told_what_to_send_instead() {
+    let server = Server::new().await;
+    let headers = [("content-type", "application/x-www-form-urlencoded")];
+    let made = server.send(Method::POST, MAPS, &headers, Body::from(map("a", "1").to_string())).await;
+    let patched = server.send(Method::PATCH, &format!("{MAPS}/a"), &headers, Body::from("{}")).await;
+    for (answered, wanted) in [(made, "application/json"), (patched, "application/merge-patch+json")] {
+        let status = answered.json();
+        let message = status["message"].as_str().unwrap();
+        assert_eq!((answered.code.as_u16(), &status["reason"]), (415, &json!("UnsupportedMediaType")));
+        assert!(message.contains("it was sent as application/x-www-form-urlencoded"), "{message}");
+        assert!(message.contains(&format!("-H 'Content-Type: {wanted}'")), "{message}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_version_on_what_is_created_is_refused_unless_it_is_none() {
+    let server = Server::new().await;
+    for (version, code) in [("7", 400), ("0", 201), ("00", 201), ("x", 201), ("", 201)] {
+        let object = json!({"metadata": {"name": format!("v{version}"), "resourceVersion": version}});
+        let answered = server.send(Method::POST, MAPS, &[], Body::from(object.to_string())).await;
+        assert_eq!(answered.code, code, "{version:?}: {}", answered.text);
+        if code == 201 {
+            assert_ne!(answered.json()["metadata"]["resourceVersion"], version, "it has its own");
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn fields_that_the_reference_does_not_select_by_are_refused() {
+    let server = Server::new().await;
+    let known = "is not a known field selector: only \"metadata.name\", \"metadata.namespace\"";
+    let events = "/apis/events.orch.io/v1/events";
+    for (path, selector, message) in [
+        ("/api/v1/namespaces", "name", "field label not supported: name".to_owned()),
+        (
+            "/api/v1/namespaces",
+            "metadata.namespace",
+            "field label not supported: metadata.namespace".to_owned(),
+        ),
+        ("/apis/apps/v1/replicasets", "status.replicas", format!("\"status.replicas\" {known}")),
+        (events, "involvedObject.kind", "field label not supported: involvedObject.kind".to_owned()),
+        (events, "source", "field label not supported: source".to_owned()),
+    ] {
+        let answered = server.get(&format!("{path}?fieldSelector={selector}%3Dx")).await;
+        assert_eq!((answered.code.as_u16(), &answered.json()["message"]), (400, &json!(message)), "{path}");
+    }
+    for (path, selector) in [
+        ("/api/v1/namespaces", "status.phase"),
+        ("/apis/apps/v1/replicasets", "metadata.namespace"),
+        (events, "regarding.kind"),
+        (events, "metadata.namespace"),
+        ("/api/v1/events", "involvedObject.kind"),
+    ] {
+        assert_eq!(server.get(&format!("{path}?fieldSelector={selector}%3Dx")).await.code, 200, "{path}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn names_that_are_path_segments_have_bounds() {
+    let server = Server::new().await;
+    let roles = "/apis/rbac.authorization.orch.io/v1/namespaces/ns/roles";
+    for (name, code) in [("r".repeat(253), 201), ("r".repeat(254), 422), ("a\nb".to_owned(), 422)] {
+        let role = json!({"metadata": {"name": name}}).to_string();
+        let answered = server.send(Method::POST, roles, &[], Body::from(role)).await;
+        assert_eq!(answered.code, code, "{name:?}: {}", answered.text);
+    }
+    let answered = server.get(&format!("{roles}/{}", "r".repeat(254))).await;
+    assert_eq!(answered.code, 404, "{}", answered.text);
 }
 
 #[tokio::test(start_paused = true)]

@@ -138,6 +138,17 @@ fn make_selector(brand: &Brand, job: &mut Value) {
     }
     let (key, uid) = &labels[0];
     set_default(child_mut(child_mut(spec, "selector"), "matchLabels"), key, uid.clone());
+    // A job without labels has those of its template. Were they filled in by the first patch instead, its sender
+    // would be their manager.
+    let own = own_labels(spec);
+    let metadata = child_mut(job, "metadata");
+    if metadata.is_empty_at("labels") {
+        set(metadata, "labels", own);
+    }
+}
+
+fn own_labels(spec: &Value) -> Value {
+    spec.at("template").at("metadata").at("labels").clone()
 }
 
 fn validate_made_selector(brand: &Brand, job: &Value) -> Vec<FieldError> {
@@ -281,6 +292,7 @@ mod tests {
                 "batch.orch.io/controller-uid": "u", "batch.orch.io/job-name": "n", "controller-uid": "u", "job-name": "n"
             })
         );
+        assert_eq!(job["metadata"]["labels"], job["spec"]["template"]["metadata"]["labels"]);
         assert_eq!((&job["spec"]["completions"], &job["spec"]["backoffLimit"]), (&json!(1), &json!(6)));
         assert_eq!(
             json!(Job.table_row(&job, CONTEXT.now)),

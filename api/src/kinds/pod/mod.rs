@@ -57,12 +57,12 @@ impl Strategy for Pod {
         }
     }
 
-    fn prepare_for_create(&self, _context: &Context<'_>, new: &mut Value) {
+    fn prepare_for_create(&self, context: &Context<'_>, new: &mut Value) {
         object_meta::start_generation(new);
         merge_label_keys(new);
         let mut status = json!({"phase": "Pending", "qosClass": qos::qos_class(new.at("spec"))});
         if !new.at("spec").items("schedulingGates").is_empty() {
-            set(&mut status, "conditions", json!([gated_condition()]));
+            set(&mut status, "conditions", json!([gated_condition(context.now)]));
         }
         set(new, "status", status);
     }
@@ -190,12 +190,13 @@ fn validate_whole(context: &Context<'_>, pod: &Value) -> Vec<FieldError> {
     errors
 }
 
-fn gated_condition() -> Value {
+/// The condition of a pod that waits for its gates since `now`.
+fn gated_condition(now: &str) -> Value {
     json!({
         "type": "PodScheduled",
         "status": "False",
         "lastProbeTime": null,
-        "lastTransitionTime": null,
+        "lastTransitionTime": now,
         "reason": "SchedulingGated",
         "message": "Scheduling is blocked due to non-empty scheduling gates"
     })

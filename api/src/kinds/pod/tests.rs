@@ -239,3 +239,14 @@ fn selectable_fields_have_values() {
     assert_eq!(Pod.warnings(&CONTEXT, None, &json!({"metadata": {"name": "a.b"}})).len(), 1);
     check_hostile(&Pod);
 }
+
+#[test]
+fn a_gated_pod_says_since_when_it_waits() {
+    let gated = created(&Pod, pod(json!({"schedulingGates": [{"name": "a"}]})));
+    let condition = &gated["status"]["conditions"][0];
+    assert_eq!(
+        (&condition["reason"], &condition["lastProbeTime"]),
+        (&json!("SchedulingGated"), &Value::Null)
+    );
+    assert_eq!(condition["lastTransitionTime"], CONTEXT.now);
+}

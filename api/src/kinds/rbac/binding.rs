@@ -163,10 +163,9 @@ fn row(binding: &Value, now: &str) -> Vec<Cell> {
     let subjects = |kind: &str| {
         let of_kind = binding.items("subjects").iter().filter(|subject| subject.text("kind") == kind);
         let names: Vec<String> = of_kind
-            .map(|subject| match (kind, subject.text("namespace")) {
-                ("ServiceAccount", namespace) if !namespace.is_empty() => {
-                    format!("{namespace}/{}", subject.text("name"))
-                }
+            .map(|subject| match kind {
+                // Without a namespace, too.
+                "ServiceAccount" => format!("{}/{}", subject.text("namespace"), subject.text("name")),
                 _ => subject.text("name").to_owned(),
             })
             .collect();
@@ -200,8 +199,10 @@ mod tests {
         assert_eq!(binding["roleRef"]["apiGroup"], "rbac.authorization.orch.io");
         assert_eq!(binding["subjects"][0]["apiGroup"], "rbac.authorization.orch.io");
         assert!(binding["subjects"][1].get("apiGroup").is_none());
-        let row = RoleBinding.table_row(&binding, CONTEXT.now).unwrap_or_default();
-        assert_eq!(json!(row), json!(["n", "Role/x", "<unknown>", "u", "", "d/sa"]));
+        let cells = RoleBinding.table_row(&binding, CONTEXT.now).unwrap_or_default();
+        assert_eq!(json!(cells), json!(["n", "Role/x", "<unknown>", "u", "", "d/sa"]));
+        let bare = json!({"subjects": [{"kind": "ServiceAccount", "name": "sa"}]});
+        assert_eq!(row(&bare, CONTEXT.now)[5], json!("/sa"), "an account of no namespace");
     }
 
     #[test]

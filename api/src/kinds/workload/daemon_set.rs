@@ -155,7 +155,10 @@ fn validate_strategy(strategy: &Value, path: &Path) -> Vec<FieldError> {
     match strategy.text("type") {
         "OnDelete" => Vec::new(),
         "RollingUpdate" => validate_rolling(strategy.at("rollingUpdate"), &path.child("rollingUpdate")),
-        other => vec![FieldError::not_supported(path.child("type"), other, &["RollingUpdate", "OnDelete"])],
+        _ => {
+            let known = ["RollingUpdate", "OnDelete"];
+            vec![FieldError::not_supported_value(path.clone(), &shown(strategy), &known)]
+        }
     }
 }
 
@@ -225,6 +228,16 @@ mod tests {
             &[
                 "spec.updateStrategy.rollingUpdate.maxSurge: Invalid value: \"10%\": may not be set when maxUnavailable is \
                non-zero",
+            ],
+        );
+        let mut slow = daemon_set("i");
+        set(child_mut(&mut slow, "spec"), "updateStrategy", json!({"type": "Slow"}));
+        check_create(
+            &DaemonSet,
+            slow,
+            &[
+                "spec.updateStrategy: Unsupported value: {\"type\":\"Slow\"}: supported values: \"RollingUpdate\", \
+               \"OnDelete\"",
             ],
         );
         check_hostile(&DaemonSet);

@@ -127,7 +127,7 @@ fn validate_strategy(strategy: &Value, path: &Path) -> Vec<FieldError> {
         "RollingUpdate" => validate_rolling(strategy.at("rollingUpdate"), &rolling_path),
         _ => {
             let known = ["Recreate", "RollingUpdate"];
-            vec![FieldError::not_supported_value(path.child("type"), &shown(strategy), &known)]
+            vec![FieldError::not_supported_value(path.clone(), &shown(strategy), &known)]
         }
     }
 }
@@ -235,6 +235,11 @@ mod tests {
                 &[
                     "spec.strategy.rollingUpdate: Forbidden: may not be specified when strategy `type` is 'Recreate'",
                 ],
+            ),
+            (
+                json!({"strategy": {"type": "Slow"}}),
+                &["spec.strategy: Unsupported value: {\"type\":\"Slow\"}: supported values: \"Recreate\", \
+                     \"RollingUpdate\""],
             ),
             (
                 json!({"strategy": {"rollingUpdate": {"maxUnavailable": 0, "maxSurge": "0%"}}}),

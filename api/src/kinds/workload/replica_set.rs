@@ -59,6 +59,11 @@ impl Strategy for ReplicaSet {
         &["status.replicas"]
     }
 
+    // The reference selects replica sets of this version by their metadata alone.
+    fn withheld_fields(&self) -> &'static [&'static str] {
+        &["status.replicas"]
+    }
+
     fn field_values(&self, object: &Value) -> Vec<String> {
         vec![object.at("status").int("replicas").unwrap_or(0).to_string()]
     }

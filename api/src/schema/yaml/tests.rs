@@ -117,3 +117,16 @@ fn objects_are_decoded_and_duplicates_named_by_line() {
     );
     assert!(decode_yaml(orch(), type_id, b"data: {a: yes}", Limits::default()).is_err());
 }
+
+#[test]
+fn binary_scalars_hold_base64() {
+    check("a: !!binary aGVsbG8=", serde_json::json!({"a": "hello"}));
+    check("a: !!binary |\n  aGVs\n  bG8=\nb: !!binary \"\"", serde_json::json!({"a": "hello", "b": ""}));
+    check("!!binary aw==: 1", serde_json::json!({"k": 1}));
+    check("a: !!binary MTI=", serde_json::json!({"a": "12"}));
+    check("a: !!binary /w==", serde_json::json!({"a": "\u{fffd}"}));
+    assert_eq!(
+        yaml_value(b"a: !!binary a$b").unwrap_err().to_string(),
+        "error converting YAML to JSON: yaml: !!binary value contains invalid base64 data"
+    );
+}

@@ -91,9 +91,9 @@ impl OpenError {
     }
 }
 
-/// A locked directory.
+/// A locked directory. Dropping the value unlocks it.
 #[derive(Debug)]
-pub(super) struct DataDirectory {
+pub struct DataDirectory {
     path: PathBuf,
     is_new: bool,
     // Dropping it unlocks.
@@ -101,8 +101,8 @@ pub(super) struct DataDirectory {
 }
 
 impl DataDirectory {
-    /// Locks `path`, creating it where it is absent.
-    pub(super) fn lock(path: &Path) -> Result<DataDirectory, OpenError> {
+    /// Locks `path`, creating it where it is absent. Does not wait for another holder.
+    pub fn lock(path: &Path) -> Result<DataDirectory, OpenError> {
         make_private(path).map_err(|error| OpenError::io(path, "create", &error))?;
         let format = read_format(path)?;
         if format.is_none() {
@@ -123,6 +123,11 @@ impl DataDirectory {
             }
         };
         Ok(DataDirectory { path: path.to_owned(), is_new, _lock: lock })
+    }
+
+    /// The directory.
+    pub fn path(&self) -> &Path {
+        &self.path
     }
 
     /// Whether the database in it is still to be made.

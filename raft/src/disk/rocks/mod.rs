@@ -32,8 +32,7 @@ use bytes::Bytes;
 use parking_lot::{Mutex, RwLock};
 use rocksdb::{BoundColumnFamily, DBWithThreadMode, MultiThreaded, WriteBatch, WriteOptions};
 
-use self::directory::DataDirectory;
-pub use self::directory::OpenError;
+pub use self::directory::{DataDirectory, OpenError};
 use self::flusher::{Flusher, Fuse};
 use self::log::LogBounds;
 use self::state::Generations;
@@ -87,7 +86,13 @@ impl RocksDisk {
     /// Opens the storage in `path`, which must be empty, absent (it is created) or one of ours. Removes what a
     /// crashed installation left.
     pub fn open(path: &Path) -> Result<RocksDisk, OpenError> {
-        let directory = DataDirectory::lock(path)?;
+        RocksDisk::open_locked(DataDirectory::lock(path)?)
+    }
+
+    /// Opens the storage in a directory that is locked already.
+    pub fn open_locked(directory: DataDirectory) -> Result<RocksDisk, OpenError> {
+        let path = directory.path().to_owned();
+        let path = path.as_path();
         let core = Arc::new(Core::open(path, directory)?);
         let unreadable = |error: DiskError| OpenError::damaged(path, error);
         let flushed = Arc::clone(&core);

@@ -44,7 +44,7 @@ pub enum PeerTlsError {
     #[error("the peer certificate is not valid under the peer authority: {0}")]
     Untrusted(String),
     /// It names no member.
-    #[error("the peer certificate names no member: {0}")]
+    #[error("the peer certificate names no member")]
     Nameless(#[from] PeerNameError),
     /// It belongs to another member.
     #[error("the peer certificate names member {found}, but this member is {expected}")]

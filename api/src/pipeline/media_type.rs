@@ -1,0 +1,119 @@
+//! The media type of a body: `application/json; charset=utf-8` without its parameters.
+//!
+//! Owns what a `Content-Type` may look like, as the reference reads it, and what the refusal of another one says. Which
+//! types a request may have is said where its body is read.
+
+use orch_proto::Brand;
+
+use crate::error::ApiError;
+
+/// What forms send, and `curl -d` where nothing else is said.
+const FORM: &str = "application/x-www-form-urlencoded";
+
+/// The media type in `content_type`. Malformed parameters belong to it, so that such a text is no known type.
+pub(super) fn media_type(content_type: &str) -> &str {
+    let (media_type, parameters) = content_type.split_once(';').unwrap_or((content_type, ""));
+    if are_parameters(parameters) { media_type.trim() } else { content_type }
+}
+
+/// The media type of a patch, of which the reference reads nothing behind the first semicolon.
+pub(super) fn patch_media_type(content_type: &str) -> &str {
+    content_type.split(';').next().unwrap_or_default().trim()
+}
+
+/// A body of another type than those that objects are written in.
+pub(super) fn unsupported(content_type: &str, brand: &Brand) -> ApiError {
+    let accepted = format!("application/json, application/yaml, {}", brand.protobuf_media_type);
+    let hint = hint(content_type, "application/json");
+    ApiError::UnsupportedMediaType(format!(
+        "the body of the request was in an unknown format - accepted media types include: {accepted}{hint}"
+    ))
+}
+
+/// A patch of another type than those there are.
+pub(super) fn unsupported_patch(content_type: &str) -> ApiError {
+    let hint = hint(content_type, "application/merge-patch+json");
+    ApiError::UnsupportedMediaType(format!("415: Unsupported Media Type{hint}"))
+}
+
+/// What to do about a type that a client has sent of its own accord.
+fn hint(content_type: &str, wanted: &str) -> String {
+    if patch_media_type(content_type) != FORM {
+        return String::new();
+    }
+    format!(" (it was sent as {FORM}, as `curl -d` does by itself; add -H 'Content-Type: {wanted}')")
+}
+
+/// Whether `text`, what follows the first semicolon, is `NAME=VALUE` pairs of different names, or nothing.
+fn are_parameters(text: &str) -> bool {
+    let mut names: Vec<&str> = Vec::new();
+    let mut rest = text.trim();
+    while !rest.is_empty() {
+        let Some((name, after)) = rest.split_once('=') else { return false };
+        let name = name.trim_end();
+        let Some(after) = value_end(after).map(|end| after[end..].trim_start()) else { return false };
+        if !is_token(name) || names.contains(&name) {
+            return false;
+        }
+        names.push(name);
+        rest = match after.strip_prefix(';') {
+            Some(next) => next.trim_start(),
+            None if after.is_empty() => after,
+            None => return false,
+        };
+    }
+    true
+}
+
+/// Where the value at the start of `text` ends: a token, or a text in quotes.
+fn value_end(text: &str) -> Option<usize> {
+    let Some(quoted) = text.strip_prefix('"') else {
+        let end = text.find(|c: char| !is_token_char(c)).unwrap_or(text.len());
+        return Some(end).filter(|end| *end > 0);
+    };
+    let mut is_escaped = false;
+    let end = quoted.char_indices().find(|(_, c)| {
+        let ends = *c == '"' && !is_escaped;
+        is_escaped = *c == '\\' && !is_escaped;
+        ends
+    });
+    // Both quotes belong to the value.
+    end.map(|(at, _)| at + 2)
+}
+
+fn is_token(text: &str) -> bool {
+    !text.is_empty() && text.chars().all(is_token_char)
+}
+
+fn is_token_char(c: char) -> bool {
+    c.is_ascii_graphic() && !r#"()<>@,;:\"/[]?="#.contains(c)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parameters_are_pairs_or_the_type_is_unknown() {
+        for text in [
+            "application/json",
+            "application/json;",
+            "application/json ; charset=utf-8",
+            "application/json; a=b; c=\"d;\\\"e\" ;",
+        ] {
+            assert_eq!(media_type(text), "application/json", "{text}");
+        }
+        for text in [
+            "application/json;charset",
+            "application/json;=x",
+            "application/json;a=",
+            "application/json;a=b;a=c",
+            "application/json;a=\"b",
+            "application/json;a=b c",
+            "application/json;;",
+        ] {
+            assert_eq!(media_type(text), text);
+            assert_eq!(patch_media_type(text), "application/json", "{text}");
+        }
+    }
+}

@@ -1,0 +1,25 @@
+//! Errors as text: an error with its causes, each said once.
+//!
+//! An error's `Display` does not repeat its source, so a log line or a message that is to say everything is made here.
+
+use std::error::Error;
+use std::fmt;
+
+/// Prints an error and its causes, outermost first, separated by `: `.
+#[derive(Clone, Copy, Debug)]
+pub struct Causes<'a>(pub &'a (dyn Error + 'a));
+
+impl fmt::Display for Causes<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.0)?;
+        let mut cause = self.0.source();
+        while let Some(error) = cause {
+            write!(f, ": {error}")?;
+            cause = error.source();
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests;

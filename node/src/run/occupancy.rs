@@ -1,0 +1,62 @@
+//! Waiting for the data directory: a process that was killed holds it until the system has taken it apart.
+//!
+//! A process that ends gives back its memory first and its files and ports afterwards, which takes seconds where it had
+//! gigabytes. Once the directory is free, so are the ports.
+
+use std::path::Path;
+use std::time::Duration;
+
+use orch_raft::disk::rocks::{DataDirectory, OpenError};
+use tokio::time::{Instant, sleep};
+
+/// Ten gigabytes are given back in less. A process that lives on is named after that.
+const WAIT_MAX: Duration = Duration::from_secs(5);
+/// A look costs a system call or five.
+const LOOK_EVERY: Duration = Duration::from_millis(50);
+
+/// Locks the store's directory at `path`; while another process holds it, waits for five seconds.
+pub(super) async fn occupy(path: &Path) -> Result<DataDirectory, OpenError> {
+    occupy_within(path, WAIT_MAX).await
+}
+
+async fn occupy_within(path: &Path, wait_max: Duration) -> Result<DataDirectory, OpenError> {
+    let deadline = Instant::now() + wait_max;
+    let mut is_told = false;
+    loop {
+        match DataDirectory::lock(path) {
+            Err(OpenError::InUse { path, holder }) if Instant::now() < deadline => {
+                if !is_told {
+                    let (path, wait) = (path.display(), wait_max.as_secs());
+                    tracing::info!(%path, holder, "the data directory is in use; waiting up to {wait} s for its end");
+                    is_told = true;
+                }
+                sleep(LOOK_EVERY).await;
+            }
+            locked => return locked,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_directory_that_becomes_free_is_waited_for() {
+        let root = tempfile::tempdir().unwrap();
+        let held = DataDirectory::lock(root.path()).unwrap();
+        let waiting = occupy(root.path());
+        tokio::pin!(waiting);
+        assert!(futures::poll!(waiting.as_mut()).is_pending());
+        drop(held);
+        waiting.await.unwrap();
+    }
+
+    #[tokio::test]
+    async fn a_directory_that_stays_held_is_refused_in_the_end() {
+        let root = tempfile::tempdir().unwrap();
+        let _held = DataDirectory::lock(root.path()).unwrap();
+        let refused = occupy_within(root.path(), LOOK_EVERY * 2).await;
+        assert!(matches!(refused, Err(OpenError::InUse { .. })), "{refused:?}");
+    }
+}
