@@ -14,6 +14,7 @@ mod connector;
 mod identity;
 mod incoming;
 mod link;
+mod places;
 mod server;
 #[cfg(test)]
 mod tests;

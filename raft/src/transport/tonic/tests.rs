@@ -462,6 +462,24 @@ async fn strangers_on_the_port_disturb_nobody() {
     call(&transport(2, authority.tls("b")), &served.peer, Purpose::Control, b"x").await.unwrap();
 }
 
+#[tokio::test]
+async fn idle_connections_keep_no_member_out() {
+    let authority = Authority::new();
+    let served = serve(authority.tls("a")).await;
+    let early = transport(2, authority.tls("b"));
+    call(&early, &served.peer, Purpose::Control, b"before").await.unwrap();
+    let mut idle = Vec::new();
+    for _ in 0..300 {
+        idle.push(TcpStream::connect(served.peer.address.as_ref()).await.unwrap());
+    }
+    // A handshake of a stranger may take five seconds; a member gives a connection up after three.
+    for purpose in [Purpose::Control, Purpose::Append, Purpose::Snapshot, Purpose::Forward] {
+        call(&transport(2, authority.tls("b")), &served.peer, purpose, b"among them").await.unwrap();
+    }
+    call(&early, &served.peer, Purpose::Control, b"after").await.unwrap();
+    drop(idle);
+}
+
 mod any_bytes {
     use orch_proto::peer::Frame;
     use proptest::prelude::*;
