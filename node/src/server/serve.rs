@@ -1,12 +1,15 @@
 //! Accepting connections on all ports, and ending them.
 
+use orch_raft::warnings::WarningLimit;
 use tokio::net::{TcpListener, TcpStream};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use super::connection::{Answers, Terms, Waits, serve_plain, serve_tls};
+use super::connection::{Terms, serve_plain, serve_tls};
 use super::limits;
+use super::pace::Waits;
 use super::places::Places;
+use super::visitor::Answers;
 use crate::tls::Reloader;
 
 /// A port and how it is spoken to.
@@ -91,15 +94,18 @@ async fn accept_all<S: Answers>(
     tasks: &TaskTracker,
 ) {
     let (Port::Tls { listener, .. } | Port::Plain { listener }) = port;
+    let failures = WarningLimit::new();
     loop {
         match listener.accept().await {
             Ok((stream, address)) => {
-                let place = places.take().await;
+                let place = places.take(address.ip()).await;
                 let terms = Terms { place, waits, stopping: stopping.clone() };
                 tasks.spawn(connection(port, stream, address, service.clone(), terms));
             }
             Err(error) => {
-                tracing::warn!(%error, "cannot accept a connection");
+                if let Some(left_out) = failures.pass() {
+                    tracing::warn!(%error, left_out, "cannot accept a connection");
+                }
                 tokio::time::sleep(limits::ACCEPT_PAUSE).await;
             }
         }

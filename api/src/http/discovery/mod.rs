@@ -62,7 +62,7 @@ impl Documents {
 
     /// The plain document behind `path`.
     pub(super) fn find(&self, path: &str) -> Option<Document> {
-        self.plain.get(path.trim_end_matches('/')).cloned()
+        self.plain.get(path.strip_suffix('/').unwrap_or(path)).cloned()
     }
 
     /// Whether `path` lies below the core API or a group that is served.
@@ -77,7 +77,7 @@ impl Documents {
 
     /// The aggregated document behind `path`, where `accept` asks for it.
     pub(super) fn find_aggregated(&self, path: &str, accept: &str) -> Option<&Aggregated> {
-        self.aggregated.find(path.trim_end_matches('/'), accept, self.brand)
+        self.aggregated.find(path.strip_suffix('/').unwrap_or(path), accept, self.brand)
     }
 }
 
