@@ -9,5 +9,6 @@ pub mod cli;
 pub mod kubeconfig;
 pub mod logging;
 pub mod run;
+pub mod secrecy;
 pub mod server;
 pub mod tls;

@@ -5,15 +5,16 @@ use std::process::ExitCode;
 
 use clap::CommandFactory;
 use orch_node::cli::{CertsCommand, Cli, Command, ParseError, parse};
-use orch_node::{admin, certs, logging, run};
+use orch_node::{admin, certs, logging, run, secrecy};
 use time::OffsetDateTime;
 
 #[global_allocator]
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
 fn main() -> ExitCode {
-    // Whatever this process makes is for its owner alone: data directories hold secrets and keys.
-    rustix::process::umask(rustix::fs::Mode::RWXG | rustix::fs::Mode::RWXO);
+    if let Err(error) = secrecy::keep_secrets() {
+        return fail(&anyhow::Error::from(error).context("cannot keep this process's secrets from others"));
+    }
     // One provider of cryptography in the process, before anything asks for the default one.
     if rustls::crypto::ring::default_provider().install_default().is_err() {
         return fail(&anyhow::anyhow!("another cryptography provider is installed already"));
