@@ -48,20 +48,20 @@ async fn a_stream_without_a_window_is_reset() {
 #[tokio::test]
 async fn an_answer_that_is_taken_slowly_is_given_up_and_a_watch_is_not() {
     let fixture = start_with(|server| {
-        server.waits.frame = SHORT;
+        server.waits.frame = SHORT * 5;
         server.waits.bytes_per_second = 64 << 20;
     });
     let (mut sender, _connection) = client(&fixture, WINDOW).await;
     let list = sender.send_request(request("http://localhost/endless")).await.unwrap().into_body();
     let mut watch = sender.send_request(request("http://localhost/watch")).await.unwrap().into_body();
-    tokio::spawn(async move {
+    let watching = tokio::spawn(async move {
         while watch.frame().await.expect("a watch goes on").is_ok() {
             tokio::time::sleep(SHORT / 10).await;
         }
-        panic!("a watch was given up");
     });
     // Each frame is taken in time.
     read_slowly(list, SHORT / 10).await;
+    assert!(!watching.is_finished(), "a watch was given up");
     assert_eq!(text(sender.send_request(request("http://localhost/")).await.unwrap()).await, "none true");
 }
 
