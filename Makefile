@@ -43,9 +43,14 @@ build: setup
 	@echo "==> building the programs (the first time takes some minutes, most of it RocksDB)"
 	$(CARGO) build --release --workspace --bins
 
-lint: setup ## Formatting and lints, as errors
+lint: setup ## Formatting, lints and dependencies, as errors
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --release --workspace --all-targets -- -D warnings
+	@if $(CARGO) deny --version >/dev/null 2>&1; then \
+		set -x; exec $(CARGO) deny check; \
+	else \
+		echo "==> cargo-deny is not installed: dependencies are not checked (cargo install cargo-deny)"; \
+	fi
 
 fmt: ## Format the sources
 	$(CARGO) fmt --all

@@ -10,5 +10,6 @@ pub mod kubeconfig;
 pub mod logging;
 pub mod report;
 pub mod run;
+pub mod secrecy;
 pub mod server;
 pub mod tls;

@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use clap::CommandFactory;
 use orch_node::cli::{CertsCommand, Cli, Command, ParseError, parse};
 use orch_node::report::Causes;
-use orch_node::{admin, certs, logging, run};
+use orch_node::{admin, certs, logging, run, secrecy};
 use time::OffsetDateTime;
 
 #[global_allocator]
@@ -18,8 +18,9 @@ const CODE_FAILURE: u8 = 1;
 const CODE_USAGE: u8 = 2;
 
 fn main() -> ExitCode {
-    // Whatever this process makes is for its owner alone: data directories hold secrets and keys.
-    rustix::process::umask(rustix::fs::Mode::RWXG | rustix::fs::Mode::RWXO);
+    if let Err(error) = secrecy::keep_secrets() {
+        return fail(&anyhow::Error::from(error).context("cannot keep this process's secrets from others"));
+    }
     // One provider of cryptography in the process, before anything asks for the default one.
     if rustls::crypto::ring::default_provider().install_default().is_err() {
         return fail(&anyhow::anyhow!("another cryptography provider is installed already"));

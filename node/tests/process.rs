@@ -3,7 +3,7 @@
 
 use std::fs;
 use std::io::{Read, Write};
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::Arc;
@@ -30,7 +30,11 @@ struct Process {
 
 impl Process {
     fn start(data: &Path, arguments: &[&str]) -> Process {
-        let child = orch(data, arguments).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        Process::run(data, orch(data, arguments))
+    }
+
+    fn run(data: &Path, mut command: Command) -> Process {
+        let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         let child_id = child.id();
         let mut process = Process { child, data: data.to_owned() };
         let deadline = Instant::now() + PATIENCE;
@@ -144,8 +148,11 @@ fn orch(data: &Path, arguments: &[&str]) -> Command {
     command
 }
 
+/// A node for development on free ports.
+const DEV: [&str; 3] = ["dev", "--secure-port=0", "--no-scheduler"];
+
 fn dev(data: &Path) -> Process {
-    Process::start(data, &["dev", "--secure-port=0", "--no-scheduler"])
+    Process::start(data, &DEV)
 }
 
 /// Runs `orch cluster` until what it prints is as `expected`.
@@ -431,4 +438,49 @@ async fn a_token_appears_in_no_log_at_any_verbosity() {
     assert!(errors.lines().all(|line| serde_json::from_str::<Value>(line).is_ok()), "{errors}");
     assert!(errors.contains("line 2"), "{errors}");
     assert!(!printed.contains("canary") && !errors.contains("canary"), "{errors}");
+}
+
+/// Every file and folder below `folder` that anybody but the owner may do anything with.
+fn open_to_others(folder: &Path) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(folder).unwrap().map(Result::unwrap) {
+        // The database removes files as it goes.
+        let Ok(facts) = entry.metadata() else { continue };
+        if facts.permissions().mode() & 0o077 != 0 {
+            found.push(entry.path());
+        }
+        if facts.is_dir() {
+            found.extend(open_to_others(&entry.path()));
+        }
+    }
+    found
+}
+
+#[tokio::test]
+async fn files_are_for_their_owner_under_any_mask_and_nothing_is_dumped() {
+    let temporary = tempfile::tempdir().unwrap();
+    let data = temporary.path().join("data");
+    let start = || {
+        let node = orch(&data, &DEV);
+        let mut shell = Command::new("sh");
+        shell.args(["-c", "umask 000; exec \"$0\" \"$@\""]).arg(node.get_program()).args(node.get_args());
+        Process::run(&data, shell)
+    };
+    // The second start rotates the database's log and writes tables.
+    for _ in 0..2 {
+        let node = start();
+        let proc = PathBuf::from(format!("/proc/{}", node.child.id()));
+        let limits = fs::read_to_string(proc.join("limits")).unwrap();
+        let core = limits.lines().find(|line| line.starts_with("Max core file size")).unwrap();
+        assert_eq!(core.split_whitespace().filter(|word| *word == "0").count(), 2, "{core}");
+        // Files of a process that cannot be dumped belong to root.
+        assert_eq!(fs::metadata(proc.join("limits")).unwrap().uid(), 0);
+        assert_eq!(open_to_others(&data), Vec::<PathBuf>::new(), "while it runs");
+        let (code, _, errors) = node.stop();
+        assert_eq!(code, Some(0), "{errors}");
+    }
+    let names = |folder: &Path| fs::read_dir(folder).unwrap().count();
+    assert!(names(&data) > 3, "keys, configuration, store");
+    assert_eq!(fs::metadata(&data).unwrap().permissions().mode() & 0o777, 0o700);
+    assert_eq!(open_to_others(&data), Vec::<PathBuf>::new());
 }

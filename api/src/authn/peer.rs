@@ -51,7 +51,25 @@ impl ClientCertificate {
 #[error("client certificate: {0}")]
 pub struct CertificateFault(pub String);
 
-/// In an answer's extensions: whoever asked showed credentials that were accepted. The listener keeps connections of
-/// such clients when it has to choose.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Admitted;
+/// In a request's extensions: takes the user for the listener as soon as credentials were accepted, while the request is
+/// carried out. The listener shares its places among users, and asks less of connections that it knows.
+#[derive(Clone)]
+pub struct Admission(Arc<dyn Fn(&User) + Send + Sync>);
+
+impl Admission {
+    /// Calls `accept` with each user that is let in, the anonymous one included.
+    pub fn new(accept: impl Fn(&User) + Send + Sync + 'static) -> Admission {
+        Admission(Arc::new(accept))
+    }
+
+    /// The request comes from `user`.
+    pub fn accept(&self, user: &User) {
+        (self.0)(user);
+    }
+}
+
+impl std::fmt::Debug for Admission {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Admission")
+    }
+}

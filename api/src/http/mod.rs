@@ -18,7 +18,6 @@ mod tests;
 mod version;
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use axum::Router;
 use axum::body::Body;
@@ -27,9 +26,10 @@ use bytes::Bytes;
 use futures::future::FutureExt;
 use http::{HeaderValue, Method, Request as HttpRequest, Response, Version, header};
 use orch_raft::Store;
+use orch_raft::warnings::WarningLimit;
 use tokio_util::sync::CancellationToken;
 
-use crate::authn::{Admitted, Authenticator, Peer, USER_ANONYMOUS, User};
+use crate::authn::{Admission, Authenticator, Peer, User};
 use crate::authz::{Attributes, authorize};
 use crate::error::{ApiError, NotAcceptable};
 use crate::negotiate::{Encoding, JSON, Representation, View, negotiate, negotiate_whole, require_json};
@@ -44,6 +44,11 @@ use crate::watch::Watch;
 use body::Upload;
 use deadline::{WriteStarted, deadline, within};
 
+pub use respond::Lasting;
+
+/// What a client does again and again must not fill the log.
+static INTERNAL_ERRORS: WarningLimit = WarningLimit::new();
+
 /// The API of one node.
 pub struct Api<S> {
     pipeline: Arc<Pipeline<S>>,
@@ -57,12 +62,13 @@ pub struct Api<S> {
 /// A request, taken apart as far as no body is needed.
 struct Parts {
     method: Method,
+    version: Version,
     path: String,
     query: Query,
     headers: http::HeaderMap,
     peer: Option<Arc<Peer>>,
-    /// Whether credentials were shown and accepted.
-    admitted: AtomicBool,
+    /// Takes the user once credentials were accepted.
+    admission: Option<Admission>,
     /// Warnings about the body, told with a refusal.
     remarks: Remarks,
 }
@@ -92,34 +98,45 @@ impl<S: Store> Api<S> {
 }
 
 async fn handle<S: Store>(Shared(api): Shared<Arc<Api<S>>>, request: HttpRequest<Body>) -> Response<Body> {
-    let (parts, body) = request.into_parts();
-    let peer = parts.extensions.get::<Arc<Peer>>().cloned();
-    let query = Query::parse(parts.uri.query().unwrap_or(""));
-    let path = parts.uri.path().to_owned();
+    let (parts, mut upload) = take_apart(request);
     let version = parts.version;
-    let (admitted, remarks) = (AtomicBool::new(false), Remarks::default());
-    let parts = Parts { method: parts.method, path, query, headers: parts.headers, peer, admitted, remarks };
-    let mut upload = Upload::new(&parts.headers, body);
-    let mut response = match Box::pin(api.answer(&parts, &mut upload)).await {
-        Ok(response) => response,
-        Err(error) => {
-            // A client that did not send in time is not waited for again.
-            if !matches!(error, ApiError::DeadlineExceeded) {
-                upload.drop_rest(&api.pipeline.store).await;
-            }
-            let mut response = api.failure(&parts, &error);
-            respond::warn(&mut response, &parts.remarks.take());
-            // Whoever sends such bodies may be in the middle of the next one.
-            if matches!(error, ApiError::BodyTooLarge { .. }) && version < Version::HTTP_2 {
-                response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
-            }
-            response
-        }
+    let error = match Box::pin(api.answer(&parts, &mut upload)).await {
+        Ok(response) => return response,
+        Err(error) => error,
     };
-    if parts.admitted.load(Ordering::Relaxed) {
-        response.extensions_mut().insert(Admitted);
+    let mut response = api.failure(&parts, &error);
+    respond::warn(&mut response, &parts.remarks.take());
+    // Whoever sends such bodies may be in the middle of the next one.
+    if matches!(error, ApiError::BodyTooLarge { .. }) && version < Version::HTTP_2 {
+        response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
+    }
+    // While the rest of a body drains, its request's headers are kept no longer.
+    drop(parts);
+    // A client that did not send in time is not waited for again.
+    if !matches!(error, ApiError::DeadlineExceeded) {
+        upload.drop_rest(&api.pipeline.store).await;
     }
     response
+}
+
+fn take_apart(request: HttpRequest<Body>) -> (Parts, Upload) {
+    let (parts, body) = request.into_parts();
+    let peer = parts.extensions.get::<Arc<Peer>>().cloned();
+    let admission = parts.extensions.get::<Admission>().cloned();
+    let query = Query::parse(parts.uri.query().unwrap_or(""));
+    let path = parts.uri.path().to_owned();
+    let upload = Upload::new(&parts.headers, body);
+    let parts = Parts {
+        method: parts.method,
+        version: parts.version,
+        path,
+        query,
+        headers: parts.headers,
+        peer,
+        admission,
+        remarks: Remarks::default(),
+    };
+    (parts, upload)
 }
 
 impl<S: Store> Api<S> {
@@ -221,7 +238,9 @@ impl<S: Store> Api<S> {
             tracing::debug!(%error, address = %peer.address, "request refused");
             ApiError::Unauthorized
         })?;
-        parts.admitted.store(user.name != USER_ANONYMOUS, Ordering::Relaxed);
+        if let Some(admission) = &parts.admission {
+            admission.accept(&user);
+        }
         // A request to impersonate another user must not run with the sender's own rights.
         match parts.headers.keys().any(|name| name.as_str().starts_with("impersonate-")) {
             true => Err(ApiError::impersonation(&user.name)),
@@ -303,7 +322,9 @@ impl<S: Store> Api<S> {
 
     fn failure(&self, parts: &Parts, error: &ApiError) -> Response<Body> {
         if let ApiError::Internal(reason) = error {
-            tracing::error!(method = %parts.method, path = %parts.path, reason, "internal error");
+            if let Some(left_out) = INTERNAL_ERRORS.pass() {
+                tracing::error!(method = %parts.method, path = %parts.path, reason, left_out, "internal error");
+            }
         }
         if matches!(error, ApiError::NoPage) {
             return respond::no_page();

@@ -97,12 +97,18 @@ pub(super) fn payload(code: u16, content_type: &'static str, payload: Payload) -
     response
 }
 
+/// In an answer's extensions: it is a watch, which goes on for as long as its client stays. All other answers have an end
+/// that their clients have to reach in time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Lasting;
+
 /// An answer that goes on until the watch ends.
 pub(super) fn stream<S: Store>(content_type: &str, watch: Watch<S>) -> Response<Body> {
     let frames = stream::unfold(watch, |mut watch| async move {
         watch.next().await.map(|frame| (Ok::<Bytes, Infallible>(frame), watch))
     });
     let mut response = respond(200, "application/json", Body::from_stream(frames));
+    response.extensions_mut().insert(Lasting);
     if let Ok(content_type) = HeaderValue::from_str(content_type) {
         response.headers_mut().insert(CONTENT_TYPE, content_type);
     }

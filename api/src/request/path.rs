@@ -49,8 +49,15 @@ const SEGMENTS_MAX: usize = 32;
 pub fn parse_path(path: &str) -> TargetPath {
     // Decoded before it is split: there is no other spelling of a slash.
     let Ok(path) = percent_decode_str(path).decode_utf8() else { return TargetPath::Malformed };
-    let segments = path.split('/').filter(|segment| !segment.is_empty()).take(SEGMENTS_MAX);
-    let mut rest = segments.map(str::to_owned);
+    let path = path.strip_prefix('/').unwrap_or(&path);
+    let path = path.strip_suffix('/').unwrap_or(path);
+    let segments = || path.split('/');
+    // A path that is not one of ours is not made one, by leaving out or cutting off: others on its way, which may decide
+    // by it who goes on, would read another.
+    if segments().nth(SEGMENTS_MAX).is_some() || segments().any(str::is_empty) {
+        return TargetPath::Other;
+    }
+    let mut rest = segments().map(str::to_owned);
     let mut target = Target::default();
     match rest.next().as_deref() {
         Some("api") => {}
@@ -129,6 +136,19 @@ mod tests {
         {
             assert_eq!(parse_path(path), TargetPath::Other, "{path}");
         }
+        let long = |segments: usize| format!("/api/v1/pods/p/log{}", "/a".repeat(segments - 5));
+        for path in [
+            "//api/v1/pods",
+            "/api//v1/pods",
+            "/api/v1//pods",
+            "/api/v1/pods//",
+            "/api/v1/pods/%2fp",
+            &long(33),
+        ] {
+            assert_eq!(parse_path(path), TargetPath::Other, "{path}");
+        }
+        check("/api/v1/pods/", ["", "v1", "", "pods", "", ""]);
+        check(&long(32), ["", "v1", "", "pods", "p", &format!("log{}", "/a".repeat(27))]);
         assert_eq!(parse_path("/api/v1/%ff"), TargetPath::Malformed);
     }
 }

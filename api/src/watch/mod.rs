@@ -16,6 +16,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures::future::{BoxFuture, FutureExt};
 use orch_raft::Subscription;
+use orch_raft::warnings::WarningLimit;
 use orch_raft::{Change, Collection, Revision, Store};
 
 use crate::error::ApiError;
@@ -29,6 +30,11 @@ const FRAME_BYTES: usize = 64 << 10;
 
 /// How often a watcher that asked for bookmarks gets one: as often as the reference does.
 const BOOKMARK_EVERY: Duration = Duration::from_secs(60);
+
+/// Clients watch again at once: what fails for one fails for all of them, again and again.
+static FAILURES: WarningLimit = WarningLimit::new();
+/// See [`FAILURES`].
+static UNWRITTEN: WarningLimit = WarningLimit::new();
 
 /// A watch that is running. [`Watch::next`] gives its frames.
 pub struct Watch<S> {
@@ -288,12 +294,16 @@ impl<S: Store> Watch<S> {
     /// Ends the watch with an ERROR event behind what `frame` holds already.
     fn end_with(&mut self, mut frame: Vec<u8>, error: &ApiError) -> Vec<u8> {
         self.phase = Phase::Ended;
-        if matches!(error, ApiError::Internal(_)) {
-            tracing::error!(resource = %self.storage, %error, "a watch fails");
+        if matches!(error, ApiError::Internal(_))
+            && let Some(left_out) = FAILURES.pass()
+        {
+            tracing::error!(resource = %self.storage, %error, left_out, "a watch fails");
         }
         let status = Status::of(error, self.pipeline.registry.brand);
-        if let Err(error) = self.renderer.error_event(&status, &mut frame) {
-            tracing::error!(%error, "an ERROR event cannot be written");
+        if let Err(error) = self.renderer.error_event(&status, &mut frame)
+            && let Some(left_out) = UNWRITTEN.pass()
+        {
+            tracing::error!(%error, left_out, "an ERROR event cannot be written");
         }
         frame
     }

@@ -136,6 +136,40 @@ fn product_code(text: &str) -> impl Iterator<Item = (usize, &str)> {
         .filter(|(_, line)| !line.trim_start().starts_with("//"))
 }
 
+/// Folders whose code runs for whoever connects.
+const PORTS: [&str; 5] =
+    ["node/src/server/", "node/src/tls/", "api/src/http/", "api/src/watch/", "raft/src/transport/"];
+
+/// In them: certificates that the operator renews.
+const NOT_OF_PORTS: [&str; 1] = ["node/src/tls/reload.rs"];
+
+#[test]
+fn nobody_who_connects_can_fill_the_log() {
+    let mut found = Vec::new();
+    for source in sources("rs") {
+        let is_port = PORTS.iter().any(|folder| source.name.starts_with(folder));
+        if !is_port || is_test(&source.name) || NOT_OF_PORTS.contains(&source.name.as_str()) {
+            continue;
+        }
+        let mut before = String::new();
+        // Unlike names, warnings may stand behind a declaration of tests.
+        let code = source.text.lines().take_while(|line| *line != "mod tests {");
+        let code = code.enumerate().filter(|(_, line)| !line.trim_start().starts_with("//"));
+        for (number, line) in code {
+            let is_warning = line.contains("warn!(") || line.contains("error!(");
+            if is_warning && !before.ends_with(".pass()") {
+                found.push(format!("{}:{}: {}", source.name, number + 1, line.trim()));
+            }
+            // The condition right before a warning counts, in one line or in several.
+            let line = line.trim().trim_end_matches('{').trim_end();
+            if !line.is_empty() && !line.starts_with("let (") {
+                before = line.to_owned();
+            }
+        }
+    }
+    check("ask a `WarningLimit` first, or say it at debug level", found);
+}
+
 #[test]
 fn every_source_file_is_used() {
     check("declare the module or remove the file", modules::unused(&sources("rs")));

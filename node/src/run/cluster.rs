@@ -21,7 +21,7 @@ use axum::response::Response;
 use axum::routing::{delete, get, post};
 use http::header::CONTENT_TYPE;
 use http::{HeaderValue, StatusCode};
-use orch_api::authn::{Authenticator, GROUP_MASTERS, Peer as Connection};
+use orch_api::authn::{Admission, Authenticator, GROUP_MASTERS, Peer as Connection};
 use orch_raft::member::{AgreementStatus, ChangeError, FoundError, SpaceStatus, Status, node_id};
 use orch_raft::transport::{NodeId, Peer};
 use serde::{Deserialize, Serialize};
@@ -146,7 +146,11 @@ async fn administrators_only(
     let Some(peer) = request.extensions().get::<Arc<Connection>>() else {
         return failure(StatusCode::UNAUTHORIZED, "Unauthorized", "Unauthorized");
     };
-    match who.authenticate(peer, request.headers()) {
+    let user = who.authenticate(peer, request.headers());
+    if let (Ok(user), Some(admission)) = (&user, request.extensions().get::<Admission>()) {
+        admission.accept(user);
+    }
+    match user {
         Err(error) => {
             tracing::debug!(%error, address = %peer.address, "cluster request refused");
             failure(StatusCode::UNAUTHORIZED, "Unauthorized", "Unauthorized")

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 /// Connections of all ports together. One idle connection costs some 30 kB, so all of them cost 300 MB; beyond, a new
-/// one takes the place of a stranger's, or waits. The plain port shares them.
+/// one takes the place of another ([`super::places`]). The plain port shares them.
 pub(super) const CONNECTIONS_MAX: usize = 10_000;
 
 /// Descriptors kept for everything else where the system allows few: the database's files, peers, what is being opened.
@@ -29,6 +29,14 @@ pub(super) const FIRST_REQUEST_MAX: Duration = HEADERS_MAX;
 
 /// Bytes of a request's line and headers, the reference's limit. The same number is the read buffer's limit.
 pub(super) const HEADER_BYTES_MAX: usize = 1 << 20;
+
+/// The same for connections whose client has no certificate that holds. Headers are kept in some three times what this
+/// counts, because clients name fields of earlier requests again with one byte. Tokens and long selectors have some kB.
+pub(super) const STRANGER_HEADER_BYTES_MAX: usize = 64 << 10;
+
+/// Requests under way on a connection none of whose credentials were accepted yet; more are refused. Probes and the
+/// first requests of a client come one after the other; a token counts before its request is carried out.
+pub(super) const STRANGER_REQUESTS_MAX: usize = 10;
 
 /// Requests at the same time on one HTTP/2 connection, the reference's limit.
 pub(super) const STREAMS_MAX: u32 = 100;
@@ -66,6 +74,14 @@ pub(super) const TCP_KEEPALIVE: Duration = Duration::from_secs(60);
 /// for one frame of an answer (64 KiB, or one object): a list holds the state of its moment until it is read. A watcher
 /// that reads slowly falls out of the history; one that reads nothing is ended here.
 pub(super) const STALL_MAX: Duration = Duration::from_secs(60);
+
+/// From the head of an answer that is no watch to its last byte. At the lowest rate a client gets 19 MB in that time; a
+/// list of hundreds of megabytes takes seconds on a usual network.
+pub(super) const ANSWER_MAX: Duration = Duration::from_secs(600);
+
+/// Bytes of such an answer that a client takes in a second, from its second minute on and over the whole of it: a
+/// hundredth of what a mobile line carries. A list holds the state of its moment until it is read.
+pub(super) const BYTES_PER_SECOND_MIN: u32 = 32 << 10;
 
 /// Connections that may finish their requests after the signal to stop.
 pub(super) const DRAIN_MAX: Duration = Duration::from_secs(10);

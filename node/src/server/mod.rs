@@ -2,12 +2,12 @@
 //!
 //! Owns everything between the kernel and a request: limits ([`limits`]), who is connected (an `Arc<Peer>` in each
 //! request's extensions), and draining. It never looks at a path or a body, and never writes an answer of its own
-//! but for requests that name no host, and the refusals of the plain port and the Unix socket ([`loopback`]).
+//! but for the few refusals before that ([`visitor`], [`loopback`]).
 //!
-//! When all places are taken, strangers make room ([`places`]).
+//! When all places are taken, strangers make room, then whoever has the most ([`places`]).
 //!
 //! Invariant: every wait on a client has a deadline: the handshake, the first request, a request's headers, a connection
-//! that takes nothing ([`stall`]), an answer that is not taken ([`pace`]).
+//! that takes nothing ([`stall`]), an answer that is not taken, or too slowly ([`pace`]).
 
 mod connection;
 mod limits;
@@ -18,6 +18,7 @@ mod places;
 mod serve;
 mod socket;
 mod stall;
+mod visitor;
 
 pub use listener::{BindError, bind};
 pub use serve::{Port, Server};

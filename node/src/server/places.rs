@@ -1,13 +1,19 @@
 //! Places for connections: how many there are, and whose is taken when there is none.
 //!
-//! Owns the table of connections whose clients are strangers: no certificate that holds, and no request yet whose
-//! credentials were accepted. When all places are taken, a new connection gets that of the oldest stranger, so that a
-//! flood of strangers pushes out strangers. Clients that were let in keep theirs; where all were, new ones wait.
+//! Owns the table of connections by their holder: the address of a stranger (no certificate that holds, and no request
+//! yet whose credentials were accepted), or the user who was let in. When all places are taken, a new connection gets
+//! one of the holder that has the most: of strangers while there are any, else of users. So a flood of strangers pushes
+//! out strangers, of its own address first, and a user who took all places loses them one by one to others. Of a user
+//! the oldest connection without a request goes, or the newest one. Administrators lose none while another user has two.
+//! Where nobody has two, new connections wait.
 
 use std::collections::BTreeMap;
+use std::net::IpAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 
+use orch_api::authn::{GROUP_MASTERS, User};
+use orch_raft::warnings::WarningLimit;
 use parking_lot::Mutex;
 use rustix::process::{Resource, getrlimit};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
@@ -19,15 +25,31 @@ use super::limits;
 #[derive(Clone, Debug)]
 pub(super) struct Places {
     permits: Arc<Semaphore>,
-    strangers: Arc<Mutex<Strangers>>,
+    table: Arc<Mutex<Table>>,
+    warnings: Arc<WarningLimit>,
+}
+
+/// Whose connection it is.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Holder {
+    Stranger(IpAddr),
+    User(Arc<str>),
+    Administrator(Arc<str>),
 }
 
 #[derive(Debug, Default)]
-struct Strangers {
+struct Table {
     /// Of the next connection.
     number: u64,
-    /// By age, each with what ends it.
-    waiting: BTreeMap<u64, CancellationToken>,
+    /// Each holder's connections by age. None is empty.
+    held: BTreeMap<Holder, BTreeMap<u64, Held>>,
+}
+
+#[derive(Clone, Debug)]
+struct Held {
+    evicted: CancellationToken,
+    /// Requests under way.
+    requests: Arc<AtomicUsize>,
 }
 
 /// One connection's place, given back when dropped.
@@ -35,10 +57,14 @@ struct Strangers {
 pub(super) struct Place {
     number: u64,
     places: Places,
-    is_stranger: AtomicBool,
-    evicted: CancellationToken,
+    holder: Mutex<Holder>,
+    held: Held,
     _permit: Option<OwnedSemaphorePermit>,
 }
+
+/// A request under way on a connection, until it is dropped.
+#[derive(Debug)]
+pub(super) struct UnderWay(Arc<AtomicUsize>);
 
 impl Places {
     /// As many places as there may be connections, and as descriptors allow.
@@ -51,11 +77,11 @@ impl Places {
 
     /// `count` places.
     pub(super) fn new(count: usize) -> Places {
-        Places { permits: Arc::new(Semaphore::new(count)), strangers: Arc::default() }
+        Places { permits: Arc::new(Semaphore::new(count)), table: Arc::default(), warnings: Arc::default() }
     }
 
-    /// A place for a new connection: a free one, that of the oldest stranger, or the next to become free.
-    pub(super) async fn take(&self) -> Arc<Place> {
+    /// A place for a new connection from `address`: a free one, another's, or the next to become free.
+    pub(super) async fn take(&self, address: IpAddr) -> Arc<Place> {
         let free = Arc::clone(&self.permits).try_acquire_owned().ok();
         let permit = match free {
             Some(permit) => Some(permit),
@@ -65,44 +91,107 @@ impl Places {
                 Arc::clone(&self.permits).acquire_owned().await.ok()
             }
         };
-        let evicted = CancellationToken::new();
-        let mut strangers = self.strangers.lock();
-        let number = strangers.number;
-        strangers.number += 1;
-        strangers.waiting.insert(number, evicted.clone());
-        drop(strangers);
-        let (places, is_stranger) = (self.clone(), AtomicBool::new(true));
-        Arc::new(Place { number, places, is_stranger, evicted, _permit: permit })
+        let holder = Holder::Stranger(address.to_canonical());
+        let held = Held { evicted: CancellationToken::new(), requests: Arc::default() };
+        let mut table = self.table.lock();
+        let number = table.number;
+        table.number += 1;
+        table.held.entry(holder.clone()).or_default().insert(number, held.clone());
+        drop(table);
+        Arc::new(Place { number, places: self.clone(), holder: Mutex::new(holder), held, _permit: permit })
     }
 
     fn make_room(&self) {
-        match self.strangers.lock().waiting.pop_first() {
-            Some((_, evicted)) => {
-                tracing::debug!("a stranger's connection makes room for a new one");
-                evicted.cancel();
+        let mut table = self.table.lock();
+        let victim = table.victim().and_then(|(holder, number)| table.remove(&holder, number));
+        drop(table);
+        match victim {
+            Some(held) => {
+                tracing::debug!("a connection makes room for a new one");
+                held.evicted.cancel();
             }
-            None => tracing::warn!("no place for another connection, new ones wait"),
+            None => {
+                if let Some(left_out) = self.warnings.pass() {
+                    tracing::warn!(left_out, "no place for another connection, new ones wait");
+                }
+            }
         }
     }
 }
 
-impl Place {
-    /// Its client was let in: nobody takes its place any more.
-    pub(super) fn keep(&self) {
-        if self.is_stranger.load(Ordering::Relaxed) && self.is_stranger.swap(false, Ordering::Relaxed) {
-            self.places.strangers.lock().waiting.remove(&self.number);
+impl Table {
+    /// Whose connection makes room, and which.
+    fn victim(&self) -> Option<(Holder, u64)> {
+        let largest = |may_give: &dyn Fn(&Holder, usize) -> bool| {
+            let candidates = self.held.iter().filter(|(holder, held)| may_give(holder, held.len()));
+            candidates.max_by_key(|(_, held)| held.len())
+        };
+        let is_stranger = |holder: &Holder, _| matches!(holder, Holder::Stranger(_));
+        if let Some((holder, held)) = largest(&is_stranger) {
+            return held.keys().next().map(|&oldest| (holder.clone(), oldest));
         }
+        let is_user = |holder: &Holder, count| matches!(holder, Holder::User(_)) && count > 1;
+        let (holder, held) = largest(&is_user).or_else(|| largest(&|_, count| count > 1))?;
+        let is_idle = |held: &Held| held.requests.load(Ordering::Relaxed) == 0;
+        let oldest_idle = held.iter().find(|(_, held)| is_idle(held));
+        let (&number, _) = oldest_idle.or_else(|| held.iter().next_back())?;
+        Some((holder.clone(), number))
+    }
+
+    fn remove(&mut self, holder: &Holder, number: u64) -> Option<Held> {
+        let connections = self.held.get_mut(holder)?;
+        let held = connections.remove(&number);
+        if connections.is_empty() {
+            self.held.remove(holder);
+        }
+        held
+    }
+}
+
+impl Place {
+    /// Its client was let in as `user`, the first of a connection: the place counts for that user from now on.
+    pub(super) fn hold(&self, user: &User) {
+        self.hold_as(&user.name, user.is_in_group(GROUP_MASTERS));
+    }
+
+    /// See [`Place::hold`].
+    pub(super) fn hold_as(&self, name: &str, is_administrator: bool) {
+        let mut holder = self.holder.lock();
+        if !matches!(*holder, Holder::Stranger(_)) {
+            return;
+        }
+        let user: fn(Arc<str>) -> Holder =
+            if is_administrator { Holder::Administrator } else { Holder::User };
+        let user = user(name.into());
+        let mut table = self.places.table.lock();
+        // One that was told to go is in the table no longer.
+        if let Some(held) = table.remove(&holder, self.number) {
+            table.held.entry(user.clone()).or_default().insert(self.number, held);
+        }
+        *holder = user;
+    }
+
+    /// Notes another request, and how many are under way with it.
+    pub(super) fn request(&self) -> (UnderWay, usize) {
+        let before = self.held.requests.fetch_add(1, Ordering::Relaxed);
+        (UnderWay(Arc::clone(&self.held.requests)), before + 1)
     }
 
     /// Waits until another connection needs the place.
     pub(super) async fn evicted(&self) {
-        self.evicted.cancelled().await;
+        self.held.evicted.cancelled().await;
     }
 }
 
 impl Drop for Place {
     fn drop(&mut self) {
-        self.keep();
+        self.places.table.lock().remove(self.holder.get_mut(), self.number);
+    }
+}
+
+impl Drop for UnderWay {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
@@ -111,33 +200,80 @@ mod tests {
     use super::*;
 
     fn is_evicted(place: &Place) -> bool {
-        place.evicted.is_cancelled()
+        place.held.evicted.is_cancelled()
+    }
+
+    fn address(last: u8) -> IpAddr {
+        [10, 0, 0, last].into()
+    }
+
+    async fn stranger(places: &Places) -> Arc<Place> {
+        places.take(address(1)).await
+    }
+
+    async fn user(places: &Places, name: &str) -> Arc<Place> {
+        let place = stranger(places).await;
+        place.hold_as(name, name == "admin");
+        place
+    }
+
+    /// Who of `held` is told to go for one more connection.
+    async fn evicted(places: &Places, held: &[&Arc<Place>]) -> Vec<bool> {
+        let waiting = places.take(address(9));
+        tokio::pin!(waiting);
+        assert!(futures::poll!(waiting.as_mut()).is_pending());
+        held.iter().map(|place| is_evicted(place)).collect()
     }
 
     #[tokio::test]
     async fn the_oldest_stranger_makes_room_and_those_let_in_stay() {
         let places = Places::new(3);
-        let known = places.take().await;
-        known.keep();
-        let (older, newer) = (places.take().await, places.take().await);
-        let waiting = places.take();
-        tokio::pin!(waiting);
-        assert!(futures::poll!(waiting.as_mut()).is_pending());
-        assert_eq!([&known, &older, &newer].map(|place| is_evicted(place)), [false, true, false]);
+        let known = user(&places, "u").await;
+        let (older, newer) = (stranger(&places).await, stranger(&places).await);
+        assert_eq!(evicted(&places, &[&known, &older, &newer]).await, [false, true, false]);
         drop(older);
-        let newest = waiting.await;
-        assert!(!is_evicted(&newest));
+        assert!(!is_evicted(&*stranger(&places).await));
     }
 
     #[tokio::test]
-    async fn where_all_were_let_in_a_new_one_waits() {
-        let places = Places::new(1);
-        let known = places.take().await;
-        known.keep();
-        let waiting = places.take();
+    async fn of_strangers_the_address_that_has_the_most_makes_room() {
+        let places = Places::new(3);
+        let alone = places.take(address(2)).await;
+        let (older, newer) = (stranger(&places).await, stranger(&places).await);
+        assert_eq!(evicted(&places, &[&alone, &older, &newer]).await, [false, true, false]);
+    }
+
+    #[tokio::test]
+    async fn a_user_who_has_the_most_gives_up_the_oldest_idle_or_the_newest() {
+        let places = Places::new(4);
+        let other = user(&places, "other").await;
+        let many = [user(&places, "u").await, user(&places, "u").await, user(&places, "u").await];
+        let busy = [many[0].request(), many[2].request()];
+        let held = [&other, &many[0], &many[1], &many[2]];
+        assert_eq!(evicted(&places, &held).await, [false, false, true, false]);
+        assert_eq!(evicted(&places, &held).await, [false, false, true, true]);
+        drop(busy);
+    }
+
+    #[tokio::test]
+    async fn administrators_make_room_last() {
+        let places = Places::new(5);
+        let admins =
+            [user(&places, "admin").await, user(&places, "admin").await, user(&places, "admin").await];
+        let users = [user(&places, "u").await, user(&places, "u").await];
+        let held = [&admins[0], &admins[1], &admins[2], &users[0], &users[1]];
+        assert_eq!(evicted(&places, &held).await, [false, false, false, true, false]);
+        assert_eq!(evicted(&places, &held).await, [true, false, false, true, false]);
+    }
+
+    #[tokio::test]
+    async fn where_nobody_has_two_a_new_one_waits() {
+        let places = Places::new(2);
+        let known = [user(&places, "u").await, user(&places, "v").await];
+        let waiting = stranger(&places);
         tokio::pin!(waiting);
         assert!(futures::poll!(waiting.as_mut()).is_pending());
-        assert!(!is_evicted(&known));
+        assert!(!known.iter().any(|place| is_evicted(place)));
         drop(known);
         waiting.await;
     }

@@ -3,13 +3,16 @@
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
 
+use orch_raft::warnings::WarningLimit;
 use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use super::connection::{Answers, Terms, Waits, serve_plain, serve_socket, serve_tls};
+use super::connection::{Terms, serve_plain, serve_socket, serve_tls};
 use super::limits;
+use super::pace::Waits;
 use super::places::Places;
+use super::visitor::Answers;
 use crate::tls::Reloader;
 
 /// A port and how it is spoken to.
@@ -121,15 +124,18 @@ async fn accept_all<S: Answers>(
     stopping: &CancellationToken,
     tasks: &TaskTracker,
 ) {
+    let failures = WarningLimit::new();
     loop {
         match port.accept().await {
             Ok((stream, address)) => {
-                let place = places.take().await;
+                let place = places.take(address.ip()).await;
                 let terms = Terms { place, waits, stopping: stopping.clone() };
                 tasks.spawn(connection(port, stream, address, service.clone(), terms));
             }
             Err(error) => {
-                tracing::warn!(%error, "cannot accept a connection");
+                if let Some(left_out) = failures.pass() {
+                    tracing::warn!(%error, left_out, "cannot accept a connection");
+                }
                 tokio::time::sleep(limits::ACCEPT_PAUSE).await;
             }
         }

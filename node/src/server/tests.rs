@@ -1,5 +1,8 @@
 //! A server on loopback ports, asked by real clients.
 
+mod pace;
+mod strangers;
+
 use std::convert::Infallible;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -9,14 +12,17 @@ use bytes::Bytes;
 use http::{Request, Response, StatusCode};
 use http_body_util::{BodyExt, Empty};
 use hyper::body::Incoming;
+use hyper::client::conn::{http1, http2};
 use hyper_util::rt::{TokioExecutor, TokioIo};
-use orch_api::authn::Peer;
+use orch_api::authn::{Admission, Peer, User};
+use orch_api::http::Lasting;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use time::{Duration, OffsetDateTime};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
+use tokio_rustls::client::TlsStream;
 
 use super::*;
 use crate::certs::{Authority, Leaf, Pair, Purpose, admin_leaf, server_leaf};
@@ -29,14 +35,23 @@ struct Meeting {
     go_on: tokio::sync::Notify,
 }
 
-/// Answers who is connected; `/slow` waits until it is told to go on.
+/// Answers who is connected; `/slow` waits until it is told to go on, `/endless` and `/watch` have no end. Whoever says in
+/// a header which `user` that is, is believed.
 fn service(meeting: Arc<Meeting>) -> axum::Router {
     axum::Router::new().fallback(move |request: axum::extract::Request| {
         let meeting = Arc::clone(&meeting);
         async move {
-            if request.uri().path() == "/endless" {
+            let admission = request.extensions().get::<Admission>().expect("every request can be let in");
+            if let Some(name) = request.headers().get("user") {
+                admission.accept(&User { name: name.to_str().unwrap().to_owned(), ..User::default() });
+            }
+            if matches!(request.uri().path(), "/endless" | "/watch") {
                 let pieces = futures::stream::repeat(Ok::<_, Infallible>(Bytes::from_static(&[0; 16 << 10])));
-                return Ok(Response::new(Body::from_stream(pieces)));
+                let mut response = Response::new(Body::from_stream(pieces));
+                if request.uri().path() == "/watch" {
+                    response.extensions_mut().insert(Lasting);
+                }
+                return Ok(response);
             }
             if request.uri().path() == "/slow" {
                 meeting.arrived.notify_one();
@@ -108,7 +123,8 @@ impl Fixture {
         let mut config = match certificate {
             None => builder.with_no_client_auth(),
             Some(pair) => {
-                let chain = vec![CertificateDer::from_pem_slice(pair.certificate.as_bytes()).unwrap()];
+                let chain = CertificateDer::pem_slice_iter(pair.certificate.as_bytes());
+                let chain = chain.map(Result::unwrap).collect();
                 let key = PrivateKeyDer::from_pem_slice(pair.key.as_bytes()).unwrap();
                 builder.with_client_auth_cert(chain, key).unwrap()
             }
@@ -117,10 +133,31 @@ impl Fixture {
         TlsConnector::from(Arc::new(config))
     }
 
-    async fn ask(&self, certificate: Option<&Pair>, protocol: &[u8]) -> String {
+    /// A connection over TLS.
+    async fn connect(&self, certificate: Option<&Pair>, protocol: &[u8]) -> TlsStream<TcpStream> {
         let stream = TcpStream::connect(self.secure).await.unwrap();
         let name = ServerName::try_from("localhost").unwrap();
-        let stream = self.client(certificate, protocol).connect(name, stream).await.unwrap();
+        self.client(certificate, protocol).connect(name, stream).await.unwrap()
+    }
+
+    /// A client of HTTP/1.1 over TLS.
+    async fn one(&self, certificate: Option<&Pair>) -> http1::SendRequest<Empty<Bytes>> {
+        let stream = TokioIo::new(self.connect(certificate, b"http/1.1").await);
+        let (sender, connection) = http1::handshake(stream).await.unwrap();
+        tokio::spawn(connection);
+        sender
+    }
+
+    /// A client of HTTP/2 over TLS.
+    async fn two(&self, certificate: Option<&Pair>) -> http2::SendRequest<Empty<Bytes>> {
+        let stream = TokioIo::new(self.connect(certificate, b"h2").await);
+        let (sender, connection) = http2::handshake(TokioExecutor::new(), stream).await.unwrap();
+        tokio::spawn(connection);
+        sender
+    }
+
+    async fn ask(&self, certificate: Option<&Pair>, protocol: &[u8]) -> String {
+        let stream = self.connect(certificate, protocol).await;
         assert_eq!(stream.get_ref().1.alpn_protocol(), Some(protocol));
         let response = if protocol == b"h2" {
             let (mut sender, connection) =

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use orch_api::authn::{CertificateFault, ClientCertificate};
+use orch_raft::transport::tonic::check_chain;
 use rustls::client::danger::HandshakeSignatureValid;
 use rustls::crypto::ring::default_provider;
 use rustls::pki_types::{CertificateDer, UnixTime};
@@ -54,9 +55,11 @@ impl ClientAuthorities {
     pub fn identify(&self, presented: Option<&[CertificateDer<'_>]>, now: SystemTime) -> Option<Identified> {
         let (end, intermediates) = presented?.split_first()?;
         let since = now.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-        let verified = self
-            .verifier
-            .verify_client_cert(end, intermediates, UnixTime::since_unix_epoch(since))
+        let verified = check_chain(end, intermediates)
+            .and_then(|()| {
+                let now = UnixTime::since_unix_epoch(since);
+                self.verifier.verify_client_cert(end, intermediates, now)
+            })
             .map_err(|error| error.to_string())
             .and_then(|_| subject(end, since));
         Some(match verified {
@@ -113,10 +116,11 @@ impl ClientCertVerifier for KeyProof {
 
     fn verify_client_cert(
         &self,
-        _end: &CertificateDer<'_>,
-        _intermediates: &[CertificateDer<'_>],
+        end: &CertificateDer<'_>,
+        intermediates: &[CertificateDer<'_>],
         _now: UnixTime,
     ) -> Result<ClientCertVerified, Error> {
+        check_chain(end, intermediates)?;
         Ok(ClientCertVerified::assertion())
     }
 

@@ -32,6 +32,7 @@ use crate::member::core::Core;
 use crate::member::network::control;
 use crate::member::standing::Standing;
 use crate::transport::{NodeId, Peer, Transport};
+use crate::warnings::WarningLimit;
 
 /// For one member's answer. Whoever waits for a vote waits less: the answer is there when it asks again.
 const ASK_TIMEOUT: Duration = Duration::from_millis(300);
@@ -47,9 +48,6 @@ const CONTACT_AGE: Duration = Duration::from_secs(2);
 
 /// Peers about which answers are kept. Beyond them nobody new is let in: certificates of one authority are few.
 const PEERS_MAX: usize = 64;
-
-/// Between two warnings about those who are refused: a certificate must not fill a log.
-const WARNING_PAUSE: Duration = Duration::from_secs(10);
 
 /// Who says that a peer is a member.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -76,7 +74,7 @@ pub(crate) struct Vouchers<I> {
     contact: Mutex<Option<I>>,
     /// The last index that a leader called committed.
     told: AtomicU64,
-    warned: Mutex<Option<I>>,
+    warnings: WarningLimit<I>,
 }
 
 impl<I> Default for Vouchers<I> {
@@ -85,7 +83,7 @@ impl<I> Default for Vouchers<I> {
             answers: Mutex::default(),
             contact: Mutex::default(),
             told: AtomicU64::new(u64::MAX),
-            warned: Mutex::default(),
+            warnings: WarningLimit::new(),
         }
     }
 }
@@ -139,12 +137,7 @@ impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
 
     /// Whether it is time for another warning about somebody who was refused.
     pub(crate) fn may_warn(&self) -> bool {
-        let mut warned = self.vouchers.warned.lock();
-        let is_time = warned.is_none_or(|warned| warned.elapsed() >= WARNING_PAUSE);
-        if is_time {
-            *warned = Some(R::Instant::now());
-        }
-        is_time
+        self.vouchers.warnings.pass_at(R::Instant::now()).is_some()
     }
 
     async fn said_about(self: &Arc<Self>, peer: NodeId) -> Said {

@@ -82,12 +82,12 @@ impl Documents {
 
     /// The plain document behind `path`.
     pub(super) fn find(&self, path: &str) -> Option<&Plain> {
-        self.plain.get(path.trim_end_matches('/'))
+        self.plain.get(path.strip_suffix('/').unwrap_or(path))
     }
 
     /// All paths, where `path` is the root.
     pub(super) fn index(&self, path: &str) -> Option<Document> {
-        Some(self.index.clone()).filter(|_| path.trim_end_matches('/').is_empty())
+        Some(self.index.clone()).filter(|_| path.strip_suffix('/').unwrap_or(path).is_empty())
     }
 
     /// Whether `path` lies below the core API or a group that is served.
@@ -102,7 +102,7 @@ impl Documents {
 
     /// The aggregated document behind `path`, where `accept` asks for it.
     pub(super) fn find_aggregated(&self, path: &str, accept: &str) -> Option<&Aggregated> {
-        self.aggregated.find(path.trim_end_matches('/'), accept, self.brand)
+        self.aggregated.find(path.strip_suffix('/').unwrap_or(path), accept, self.brand)
     }
 }
 

@@ -15,6 +15,13 @@ async fn paths_and_methods_that_are_not_served() {
         (Method::GET, "/api/v1/namespaces/ns/nodes", 404),
         (Method::GET, "/api/v1/namespaces/ns/configmaps/a/nope", 404),
         (Method::GET, "/api/v1/namespaces/ns/configmaps/%ff", 400),
+        (Method::GET, "/api/v1/namespaces/ns/configmaps/", 200),
+        (Method::GET, "/api/v1/namespaces/ns//configmaps", 404),
+        (Method::GET, "/api/v1/namespaces//configmaps", 404),
+        (Method::DELETE, "/api/v1/namespaces/ns/configmaps//", 404),
+        (Method::GET, "//api/v1/namespaces", 404),
+        (Method::GET, "/api/v1//", 404),
+        (Method::GET, "/apis//", 404),
         (Method::PUT, "/api/v1/namespaces", 405),
         (Method::DELETE, "/api/v1/namespaces", 405),
         (Method::POST, "/api/v1/namespaces/ns/configmaps/a", 405),
@@ -243,5 +250,38 @@ async fn nobody_is_let_in_without_credentials() {
     }
     for path in ["/livez", "/readyz", "/healthz", "/version"] {
         assert_eq!(server.get(path).await.code, 200, "{path}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_listener_learns_of_the_user_and_of_watches() {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use tower::ServiceExt;
+
+    use crate::authn::{Admission, Peer, USER_ADMIN, User};
+    use crate::http::Lasting;
+
+    let server = Server::new().await;
+    for (local_admin, path, users, lasts) in [
+        (true, format!("{MAPS}?watch=1&timeoutSeconds=1"), 1, true),
+        (true, MAPS.to_owned(), 1, false),
+        // There is none, and its client is known all the same.
+        (true, format!("{MAPS}/absent"), 1, false),
+        (false, MAPS.to_owned(), 0, false),
+        (true, "/livez".to_owned(), 0, false),
+    ] {
+        let accepted = Arc::new(AtomicUsize::new(0));
+        let counter = accepted.clone();
+        let admission = Admission::new(move |user: &User| {
+            assert_eq!(user.name, USER_ADMIN);
+            counter.fetch_add(1, Ordering::Relaxed);
+        });
+        let peer = Arc::new(Peer { address: "127.0.0.1:1".parse().unwrap(), certificate: None, local_admin });
+        let request = http::Request::builder().uri(&path).extension(peer).extension(admission);
+        let response = server.router.clone().oneshot(request.body(Body::empty()).unwrap()).await.unwrap();
+        assert_eq!(accepted.load(Ordering::Relaxed), users, "{path}");
+        assert_eq!(response.extensions().get::<Lasting>().is_some(), lasts, "{path}");
     }
 }

@@ -2,12 +2,13 @@
 
 use std::convert::Infallible;
 use std::sync::Arc;
-use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::{AtomicBool, AtomicUsize};
 
 use axum::body::Body;
 use bytes::Bytes;
 use futures::stream::{self, StreamExt};
 use http::Method;
+use tower::ServiceExt;
 
 use super::{MAPS, Ordering, Server, json};
 
@@ -68,4 +69,40 @@ async fn a_body_that_does_not_come_ends_with_its_time() {
         assert_eq!(started.elapsed().as_secs(), seconds);
     }
     assert_eq!(server.get(&format!("{MAPS}?timeout=soon")).await.code, 400);
+}
+
+/// Notes when it is no longer kept.
+struct Kept(Arc<AtomicBool>);
+
+impl AsRef<[u8]> for Kept {
+    fn as_ref(&self) -> &[u8] {
+        b"a header's value"
+    }
+}
+
+impl Drop for Kept {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn while_the_rest_of_a_body_drains_nothing_of_its_request_is_kept() {
+    let server = Server::new().await;
+    let is_dropped = Arc::new(AtomicBool::new(false));
+    let kept = Bytes::from_owner(Kept(is_dropped.clone()));
+    let seen = Arc::new(AtomicUsize::new(0));
+    let (counter, dropped) = (seen.clone(), is_dropped.clone());
+    // Three megabytes are read before it is refused.
+    let pieces = stream::iter(0..64).map(move |_| {
+        counter.fetch_add(usize::from(dropped.load(Ordering::Relaxed)), Ordering::Relaxed);
+        Ok::<_, Infallible>(Bytes::from_static(&[b' '; PIECE]))
+    });
+    let request = http::Request::builder().method(Method::POST).uri(MAPS).extension(server.peer.clone());
+    let mut request = request.body(Body::from_stream(pieces)).unwrap();
+    request.headers_mut().insert("a", http::HeaderValue::from_maybe_shared(kept).unwrap());
+    assert!(!is_dropped.load(Ordering::Relaxed));
+    let response = server.router.clone().oneshot(request).await.unwrap();
+    assert_eq!(response.status(), 413);
+    assert!(seen.load(Ordering::Relaxed) > 10, "the headers were kept to the end of the body");
 }

@@ -23,6 +23,8 @@ const FORMAT_COMPLETE: &str = "orch store 1\n";
 const FORMAT_NEW: &str = "orch store 1 being created\n";
 /// Mode of the directory.
 const OWNER_ALONE: u32 = 0o700;
+/// Bits of a mode that give something to anybody else.
+const OTHERS: u32 = 0o077;
 /// The most of `FORMAT` or `IN-USE` that is read: a stranger's file may be large.
 const SMALL_FILE_BYTES_MAX: u64 = 256;
 
@@ -103,7 +105,8 @@ pub struct DataDirectory {
 impl DataDirectory {
     /// Locks `path`, creating it where it is absent. Does not wait for another holder.
     pub fn lock(path: &Path) -> Result<DataDirectory, OpenError> {
-        make_private(path).map_err(|error| OpenError::io(path, "create", &error))?;
+        let made = DirBuilder::new().recursive(true).mode(OWNER_ALONE).create(path);
+        made.map_err(|error| OpenError::io(path, "create", &error))?;
         let format = read_format(path)?;
         if format.is_none() {
             require_empty(path)?;
@@ -122,6 +125,8 @@ impl DataDirectory {
                 return Err(OpenError::Format { path: path.to_owned(), found });
             }
         };
+        // Only now it is known to be ours.
+        make_private(path).map_err(|error| OpenError::io(path, "make private", &error))?;
         Ok(DataDirectory { path: path.to_owned(), is_new, _lock: lock })
     }
 
@@ -145,12 +150,29 @@ impl DataDirectory {
     }
 }
 
-/// Makes the directory, for its owner alone: secrets and keys lie in it in clear.
+/// Makes the directory of a store, and what an earlier program left in it, private: secrets and keys lie there in clear. What
+/// is made from now on obeys the mask of the process.
 fn make_private(path: &Path) -> io::Result<()> {
-    DirBuilder::new().recursive(true).mode(OWNER_ALONE).create(path)?;
-    let found = fs::metadata(path)?;
-    if found.is_dir() && found.permissions().mode() & 0o777 != OWNER_ALONE {
+    let mode = fs::metadata(path)?.permissions().mode();
+    if mode & 0o777 != OWNER_ALONE {
         fs::set_permissions(path, fs::Permissions::from_mode(OWNER_ALONE))?;
+    }
+    take_from_others(path)
+}
+
+/// Takes the rights of others to all files below `folder`.
+fn take_from_others(folder: &Path) -> io::Result<()> {
+    for entry in fs::read_dir(folder)? {
+        let entry = entry?;
+        // Of the entry itself: a link is not followed, its own rights mean nothing.
+        let found = entry.metadata()?;
+        let mode = found.permissions().mode();
+        if !found.is_symlink() && mode & OTHERS != 0 {
+            fs::set_permissions(entry.path(), fs::Permissions::from_mode(mode & 0o777 & !OTHERS))?;
+        }
+        if found.is_dir() {
+            take_from_others(&entry.path())?;
+        }
     }
     Ok(())
 }
@@ -257,6 +279,30 @@ mod tests {
         assert_eq!(fs::read_dir(root.path()).unwrap().count(), 1);
         let file = root.path().join("thesis.tex");
         assert!(matches!(lock(&file), Err(OpenError::NotOurs { .. })));
+    }
+
+    #[test]
+    fn what_others_could_read_is_taken_from_them_where_it_is_ours() {
+        let root = tempfile::tempdir().unwrap();
+        let (ours, theirs) = (root.path().join("ours"), root.path().join("theirs"));
+        drop(lock(&ours).unwrap());
+        for folder in [ours.join("db"), theirs.clone()] {
+            fs::create_dir(folder).unwrap();
+        }
+        let files = [ours.join(FORMAT_FILE), ours.join("db/000001.sst"), theirs.join("thesis.tex")];
+        for file in &files {
+            fs::write(file, fs::read(file).unwrap_or_default()).unwrap();
+            fs::set_permissions(file, fs::Permissions::from_mode(0o666)).unwrap();
+        }
+        for folder in [&ours, &ours.join("db"), &theirs] {
+            fs::set_permissions(folder, fs::Permissions::from_mode(0o755)).unwrap();
+        }
+        std::os::unix::fs::symlink(&files[2], ours.join("link")).unwrap();
+        drop(lock(&ours).unwrap());
+        lock(&theirs).unwrap_err();
+        let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
+        assert_eq!([mode(&ours), mode(&ours.join("db")), mode(&theirs)], [0o700, 0o700, 0o755]);
+        assert_eq!(files.each_ref().map(|file| mode(file)), [0o600, 0o600, 0o666]);
     }
 
     #[test]

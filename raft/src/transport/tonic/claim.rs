@@ -11,6 +11,7 @@ use tonic::{Request, Status};
 
 use super::incoming::PeerInfo;
 use crate::transport::{Known, NodeId, Purpose};
+use crate::warnings::WarningLimit;
 
 const KEY_NODE_ID: &str = "orch-node-id";
 const KEY_NODE_NAME: &str = "orch-node-name";
@@ -131,6 +132,8 @@ impl OwnClaim {
 pub(super) struct Gate {
     pub(super) cluster: ClusterPin,
     pub(super) admits: Admits,
+    /// A certificate must not fill a log.
+    pub(super) warnings: Arc<WarningLimit>,
 }
 
 impl Gate {
@@ -173,8 +176,10 @@ impl Interceptor for Gate {
         let certified = request.extensions().get::<PeerInfo>().cloned();
         let certified = certified.ok_or_else(|| Status::unauthenticated("no certificate"))?;
         let claim = self.admit(&certified, request.metadata()).inspect_err(|status| {
-            tracing::warn!(peer = %certified.name, address = %certified.address, reason = status.message(),
-                "refused a peer");
+            if let Some(left_out) = self.warnings.pass() {
+                let (peer, address) = (&certified.name, certified.address);
+                tracing::warn!(%peer, %address, reason = status.message(), left_out, "refused a peer");
+            }
         })?;
         request.extensions_mut().insert(claim);
         Ok(request)
@@ -223,7 +228,8 @@ mod tests {
             _ => Known::Impostor,
         });
         let info = PeerInfo { name: certified.into(), address: ([127, 0, 0, 1], 1).into() };
-        Gate { cluster: own.clone(), admits }.admit(&info, metadata).map_err(|status| status.code())
+        let gate = Gate { cluster: own.clone(), admits, warnings: Arc::default() };
+        gate.admit(&info, metadata).map_err(|status| status.code())
     }
 
     fn metadata(id: u64, cluster: &ClusterPin, purpose: Purpose) -> MetadataMap {

@@ -1,7 +1,10 @@
 //! Connections that come in: accepted, encrypted, named.
 //!
-//! Handshakes run beside each other, a bounded number of them, each under a deadline; a connection counts against a
-//! limit from its first packet to its end. Only those whose certificate names a member leave here.
+//! Handshakes run beside each other, each under a deadline and only while its connection has a place ([`places`]): idle
+//! connections never keep one that does its handshake waiting. Only those whose certificate names a member leave here.
+//! What a stranger does is a warning once in ten seconds for each cause.
+//!
+//! [`places`]: super::places
 
 use std::io;
 use std::net::SocketAddr;
@@ -13,20 +16,18 @@ use std::time::Duration;
 use futures::{Stream, StreamExt};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 use tonic::transport::server::{Connected, TcpIncoming};
 
 use super::TCP_KEEPALIVE;
 use super::identity::peer_name_of;
+use super::places::{NamedPlace, Places, STRANGERS_MAX, StrangersPlace};
 use super::tls::PeerTls;
+use crate::warnings::WarningLimit;
 
-/// Open connections. Nine members with a connection for each of four purposes make 32, twice that while they
-/// reconnect; the rest is room for clusters in change. More are closed at once.
-const CONNECTIONS_MAX: usize = 128;
-/// Handshakes under way. While so many are, further connections wait in the kernel's queue.
-const HANDSHAKES_MAX: usize = 32;
+/// Connections that are looked after before they are named: those with a place, and those that just lost theirs.
+const UNNAMED_MAX: usize = 2 * STRANGERS_MAX;
 /// For the whole TLS handshake: a member needs milliseconds, and one that stalls gives up its place soon.
 const HANDSHAKE_DEADLINE: Duration = Duration::from_secs(5);
 /// After an error of the listening socket, most likely for want of file descriptors: trying at once would spin.
@@ -45,7 +46,25 @@ pub(super) struct PeerInfo {
 pub(super) struct PeerConnection {
     io: TlsStream<TcpStream>,
     info: PeerInfo,
-    _place: OwnedSemaphorePermit,
+    _place: NamedPlace,
+}
+
+/// What all connections of a port share.
+#[derive(Clone)]
+struct Door {
+    tls: PeerTls,
+    places: Places,
+    warnings: Arc<Warnings>,
+}
+
+/// A limit for each cause.
+#[derive(Default)]
+struct Warnings {
+    accept: WarningLimit,
+    crowd: WarningLimit,
+    refusal: WarningLimit,
+    silence: WarningLimit,
+    no_place: WarningLimit,
 }
 
 /// The connections that `listener` accepts.
@@ -53,61 +72,104 @@ pub(super) fn incoming(
     listener: TcpListener,
     tls: PeerTls,
 ) -> impl Stream<Item = io::Result<PeerConnection>> {
-    let places = Arc::new(Semaphore::new(CONNECTIONS_MAX));
+    let door = Door { tls, places: Places::default(), warnings: Arc::default() };
+    let accepting = door.clone();
     TcpIncoming::from(listener)
         .with_nodelay(Some(true))
         .with_keepalive(Some(TCP_KEEPALIVE))
-        .map(move |accepted| receive(accepted, tls.clone(), Arc::clone(&places)))
-        .buffer_unordered(HANDSHAKES_MAX)
+        .then(move |accepted| settle(accepted, Arc::clone(&accepting.warnings)))
+        .filter_map(async |tcp| tcp)
+        .map(move |(tcp, address)| {
+            let (place, pushed_out) = door.places.take(address.ip());
+            if pushed_out && let Some(left_out) = door.warnings.crowd.pass() {
+                tracing::warn!(%address, left_out, "many handshakes with strangers, the oldest makes room");
+            }
+            name(tcp, address, place, door.clone())
+        })
+        .buffer_unordered(UNNAMED_MAX)
         .filter_map(async |connection| connection.map(Ok))
 }
 
-/// `None` where nothing came of it; the reason is logged.
-async fn receive(
-    accepted: io::Result<TcpStream>,
-    tls: PeerTls,
-    places: Arc<Semaphore>,
-) -> Option<PeerConnection> {
-    let tcp = match accepted {
-        Ok(tcp) => tcp,
+/// A connection and where it comes from; `None` where nothing came of it. Accepting waits after an error.
+async fn settle(accepted: io::Result<TcpStream>, warnings: Arc<Warnings>) -> Option<(TcpStream, SocketAddr)> {
+    match accepted {
+        Ok(tcp) => {
+            // One that is gone already has no address.
+            let address = tcp.peer_addr().ok()?;
+            Some((tcp, address))
+        }
         Err(error) => {
-            tracing::warn!(%error, "cannot accept a peer's connection");
+            if let Some(left_out) = warnings.accept.pass() {
+                tracing::warn!(%error, left_out, "cannot accept a peer's connection");
+            }
             pause().await;
+            None
+        }
+    }
+}
+
+/// Does the handshake. `None` where the peer proved no name, or another connection took the place; the reason is logged.
+async fn name(
+    tcp: TcpStream,
+    address: SocketAddr,
+    mut place: StrangersPlace,
+    door: Door,
+) -> Option<PeerConnection> {
+    let warnings = &door.warnings;
+    let handshake = TlsAcceptor::from(door.tls.server()).accept(tcp);
+    let shaken = tokio::select! {
+        // A handshake that is done counts, even where the place is lost in the same moment.
+        biased;
+        shaken = tokio::time::timeout(HANDSHAKE_DEADLINE, handshake) => shaken,
+        () = place.lost() => {
+            tracing::debug!(%address, "closed a stranger's connection: another needs its place");
             return None;
         }
     };
-    let address = tcp.peer_addr().ok()?;
-    let Ok(place) = places.try_acquire_owned() else {
-        tracing::warn!(%address, connections = CONNECTIONS_MAX, "too many peer connections, closing a new one");
-        return None;
-    };
-    let handshake = tokio::time::timeout(HANDSHAKE_DEADLINE, TlsAcceptor::from(tls.server()).accept(tcp));
-    let io = match handshake.await {
+    let io = match shaken {
         Ok(Ok(io)) => io,
         Ok(Err(error)) => {
-            tracing::warn!(%address, %error, "refused a peer's connection");
+            if let Some(left_out) = warnings.refusal.pass() {
+                tracing::warn!(%address, %error, left_out, "refused a peer's connection");
+            }
             return None;
         }
         Err(_) => {
-            tracing::warn!(%address, "closed a peer's connection: no handshake within the deadline");
+            if let Some(left_out) = warnings.silence.pass() {
+                tracing::warn!(%address, left_out, "closed a peer's connection: no handshake within the deadline");
+            }
             return None;
         }
     };
-    let name =
-        name_of(&io).inspect_err(|reason| tracing::warn!(%address, %reason, "refused a peer's connection"));
-    let info = PeerInfo { name: name.ok()?.into(), address };
-    Some(PeerConnection { io, info, _place: place })
+    let name: Arc<str> = match name_of(&io) {
+        Ok(name) => name.into(),
+        Err(reason) => {
+            if let Some(left_out) = warnings.refusal.pass() {
+                tracing::warn!(%address, %reason, left_out, "refused a peer's connection");
+            }
+            return None;
+        }
+    };
+    match door.places.name(&name) {
+        Ok(place) => Some(PeerConnection { io, info: PeerInfo { name, address }, _place: place }),
+        Err(reason) => {
+            if let Some(left_out) = warnings.no_place.pass() {
+                tracing::warn!(%address, peer = %name, %reason, left_out, "refused a peer's connection");
+            }
+            None
+        }
+    }
+}
+
+#[expect(clippy::disallowed_methods, reason = "an adapter of sockets, which only tokio drives")]
+async fn pause() {
+    tokio::time::sleep(ACCEPT_PAUSE).await;
 }
 
 fn name_of(io: &TlsStream<TcpStream>) -> Result<String, String> {
     let (_, session) = io.get_ref();
     let certificate = session.peer_certificates().and_then(<[_]>::first).ok_or("no certificate")?;
     peer_name_of(certificate).map_err(|error| error.to_string())
-}
-
-#[expect(clippy::disallowed_methods, reason = "an adapter of sockets, which only tokio drives")]
-async fn pause() {
-    tokio::time::sleep(ACCEPT_PAUSE).await;
 }
 
 impl Connected for PeerConnection {

@@ -8,12 +8,14 @@
 //! It never looks into a frame, never sends or takes one in the clear, and never repeats a frame that may have been
 //! delivered. Certificates are exchanged without a restart ([`PeerTls::reload`]).
 
+mod chain;
 mod claim;
 mod client;
 mod connector;
 mod identity;
 mod incoming;
 mod link;
+mod places;
 mod server;
 #[cfg(test)]
 mod tests;
@@ -21,6 +23,7 @@ mod tls;
 
 use std::time::Duration;
 
+pub use self::chain::check_chain;
 pub use self::claim::{Admits, Claim, ClusterPin, ClusterPinError, Standing, admit_by_membership};
 pub use self::client::TonicTransport;
 pub use self::identity::{PEER_NAME_SUFFIX, PeerNameError, peer_dns_name, peer_name_of};

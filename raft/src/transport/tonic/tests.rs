@@ -6,9 +6,14 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use bytes::Bytes;
 use futures::future::BoxFuture;
 use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
+use rustls::version::TLS13;
+use rustls::{ClientConfig, RootCertStore};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Notify, mpsc, oneshot};
+use tokio_rustls::TlsConnector;
 
 use super::*;
 use crate::transport::{Duplex, Known, NodeId, Peer, PeerService, Purpose, Transport, TransportError};
@@ -462,11 +467,55 @@ async fn strangers_on_the_port_disturb_nobody() {
     call(&transport(2, authority.tls("b")), &served.peer, Purpose::Control, b"x").await.unwrap();
 }
 
+#[tokio::test]
+async fn a_long_chain_of_certificates_is_refused_in_the_handshake() {
+    let authority = Authority::new();
+    let served = serve(authority.tls("a")).await;
+    let certificate = |pem: &str| CertificateDer::from_pem_slice(pem.as_bytes()).unwrap();
+    for (count, is_taken) in [(4, true), (5, false)] {
+        let (end, key) = authority.issue("b");
+        let mut roots = RootCertStore::empty();
+        roots.add(certificate(&authority.pem)).unwrap();
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let builder =
+            ClientConfig::builder_with_provider(provider).with_protocol_versions(&[&TLS13]).unwrap();
+        let key = PrivateKeyDer::from_pem_slice(key.as_bytes()).unwrap();
+        let chain = vec![certificate(&end); count];
+        let mut config = builder.with_root_certificates(roots).with_client_auth_cert(chain, key).unwrap();
+        config.alpn_protocols = vec![b"h2".to_vec()];
+        let tcp = TcpStream::connect(served.peer.address.as_ref()).await.unwrap();
+        let name = ServerName::try_from("localhost").unwrap();
+        let mut io = TlsConnector::from(Arc::new(config)).connect(name, tcp).await.unwrap();
+        // The client is done with its handshake before the server reads the chain. What follows is answered with
+        // settings of HTTP/2, or with an alert.
+        drop(io.write_all(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0").await);
+        let read = io.read(&mut [0; 64]).await;
+        assert_eq!(matches!(read, Ok(1..)), is_taken, "{count} certificates: {read:?}");
+    }
+}
+
+#[tokio::test]
+async fn idle_connections_keep_no_member_out() {
+    let authority = Authority::new();
+    let served = serve(authority.tls("a")).await;
+    let early = transport(2, authority.tls("b"));
+    call(&early, &served.peer, Purpose::Control, b"before").await.unwrap();
+    let mut idle = Vec::new();
+    for _ in 0..300 {
+        idle.push(TcpStream::connect(served.peer.address.as_ref()).await.unwrap());
+    }
+    // A handshake of a stranger may take five seconds; a member gives a connection up after three.
+    for purpose in [Purpose::Control, Purpose::Append, Purpose::Snapshot, Purpose::Forward] {
+        call(&transport(2, authority.tls("b")), &served.peer, purpose, b"among them").await.unwrap();
+    }
+    call(&early, &served.peer, Purpose::Control, b"after").await.unwrap();
+    drop(idle);
+}
+
 mod any_bytes {
     use orch_proto::peer::Frame;
     use proptest::prelude::*;
     use prost::Message;
-    use rustls::pki_types::CertificateDer;
 
     use super::*;
 

@@ -14,13 +14,16 @@ use rustls::crypto::{
 };
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
+use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
 use rustls::server::{NoServerSessionStorage, ParsedCertificate, WebPkiClientVerifier};
 use rustls::sign::{CertifiedKey, SingleCertAndKey};
 use rustls::version::TLS13;
 use rustls::{
-    CertificateError, ClientConfig, DigitallySignedStruct, RootCertStore, ServerConfig, SignatureScheme,
+    CertificateError, ClientConfig, DigitallySignedStruct, DistinguishedName, RootCertStore, ServerConfig,
+    SignatureScheme,
 };
 
+use super::chain::check_chain;
 use super::identity::{PeerNameError, peer_name_of};
 
 /// The one protocol inside TLS.
@@ -164,7 +167,7 @@ fn server_config(
     let mut config = ServerConfig::builder_with_provider(Arc::clone(provider))
         .with_protocol_versions(&[&TLS13])
         .map_err(|error| error.to_string())?
-        .with_client_cert_verifier(verifier)
+        .with_client_cert_verifier(Arc::new(ShortChain { verifier }))
         .with_cert_resolver(Arc::clone(own) as _);
     config.alpn_protocols = vec![ALPN_HTTP2.to_vec()];
     config.session_storage = Arc::new(NoServerSessionStorage {});
@@ -218,8 +221,53 @@ fn verify_chain(
     algorithms: &WebPkiSupportedAlgorithms,
     now: UnixTime,
 ) -> Result<(), rustls::Error> {
+    check_chain(end, intermediates)?;
     let parsed = ParsedCertificate::try_from(end)?;
     verify_server_cert_signed_by_trust_anchor(&parsed, roots, intermediates, now, algorithms.all)
+}
+
+/// Accepts a client as `verifier` does, if its chain is one that is looked at.
+#[derive(Debug)]
+struct ShortChain {
+    verifier: Arc<dyn ClientCertVerifier>,
+}
+
+impl ClientCertVerifier for ShortChain {
+    fn root_hint_subjects(&self) -> &[DistinguishedName] {
+        self.verifier.root_hint_subjects()
+    }
+
+    fn verify_client_cert(
+        &self,
+        end: &CertificateDer<'_>,
+        intermediates: &[CertificateDer<'_>],
+        now: UnixTime,
+    ) -> Result<ClientCertVerified, rustls::Error> {
+        check_chain(end, intermediates)?;
+        self.verifier.verify_client_cert(end, intermediates, now)
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        self.verifier.verify_tls12_signature(message, certificate, signed)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        self.verifier.verify_tls13_signature(message, certificate, signed)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.verifier.supported_verify_schemes()
+    }
 }
 
 /// Accepts a server that the peer authority signed and that is the member one wants to reach. The usual check of

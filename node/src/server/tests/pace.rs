@@ -1,0 +1,78 @@
+//! Clients that take their answers too slowly, or not at all.
+
+use super::*;
+
+/// What a client lets a stream have before it reads: less than two frames of `/endless`.
+const WINDOW: u32 = 20 << 10;
+
+type Sender = http2::SendRequest<Empty<Bytes>>;
+
+/// A client of HTTP/2 whose streams have `window` bytes, and the end of its connection.
+async fn client(fixture: &Fixture, window: u32) -> (Sender, tokio::task::JoinHandle<hyper::Result<()>>) {
+    let stream = TokioIo::new(TcpStream::connect(fixture.plain).await.unwrap());
+    let mut builder = http2::Builder::new(TokioExecutor::new());
+    let (sender, connection) = builder.initial_stream_window_size(window).handshake(stream).await.unwrap();
+    (sender, tokio::spawn(connection))
+}
+
+/// Reads from `body` with a pause after each frame until it fails.
+async fn read_slowly(mut body: Incoming, pause: std::time::Duration) {
+    let reading = async {
+        while body.frame().await.expect("an answer without an end does not end").is_ok() {
+            tokio::time::sleep(pause).await;
+        }
+    };
+    tokio::time::timeout(PATIENCE, reading).await.expect("it is given up");
+}
+
+#[tokio::test]
+async fn a_small_answer_that_is_not_taken_ends_its_connection() {
+    let fixture = start_with(|server| server.waits.frame = SHORT);
+    let (mut sender, connection) = client(&fixture, 1).await;
+    // One byte of it arrives. The rest lies ready, and nothing on the server's side drives its stream any more.
+    let _unread = sender.send_request(request("http://localhost/")).await.unwrap();
+    drop(tokio::time::timeout(PATIENCE, connection).await.expect("the connection ends"));
+}
+
+#[tokio::test]
+async fn a_stream_without_a_window_is_reset() {
+    let fixture = start_with(|server| server.waits.frame = SHORT);
+    let (mut sender, _connection) = client(&fixture, 0).await;
+    for path in ["http://localhost/", "http://localhost/watch"] {
+        let unread = sender.send_request(request(path)).await.unwrap();
+        let ended = tokio::time::timeout(PATIENCE, unread.into_body().collect()).await.expect("it ends");
+        assert!(ended.is_err(), "{path} has ended well");
+    }
+}
+
+#[tokio::test]
+async fn an_answer_that_is_taken_slowly_is_given_up_and_a_watch_is_not() {
+    let fixture = start_with(|server| {
+        server.waits.frame = SHORT * 5;
+        server.waits.bytes_per_second = 64 << 20;
+    });
+    let (mut sender, _connection) = client(&fixture, WINDOW).await;
+    let list = sender.send_request(request("http://localhost/endless")).await.unwrap().into_body();
+    let mut watch = sender.send_request(request("http://localhost/watch")).await.unwrap().into_body();
+    let watching = tokio::spawn(async move {
+        while watch.frame().await.expect("a watch goes on").is_ok() {
+            tokio::time::sleep(SHORT / 10).await;
+        }
+    });
+    // Each frame is taken in time.
+    read_slowly(list, SHORT / 10).await;
+    assert!(!watching.is_finished(), "a watch was given up");
+    assert_eq!(text(sender.send_request(request("http://localhost/")).await.unwrap()).await, "none true");
+}
+
+#[tokio::test]
+async fn an_answer_ends_with_its_time_and_a_watch_goes_on() {
+    let fixture = start_with(|server| server.waits.answer = SHORT);
+    let (mut sender, _connection) = client(&fixture, WINDOW).await;
+    let mut watch = sender.send_request(request("http://localhost/watch")).await.unwrap().into_body();
+    let list = sender.send_request(request("http://localhost/endless")).await.unwrap().into_body();
+    read_slowly(list, std::time::Duration::ZERO).await;
+    for _ in 0..100 {
+        watch.frame().await.unwrap().expect("a watch goes on");
+    }
+}

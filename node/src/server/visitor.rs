@@ -1,0 +1,175 @@
+//! A connection as its requests see it: who is there, what it may ask for at a time, and what surrounds its answers.
+//!
+//! Owns the refusals that come before any path is looked at: a `Host` header that is missing, doubled or malformed; what
+//! the doors of a development node take from web pages ([`super::loopback`]); more requests than a stranger may have under way. A stranger is a
+//! connection without a certificate that holds, none of whose requests had credentials that were accepted.
+
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use axum::body::Body;
+use http::header::{CONTENT_TYPE, HOST, HeaderMap, RETRY_AFTER};
+use http::{HeaderValue, Request, Response, StatusCode, Version};
+use hyper::body::Incoming;
+use orch_api::authn::{Admission, Peer, USER_ANONYMOUS, User};
+use tower::{Service, ServiceExt};
+
+use super::limits;
+use super::loopback::Door;
+use super::pace::{Paced, Pacing};
+use super::places::Place;
+
+/// What answers requests.
+pub(super) trait Answers:
+    Service<Request<Incoming>, Response = Response<Body>, Error = Infallible, Future: Send>
+    + Clone
+    + Send
+    + Sync
+    + 'static
+{
+}
+
+impl<S> Answers for S where
+    S: Service<Request<Incoming>, Response = Response<Body>, Error = Infallible, Future: Send>
+        + Clone
+        + Send
+        + Sync
+        + 'static
+{
+}
+
+/// One connection.
+pub(super) struct Visitor {
+    peer: Arc<Peer>,
+    /// The door without credentials it came through, if any.
+    door: Option<Door>,
+    place: Arc<Place>,
+    standing: Arc<Standing>,
+    admission: Admission,
+    pacing: Pacing,
+}
+
+/// What requests have shown of a connection.
+#[derive(Debug, Default)]
+struct Standing {
+    has_asked: AtomicBool,
+    is_known: AtomicBool,
+}
+
+impl Visitor {
+    /// The client of `peer` at `place`. `is_known`: its credentials belong to the connection.
+    pub(super) fn new(
+        peer: Arc<Peer>,
+        door: Option<Door>,
+        place: Arc<Place>,
+        is_known: bool,
+        pacing: Pacing,
+    ) -> Visitor {
+        let standing =
+            Arc::new(Standing { has_asked: AtomicBool::new(false), is_known: AtomicBool::new(is_known) });
+        let admission = {
+            let (place, standing) = (Arc::clone(&place), Arc::clone(&standing));
+            Admission::new(move |user: &User| {
+                place.hold(user);
+                if user.name != USER_ANONYMOUS {
+                    standing.is_known.store(true, Ordering::Relaxed);
+                }
+            })
+        };
+        Visitor { peer, door, place, standing, admission, pacing }
+    }
+
+    /// Its place among all connections.
+    pub(super) fn place(&self) -> &Place {
+        &self.place
+    }
+
+    /// Whether there was a request.
+    pub(super) fn has_asked(&self) -> bool {
+        self.standing.has_asked.load(Ordering::Relaxed)
+    }
+
+    /// Answers `request`, by `service` unless it is refused here.
+    pub(super) async fn answer<S: Answers>(
+        self: Arc<Visitor>,
+        service: S,
+        mut request: Request<Incoming>,
+    ) -> Result<Response<Paced>, Infallible> {
+        self.standing.has_asked.store(true, Ordering::Relaxed);
+        let (under_way, count) = self.place.request();
+        if let Some(response) = self.refusal(&request, count) {
+            return Ok(self.pacing.around(response, under_way));
+        }
+        request.extensions_mut().insert(Arc::clone(&self.peer));
+        request.extensions_mut().insert(self.admission.clone());
+        let response = service.oneshot(request).await?;
+        Ok(self.pacing.around(response, under_way))
+    }
+
+    /// The answer to a request that goes no further. It is one of `count` under way.
+    fn refusal(&self, request: &Request<impl hyper::body::Body>, count: usize) -> Option<Response<Body>> {
+        if let Some(fault) = host_fault(request.version(), request.headers()) {
+            return Some(text(StatusCode::BAD_REQUEST, fault));
+        }
+        if let Some((status, refusal)) = self.door.and_then(|door| door.refusal(request)) {
+            return Some(text(status, refusal));
+        }
+        // The request is not counted by whether its own credentials are good: those that were accepted before it, on
+        // the same connection, are what makes the difference.
+        if count > limits::STRANGER_REQUESTS_MAX && !self.standing.is_known.load(Ordering::Relaxed) {
+            let mut response = text(StatusCode::TOO_MANY_REQUESTS, "too many requests without credentials\n");
+            response.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static("1"));
+            return Some(response);
+        }
+        None
+    }
+}
+
+fn text(code: StatusCode, text: &'static str) -> Response<Body> {
+    let mut response = Response::new(Body::from(text));
+    *response.status_mut() = code;
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("text/plain; charset=utf-8"));
+    response
+}
+
+/// What is wrong with the `Host` header: two servers on the way of a request must not read different ones.
+fn host_fault(version: Version, headers: &HeaderMap) -> Option<&'static str> {
+    let mut hosts = headers.get_all(HOST).iter();
+    match (hosts.next(), hosts.next()) {
+        (None, _) if version == Version::HTTP_11 => Some("400 Bad Request: missing required Host header\n"),
+        (None, _) => None,
+        (Some(_), Some(_)) => Some("400 Bad Request: too many Host headers\n"),
+        (Some(host), None) => {
+            let is_valid = host
+                .as_bytes()
+                .iter()
+                .all(|&byte| byte.is_ascii_alphanumeric() || b"!$%&'()*+,-.:;=[]_~".contains(&byte));
+            (!is_valid).then_some("400 Bad Request: malformed Host header\n")
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_host_that_could_be_one_is_taken() {
+        let fault = |version, hosts: &[&str]| {
+            let mut headers = HeaderMap::new();
+            for host in hosts {
+                headers.append(HOST, HeaderValue::from_str(host).unwrap());
+            }
+            host_fault(version, &headers).is_some()
+        };
+        for hosts in [&["localhost:6443"][..], &["[::1]:80"], &["10.0.0.1"], &[""], &["a_b.example."]] {
+            assert!(!fault(Version::HTTP_11, hosts), "{hosts:?}");
+        }
+        for hosts in [&[][..], &["a", "a"], &["a", "b"], &["a/b"], &["a b"], &["user@a"], &["a\"b"]] {
+            assert!(fault(Version::HTTP_11, hosts), "{hosts:?}");
+        }
+        assert!(!fault(Version::HTTP_10, &[]) && !fault(Version::HTTP_2, &[]));
+        assert!(fault(Version::HTTP_2, &["a", "b"]));
+    }
+}
