@@ -2,6 +2,7 @@
 //! in their one place, files that nobody uses, and documents that say what is there.
 
 mod modules;
+mod searches;
 mod tree;
 
 use std::collections::BTreeSet;
@@ -134,6 +135,16 @@ fn product_code(text: &str) -> impl Iterator<Item = (usize, &str)> {
     numbered
         .take_while(|(_, line)| !line.starts_with("#[cfg(test)]"))
         .filter(|(_, line)| !line.trim_start().starts_with("//"))
+}
+
+#[test]
+fn searches_over_what_clients_send_have_a_reason() {
+    let sources = sources("rs");
+    let only_for_tests = modules::only_for_tests(&sources);
+    let product =
+        sources.iter().filter(|source| !is_test(&source.name) && !only_for_tests.contains(&source.name));
+    let found = product.flat_map(searches::unexplained);
+    check("look it up by hash, or say `// few:`, `// once:` or `// set:`", found);
 }
 
 #[test]
