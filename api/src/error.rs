@@ -6,7 +6,7 @@
 use orch_raft::{ProposeError, ReadError, Revision};
 
 use crate::registry::Resource;
-use crate::validate::FieldError;
+use crate::validate::FieldErrors;
 
 /// The object or collection an error is about, as Status details name it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -62,7 +62,7 @@ pub enum ApiError {
         /// What was refused.
         subject: Subject,
         /// Each broken rule.
-        errors: Vec<FieldError>,
+        errors: FieldErrors,
     },
     /// The request cannot be understood.
     #[error("{0}")]
@@ -129,6 +129,9 @@ pub enum ApiError {
     /// A patch of more operations than are carried out.
     #[error("too many operations: {0}")]
     TooManyOperations(String),
+    /// A body that would hold more memory than one request may.
+    #[error("{0}")]
+    OverBudget(String),
     /// An object larger than the store takes.
     #[error("object too large: {0}")]
     ObjectTooLarge(String),

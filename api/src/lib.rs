@@ -6,6 +6,7 @@
 pub mod ambient;
 pub mod authn;
 pub mod authz;
+pub mod budget;
 pub mod controllers;
 pub mod error;
 pub mod fields;

@@ -2,11 +2,14 @@
 //!
 //! Owns the mapping, exhaustively. It never logs and never decides what failed.
 
+use std::collections::HashSet;
+
 use orch_proto::Brand;
 use serde_json::{Map, Value, json};
 
 use crate::error::{ApiError, NotAcceptable, Subject};
-use crate::validate::{FieldError, quoted};
+use crate::validate::errors::{ERRORS_SHOWN_MAX, FieldErrors};
+use crate::validate::quoted;
 
 /// A Status document before it is encoded.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -114,6 +117,9 @@ impl Status {
                 format!("the server is currently unable to handle the request: {reason}"),
             ),
             ApiError::TooManyOperations(message) => {
+                plain(413, "RequestEntityTooLarge", &format!("Request entity too large: {message}"))
+            }
+            ApiError::OverBudget(message) => {
                 plain(413, "RequestEntityTooLarge", &format!("Request entity too large: {message}"))
             }
             // Clients know this text of the reference's store: it comes without a reason.
@@ -231,17 +237,21 @@ fn exhausted(subject: &Subject) -> Status {
     Status { code: 409, reason: "AlreadyExists", message, details: Some(details), ..Status::default() }
 }
 
-fn invalid(subject: &Subject, errors: &[FieldError]) -> Status {
-    let mut texts: Vec<String> = Vec::with_capacity(errors.len());
-    for error in errors {
-        let text = error.to_string();
-        if !texts.contains(&text) {
+fn invalid(subject: &Subject, errors: &FieldErrors) -> Status {
+    let mut texts: Vec<String> = Vec::with_capacity(errors.shown().len() + 1);
+    let mut told = HashSet::new();
+    for text in errors.shown().iter().map(ToString::to_string) {
+        if told.insert(text.clone()) {
             texts.push(text);
         }
+    }
+    if errors.has_more() {
+        texts.push(format!("and more: {ERRORS_SHOWN_MAX} errors are shown"));
     }
     let told = if texts.len() == 1 { texts.remove(0) } else { format!("[{}]", texts.join(", ")) };
     let message = format!("{} is invalid: {told}", named(subject));
     let causes = errors
+        .shown()
         .iter()
         .map(|error| (error.kind.reason().to_owned(), error.message.clone(), error.path.as_str().to_owned()));
     let details = Details { subject: subject.clone(), causes: causes.collect(), ..Details::default() };

@@ -12,6 +12,7 @@ use orch_raft::{State, Store, Subscription};
 use serde_json::{Value, json};
 
 use crate::authn::{GROUP_AUTHENTICATED, GROUP_MASTERS, User};
+use crate::budget::Budget;
 use crate::error::ApiError;
 use crate::pipeline::{Answer, Pipeline, Remarks, Request};
 use crate::registry::{Registry, Resource};
@@ -165,6 +166,7 @@ impl<S: Store> Client<S> {
             content_type,
             body: &Bytes::from(body.to_string()),
             remarks: &Remarks::default(),
+            budget: &Budget::default(),
         };
         // The whole pipeline's future is large, and this one is held many times at once.
         let answer: Answer = Box::pin(self.pipeline.run(request)).await?;

@@ -14,6 +14,7 @@ use serde_json::{Value, json};
 use super::client::Client;
 use crate::ambient::{Ambient, Timestamp};
 use crate::authn::User;
+use crate::budget::Budget;
 use crate::error::ApiError;
 use crate::paging::TokenKey;
 use crate::pipeline::{Answer, Features, Pipeline, Remarks, Request, Turns};
@@ -153,6 +154,7 @@ impl Fixture {
             content_type,
             body: &Bytes::from(body.to_string()),
             remarks: &Remarks::default(),
+            budget: &Budget::default(),
         };
         self.pipeline.run(request).await
     }

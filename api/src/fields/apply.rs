@@ -298,8 +298,9 @@ impl Job<'_> {
         let mut unowned = all.clone();
         let mut owned = fields(&pruned)?;
         for entry in &managed.entries {
-            owned.unite(named(&*translated(schema, self.root, merged, entry, self.writer)?));
+            owned.gather(named(&*translated(schema, self.root, merged, entry, self.writer)?));
         }
+        owned.seal();
         unowned.subtract(&owned);
         let pruned = remove(schema, shape, merged, &unowned, Emptied::Null);
         let mut gone = all;

@@ -11,6 +11,9 @@ use serde_json::Value;
 use super::element::PathElement;
 use super::shape::{Shape, Slot, element_of_item};
 use crate::schema::types::{Scalar, Schema, TypeId, ValueType};
+use crate::validate::errors::ERRORS_SHOWN_MAX;
+use crate::validate::field::beginning;
+use crate::validate::tree::shown;
 
 /// Everything that is wrong with `config` as an object of the type `root`, as `.path: message` lines.
 pub(super) fn check(schema: &Schema, root: TypeId, config: &Value) -> Vec<String> {
@@ -33,10 +36,13 @@ enum Step<'v> {
 
 impl<'s, 'v> Checker<'s, 'v> {
     fn refuse(&mut self, message: &str) {
+        if self.errors.len() >= ERRORS_SHOWN_MAX {
+            return;
+        }
         let mut error = String::new();
         for step in &self.path {
             match step {
-                Step::Name(name) => write!(error, ".{name}"),
+                Step::Name(name) => write!(error, ".{}", beginning(name)),
                 Step::Element(element) => write!(error, "{element}"),
             }
             .expect("writing to a string cannot fail");
@@ -66,7 +72,7 @@ impl<'s, 'v> Checker<'s, 'v> {
                         self.at(Step::Name(name), |this| this.value(Slot::of(inner), value));
                     }
                 }
-                other => self.refuse(&format!("expected map, got {other}")),
+                other => self.refuse(&format!("expected map, got {}", shown(other))),
             },
             ValueType::Untyped => {}
         }
@@ -77,7 +83,7 @@ impl<'s, 'v> Checker<'s, 'v> {
         let map = match value {
             Value::Object(map) => map,
             Value::Null => return,
-            other => return self.refuse(&format!("expected map, got {other}")),
+            other => return self.refuse(&format!("expected map, got {}", shown(other))),
         };
         for (name, value) in map {
             let inner = Slot::in_object(ty, name);
@@ -90,7 +96,7 @@ impl<'s, 'v> Checker<'s, 'v> {
 
     fn list(&mut self, slot: Slot<'s>, item: Slot<'s>, value: &'v Value) {
         let Value::Array(items) = value else {
-            return self.refuse(&format!("expected list, got {value}"));
+            return self.refuse(&format!("expected list, got {}", shown(value)));
         };
         let shape = slot.shape(self.schema, None);
         let mut seen: BTreeSet<PathElement> = BTreeSet::new();
@@ -104,6 +110,7 @@ impl<'s, 'v> Checker<'s, 'v> {
                 Ok(element) => {
                     let step = self.at(Step::Element(element), |this| this.value(item, value));
                     if let Some(Step::Element(element)) = step {
+                        // set: `seen` is one.
                         if seen.contains(&element) {
                             self.refuse(&format!("duplicate entries for key {element}"));
                         }
@@ -134,6 +141,6 @@ impl<'s, 'v> Checker<'s, 'v> {
             | Scalar::Quantity
             | Scalar::IntOrString => return,
         };
-        self.refuse(&format!("expected {expected}, got {value}"));
+        self.refuse(&format!("expected {expected}, got {}", shown(value)));
     }
 }

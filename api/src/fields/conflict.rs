@@ -4,7 +4,8 @@ use std::fmt::Write;
 
 use super::element::PathElement;
 use super::managed::{ManagedEntry, Operation};
-use crate::validate::field::quoted;
+use crate::validate::errors::ERRORS_SHOWN_MAX;
+use crate::validate::field::{beginning, quoted};
 
 /// One field that another manager owns with another value.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -63,9 +64,9 @@ impl Conflict {
 }
 
 impl Conflicts {
-    /// Each conflict; one cause of the Status each.
-    pub fn iter(&self) -> impl Iterator<Item = &Conflict> {
-        self.0.iter()
+    /// The conflicts that an answer names, each as one cause of the Status.
+    pub fn shown(&self) -> impl Iterator<Item = &Conflict> {
+        self.0.iter().take(ERRORS_SHOWN_MAX)
     }
 }
 
@@ -75,14 +76,18 @@ impl std::fmt::Display for Conflicts {
             return write!(f, "Apply failed with 1 conflict: {}: {}", conflict.cause(), conflict.path);
         }
         write!(f, "Apply failed with {} conflicts: ", self.0.len())?;
-        for (at, group) in self.0.chunk_by(|a, b| a.owner() == b.owner()).enumerate() {
+        let shown = &self.0[..self.0.len().min(ERRORS_SHOWN_MAX)];
+        for (at, group) in shown.chunk_by(|a, b| a.owner() == b.owner()).enumerate() {
             if at > 0 {
                 f.write_char('\n')?;
             }
             write!(f, "conflicts with {}:", group[0].owner())?;
             for conflict in group {
-                write!(f, "\n- {}", conflict.path)?;
+                write!(f, "\n- {}", beginning(&conflict.path))?;
             }
+        }
+        if self.0.len() > shown.len() {
+            write!(f, "\nand {} more", self.0.len() - shown.len())?;
         }
         Ok(())
     }

@@ -42,11 +42,14 @@ pub(super) fn fold_old_updates(managed: &mut Managed) {
                 bucket.manager = ANCIENT_CHANGES.to_owned();
                 bucket.subresource.clear();
                 bucket.time = entry.time;
-                bucket.set.unite(entry.set);
+                bucket.set.gather(entry.set);
                 excess -= 1;
             }
             None => kept.push(entry),
         }
+    }
+    for &first in first_of_version.values() {
+        kept[first].set.seal();
     }
     managed.entries.append(&mut kept);
 }

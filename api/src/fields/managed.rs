@@ -91,7 +91,7 @@ impl ManagedEntry {
     }
 
     /// What tells writers apart.
-    fn writer(&self) -> (Operation, String, String, String) {
+    pub(super) fn writer(&self) -> (Operation, String, String, String) {
         let version =
             if self.operation == Operation::Apply { String::new() } else { self.api_version.clone() };
         (self.operation, self.manager.clone(), self.subresource.clone(), version)
@@ -198,8 +198,14 @@ impl Managed {
 
     /// Takes the entry of a writer out.
     pub(super) fn take(&mut self, writer: &ManagedEntry) -> Option<ManagedEntry> {
+        // once: one writer for each write.
         let at = self.entries.iter().position(|entry| entry.is_same_writer(writer))?;
         Some(self.entries.remove(at))
+    }
+
+    /// Where the entry of each writer is.
+    pub(super) fn places(&self) -> BTreeMap<(Operation, String, String, String), usize> {
+        self.entries.iter().enumerate().map(|(at, entry)| (entry.writer(), at)).collect()
     }
 
     /// Drops entries that own nothing.

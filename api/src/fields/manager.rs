@@ -2,7 +2,7 @@
 //!
 //! Owns the rules of the `fieldManager` query parameter and the reading of a name out of the User-Agent header.
 
-use crate::validate::{FieldError, Path};
+use crate::validate::{FieldError, FieldErrors, Path};
 
 /// Bytes a manager's name may have. Longer query parameters are refused, longer user agents cut.
 pub const MANAGER_BYTES_MAX: usize = 128;
@@ -25,17 +25,17 @@ pub fn manager_of(field_manager: Option<&str>, user_agent: Option<&str>) -> Stri
 }
 
 /// What is wrong with a `fieldManager` query parameter.
-pub fn check_manager(name: &str) -> Vec<FieldError> {
+pub fn check_manager(name: &str) -> FieldErrors {
     let path = Path::new("fieldManager");
-    let mut errors = Vec::new();
+    let mut errors = FieldErrors::new();
     if name.len() > MANAGER_BYTES_MAX {
         errors.push(FieldError::too_long(path.clone(), MANAGER_BYTES_MAX));
     }
     // Positions count bytes, as the reference does.
-    for (at, c) in name.char_indices().filter(|(_, c)| !is_printable(*c)) {
+    errors.extend(name.char_indices().filter(|(_, c)| !is_printable(*c)).map(|(at, c)| {
         let reason = format!("invalid character U+{:04X} (at position {at})", u32::from(c));
-        errors.push(FieldError::invalid_str(path.clone(), name, &reason));
-    }
+        FieldError::invalid_str(path.clone(), name, &reason)
+    }));
     errors
 }
 

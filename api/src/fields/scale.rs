@@ -3,6 +3,8 @@
 //! Owns the translation between the managers of an object and those of its `Scale`, where only the replica count
 //! exists. A write to the sub-resource is tracked on the `Scale` and then brought back.
 
+use std::collections::BTreeMap;
+
 use serde_json::Value;
 
 use super::element::PathElement;
@@ -43,32 +45,36 @@ pub fn managers_after_scale(
     let mut managed = Managed::decode(managed_fields)?;
     let mut scale = Managed::decode(scale_managed_fields)?;
     scale.entries.retain(|entry| entry.set.has(&scale_path));
+    // By writer, because a client may send thousands.
+    let mut gained: BTreeMap<_, Vec<ManagedEntry>> = BTreeMap::new();
+    for entry in scale.entries {
+        gained.entry(writer_of(&entry)).or_default().push(entry);
+    }
     for entry in managed.entries.iter_mut().filter(|entry| entry.set.has(&path)) {
-        match scale.entries.iter().position(|other| is_same(entry, other)) {
-            Some(at) => drop(scale.entries.swap_remove(at)),
-            None => entry.set.subtract(&set_of(replicas)),
+        if gained.get_mut(&writer_of(entry)).and_then(Vec::pop).is_none() {
+            entry.set.subtract(&set_of(replicas));
         }
     }
     managed.drop_empty();
-    for mut entry in scale.entries {
+    let mut places = managed.places();
+    for mut entry in gained.into_values().flatten() {
         entry.set = set_of(replicas);
         entry.time = None;
         api_version.clone_into(&mut entry.api_version);
-        if let Some(previous) = managed.take(&entry) {
-            entry.set.unite(previous.set);
-            entry.time = previous.time;
+        match places.get(&entry.writer()) {
+            Some(&at) => managed.entries[at].set.unite(entry.set),
+            None => {
+                places.insert(entry.writer(), managed.entries.len());
+                managed.entries.push(entry);
+            }
         }
-        managed.entries.push(entry);
     }
     Ok(managed.encode())
 }
 
-/// The same writer, whatever version either kind has.
-fn is_same(a: &ManagedEntry, b: &ManagedEntry) -> bool {
-    let key = |entry: &'_ ManagedEntry| -> (Operation, String, String) {
-        (entry.operation, entry.manager.clone(), entry.subresource.clone())
-    };
-    key(a) == key(b)
+/// What tells writers apart, whatever version either kind has.
+fn writer_of(entry: &ManagedEntry) -> (Operation, String, String) {
+    (entry.operation, entry.manager.clone(), entry.subresource.clone())
 }
 
 fn path_of(names: &[&str]) -> Vec<PathElement> {

@@ -8,6 +8,7 @@
 
 use serde_json::Value;
 
+use super::element::PathElement;
 use super::extract::reconcile;
 use super::fold::{UPDATE_MANAGERS_MAX, fold_old_updates};
 use super::managed::{Managed, ManagedEntry, Operation};
@@ -73,6 +74,7 @@ pub(super) fn record<'s>(
 /// The place of the writer's apply entry, if it is there, owns exactly `set`, and everybody
 /// wrote in the writer's version.
 pub(super) fn own_place(list: &[Value], set: &FieldSet, writer: &Writer<'_>) -> Option<usize> {
+    // once: one pass for each write.
     if list.iter().any(|entry| text(entry, "apiVersion") != writer.api_version) {
         return None;
     }
@@ -82,6 +84,7 @@ pub(super) fn own_place(list: &[Value], set: &FieldSet, writer: &Writer<'_>) -> 
             && text(entry, "subresource") == writer.subresource
             && entry.get("time").is_some_and(Value::is_string)
     };
+    // once: one pass for each write.
     let at = list.iter().position(is_own)?;
     let fields = list[at].get("fieldsV1")?;
     is_exactly(fields, set, false, &mut String::new()).then_some(at)
@@ -137,6 +140,7 @@ pub(super) fn touches_others(
 ) -> bool {
     let mut key = String::new();
     let mut others = list.iter().enumerate().filter(|(at, _)| Some(*at) != own).map(|(_, entry)| entry);
+    // once: one pass over the other owners.
     others.any(|entry| {
         has(entry, changed, Quantity::Any, &mut key) || has(entry, removed, Quantity::Any, &mut key)
     })
@@ -211,6 +215,14 @@ fn holds(fields: &Value, set: &FieldSet, quantity: Quantity, key: &mut String) -
         }
     };
     match quantity {
+        // A large change is compared with each of possibly thousands of owners: what they have is fewer.
+        Quantity::Any if fields.as_object().is_some_and(|map| map.len() < set.entries().len()) => {
+            let stored = fields.as_object().into_iter().flatten();
+            let mut named = stored.filter_map(|(key, _)| PathElement::parse(key).ok());
+            // set: each is looked up in the other.
+            named.any(|element| set.entry(&element).is_some_and(&mut check))
+        }
+        // set: each is looked up in a map.
         Quantity::Any => set.entries().iter().any(&mut check),
         Quantity::All => set.entries().iter().all(&mut check),
     }

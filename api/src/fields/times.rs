@@ -34,7 +34,9 @@ pub fn keep_times_if_unchanged(live: &Value, new: &mut Value) {
 /// Whether two objects are the same apart from some members.
 fn same_but(a: &Value, b: &Value, members: &[&str]) -> bool {
     let (Some(a), Some(b)) = (a.as_object(), b.as_object()) else { return same(a, b) };
+    // few: the members of a time.
     let rest = |map: &Map<String, Value>| map.keys().filter(|key| !members.contains(&key.as_str())).count();
     rest(a) == rest(b)
+        // few: the members of a time.
         && a.iter().all(|(key, a)| members.contains(&key.as_str()) || b.get(key).is_some_and(|b| same(a, b)))
 }

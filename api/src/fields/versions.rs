@@ -56,10 +56,12 @@ impl<'a> Views<'a> {
 
     /// The version of `entry`, and what the change is in it; `None` where that version is not served.
     fn of(&mut self, entry: &ManagedEntry) -> Result<Option<(&'a OtherVersion, &Comparison)>, ItemError> {
+        // few: the versions of a kind.
         let Some(other) = self.writer.others.iter().find(|other| other.api_version == entry.api_version)
         else {
             return Ok(None);
         };
+        // few: the versions of a kind.
         let at = match self.seen.iter().position(|(version, _)| *version == other.api_version) {
             Some(at) => at,
             None => {
@@ -117,6 +119,7 @@ pub(super) fn translated<'e>(
     if entry.api_version == writer.api_version {
         return Ok(Cow::Borrowed(&entry.set));
     }
+    // few: the versions of a kind.
     let Some(other) = writer.others.iter().find(|other| other.api_version == entry.api_version) else {
         return Ok(Cow::Owned(FieldSet::EMPTY));
     };

@@ -12,6 +12,7 @@ mod discovery;
 mod gzip;
 mod health;
 mod openapi;
+mod pool;
 mod respond;
 #[cfg(test)]
 mod tests;
@@ -31,6 +32,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::authn::{Admission, Authenticator, Peer, User};
 use crate::authz::{Attributes, authorize};
+use crate::budget::Budget;
 use crate::error::{ApiError, NotAcceptable};
 use crate::negotiate::{Encoding, JSON, Representation, View, negotiate, negotiate_whole, require_json};
 use crate::openapi::Documents;
@@ -43,6 +45,7 @@ use crate::validate::quoted;
 use crate::watch::Watch;
 use body::Upload;
 use deadline::{WriteStarted, deadline, within};
+use pool::{Large, Pool};
 
 pub use respond::Lasting;
 
@@ -57,6 +60,7 @@ pub struct Api<S> {
     stopping: CancellationToken,
     discovery: discovery::Documents,
     openapi: Documents,
+    pool: Pool,
 }
 
 /// A request, taken apart as far as no body is needed.
@@ -81,7 +85,7 @@ impl<S: Store> Api<S> {
         stopping: CancellationToken,
     ) -> Self {
         let discovery = discovery::Documents::of(&pipeline.registry, None);
-        Api { pipeline, authenticator, stopping, discovery, openapi: Documents::default() }
+        Api { pipeline, authenticator, stopping, discovery, openapi: Documents::default(), pool: Pool::new() }
     }
 
     /// The same, telling clients that the server is at `address` (`HOST:PORT`).
@@ -164,7 +168,7 @@ impl<S: Store> Api<S> {
         let representation = self.representation(parts)?;
         let limit = deadline(verb, &parts.query)?;
         let content_type = header_text(&parts.headers, &header::CONTENT_TYPE).to_ascii_lowercase();
-        let write = WriteStarted::default();
+        let (write, budget) = (WriteStarted::default(), Budget::default());
         within(&self.pipeline.store, limit, &write, async {
             let body = upload.read(verb).await?;
             write.note(verb);
@@ -178,8 +182,24 @@ impl<S: Store> Api<S> {
                 content_type: &content_type,
                 body: &body,
                 remarks: &parts.remarks,
+                budget: &budget,
             };
-            self.carry_out(request, representation).await
+            if !self.is_large(request, representation) {
+                return self.carry_out(request, representation).await;
+            }
+            let large = Large {
+                verb,
+                target: target.clone(),
+                resource: resource.clone(),
+                query: parts.query.clone(),
+                user: user.clone(),
+                user_agent: request.user_agent.to_owned(),
+                content_type: content_type.clone(),
+                body: body.clone(),
+                remarks: Remarks::default(),
+                budget: Arc::default(),
+            };
+            Box::pin(self.carry_out_aside(large, representation, &parts.remarks)).await
         })
         .await
     }

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use crate::kinds::{Cell, Context, NameRule, Strategy, age, object_meta};
 use crate::validate::tree::{Tree, same};
-use crate::validate::{FieldError, Path, metadata, names};
+use crate::validate::{Distinct, FieldError, FieldErrors, Path, metadata, names};
 
 /// All values together, in bytes.
 const SIZE_MAX: usize = 1024 * 1024;
@@ -16,13 +16,13 @@ pub(super) const IMMUTABLE_SET: &str = "field is immutable when `immutable` is s
 pub struct ConfigMap;
 
 impl Strategy for ConfigMap {
-    fn validate_create(&self, context: &Context<'_>, new: &Value) -> Vec<FieldError> {
+    fn validate_create(&self, context: &Context<'_>, new: &Value) -> FieldErrors {
         let mut errors = object_meta::on_create(context, new);
         errors.extend(validate_content(new));
         errors
     }
 
-    fn validate_update(&self, context: &Context<'_>, old: &Value, new: &Value) -> Vec<FieldError> {
+    fn validate_update(&self, context: &Context<'_>, old: &Value, new: &Value) -> FieldErrors {
         let mut errors = object_meta::on_update(context, old, new);
         errors.extend(validate_immutable(old, new, &["data", "binaryData"]));
         errors.extend(object_meta::whole(context, new, true, NameRule::Dns1123Subdomain));
@@ -37,9 +37,9 @@ impl Strategy for ConfigMap {
 }
 
 /// The changes that an object with `immutable: true` refuses; shared with secrets.
-pub(super) fn validate_immutable(old: &Value, new: &Value, fields: &[&str]) -> Vec<FieldError> {
+pub(super) fn validate_immutable(old: &Value, new: &Value, fields: &[&str]) -> FieldErrors {
     if !old.flag("immutable") {
-        return Vec::new();
+        return FieldErrors::new();
     }
     let mut changed = Vec::new();
     if !new.flag("immutable") {
@@ -49,19 +49,26 @@ pub(super) fn validate_immutable(old: &Value, new: &Value, fields: &[&str]) -> V
     changed.into_iter().map(|field| FieldError::forbidden(Path::new(field), IMMUTABLE_SET)).collect()
 }
 
-fn validate_content(map: &Value) -> Vec<FieldError> {
-    let mut errors = Vec::new();
+fn validate_content(map: &Value) -> FieldErrors {
+    let mut errors = FieldErrors::new();
     let mut size = 0;
     let (data, binary) = (map.entries("data"), map.entries("binaryData"));
+    let in_binary: Distinct<&str> = binary.iter().map(|(key, _)| *key).collect();
     for (key, value) in &data {
+        if errors.is_full() {
+            break;
+        }
         let path = Path::new("data").key(key);
         errors.extend(metadata::invalid_each(&path, key, names::config_key(key)));
-        if binary.iter().any(|(other, _)| other == key) {
+        if in_binary.has(key) {
             errors.push(FieldError::invalid_str(path, key, "duplicate of key present in binaryData"));
         }
         size += value.as_str().map_or(0, str::len);
     }
     for (key, value) in &binary {
+        if errors.is_full() {
+            break;
+        }
         errors.extend(metadata::invalid_each(&Path::new("binaryData").key(key), key, names::config_key(key)));
         size += decoded_length(value);
     }

@@ -8,7 +8,7 @@ use crate::validate::conditions::validate_conditions;
 use crate::validate::metadata::nonnegative;
 use crate::validate::selector::validate_label_selector;
 use crate::validate::tree::{Tree, set, shown};
-use crate::validate::{FieldError, Path};
+use crate::validate::{FieldError, FieldErrors, Path};
 
 const BOUNDS: [&str; 2] = ["minAvailable", "maxUnavailable"];
 const COUNTS: [&str; 4] = ["disruptionsAllowed", "currentHealthy", "desiredHealthy", "expectedPods"];
@@ -35,11 +35,11 @@ impl Strategy for PodDisruptionBudget {
         }
     }
 
-    fn validate_create(&self, _context: &Context<'_>, new: &Value) -> Vec<FieldError> {
+    fn validate_create(&self, _context: &Context<'_>, new: &Value) -> FieldErrors {
         validate_spec(new.at("spec"), &Path::new("spec"))
     }
 
-    fn validate_update(&self, context: &Context<'_>, _old: &Value, new: &Value) -> Vec<FieldError> {
+    fn validate_update(&self, context: &Context<'_>, _old: &Value, new: &Value) -> FieldErrors {
         if context.subresource != "status" {
             return self.validate_create(context, new);
         }
@@ -78,8 +78,8 @@ impl Strategy for PodDisruptionBudget {
     }
 }
 
-fn validate_spec(spec: &Value, path: &Path) -> Vec<FieldError> {
-    let mut errors = Vec::new();
+fn validate_spec(spec: &Value, path: &Path) -> FieldErrors {
+    let mut errors = FieldErrors::new();
     if BOUNDS.iter().all(|bound| spec.has(bound)) {
         let detail = "minAvailable and maxUnavailable cannot be both set";
         errors.push(FieldError::invalid(path.clone(), &shown(spec), detail));

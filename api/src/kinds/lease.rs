@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use crate::kinds::{Cell, Context, Strategy, age};
 use crate::validate::tree::{Tree, child_mut, unset};
-use crate::validate::{FieldError, Path, validate_object_meta_update};
+use crate::validate::{FieldError, FieldErrors, Path, validate_object_meta_update};
 
 /// The rules of leases.
 #[derive(Debug)]
@@ -22,11 +22,11 @@ impl Strategy for Lease {
         self.prepare_for_create(context, new);
     }
 
-    fn validate_create(&self, _context: &Context<'_>, new: &Value) -> Vec<FieldError> {
+    fn validate_create(&self, _context: &Context<'_>, new: &Value) -> FieldErrors {
         validate_spec(new.at("spec"), &Path::new("spec"))
     }
 
-    fn validate_update(&self, context: &Context<'_>, old: &Value, new: &Value) -> Vec<FieldError> {
+    fn validate_update(&self, context: &Context<'_>, old: &Value, new: &Value) -> FieldErrors {
         let path = Path::new("metadata");
         let mut errors = validate_object_meta_update(new.at("metadata"), old.at("metadata"), &path);
         errors.extend(self.validate_create(context, new));
@@ -50,8 +50,8 @@ impl Strategy for Lease {
     }
 }
 
-fn validate_spec(spec: &Value, path: &Path) -> Vec<FieldError> {
-    let mut errors = Vec::new();
+fn validate_spec(spec: &Value, path: &Path) -> FieldErrors {
+    let mut errors = FieldErrors::new();
     let (duration, transitions) = (spec.int("leaseDurationSeconds"), spec.int("leaseTransitions"));
     if let Some(duration) = duration.filter(|&seconds| seconds <= 0) {
         let path = path.child("leaseDurationSeconds");

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use crate::kinds::{Cell, Context, NameRule, Strategy, age, object_meta};
 use crate::validate::metadata::{bare_finalizer, invalid_each};
 use crate::validate::tree::{Tree, carry, child_mut, set, set_default_text, unset};
-use crate::validate::{FieldError, Path, names};
+use crate::validate::{FieldError, FieldErrors, Path, names};
 use orch_proto::Brand;
 
 /// The rules of namespaces.
@@ -32,6 +32,7 @@ impl Strategy for Namespace {
         set(new, "status", json!({"phase": "Active"}));
         let ours = context.brand.namespace_finalizer;
         let mut finalizers = new.at("spec").items("finalizers").to_vec();
+        // once: one finalizer is looked for.
         if !finalizers.iter().any(|name| name == ours) {
             finalizers.push(json!(ours));
         }
@@ -49,13 +50,13 @@ impl Strategy for Namespace {
         }
     }
 
-    fn validate_create(&self, context: &Context<'_>, new: &Value) -> Vec<FieldError> {
+    fn validate_create(&self, context: &Context<'_>, new: &Value) -> FieldErrors {
         let mut errors = object_meta::on_create(context, new);
         errors.extend(validate_finalizers(context.brand, new));
         errors
     }
 
-    fn validate_update(&self, context: &Context<'_>, old: &Value, new: &Value) -> Vec<FieldError> {
+    fn validate_update(&self, context: &Context<'_>, old: &Value, new: &Value) -> FieldErrors {
         let mut errors = object_meta::on_update(context, old, new);
         match context.subresource {
             "status" => errors.extend(validate_phase(new)),
@@ -96,6 +97,7 @@ impl Strategy for Namespace {
 
     fn forbids_deletion(&self, brand: &Brand, name: &str) -> Option<&'static str> {
         let immortal = ["default", brand.system_namespace, brand.public_namespace];
+        // few: the namespaces of the system.
         immortal.contains(&name).then_some("this namespace may not be deleted")
     }
 
@@ -122,15 +124,16 @@ impl Strategy for Namespace {
     }
 }
 
-fn validate_finalizers(brand: &Brand, namespace: &Value) -> Vec<FieldError> {
+fn validate_finalizers(brand: &Brand, namespace: &Value) -> FieldErrors {
     let path = Path::new("spec").child("finalizers");
     let finalizers = namespace.at("spec").texts("finalizers");
     finalizers.into_iter().flat_map(|name| validate_finalizer(brand, name, &path)).collect()
 }
 
-fn validate_finalizer(brand: &Brand, name: &str, path: &Path) -> Vec<FieldError> {
+fn validate_finalizer(brand: &Brand, name: &str, path: &Path) -> FieldErrors {
     let mut errors = invalid_each(path, name, names::qualified_name(name));
     let standard = [brand.namespace_finalizer, "orphan", "foregroundDeletion"];
+    // few: the finalizers of the system.
     if !name.contains('/') && !standard.contains(&name) {
         errors.push(bare_finalizer(path.clone(), name));
     }

@@ -9,7 +9,7 @@ use crate::kinds::pod::scheduling::validate_effect;
 use crate::kinds::{Cell, Context, NameRule, Objects, Strategy, age, object_meta};
 use crate::validate::metadata::validate_label_name;
 use crate::validate::tree::{Tree, child_mut, existing_mut, set, shown};
-use crate::validate::{FieldError, Path, names};
+use crate::validate::{Distinct, FieldError, FieldErrors, Path, names};
 use orch_proto::brand::{KUBERNETES, ORCH};
 
 /// The rules of nodes.
@@ -42,6 +42,7 @@ impl Strategy for Node {
             let spec = child_mut(new, "spec");
             let mut taints = spec.items("taints").to_vec();
             let tainted = |taint: &Value| taint.text("key") == key && taint.text("effect") == "NoSchedule";
+            // once: one taint is looked for.
             if !taints.iter().any(tainted) {
                 taints.push(json!({"key": key, "effect": "NoSchedule"}));
                 set(spec, "taints", taints);
@@ -54,13 +55,13 @@ impl Strategy for Node {
         object_meta::separate_status(context, old, new, &["spec"]);
     }
 
-    fn validate_create(&self, context: &Context<'_>, new: &Value) -> Vec<FieldError> {
+    fn validate_create(&self, context: &Context<'_>, new: &Value) -> FieldErrors {
         let mut errors = object_meta::on_create(context, new);
         errors.extend(validate_node(context, new));
         errors
     }
 
-    fn validate_update(&self, context: &Context<'_>, old: &Value, new: &Value) -> Vec<FieldError> {
+    fn validate_update(&self, context: &Context<'_>, old: &Value, new: &Value) -> FieldErrors {
         let mut errors = object_meta::on_update(context, old, new);
         if context.subresource.is_empty() {
             errors.extend(object_meta::whole(context, new, false, NameRule::Dns1123Subdomain));
@@ -115,7 +116,7 @@ fn unify_pod_cidrs(spec: &mut Value) {
     }
 }
 
-fn validate_node(context: &Context<'_>, node: &Value) -> Vec<FieldError> {
+fn validate_node(context: &Context<'_>, node: &Value) -> FieldErrors {
     let mut errors = validate_taints(node.at("spec").items("taints"));
     errors.extend(validate_resources(context, node));
     let path = Path::new("spec").child("podCIDRs");
@@ -145,10 +146,10 @@ pub(crate) fn is_cidr(text: &str) -> bool {
 }
 
 // The reference reports the taints of the spec under the metadata.
-fn validate_taints(taints: &[Value]) -> Vec<FieldError> {
+fn validate_taints(taints: &[Value]) -> FieldErrors {
     let path = Path::new("metadata").child("taints");
-    let mut errors = Vec::new();
-    let mut seen: Vec<(&str, &str)> = Vec::new();
+    let mut errors = FieldErrors::new();
+    let mut seen = Distinct::new();
     for (at, taint) in taints.iter().enumerate() {
         let path = path.index(at);
         let (key, value, effect) = (taint.text("key"), taint.text("value"), taint.text("effect"));
@@ -162,18 +163,17 @@ fn validate_taints(taints: &[Value]) -> Vec<FieldError> {
         } else {
             errors.extend(validate_effect(effect, path.child("effect")));
         }
-        if seen.contains(&(key, effect)) {
+        if seen.is_repeated((key, effect)) {
             let mut error = FieldError::duplicate(path, &shown(taint));
             error.message.push_str(": taints must be unique by key and effect pair");
             errors.push(error);
         }
-        seen.push((key, effect));
     }
     errors
 }
 
-fn validate_resources(context: &Context<'_>, node: &Value) -> Vec<FieldError> {
-    let mut errors = Vec::new();
+fn validate_resources(context: &Context<'_>, node: &Value) -> FieldErrors {
+    let mut errors = FieldErrors::new();
     for list in ["capacity", "allocatable"] {
         let path = Path::new("status").child(list);
         for (name, amount) in node.at("status").entries(list) {
@@ -183,17 +183,18 @@ fn validate_resources(context: &Context<'_>, node: &Value) -> Vec<FieldError> {
     errors
 }
 
-fn validate_addresses(node: &Value) -> Vec<FieldError> {
+fn validate_addresses(node: &Value) -> FieldErrors {
     let path = Path::new("status").child("addresses");
     let addresses = node.at("status").items("addresses");
-    let repeated = addresses.iter().enumerate().filter(|(at, address)| addresses[..*at].contains(address));
+    let mut seen = Distinct::new();
+    let repeated = addresses.iter().enumerate().filter(|(_, address)| seen.is_repeated(*address));
     repeated.map(|(at, address)| FieldError::duplicate(path.index(at), &shown(address))).collect()
 }
 
-fn validate_kept(old: &Value, new: &Value) -> Vec<FieldError> {
+fn validate_kept(old: &Value, new: &Value) -> FieldErrors {
     let path = Path::new("spec");
     let (before, after) = (old.at("spec"), new.at("spec"));
-    let mut errors = Vec::new();
+    let mut errors = FieldErrors::new();
     let (old_cidrs, new_cidrs) = (before.texts("podCIDRs"), after.texts("podCIDRs"));
     if !old_cidrs.is_empty() {
         let changed = if old_cidrs.len() == new_cidrs.len() {
@@ -217,6 +218,7 @@ fn validate_kept(old: &Value, new: &Value) -> Vec<FieldError> {
 
 fn state(node: &Value) -> String {
     let conditions = node.at("status").items("conditions");
+    // once: one condition is looked for.
     let ready = conditions.iter().find(|condition| condition.text("type") == "Ready");
     let mut state = match ready.map(|condition| condition.text("status")) {
         None => "Unknown",
@@ -252,6 +254,7 @@ fn address<'a>(node: &'a Value, kind: &str) -> &'a str {
     let addresses = node.at("status").items("addresses");
     addresses
         .iter()
+        // once: one address is looked for.
         .find(|address| address.text("type") == kind)
         .map_or("", |address| address.text("address"))
 }

@@ -9,16 +9,16 @@ use serde_json::Value;
 use crate::kinds::{Context, NameRule};
 use crate::validate::tree::{Tree, carry, child_mut, same, set};
 use crate::validate::{
-    FieldError, Path, validate_finalizer_domains, validate_object_meta, validate_object_meta_update,
+    FieldErrors, Path, validate_finalizer_domains, validate_object_meta, validate_object_meta_update,
 };
 
 /// What a built-in kind asks of the metadata of a new object beyond the rules of every kind.
-pub(super) fn on_create(context: &Context<'_>, new: &Value) -> Vec<FieldError> {
+pub(super) fn on_create(context: &Context<'_>, new: &Value) -> FieldErrors {
     validate_finalizer_domains(new.at("metadata"), context.brand, &Path::new("metadata"))
 }
 
 /// The rules of an update, as a kind repeats them.
-pub(super) fn on_update(context: &Context<'_>, old: &Value, new: &Value) -> Vec<FieldError> {
+pub(super) fn on_update(context: &Context<'_>, old: &Value, new: &Value) -> FieldErrors {
     let path = Path::new("metadata");
     let mut errors = validate_object_meta_update(new.at("metadata"), old.at("metadata"), &path);
     errors.extend(validate_finalizer_domains(new.at("metadata"), context.brand, &path));
@@ -26,7 +26,7 @@ pub(super) fn on_update(context: &Context<'_>, old: &Value, new: &Value) -> Vec<
 }
 
 /// The rules of a new object, as kinds repeat them that check the whole object again on update.
-pub(super) fn whole(context: &Context<'_>, new: &Value, namespaced: bool, rule: NameRule) -> Vec<FieldError> {
+pub(super) fn whole(context: &Context<'_>, new: &Value, namespaced: bool, rule: NameRule) -> FieldErrors {
     let path = Path::new("metadata");
     let mut errors = validate_object_meta(new.at("metadata"), namespaced, rule, &path);
     errors.extend(on_create(context, new));
@@ -40,6 +40,7 @@ pub(super) fn start_generation(new: &mut Value) {
 
 /// Raises the generation when one of the fields means something else than before.
 pub(super) fn raise_generation(old: &Value, new: &mut Value, fields: &[&str]) {
+    // few: the fields that the kind names.
     if fields.iter().any(|field| !same(old.at(field), new.at(field))) {
         next_generation(old, new);
     }

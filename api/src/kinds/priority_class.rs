@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use crate::kinds::pod::scheduling::validate_preemption_policy;
 use crate::kinds::{Cell, Context, Objects, Strategy, age, object_meta};
 use crate::validate::tree::{Tree, set_default_text};
-use crate::validate::{FieldError, Path};
+use crate::validate::{FieldError, FieldErrors, Path};
 use orch_proto::Brand;
 
 const SYSTEM_PREFIX: &str = "system-";
@@ -34,6 +34,7 @@ impl Strategy for PriorityClass {
         }
         let name = new.at("metadata").text("name");
         let classes = objects.list("priorityclasses.scheduling", "");
+        // once: one class is looked for.
         let other = classes.iter().find(|c| c.flag("globalDefault") && c.at("metadata").text("name") != name);
         other.map_or(Ok(()), |other| {
             let other = other.at("metadata").text("name");
@@ -45,7 +46,7 @@ impl Strategy for PriorityClass {
         object_meta::start_generation(new);
     }
 
-    fn validate_create(&self, context: &Context<'_>, new: &Value) -> Vec<FieldError> {
+    fn validate_create(&self, context: &Context<'_>, new: &Value) -> FieldErrors {
         let mut errors = object_meta::on_create(context, new);
         let name = new.at("metadata").text("name");
         if name.starts_with(SYSTEM_PREFIX) {
@@ -58,7 +59,7 @@ impl Strategy for PriorityClass {
         errors
     }
 
-    fn validate_update(&self, context: &Context<'_>, old: &Value, new: &Value) -> Vec<FieldError> {
+    fn validate_update(&self, context: &Context<'_>, old: &Value, new: &Value) -> FieldErrors {
         let mut errors = object_meta::on_update(context, old, new);
         if old.int("value").unwrap_or(0) != new.int("value").unwrap_or(0) {
             errors.push(FieldError::forbidden(Path::new("value"), "may not be changed in an update."));

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use crate::kinds::config_map::{decoded_length, validate_immutable};
 use crate::kinds::{Cell, Context, NameRule, Strategy, age, object_meta};
 use crate::validate::tree::{Tree, child_mut, set, set_default_text, unset};
-use crate::validate::{FieldError, Path, metadata, names};
+use crate::validate::{FieldError, FieldErrors, Path, metadata, names};
 use orch_proto::Brand;
 
 /// All values together, in bytes.
@@ -19,18 +19,22 @@ const OPAQUE: &str = "Opaque";
 pub struct Secret;
 
 impl Strategy for Secret {
+    fn is_confidential(&self) -> bool {
+        true
+    }
+
     fn default(&self, _context: &Context<'_>, new: &mut Value) {
         set_default_text(new, "type", OPAQUE);
         fold_string_data(new);
     }
 
-    fn validate_create(&self, context: &Context<'_>, new: &Value) -> Vec<FieldError> {
+    fn validate_create(&self, context: &Context<'_>, new: &Value) -> FieldErrors {
         let mut errors = object_meta::on_create(context, new);
         errors.extend(validate_content(context.brand, new));
         errors
     }
 
-    fn validate_update(&self, context: &Context<'_>, old: &Value, new: &Value) -> Vec<FieldError> {
+    fn validate_update(&self, context: &Context<'_>, old: &Value, new: &Value) -> FieldErrors {
         let mut errors = object_meta::on_update(context, old, new);
         errors.extend(metadata::immutable(new.at("type"), old.at("type"), Path::new("type")));
         errors.extend(validate_immutable(old, new, &["data"]));
@@ -74,9 +78,9 @@ fn fold_string_data(secret: &mut Value) {
     }
 }
 
-fn validate_content(brand: &Brand, secret: &Value) -> Vec<FieldError> {
+fn validate_content(brand: &Brand, secret: &Value) -> FieldErrors {
     let data = Path::new("data");
-    let mut errors = Vec::new();
+    let mut errors = FieldErrors::new();
     let mut size = 0;
     for (key, value) in secret.entries("data") {
         errors.extend(metadata::invalid_each(&data.key(key), key, names::config_key(key)));
@@ -89,32 +93,33 @@ fn validate_content(brand: &Brand, secret: &Value) -> Vec<FieldError> {
     errors
 }
 
-fn validate_type(brand: &Brand, secret: &Value) -> Vec<FieldError> {
+fn validate_type(brand: &Brand, secret: &Value) -> FieldErrors {
     let data = Path::new("data");
     let name = secret.text("type");
     let Some(kind) = name.strip_prefix(brand.label_domain).and_then(|rest| rest.strip_prefix('/')) else {
-        return Vec::new();
+        return FieldErrors::new();
     };
     match kind {
         "service-account-token" => validate_token(brand, secret).into_iter().collect(),
         "dockercfg" => validate_document(secret, ".dockercfg").into_iter().collect(),
         "dockerconfigjson" => validate_document(secret, ".dockerconfigjson").into_iter().collect(),
         "basic-auth" => {
+            // few: two keys.
             let named = ["username", "password"].iter().any(|key| secret.at("data").get(key).is_some());
             if named {
-                return Vec::new();
+                return FieldErrors::new();
             }
             ["username", "password"].iter().map(|key| FieldError::required(data.key(key), "")).collect()
         }
         "ssh-auth" if secret.at("data").is_empty_at("ssh-privatekey") => {
-            vec![FieldError::required(data.key("ssh-privatekey"), "")]
+            FieldErrors::from(FieldError::required(data.key("ssh-privatekey"), ""))
         }
         "tls" => {
             let absent = |key: &&&str| secret.at("data").get(**key).is_none();
             let missing = ["tls.crt", "tls.key"];
             missing.iter().filter(absent).map(|key| FieldError::required(data.key(key), "")).collect()
         }
-        _ => Vec::new(),
+        _ => FieldErrors::new(),
     }
 }
 

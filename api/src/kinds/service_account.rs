@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use crate::kinds::{Cell, Context, NameRule, Strategy, age, object_meta};
-use crate::validate::FieldError;
+use crate::validate::FieldErrors;
 use crate::validate::tree::{Tree, items_mut};
 
 /// The rules of service accounts.
@@ -19,11 +19,11 @@ impl Strategy for ServiceAccount {
         keep_names_of_secrets(new);
     }
 
-    fn validate_create(&self, context: &Context<'_>, new: &Value) -> Vec<FieldError> {
+    fn validate_create(&self, context: &Context<'_>, new: &Value) -> FieldErrors {
         object_meta::on_create(context, new)
     }
 
-    fn validate_update(&self, context: &Context<'_>, old: &Value, new: &Value) -> Vec<FieldError> {
+    fn validate_update(&self, context: &Context<'_>, old: &Value, new: &Value) -> FieldErrors {
         let mut errors = object_meta::on_update(context, old, new);
         errors.extend(object_meta::whole(context, new, true, NameRule::Dns1123Subdomain));
         errors

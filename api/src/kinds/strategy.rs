@@ -5,7 +5,7 @@
 
 use serde_json::Value;
 
-use crate::validate::FieldError;
+use crate::validate::FieldErrors;
 use orch_proto::Brand;
 
 /// What a strategy may know of the request and its surroundings.
@@ -93,18 +93,23 @@ pub trait Strategy: Send + Sync + 'static {
     fn prepare_for_update(&self, _context: &Context<'_>, _old: &Value, _new: &mut Value) {}
 
     /// Rules for a new object, metadata excepted (the pipeline checks that for every kind).
-    fn validate_create(&self, _context: &Context<'_>, _new: &Value) -> Vec<FieldError> {
-        Vec::new()
+    fn validate_create(&self, _context: &Context<'_>, _new: &Value) -> FieldErrors {
+        FieldErrors::new()
     }
 
     /// Rules for a change, metadata excepted.
-    fn validate_update(&self, context: &Context<'_>, _old: &Value, new: &Value) -> Vec<FieldError> {
+    fn validate_update(&self, context: &Context<'_>, _old: &Value, new: &Value) -> FieldErrors {
         self.validate_create(context, new)
     }
 
     /// Texts for `Warning` headers.
     fn warnings(&self, _context: &Context<'_>, _old: Option<&Value>, _new: &Value) -> Vec<String> {
         Vec::new()
+    }
+
+    /// Whether answers other than the object itself must not repeat what it holds.
+    fn is_confidential(&self) -> bool {
+        false
     }
 
     /// PUT on an absent name creates it.

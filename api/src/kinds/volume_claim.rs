@@ -9,7 +9,7 @@ use crate::validate::metadata::{immutable, invalid_each};
 use crate::validate::quantity::Quantity;
 use crate::validate::selector::validate_label_selector;
 use crate::validate::tree::{Tree, carry, child_mut, same, set, set_default, set_default_text};
-use crate::validate::{FieldError, Path, names};
+use crate::validate::{FieldError, FieldErrors, Path, names};
 
 const ACCESS_MODES: [(&str, &str); 4] = [
     ("ReadOnlyMany", "ROX"),
@@ -45,6 +45,7 @@ impl Strategy for PersistentVolumeClaim {
         let protection = json!(context.brand.label("pvc-protection"));
         let metadata = child_mut(new, "metadata");
         let mut finalizers = metadata.items("finalizers").to_vec();
+        // once: one finalizer is looked for.
         if !finalizers.contains(&protection) {
             finalizers.push(protection);
             set(metadata, "finalizers", finalizers);
@@ -69,13 +70,13 @@ impl Strategy for PersistentVolumeClaim {
         object_meta::separate_status(context, old, new, &["spec"]);
     }
 
-    fn validate_create(&self, context: &Context<'_>, new: &Value) -> Vec<FieldError> {
+    fn validate_create(&self, context: &Context<'_>, new: &Value) -> FieldErrors {
         let mut errors = object_meta::on_create(context, new);
         errors.extend(validate_spec(context, new.at("spec"), &Path::new("spec")));
         errors
     }
 
-    fn validate_update(&self, context: &Context<'_>, old: &Value, new: &Value) -> Vec<FieldError> {
+    fn validate_update(&self, context: &Context<'_>, old: &Value, new: &Value) -> FieldErrors {
         let mut errors = object_meta::on_update(context, old, new);
         if context.subresource == "status" {
             errors.extend(validate_capacity(new.at("status")));
@@ -132,7 +133,7 @@ fn unify_sources(spec: &mut Value) {
     }
 }
 
-fn validate_spec(context: &Context<'_>, spec: &Value, path: &Path) -> Vec<FieldError> {
+fn validate_spec(context: &Context<'_>, spec: &Value, path: &Path) -> FieldErrors {
     let mut errors = validate_access_modes(spec, &path.child("accessModes"));
     errors.extend(validate_label_selector(spec.at("selector"), &path.child("selector")));
     let size = spec.at("resources").at("requests").at("storage");
@@ -163,15 +164,16 @@ fn validate_spec(context: &Context<'_>, spec: &Value, path: &Path) -> Vec<FieldE
     errors
 }
 
-fn validate_access_modes(spec: &Value, path: &Path) -> Vec<FieldError> {
+fn validate_access_modes(spec: &Value, path: &Path) -> FieldErrors {
     let modes = spec.texts("accessModes");
     if modes.is_empty() {
-        return vec![FieldError::required(path.clone(), "at least 1 access mode is required")];
+        return FieldErrors::from(FieldError::required(path.clone(), "at least 1 access mode is required"));
     }
     let known = ACCESS_MODES.map(|(mode, _)| mode);
     let unknown = modes.iter().filter(|mode| !known.contains(mode));
-    let mut errors: Vec<FieldError> =
+    let mut errors: FieldErrors =
         unknown.map(|mode| FieldError::not_supported(path.clone(), mode, &known)).collect();
+    // once: one mode is looked for.
     if modes.len() > 1 && modes.contains(&"ReadWriteOncePod") {
         let detail = "may not use ReadWriteOncePod with other access modes";
         errors.push(FieldError::forbidden(path.clone(), detail));
@@ -179,10 +181,9 @@ fn validate_access_modes(spec: &Value, path: &Path) -> Vec<FieldError> {
     errors
 }
 
-fn validate_source(source: &Value, path: &Path) -> Vec<FieldError> {
+fn validate_source(source: &Value, path: &Path) -> FieldErrors {
     let missing = ["name", "kind"].into_iter().filter(|field| source.text(field).is_empty());
-    let mut errors: Vec<FieldError> =
-        missing.map(|field| FieldError::required(path.child(field), "")).collect();
+    let mut errors: FieldErrors = missing.map(|field| FieldError::required(path.child(field), "")).collect();
     if source.text("apiGroup").is_empty() && source.text("kind") != "PersistentVolumeClaim" {
         let detail = "must be 'PersistentVolumeClaim' when referencing the default apiGroup";
         errors.push(FieldError::invalid_str(path.clone(), source.text("kind"), detail));
@@ -190,7 +191,7 @@ fn validate_source(source: &Value, path: &Path) -> Vec<FieldError> {
     errors
 }
 
-fn validate_capacity(status: &Value) -> Vec<FieldError> {
+fn validate_capacity(status: &Value) -> FieldErrors {
     let path = Path::new("status").child("capacity");
     let amounts = status.entries("capacity").into_iter();
     amounts
@@ -202,9 +203,9 @@ fn validate_capacity(status: &Value) -> Vec<FieldError> {
         .collect()
 }
 
-fn validate_kept(old: &Value, new: &Value) -> Vec<FieldError> {
+fn validate_kept(old: &Value, new: &Value) -> FieldErrors {
     let (before, after, path) = (old.at("spec"), new.at("spec"), Path::new("spec"));
-    let mut errors = Vec::new();
+    let mut errors = FieldErrors::new();
     let mut allowed = after.clone();
     if before.text("volumeName").is_empty() {
         carry(before, &mut allowed, "volumeName");

@@ -19,8 +19,13 @@ pub const OPERATIONS_MAX: usize = 10_000;
 pub const COPIED_BYTES_MAX: usize = 3 * 1024 * 1024;
 
 /// List items that a patch may shift by inserting and removing. An object of the largest size shifted from its front by
-/// every operation would keep a core busy for a minute; real patches stay far below.
-pub const MOVED_ITEMS_MAX: usize = 50_000_000;
+/// every operation would keep a core busy for a minute; these are 720 MB, a tenth of a second. Real patches stay far
+/// below.
+pub const MOVED_ITEMS_MAX: usize = 10_000_000;
+
+/// Values that are looked at to see how deep something moved is. A large document moved by each of ten thousand
+/// operations would keep a core busy for minutes; these take a twentieth of a second.
+pub const LOOKED_AT_MAX: usize = 5_000_000;
 
 /// A JSON patch.
 #[derive(Debug)]
@@ -70,7 +75,7 @@ impl JsonPatch {
 
     /// Applies all operations to `document`, in order.
     pub fn apply(&self, document: &mut Value) -> Result<(), PatchError> {
-        let mut run = Run { document, copied_bytes: 0, moved_items: 0 };
+        let mut run = Run { document, copied_bytes: 0, moved_items: 0, looked_at: 0 };
         self.operations.iter().try_for_each(|operation| run.step(operation))
     }
 }
@@ -79,6 +84,7 @@ struct Run<'d> {
     document: &'d mut Value,
     copied_bytes: usize,
     moved_items: usize,
+    looked_at: usize,
 }
 
 impl Run<'_> {
@@ -92,7 +98,11 @@ impl Run<'_> {
             "move" => {
                 let from = Pointer::parse(operation.from.as_deref().unwrap_or_default())?;
                 let value = self.remove(&from)?;
-                self.add(&path, value)
+                // What does not go deeper than it was cannot be too deep.
+                if path.len() > from.len() {
+                    self.look(&path, &value)?;
+                }
+                self.put(&path, value)
             }
             "copy" => {
                 let from = Pointer::parse(operation.from.as_deref().unwrap_or_default())?;
@@ -112,7 +122,12 @@ impl Run<'_> {
     }
 
     fn add(&mut self, path: &Pointer<'_>, value: Value) -> Result<(), PatchError> {
-        check_depth(path, &value)?;
+        self.look(path, &value)?;
+        self.put(path, value)
+    }
+
+    /// Adds a value of which it is known that it is not too deep there.
+    fn put(&mut self, path: &Pointer<'_>, value: Value) -> Result<(), PatchError> {
         let Some((parent, last)) = path.parent_in(self.document)? else {
             *self.document = value;
             return Ok(());
@@ -152,7 +167,7 @@ impl Run<'_> {
     }
 
     fn replace(&mut self, path: &Pointer<'_>, value: Value) -> Result<(), PatchError> {
-        check_depth(path, &value)?;
+        self.look(path, &value)?;
         let Some((parent, last)) = path.parent_in(self.document)? else {
             *self.document = value;
             return Ok(());
@@ -175,6 +190,22 @@ impl Run<'_> {
         }
     }
 
+    /// Refuses a value that would lie too deep at `path`.
+    fn look(&mut self, path: &Pointer<'_>, value: &Value) -> Result<(), PatchError> {
+        let depth = depth_of(value, &mut self.looked_at);
+        if self.looked_at > LOOKED_AT_MAX {
+            return Err(PatchError::CannotApply(format!(
+                "the operations move more than {LOOKED_AT_MAX} values to a deeper place"
+            )));
+        }
+        if path.len() + depth > DEPTH_MAX {
+            return Err(PatchError::CannotApply(format!(
+                "the result would have more than {DEPTH_MAX} levels"
+            )));
+        }
+        Ok(())
+    }
+
     fn spend(&mut self, items: usize) -> Result<(), PatchError> {
         self.moved_items = self.moved_items.saturating_add(items);
         if self.moved_items > MOVED_ITEMS_MAX {
@@ -184,13 +215,6 @@ impl Run<'_> {
         }
         Ok(())
     }
-}
-
-fn check_depth(path: &Pointer<'_>, value: &Value) -> Result<(), PatchError> {
-    if path.len() + depth_of(value) > DEPTH_MAX {
-        return Err(PatchError::CannotApply(format!("the result would have more than {DEPTH_MAX} levels")));
-    }
-    Ok(())
 }
 
 /// Bytes of the JSON text of `value`, escapes left out of account.

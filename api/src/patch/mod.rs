@@ -17,7 +17,7 @@ mod strategic;
 mod tests;
 
 pub(crate) use go_text::printed;
-pub use json_patch::{COPIED_BYTES_MAX, JsonPatch, MOVED_ITEMS_MAX, OPERATIONS_MAX};
+pub use json_patch::{COPIED_BYTES_MAX, JsonPatch, LOOKED_AT_MAX, MOVED_ITEMS_MAX, OPERATIONS_MAX};
 pub use merge_patch::merge_patch;
 pub use strategic::strategic_merge_patch;
 
@@ -42,12 +42,13 @@ pub enum PatchError {
     Unsupported,
 }
 
-/// Levels of `value`: 0 for a scalar.
-fn depth_of(value: &serde_json::Value) -> usize {
+/// Levels of `value`: 0 for a scalar. Adds to `count` the values that were looked at.
+fn depth_of(value: &serde_json::Value, count: &mut usize) -> usize {
     use serde_json::Value;
+    *count += 1;
     match value {
         Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => 0,
-        Value::Array(items) => 1 + items.iter().map(depth_of).max().unwrap_or(0),
-        Value::Object(map) => 1 + map.values().map(depth_of).max().unwrap_or(0),
+        Value::Array(items) => 1 + items.iter().map(|item| depth_of(item, count)).max().unwrap_or(0),
+        Value::Object(map) => 1 + map.values().map(|value| depth_of(value, count)).max().unwrap_or(0),
     }
 }

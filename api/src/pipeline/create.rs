@@ -85,6 +85,7 @@ impl<S: Store> Pipeline<S> {
         self.set_system_fields(&mut value, &now_text);
         let name = value.at("metadata").text("name").to_owned();
         self.complete(request, options, &mut value, &now_text, origin)?;
+        request.budget.check()?;
         self.validate_new(request, &value, &now_text)?;
         let context = self.context(request, &now_text);
         warnings.extend(request.resource.strategy.warnings(&context, None, &value));
@@ -93,6 +94,7 @@ impl<S: Store> Pipeline<S> {
         let is_generated = !value.at("metadata").text("generateName").is_empty();
         let taken = |by: Option<&SharedObject>| taken(request, &name, is_generated, by);
         let put = self.put(request.resource, key.clone(), value)?;
+        request.budget.check()?;
         if options.dry_run {
             if let Some(by) = self.most_recent().await?.object(&key) {
                 return Err(taken(Some(by)));

@@ -193,6 +193,7 @@ impl DeleteOptions {
     fn finalizers(&self, old: &Value, strategy: &dyn Strategy) -> Vec<Value> {
         let default = strategy.default_propagation();
         let stored = old.at("metadata").items("finalizers");
+        // few: asked four times.
         let has = |name: &str| stored.iter().any(|finalizer| finalizer == name);
         let orphans = self.value.at("orphanDependents").as_bool();
         let (orphan, foreground) = match (self.value.text("propagationPolicy"), orphans) {

@@ -34,7 +34,9 @@ impl<S: Store> Pipeline<S> {
         request: Request<'_>,
         validation: FieldValidation,
     ) -> Result<Incoming, ApiError> {
+        request.budget.check()?;
         let decoded = self.decode_body(request)?;
+        request.budget.check()?;
         check_head(request, &decoded.head)?;
         let Decoded { mut value, strict, head } = decoded;
         let warnings = met(request, &head, strict, validation)?;
@@ -69,6 +71,9 @@ impl<S: Store> Pipeline<S> {
             other if other == brand.protobuf_media_type => {
                 return decode_protobuf_object(schema, type_id, request.body, Limits::default()).map_err(
                     |error| {
+                        if error == DecodeError::OverBudget {
+                            return ApiError::OverBudget(error.to_string());
+                        }
                         let kind = &request.resource.kind;
                         ApiError::BadRequest(format!(
                             "the object provided is unrecognized (must be of type {kind}): {error}"
@@ -118,6 +123,9 @@ pub(super) fn forget_owners(value: &mut Value) {
 /// The media type of a `Content-Type` header without its parameters.
 /// A body that is no object of the kind.
 pub(super) fn refused(request: Request<'_>, error: &DecodeError) -> ApiError {
+    if *error == DecodeError::OverBudget {
+        return ApiError::OverBudget(error.to_string());
+    }
     let resource = request.resource;
     ApiError::BadRequest(format!(
         "{} in version {:?} cannot be handled as a {}: {error}",

@@ -37,6 +37,7 @@ use orch_raft::{Key, Revision, Store};
 
 use crate::ambient::Ambient;
 use crate::authn::User;
+use crate::budget::Budget;
 use crate::error::{ApiError, Subject};
 use crate::kinds::Context;
 use crate::paging::TokenKey;
@@ -115,6 +116,8 @@ pub struct Request<'a> {
     pub body: &'a Bytes,
     /// Where decoding leaves its warnings, for a refusal that comes after it.
     pub remarks: &'a Remarks,
+    /// Whether somebody still waits for the answer.
+    pub budget: &'a Budget,
 }
 
 /// Warnings about a body, told with a refusal as well. An accepted write has them in its answer, with those of its kind.
@@ -123,7 +126,7 @@ pub struct Remarks(Mutex<Vec<String>>);
 
 impl Remarks {
     /// Keeps the warnings of the newest decoding.
-    fn note(&self, warnings: &[String]) {
+    pub(crate) fn note(&self, warnings: &[String]) {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = warnings.to_vec();
     }
 

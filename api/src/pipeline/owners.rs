@@ -4,7 +4,10 @@
 
 use serde_json::Value;
 
-use crate::validate::tree::{Tree, child_mut, same, set};
+use crate::validate::Distinct;
+use crate::validate::errors::ERRORS_SHOWN_MAX;
+use crate::validate::field::beginning;
+use crate::validate::tree::{Tree, child_mut, set};
 
 /// Drops repeated owner references of `object`; gives the text for a `Warning` header where there were some.
 /// `after_admission` is the reference's word for a patch.
@@ -13,18 +16,24 @@ pub(super) fn deduplicate(object: &mut Value, after_admission: bool) -> Option<S
     if references.len() < 2 {
         return None;
     }
-    let mut kept: Vec<Value> = Vec::with_capacity(references.len());
+    let mut seen = Distinct::new();
+    let mut kept: Vec<Value> = Vec::new();
     let mut dropped: Vec<&str> = Vec::new();
-    for reference in references {
-        if kept.iter().any(|other| same(other, reference)) {
+    for (at, reference) in references.iter().enumerate() {
+        if seen.is_repeated(identity(reference)) {
+            if dropped.is_empty() {
+                kept.extend_from_slice(&references[..at]);
+            }
             dropped.push(reference.text("uid"));
-        } else {
+        } else if !dropped.is_empty() {
             kept.push(reference.clone());
         }
     }
     if dropped.is_empty() {
         return None;
     }
+    dropped.truncate(ERRORS_SHOWN_MAX);
+    let dropped: Vec<&str> = dropped.into_iter().map(beginning).collect();
     let when = if after_admission { " after mutating admission happens" } else { "" };
     let told = format!(
         ".metadata.ownerReferences contains duplicate entries{when}; API server dedups owner references in 1.20+, \
@@ -33,4 +42,12 @@ pub(super) fn deduplicate(object: &mut Value, after_admission: bool) -> Option<S
     );
     set(child_mut(object, "metadata"), "ownerReferences", kept);
     Some(told)
+}
+
+/// All that a reference says; what is absent and what is empty are the same.
+fn identity(reference: &Value) -> ([&str; 4], [bool; 2]) {
+    (
+        ["apiVersion", "kind", "name", "uid"].map(|name| reference.text(name)),
+        ["controller", "blockOwnerDeletion"].map(|name| reference.flag(name)),
+    )
 }

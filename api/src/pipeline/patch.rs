@@ -18,17 +18,17 @@ use super::update::check_name;
 use super::{Pipeline, Request, Written};
 use crate::error::ApiError;
 use crate::fields::{ApplyError, ApplyOptions, Writer, apply};
-use crate::patch::{merge_patch, printed, strategic_merge_patch};
-use crate::schema::{Decoded, Head, Limits, StrictError, decode_value};
+use crate::patch::{PatchError, merge_patch, printed, strategic_merge_patch};
+use crate::schema::{DecodeError, Decoded, Head, Limits, StrictError, decode_value};
 use crate::validate::field::quoted;
-use crate::validate::tree::{Tree, child_mut, unset};
+use crate::validate::tree::{self, Tree, child_mut, unset};
 
 impl<S: Store> Pipeline<S> {
     /// PATCH.
     pub(super) async fn patch(&self, request: Request<'_>) -> Result<Written, ApiError> {
         let format = patch_media_type(request.content_type);
         let options = self.write_options(request, format == APPLY)?;
-        let parsed = self.parse_patch(format, request.body)?;
+        let parsed = self.parse_patch(format, request.body).map_err(|error| hidden(request, error))?;
         let key = request.key()?;
         let mut warnings = Vec::new();
         let changed = self
@@ -56,7 +56,7 @@ impl<S: Store> Pipeline<S> {
     ) -> Result<Incoming, ApiError> {
         let now = self.ambient.now().seconds_text();
         let applied = self.applied(request, options, None, config, &now)?;
-        let shown = || go_string(&applied);
+        let shown = || go_string(request, &applied);
         let mut incoming = self.patched(request, &applied, options.field_validation, &[], shown)?;
         incoming.warnings.extend(met_in_config(strict, options.field_validation)?);
         request.remarks.note(&incoming.warnings);
@@ -81,25 +81,33 @@ impl<S: Store> Pipeline<S> {
         current: &SharedObject,
         warnings: &mut Vec<String>,
     ) -> Result<Change, ApiError> {
+        request.budget.check()?;
         let (resource, validation) = (request.resource, options.field_validation);
         let mut document = with_head(request, resource.in_version(tree_of(current)?));
         let origin = if matches!(parsed.patch, Patch::Apply(_)) { Origin::Applied } else { Origin::Sent };
         let incoming = match &parsed.patch {
             Patch::Json(patch) => {
-                patch.apply(&mut document).map_err(patch_error)?;
+                patch.apply(&mut document).map_err(|error| failed(request, error))?;
                 check_kept_head(request, &document)?;
-                self.patched(request, &document, validation, &parsed.strict, || go_string(&document))?
+                self.patched(request, &document, validation, &parsed.strict, || {
+                    go_string(request, &document)
+                })?
             }
             Patch::Merge(patch) => {
-                merge_patch(&mut document, patch.clone()).map_err(patch_error)?;
+                merge_patch(&mut document, patch.clone()).map_err(|error| failed(request, error))?;
                 check_kept_head(request, &document)?;
-                self.patched(request, &document, validation, &parsed.strict, || go_string(&document))?
+                self.patched(request, &document, validation, &parsed.strict, || {
+                    go_string(request, &document)
+                })?
             }
             Patch::Strategic(patch) => {
                 let schema = &self.registry.schema;
                 strategic_merge_patch(schema, resource.type_id, &mut document, patch.clone())
-                    .map_err(patch_error)?;
-                let shown = || quoted(&printed(patch));
+                    .map_err(|error| failed(request, error))?;
+                let shown = || match request.resource.strategy.is_confidential() {
+                    true => go_string(request, &Value::Null),
+                    false => quoted(&printed(patch)),
+                };
                 self.patched(request, &document, validation, &parsed.strict, shown)?
             }
             Patch::Apply(config) => {
@@ -107,11 +115,12 @@ impl<S: Store> Pipeline<S> {
                 let applied = self.applied(request, options, Some(document), config, &now)?;
                 let told = met_in_config(&parsed.strict, validation)?;
                 let mut incoming =
-                    self.patched(request, &applied, validation, &[], || go_string(&applied))?;
+                    self.patched(request, &applied, validation, &[], || go_string(request, &applied))?;
                 incoming.warnings.extend(told);
                 incoming
             }
         };
+        request.budget.check()?;
         request.remarks.note(&incoming.warnings);
         let mut value = incoming.value;
         self.settle_namespace(request, &mut value)?;
@@ -134,10 +143,12 @@ impl<S: Store> Pipeline<S> {
         shown: impl Fn() -> String,
     ) -> Result<Incoming, ApiError> {
         let schema = &self.registry.schema;
-        let decoded = decode_value(schema, request.resource.type_id, document, Limits::default());
+        let decoded = decode_value(schema, request.resource.type_id, document, Limits::patched());
         let refused = |told: &str| ApiError::PatchResult(format!("{}: {told}", shown()));
-        let Decoded { mut value, strict: mut all, .. } =
-            decoded.map_err(|error| refused(&error.to_string()))?;
+        let Decoded { mut value, strict: mut all, .. } = decoded.map_err(|error| match error {
+            DecodeError::OverBudget => ApiError::OverBudget(error.to_string()),
+            other => refused(&other.to_string()),
+        })?;
         all.splice(0..0, strict.iter().cloned());
         let warnings = met(request, &Head::default(), all, validation).map_err(|error| match error {
             ApiError::BadRequest(message) => {
@@ -173,7 +184,7 @@ impl<S: Store> Pipeline<S> {
         };
         let options = ApplyOptions { force: options.force, brand: self.registry.brand };
         apply(&self.registry.schema, resource.type_id, live, config, &writer, options)
-            .map_err(|error| apply_error(&error))
+            .map_err(|error| apply_error(request, &error))
     }
 }
 
@@ -204,7 +215,7 @@ fn check_kept_head(request: Request<'_>, document: &Value) -> Result<(), ApiErro
         return Ok(());
     }
     let told = format!("the patch makes {version} {kind} of {} {}", resource.api_version(), resource.kind);
-    Err(ApiError::PatchResult(format!("{}: {told}", go_string(document))))
+    Err(ApiError::PatchResult(format!("{}: {told}", go_string(request, document))))
 }
 
 /// A configuration must say what it is, and be what the URL names.
@@ -235,17 +246,41 @@ fn met_in_config(strict: &[StrictError], validation: FieldValidation) -> Result<
     Ok(if validation == FieldValidation::Warn { lines } else { Vec::new() })
 }
 
-/// A document as messages show it: its JSON as a quoted string.
-fn go_string(document: &Value) -> String {
-    quoted(&document.to_string())
+/// A document as messages show it: the beginning of its JSON as a quoted string. Of a confidential kind only what it is:
+/// answers are logged by clients, and an annotation may hold all of it.
+fn go_string(request: Request<'_>, document: &Value) -> String {
+    if request.resource.strategy.is_confidential() {
+        let name = json!({"name": request.target.name});
+        let shown = json!({"kind": request.resource.kind, "apiVersion": request.resource.api_version(), "metadata": name});
+        return quoted(&shown.to_string());
+    }
+    quoted(&tree::shown(document))
 }
 
-fn apply_error(error: &ApplyError) -> ApiError {
+/// What a failure to apply a patch is to the client.
+fn failed(request: Request<'_>, error: PatchError) -> ApiError {
+    hidden(request, patch_error(error))
+}
+
+/// A refusal of a patch. Of a confidential kind it repeats nothing that the patch says.
+fn hidden(request: Request<'_>, error: ApiError) -> ApiError {
+    match error {
+        ApiError::BadRequest(_) if request.resource.strategy.is_confidential() => {
+            ApiError::BadRequest("the patch does not have the form of its format".to_owned())
+        }
+        other => other,
+    }
+}
+
+fn apply_error(request: Request<'_>, error: &ApplyError) -> ApiError {
     match error {
         ApplyError::Conflicts(conflicts) => ApiError::ApplyConflict {
             message: error.to_string(),
-            causes: conflicts.iter().map(|conflict| (conflict.cause(), conflict.path.clone())).collect(),
+            causes: conflicts.shown().map(|conflict| (conflict.cause(), conflict.path.clone())).collect(),
         },
+        ApplyError::Typed { object, .. } if request.resource.strategy.is_confidential() => {
+            ApiError::BadRequest(format!("failed to create typed patch object ({object})"))
+        }
         ApplyError::ManagedFieldsGiven | ApplyError::Typed { .. } => ApiError::BadRequest(error.to_string()),
         ApplyError::Managed(_) | ApplyError::Item(_) => ApiError::Internal(error.to_string()),
     }

@@ -10,7 +10,7 @@ use super::Pipeline;
 use super::media_type::unsupported_patch;
 use crate::error::ApiError;
 use crate::patch::{JsonPatch, PatchError};
-use crate::schema::{Limits, StrictError, read_json, read_yaml};
+use crate::schema::{DecodeError, Limits, StrictError, read_json, read_yaml};
 
 /// The media type of an apply.
 pub(super) const APPLY: &str = "application/apply-patch+yaml";
@@ -57,14 +57,21 @@ impl<S: Store> Pipeline<S> {
 
     fn patch_json(&self, body: &[u8]) -> Result<(Value, Vec<StrictError>), ApiError> {
         read_json(&self.registry.schema, body, Limits::default())
-            .map_err(|error| ApiError::BadRequest(format!("error decoding patch: {error}")))
+            .map_err(|error| unreadable("error decoding patch", &error))
+    }
+}
+
+fn unreadable(what: &str, error: &DecodeError) -> ApiError {
+    match error {
+        DecodeError::OverBudget => ApiError::OverBudget(error.to_string()),
+        other => ApiError::BadRequest(format!("{what}: {other}")),
     }
 }
 
 /// An apply configuration: YAML, of which JSON is a part.
 fn apply_config(body: &[u8]) -> Result<Parsed, ApiError> {
     let refused = |told: &str| ApiError::BadRequest(format!("error decoding YAML: {told}"));
-    let (config, lines) = read_yaml(body).map_err(|error| refused(&error.to_string()))?;
+    let (config, lines) = read_yaml(body).map_err(|error| unreadable("error decoding YAML", &error))?;
     if !config.is_object() && !config.is_null() {
         return Err(refused("an apply configuration is an object"));
     }

@@ -78,6 +78,7 @@ impl<S: Store> Pipeline<S> {
         if origin == Origin::Sent {
             self.track(request, options, &old, &mut new, &now);
         }
+        request.budget.check()?;
         let (old, mut new) = (stored, resource.in_store(new));
         let objects = StateObjects(self.store.state());
         if let Err(reason) = resource.strategy.admit(&context, Some(&old), &mut new, &objects) {
@@ -86,6 +87,7 @@ impl<S: Store> Pipeline<S> {
         carry_system_fields(old.at("metadata"), child_mut(&mut new, "metadata"));
         resource.strategy.prepare_for_update(&context, &old, &mut new);
         self.validate_change(request, &old, &new, &now)?;
+        request.budget.check()?;
         *warnings = repeated.into_iter().collect();
         warnings.extend(resource.strategy.warnings(&context, Some(&old), &new));
         keep_times_if_unchanged(&old, &mut new);
@@ -185,7 +187,7 @@ fn check_version(request: Request<'_>, old: &Value, new: &mut Value) -> Result<(
             let path = Path::new("metadata").child("resourceVersion");
             let error = crate::validate::FieldError::invalid(path, "0", "must be specified for an update");
             let subject = Subject::kind(request.resource, &request.target.name);
-            return Err(ApiError::Invalid { subject, errors: vec![error] });
+            return Err(ApiError::Invalid { subject, errors: error.into() });
         }
         "" | "0" => set(metadata, "resourceVersion", version),
         given if given == version => {}

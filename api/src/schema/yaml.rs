@@ -13,9 +13,14 @@ use serde_json::Value;
 
 use super::json::{DecodeError, Decoded, Limits, StrictError, decode_value, float};
 use super::types::{Schema, TypeId};
+use crate::budget::Held;
+use crate::validate::field::beginning;
 
 /// Bytes that anchors and aliases may copy in one document. A body has at most 3 MiB; nobody repeats more by hand.
 const COPIED_BYTES_MAX: usize = 4 << 20;
+
+/// Duplicate keys that are named, as many as of JSON.
+const DUPLICATES_MAX: usize = 100;
 
 /// Reads the YAML of an object of type `type_id`; otherwise like [`super::decode_json`].
 pub fn decode_yaml(
@@ -52,6 +57,7 @@ struct Builder {
     open: Vec<Open>,
     anchors: HashMap<usize, Value>,
     copies: Copies,
+    held: Held,
     /// One line for each duplicate key.
     duplicates: Vec<String>,
 }
@@ -96,6 +102,7 @@ impl Builder {
             open: Vec::new(),
             anchors: HashMap::new(),
             copies: Copies { bytes: 0 },
+            held: Held::new(limits.held_bytes_max),
             duplicates: Vec::new(),
         }
     }
@@ -198,11 +205,16 @@ impl Builder {
     fn value(&mut self, value: Value, line: usize) -> Result<Option<Value>, DecodeError> {
         match self.open.last_mut().map(|open| &mut open.content) {
             None => return Ok(Some(value)),
-            Some(Content::Items(items)) => items.push(value),
+            Some(Content::Items(items)) => {
+                self.held.item()?;
+                items.push(value);
+            }
             Some(Content::Members { members, merged, key }) => match key.take() {
                 Some(Key::Merge) => merged.push(value),
                 Some(Key::Name(name)) => {
-                    if members.contains_key(&name) {
+                    self.held.entry()?;
+                    if members.contains_key(&name) && self.duplicates.len() < DUPLICATES_MAX {
+                        let name = beginning(&name);
                         self.duplicates.push(format!("line {line}: key {name:?} already set in map"));
                     }
                     members.insert(name, value);

@@ -11,14 +11,20 @@ use super::split_path;
 /// All terms must hold; none selects everything.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FieldSelector {
-    terms: Box<[Term]>,
+    /// Each field once, so that what an object costs does not grow with the terms.
+    conditions: Box<[Condition]>,
 }
 
+/// Everything that is asked of one field.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Term {
+struct Condition {
     field: Field,
-    equal: bool,
-    value: Box<str>,
+    /// The value it must have.
+    value: Option<Box<str>>,
+    /// Two different values are asked for, which nothing has.
+    is_contradiction: bool,
+    /// Values that it may not have, sorted.
+    excluded: Vec<Box<str>>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -52,7 +58,7 @@ impl FieldSelector {
     /// # Errors
     /// A term without an operator, or a field that the kind does not declare.
     pub fn parse(text: &str, fields: SelectableFields<'_>) -> Result<Self, FieldSelectorError> {
-        let mut terms = Vec::new();
+        let mut conditions: Vec<Condition> = Vec::new();
         for term in split_terms(text).into_iter().filter(|term| !term.is_empty()) {
             let (name, equal, value) = split_term(term).ok_or_else(|| {
                 FieldSelectorError(format!("invalid selector: '{text}'; can't understand '{term}'"))
@@ -60,9 +66,20 @@ impl FieldSelector {
             let value = unescape(value).ok_or_else(|| {
                 FieldSelectorError(format!("invalid field selector: invalid escape in '{value}'"))
             })?;
-            terms.push(Term { field: resolve(name, fields)?, equal, value: value.into() });
+            let field = resolve(name, fields)?;
+            // few: no more conditions than the kind has selectable fields.
+            let at = conditions.iter().position(|condition| condition.field == field);
+            let at = at.unwrap_or_else(|| {
+                conditions.push(Condition::none(field));
+                conditions.len() - 1
+            });
+            conditions[at].ask(equal, value.into());
         }
-        Ok(FieldSelector { terms: terms.into() })
+        for condition in &mut conditions {
+            condition.excluded.sort_unstable();
+            condition.excluded.dedup();
+        }
+        Ok(FieldSelector { conditions: conditions.into() })
     }
 
     /// The same for a version whose fields have other names than the stored ones: `stored_name` translates.
@@ -89,25 +106,48 @@ impl FieldSelector {
 
     /// Whether every object is selected.
     pub fn is_everything(&self) -> bool {
-        self.terms.is_empty()
+        self.conditions.is_empty()
     }
 
     /// Whether the object under `path` is selected.
     pub fn matches(&self, path: &str, object: &Object) -> bool {
-        self.terms.iter().all(|term| {
+        self.conditions.iter().all(|condition| {
             let (namespace, name) = split_path(path);
-            let actual = match &term.field {
+            let actual = match &condition.field {
                 Field::Name => name,
                 Field::Namespace => namespace,
                 Field::Declared(declared, at) => object.index.fields.value(declared, *at),
             };
-            (actual == &*term.value) == term.equal
+            condition.holds(actual)
         })
     }
 
     /// The name that a term requires by equality.
     pub fn required_name(&self) -> Option<&str> {
-        self.terms.iter().find(|term| term.field == Field::Name && term.equal).map(|term| &*term.value)
+        // few: one condition for each selectable field.
+        self.conditions.iter().find(|condition| condition.field == Field::Name)?.value.as_deref()
+    }
+}
+
+impl Condition {
+    fn none(field: Field) -> Self {
+        Condition { field, value: None, is_contradiction: false, excluded: Vec::new() }
+    }
+
+    fn ask(&mut self, equal: bool, value: Box<str>) {
+        if !equal {
+            self.excluded.push(value);
+        } else if let Some(other) = &self.value {
+            self.is_contradiction |= *other != value;
+        } else {
+            self.value = Some(value);
+        }
+    }
+
+    fn holds(&self, actual: &str) -> bool {
+        !self.is_contradiction
+            && self.value.as_deref().is_none_or(|value| value == actual)
+            && self.excluded.binary_search_by(|excluded| (**excluded).cmp(actual)).is_err()
     }
 }
 
@@ -121,6 +161,7 @@ fn resolve(name: &str, fields: SelectableFields<'_>) -> Result<Field, FieldSelec
         }
         _ => {}
     }
+    // few: the fields of a kind.
     let position = fields.declared.iter().position(|declared| *declared == name);
     match position.filter(|_| allowed.any(|allowed| *allowed == name)) {
         Some(at) => Ok(Field::Declared(name.into(), at)),
@@ -228,7 +269,12 @@ mod tests {
     fn escapes_and_operators_are_understood() {
         let parsed = FieldSelector::parse(r"metadata.name==a\,b,spec.nodeName!=n1,,", POD).unwrap();
         assert_eq!(parsed.required_name(), Some("a,b"));
-        assert_eq!(parsed.terms.len(), 2);
+        assert_eq!(parsed.conditions.len(), 2);
+        let many: Vec<String> = (0..20_000).map(|at| format!("metadata.name!=n{at}")).collect();
+        let parsed = FieldSelector::parse(&many.join(","), POD).unwrap();
+        assert_eq!(parsed.conditions.len(), 1, "terms about one field are one condition");
+        let two = FieldSelector::parse("metadata.name=a,metadata.name=b", POD).unwrap();
+        assert!(two.conditions[0].is_contradiction);
         assert!(FieldSelector::parse(r"metadata.name=a\x", POD).is_err());
         assert!(FieldSelector::parse("", POD).unwrap().is_everything());
     }

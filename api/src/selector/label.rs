@@ -2,14 +2,33 @@
 //!
 //! Owns the meaning of each operator. A requirement on an absent label fails, except for `!=`, `notin` and `!key`.
 
+use std::collections::BTreeMap;
+
 use orch_raft::Object;
 
 use super::label_parser::{self, LabelSelectorError};
 
-/// All requirements must hold; none selects everything.
+/// All requirements must hold; none selects everything. Kept by label: thousands of requirements cost an object no more
+/// than a look-up for each of its labels.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LabelSelector {
-    requirements: Box<[Requirement]>,
+    /// Sorted by key, each key once.
+    conditions: Box<[(Box<str>, Condition)]>,
+    /// How many of the conditions ask for their label to be there.
+    required: usize,
+}
+
+/// Everything that is asked of one label.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct Condition {
+    is_required: bool,
+    is_forbidden: bool,
+    /// The only values it may have (sorted), if they are said.
+    allowed: Option<Box<[Box<str>]>>,
+    /// Values that it may not have (sorted).
+    excluded: Box<[Box<str>]>,
+    above: Option<i64>,
+    below: Option<i64>,
 }
 
 /// One condition on one label.
@@ -44,39 +63,84 @@ impl LabelSelector {
     /// # Errors
     /// The text breaks the grammar, or names a label or value that cannot exist.
     pub fn parse(text: &str) -> Result<Self, LabelSelectorError> {
-        Ok(LabelSelector { requirements: label_parser::parse(text)?.into() })
+        let mut by_key: BTreeMap<Box<str>, Vec<Operator>> = BTreeMap::new();
+        for Requirement { key, operator } in label_parser::parse(text)? {
+            by_key.entry(key).or_default().push(operator);
+        }
+        let conditions: Box<[_]> =
+            by_key.into_iter().map(|(key, operators)| (key, Condition::of(operators))).collect();
+        let required = conditions.iter().filter(|(_, condition)| condition.is_required).count();
+        Ok(LabelSelector { conditions, required })
     }
 
     /// Whether every object is selected.
     pub fn is_everything(&self) -> bool {
-        self.requirements.is_empty()
+        self.conditions.is_empty()
     }
 
     /// Whether `object` is selected.
     pub fn matches(&self, object: &Object) -> bool {
-        self.requirements.iter().all(|requirement| requirement.operator.holds(object.label(&requirement.key)))
+        let labels = &object.index.labels;
+        // Whichever are fewer are looked up among the others.
+        if self.conditions.len() <= labels.len() {
+            return self.conditions.iter().all(|(key, condition)| condition.holds(object.label(key)));
+        }
+        let mut required = 0;
+        for (key, value) in labels {
+            let found = self.conditions.binary_search_by(|(asked, _)| (**asked).cmp(key));
+            let Ok(at) = found else { continue };
+            let condition = &self.conditions[at].1;
+            if !condition.holds(Some(value)) {
+                return false;
+            }
+            required += usize::from(condition.is_required);
+        }
+        required == self.required
     }
 }
 
-impl Operator {
-    fn holds(&self, value: Option<&str>) -> bool {
-        match self {
-            Operator::In(values) => value.is_some_and(|value| contains(values, value)),
-            Operator::NotIn(values) => value.is_none_or(|value| !contains(values, value)),
-            Operator::Exists => value.is_some(),
-            Operator::DoesNotExist => value.is_none(),
-            Operator::GreaterThan(bound) => integer(value).is_some_and(|number| number > *bound),
-            Operator::LessThan(bound) => integer(value).is_some_and(|number| number < *bound),
+impl Condition {
+    /// What all of `operators` ask for together.
+    fn of(operators: Vec<Operator>) -> Condition {
+        let mut all = Condition::default();
+        let mut excluded: Vec<Box<str>> = Vec::new();
+        for operator in operators {
+            all.is_required |= !matches!(operator, Operator::NotIn(_) | Operator::DoesNotExist);
+            match operator {
+                Operator::In(values) => {
+                    all.allowed = Some(match all.allowed.take() {
+                        None => values,
+                        Some(allowed) => allowed.into_iter().filter(|v| contains(&values, v)).collect(),
+                    });
+                }
+                Operator::NotIn(values) => excluded.extend(values),
+                Operator::Exists => {}
+                Operator::DoesNotExist => all.is_forbidden = true,
+                Operator::GreaterThan(bound) => all.above = all.above.max(Some(bound)),
+                Operator::LessThan(bound) => {
+                    all.below = Some(all.below.map_or(bound, |below| below.min(bound)));
+                }
+            }
         }
+        excluded.sort_unstable();
+        excluded.dedup();
+        all.excluded = excluded.into();
+        all
+    }
+
+    fn holds(&self, value: Option<&str>) -> bool {
+        let Some(value) = value else { return !self.is_required };
+        let number = || value.parse::<i64>().ok();
+        !self.is_forbidden
+            && self.allowed.as_ref().is_none_or(|allowed| contains(allowed, value))
+            && !contains(&self.excluded, value)
+            && self.above.is_none_or(|bound| number().is_some_and(|number| number > bound))
+            && self.below.is_none_or(|bound| number().is_some_and(|number| number < bound))
     }
 }
 
 fn contains(sorted: &[Box<str>], value: &str) -> bool {
     sorted.binary_search_by(|candidate| (**candidate).cmp(value)).is_ok()
-}
-
-fn integer(value: Option<&str>) -> Option<i64> {
-    value?.parse().ok()
 }
 
 #[cfg(test)]
@@ -135,11 +199,35 @@ mod tests {
             ("n<8", true),
             ("app>1", false),
             (" app = x , tier in ( front , back ) ", true),
+            ("app!=y,app!=z,app", true),
+            ("app!=y,app!=x,app", false),
+            ("app in (x,y),app in (y,z)", false),
+            ("app in (x,y),app in (x,z),app notin (y)", true),
+            ("app,!app", false),
+            ("missing,!missing", false),
+            ("n>6,n>3,n<9,n<8", true),
+            ("n>6,n>7", false),
+            ("n<9,n<7", false),
+            ("a!=1,b!=1,c!=1,!d,app=x", true),
+            ("a!=1,b!=1,c!=1,!tier,app=x", false),
+            ("a!=1,b!=1,c!=1,!d,missing", false),
         ] {
             check(selector, &x, selected);
         }
         check("empty=", &[("empty", "")], true);
         check("empty in ()", &[("empty", "")], true);
         check("in in (in)", &[("in", "in")], true);
+    }
+
+    #[test]
+    fn many_terms_cost_an_object_no_more_than_its_labels() {
+        let different: Vec<String> = (0..20_000).map(|at| format!("k{at}!=v")).collect();
+        let same: Vec<String> = (0..20_000).map(|at| format!("app!=v{at}")).collect();
+        let one = |text: &str| LabelSelector::parse(text).unwrap();
+        assert_eq!(one(&same.join(",")).conditions.len(), 1, "terms about one label are one condition");
+        let selector = one(&format!("{},app", different.join(",")));
+        assert!(selector.matches(&object(&[("app", "x"), ("k7", "w")])));
+        assert!(!selector.matches(&object(&[("app", "x"), ("k7", "v")])));
+        assert!(!selector.matches(&object(&[("k7", "w")])), "a required label is missing");
     }
 }

@@ -32,6 +32,7 @@ fn may_be_repeated(error: &ApiError) -> bool {
         | ApiError::OutcomeUnknown(_)
         | ApiError::DeadlineExceeded
         | ApiError::TooManyOperations(_)
+        | ApiError::OverBudget(_)
         | ApiError::ObjectTooLarge(_)
         | ApiError::StateFull { .. }
         | ApiError::NoSpace { .. }
@@ -50,7 +51,7 @@ fn one_of_each() -> Vec<ApiError> {
         ApiError::NameGenerationExhausted(subject()),
         ApiError::Conflict { subject: subject(), reason: text() },
         ApiError::ApplyConflict { message: text(), causes: Vec::new() },
-        ApiError::Invalid { subject: subject(), errors: Vec::new() },
+        ApiError::Invalid { subject: subject(), errors: FieldErrors::new() },
         ApiError::BadRequest(text()),
         ApiError::UnprocessablePatch,
         ApiError::PatchResult(text()),
@@ -67,6 +68,7 @@ fn one_of_each() -> Vec<ApiError> {
         ApiError::OutcomeUnknown(text()),
         ApiError::DeadlineExceeded,
         ApiError::Unavailable(text()),
+        ApiError::OverBudget(text()),
         ApiError::TooManyOperations(text()),
         ApiError::ObjectTooLarge(text()),
         ApiError::Internal(text()),

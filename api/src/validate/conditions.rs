@@ -4,6 +4,8 @@
 
 use serde_json::Value;
 
+use crate::validate::distinct::Distinct;
+use crate::validate::errors::FieldErrors;
 use crate::validate::field::{FieldError, Path, quoted};
 use crate::validate::metadata::{invalid_each, validate_label_name};
 use crate::validate::tree::Tree;
@@ -18,22 +20,21 @@ const REASON_MESSAGE: &str = "a condition reason must start with alphabetic char
                               '[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?')";
 
 /// Rules for a list of conditions.
-pub fn validate_conditions(conditions: &[Value], path: &Path) -> Vec<FieldError> {
-    let mut errors = Vec::new();
-    let mut seen: Vec<&str> = Vec::new();
+pub fn validate_conditions(conditions: &[Value], path: &Path) -> FieldErrors {
+    let mut errors = FieldErrors::new();
+    let mut seen = Distinct::new();
     for (at, condition) in conditions.iter().enumerate() {
         let path = path.index(at);
-        if seen.contains(&condition.text("type")) {
+        if seen.is_repeated(condition.text("type")) {
             errors.push(FieldError::duplicate(path.clone(), &quoted(condition.text("type"))));
         }
-        seen.push(condition.text("type"));
         errors.extend(validate_condition(condition, &path));
     }
     errors
 }
 
-fn validate_condition(condition: &Value, path: &Path) -> Vec<FieldError> {
-    let mut errors = Vec::new();
+fn validate_condition(condition: &Value, path: &Path) -> FieldErrors {
+    let mut errors = FieldErrors::new();
     let (kind, status, reason) = (condition.text("type"), condition.text("status"), condition.text("reason"));
     if kind.is_empty() {
         errors.push(FieldError::required(path.child("type"), "is required"));

@@ -1,8 +1,17 @@
 //! Field paths and field errors: how a rule says which field is wrong and why.
 //!
-//! Owns the wording that all rules share. The texts are the interface: clients compare them (spec 7).
+//! Owns the wording that all rules share, and how much of a client's own values an error repeats. The texts are the
+//! interface: clients compare them (spec 7).
 
+use std::borrow::Cow;
 use std::fmt;
+
+/// Bytes of a value that a message repeats; a mark says that there is more. The reference repeats values whole, and its
+/// recorded answers have values of 300 bytes. Whoever sent a value knows it, and a hundred errors stay below 100 kB.
+pub const VALUE_BYTES_MAX: usize = 512;
+
+/// Bytes of one error's message. Rules put up to a few values into one text; the longest recorded one has 541 bytes.
+const MESSAGE_BYTES_MAX: usize = 16 * 1024;
 
 /// The path of a field as messages print it: `spec.containers[0].name`, `data[bad key!]`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -17,6 +26,7 @@ impl Path {
     /// The field `name` below this one.
     #[must_use]
     pub fn child(&self, name: &str) -> Self {
+        let name = beginning(name);
         if self.0.is_empty() { Path(name.to_owned()) } else { Path(format!("{}.{name}", self.0)) }
     }
 
@@ -29,7 +39,7 @@ impl Path {
     /// The map entry under `key`.
     #[must_use]
     pub fn key(&self, key: &str) -> Self {
-        Path(format!("{}[{key}]", self.0))
+        Path(format!("{}[{}]", self.0, beginning(key)))
     }
 
     /// The path's text.
@@ -86,7 +96,8 @@ impl FieldError {
 
     /// A value that breaks a rule. `shown` is the value as JSON prints it (strings quoted).
     pub fn invalid(path: Path, shown: &str, detail: &str) -> Self {
-        Self::with_detail(path, FieldErrorKind::Invalid, format!("Invalid value: {shown}"), detail)
+        let message = format!("Invalid value: {}", cut(shown));
+        Self::with_detail(path, FieldErrorKind::Invalid, message, detail)
     }
 
     /// A string value that breaks a rule.
@@ -102,13 +113,13 @@ impl FieldError {
     /// Like [`FieldError::not_supported`] for a value that is no string; `shown` as JSON prints it.
     pub fn not_supported_value(path: Path, shown: &str, supported: &[&str]) -> Self {
         let names: Vec<String> = supported.iter().map(|name| quoted(name)).collect();
-        let message = format!("Unsupported value: {shown}: supported values: {}", names.join(", "));
+        let message = format!("Unsupported value: {}: supported values: {}", cut(shown), names.join(", "));
         FieldError { path, kind: FieldErrorKind::NotSupported, message }
     }
 
     /// A reference to something that is not there. `shown` is the value as JSON prints it.
     pub fn not_found(path: Path, shown: &str) -> Self {
-        FieldError { path, kind: FieldErrorKind::NotFound, message: format!("Not found: {shown}") }
+        FieldError { path, kind: FieldErrorKind::NotFound, message: format!("Not found: {}", cut(shown)) }
     }
 
     /// A field that may not be set or changed.
@@ -118,7 +129,11 @@ impl FieldError {
 
     /// A value that stands twice where it may stand once.
     pub fn duplicate(path: Path, shown: &str) -> Self {
-        FieldError { path, kind: FieldErrorKind::Duplicate, message: format!("Duplicate value: {shown}") }
+        FieldError {
+            path,
+            kind: FieldErrorKind::Duplicate,
+            message: format!("Duplicate value: {}", cut(shown)),
+        }
     }
 
     /// A value past its length; `limit` in bytes.
@@ -129,6 +144,7 @@ impl FieldError {
     }
 
     fn with_detail(path: Path, kind: FieldErrorKind, message: String, detail: &str) -> Self {
+        let detail = prefix(detail, MESSAGE_BYTES_MAX);
         let message = if detail.is_empty() { message } else { format!("{message}: {detail}") };
         FieldError { path, kind, message }
     }
@@ -157,11 +173,13 @@ impl FieldErrorKind {
     }
 }
 
-/// `text` in double quotes as messages show a string value: control characters escaped, everything else as it is.
+/// `text` in double quotes as messages show a string value: control characters escaped, everything else as it is, and
+/// no more than [`VALUE_BYTES_MAX`] bytes of it.
 pub fn quoted(text: &str) -> String {
-    let mut out = String::with_capacity(text.len() + 2);
+    let shown = beginning(text);
+    let mut out = String::with_capacity(shown.len() + 2);
     out.push('"');
-    for character in text.chars() {
+    for character in shown.chars() {
         match character {
             '"' => out.push_str("\\\""),
             '\\' => out.push_str("\\\\"),
@@ -180,12 +198,54 @@ pub fn quoted(text: &str) -> String {
         }
     }
     out.push('"');
+    if shown.len() < text.len() {
+        out.push_str(&mark(text.len()));
+    }
     out
+}
+
+/// A value as it is put into a message, of which a long one is cut. What [`quoted`] made fits.
+fn cut(shown: &str) -> Cow<'_, str> {
+    // Escapes make a quoted text longer than what it quotes: up to ten bytes for two.
+    if shown.len() <= 6 * VALUE_BYTES_MAX {
+        return Cow::Borrowed(shown);
+    }
+    Cow::Owned(format!("{}{}", beginning(shown), mark(shown.len())))
+}
+
+/// Says that a value goes on.
+pub(crate) fn mark(bytes: usize) -> String {
+    format!("... ({bytes} bytes)")
+}
+
+/// As much of `text` as a message repeats.
+pub(crate) fn beginning(text: &str) -> &str {
+    prefix(text, VALUE_BYTES_MAX)
+}
+
+fn prefix(text: &str, bytes_max: usize) -> &str {
+    &text[..text.floor_char_boundary(bytes_max)]
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn long_values_are_shown_in_part() {
+        let long = "é".repeat(100_000);
+        let error = FieldError::invalid_str(Path::new("a").key(&long), &long, "is long");
+        assert!(error.message.ends_with("é\"... (200000 bytes): is long"), "{}", error.message);
+        assert!(error.message.len() < 2 * VALUE_BYTES_MAX && error.path.as_str().len() < 2 * VALUE_BYTES_MAX);
+        let error = FieldError::invalid(Path::new("a"), &long, "is long");
+        assert!(error.message.len() < 2 * VALUE_BYTES_MAX, "{}", error.message);
+        let whole = "x".repeat(300);
+        assert_eq!(
+            quoted(&whole),
+            format!("\"{whole}\""),
+            "the reference shows recorded values of this length"
+        );
+    }
 
     #[test]
     fn quoting_escapes_control_characters() {

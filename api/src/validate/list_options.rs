@@ -3,6 +3,7 @@
 //! Owns the matrix of the spec's section 9 as far as it is a matter of parameters; a token or a version that does not
 //! parse is the pipeline's to refuse.
 
+use crate::validate::errors::FieldErrors;
 use crate::validate::field::{FieldError, Path};
 
 /// The options of a list or a watch, as parsed from the query.
@@ -46,15 +47,15 @@ impl ListOptions<'_> {
 }
 
 /// Rules for the options of a list or a watch. The defaults of a watch are filled in here.
-pub fn validate_list_options(options: ListOptions<'_>) -> Vec<FieldError> {
+pub fn validate_list_options(options: ListOptions<'_>) -> FieldErrors {
     let options = options.with_defaults();
     if options.watch { validate_watch(options) } else { validate_list(options) }
 }
 
-fn validate_list(options: ListOptions<'_>) -> Vec<FieldError> {
+fn validate_list(options: ListOptions<'_>) -> FieldErrors {
     let path = Path::new("resourceVersionMatch");
     let wanted = options.resource_version_match;
-    let mut errors = Vec::new();
+    let mut errors = FieldErrors::new();
     if !wanted.is_empty() {
         if options.resource_version.is_empty() {
             errors.push(FieldError::forbidden(path.clone(), NEEDS_VERSION));
@@ -76,10 +77,10 @@ fn validate_list(options: ListOptions<'_>) -> Vec<FieldError> {
     errors
 }
 
-fn validate_watch(options: ListOptions<'_>) -> Vec<FieldError> {
+fn validate_watch(options: ListOptions<'_>) -> FieldErrors {
     let path = Path::new("resourceVersionMatch");
     let wanted = options.resource_version_match;
-    let mut errors = Vec::new();
+    let mut errors = FieldErrors::new();
     if options.send_initial_events.is_some() && wanted != NOT_OLDER_THAN {
         errors.push(FieldError::forbidden(path.clone(), INITIAL_NEEDS_MATCH));
     }

@@ -7,8 +7,10 @@
 use serde_json::Value;
 
 use crate::kinds::NameRule;
-use crate::validate::field::{FieldError, Path};
-use crate::validate::tree::{Tree, carry, object_mut, same, set, shown, sorted_entries};
+use crate::validate::distinct::Distinct;
+use crate::validate::errors::{ERRORS_SHOWN_MAX, FieldErrors};
+use crate::validate::field::{FieldError, Path, beginning};
+use crate::validate::tree::{Tree, carry, object_mut, same, set, shown, shown_items, sorted_entries};
 use crate::validate::{names, options};
 use orch_proto::Brand;
 
@@ -22,7 +24,7 @@ const ORPHAN: &str = "orphan";
 const FOREGROUND: &str = "foregroundDeletion";
 
 /// Rules for the metadata of a new object. `meta` is the `metadata` field itself, `path` its path.
-pub fn validate_object_meta(meta: &Value, namespaced: bool, rule: NameRule, path: &Path) -> Vec<FieldError> {
+pub fn validate_object_meta(meta: &Value, namespaced: bool, rule: NameRule, path: &Path) -> FieldErrors {
     let mut errors = validate_name(meta, rule, path);
     let namespace = meta.text("namespace");
     let namespace_path = path.child("namespace");
@@ -45,8 +47,8 @@ pub fn validate_object_meta(meta: &Value, namespaced: bool, rule: NameRule, path
 }
 
 /// Rules for a change of metadata. Both are `metadata` fields; run after [`carry_system_fields`].
-pub fn validate_object_meta_update(new: &Value, old: &Value, path: &Path) -> Vec<FieldError> {
-    let mut errors = Vec::new();
+pub fn validate_object_meta_update(new: &Value, old: &Value, path: &Path) -> FieldErrors {
+    let mut errors = FieldErrors::new();
     if old.has("deletionTimestamp") {
         errors.extend(no_new_finalizers(new, old, &path.child("finalizers")));
     }
@@ -95,9 +97,10 @@ pub fn carry_system_fields(old: &Value, new: &mut Value) {
 }
 
 /// Finalizers of built-in kinds: a name without a domain must be one that the system itself uses.
-pub fn validate_finalizer_domains(meta: &Value, brand: &Brand, path: &Path) -> Vec<FieldError> {
+pub fn validate_finalizer_domains(meta: &Value, brand: &Brand, path: &Path) -> FieldErrors {
     let finalizers = path.child("finalizers");
     let standard = [brand.namespace_finalizer, ORPHAN, FOREGROUND];
+    // few: three finalizers are standard.
     let unknown = |name: &str| !name.contains('/') && !standard.contains(&name);
     let named =
         meta.items("finalizers").iter().enumerate().filter_map(|(at, name)| Some((at, name.as_str()?)));
@@ -114,9 +117,12 @@ pub fn bare_finalizer(path: Path, name: &str) -> FieldError {
 }
 
 /// Labels: keys are qualified names, values are label values. Errors stand on the map, not on the entry.
-pub fn validate_labels(labels: &Value, path: &Path) -> Vec<FieldError> {
-    let mut errors = Vec::new();
+pub fn validate_labels(labels: &Value, path: &Path) -> FieldErrors {
+    let mut errors = FieldErrors::new();
     for (key, value) in sorted_entries(labels) {
+        if errors.is_full() {
+            break;
+        }
         errors.extend(validate_label_name(key, path));
         let value = value.as_str().unwrap_or_default();
         errors.extend(invalid_each(path, value, names::label_value(value)));
@@ -125,15 +131,18 @@ pub fn validate_labels(labels: &Value, path: &Path) -> Vec<FieldError> {
 }
 
 /// One label key.
-pub fn validate_label_name(key: &str, path: &Path) -> Vec<FieldError> {
+pub fn validate_label_name(key: &str, path: &Path) -> FieldErrors {
     invalid_each(path, key, names::qualified_name(key))
 }
 
 /// Annotations: keys are qualified names in any case, values are free, the total is bounded.
-pub fn validate_annotations(annotations: &Value, path: &Path) -> Vec<FieldError> {
-    let mut errors = Vec::new();
+pub fn validate_annotations(annotations: &Value, path: &Path) -> FieldErrors {
+    let mut errors = FieldErrors::new();
     let mut size = 0;
     for (key, value) in sorted_entries(annotations) {
+        if errors.is_full() {
+            break;
+        }
         errors.extend(invalid_each(path, key, names::qualified_name(&key.to_lowercase())));
         size += key.len() + value.as_str().unwrap_or_default().len();
     }
@@ -158,12 +167,12 @@ pub fn nonnegative(value: Option<i64>, path: Path) -> Option<FieldError> {
 }
 
 /// One error for each message about a string value.
-pub fn invalid_each(path: &Path, value: &str, messages: Vec<String>) -> Vec<FieldError> {
+pub fn invalid_each(path: &Path, value: &str, messages: Vec<String>) -> FieldErrors {
     messages.iter().map(|message| FieldError::invalid_str(path.clone(), value, message)).collect()
 }
 
-fn validate_name(meta: &Value, rule: NameRule, path: &Path) -> Vec<FieldError> {
-    let mut errors = Vec::new();
+fn validate_name(meta: &Value, rule: NameRule, path: &Path) -> FieldErrors {
+    let mut errors = FieldErrors::new();
     let generate = meta.text("generateName");
     if !generate.is_empty() {
         let messages = names::by_rule(rule, generate, true);
@@ -182,20 +191,24 @@ fn validate_generation(meta: &Value, path: &Path) -> Option<FieldError> {
     nonnegative(meta.int("generation"), path.child("generation"))
 }
 
-fn validate_owner_references(references: &[Value], path: &Path) -> Vec<FieldError> {
-    let mut errors = Vec::new();
+fn validate_owner_references(references: &[Value], path: &Path) -> FieldErrors {
+    let mut errors = FieldErrors::new();
     let mut first_controller: Option<String> = None;
     for reference in references {
+        if errors.is_full() {
+            break;
+        }
         // The reference names no position here.
         errors.extend(validate_owner_reference(reference, path));
         if !reference.flag("controller") {
             continue;
         }
-        let this = format!("{}/{}", reference.text("kind"), reference.text("name"));
+        let (kind, name) = (reference.text("kind"), reference.text("name"));
+        let this = format!("{}/{}", beginning(kind), beginning(name));
         match &first_controller {
             Some(first) => errors.push(FieldError::invalid(
                 path.clone(),
-                &shown(&Value::from(references)),
+                &shown_items(references),
                 &format!(
                     "Only one reference can have Controller set to true. Found \"true\" in references for {first} \
                      and {this}"
@@ -207,8 +220,8 @@ fn validate_owner_references(references: &[Value], path: &Path) -> Vec<FieldErro
     errors
 }
 
-fn validate_owner_reference(reference: &Value, path: &Path) -> Vec<FieldError> {
-    let mut errors = Vec::new();
+fn validate_owner_reference(reference: &Value, path: &Path) -> FieldErrors {
+    let mut errors = FieldErrors::new();
     let version = reference.text("apiVersion");
     if version.is_empty() || version.matches('/').count() > 1 || version.ends_with('/') {
         errors.push(FieldError::invalid_str(path.child("apiVersion"), version, "version must not be empty"));
@@ -225,27 +238,27 @@ fn validate_owner_reference(reference: &Value, path: &Path) -> Vec<FieldError> {
     errors
 }
 
-fn validate_finalizers(finalizers: &[Value], path: &Path) -> Vec<FieldError> {
+fn validate_finalizers(finalizers: &[Value], path: &Path) -> FieldErrors {
     let named: Vec<&str> = finalizers.iter().filter_map(Value::as_str).collect();
-    let mut errors: Vec<FieldError> =
+    let mut errors: FieldErrors =
         named.iter().flat_map(|name| invalid_each(path, name, names::qualified_name(name))).collect();
-    if named.contains(&ORPHAN) && named.contains(&FOREGROUND) {
+    let has = |name: &str| named.iter().any(|named| *named == name); // few: asked twice
+    if has(ORPHAN) && has(FOREGROUND) {
         let detail = format!("finalizer {ORPHAN} and {FOREGROUND} cannot be both set");
-        errors.push(FieldError::invalid(path.clone(), &shown(&Value::from(finalizers)), &detail));
+        errors.push(FieldError::invalid(path.clone(), &shown_items(finalizers), &detail));
     }
     errors
 }
 
 fn no_new_finalizers(new: &Value, old: &Value, path: &Path) -> Option<FieldError> {
-    let before = old.texts("finalizers");
-    let mut added: Vec<&str> =
-        new.texts("finalizers").into_iter().filter(|name| !before.contains(name)).collect();
+    let before: Distinct<&str> = old.texts("finalizers").into_iter().collect();
+    let mut added: Vec<&str> = new.texts("finalizers").into_iter().filter(|name| !before.has(name)).collect();
     if added.is_empty() {
         return None;
     }
     added.sort_unstable();
     added.dedup();
-    let listed: Vec<String> = added.into_iter().map(super::field::quoted).collect();
+    let listed: Vec<String> = added.into_iter().take(ERRORS_SHOWN_MAX).map(super::field::quoted).collect();
     let detail = format!(
         "no new finalizers can be added if the object is being deleted, found new finalizers []string{{{}}}",
         listed.join(", ")
@@ -253,9 +266,12 @@ fn no_new_finalizers(new: &Value, old: &Value, path: &Path) -> Option<FieldError
     Some(FieldError::forbidden(path.clone(), &detail))
 }
 
-fn validate_managed_fields(entries: &[Value], path: &Path) -> Vec<FieldError> {
-    let mut errors = Vec::new();
+fn validate_managed_fields(entries: &[Value], path: &Path) -> FieldErrors {
+    let mut errors = FieldErrors::new();
     for (at, entry) in entries.iter().enumerate() {
+        if errors.is_full() {
+            break;
+        }
         let path = path.index(at);
         match entry.text("operation") {
             "" => errors.push(FieldError::required(path.child("operation"), "must not be empty")),

@@ -4,6 +4,8 @@
 //! clock, the store or the request.
 
 pub mod conditions;
+pub mod distinct;
+pub mod errors;
 pub mod field;
 pub mod list_options;
 pub mod metadata;
@@ -13,6 +15,8 @@ pub mod quantity;
 pub mod selector;
 pub mod tree;
 
+pub use distinct::Distinct;
+pub use errors::FieldErrors;
 pub use field::{FieldError, FieldErrorKind, Path, quoted};
 pub use list_options::{ListOptions, validate_list_options};
 pub use metadata::{

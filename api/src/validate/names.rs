@@ -213,6 +213,7 @@ pub fn port_name(value: &str) -> Vec<String> {
     if value.is_empty() || !value.bytes().all(valid) {
         messages.push("must contain only alpha-numeric characters (a-z, 0-9), and hyphens (-)".to_owned());
     }
+    // once: one pass over a text.
     if !value.bytes().any(|c| c.is_ascii_lowercase()) {
         messages.push("must contain at least one letter (a-z)".to_owned());
     }

@@ -5,6 +5,7 @@
 
 use serde_json::Value;
 
+use crate::validate::errors::{ERRORS_SHOWN_MAX, FieldErrors};
 use crate::validate::field::{FieldError, Path, quoted};
 use crate::validate::tree::Tree;
 
@@ -25,7 +26,7 @@ pub struct WriteOptions<'a> {
 }
 
 /// Rules for the options of a create or an update.
-pub fn validate_write_options(options: WriteOptions<'_>) -> Vec<FieldError> {
+pub fn validate_write_options(options: WriteOptions<'_>) -> FieldErrors {
     let mut errors = validate_field_manager(options.field_manager, &Path::new("fieldManager"));
     errors.extend(validate_dry_run(options.dry_run));
     errors.extend(validate_field_validation(options.field_validation));
@@ -33,12 +34,8 @@ pub fn validate_write_options(options: WriteOptions<'_>) -> Vec<FieldError> {
 }
 
 /// Rules for the options of a patch. `apply`: the body is an apply configuration. `force`: the parameter, if given.
-pub fn validate_patch_options(
-    options: WriteOptions<'_>,
-    apply: bool,
-    force: Option<bool>,
-) -> Vec<FieldError> {
-    let mut errors = Vec::new();
+pub fn validate_patch_options(options: WriteOptions<'_>, apply: bool, force: Option<bool>) -> FieldErrors {
+    let mut errors = FieldErrors::new();
     if apply && options.field_manager.is_empty() {
         errors.push(FieldError::required(Path::new("fieldManager"), "is required for apply patch"));
     }
@@ -50,14 +47,15 @@ pub fn validate_patch_options(
 }
 
 /// Rules for a `DeleteOptions` document (body and query already merged).
-pub fn validate_delete_options(options: &Value) -> Vec<FieldError> {
-    let mut errors = Vec::new();
+pub fn validate_delete_options(options: &Value) -> FieldErrors {
+    let mut errors = FieldErrors::new();
     let path = Path::new("propagationPolicy");
     if let Some(policy) = options.at("propagationPolicy").as_str() {
         if options.has("orphanDependents") {
             let detail = "orphanDependents and deletionPropagation cannot be both set";
             errors.push(FieldError::invalid_str(path.clone(), policy, detail));
         }
+        // few: three policies.
         if !PROPAGATION_POLICIES[..3].contains(&policy) {
             errors.push(FieldError::not_supported(path, policy, &PROPAGATION_POLICIES));
         }
@@ -74,15 +72,16 @@ pub fn validate_delete_options(options: &Value) -> Vec<FieldError> {
 }
 
 /// A field manager: not too long and printable throughout.
-pub fn validate_field_manager(manager: &str, path: &Path) -> Vec<FieldError> {
-    let mut errors = Vec::new();
+pub fn validate_field_manager(manager: &str, path: &Path) -> FieldErrors {
+    let mut errors = FieldErrors::new();
     if manager.len() > FIELD_MANAGER_LENGTH_MAX {
         errors.push(FieldError::too_long(path.clone(), FIELD_MANAGER_LENGTH_MAX));
     }
-    for (at, character) in manager.char_indices().filter(|&(_, character)| !is_printable(character)) {
+    let unprintable = manager.char_indices().filter(|&(_, character)| !is_printable(character));
+    errors.extend(unprintable.map(|(at, character)| {
         let detail = format!("invalid character U+{:04X} (at position {at})", u32::from(character));
-        errors.push(FieldError::invalid_str(path.clone(), manager, &detail));
-    }
+        FieldError::invalid_str(path.clone(), manager, &detail)
+    }));
     errors
 }
 
@@ -91,7 +90,7 @@ pub fn validate_dry_run(values: &[&str]) -> Option<FieldError> {
     if values.iter().all(|value| matches!(*value, "" | "All")) {
         return None;
     }
-    let shown: Vec<String> = values.iter().map(|value| quoted(value)).collect();
+    let shown: Vec<String> = values.iter().take(ERRORS_SHOWN_MAX).map(|value| quoted(value)).collect();
     let shown = format!("[{}]", shown.join(","));
     Some(FieldError::not_supported_value(Path::new("dryRun"), &shown, &["All"]))
 }
@@ -99,6 +98,7 @@ pub fn validate_dry_run(values: &[&str]) -> Option<FieldError> {
 /// `fieldValidation`: `Ignore`, `Warn`, `Strict` or nothing.
 pub fn validate_field_validation(value: &str) -> Option<FieldError> {
     let supported = ["", "Ignore", "Strict", "Warn"];
+    // few: four values.
     if supported.contains(&value) {
         return None;
     }

@@ -54,6 +54,7 @@ impl fmt::Display for Quantity {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (number, suffix) = [(NANO, ""), (NANO / 1000, "m"), (1000, "u")]
             .into_iter()
+            // few: the units.
             .find(|(unit, _)| self.0 % unit == 0)
             .map_or((self.0, "n"), |(unit, suffix)| (self.0 / unit, suffix));
         write!(f, "{number}{suffix}")

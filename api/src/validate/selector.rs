@@ -5,13 +5,14 @@
 
 use serde_json::Value;
 
+use crate::validate::errors::FieldErrors;
 use crate::validate::field::{FieldError, Path};
 use crate::validate::metadata::{invalid_each, validate_label_name, validate_labels};
 use crate::validate::names;
 use crate::validate::tree::{Tree, sorted_entries};
 
 /// Rules for a selector. An absent one is valid: whether it is required is the kind's to say.
-pub fn validate_label_selector(selector: &Value, path: &Path) -> Vec<FieldError> {
+pub fn validate_label_selector(selector: &Value, path: &Path) -> FieldErrors {
     let mut errors = validate_labels(selector.at("matchLabels"), &path.child("matchLabels"));
     let expressions = path.child("matchExpressions");
     for (at, requirement) in selector.items("matchExpressions").iter().enumerate() {
@@ -20,8 +21,8 @@ pub fn validate_label_selector(selector: &Value, path: &Path) -> Vec<FieldError>
     errors
 }
 
-fn validate_requirement(requirement: &Value, path: &Path) -> Vec<FieldError> {
-    let mut errors = Vec::new();
+fn validate_requirement(requirement: &Value, path: &Path) -> FieldErrors {
+    let mut errors = FieldErrors::new();
     let values = requirement.texts("values");
     match requirement.text("operator") {
         "In" | "NotIn" => {
@@ -65,6 +66,7 @@ pub fn selects(selector: &Value, labels: &Value) -> bool {
 
 fn meets(requirement: &Value, labels: &Value) -> bool {
     let label = labels.get(requirement.text("key")).and_then(Value::as_str);
+    // once: each requirement of a selector is asked about one label.
     let listed = |value: &str| requirement.texts("values").contains(&value);
     match requirement.text("operator") {
         "In" => label.is_some_and(listed),

@@ -3,7 +3,17 @@
 //! Owns the one way in which rules look at a `serde_json::Value`: an absent field, a null and a value of another type
 //! all read as empty, because the decoder has already reported wrong types and untyped parts may hold anything.
 
+use std::collections::BTreeMap;
+use std::io;
+
+use serde::Serialize;
 use serde_json::{Map, Value};
+
+use super::field::VALUE_BYTES_MAX;
+
+/// Bytes up to which a composite value is shown whole: recorded answers have whole selectors and claims, and a pod's
+/// resources. Longer ones are cut at [`VALUE_BYTES_MAX`].
+const SHOWN_JSON_BYTES_MAX: usize = 2 * VALUE_BYTES_MAX;
 
 static NULL: Value = Value::Null;
 
@@ -94,9 +104,47 @@ pub fn same(left: &Value, right: &Value) -> bool {
     }
 }
 
-/// `value` as messages show a composite value: compact JSON.
+/// `value` as messages show a composite value: compact JSON, of which a long one is cut.
 pub fn shown(value: &Value) -> String {
-    value.to_string()
+    shown_json(value)
+}
+
+/// The same for the items of a list.
+pub fn shown_items(items: &[Value]) -> String {
+    shown_json(items)
+}
+
+/// Writes no more than what is shown: an error about each of many items would else read them all each time.
+fn shown_json(value: &(impl Serialize + ?Sized)) -> String {
+    let mut beginning = Beginning { json: Vec::with_capacity(128) };
+    let is_whole = serde_json::to_writer(&mut beginning, value).is_ok();
+    let mut text = String::from_utf8_lossy(&beginning.json).into_owned();
+    if !is_whole {
+        text.truncate(text.floor_char_boundary(VALUE_BYTES_MAX));
+        text.push_str("...");
+    }
+    text
+}
+
+/// Takes the first bytes of a text and refuses the rest.
+struct Beginning {
+    json: Vec<u8>,
+}
+
+impl io::Write for Beginning {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let room = SHOWN_JSON_BYTES_MAX - self.json.len();
+        if room == 0 {
+            return Err(io::ErrorKind::StorageFull.into());
+        }
+        let taken = bytes.len().min(room);
+        self.json.extend_from_slice(&bytes[..taken]);
+        Ok(taken)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
 }
 
 /// A map of strings as messages show it: compact JSON with ordered keys.
@@ -104,9 +152,8 @@ pub fn shown_map(value: &Value) -> String {
     if value.is_null() {
         return "null".to_owned();
     }
-    let ordered: Map<String, Value> =
-        sorted_entries(value).into_iter().map(|(key, value)| (key.to_owned(), value.clone())).collect();
-    Value::Object(ordered).to_string()
+    let ordered: BTreeMap<&str, &Value> = sorted_entries(value).into_iter().collect();
+    shown_json(&ordered)
 }
 
 /// The object in `value`, made when it is not one.
@@ -195,6 +242,16 @@ mod tests {
         assert!(hostile.items("c").is_empty());
         assert_eq!(hostile.texts("b"), ["x"]);
         assert!(json!(null).at("x").at("y").is_null());
+    }
+
+    #[test]
+    fn long_composites_are_shown_in_part() {
+        let items: Vec<Value> = (0..100_000).map(|at| json!({"at": at, "t": "é"})).collect();
+        let (of_items, of_value) = (shown_items(&items), shown(&json!(items)));
+        assert_eq!(of_items, of_value);
+        assert!(of_items.starts_with(r#"[{"at":0,"t":"é"},{"at":1"#), "{of_items}");
+        assert!(of_items.ends_with("...") && of_items.len() <= VALUE_BYTES_MAX + 3, "{of_items}");
+        assert_eq!(shown_items(&items[..2]), json!(items[..2]).to_string());
     }
 
     #[test]

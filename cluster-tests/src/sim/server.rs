@@ -11,6 +11,7 @@ use bytes::Bytes;
 use futures::FutureExt;
 use orch_api::ambient::{Ambient, Timestamp};
 use orch_api::authn::User;
+use orch_api::budget::Budget;
 use orch_api::controllers;
 use orch_api::error::ApiError;
 use orch_api::negotiate::JSON;
@@ -150,6 +151,7 @@ impl Server {
             content_type: ask.content_type,
             body: &body,
             remarks: &Remarks::default(),
+            budget: &Budget::default(),
         };
         Box::pin(self.0.run(request)).await
     }
@@ -171,6 +173,7 @@ impl Server {
             content_type: "",
             body: &Bytes::new(),
             remarks: &Remarks::default(),
+            budget: &Budget::default(),
         };
         let renderer = Renderer::new(&self.0.registry, &resource, JSON, IncludeObject::default());
         Watch::start(self.0.clone(), request, renderer, futures::future::pending().boxed()).await

@@ -2,6 +2,7 @@
 //! in their one place, files that nobody uses, and documents that say what is there.
 
 mod modules;
+mod searches;
 mod tree;
 
 use std::collections::BTreeSet;
@@ -168,6 +169,16 @@ fn nobody_who_connects_can_fill_the_log() {
         }
     }
     check("ask a `WarningLimit` first, or say it at debug level", found);
+}
+
+#[test]
+fn searches_over_what_clients_send_have_a_reason() {
+    let sources = sources("rs");
+    let only_for_tests = modules::only_for_tests(&sources);
+    let product =
+        sources.iter().filter(|source| !is_test(&source.name) && !only_for_tests.contains(&source.name));
+    let found = product.flat_map(searches::unexplained);
+    check("look it up by hash, or say `// few:`, `// once:` or `// set:`", found);
 }
 
 #[test]

@@ -9,7 +9,7 @@ use crate::kinds::{Cell, Context, NameRule, Strategy, age, object_meta};
 use crate::validate::metadata::nonnegative;
 use crate::validate::selector::format_label_selector;
 use crate::validate::tree::{Tree, child_mut, set, set_default, set_default_text, shown};
-use crate::validate::{FieldError, Path};
+use crate::validate::{FieldError, FieldErrors, Path};
 
 /// A job's name is that of its cron job with eleven more characters.
 const NAME_LENGTH_MAX: usize = 52;
@@ -42,7 +42,7 @@ impl Strategy for CronJob {
         }
     }
 
-    fn validate_create(&self, context: &Context<'_>, new: &Value) -> Vec<FieldError> {
+    fn validate_create(&self, context: &Context<'_>, new: &Value) -> FieldErrors {
         let mut errors = object_meta::on_create(context, new);
         errors.extend(validate_spec(context, new.at("spec"), &Path::new("spec")));
         let name = new.at("metadata").text("name");
@@ -53,7 +53,7 @@ impl Strategy for CronJob {
         errors
     }
 
-    fn validate_update(&self, context: &Context<'_>, old: &Value, new: &Value) -> Vec<FieldError> {
+    fn validate_update(&self, context: &Context<'_>, old: &Value, new: &Value) -> FieldErrors {
         let mut errors = object_meta::on_update(context, old, new);
         if context.subresource.is_empty() {
             errors.extend(validate_spec(context, new.at("spec"), &Path::new("spec")));
@@ -95,7 +95,7 @@ impl Strategy for CronJob {
     }
 }
 
-fn validate_spec(context: &Context<'_>, spec: &Value, path: &Path) -> Vec<FieldError> {
+fn validate_spec(context: &Context<'_>, spec: &Value, path: &Path) -> FieldErrors {
     let mut errors = validate_schedule(spec, path);
     for field in ["startingDeadlineSeconds", "successfulJobsHistoryLimit", "failedJobsHistoryLimit"] {
         errors.extend(nonnegative(spec.int(field), path.child(field)));
@@ -120,9 +120,9 @@ fn validate_spec(context: &Context<'_>, spec: &Value, path: &Path) -> Vec<FieldE
     errors
 }
 
-fn validate_schedule(spec: &Value, path: &Path) -> Vec<FieldError> {
+fn validate_schedule(spec: &Value, path: &Path) -> FieldErrors {
     let (schedule, schedule_path) = (spec.text("schedule"), path.child("schedule"));
-    let mut errors = Vec::new();
+    let mut errors = FieldErrors::new();
     if schedule.is_empty() {
         errors.push(FieldError::required(schedule_path, ""));
     } else if schedule.contains("TZ") {
@@ -135,12 +135,12 @@ fn validate_schedule(spec: &Value, path: &Path) -> Vec<FieldError> {
     errors
 }
 
-fn validate_zone(zone: &str, path: &Path) -> Vec<FieldError> {
+fn validate_zone(zone: &str, path: &Path) -> FieldErrors {
     let error = |detail: &str| FieldError::invalid_str(path.child("timeZone"), zone, detail);
     if zone.is_empty() {
-        return vec![error("timeZone must be nil or non-empty string")];
+        return error("timeZone must be nil or non-empty string").into();
     }
-    let mut errors = Vec::new();
+    let mut errors = FieldErrors::new();
     if zone.eq_ignore_ascii_case("local") {
         errors.push(error(
             "timeZone must be an explicit time zone as defined in https://www.iana.org/time-zones",

@@ -8,7 +8,7 @@ use crate::kinds::{Cell, Context, DefaultPropagation, Strategy, age, object_meta
 use crate::validate::metadata::{immutable, nonnegative};
 use crate::validate::selector::{format_label_selector, selects, validate_label_selector};
 use crate::validate::tree::{Tree, carry, child_mut, is_empty, set, set_default, shown, shown_map};
-use crate::validate::{FieldError, Path};
+use crate::validate::{FieldError, FieldErrors, Path};
 use orch_proto::Brand;
 
 const BACKOFF_LIMIT: i64 = 6;
@@ -52,14 +52,14 @@ impl Strategy for Job {
         }
     }
 
-    fn validate_create(&self, context: &Context<'_>, new: &Value) -> Vec<FieldError> {
+    fn validate_create(&self, context: &Context<'_>, new: &Value) -> FieldErrors {
         let mut errors = object_meta::on_create(context, new);
         errors.extend(validate_made_selector(context.brand, new));
         errors.extend(validate_spec(context, new.at("spec"), &Path::new("spec")));
         errors
     }
 
-    fn validate_update(&self, context: &Context<'_>, old: &Value, new: &Value) -> Vec<FieldError> {
+    fn validate_update(&self, context: &Context<'_>, old: &Value, new: &Value) -> FieldErrors {
         let mut errors = object_meta::on_update(context, old, new);
         if context.subresource == "status" {
             let path = Path::new("status");
@@ -151,15 +151,15 @@ fn own_labels(spec: &Value) -> Value {
     spec.at("template").at("metadata").at("labels").clone()
 }
 
-fn validate_made_selector(brand: &Brand, job: &Value) -> Vec<FieldError> {
+fn validate_made_selector(brand: &Brand, job: &Value) -> FieldErrors {
     let spec = job.at("spec");
     if spec.flag("manualSelector") || !spec.has("selector") {
-        return Vec::new();
+        return FieldErrors::new();
     }
     let labels = job_labels(brand, job);
     let path = Path::new("spec").child("template").child("metadata").child("labels");
     let own = spec.at("template").at("metadata").at("labels");
-    let mut errors = Vec::new();
+    let mut errors = FieldErrors::new();
     for (key, value) in &labels {
         let detail = format!("must be '{value}'");
         match own.get(key).and_then(Value::as_str) {
@@ -179,7 +179,7 @@ fn validate_made_selector(brand: &Brand, job: &Value) -> Vec<FieldError> {
     errors
 }
 
-fn validate_spec(context: &Context<'_>, spec: &Value, path: &Path) -> Vec<FieldError> {
+fn validate_spec(context: &Context<'_>, spec: &Value, path: &Path) -> FieldErrors {
     let mut errors = validate_job_spec(context, spec, path);
     let selector = spec.at("selector");
     if selector.is_null() {
@@ -196,8 +196,8 @@ fn validate_spec(context: &Context<'_>, spec: &Value, path: &Path) -> Vec<FieldE
     errors
 }
 
-fn validate_kept(old: &Value, new: &Value, path: &Path) -> Vec<FieldError> {
-    let mut errors = Vec::new();
+fn validate_kept(old: &Value, new: &Value, path: &Path) -> FieldErrors {
+    let mut errors = FieldErrors::new();
     // An indexed job may grow and shrink as long as all of it runs at once.
     let elastic = new.text("completionMode") == "Indexed" && new.at("completions") == new.at("parallelism");
     if !elastic {
@@ -238,6 +238,7 @@ fn keep_directives(old: &Value, template: &mut Value) {
 
 fn condition(job: &Value, kind: &str) -> bool {
     let met = |condition: &Value| condition.text("type") == kind && condition.text("status") == "True";
+    // once: one pass over the conditions.
     job.at("status").items("conditions").iter().any(met)
 }
 

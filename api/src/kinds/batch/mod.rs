@@ -15,7 +15,7 @@ use crate::kinds::Context;
 use crate::kinds::workload::validate_template;
 use crate::validate::metadata::nonnegative;
 use crate::validate::tree::Tree;
-use crate::validate::{FieldError, Path};
+use crate::validate::{FieldError, FieldErrors, Path};
 
 const COUNTS: [&str; 7] = [
     "parallelism",
@@ -28,8 +28,8 @@ const COUNTS: [&str; 7] = [
 ];
 
 /// Rules for the spec of a job, its selector excepted.
-fn validate_job_spec(context: &Context<'_>, spec: &Value, path: &Path) -> Vec<FieldError> {
-    let mut errors: Vec<FieldError> =
+fn validate_job_spec(context: &Context<'_>, spec: &Value, path: &Path) -> FieldErrors {
+    let mut errors: FieldErrors =
         COUNTS.into_iter().filter_map(|field| nonnegative(spec.int(field), path.child(field))).collect();
     let known = ["NonIndexed", "Indexed"];
     match spec.at("completionMode").as_str() {

@@ -96,6 +96,7 @@ fn range_error(part: &str, bounds: &Bounds) -> Option<String> {
 
 fn number(text: &str, bounds: &Bounds) -> Result<u32, String> {
     let lower = text.to_lowercase();
+    // few: months or days.
     if let Some(at) = bounds.names.iter().position(|name| *name == lower) {
         return Ok(u32::try_from(at).unwrap_or(u32::MAX).saturating_add(bounds.low));
     }

@@ -68,6 +68,7 @@ pub fn stored_field_label(label: &str) -> Option<&'static str> {
 }
 
 fn pair(wanted: impl Fn(&(&'static str, &'static str)) -> bool) -> Option<(&'static str, &'static str)> {
+    // few: the renamed fields.
     RENAMED.into_iter().find(|names| wanted(names))
 }
 

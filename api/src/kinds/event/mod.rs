@@ -13,7 +13,7 @@ pub use convert::{from_events_v1, stored_field_label, to_events_v1};
 use crate::kinds::{Cell, Context, DefaultPropagation, NameRule, Strategy, age, object_meta};
 use crate::validate::metadata::{immutable, invalid_each};
 use crate::validate::tree::{Tree, same};
-use crate::validate::{FieldError, Path, names};
+use crate::validate::{FieldError, FieldErrors, Path, names};
 
 const TEXT_LENGTH_MAX: usize = 128;
 const NOTE_LENGTH_MAX: usize = 1024;
@@ -33,7 +33,7 @@ impl Strategy for Event {
         DefaultPropagation::Unsupported
     }
 
-    fn validate_create(&self, context: &Context<'_>, new: &Value) -> Vec<FieldError> {
+    fn validate_create(&self, context: &Context<'_>, new: &Value) -> FieldErrors {
         let mut errors = validate_any(context, new);
         if is_core(context) {
             return errors;
@@ -54,6 +54,7 @@ impl Strategy for Event {
         }
         let deprecated =
             ["firstTimestamp", "lastTimestamp", "count"].into_iter().filter(|f| !new.is_empty_at(f));
+        // few: two fields.
         let source = ["component", "host"].into_iter().any(|f| !new.at("source").text(f).is_empty());
         for field in deprecated.chain(source.then_some("source")) {
             errors.push(FieldError::invalid_str(Path::new(field), "", "needs to be unset"));
@@ -61,7 +62,7 @@ impl Strategy for Event {
         errors
     }
 
-    fn validate_update(&self, context: &Context<'_>, old: &Value, new: &Value) -> Vec<FieldError> {
+    fn validate_update(&self, context: &Context<'_>, old: &Value, new: &Value) -> FieldErrors {
         let mut errors = validate_any(context, new);
         if is_core(context) {
             return errors;
@@ -137,14 +138,14 @@ fn is_core(context: &Context<'_>) -> bool {
 }
 
 // Rules for events of both spellings. An event with an event time is one of the new kind, however it is spelled.
-fn validate_any(context: &Context<'_>, event: &Value) -> Vec<FieldError> {
+fn validate_any(context: &Context<'_>, event: &Value) -> FieldErrors {
     let namespace = event.at("metadata").text("namespace");
     let involved = event.at("involvedObject").text("namespace");
     if event.text("eventTime").is_empty() {
         let fits = involved == namespace || (involved.is_empty() && namespace == "default");
-        return if fits { Vec::new() } else { vec![namespace_mismatch(involved)] };
+        return if fits { FieldErrors::new() } else { namespace_mismatch(involved).into() };
     }
-    let mut errors = Vec::new();
+    let mut errors = FieldErrors::new();
     if involved.is_empty() && namespace != "default" && namespace != context.brand.system_namespace {
         errors.push(namespace_mismatch(involved));
     }
@@ -174,9 +175,9 @@ fn too_long(event: &Value, field: &str, limit: usize) -> Option<FieldError> {
     (event.text(field).len() > limit).then(|| FieldError::invalid_str(Path::new(field), "", &detail))
 }
 
-fn validate_name(metadata: &Value) -> Vec<FieldError> {
+fn validate_name(metadata: &Value) -> FieldErrors {
     let rule = NameRule::Dns1123Subdomain;
-    let mut errors = Vec::new();
+    let mut errors = FieldErrors::new();
     for (field, prefix) in [("generateName", true), ("name", false)] {
         let name = metadata.text(field);
         if !name.is_empty() {
@@ -187,9 +188,9 @@ fn validate_name(metadata: &Value) -> Vec<FieldError> {
     errors
 }
 
-fn validate_series(event: &Value) -> Vec<FieldError> {
+fn validate_series(event: &Value) -> FieldErrors {
     let series = event.at("series");
-    let mut errors = Vec::new();
+    let mut errors = FieldErrors::new();
     if series.is_null() {
         return errors;
     }
@@ -220,8 +221,8 @@ const UNCHANGING: [&str; 14] = [
     "reportingInstance",
 ];
 
-fn validate_unchanged(old: &Value, new: &Value) -> Vec<FieldError> {
-    let mut errors = Vec::new();
+fn validate_unchanged(old: &Value, new: &Value) -> FieldErrors {
+    let mut errors = FieldErrors::new();
     for field in UNCHANGING {
         let stored = if field == "reportingController" { "reportingComponent" } else { field };
         match field {

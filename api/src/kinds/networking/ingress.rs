@@ -8,7 +8,7 @@ use crate::kinds::pod::spec::validate_ip;
 use crate::kinds::{Cell, Context, NameRule, Objects, Strategy, age, object_meta};
 use crate::validate::metadata::invalid_each;
 use crate::validate::tree::{Tree, child_mut, set};
-use crate::validate::{FieldError, Path, names};
+use crate::validate::{FieldError, FieldErrors, Path, names};
 
 const PATH_TYPES: [&str; 3] = ["Exact", "ImplementationSpecific", "Prefix"];
 const BAD_SEQUENCES: [&str; 5] = ["//", "/./", "/../", "%2f", "%2F"];
@@ -65,7 +65,7 @@ impl Strategy for Ingress {
         }
     }
 
-    fn validate_create(&self, context: &Context<'_>, new: &Value) -> Vec<FieldError> {
+    fn validate_create(&self, context: &Context<'_>, new: &Value) -> FieldErrors {
         let mut errors = object_meta::on_create(context, new);
         errors.extend(validate_spec(new.at("spec"), &Path::new("spec")));
         let key = context.brand.label("ingress.class");
@@ -80,7 +80,7 @@ impl Strategy for Ingress {
         errors
     }
 
-    fn validate_update(&self, context: &Context<'_>, old: &Value, new: &Value) -> Vec<FieldError> {
+    fn validate_update(&self, context: &Context<'_>, old: &Value, new: &Value) -> FieldErrors {
         let mut errors = object_meta::on_update(context, old, new);
         if context.subresource == "status" {
             errors.extend(validate_status(new.at("status").at("loadBalancer")));
@@ -113,8 +113,8 @@ impl Strategy for Ingress {
     }
 }
 
-fn validate_spec(spec: &Value, path: &Path) -> Vec<FieldError> {
-    let mut errors = Vec::new();
+fn validate_spec(spec: &Value, path: &Path) -> FieldErrors {
+    let mut errors = FieldErrors::new();
     if spec.items("rules").is_empty() && !spec.has("defaultBackend") {
         let detail = "either `defaultBackend` or `rules` must be specified";
         errors.push(FieldError::invalid(path.clone(), "null", detail));
@@ -150,8 +150,8 @@ fn host_messages(host: &str) -> Vec<String> {
     if host.contains('*') { names::wildcard_subdomain(host) } else { names::dns1123_subdomain(host) }
 }
 
-fn validate_rule(rule: &Value, path: &Path) -> Vec<FieldError> {
-    let mut errors = Vec::new();
+fn validate_rule(rule: &Value, path: &Path) -> FieldErrors {
+    let mut errors = FieldErrors::new();
     let (host, host_path) = (rule.text("host"), path.child("host"));
     if !host.is_empty() {
         if host.parse::<IpAddr>().is_ok() {
@@ -171,12 +171,12 @@ fn validate_rule(rule: &Value, path: &Path) -> Vec<FieldError> {
     errors
 }
 
-fn validate_path(entry: &Value, path: &Path) -> Vec<FieldError> {
+fn validate_path(entry: &Value, path: &Path) -> FieldErrors {
     let Some(kind) = entry.at("pathType").as_str() else {
-        return vec![FieldError::required(path.child("pathType"), "pathType must be specified")];
+        return FieldErrors::from(FieldError::required(path.child("pathType"), "pathType must be specified"));
     };
     let (target, target_path) = (entry.text("path"), path.child("path"));
-    let mut errors = Vec::new();
+    let mut errors = FieldErrors::new();
     let mut refuse = |detail: &str| errors.push(FieldError::invalid_str(target_path.clone(), target, detail));
     let absolute = target.starts_with('/');
     match kind {
@@ -202,22 +202,24 @@ fn validate_path(entry: &Value, path: &Path) -> Vec<FieldError> {
     errors
 }
 
-fn validate_backend(backend: &Value, path: &Path) -> Vec<FieldError> {
+fn validate_backend(backend: &Value, path: &Path) -> FieldErrors {
     match (backend.has("resource"), backend.has("service")) {
         (true, true) => {
             let detail = "cannot set both resource and service backends";
-            vec![FieldError::invalid_str(path.clone(), "", detail)]
+            FieldErrors::from(FieldError::invalid_str(path.clone(), "", detail))
         }
         (true, false) => validate_resource(backend.at("resource"), &path.child("resource")),
         (false, true) => validate_service(backend.at("service"), path),
-        (false, false) => {
-            vec![FieldError::invalid_str(path.clone(), "", "resource or service backend is required")]
-        }
+        (false, false) => FieldErrors::from(FieldError::invalid_str(
+            path.clone(),
+            "",
+            "resource or service backend is required",
+        )),
     }
 }
 
-fn validate_service(service: &Value, path: &Path) -> Vec<FieldError> {
-    let mut errors = Vec::new();
+fn validate_service(service: &Value, path: &Path) -> FieldErrors {
+    let mut errors = FieldErrors::new();
     let (name, own) = (service.text("name"), path.child("service"));
     if name.is_empty() {
         errors.push(FieldError::required(own.child("name"), ""));
@@ -245,8 +247,8 @@ fn validate_service(service: &Value, path: &Path) -> Vec<FieldError> {
     errors
 }
 
-fn validate_resource(resource: &Value, path: &Path) -> Vec<FieldError> {
-    let mut errors = Vec::new();
+fn validate_resource(resource: &Value, path: &Path) -> FieldErrors {
+    let mut errors = FieldErrors::new();
     if let Some(group) = resource.at("apiGroup").as_str() {
         errors.extend(invalid_each(&path.child("apiGroup"), group, names::dns1123_subdomain(group)));
     }
@@ -261,9 +263,9 @@ fn validate_resource(resource: &Value, path: &Path) -> Vec<FieldError> {
     errors
 }
 
-fn validate_status(balancer: &Value) -> Vec<FieldError> {
+fn validate_status(balancer: &Value) -> FieldErrors {
     let path = Path::new("status").child("loadBalancer").child("ingress");
-    let mut errors = Vec::new();
+    let mut errors = FieldErrors::new();
     for (at, point) in balancer.items("ingress").iter().enumerate() {
         let (ip, host, path) = (point.text("ip"), point.text("hostname"), path.index(at));
         if !ip.is_empty() {

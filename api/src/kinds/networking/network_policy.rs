@@ -9,7 +9,7 @@ use crate::kinds::pod::probe::validate_port;
 use crate::kinds::{Cell, Context, Strategy, age, object_meta};
 use crate::validate::selector::{format_label_selector, validate_label_selector};
 use crate::validate::tree::{Tree, child_mut, items_mut, set, set_default_text, shown};
-use crate::validate::{FieldError, Path, names};
+use crate::validate::{FieldError, FieldErrors, Path, names};
 
 const DIRECTIONS: [(&str, &str); 2] = [("ingress", "from"), ("egress", "to")];
 const POLICY_TYPES: [&str; 2] = ["Ingress", "Egress"];
@@ -42,13 +42,13 @@ impl Strategy for NetworkPolicy {
         object_meta::raise_generation(old, new, &["spec"]);
     }
 
-    fn validate_create(&self, context: &Context<'_>, new: &Value) -> Vec<FieldError> {
+    fn validate_create(&self, context: &Context<'_>, new: &Value) -> FieldErrors {
         let mut errors = object_meta::on_create(context, new);
         errors.extend(validate_spec(new.at("spec"), &Path::new("spec")));
         errors
     }
 
-    fn validate_update(&self, context: &Context<'_>, old: &Value, new: &Value) -> Vec<FieldError> {
+    fn validate_update(&self, context: &Context<'_>, old: &Value, new: &Value) -> FieldErrors {
         let mut errors = object_meta::on_update(context, old, new);
         errors.extend(validate_spec(new.at("spec"), &Path::new("spec")));
         errors
@@ -67,7 +67,7 @@ impl Strategy for NetworkPolicy {
     }
 }
 
-fn validate_spec(spec: &Value, path: &Path) -> Vec<FieldError> {
+fn validate_spec(spec: &Value, path: &Path) -> FieldErrors {
     let mut errors = validate_label_selector(spec.at("podSelector"), &path.child("podSelector"));
     for (direction, peers) in DIRECTIONS {
         let rules = path.child(direction);
@@ -92,8 +92,8 @@ fn validate_spec(spec: &Value, path: &Path) -> Vec<FieldError> {
     errors
 }
 
-fn validate_policy_port(port: &Value, path: &Path) -> Vec<FieldError> {
-    let mut errors = Vec::new();
+fn validate_policy_port(port: &Value, path: &Path) -> FieldErrors {
+    let mut errors = FieldErrors::new();
     let known = ["TCP", "UDP", "SCTP"];
     if let Some(protocol) = port.at("protocol").as_str().filter(|protocol| !known.contains(protocol)) {
         errors.push(FieldError::not_supported(path.child("protocol"), protocol, &known));
@@ -118,8 +118,8 @@ fn validate_policy_port(port: &Value, path: &Path) -> Vec<FieldError> {
     errors
 }
 
-fn validate_peer(peer: &Value, path: &Path) -> Vec<FieldError> {
-    let mut errors = Vec::new();
+fn validate_peer(peer: &Value, path: &Path) -> FieldErrors {
+    let mut errors = FieldErrors::new();
     let selectors: Vec<&str> =
         ["podSelector", "namespaceSelector"].into_iter().filter(|selector| peer.has(selector)).collect();
     for selector in &selectors {
@@ -137,16 +137,16 @@ fn validate_peer(peer: &Value, path: &Path) -> Vec<FieldError> {
     errors
 }
 
-fn validate_block(block: &Value, path: &Path) -> Vec<FieldError> {
+fn validate_block(block: &Value, path: &Path) -> FieldErrors {
     let detail = "must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)";
     let cidr = block.text("cidr");
     if cidr.is_empty() {
-        return vec![FieldError::required(path.child("cidr"), "")];
+        return FieldErrors::from(FieldError::required(path.child("cidr"), ""));
     }
     if !is_cidr(cidr) {
-        return vec![FieldError::invalid_str(path.child("cidr"), cidr, detail)];
+        return FieldErrors::from(FieldError::invalid_str(path.child("cidr"), cidr, detail));
     }
-    let mut errors = Vec::new();
+    let mut errors = FieldErrors::new();
     let except = path.child("except");
     for (at, part) in block.texts("except").into_iter().enumerate() {
         if !is_cidr(part) {

@@ -17,6 +17,7 @@ pub(super) fn default_tolerations(brand: &Brand, pod: &mut Value) {
         let mut tolerations = spec.items("tolerations").to_vec();
         let fits = |value: &str, wanted: &str| value.is_empty() || value == wanted;
         let tolerated =
+            // few: asked about two taints.
             tolerations.iter().any(|t| fits(t.text("key"), &key) && fits(t.text("effect"), "NoExecute"));
         if !tolerated {
             let seconds = TOLERATION_SECONDS;

@@ -4,19 +4,20 @@ use serde_json::Value;
 
 use crate::kinds::pod::environment::{validate_env, validate_env_from, validate_ports};
 use crate::kinds::pod::probe::validate_probes;
-use crate::kinds::pod::resources::validate_requirements;
+use crate::kinds::pod::resources::{Claims, validate_requirements};
 use crate::kinds::pod::security::validate_container_security;
-use crate::kinds::pod::volume::validate_mounts;
+use crate::kinds::pod::volume::{Volumes, validate_mounts};
 use crate::validate::metadata::invalid_each;
 use crate::validate::tree::Tree;
-use crate::validate::{FieldError, Path, names};
+use crate::validate::{Distinct, FieldError, FieldErrors, Path, names};
 use orch_proto::Brand;
 
 /// What the rules of a container need of its pod.
 pub(super) struct Surroundings<'a> {
     pub(super) brand: &'static Brand,
     pub(super) spec: &'a Value,
-    pub(super) volumes: Vec<&'a Value>,
+    pub(super) volumes: Volumes<'a>,
+    pub(super) claims: Claims<'a>,
 }
 
 const NEEDS_RESTART: &str = "may not be set for init containers without restartPolicy=Always";
@@ -25,21 +26,23 @@ const NOT_EPHEMERAL: [&str; 7] =
     ["ports", "resources", "livenessProbe", "readinessProbe", "startupProbe", "lifecycle", "restartPolicy"];
 
 /// Rules for all containers of a pod spec.
-pub(super) fn validate_containers(pod: &Surroundings<'_>, path: &Path) -> Vec<FieldError> {
+pub(super) fn validate_containers(pod: &Surroundings<'_>, path: &Path) -> FieldErrors {
     let regular = pod.spec.items("containers");
     let list = path.child("containers");
     if regular.is_empty() {
-        let mut errors = vec![FieldError::required(list, "")];
+        let mut errors = FieldErrors::from(FieldError::required(list, ""));
         errors.extend(validate_init(pod, path));
         return errors;
     }
-    let mut errors = Vec::new();
-    let mut seen: Vec<&str> = Vec::new();
+    let mut errors = FieldErrors::new();
+    let mut seen = Distinct::new();
     for (at, container) in regular.iter().enumerate() {
+        if errors.is_full() {
+            break;
+        }
         let path = list.index(at);
         errors.extend(validate_any(pod, container, &path));
-        errors.extend(duplicate_name(container, &seen, &path));
-        seen.push(container.text("name"));
+        errors.extend(duplicate_name(container, &mut seen, &path));
         errors.extend(validate_probes(container, grace_period(pod), &path));
         errors.extend(validate_restart_policy(container, &path));
     }
@@ -56,17 +59,16 @@ fn validate_restart_policy(container: &Value, path: &Path) -> Option<FieldError>
     (!known.contains(&policy)).then(|| FieldError::not_supported(path.child("restartPolicy"), policy, &known))
 }
 
-fn validate_init(pod: &Surroundings<'_>, path: &Path) -> Vec<FieldError> {
+fn validate_init(pod: &Surroundings<'_>, path: &Path) -> FieldErrors {
     let list = path.child("initContainers");
-    let mut errors = Vec::new();
-    let mut seen: Vec<&str> =
+    let mut errors = FieldErrors::new();
+    let mut seen: Distinct<&str> =
         pod.spec.items("containers").iter().map(|container| container.text("name")).collect();
     for (at, container) in pod.spec.items("initContainers").iter().enumerate() {
         let path = list.index(at);
         errors.extend(validate_any(pod, container, &path));
         errors.extend(validate_restart_policy(container, &path));
-        errors.extend(duplicate_name(container, &seen, &path));
-        seen.push(container.text("name"));
+        errors.extend(duplicate_name(container, &mut seen, &path));
         errors.extend(host_port_conflicts(std::slice::from_ref(container), &list));
         if container.text("restartPolicy") == "Always" {
             errors.extend(validate_probes(container, grace_period(pod), &path));
@@ -79,20 +81,19 @@ fn validate_init(pod: &Surroundings<'_>, path: &Path) -> Vec<FieldError> {
     errors
 }
 
-fn validate_ephemeral(pod: &Surroundings<'_>, path: &Path) -> Vec<FieldError> {
+fn validate_ephemeral(pod: &Surroundings<'_>, path: &Path) -> FieldErrors {
     let list = path.child("ephemeralContainers");
     let others = pod.spec.items("containers").iter().chain(pod.spec.items("initContainers"));
-    let others: Vec<&str> = others.map(|container| container.text("name")).collect();
+    let others: Distinct<&str> = others.map(|container| container.text("name")).collect();
     let mut seen = others.clone();
-    let mut errors = Vec::new();
+    let mut errors = FieldErrors::new();
     for (at, container) in pod.spec.items("ephemeralContainers").iter().enumerate() {
         let path = list.index(at);
         errors.extend(validate_any(pod, container, &path));
         errors.extend(padded_image(container, &path));
-        errors.extend(duplicate_name(container, &seen, &path));
-        seen.push(container.text("name"));
+        errors.extend(duplicate_name(container, &mut seen, &path));
         let target = container.text("targetContainerName");
-        if !target.is_empty() && !others.contains(&target) {
+        if !target.is_empty() && !others.has(&target) {
             errors.push(FieldError::not_found(path.child("targetContainerName"), &super::quoted(target)));
         }
         let detail = "cannot be set for an Ephemeral Container";
@@ -109,8 +110,8 @@ pub(super) fn padded_image(container: &Value, path: &Path) -> Option<FieldError>
     (image.trim() != image).then(|| FieldError::invalid_str(path.child("image"), image, detail))
 }
 
-fn validate_any(pod: &Surroundings<'_>, container: &Value, path: &Path) -> Vec<FieldError> {
-    let mut errors = Vec::new();
+fn validate_any(pod: &Surroundings<'_>, container: &Value, path: &Path) -> FieldErrors {
+    let mut errors = FieldErrors::new();
     let name = container.text("name");
     if name.is_empty() {
         errors.push(FieldError::required(path.child("name"), ""));
@@ -127,9 +128,8 @@ fn validate_any(pod: &Surroundings<'_>, container: &Value, path: &Path) -> Vec<F
     errors.extend(validate_env_from(container.items("envFrom"), &path.child("envFrom")));
     errors.extend(validate_mounts(container, &pod.volumes, path));
     errors.extend(one_of(container, "imagePullPolicy", &["Always", "IfNotPresent", "Never"], path));
-    let claims: Vec<&str> = pod.spec.items("resourceClaims").iter().map(|claim| claim.text("name")).collect();
     let resources = path.child("resources");
-    errors.extend(validate_requirements(pod.brand, container.at("resources"), &claims, &resources));
+    errors.extend(validate_requirements(pod.brand, container.at("resources"), &pod.claims, &resources));
     errors.extend(validate_resize_policies(
         container,
         pod.spec.text("restartPolicy"),
@@ -150,15 +150,14 @@ pub(super) fn one_of(value: &Value, field: &str, known: &[&str], path: &Path) ->
     (!known.contains(&given)).then(|| FieldError::not_supported(path.child(field), given, known))
 }
 
-fn validate_resize_policies(container: &Value, pod_policy: &str, path: &Path) -> Vec<FieldError> {
-    let mut errors = Vec::new();
-    let mut seen: Vec<&str> = Vec::new();
+fn validate_resize_policies(container: &Value, pod_policy: &str, path: &Path) -> FieldErrors {
+    let mut errors = FieldErrors::new();
+    let mut seen = Distinct::new();
     for (at, policy) in container.items("resizePolicy").iter().enumerate() {
         let resource = policy.text("resourceName");
-        if seen.contains(&resource) {
+        if seen.is_repeated(resource) {
             errors.push(FieldError::duplicate(path.index(at), &super::quoted(resource)));
         }
-        seen.push(resource);
         let choices: [(&str, &[&str]); 2] = [
             (resource, &["cpu", "memory"]),
             (policy.text("restartPolicy"), &["NotRequired", "RestartContainer"]),
@@ -178,27 +177,27 @@ fn validate_resize_policies(container: &Value, pod_policy: &str, path: &Path) ->
     errors
 }
 
-fn duplicate_name(container: &Value, seen: &[&str], path: &Path) -> Option<FieldError> {
+fn duplicate_name<'a>(container: &'a Value, seen: &mut Distinct<&'a str>, path: &Path) -> Option<FieldError> {
     let name = container.text("name");
-    seen.contains(&name).then(|| FieldError::duplicate(path.child("name"), &super::quoted(name)))
+    seen.is_repeated(name).then(|| FieldError::duplicate(path.child("name"), &super::quoted(name)))
 }
 
 fn grace_period(pod: &Surroundings<'_>) -> Option<i64> {
     pod.spec.int("terminationGracePeriodSeconds")
 }
 
-fn host_port_conflicts(containers: &[Value], list: &Path) -> Vec<FieldError> {
-    let mut errors = Vec::new();
-    let mut seen: Vec<String> = Vec::new();
+fn host_port_conflicts(containers: &[Value], list: &Path) -> FieldErrors {
+    let mut errors = FieldErrors::new();
+    let mut seen = Distinct::new();
     for (at, container) in containers.iter().enumerate() {
         let ports = list.index(at).child("ports");
         for (at, port) in container.items("ports").iter().enumerate() {
             let Some(number) = port.int("hostPort").filter(|&number| number != 0) else { continue };
-            let taken = format!("{}/{}/{number}", port.text("protocol"), port.text("hostIP"));
-            if seen.contains(&taken) {
+            let taken = (port.text("protocol"), port.text("hostIP"), number);
+            if seen.is_repeated(taken) {
+                let taken = format!("{}/{}/{number}", taken.0, taken.1);
                 errors.push(FieldError::duplicate(ports.index(at).child("hostPort"), &super::quoted(&taken)));
             }
-            seen.push(taken);
         }
     }
     errors

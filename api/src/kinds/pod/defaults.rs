@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 
 use crate::kinds::Context;
 use crate::kinds::pod::image;
+use crate::validate::Distinct;
 use crate::validate::tree::{
     Tree, child_mut, existing_mut, items_mut, set, set_default, set_default_int, set_default_text,
     sorted_entries,
@@ -57,6 +58,7 @@ pub(super) fn default_pod(pod: &mut Value) {
 // `serviceAccount` is the old name of `serviceAccountName`; both are always shown.
 fn alias_service_account(spec: &mut Value) {
     let name =
+        // few: two names.
         [spec.text("serviceAccountName"), spec.text("serviceAccount")].into_iter().find(|n| !n.is_empty());
     if let Some(name) = name.map(str::to_owned) {
         set(spec, "serviceAccountName", name.clone());
@@ -131,6 +133,7 @@ fn default_field_reference(source: &mut Value) {
 }
 
 fn default_volume(volume: &mut Value) {
+    // once: one pass over the fields of a volume.
     let has_source = sorted_entries(volume).iter().any(|(name, source)| *name != "name" && !source.is_null());
     if !has_source {
         set(volume, "emptyDir", json!({}));
@@ -202,7 +205,7 @@ fn requests_from_limits(container: &mut Value) {
 
 // Pod-level requests follow the pod-level limits for what no container asks for itself.
 fn requests_from_pod_limits(spec: &mut Value) {
-    let asked: Vec<String> = spec
+    let asked: Distinct<String> = spec
         .items("containers")
         .iter()
         .chain(spec.items("initContainers"))
@@ -212,7 +215,7 @@ fn requests_from_pod_limits(spec: &mut Value) {
     let Some(resources) = existing_mut(spec, "resources") else { return };
     let Some(limits) = resources.at("limits").as_object().cloned() else { return };
     for (name, limit) in limits {
-        if !asked.contains(&name) {
+        if !asked.has(&name) {
             set_default(child_mut(resources, "requests"), &name, limit);
         }
     }

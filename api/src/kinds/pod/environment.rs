@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use crate::validate::metadata::invalid_each;
 use crate::validate::tree::Tree;
-use crate::validate::{FieldError, Path, names};
+use crate::validate::{Distinct, FieldError, FieldErrors, Path, names};
 
 const FIELD_PATHS: [&str; 9] = [
     "metadata.name",
@@ -30,19 +30,18 @@ const RESOURCE_PATHS: [&str; 6] = [
 const SOURCES: [&str; 5] = ["fieldRef", "resourceFieldRef", "configMapKeyRef", "secretKeyRef", "fileKeyRef"];
 
 /// Rules for the ports of one container.
-pub(super) fn validate_ports(ports: &[Value], path: &Path) -> Vec<FieldError> {
-    let mut errors = Vec::new();
-    let mut seen: Vec<&str> = Vec::new();
+pub(super) fn validate_ports(ports: &[Value], path: &Path) -> FieldErrors {
+    let mut errors = FieldErrors::new();
+    let mut seen = Distinct::new();
     for (at, port) in ports.iter().enumerate() {
         let path = path.index(at);
         let name = port.text("name");
         if !name.is_empty() {
             let broken = invalid_each(&path.child("name"), name, names::port_name(name));
-            if broken.is_empty() && seen.contains(&name) {
+            if seen.is_repeated(name) && broken.is_empty() {
                 errors.push(FieldError::duplicate(path.child("name"), &super::quoted(name)));
             }
             errors.extend(broken);
-            seen.push(name);
         }
         if port.is_empty_at("containerPort") {
             errors.push(FieldError::required(path.child("containerPort"), ""));
@@ -70,8 +69,8 @@ pub(crate) fn validate_protocol(protocol: &str, path: Path) -> Option<FieldError
 }
 
 /// Rules for the variables of one container.
-pub(super) fn validate_env(variables: &[Value], path: &Path) -> Vec<FieldError> {
-    let mut errors = Vec::new();
+pub(super) fn validate_env(variables: &[Value], path: &Path) -> FieldErrors {
+    let mut errors = FieldErrors::new();
     for (at, variable) in variables.iter().enumerate() {
         let (name, path) = (variable.text("name"), path.index(at));
         if name.is_empty() {
@@ -87,8 +86,8 @@ pub(super) fn validate_env(variables: &[Value], path: &Path) -> Vec<FieldError> 
 }
 
 /// Rules for the sources of whole sets of variables.
-pub(super) fn validate_env_from(sources: &[Value], path: &Path) -> Vec<FieldError> {
-    let mut errors = Vec::new();
+pub(super) fn validate_env_from(sources: &[Value], path: &Path) -> FieldErrors {
+    let mut errors = FieldErrors::new();
     for (at, source) in sources.iter().enumerate() {
         let item = path.index(at);
         let prefix = source.text("prefix");
@@ -111,10 +110,10 @@ pub(super) fn validate_env_from(sources: &[Value], path: &Path) -> Vec<FieldErro
 }
 
 /// A reference to a field of the pod. `in_volume`: it fills a file and may name a whole map.
-pub(super) fn validate_field_reference(reference: &Value, in_volume: bool, path: &Path) -> Vec<FieldError> {
+pub(super) fn validate_field_reference(reference: &Value, in_volume: bool, path: &Path) -> FieldErrors {
     for field in ["apiVersion", "fieldPath"] {
         if reference.text(field).is_empty() {
-            return vec![FieldError::required(path.child(field), "")];
+            return FieldErrors::from(FieldError::required(path.child(field), ""));
         }
     }
     let field = reference.text("fieldPath");
@@ -122,20 +121,21 @@ pub(super) fn validate_field_reference(reference: &Value, in_volume: bool, path:
         return match map {
             "metadata.annotations" => invalid_each(path, key, names::qualified_name(&key.to_lowercase())),
             "metadata.labels" => invalid_each(path, key, names::qualified_name(key)),
-            _ => vec![FieldError::invalid_str(path.clone(), map, "does not support subscript")],
+            _ => FieldErrors::from(FieldError::invalid_str(path.clone(), map, "does not support subscript")),
         };
     }
     let (known, all): (&[&str], &[&str]) =
         (if in_volume { &VOLUME_FIELD_PATHS } else { &FIELD_PATHS }, &FIELD_PATHS);
     if known.contains(&field) {
-        return Vec::new();
+        return FieldErrors::new();
     }
     let path = path.child("fieldPath");
+    // few: the fields that a variable may name.
     if all.contains(&field) || VOLUME_FIELD_PATHS.contains(&field) {
-        return vec![FieldError::not_supported(path, field, known)];
+        return FieldErrors::from(FieldError::not_supported(path, field, known));
     }
     let detail = format!("error converting fieldPath: field label not supported: {field}");
-    vec![FieldError::invalid_str(path, field, &detail)]
+    FieldErrors::from(FieldError::invalid_str(path, field, &detail))
 }
 
 /// A reference to a request or limit of a container.
@@ -152,13 +152,14 @@ pub(super) fn validate_resource_reference(
         return Some(FieldError::required(path.child("resource"), ""));
     }
     let known = RESOURCE_PATHS.contains(&resource)
+        // few: two prefixes.
         || ["requests.hugepages-", "limits.hugepages-"].iter().any(|prefix| resource.starts_with(prefix));
     (!known).then(|| FieldError::not_supported(path.child("resource"), resource, &RESOURCE_PATHS))
 }
 
-fn validate_value_from(variable: &Value, path: &Path) -> Vec<FieldError> {
+fn validate_value_from(variable: &Value, path: &Path) -> FieldErrors {
     let source = variable.at("valueFrom");
-    let mut errors = Vec::new();
+    let mut errors = FieldErrors::new();
     let given: Vec<&str> = SOURCES.into_iter().filter(|kind| source.has(kind)).collect();
     for kind in &given {
         let (reference, path) = (source.at(kind), path.child(kind));
@@ -186,7 +187,7 @@ fn validate_value_from(variable: &Value, path: &Path) -> Vec<FieldError> {
     errors
 }
 
-fn validate_key_reference(reference: &Value, path: &Path) -> Vec<FieldError> {
+fn validate_key_reference(reference: &Value, path: &Path) -> FieldErrors {
     let (name, key) = (reference.text("name"), reference.text("key"));
     let mut errors = invalid_each(&path.child("name"), name, names::dns1123_subdomain(name));
     if key.is_empty() {
@@ -197,10 +198,10 @@ fn validate_key_reference(reference: &Value, path: &Path) -> Vec<FieldError> {
     errors
 }
 
-fn validate_reference_name(reference: &Value, path: &Path) -> Vec<FieldError> {
+fn validate_reference_name(reference: &Value, path: &Path) -> FieldErrors {
     let name = reference.text("name");
     if name.is_empty() {
-        return vec![FieldError::required(path.child("name"), "")];
+        return FieldErrors::from(FieldError::required(path.child("name"), ""));
     }
     let rule = crate::kinds::NameRule::Dns1123Subdomain;
     invalid_each(&path.child("name"), name, names::by_rule(rule, name, true))
@@ -212,7 +213,7 @@ mod tests {
 
     use super::*;
 
-    fn texts(errors: Vec<FieldError>) -> Vec<String> {
+    fn texts(errors: FieldErrors) -> Vec<String> {
         errors.iter().map(ToString::to_string).collect()
     }
 

@@ -25,7 +25,7 @@ use self::spec::{Place, validate_only_pod, validate_pod_spec};
 use crate::kinds::{Cell, Context, NameRule, Objects, Strategy, object_meta};
 use crate::validate::field::quoted;
 use crate::validate::tree::{Tree, carry, child_mut, items_mut, set, set_default_text, unset};
-use crate::validate::{FieldError, Path, names};
+use crate::validate::{FieldError, FieldErrors, Path, names};
 
 /// The rules of pods.
 #[derive(Debug)]
@@ -81,7 +81,7 @@ impl Strategy for Pod {
         set_default_text(child_mut(new, "status"), "qosClass", old.at("status").text("qosClass"));
     }
 
-    fn validate_create(&self, context: &Context<'_>, new: &Value) -> Vec<FieldError> {
+    fn validate_create(&self, context: &Context<'_>, new: &Value) -> FieldErrors {
         let mut errors = object_meta::on_create(context, new);
         errors.extend(validate_whole(context, new));
         let (spec, path) = (new.at("spec"), Path::new("spec"));
@@ -95,7 +95,7 @@ impl Strategy for Pod {
         errors
     }
 
-    fn validate_update(&self, context: &Context<'_>, old: &Value, new: &Value) -> Vec<FieldError> {
+    fn validate_update(&self, context: &Context<'_>, old: &Value, new: &Value) -> FieldErrors {
         let mut errors = object_meta::on_update(context, old, new);
         if context.subresource == "status" {
             errors.extend(status::validate_status_update(old, new));
@@ -183,7 +183,7 @@ impl Strategy for Pod {
     }
 }
 
-fn validate_whole(context: &Context<'_>, pod: &Value) -> Vec<FieldError> {
+fn validate_whole(context: &Context<'_>, pod: &Value) -> FieldErrors {
     let path = Path::new("spec");
     let mut errors = validate_pod_spec(context, pod.at("spec"), Place::Pod, &path);
     errors.extend(validate_only_pod(pod.at("spec"), &path));

@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use crate::validate::metadata::{invalid_each, nonnegative};
 use crate::validate::tree::Tree;
-use crate::validate::{FieldError, Path, names};
+use crate::validate::{FieldError, FieldErrors, Path, names};
 
 const PROBE_HANDLERS: &[&str] = &["exec", "httpGet", "tcpSocket", "grpc"];
 const HOOK_HANDLERS: &[&str] = &["exec", "httpGet", "tcpSocket", "sleep"];
@@ -12,8 +12,8 @@ const TIMES: [&str; 5] =
     ["initialDelaySeconds", "timeoutSeconds", "periodSeconds", "successThreshold", "failureThreshold"];
 
 /// Rules for the three probes and the hooks of a container.
-pub(super) fn validate_probes(container: &Value, grace_period: Option<i64>, path: &Path) -> Vec<FieldError> {
-    let mut errors = Vec::new();
+pub(super) fn validate_probes(container: &Value, grace_period: Option<i64>, path: &Path) -> FieldErrors {
+    let mut errors = FieldErrors::new();
     let lifecycle = container.at("lifecycle");
     for hook in ["postStart", "preStop"] {
         if lifecycle.has(hook) {
@@ -30,7 +30,7 @@ pub(super) fn validate_probes(container: &Value, grace_period: Option<i64>, path
 }
 
 /// A port by number or by name.
-pub(crate) fn validate_port(port: &Value, path: &Path) -> Vec<FieldError> {
+pub(crate) fn validate_port(port: &Value, path: &Path) -> FieldErrors {
     if let Some(name) = port.as_str() {
         return invalid_each(path, name, names::port_name(name));
     }
@@ -39,7 +39,7 @@ pub(crate) fn validate_port(port: &Value, path: &Path) -> Vec<FieldError> {
     messages.iter().map(|message| FieldError::invalid(path.clone(), &number.to_string(), message)).collect()
 }
 
-fn validate_probe(probe: &Value, name: &str, grace_period: Option<i64>, path: &Path) -> Vec<FieldError> {
+fn validate_probe(probe: &Value, name: &str, grace_period: Option<i64>, path: &Path) -> FieldErrors {
     let mut errors = validate_handler(probe, PROBE_HANDLERS, grace_period, path);
     errors.extend(TIMES.into_iter().filter_map(|field| nonnegative(probe.int(field), path.child(field))));
     let grace_path = path.child("terminationGracePeriodSeconds");
@@ -63,15 +63,10 @@ fn validate_probe(probe: &Value, name: &str, grace_period: Option<i64>, path: &P
     errors
 }
 
-fn validate_handler(
-    handler: &Value,
-    kinds: &[&str],
-    grace_period: Option<i64>,
-    path: &Path,
-) -> Vec<FieldError> {
+fn validate_handler(handler: &Value, kinds: &[&str], grace_period: Option<i64>, path: &Path) -> FieldErrors {
     let mut given = kinds.iter().filter(|kind| handler.has(kind));
     let Some(first) = given.next() else {
-        return vec![FieldError::required(path.clone(), "must specify a handler type")];
+        return FieldErrors::from(FieldError::required(path.clone(), "must specify a handler type"));
     };
     let mut errors = validate_action(first, handler.at(first), grace_period, &path.child(first));
     let more = "may not specify more than 1 handler type";
@@ -79,18 +74,20 @@ fn validate_handler(
     errors
 }
 
-fn validate_action(kind: &str, action: &Value, grace_period: Option<i64>, path: &Path) -> Vec<FieldError> {
+fn validate_action(kind: &str, action: &Value, grace_period: Option<i64>, path: &Path) -> FieldErrors {
     match kind {
-        "exec" if action.items("command").is_empty() => vec![FieldError::required(path.child("command"), "")],
+        "exec" if action.items("command").is_empty() => {
+            FieldErrors::from(FieldError::required(path.child("command"), ""))
+        }
         "httpGet" => validate_http_get(action, path),
         "tcpSocket" | "grpc" => validate_port(action.at("port"), &path.child("port")),
         "sleep" => validate_sleep(action, grace_period, path).into_iter().collect(),
-        _ => Vec::new(),
+        _ => FieldErrors::new(),
     }
 }
 
-fn validate_http_get(get: &Value, path: &Path) -> Vec<FieldError> {
-    let mut errors = Vec::new();
+fn validate_http_get(get: &Value, path: &Path) -> FieldErrors {
+    let mut errors = FieldErrors::new();
     if get.text("path").is_empty() {
         errors.push(FieldError::required(path.child("path"), ""));
     }

@@ -2,10 +2,11 @@
 
 use serde_json::Value;
 
+use crate::validate::field::beginning;
 use crate::validate::metadata::invalid_each;
 use crate::validate::quantity::Quantity;
 use crate::validate::tree::Tree;
-use crate::validate::{FieldError, Path, names};
+use crate::validate::{Distinct, FieldError, FieldErrors, Path, names};
 use orch_proto::Brand;
 
 const STANDARD: [&str; 20] = [
@@ -43,15 +44,34 @@ const COUNTS: [&str; 9] = [
 ];
 const HUGE_PAGES: &str = "hugepages-";
 
-/// Rules for `requests` and `limits` of a container. `claims`: the names of the pod's resource claims.
+/// The resource claims of a pod, which those of its containers refer to.
+pub(super) struct Claims<'a> {
+    names: Distinct<&'a str>,
+    /// What an error shows of them.
+    listed: String,
+}
+
+impl<'a> Claims<'a> {
+    /// Those of `spec.resourceClaims`.
+    pub(super) fn new(claims: &'a [Value]) -> Self {
+        let names = || claims.iter().map(|claim| claim.text("name"));
+        let listed = match names().next() {
+            None => " which is empty".to_owned(),
+            Some(_) => format!(": {}", beginning(&names().collect::<Vec<_>>().join(", "))),
+        };
+        Claims { names: names().collect(), listed }
+    }
+}
+
+/// Rules for `requests` and `limits` of a container.
 pub(super) fn validate_requirements(
     brand: &Brand,
     resources: &Value,
-    claims: &[&str],
+    claims: &Claims<'_>,
     path: &Path,
-) -> Vec<FieldError> {
+) -> FieldErrors {
     let (limits, requests) = (path.child("limits"), path.child("requests"));
-    let mut errors = Vec::new();
+    let mut errors = FieldErrors::new();
     for (name, amount) in resources.entries("limits") {
         errors.extend(validate_amount(brand, name, amount, &limits.key(name)));
     }
@@ -61,6 +81,7 @@ pub(super) fn validate_requirements(
     }
     let named = |prefix: &str| {
         let all = resources.entries("limits").into_iter().chain(resources.entries("requests"));
+        // once: asked three times of one container.
         all.into_iter().any(|(name, _)| name.starts_with(prefix))
     };
     if named(HUGE_PAGES) && !named("cpu") && !named("memory") {
@@ -71,10 +92,10 @@ pub(super) fn validate_requirements(
 }
 
 /// An amount of a resource, wherever it stands: not negative, and whole where the resource is counted.
-pub(crate) fn validate_quantity(brand: &Brand, name: &str, amount: &Value, path: &Path) -> Vec<FieldError> {
+pub(crate) fn validate_quantity(brand: &Brand, name: &str, amount: &Value, path: &Path) -> FieldErrors {
     let text = amount.as_str().unwrap_or_default();
-    let Some(quantity) = Quantity::parse(text) else { return Vec::new() };
-    let mut errors = Vec::new();
+    let Some(quantity) = Quantity::parse(text) else { return FieldErrors::new() };
+    let mut errors = FieldErrors::new();
     if quantity.is_negative() {
         errors.push(FieldError::invalid_str(path.clone(), text, "must be greater than or equal to 0"));
     }
@@ -85,19 +106,20 @@ pub(crate) fn validate_quantity(brand: &Brand, name: &str, amount: &Value, path:
 }
 
 /// The name of a resource anywhere: qualified, and known where it has no domain.
-pub(crate) fn validate_resource_name(name: &str, path: &Path) -> Vec<FieldError> {
+pub(crate) fn validate_resource_name(name: &str, path: &Path) -> FieldErrors {
     let errors = invalid_each(path, name, names::qualified_name(name));
     if errors.is_empty() && !name.contains('/') && !STANDARD.contains(&name) && !name.starts_with(HUGE_PAGES)
     {
         let detail = "must be a standard resource type or fully qualified";
-        return vec![FieldError::invalid_str(path.clone(), name, detail)];
+        return FieldErrors::from(FieldError::invalid_str(path.clone(), name, detail));
     }
     errors
 }
 
-fn validate_amount(brand: &Brand, name: &str, amount: &Value, path: &Path) -> Vec<FieldError> {
+fn validate_amount(brand: &Brand, name: &str, amount: &Value, path: &Path) -> FieldErrors {
     let mut errors = validate_resource_name(name, path);
     let for_containers =
+        // few: three names.
         ["cpu", "memory", "ephemeral-storage"].contains(&name) || name.starts_with(HUGE_PAGES);
     if !name.contains('/') {
         if !for_containers {
@@ -146,26 +168,21 @@ fn validate_against_limit(
     Some(FieldError::invalid_str(path.child("requests"), request, &detail))
 }
 
-fn validate_claims(claims: &[Value], known: &[&str], path: &Path) -> Vec<FieldError> {
-    let mut errors = Vec::new();
-    let mut seen: Vec<&str> = Vec::new();
+fn validate_claims(claims: &[Value], known: &Claims<'_>, path: &Path) -> FieldErrors {
+    let mut errors = FieldErrors::new();
+    let mut seen = Distinct::new();
     for (at, claim) in claims.iter().enumerate() {
         let (name, path) = (claim.text("name"), path.index(at));
         if name.is_empty() {
             errors.push(FieldError::required(path, ""));
             continue;
         }
-        if seen.contains(&name) {
+        if seen.is_repeated(name) {
             errors.push(FieldError::duplicate(path.clone(), &super::quoted(name)));
         }
-        seen.push(name);
-        if !known.contains(&name) {
+        if !known.names.has(&name) {
             let mut error = FieldError::not_found(path, &super::quoted(name));
-            let choice = if known.is_empty() {
-                " which is empty".to_owned()
-            } else {
-                format!(": {}", known.join(", "))
-            };
+            let choice = &known.listed;
             error.message.push_str(&format!(": must be one of the names in pod.spec.resourceClaims{choice}"));
             errors.push(error);
         }
@@ -174,6 +191,7 @@ fn validate_claims(claims: &[Value], known: &[&str], path: &Path) -> Vec<FieldEr
 }
 
 fn is_native(brand: &Brand, name: &str) -> bool {
+    // few: a text is searched, and no list.
     !name.contains('/') || name.contains(&format!("{}/", brand.label_domain))
 }
 
@@ -190,7 +208,8 @@ mod tests {
     use super::*;
 
     fn check(resources: Value, expected: &[&str]) {
-        let errors = validate_requirements(&orch_proto::brand::ORCH, &resources, &[], &Path::new("r"));
+        let errors =
+            validate_requirements(&orch_proto::brand::ORCH, &resources, &Claims::new(&[]), &Path::new("r"));
         let texts: Vec<String> = errors.iter().map(ToString::to_string).collect();
         assert_eq!(texts, expected, "{resources}");
     }

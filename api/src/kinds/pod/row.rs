@@ -3,6 +3,7 @@
 use serde_json::{Value, json};
 
 use crate::kinds::{Cell, age};
+use crate::validate::Distinct;
 use crate::validate::tree::Tree;
 
 /// What the container statuses of a pod come to.
@@ -80,13 +81,13 @@ fn tally(pod: &Value) -> Tally {
 // Whether an init container still runs or has failed; the reason is then about it.
 fn tally_init(pod: &Value, tally: &mut Tally) -> bool {
     let specs = pod.at("spec").items("initContainers");
-    let restartable = |name: &str| {
-        specs
-            .iter()
-            .any(|container| container.text("name") == name && container.text("restartPolicy") == "Always")
-    };
+    let restartable: Distinct<&str> = specs
+        .iter()
+        .filter(|container| container.text("restartPolicy") == "Always")
+        .map(|container| container.text("name"))
+        .collect();
     for (at, container) in pod.at("status").items("initContainerStatuses").iter().enumerate() {
-        let sidecar = restartable(container.text("name"));
+        let sidecar = restartable.has(&container.text("name"));
         count_restarts(container, tally);
         let (terminated, waiting) =
             (container.at("state").at("terminated"), container.at("state").at("waiting"));
@@ -153,6 +154,7 @@ fn terminated_reason(terminated: &Value) -> String {
 
 fn condition<'a>(pod: &'a Value, kind: &str) -> &'a Value {
     let conditions = pod.at("status").items("conditions");
+    // once: one condition is looked for.
     conditions.iter().find(|condition| condition.text("type") == kind).unwrap_or(&Value::Null)
 }
 

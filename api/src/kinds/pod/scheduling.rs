@@ -6,7 +6,7 @@ use crate::kinds::pod::container::one_of;
 use crate::validate::metadata::{invalid_each, validate_label_name};
 use crate::validate::selector::validate_label_selector;
 use crate::validate::tree::{Tree, shown};
-use crate::validate::{FieldError, Path, names};
+use crate::validate::{Distinct, FieldError, FieldErrors, Path, names};
 
 const REQUIRED: &str = "requiredDuringSchedulingIgnoredDuringExecution";
 const PREFERRED: &str = "preferredDuringSchedulingIgnoredDuringExecution";
@@ -15,7 +15,7 @@ const BAD_OPERATOR: &str = "not a valid selector operator";
 const BAD_WEIGHT: &str = "must be in the range 1-100";
 
 /// Rules for `affinity`.
-pub(super) fn validate_affinity(affinity: &Value, path: &Path) -> Vec<FieldError> {
+pub(super) fn validate_affinity(affinity: &Value, path: &Path) -> FieldErrors {
     let mut errors = validate_node_affinity(affinity.at("nodeAffinity"), &path.child("nodeAffinity"));
     for kind in ["podAffinity", "podAntiAffinity"] {
         let (terms, path) = (affinity.at(kind), path.child(kind));
@@ -34,7 +34,7 @@ pub(super) fn validate_affinity(affinity: &Value, path: &Path) -> Vec<FieldError
 }
 
 /// Rules for `tolerations`.
-pub(super) fn validate_tolerations(tolerations: &[Value], path: &Path) -> Vec<FieldError> {
+pub(super) fn validate_tolerations(tolerations: &[Value], path: &Path) -> FieldErrors {
     let items = tolerations.iter().enumerate();
     items.flat_map(|(at, toleration)| validate_toleration(toleration, &path.index(at))).collect()
 }
@@ -53,39 +53,37 @@ pub(crate) fn validate_preemption_policy(holder: &Value, path: &Path) -> Option<
 }
 
 /// Rules for `topologySpreadConstraints`.
-pub(super) fn validate_spread(constraints: &[Value], path: &Path) -> Vec<FieldError> {
-    let mut errors = Vec::new();
-    let mut seen: Vec<(&str, &str)> = Vec::new();
+pub(super) fn validate_spread(constraints: &[Value], path: &Path) -> FieldErrors {
+    let mut errors = FieldErrors::new();
+    let mut seen = Distinct::new();
     for (at, constraint) in constraints.iter().enumerate() {
         let path = path.index(at);
         let (key, when) = (constraint.text("topologyKey"), constraint.text("whenUnsatisfiable"));
         errors.extend(validate_spread_constraint(constraint, &path));
-        if seen.contains(&(key, when)) {
+        if seen.is_repeated((key, when)) {
             let shown = super::quoted(&format!("{{{key}, {when}}}"));
             errors.push(FieldError::duplicate(path.child("{topologyKey, whenUnsatisfiable}"), &shown));
         }
-        seen.push((key, when));
     }
     errors
 }
 
 /// Rules for `schedulingGates`.
-pub(super) fn validate_gates(gates: &[Value], path: &Path) -> Vec<FieldError> {
-    let mut errors = Vec::new();
-    let mut seen: Vec<&str> = Vec::new();
+pub(super) fn validate_gates(gates: &[Value], path: &Path) -> FieldErrors {
+    let mut errors = FieldErrors::new();
+    let mut seen = Distinct::new();
     for (at, gate) in gates.iter().enumerate() {
         let (name, path) = (gate.text("name"), path.index(at));
         errors.extend(invalid_each(&path, name, names::qualified_name(name)));
-        if seen.contains(&name) {
+        if seen.is_repeated(name) {
             errors.push(FieldError::duplicate(path, &super::quoted(name)));
         }
-        seen.push(name);
     }
     errors
 }
 
-fn validate_node_affinity(affinity: &Value, path: &Path) -> Vec<FieldError> {
-    let mut errors = Vec::new();
+fn validate_node_affinity(affinity: &Value, path: &Path) -> FieldErrors {
+    let mut errors = FieldErrors::new();
     if affinity.has(REQUIRED) {
         let terms = affinity.at(REQUIRED).items("nodeSelectorTerms");
         let path = path.child(REQUIRED).child("nodeSelectorTerms");
@@ -111,8 +109,8 @@ fn validate_weight(term: &Value, path: &Path) -> Option<FieldError> {
     (!valid).then(|| FieldError::invalid(path.child("weight"), &weight.to_string(), BAD_WEIGHT))
 }
 
-fn validate_node_term(term: &Value, path: &Path) -> Vec<FieldError> {
-    let mut errors = Vec::new();
+fn validate_node_term(term: &Value, path: &Path) -> FieldErrors {
+    let mut errors = FieldErrors::new();
     let expressions = path.child("matchExpressions");
     for (at, requirement) in term.items("matchExpressions").iter().enumerate() {
         errors.extend(validate_node_requirement(requirement, &expressions.index(at)));
@@ -124,8 +122,8 @@ fn validate_node_term(term: &Value, path: &Path) -> Vec<FieldError> {
     errors
 }
 
-fn validate_node_requirement(requirement: &Value, path: &Path) -> Vec<FieldError> {
-    let mut errors = Vec::new();
+fn validate_node_requirement(requirement: &Value, path: &Path) -> FieldErrors {
+    let mut errors = FieldErrors::new();
     let (values, values_path) = (requirement.items("values"), path.child("values"));
     match requirement.text("operator") {
         "In" | "NotIn" if values.is_empty() => {
@@ -147,8 +145,8 @@ fn validate_node_requirement(requirement: &Value, path: &Path) -> Vec<FieldError
     errors
 }
 
-fn validate_node_field(requirement: &Value, path: &Path) -> Vec<FieldError> {
-    let mut errors = Vec::new();
+fn validate_node_field(requirement: &Value, path: &Path) -> FieldErrors {
+    let mut errors = FieldErrors::new();
     match requirement.text("operator") {
         "In" | "NotIn" if requirement.items("values").len() != 1 => {
             let detail = "must be only one value when `operator` is 'In' or 'NotIn' for node field selector";
@@ -168,7 +166,7 @@ fn validate_node_field(requirement: &Value, path: &Path) -> Vec<FieldError> {
     errors
 }
 
-fn validate_pod_term(term: &Value, path: &Path) -> Vec<FieldError> {
+fn validate_pod_term(term: &Value, path: &Path) -> FieldErrors {
     let mut errors = validate_label_selector(term.at("labelSelector"), &path.child("labelSelector"));
     errors.extend(validate_label_selector(term.at("namespaceSelector"), &path.child("namespaceSelector")));
     for namespace in term.texts("namespaces") {
@@ -182,12 +180,12 @@ fn validate_pod_term(term: &Value, path: &Path) -> Vec<FieldError> {
     errors
 }
 
-fn validate_toleration(toleration: &Value, path: &Path) -> Vec<FieldError> {
+fn validate_toleration(toleration: &Value, path: &Path) -> FieldErrors {
     let (key, operator, value) =
         (toleration.text("key"), toleration.text("operator"), toleration.text("value"));
     let effect = toleration.text("effect");
     let operator_path = path.child("operator");
-    let mut errors = Vec::new();
+    let mut errors = FieldErrors::new();
     if !key.is_empty() {
         errors.extend(validate_label_name(key, &path.child("key")));
     } else if operator != "Exists" {
@@ -219,8 +217,8 @@ fn validate_toleration(toleration: &Value, path: &Path) -> Vec<FieldError> {
     errors
 }
 
-fn validate_spread_constraint(constraint: &Value, path: &Path) -> Vec<FieldError> {
-    let mut errors = Vec::new();
+fn validate_spread_constraint(constraint: &Value, path: &Path) -> FieldErrors {
+    let mut errors = FieldErrors::new();
     let positive = "must be greater than zero";
     let skew = constraint.int("maxSkew").unwrap_or(0);
     if skew <= 0 {
@@ -263,7 +261,7 @@ mod tests {
 
     use super::*;
 
-    fn texts(errors: Vec<FieldError>) -> Vec<String> {
+    fn texts(errors: FieldErrors) -> Vec<String> {
         errors.iter().map(ToString::to_string).collect()
     }
 

@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use crate::kinds::pod::volume::validate_descending_path;
 use crate::validate::tree::{Tree, shown};
-use crate::validate::{FieldError, Path, names};
+use crate::validate::{Distinct, FieldError, FieldErrors, Path, names};
 
 const PROFILE_TYPES: [&str; 3] = ["Localhost", "RuntimeDefault", "Unconfined"];
 const SYSCTL_FORMAT: &str = r"^([a-z0-9]([-_a-z0-9]*[a-z0-9])?[\./])*[a-z0-9]([-_a-z0-9]*[a-z0-9])?$";
@@ -12,7 +12,7 @@ const SYSCTL_LENGTH_MAX: usize = 253;
 const APP_ARMOR_LENGTH_MAX: usize = 4095;
 
 /// Rules for the security context of a pod. `spec` is the pod's spec, `path` the context's path.
-pub(super) fn validate_pod_security(spec: &Value, path: &Path) -> Vec<FieldError> {
+pub(super) fn validate_pod_security(spec: &Value, path: &Path) -> FieldErrors {
     let context = spec.at("securityContext");
     let mut errors = validate_ids(context, &["fsGroup", "runAsUser", "runAsGroup"], path);
     let groups = path.child("supplementalGroups");
@@ -39,7 +39,7 @@ pub(super) fn validate_pod_security(spec: &Value, path: &Path) -> Vec<FieldError
 }
 
 /// Rules for the security context of a container. `own_users`: the pod has a user namespace of its own.
-pub(super) fn validate_container_security(context: &Value, own_users: bool, path: &Path) -> Vec<FieldError> {
+pub(super) fn validate_container_security(context: &Value, own_users: bool, path: &Path) -> FieldErrors {
     let mut errors = validate_ids(context, &["runAsUser", "runAsGroup"], path);
     let mount = path.child("procMount");
     match context.at("procMount").as_str() {
@@ -56,6 +56,7 @@ pub(super) fn validate_container_security(context: &Value, own_users: bool, path
             let detail = "cannot set `allowPrivilegeEscalation` to false and `privileged` to true";
             errors.push(FieldError::invalid(path.clone(), &shown(context), detail));
         }
+        // once: one capability is looked for.
         if context.at("capabilities").texts("add").contains(&"CAP_SYS_ADMIN") {
             let detail =
                 "cannot set `allowPrivilegeEscalation` to false and `capabilities.Add` CAP_SYS_ADMIN";
@@ -66,31 +67,31 @@ pub(super) fn validate_container_security(context: &Value, own_users: bool, path
     errors
 }
 
-fn validate_ids(context: &Value, fields: &[&str], path: &Path) -> Vec<FieldError> {
+fn validate_ids(context: &Value, fields: &[&str], path: &Path) -> FieldErrors {
     fields.iter().flat_map(|field| validate_id(context.int(field), path.child(field))).collect()
 }
 
-fn validate_id(id: Option<i64>, path: Path) -> Vec<FieldError> {
+fn validate_id(id: Option<i64>, path: Path) -> FieldErrors {
     let messages = id.map(names::user_id).unwrap_or_default();
     let shown = id.unwrap_or(0).to_string();
     messages.iter().map(|message| FieldError::invalid(path.clone(), &shown, message)).collect()
 }
 
-fn validate_sysctls(sysctls: &[Value], path: &Path) -> Vec<FieldError> {
-    let mut errors = Vec::new();
-    let mut seen: Vec<&str> = Vec::new();
+fn validate_sysctls(sysctls: &[Value], path: &Path) -> FieldErrors {
+    let mut errors = FieldErrors::new();
+    let mut seen = Distinct::new();
     for (at, sysctl) in sysctls.iter().enumerate() {
         let (name, path) = (sysctl.text("name"), path.index(at).child("name"));
+        let is_repeated = seen.is_repeated(name);
         if name.is_empty() {
             errors.push(FieldError::required(path, ""));
         } else if !is_sysctl(name) {
             let detail =
                 format!("must have at most {SYSCTL_LENGTH_MAX} characters and match regex {SYSCTL_FORMAT}");
             errors.push(FieldError::invalid_str(path, name, &detail));
-        } else if seen.contains(&name) {
+        } else if is_repeated {
             errors.push(FieldError::duplicate(path, &super::quoted(name)));
         }
-        seen.push(name);
     }
     errors
 }
@@ -106,8 +107,8 @@ fn is_sysctl(name: &str) -> bool {
     name.len() <= SYSCTL_LENGTH_MAX && name.split(['.', '/']).all(segment)
 }
 
-fn validate_profiles(context: &Value, path: &Path) -> Vec<FieldError> {
-    let mut errors = Vec::new();
+fn validate_profiles(context: &Value, path: &Path) -> FieldErrors {
+    let mut errors = FieldErrors::new();
     let kinds = [("seccompProfile", "seccomp"), ("appArmorProfile", "AppArmor")];
     for (field, name) in kinds.into_iter().filter(|(field, _)| context.has(field)) {
         errors.extend(validate_profile(context.at(field), field, name, &path.child(field)));
@@ -115,10 +116,10 @@ fn validate_profiles(context: &Value, path: &Path) -> Vec<FieldError> {
     errors
 }
 
-fn validate_profile(profile: &Value, field: &str, name: &str, path: &Path) -> Vec<FieldError> {
+fn validate_profile(profile: &Value, field: &str, name: &str, path: &Path) -> FieldErrors {
     let (kind, local, local_path) =
         (profile.text("type"), profile.at("localhostProfile"), path.child("localhostProfile"));
-    let mut errors = Vec::new();
+    let mut errors = FieldErrors::new();
     if kind.is_empty() {
         errors
             .push(FieldError::required(path.child("type"), &format!("type is required when {field} is set")));
@@ -156,7 +157,7 @@ mod tests {
 
     use super::*;
 
-    fn texts(errors: Vec<FieldError>) -> Vec<String> {
+    fn texts(errors: FieldErrors) -> Vec<String> {
         errors.iter().map(ToString::to_string).collect()
     }
 

@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use crate::kinds::Context;
 use crate::kinds::pod::container::{Surroundings, one_of, padded_image, validate_containers};
-use crate::kinds::pod::resources::validate_requirements;
+use crate::kinds::pod::resources::{Claims, validate_requirements};
 use crate::kinds::pod::scheduling::{
     validate_affinity, validate_gates, validate_preemption_policy, validate_spread, validate_tolerations,
 };
@@ -14,7 +14,7 @@ use crate::kinds::pod::security::validate_pod_security;
 use crate::kinds::pod::volume::validate_volumes;
 use crate::validate::metadata::{invalid_each, validate_labels};
 use crate::validate::tree::{Tree, shown};
-use crate::validate::{FieldError, Path, names};
+use crate::validate::{Distinct, FieldError, FieldErrors, Path, names};
 
 /// Where a pod spec stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,15 +35,16 @@ pub(crate) fn validate_pod_spec(
     spec: &Value,
     place: Place,
     path: &Path,
-) -> Vec<FieldError> {
-    let mut errors = Vec::new();
+) -> FieldErrors {
+    let mut errors = FieldErrors::new();
     if !spec.has("terminationGracePeriodSeconds") {
         errors.push(FieldError::required(path.child("terminationGracePeriodSeconds"), ""));
     }
     let (volumes, broken) = validate_volumes(spec.items("volumes"), &path.child("volumes"));
     errors.extend(broken);
     errors.extend(validate_claims(spec.items("resourceClaims"), &path.child("resourceClaims")));
-    let pod = Surroundings { brand: context.brand, spec, volumes };
+    let claims = Claims::new(spec.items("resourceClaims"));
+    let pod = Surroundings { brand: context.brand, spec, volumes, claims };
     errors.extend(validate_containers(&pod, path));
     errors.extend(validate_host_ports(spec, place, path));
     errors.extend(one_of(spec, "restartPolicy", &["Always", "OnFailure", "Never"], path));
@@ -72,13 +73,18 @@ pub(crate) fn validate_pod_spec(
     errors.extend(validate_host_aliases(spec.items("hostAliases"), &path.child("hostAliases")));
     errors.extend(validate_choices(spec, path));
     let overhead = serde_json::json!({"limits": spec.at("overhead")});
-    errors.extend(validate_requirements(context.brand, &overhead, &[], &path.child("overhead")));
+    errors.extend(validate_requirements(
+        context.brand,
+        &overhead,
+        &Claims::new(&[]),
+        &path.child("overhead"),
+    ));
     errors
 }
 
 /// Rules for containers that only a pod has, not a template.
-pub(super) fn validate_only_pod(spec: &Value, path: &Path) -> Vec<FieldError> {
-    let mut errors = Vec::new();
+pub(super) fn validate_only_pod(spec: &Value, path: &Path) -> FieldErrors {
+    let mut errors = FieldErrors::new();
     if spec.text("serviceAccountName").is_empty() {
         let volumes = path.child("volumes");
         for (at, volume) in spec.items("volumes").iter().enumerate() {
@@ -106,19 +112,19 @@ pub(crate) fn validate_ip(value: &str, path: Path) -> Option<FieldError> {
     value.parse::<IpAddr>().is_err().then(|| FieldError::invalid_str(path, value, detail))
 }
 
-fn validate_claims(claims: &[Value], path: &Path) -> Vec<FieldError> {
-    let mut errors = Vec::new();
-    let mut seen: Vec<&str> = Vec::new();
+fn validate_claims(claims: &[Value], path: &Path) -> FieldErrors {
+    let mut errors = FieldErrors::new();
+    let mut seen = Distinct::new();
     for (at, claim) in claims.iter().enumerate() {
         let (name, path) = (claim.text("name"), path.index(at));
+        let is_repeated = seen.is_repeated(name);
         if name.is_empty() {
             errors.push(FieldError::required(path.child("name"), ""));
-        } else if seen.contains(&name) {
+        } else if is_repeated {
             errors.push(FieldError::duplicate(path.child("name"), &super::quoted(name)));
         } else {
             errors.extend(invalid_each(&path.child("name"), name, names::dns1123_label(name)));
         }
-        seen.push(name);
         let given =
             ["resourceClaimName", "resourceClaimTemplateName"].into_iter().filter(|field| claim.has(field));
         let detail = match given.clone().count() {
@@ -135,8 +141,8 @@ fn validate_claims(claims: &[Value], path: &Path) -> Vec<FieldError> {
     errors
 }
 
-fn validate_host_ports(spec: &Value, place: Place, path: &Path) -> Vec<FieldError> {
-    let mut errors = Vec::new();
+fn validate_host_ports(spec: &Value, place: Place, path: &Path) -> FieldErrors {
+    let mut errors = FieldErrors::new();
     if !spec.flag("hostNetwork") {
         return errors;
     }
@@ -158,7 +164,7 @@ fn validate_host_ports(spec: &Value, place: Place, path: &Path) -> Vec<FieldErro
     errors
 }
 
-fn validate_dns(spec: &Value, path: &Path) -> Vec<FieldError> {
+fn validate_dns(spec: &Value, path: &Path) -> FieldErrors {
     let config = spec.at("dnsConfig");
     let servers = config.items("nameservers");
     if spec.text("dnsPolicy") == "None" && servers.is_empty() {
@@ -167,9 +173,9 @@ fn validate_dns(spec: &Value, path: &Path) -> Vec<FieldError> {
         } else {
             (path.child("nameservers"), "must provide at least one DNS nameserver when `dnsPolicy` is None")
         };
-        return vec![FieldError::required(path, detail)];
+        return FieldErrors::from(FieldError::required(path, detail));
     }
-    let mut errors = Vec::new();
+    let mut errors = FieldErrors::new();
     let (nameservers, searches) = (path.child("nameservers"), path.child("searches"));
     if servers.len() > NAMESERVERS_MAX {
         let detail = format!("must not have more than {NAMESERVERS_MAX} nameservers");
@@ -200,17 +206,17 @@ fn validate_dns(spec: &Value, path: &Path) -> Vec<FieldError> {
     errors
 }
 
-fn validate_host_users(spec: &Value, path: &Path) -> Vec<FieldError> {
+fn validate_host_users(spec: &Value, path: &Path) -> FieldErrors {
     if spec.at("hostUsers").as_bool() != Some(false) {
-        return Vec::new();
+        return FieldErrors::new();
     }
     let fields = [("hostNetwork", "hostNetwork"), ("hostPID", "HostPID"), ("hostIPC", "HostIPC")];
     let given = fields.into_iter().filter(|(field, _)| spec.flag(field));
     given.map(|(_, shown)| FieldError::forbidden(path.child(shown), "when `hostUsers` is false")).collect()
 }
 
-fn validate_names(spec: &Value, path: &Path) -> Vec<FieldError> {
-    let mut errors = Vec::new();
+fn validate_names(spec: &Value, path: &Path) -> FieldErrors {
+    let mut errors = FieldErrors::new();
     let labels = ["hostname", "subdomain"];
     for field in
         ["serviceAccountName", "nodeName", "hostname", "subdomain", "priorityClassName", "runtimeClassName"]
@@ -219,21 +225,22 @@ fn validate_names(spec: &Value, path: &Path) -> Vec<FieldError> {
         if name.is_empty() {
             continue;
         }
+        // few: the names that are labels.
         let rule = if labels.contains(&field) { names::dns1123_label } else { names::dns1123_subdomain };
         errors.extend(invalid_each(&path.child(field), name, rule(name)));
     }
     errors
 }
 
-fn validate_deadline(spec: &Value, path: &Path) -> Vec<FieldError> {
-    let Some(seconds) = spec.int("activeDeadlineSeconds") else { return Vec::new() };
+fn validate_deadline(spec: &Value, path: &Path) -> FieldErrors {
+    let Some(seconds) = spec.int("activeDeadlineSeconds") else { return FieldErrors::new() };
     let messages = names::in_range(seconds, 1, i64::from(i32::MAX));
     let path = path.child("activeDeadlineSeconds");
     messages.iter().map(|message| FieldError::invalid(path.clone(), &seconds.to_string(), message)).collect()
 }
 
-fn validate_host_aliases(aliases: &[Value], path: &Path) -> Vec<FieldError> {
-    let mut errors = Vec::new();
+fn validate_host_aliases(aliases: &[Value], path: &Path) -> FieldErrors {
+    let mut errors = FieldErrors::new();
     for (at, alias) in aliases.iter().enumerate() {
         let path = path.index(at);
         errors.extend(validate_ip(alias.text("ip"), path.child("ip")));
@@ -248,8 +255,8 @@ fn validate_host_aliases(aliases: &[Value], path: &Path) -> Vec<FieldError> {
     errors
 }
 
-fn validate_choices(spec: &Value, path: &Path) -> Vec<FieldError> {
-    let mut errors = Vec::new();
+fn validate_choices(spec: &Value, path: &Path) -> FieldErrors {
+    let mut errors = FieldErrors::new();
     errors.extend(validate_preemption_policy(spec, path));
     let os = spec.at("os");
     if !os.is_null() {
@@ -257,6 +264,7 @@ fn validate_choices(spec: &Value, path: &Path) -> Vec<FieldError> {
         if name.is_empty() {
             errors.push(FieldError::required(path.child("os").child("name"), "cannot be empty"));
         } else if !["linux", "windows"].contains(&name) {
+            // few: two systems.
             errors.push(FieldError::not_supported(path.child("os"), name, &["linux", "windows"]));
         }
     }

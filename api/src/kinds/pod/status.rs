@@ -4,14 +4,14 @@ use serde_json::Value;
 
 use crate::kinds::pod::spec::validate_ip;
 use crate::validate::metadata::invalid_each;
-use crate::validate::tree::{Tree, shown};
-use crate::validate::{FieldError, Path, names};
+use crate::validate::tree::{Tree, shown, shown_items};
+use crate::validate::{Distinct, FieldError, FieldErrors, Path, names};
 
 const NO_WAY_BACK: &str = "may not be transitioned to non-terminated state";
 const ONE_PER_FAMILY: &str = "may specify no more than one IP for each IP family";
 
 /// Rules for a change of the status of a pod, metadata excepted.
-pub(super) fn validate_status_update(old: &Value, new: &Value) -> Vec<FieldError> {
+pub(super) fn validate_status_update(old: &Value, new: &Value) -> FieldErrors {
     let (before, after) = (old.at("status"), new.at("status"));
     let path = Path::new("status");
     let mut errors = validate_conditions(after.items("conditions"));
@@ -33,10 +33,11 @@ pub(super) fn validate_status_update(old: &Value, new: &Value) -> Vec<FieldError
     errors
 }
 
-fn validate_conditions(conditions: &[Value]) -> Vec<FieldError> {
+fn validate_conditions(conditions: &[Value]) -> FieldErrors {
     let path = Path::new("metadata").child("conditions");
     let system = ["PodScheduled", "Ready", "Initialized"];
     let own =
+        // few: three conditions are the system's.
         conditions.iter().enumerate().filter(|(_, condition)| !system.contains(&condition.text("type")));
     own.flat_map(|(at, condition)| {
         let kind = condition.text("type");
@@ -46,27 +47,22 @@ fn validate_conditions(conditions: &[Value]) -> Vec<FieldError> {
 }
 
 // A container that ended stays ended, unless its pod restarts it.
-fn validate_transitions(
-    pod: &Value,
-    before: &Value,
-    after: &Value,
-    list: &str,
-    path: &Path,
-) -> Vec<FieldError> {
+fn validate_transitions(pod: &Value, before: &Value, after: &Value, list: &str, path: &Path) -> FieldErrors {
     let spec = pod.at("spec");
     let policy = if list.starts_with("ephemeral") { "Never" } else { spec.text("restartPolicy") };
     if policy == "Always" {
-        return Vec::new();
+        return FieldErrors::new();
     }
-    let restartable = |name: &str| {
-        let mut init = spec.items("initContainers").iter();
-        init.any(|container| container.text("name") == name && container.text("restartPolicy") == "Always")
-    };
-    let mut errors = Vec::new();
+    let init = spec.items("initContainers").iter();
+    let restartable: Distinct<&str> = init
+        .filter(|container| container.text("restartPolicy") == "Always")
+        .map(|container| container.text("name"))
+        .collect();
+    let mut errors = FieldErrors::new();
     for (at, old) in before.items(list).iter().enumerate() {
         let ended = old.at("state").at("terminated");
         let retried = ended.int("exitCode").unwrap_or(0) != 0 && policy == "OnFailure";
-        if !ended.is_object() || retried || restartable(old.text("name")) {
+        if !ended.is_object() || retried || restartable.has(&old.text("name")) {
             continue;
         }
         let back = |new: &&Value| new.text("name") == old.text("name") && !new.at("state").has("terminated");
@@ -76,17 +72,18 @@ fn validate_transitions(
     errors
 }
 
-fn validate_ips(ips: &[Value], path: &Path) -> Vec<FieldError> {
+fn validate_ips(ips: &[Value], path: &Path) -> FieldErrors {
     let addresses: Vec<&str> = ips.iter().map(|ip| ip.text("ip")).collect();
-    let mut errors: Vec<FieldError> =
+    let mut errors: FieldErrors =
         addresses.iter().enumerate().filter_map(|(at, ip)| validate_ip(ip, path.index(at))).collect();
     if addresses.len() > 1 {
         let of_six = addresses.iter().filter(|ip| ip.contains(':')).count();
         if addresses.len() > 2 || of_six != 1 {
-            errors.push(FieldError::invalid(path.clone(), &shown(&Value::from(ips)), ONE_PER_FAMILY));
+            errors.push(FieldError::invalid(path.clone(), &shown_items(ips), ONE_PER_FAMILY));
         }
+        let mut seen = Distinct::new();
         for (at, ip) in addresses.iter().enumerate() {
-            if addresses[..at].contains(ip) {
+            if seen.is_repeated(ip) {
                 errors.push(FieldError::duplicate(path.index(at), &shown(&ips[at])));
             }
         }

@@ -7,7 +7,7 @@ use crate::kinds::pod::diff::spec_diff;
 use crate::kinds::pod::qos::qos_class;
 use crate::kinds::pod::scheduling::validate_tolerations;
 use crate::validate::tree::{Tree, carry, items_mut, same, set};
-use crate::validate::{FieldError, Path};
+use crate::validate::{Distinct, FieldError, FieldErrors, Path};
 
 const UPDATABLE: &str = "pod updates may not change fields other than `spec.containers[*].image`,\
                          `spec.initContainers[*].image`,`spec.activeDeadlineSeconds`,`spec.tolerations` (only \
@@ -15,10 +15,10 @@ const UPDATABLE: &str = "pod updates may not change fields other than `spec.cont
                          to 1 if it was previously negative)";
 
 /// Rules for a change of the spec of a pod.
-pub(super) fn validate_spec_update(old: &Value, new: &Value) -> Vec<FieldError> {
+pub(super) fn validate_spec_update(old: &Value, new: &Value) -> FieldErrors {
     let path = Path::new("spec");
     let (before, after) = (old.at("spec"), new.at("spec"));
-    let mut errors = Vec::new();
+    let mut errors = FieldErrors::new();
     for list in ["containers", "initContainers"] {
         let path = path.child(list);
         if before.items(list).len() != after.items(list).len() {
@@ -52,8 +52,8 @@ pub(super) fn validate_spec_update(old: &Value, new: &Value) -> Vec<FieldError> 
     errors
 }
 
-fn validate_images(containers: &[Value], list: &Path) -> Vec<FieldError> {
-    let mut errors = Vec::new();
+fn validate_images(containers: &[Value], list: &Path) -> FieldErrors {
+    let mut errors = FieldErrors::new();
     for (at, container) in containers.iter().enumerate() {
         let path = list.index(at);
         if container.text("image").is_empty() {
@@ -92,25 +92,26 @@ fn validate_deadline(before: &Value, after: &Value, path: &Path) -> Deadline {
     Deadline::Senseless(FieldError::invalid(path, &new.to_string(), &detail))
 }
 
-fn validate_added_tolerations(before: &Value, after: &Value, path: &Path) -> Vec<FieldError> {
-    let matches = |old: &Value, new: &Value| {
-        let mut old = old.clone();
-        carry(new, &mut old, "tolerationSeconds");
-        same(&old, new)
+fn validate_added_tolerations(before: &Value, after: &Value, path: &Path) -> FieldErrors {
+    // By what tells tolerations apart: all of their fields but the seconds.
+    let identity = |toleration: &'_ Value| {
+        ["key", "operator", "value", "effect"].map(|field| toleration.text(field).to_owned())
     };
     let new = after.items("tolerations");
-    let kept = before.items("tolerations").iter().all(|old| new.iter().any(|new| matches(old, new)));
+    let there: Distinct<[String; 4]> = new.iter().map(identity).collect();
+    let kept = before.items("tolerations").iter().all(|old| there.has(&identity(old)));
     if !kept {
         let detail = "existing toleration can not be modified except its tolerationSeconds";
-        return vec![FieldError::forbidden(path.clone(), detail)];
+        return FieldErrors::from(FieldError::forbidden(path.clone(), detail));
     }
     validate_tolerations(new, path)
 }
 
-fn validate_lifted_gates(before: &Value, after: &Value, path: &Path) -> Vec<FieldError> {
-    let known: Vec<&str> = before.items("schedulingGates").iter().map(|gate| gate.text("name")).collect();
+fn validate_lifted_gates(before: &Value, after: &Value, path: &Path) -> FieldErrors {
+    let known: Distinct<&str> =
+        before.items("schedulingGates").iter().map(|gate| gate.text("name")).collect();
     let added = after.items("schedulingGates").iter().enumerate();
-    let added = added.filter(|(_, gate)| !known.contains(&gate.text("name")));
+    let added = added.filter(|(_, gate)| !known.has(&gate.text("name")));
     added
         .map(|(at, gate)| {
             let detail =

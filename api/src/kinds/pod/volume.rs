@@ -1,12 +1,14 @@
 //! Volumes of a pod and their mounts: one source each, with the fields the source needs.
 
+use std::collections::HashMap;
+
 use serde_json::Value;
 
 use crate::kinds::pod::environment::{validate_field_reference, validate_resource_reference};
 use crate::validate::metadata::invalid_each;
 use crate::validate::quantity::Quantity;
 use crate::validate::tree::{Tree, sorted_entries};
-use crate::validate::{FieldError, Path, names};
+use crate::validate::{Distinct, FieldError, FieldErrors, Path, names};
 
 const FILE_MODE: &str = "must be a number between 0 and 0777 (octal), both inclusive";
 const HOST_PATH_TYPES: [&str; 8] =
@@ -32,10 +34,13 @@ const REQUIRED: [(&str, &[&str]); 17] = [
     ("portworxVolume", &["volumeID"]),
 ];
 
+/// The volumes of a pod that mounts may refer to, by name.
+pub(super) type Volumes<'a> = HashMap<&'a str, &'a Value>;
+
 /// Rules for the volumes of a pod; gives also the volumes that mounts may refer to.
-pub(super) fn validate_volumes<'a>(volumes: &'a [Value], path: &Path) -> (Vec<&'a Value>, Vec<FieldError>) {
-    let mut errors = Vec::new();
-    let mut valid: Vec<&Value> = Vec::new();
+pub(super) fn validate_volumes<'a>(volumes: &'a [Value], path: &Path) -> (Volumes<'a>, FieldErrors) {
+    let mut errors = FieldErrors::new();
+    let mut valid = Volumes::new();
     for (at, volume) in volumes.iter().enumerate() {
         let path = path.index(at);
         let (name, name_path) = (volume.text("name"), path.child("name"));
@@ -45,11 +50,11 @@ pub(super) fn validate_volumes<'a>(volumes: &'a [Value], path: &Path) -> (Vec<&'
         } else {
             own.extend(invalid_each(&name_path, name, names::dns1123_label(name)));
         }
-        if valid.iter().any(|other| other.text("name") == name) {
+        if valid.contains_key(name) {
             own.push(FieldError::duplicate(name_path, &super::quoted(name)));
         }
         if own.is_empty() {
-            valid.push(volume);
+            valid.insert(name, volume);
         }
         errors.extend(own);
     }
@@ -57,26 +62,28 @@ pub(super) fn validate_volumes<'a>(volumes: &'a [Value], path: &Path) -> (Vec<&'
 }
 
 /// Rules for the mounts and devices of a container.
-pub(super) fn validate_mounts(container: &Value, volumes: &[&Value], path: &Path) -> Vec<FieldError> {
-    let mut errors = Vec::new();
-    let mut seen: Vec<&str> = Vec::new();
+pub(super) fn validate_mounts(container: &Value, volumes: &Volumes<'_>, path: &Path) -> FieldErrors {
+    let mut errors = FieldErrors::new();
+    let mut seen = Distinct::new();
     let mounts = path.child("volumeMounts");
     for (at, mount) in container.items("volumeMounts").iter().enumerate() {
+        if errors.is_full() {
+            break;
+        }
         let path = mounts.index(at);
         let (name, target) = (mount.text("name"), mount.text("mountPath"));
         if name.is_empty() {
             errors.push(FieldError::required(path.child("name"), ""));
         }
-        if !volumes.iter().any(|volume| volume.text("name") == name) {
+        if !volumes.contains_key(name) {
             errors.push(FieldError::not_found(path.child("name"), &super::quoted(name)));
         }
         if target.is_empty() {
             errors.push(FieldError::required(path.child("mountPath"), ""));
         }
-        if seen.contains(&target) {
+        if seen.is_repeated(target) {
             errors.push(FieldError::invalid_str(path.child("mountPath"), target, "must be unique"));
         }
-        seen.push(target);
         errors.extend(validate_sub_paths(mount, &path, &mounts));
         errors.extend(validate_propagation(mount, container, &mounts.child("mountPropagation")));
     }
@@ -85,8 +92,8 @@ pub(super) fn validate_mounts(container: &Value, volumes: &[&Value], path: &Path
 }
 
 /// A path below some directory: relative, and never up.
-pub(super) fn validate_descending_path(target: &str, path: &Path) -> Vec<FieldError> {
-    let mut errors = Vec::new();
+pub(super) fn validate_descending_path(target: &str, path: &Path) -> FieldErrors {
+    let mut errors = FieldErrors::new();
     if target.starts_with('/') {
         errors.push(FieldError::invalid_str(path.clone(), target, "must be a relative path"));
     }
@@ -95,17 +102,18 @@ pub(super) fn validate_descending_path(target: &str, path: &Path) -> Vec<FieldEr
 }
 
 fn no_backsteps(target: &str, path: &Path) -> Option<FieldError> {
+    // once: one pass over a path.
     let steps_back = target.split('/').any(|part| part == "..");
     steps_back.then(|| FieldError::invalid_str(path.clone(), target, "must not contain '..'"))
 }
 
-fn validate_source(volume: &Value, path: &Path) -> Vec<FieldError> {
+fn validate_source(volume: &Value, path: &Path) -> FieldErrors {
     let sources: Vec<(&str, &Value)> = sorted_entries(volume)
         .into_iter()
         .filter(|(name, source)| *name != "name" && !source.is_null())
         .collect();
     let Some((kind, source)) = sources.first() else {
-        return vec![FieldError::required(path.clone(), "must specify a volume type")];
+        return FieldErrors::from(FieldError::required(path.clone(), "must specify a volume type"));
     };
     let mut errors = validate_typed(kind, source, &path.child(kind));
     let more = "may not specify more than 1 volume type";
@@ -113,11 +121,10 @@ fn validate_source(volume: &Value, path: &Path) -> Vec<FieldError> {
     errors
 }
 
-fn validate_typed(kind: &str, source: &Value, path: &Path) -> Vec<FieldError> {
+fn validate_typed(kind: &str, source: &Value, path: &Path) -> FieldErrors {
     let required = REQUIRED.iter().find(|(name, _)| *name == kind).map_or(&[][..], |(_, fields)| fields);
     let missing = required.iter().filter(|field| source.text(field).is_empty());
-    let mut errors: Vec<FieldError> =
-        missing.map(|field| FieldError::required(path.child(field), "")).collect();
+    let mut errors: FieldErrors = missing.map(|field| FieldError::required(path.child(field), "")).collect();
     match kind {
         "emptyDir" => {
             let size = source.at("sizeLimit").as_str().and_then(Quantity::parse).unwrap_or_default();
@@ -148,12 +155,12 @@ fn validate_typed(kind: &str, source: &Value, path: &Path) -> Vec<FieldError> {
     errors
 }
 
-fn validate_host_path(source: &Value, path: &Path) -> Vec<FieldError> {
+fn validate_host_path(source: &Value, path: &Path) -> FieldErrors {
     let target = source.text("path");
     if target.is_empty() {
-        return vec![FieldError::required(path.child("path"), "")];
+        return FieldErrors::from(FieldError::required(path.child("path"), ""));
     }
-    let mut errors: Vec<FieldError> = no_backsteps(target, &path.child("path")).into_iter().collect();
+    let mut errors: FieldErrors = no_backsteps(target, &path.child("path")).into_iter().collect();
     let kind = source.text("type");
     if !HOST_PATH_TYPES.contains(&kind) {
         errors.push(FieldError::not_supported(path.child("type"), kind, &HOST_PATH_TYPES));
@@ -161,8 +168,8 @@ fn validate_host_path(source: &Value, path: &Path) -> Vec<FieldError> {
     errors
 }
 
-fn validate_keyed(source: &Value, path: &Path) -> Vec<FieldError> {
-    let mut errors: Vec<FieldError> = validate_mode(source, "defaultMode", path).into_iter().collect();
+fn validate_keyed(source: &Value, path: &Path) -> FieldErrors {
+    let mut errors: FieldErrors = validate_mode(source, "defaultMode", path).into_iter().collect();
     let items = path.child("items");
     for (at, item) in source.items("items").iter().enumerate() {
         errors.extend(validate_key_to_path(item, &items.index(at)));
@@ -170,16 +177,15 @@ fn validate_keyed(source: &Value, path: &Path) -> Vec<FieldError> {
     errors
 }
 
-fn validate_key_to_path(item: &Value, path: &Path) -> Vec<FieldError> {
+fn validate_key_to_path(item: &Value, path: &Path) -> FieldErrors {
     let missing = ["key", "path"].into_iter().filter(|field| item.text(field).is_empty());
-    let mut errors: Vec<FieldError> =
-        missing.map(|field| FieldError::required(path.child(field), "")).collect();
+    let mut errors: FieldErrors = missing.map(|field| FieldError::required(path.child(field), "")).collect();
     errors.extend(validate_file_path(item.text("path"), &path.child("path")));
     errors.extend(validate_mode(item, "mode", path));
     errors
 }
 
-fn validate_file_path(target: &str, path: &Path) -> Vec<FieldError> {
+fn validate_file_path(target: &str, path: &Path) -> FieldErrors {
     let mut errors = validate_descending_path(target, path);
     if target.starts_with("..") && !target.starts_with("../") && target != ".." {
         errors.push(FieldError::invalid_str(path.clone(), target, "must not start with '..'"));
@@ -193,8 +199,8 @@ fn validate_mode(source: &Value, field: &str, path: &Path) -> Option<FieldError>
 }
 
 // The reference reports a file of a downward volume on the volume, not on the item.
-fn validate_downward_file(file: &Value, path: &Path) -> Vec<FieldError> {
-    let mut errors = Vec::new();
+fn validate_downward_file(file: &Value, path: &Path) -> FieldErrors {
+    let mut errors = FieldErrors::new();
     if file.text("path").is_empty() {
         errors.push(FieldError::required(path.child("path"), ""));
     }
@@ -215,9 +221,9 @@ fn validate_downward_file(file: &Value, path: &Path) -> Vec<FieldError> {
     errors
 }
 
-fn validate_projections(projected: &Value, path: &Path) -> Vec<FieldError> {
-    let mut errors = Vec::new();
-    let mut seen: Vec<&str> = Vec::new();
+fn validate_projections(projected: &Value, path: &Path) -> FieldErrors {
+    let mut errors = FieldErrors::new();
+    let mut seen = Distinct::new();
     let sources = path.child("sources");
     for (at, source) in projected.items("sources").iter().enumerate() {
         let source_path = sources.index(at);
@@ -226,11 +232,10 @@ fn validate_projections(projected: &Value, path: &Path) -> Vec<FieldError> {
         for (kind, source) in &given {
             errors.extend(validate_projection(kind, source, &source_path.child(kind), path));
             for item in source.items("items").iter().filter(|item| !item.text("path").is_empty()) {
-                if seen.contains(&item.text("path")) {
+                if seen.is_repeated(item.text("path")) {
                     let shown = if *kind == "downwardAPI" { item.text("path") } else { source.text("name") };
                     errors.push(FieldError::invalid_str(path.clone(), shown, "conflicting duplicate paths"));
                 }
-                seen.push(item.text("path"));
             }
         }
         if given.len() > 1 {
@@ -240,8 +245,8 @@ fn validate_projections(projected: &Value, path: &Path) -> Vec<FieldError> {
     errors
 }
 
-fn validate_projection(kind: &str, source: &Value, path: &Path, volume: &Path) -> Vec<FieldError> {
-    let mut errors = Vec::new();
+fn validate_projection(kind: &str, source: &Value, path: &Path, volume: &Path) -> FieldErrors {
+    let mut errors = FieldErrors::new();
     match kind {
         "secret" | "configMap" => {
             if source.text("name").is_empty() {
@@ -273,7 +278,7 @@ fn validate_projection(kind: &str, source: &Value, path: &Path, volume: &Path) -
     errors
 }
 
-fn validate_sub_paths(mount: &Value, path: &Path, list: &Path) -> Vec<FieldError> {
+fn validate_sub_paths(mount: &Value, path: &Path, list: &Path) -> FieldErrors {
     let (plain, expression) = (mount.text("subPath"), mount.text("subPathExpr"));
     let mut errors = validate_descending_path(plain, &list.child("subPath"));
     if !expression.is_empty() {
@@ -297,12 +302,16 @@ fn validate_propagation(mount: &Value, container: &Value, path: &Path) -> Option
     (mode == known[0] && !privileged).then(|| FieldError::forbidden(path.clone(), detail))
 }
 
-fn validate_devices(container: &Value, volumes: &[&Value], path: &Path) -> Vec<FieldError> {
-    let mut errors = Vec::new();
+fn validate_devices(container: &Value, volumes: &Volumes<'_>, path: &Path) -> FieldErrors {
+    let mut errors = FieldErrors::new();
+    let mut mounts: HashMap<&str, usize> = HashMap::new();
+    for mount in container.items("volumeMounts") {
+        *mounts.entry(mount.text("name")).or_default() += 1;
+    }
     for (at, device) in container.items("volumeDevices").iter().enumerate() {
         let path = path.index(at);
         let (name, target) = (device.text("name"), device.text("devicePath"));
-        let volume = volumes.iter().find(|volume| volume.text("name") == name);
+        let volume = volumes.get(name);
         if name.is_empty() {
             errors.push(FieldError::required(path.child("name"), ""));
         }
@@ -322,12 +331,9 @@ fn validate_devices(container: &Value, volumes: &[&Value], path: &Path) -> Vec<F
             let detail = "can not contain backsteps ('..')";
             errors.push(FieldError::invalid_str(path.child("devicePath"), target, detail));
         }
-        for mount in container.items("volumeMounts") {
-            if mount.text("name") == name {
-                let detail = "must not already exist in volumeMounts";
-                errors.push(FieldError::invalid_str(path.child("name"), name, detail));
-            }
-        }
+        let detail = "must not already exist in volumeMounts";
+        let clashes = 0..mounts.get(name).copied().unwrap_or_default();
+        errors.extend(clashes.map(|_| FieldError::invalid_str(path.child("name"), name, detail)));
     }
     errors
 }
@@ -406,7 +412,8 @@ mod tests {
             ],
             "volumeDevices": [{"name": "a", "devicePath": "/dev/x"}]
         });
-        let errors = validate_mounts(&container, &[&volume], &Path::new("c"));
+        let errors =
+            validate_mounts(&container, &Volumes::from([(volume.text("name"), &volume)]), &Path::new("c"));
         let texts: Vec<String> = errors.iter().map(ToString::to_string).collect();
         assert_eq!(
             texts,

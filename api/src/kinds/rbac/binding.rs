@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use crate::kinds::{Cell, Context, NameRule, Strategy, age, object_meta};
 use crate::validate::metadata::invalid_each;
 use crate::validate::tree::{Tree, child_mut, items_mut, same, set_default_text, shown};
-use crate::validate::{FieldError, Path, names};
+use crate::validate::{FieldError, FieldErrors, Path, names};
 
 /// The rules of role bindings.
 #[derive(Debug)]
@@ -27,13 +27,13 @@ impl Strategy for RoleBinding {
         fill_groups(context, new);
     }
 
-    fn validate_create(&self, context: &Context<'_>, new: &Value) -> Vec<FieldError> {
+    fn validate_create(&self, context: &Context<'_>, new: &Value) -> FieldErrors {
         let mut errors = object_meta::on_create(context, new);
         errors.extend(validate_binding(context, new, IN_NAMESPACE));
         errors
     }
 
-    fn validate_update(&self, context: &Context<'_>, old: &Value, new: &Value) -> Vec<FieldError> {
+    fn validate_update(&self, context: &Context<'_>, old: &Value, new: &Value) -> FieldErrors {
         validate_change(context, old, new, IN_NAMESPACE)
     }
 
@@ -55,13 +55,13 @@ impl Strategy for ClusterRoleBinding {
         fill_groups(context, new);
     }
 
-    fn validate_create(&self, context: &Context<'_>, new: &Value) -> Vec<FieldError> {
+    fn validate_create(&self, context: &Context<'_>, new: &Value) -> FieldErrors {
         let mut errors = object_meta::on_create(context, new);
         errors.extend(validate_binding(context, new, IN_CLUSTER));
         errors
     }
 
-    fn validate_update(&self, context: &Context<'_>, old: &Value, new: &Value) -> Vec<FieldError> {
+    fn validate_update(&self, context: &Context<'_>, old: &Value, new: &Value) -> FieldErrors {
         validate_change(context, old, new, IN_CLUSTER)
     }
 
@@ -88,7 +88,7 @@ fn fill_groups(context: &Context<'_>, binding: &mut Value) {
     }
 }
 
-fn validate_change(context: &Context<'_>, old: &Value, new: &Value, kinds: &[&str]) -> Vec<FieldError> {
+fn validate_change(context: &Context<'_>, old: &Value, new: &Value, kinds: &[&str]) -> FieldErrors {
     let namespaced = kinds == IN_NAMESPACE;
     let mut errors = object_meta::whole(context, new, namespaced, NameRule::PathSegment);
     errors.extend(validate_binding(context, new, kinds));
@@ -100,13 +100,14 @@ fn validate_change(context: &Context<'_>, old: &Value, new: &Value, kinds: &[&st
     errors
 }
 
-fn validate_binding(context: &Context<'_>, binding: &Value, kinds: &[&str]) -> Vec<FieldError> {
+fn validate_binding(context: &Context<'_>, binding: &Value, kinds: &[&str]) -> FieldErrors {
     let group = rbac_group(context);
     let (role, path) = (binding.at("roleRef"), Path::new("roleRef"));
-    let mut errors = Vec::new();
+    let mut errors = FieldErrors::new();
     if role.text("apiGroup") != group {
         errors.push(FieldError::not_supported(path.child("apiGroup"), role.text("apiGroup"), &[&group]));
     }
+    // few: two kinds.
     if !kinds.contains(&role.text("kind")) {
         errors.push(FieldError::not_supported(path.child("kind"), role.text("kind"), kinds));
     }
@@ -123,9 +124,9 @@ fn validate_binding(context: &Context<'_>, binding: &Value, kinds: &[&str]) -> V
     errors
 }
 
-fn validate_subject(group: &str, subject: &Value, namespaced: bool, path: &Path) -> Vec<FieldError> {
+fn validate_subject(group: &str, subject: &Value, namespaced: bool, path: &Path) -> FieldErrors {
     let (name, own_group) = (subject.text("name"), subject.text("apiGroup"));
-    let mut errors = Vec::new();
+    let mut errors = FieldErrors::new();
     if name.is_empty() {
         errors.push(FieldError::required(path.child("name"), ""));
     }

@@ -5,7 +5,7 @@ use serde_json::Value;
 use crate::kinds::{Context, NameRule, Strategy, object_meta};
 use crate::validate::selector::validate_label_selector;
 use crate::validate::tree::{Tree, shown};
-use crate::validate::{FieldError, Path};
+use crate::validate::{FieldError, FieldErrors, Path};
 
 /// The rules of roles.
 #[derive(Debug)]
@@ -20,13 +20,13 @@ impl Strategy for Role {
         NameRule::PathSegment
     }
 
-    fn validate_create(&self, context: &Context<'_>, new: &Value) -> Vec<FieldError> {
+    fn validate_create(&self, context: &Context<'_>, new: &Value) -> FieldErrors {
         let mut errors = object_meta::on_create(context, new);
         errors.extend(validate_rules(new, true));
         errors
     }
 
-    fn validate_update(&self, context: &Context<'_>, old: &Value, new: &Value) -> Vec<FieldError> {
+    fn validate_update(&self, context: &Context<'_>, old: &Value, new: &Value) -> FieldErrors {
         let mut errors = object_meta::whole(context, new, true, NameRule::PathSegment);
         errors.extend(validate_rules(new, true));
         errors.extend(object_meta::on_update(context, old, new));
@@ -43,14 +43,14 @@ impl Strategy for ClusterRole {
         NameRule::PathSegment
     }
 
-    fn validate_create(&self, context: &Context<'_>, new: &Value) -> Vec<FieldError> {
+    fn validate_create(&self, context: &Context<'_>, new: &Value) -> FieldErrors {
         let mut errors = object_meta::on_create(context, new);
         errors.extend(validate_rules(new, false));
         errors.extend(validate_aggregation(new));
         errors
     }
 
-    fn validate_update(&self, context: &Context<'_>, old: &Value, new: &Value) -> Vec<FieldError> {
+    fn validate_update(&self, context: &Context<'_>, old: &Value, new: &Value) -> FieldErrors {
         let mut errors = object_meta::whole(context, new, false, NameRule::PathSegment);
         errors.extend(validate_rules(new, false));
         errors.extend(validate_aggregation(new));
@@ -63,14 +63,14 @@ impl Strategy for ClusterRole {
     }
 }
 
-fn validate_rules(role: &Value, namespaced: bool) -> Vec<FieldError> {
+fn validate_rules(role: &Value, namespaced: bool) -> FieldErrors {
     let path = Path::new("rules");
     let rules = role.items("rules").iter().enumerate();
     rules.flat_map(|(at, rule)| validate_rule(rule, namespaced, &path.index(at))).collect()
 }
 
-fn validate_rule(rule: &Value, namespaced: bool, path: &Path) -> Vec<FieldError> {
-    let mut errors = Vec::new();
+fn validate_rule(rule: &Value, namespaced: bool, path: &Path) -> FieldErrors {
+    let mut errors = FieldErrors::new();
     let given = |field: &str| !rule.items(field).is_empty();
     if !given("verbs") {
         errors.push(FieldError::required(path.child("verbs"), "verbs must contain at least one value"));
@@ -99,8 +99,8 @@ fn validate_rule(rule: &Value, namespaced: bool, path: &Path) -> Vec<FieldError>
     errors
 }
 
-fn validate_aggregation(role: &Value) -> Vec<FieldError> {
-    let mut errors = Vec::new();
+fn validate_aggregation(role: &Value) -> FieldErrors {
+    let mut errors = FieldErrors::new();
     let aggregation = role.at("aggregationRule");
     if aggregation.is_null() {
         return errors;

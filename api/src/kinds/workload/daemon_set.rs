@@ -12,7 +12,7 @@ use crate::validate::selector::{self, format_label_selector, validate_label_sele
 use crate::validate::tree::{
     Tree, child_mut, same, set, set_default, set_default_text, shown, sorted_entries,
 };
-use crate::validate::{FieldError, Path};
+use crate::validate::{FieldError, FieldErrors, Path};
 
 /// Where the generation of the template is kept since it is no field any more.
 const TEMPLATE_GENERATION: &str = "deprecated.daemonset.template.generation";
@@ -56,13 +56,13 @@ impl Strategy for DaemonSet {
         object_meta::raise_generation(old, new, &["spec"]);
     }
 
-    fn validate_create(&self, context: &Context<'_>, new: &Value) -> Vec<FieldError> {
+    fn validate_create(&self, context: &Context<'_>, new: &Value) -> FieldErrors {
         let mut errors = object_meta::on_create(context, new);
         errors.extend(validate_spec(context, new.at("spec"), &Path::new("spec")));
         errors
     }
 
-    fn validate_update(&self, context: &Context<'_>, old: &Value, new: &Value) -> Vec<FieldError> {
+    fn validate_update(&self, context: &Context<'_>, old: &Value, new: &Value) -> FieldErrors {
         let mut errors = object_meta::on_update(context, old, new);
         if context.subresource == "status" {
             let fields = [
@@ -136,7 +136,7 @@ fn set_template_generation(object: &mut Value, generation: i64) {
     set(annotations, TEMPLATE_GENERATION, generation.to_string());
 }
 
-fn validate_spec(context: &Context<'_>, spec: &Value, path: &Path) -> Vec<FieldError> {
+fn validate_spec(context: &Context<'_>, spec: &Value, path: &Path) -> FieldErrors {
     let chosen = spec.at("selector");
     let mut errors = validate_label_selector(chosen, &path.child("selector"));
     errors.extend(validate_match(spec, path));
@@ -151,19 +151,19 @@ fn validate_spec(context: &Context<'_>, spec: &Value, path: &Path) -> Vec<FieldE
     errors
 }
 
-fn validate_strategy(strategy: &Value, path: &Path) -> Vec<FieldError> {
+fn validate_strategy(strategy: &Value, path: &Path) -> FieldErrors {
     match strategy.text("type") {
-        "OnDelete" => Vec::new(),
+        "OnDelete" => FieldErrors::new(),
         "RollingUpdate" => validate_rolling(strategy.at("rollingUpdate"), &path.child("rollingUpdate")),
         _ => {
             let known = ["RollingUpdate", "OnDelete"];
-            vec![FieldError::not_supported_value(path.clone(), &shown(strategy), &known)]
+            FieldErrors::from(FieldError::not_supported_value(path.clone(), &shown(strategy), &known))
         }
     }
 }
 
-fn validate_rolling(rolling: &Value, path: &Path) -> Vec<FieldError> {
-    let mut errors = Vec::new();
+fn validate_rolling(rolling: &Value, path: &Path) -> FieldErrors {
+    let mut errors = FieldErrors::new();
     for field in ["maxUnavailable", "maxSurge"] {
         errors.extend(number_or_percent(rolling.at(field), &path.child(field)));
         errors.extend(within_hundred_percent(rolling.at(field), &path.child(field)));

@@ -10,7 +10,7 @@ use crate::kinds::workload::{
 use crate::kinds::{Cell, Context, Strategy, age, object_meta};
 use crate::validate::selector::format_label_selector;
 use crate::validate::tree::{Tree, child_mut, set, set_default, set_default_text, shown};
-use crate::validate::{FieldError, Path};
+use crate::validate::{FieldError, FieldErrors, Path};
 
 /// The rules of deployments.
 #[derive(Debug)]
@@ -51,13 +51,13 @@ impl Strategy for Deployment {
         }
     }
 
-    fn validate_create(&self, context: &Context<'_>, new: &Value) -> Vec<FieldError> {
+    fn validate_create(&self, context: &Context<'_>, new: &Value) -> FieldErrors {
         let mut errors = object_meta::on_create(context, new);
         errors.extend(validate_spec(context, new.at("spec"), &Path::new("spec")));
         errors
     }
 
-    fn validate_update(&self, context: &Context<'_>, old: &Value, new: &Value) -> Vec<FieldError> {
+    fn validate_update(&self, context: &Context<'_>, old: &Value, new: &Value) -> FieldErrors {
         let mut errors = object_meta::on_update(context, old, new);
         if context.subresource == "status" {
             errors.extend(validate_status(new.at("status"), &Path::new("status")));
@@ -94,7 +94,7 @@ impl Strategy for Deployment {
     }
 }
 
-fn validate_spec(context: &Context<'_>, spec: &Value, path: &Path) -> Vec<FieldError> {
+fn validate_spec(context: &Context<'_>, spec: &Value, path: &Path) -> FieldErrors {
     let mut errors = validate_counts(spec, &["replicas"], path);
     errors.extend(validate_selector(spec, "deployment", path));
     errors.extend(validate_match(spec, path));
@@ -116,23 +116,23 @@ fn validate_spec(context: &Context<'_>, spec: &Value, path: &Path) -> Vec<FieldE
     errors
 }
 
-fn validate_strategy(strategy: &Value, path: &Path) -> Vec<FieldError> {
+fn validate_strategy(strategy: &Value, path: &Path) -> FieldErrors {
     let rolling_path = path.child("rollingUpdate");
     match strategy.text("type") {
         "Recreate" if strategy.has("rollingUpdate") => {
             let detail = "may not be specified when strategy `type` is 'Recreate'";
-            vec![FieldError::forbidden(rolling_path, detail)]
+            FieldErrors::from(FieldError::forbidden(rolling_path, detail))
         }
-        "Recreate" => Vec::new(),
+        "Recreate" => FieldErrors::new(),
         "RollingUpdate" => validate_rolling(strategy.at("rollingUpdate"), &rolling_path),
         _ => {
             let known = ["Recreate", "RollingUpdate"];
-            vec![FieldError::not_supported_value(path.clone(), &shown(strategy), &known)]
+            FieldErrors::from(FieldError::not_supported_value(path.clone(), &shown(strategy), &known))
         }
     }
 }
 
-fn validate_rolling(rolling: &Value, path: &Path) -> Vec<FieldError> {
+fn validate_rolling(rolling: &Value, path: &Path) -> FieldErrors {
     let (unavailable, surge) = (rolling.at("maxUnavailable"), rolling.at("maxSurge"));
     let unavailable_path = path.child("maxUnavailable");
     let mut errors = number_or_percent(unavailable, &unavailable_path);
@@ -145,7 +145,7 @@ fn validate_rolling(rolling: &Value, path: &Path) -> Vec<FieldError> {
     errors
 }
 
-fn validate_status(status: &Value, path: &Path) -> Vec<FieldError> {
+fn validate_status(status: &Value, path: &Path) -> FieldErrors {
     let fields = [
         "observedGeneration",
         "replicas",

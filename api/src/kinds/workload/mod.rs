@@ -21,7 +21,7 @@ use crate::kinds::{Cell, Context};
 use crate::validate::metadata::{invalid_each, nonnegative, validate_annotations, validate_labels};
 use crate::validate::selector::{self, validate_label_selector};
 use crate::validate::tree::{Tree, child_mut, same, shown, shown_map};
-use crate::validate::{FieldError, Path, names};
+use crate::validate::{FieldError, FieldErrors, Path, names};
 
 /// Fills in the template of `spec`.
 pub(crate) fn default_template(context: &Context<'_>, spec: &mut Value) {
@@ -31,7 +31,7 @@ pub(crate) fn default_template(context: &Context<'_>, spec: &mut Value) {
 }
 
 /// Rules for a template as such.
-pub(crate) fn validate_template(context: &Context<'_>, template: &Value, path: &Path) -> Vec<FieldError> {
+pub(crate) fn validate_template(context: &Context<'_>, template: &Value, path: &Path) -> FieldErrors {
     let metadata = template.at("metadata");
     let mut errors = validate_labels(metadata.at("labels"), &path.child("labels"));
     errors.extend(validate_annotations(metadata.at("annotations"), &path.child("annotations")));
@@ -45,10 +45,10 @@ pub(crate) fn validate_template(context: &Context<'_>, template: &Value, path: &
 }
 
 /// Rules for a selector that must select something. `kind` is the word in the message.
-fn validate_selector(spec: &Value, kind: &str, path: &Path) -> Vec<FieldError> {
+fn validate_selector(spec: &Value, kind: &str, path: &Path) -> FieldErrors {
     let (chosen, path) = (spec.at("selector"), path.child("selector"));
     if chosen.is_null() {
-        return vec![FieldError::required(path, "")];
+        return FieldErrors::from(FieldError::required(path, ""));
     }
     let mut errors = validate_label_selector(chosen, &path);
     if selector::is_empty(chosen) {
@@ -70,9 +70,9 @@ fn validate_match(spec: &Value, path: &Path) -> Option<FieldError> {
 }
 
 /// Pods that are kept running restart always and have no deadline.
-fn validate_keeps_running(spec: &Value, kind: &str, path: &Path) -> Vec<FieldError> {
+fn validate_keeps_running(spec: &Value, kind: &str, path: &Path) -> FieldErrors {
     let (pod, path) = (spec.at("template").at("spec"), path.child("template").child("spec"));
-    let mut errors = Vec::new();
+    let mut errors = FieldErrors::new();
     if pod.text("restartPolicy") != "Always" {
         let path = path.child("restartPolicy");
         errors.push(FieldError::not_supported(path, pod.text("restartPolicy"), &["Always"]));
@@ -92,12 +92,12 @@ fn validate_same_selector(old: &Value, new: &Value) -> Option<FieldError> {
 }
 
 /// Counts that may not be negative.
-fn validate_counts(holder: &Value, fields: &[&str], path: &Path) -> Vec<FieldError> {
+fn validate_counts(holder: &Value, fields: &[&str], path: &Path) -> FieldErrors {
     fields.iter().filter_map(|field| nonnegative(holder.int(field), path.child(field))).collect()
 }
 
 /// Counts of a status that may not exceed another one.
-fn validate_at_most(status: &Value, fields: &[&str], whole: &str, path: &Path) -> Vec<FieldError> {
+fn validate_at_most(status: &Value, fields: &[&str], whole: &str, path: &Path) -> FieldErrors {
     let limit = status.int(whole).unwrap_or(0);
     let counts = fields.iter().filter_map(|field| Some((field, status.int(field)?)));
     let whole = if whole == "replicas" { "status.replicas" } else { whole };
@@ -117,7 +117,7 @@ fn validate_collisions(old: &Value, new: &Value) -> Option<FieldError> {
 }
 
 /// A number that is not negative, or a percentage.
-pub(crate) fn number_or_percent(value: &Value, path: &Path) -> Vec<FieldError> {
+pub(crate) fn number_or_percent(value: &Value, path: &Path) -> FieldErrors {
     match value.as_str() {
         Some(text) => invalid_each(path, text, names::percent(text)),
         None => nonnegative(value.as_i64(), path.clone()).into_iter().collect(),

@@ -9,7 +9,7 @@ use crate::kinds::workload::{
 use crate::kinds::{Cell, Context, NameRule, Strategy, age, object_meta};
 use crate::validate::selector::format_label_selector;
 use crate::validate::tree::{Tree, child_mut, set, set_default};
-use crate::validate::{FieldError, Path};
+use crate::validate::{FieldErrors, Path};
 
 /// The rules of replica sets.
 #[derive(Debug)]
@@ -34,13 +34,13 @@ impl Strategy for ReplicaSet {
         }
     }
 
-    fn validate_create(&self, context: &Context<'_>, new: &Value) -> Vec<FieldError> {
+    fn validate_create(&self, context: &Context<'_>, new: &Value) -> FieldErrors {
         let mut errors = object_meta::on_create(context, new);
         errors.extend(validate_spec(context, new.at("spec"), &Path::new("spec")));
         errors
     }
 
-    fn validate_update(&self, context: &Context<'_>, old: &Value, new: &Value) -> Vec<FieldError> {
+    fn validate_update(&self, context: &Context<'_>, old: &Value, new: &Value) -> FieldErrors {
         let mut errors = object_meta::on_update(context, old, new);
         if context.subresource == "status" {
             errors.extend(validate_status(new.at("status"), &Path::new("status")));
@@ -92,7 +92,7 @@ impl Strategy for ReplicaSet {
     }
 }
 
-fn validate_spec(context: &Context<'_>, spec: &Value, path: &Path) -> Vec<FieldError> {
+fn validate_spec(context: &Context<'_>, spec: &Value, path: &Path) -> FieldErrors {
     let mut errors = validate_counts(spec, &["replicas", "minReadySeconds"], path);
     // The reference has the word of deployments here, too.
     errors.extend(validate_selector(spec, "deployment", path));
@@ -102,7 +102,7 @@ fn validate_spec(context: &Context<'_>, spec: &Value, path: &Path) -> Vec<FieldE
     errors
 }
 
-fn validate_status(status: &Value, path: &Path) -> Vec<FieldError> {
+fn validate_status(status: &Value, path: &Path) -> FieldErrors {
     let fields =
         ["replicas", "fullyLabeledReplicas", "readyReplicas", "availableReplicas", "observedGeneration"];
     let mut errors = validate_counts(status, &fields, path);

@@ -11,7 +11,7 @@ use crate::kinds::{Cell, Context, NameRule, Strategy, age, object_meta};
 use crate::validate::tree::{
     Tree, carry, child_mut, existing_mut, items_mut, same, set, set_default, set_default_text, shown,
 };
-use crate::validate::{FieldError, Path};
+use crate::validate::{FieldError, FieldErrors, Path};
 
 const MUTABLE: [&str; 7] = [
     "replicas",
@@ -75,13 +75,13 @@ impl Strategy for StatefulSet {
         }
     }
 
-    fn validate_create(&self, context: &Context<'_>, new: &Value) -> Vec<FieldError> {
+    fn validate_create(&self, context: &Context<'_>, new: &Value) -> FieldErrors {
         let mut errors = object_meta::on_create(context, new);
         errors.extend(validate_spec(context, new.at("spec"), &Path::new("spec")));
         errors
     }
 
-    fn validate_update(&self, context: &Context<'_>, old: &Value, new: &Value) -> Vec<FieldError> {
+    fn validate_update(&self, context: &Context<'_>, old: &Value, new: &Value) -> FieldErrors {
         let mut errors = object_meta::on_update(context, old, new);
         if context.subresource == "status" {
             errors.extend(validate_status(new.at("status"), &Path::new("status")));
@@ -121,8 +121,8 @@ impl Strategy for StatefulSet {
     }
 }
 
-fn validate_spec(context: &Context<'_>, spec: &Value, path: &Path) -> Vec<FieldError> {
-    let mut errors = Vec::new();
+fn validate_spec(context: &Context<'_>, spec: &Value, path: &Path) -> FieldErrors {
+    let mut errors = FieldErrors::new();
     match spec.text("podManagementPolicy") {
         "OrderedReady" | "Parallel" => {}
         "" => errors.push(FieldError::required(path.child("podManagementPolicy"), "")),
@@ -166,16 +166,16 @@ fn with_claims(spec: &Value) -> Value {
     template
 }
 
-fn validate_strategy(strategy: &Value, path: &Path) -> Vec<FieldError> {
+fn validate_strategy(strategy: &Value, path: &Path) -> FieldErrors {
     let rolling = strategy.at("rollingUpdate");
     let rolling_path = path.child("rollingUpdate");
     match strategy.text("type") {
-        "" => vec![FieldError::required(path.clone(), "")],
+        "" => FieldErrors::from(FieldError::required(path.clone(), "")),
         "OnDelete" if !rolling.is_null() => {
             let detail = "only allowed for updateStrategy 'RollingUpdate'";
-            vec![FieldError::invalid(rolling_path, &shown(rolling), detail)]
+            FieldErrors::from(FieldError::invalid(rolling_path, &shown(rolling), detail))
         }
-        "OnDelete" => Vec::new(),
+        "OnDelete" => FieldErrors::new(),
         "RollingUpdate" => {
             let mut errors = validate_counts(rolling, &["partition"], &rolling_path);
             if rolling.has("maxUnavailable") {
@@ -188,12 +188,12 @@ fn validate_strategy(strategy: &Value, path: &Path) -> Vec<FieldError> {
         }
         _ => {
             let detail = "must be 'RollingUpdate' or 'OnDelete'";
-            vec![FieldError::invalid(path.clone(), &shown(strategy), detail)]
+            FieldErrors::from(FieldError::invalid(path.clone(), &shown(strategy), detail))
         }
     }
 }
 
-fn validate_status(status: &Value, path: &Path) -> Vec<FieldError> {
+fn validate_status(status: &Value, path: &Path) -> FieldErrors {
     let parts = ["readyReplicas", "currentReplicas", "updatedReplicas", "availableReplicas"];
     let mut errors = validate_counts(status, &["replicas"], path);
     errors.extend(validate_counts(status, &parts, path));

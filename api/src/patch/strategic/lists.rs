@@ -131,6 +131,7 @@ fn take_out_directives(mut old: Vec<Value>, patch: Vec<Value>, key: &str) -> Res
         return Ok(Parts { items: plain, patch: Vec::new() });
     }
     if !deleted.is_empty() {
+        // set: `deleted` is one.
         old.retain(|item| item.get(key).is_none_or(|value| !deleted.contains(&KeyValue::of(value))));
     }
     Ok(Parts { items: old, patch: plain })
@@ -146,6 +147,7 @@ fn merge_scalars(old: Vec<Value>, patch: Vec<Value>) -> Result<Vec<Value>, Patch
 
 fn without(old: Vec<Value>, gone: &[Value]) -> Vec<Value> {
     let gone: std::collections::BTreeSet<KeyValue> = gone.iter().map(KeyValue::of).collect();
+    // set: `gone` is one.
     old.into_iter().filter(|item| !gone.contains(&KeyValue::of(item))).collect()
 }
 
@@ -156,6 +158,7 @@ fn items_are_objects(old: &[Value], patch: &[Value]) -> Result<bool, PatchError>
     if first == Some("[]interface {}") {
         return Err(PatchError::CannotApply("lists of lists are not supported".to_owned()));
     }
+    // once: one pass over a list.
     if names.any(|name| Some(name) != first) || first == Some("null") {
         let lists = format!("[{} {}]", printed_list(old), printed_list(patch));
         return Err(malformed(&format!("list element types are not identical: {lists}")));

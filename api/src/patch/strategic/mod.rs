@@ -161,6 +161,7 @@ fn retain_keys(target: &mut Map<String, Value>, patch: &mut Map<String, Value>) 
     let is_free = |key: &str, value: &Value| {
         value.is_null() || key.starts_with(DELETE_FROM_PRIMITIVE_LIST) || key.starts_with(SET_ELEMENT_ORDER)
     };
+    // once: over one patch of one object; `retained` is a set.
     if patch.iter().any(|(key, value)| !is_free(key, value) && !retained.contains(key.as_str())) {
         return Err(bad_format());
     }

@@ -88,7 +88,7 @@ proptest! {
             .collect();
         let mut document = target;
         let _ = JsonPatch::parse(Value::from(ops)).unwrap().apply(&mut document);
-        prop_assert!(depth_of(&document) <= DEPTH_MAX);
+        prop_assert!(depth_of(&document, &mut 0) <= DEPTH_MAX);
     }
 
     #[test]

@@ -18,6 +18,7 @@ use serde_json::{Value, json};
 use super::{Answer, Features, Pipeline, Remarks, Request, Turns, WriteOutcome};
 use crate::ambient::{Ambient, Timestamp};
 use crate::authn::User;
+use crate::budget::Budget;
 use crate::paging::TokenKey;
 use crate::registry::Registry;
 use crate::request::{Query, TargetPath, Verb, parse_path};
@@ -115,6 +116,7 @@ impl Server {
             content_type,
             body: &Bytes::copy_from_slice(body.as_bytes()),
             remarks: &remarks,
+            budget: &Budget::default(),
         };
         match Box::pin(self.pipeline.run(request)).await {
             Ok(answer) => Reply::of(answer),

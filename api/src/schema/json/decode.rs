@@ -12,6 +12,7 @@ use smallvec::SmallVec;
 
 use super::error::{DecodeError, StrictError};
 use super::reader::Reader;
+use crate::budget::{HELD_BYTES_MAX, Held, PATCHED_BYTES_MAX};
 use crate::schema::fill::{empty_field, empty_object, zero_value};
 use crate::schema::types::{Field, ObjectType, Scalar, Schema, TypeId, ValueType, Wire};
 
@@ -21,11 +22,20 @@ pub struct Limits {
     /// Objects and lists within each other. 100 by default: every other reader in the process (those of stored bytes
     /// stop at 128) then reads what this one has accepted, also inside an envelope, and no stack overflows.
     pub depth_max: usize,
+    /// Bytes that the document may hold in memory, strings excepted.
+    pub held_bytes_max: usize,
 }
 
 impl Default for Limits {
     fn default() -> Self {
-        Self { depth_max: 100 }
+        Self { depth_max: 100, held_bytes_max: HELD_BYTES_MAX }
+    }
+}
+
+impl Limits {
+    /// Those of a document that a patch made.
+    pub fn patched() -> Self {
+        Self { held_bytes_max: PATCHED_BYTES_MAX, ..Self::default() }
     }
 }
 
@@ -110,6 +120,7 @@ pub(super) struct Decoder<'s, 'a> {
     pub(super) reader: Reader<'a>,
     pub(super) limits: Limits,
     pub(super) depth: usize,
+    held: Held,
     pub(super) path: SmallVec<[Step<'s, 'a>; 16]>,
     head: Head,
     pub(super) strict: Vec<StrictError>,
@@ -133,6 +144,7 @@ impl<'s, 'a> Decoder<'s, 'a> {
             reader: Reader::new(text),
             limits,
             depth: 0,
+            held: Held::new(limits.held_bytes_max),
             path: SmallVec::new(),
             head: Head::default(),
             strict: Vec::new(),
@@ -147,6 +159,7 @@ impl<'s, 'a> Decoder<'s, 'a> {
         is_root: IsRoot,
     ) -> Result<Value, DecodeError> {
         self.open(b'{', "an object")?;
+        self.held.object(ty.fields.len())?;
         let (mut met, mut set) = (Fields::default(), Fields::default());
         let mut more = !self.is_closed(b'}');
         while more {
@@ -220,6 +233,7 @@ impl<'s, 'a> Decoder<'s, 'a> {
         }
         if ty.preserve_unknown {
             self.path.push(Step::Key(key));
+            self.held.entry()?;
             let value = self.untyped()?;
             let key = self.leave_key();
             if map.contains_key(&*key) {
@@ -327,6 +341,7 @@ impl<'s, 'a> Decoder<'s, 'a> {
         let mut items = Vec::new();
         let mut more = !self.is_closed(b']');
         while more {
+            self.held.item()?;
             self.path.push(Step::Index(items.len()));
             items.push(read(self)?);
             self.path.pop();
@@ -346,6 +361,7 @@ impl<'s, 'a> Decoder<'s, 'a> {
         let mut more = !self.is_closed(b'}');
         while more {
             let key = self.key()?;
+            self.held.entry()?;
             self.path.push(Step::Key(key));
             let value = read(self)?;
             match map.entry(self.leave_key()) {

@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use crate::budget::OverBudget;
 use crate::schema::protobuf::EnvelopeError;
 
 /// Why bytes are not an object of the type.
@@ -21,6 +22,9 @@ pub enum DecodeError {
         /// The bound.
         depth_max: usize,
     },
+    /// A document of more values than one request may hold.
+    #[error("the document needs more memory than one request may use: it has too many values")]
+    OverBudget,
     /// A field holds a value of another type.
     #[error("{}: cannot decode {found}: expected {expected}", OrObject(path))]
     Type {
@@ -53,6 +57,12 @@ pub enum DecodeError {
     /// The text is not YAML.
     #[error("error converting YAML to JSON: {0}")]
     Yaml(String),
+}
+
+impl From<OverBudget> for DecodeError {
+    fn from(_: OverBudget) -> Self {
+        DecodeError::OverBudget
+    }
 }
 
 /// A path for people: the object itself has none.

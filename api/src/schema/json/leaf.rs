@@ -16,6 +16,10 @@ use crate::schema::types::Scalar;
 /// Unknown and duplicate fields that are reported; the reference stops there too.
 const STRICT_ERRORS_MAX: usize = 100;
 
+/// Bytes of a path in a message, and of each of its steps. Real paths are far shorter; keys may be as long as the body, and
+/// are named again by everything that is wrong below them.
+const PATH_BYTES_MAX: usize = 1024;
+
 impl<'a> Decoder<'_, 'a> {
     /// Reads a leaf that is not null. Null as an answer: a time that says that there is none.
     pub(super) fn scalar(&mut self, scalar: &Scalar) -> Result<Value, DecodeError> {
@@ -196,6 +200,7 @@ impl<'a> Decoder<'_, 'a> {
             return;
         }
         let error = kind(self.place(Some(name)));
+        // few: at most a hundred are kept.
         if !self.strict.contains(&error) {
             self.strict.push(error);
         }
@@ -228,6 +233,12 @@ impl<'a> Decoder<'_, 'a> {
             Step::Index(index) => Err(index),
         });
         for step in steps.chain(name.map(Ok)) {
+            if path.len() > PATH_BYTES_MAX {
+                path.truncate(path.floor_char_boundary(PATH_BYTES_MAX));
+                path.push_str("...");
+                break;
+            }
+            let step = step.map(|name| &name[..name.floor_char_boundary(PATH_BYTES_MAX)]);
             match step {
                 Ok(name) if path.is_empty() => path.push_str(name),
                 Ok(name) => {

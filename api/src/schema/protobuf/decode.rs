@@ -7,6 +7,7 @@ use base64::engine::general_purpose::STANDARD;
 use serde_json::{Map, Value};
 
 use super::wire::{Raw, Reader, broken};
+use crate::budget::Held;
 use crate::schema::fill::empty_field;
 use crate::schema::instant::{Instant, Precision};
 use crate::schema::json::{DecodeError, Limits, decode_untyped, float};
@@ -20,18 +21,20 @@ pub fn decode_protobuf(
     message: &[u8],
     limits: Limits,
 ) -> Result<Value, DecodeError> {
-    Decoder { schema, limits, depth: 0 }.object(type_id, message)
+    Decoder { schema, limits, depth: 0, held: Held::new(limits.held_bytes_max) }.object(type_id, message)
 }
 
 struct Decoder<'s> {
     schema: &'s Schema,
     limits: Limits,
     depth: usize,
+    held: Held,
 }
 
 impl<'s> Decoder<'s> {
     fn object(&mut self, id: TypeId, message: &[u8]) -> Result<Value, DecodeError> {
         let ty = self.schema.get(id);
+        self.held.object(ty.fields.len())?;
         let mut map = Map::new();
         self.members(ty, &[], message, &mut map)?;
         for at in ty.always_written() {
@@ -131,6 +134,7 @@ impl<'s> Decoder<'s> {
         wire: Wire,
         message: &[u8],
     ) -> Result<(String, Value), DecodeError> {
+        self.held.entry()?;
         let mut key = String::new();
         let mut value = None;
         let mut reader = Reader { rest: message };
@@ -146,6 +150,7 @@ impl<'s> Decoder<'s> {
 
     /// One value. Null: a time or an untyped value that says nothing.
     fn element(&mut self, ty: &'s ValueType, wire: Wire, raw: Raw<'_>) -> Result<Value, DecodeError> {
+        self.held.item()?;
         match ty {
             ValueType::Scalar(kind) => scalar(kind, raw),
             ValueType::Object(id) => self.object(*id, bytes(raw)?),
@@ -192,7 +197,10 @@ impl<'s> Decoder<'s> {
                     value = Some(self.object(id, bytes(raw)?)?);
                 }
                 (Wire::OrList(_), 2) => items.push(self.object(id, bytes(raw)?)?),
-                (Wire::OrStrings(_), 2) => items.push(Value::String(text(raw)?)),
+                (Wire::OrStrings(_), 2) => {
+                    self.held.item()?;
+                    items.push(Value::String(text(raw)?));
+                }
                 _ => {}
             }
         }

@@ -1,0 +1,243 @@
+//! Where requests over large documents are worked on: a bounded number of threads beside those that serve connections.
+//!
+//! Owns which requests go there, and driving them. Decoding, patching, checking and rendering a body of 3 MiB takes up to
+//! a few hundred milliseconds, in which the thread does nothing else: on the threads of the runtime a handful of clients
+//! would hold up everybody's answers. Each poll of such a request is one job of the pool, so that a request which waits
+//! for a quorum occupies no thread.
+//!
+//! Invariant: a small request is never queued behind a large one.
+
+use std::num::NonZero;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, Wake, Waker};
+use std::thread::available_parallelism;
+
+use axum::body::Body;
+use bytes::Bytes;
+use http::Response;
+use orch_raft::Store;
+use tokio::sync::{Notify, Semaphore};
+
+use super::Api;
+use crate::authn::User;
+use crate::budget::Budget;
+use crate::error::ApiError;
+use crate::negotiate::{Encoding, Representation, View};
+use crate::pipeline::{Remarks, Request};
+use crate::registry::Resource;
+use crate::request::{Query, Target, Verb};
+
+/// Bytes of a body, or of the stored object it changes, from which on a request is worked on in the pool: half a
+/// millisecond of work, against some ten microseconds for going there and back.
+const LARGE_BYTES_MIN: usize = 64 * 1024;
+
+/// Objects of a collection from which on a list that is not handed out as stored (a table, YAML, Protobuf) goes to the
+/// pool.
+const MANY_OBJECTS_MIN: usize = 256;
+
+/// Requests that hold a large decoded document at once, for each thread: while some wait for a quorum, others can be
+/// worked on. Beyond, requests wait with their body alone.
+const HELD_PER_THREAD: usize = 4;
+
+/// The pool of one node. Its threads are the runtime's for blocking work, of which it takes a bounded number.
+pub(super) struct Pool {
+    /// One for each processor: jobs that run at the same time.
+    threads: Arc<Semaphore>,
+    /// Requests under way.
+    requests: Arc<Semaphore>,
+}
+
+/// A request that owns what it needs, to outlive the caller's borrows.
+pub(super) struct Large {
+    pub(super) verb: Verb,
+    pub(super) target: Target,
+    pub(super) resource: Arc<Resource>,
+    pub(super) query: Query,
+    pub(super) user: Arc<User>,
+    pub(super) user_agent: String,
+    pub(super) content_type: String,
+    pub(super) body: Bytes,
+    pub(super) remarks: Remarks,
+    pub(super) budget: Arc<Budget>,
+}
+
+type Job<T> = Pin<Box<dyn Future<Output = T> + Send>>;
+
+impl Pool {
+    /// A pool with as many threads as there are processors.
+    pub(super) fn new() -> Self {
+        let threads = available_parallelism().map_or(1, NonZero::get);
+        Pool {
+            threads: Arc::new(Semaphore::new(threads)),
+            requests: Arc::new(Semaphore::new(HELD_PER_THREAD * threads)),
+        }
+    }
+
+    /// What comes of `job`, every step of which runs in the pool. Dropped, it is not polled again.
+    pub(super) async fn run<T: Send + 'static>(&self, mut job: Job<T>) -> Result<T, ApiError> {
+        let ended = |_| ApiError::Unavailable("the node is stopping".to_owned());
+        let _held = self.requests.acquire().await.map_err(ended)?;
+        let woken = Arc::new(Woken(Notify::new()));
+        loop {
+            let thread = self.threads.clone().acquire_owned().await.map_err(ended)?;
+            let waker = Waker::from(woken.clone());
+            let step = tokio::task::spawn_blocking(move || {
+                let polled = job.as_mut().poll(&mut Context::from_waker(&waker));
+                drop(thread);
+                (job, polled)
+            });
+            let (back, polled) = step.await.map_err(|error| {
+                ApiError::Internal(format!("the work on a large document broke off: {error}"))
+            })?;
+            if let Poll::Ready(result) = polled {
+                return Ok(result);
+            }
+            job = back;
+            woken.0.notified().await;
+        }
+    }
+}
+
+/// Tells that a job can go on; told before anybody listens, it is kept.
+struct Woken(Notify);
+
+impl Wake for Woken {
+    fn wake(self: Arc<Self>) {
+        self.0.notify_one();
+    }
+}
+
+/// Cancels the work on a request when nobody waits for it any more.
+pub(super) struct CancelOnDrop(pub(super) Arc<Budget>);
+
+impl Drop for CancelOnDrop {
+    fn drop(&mut self) {
+        self.0.cancel();
+    }
+}
+
+impl Large {
+    fn request(&self) -> Request<'_> {
+        Request {
+            verb: self.verb,
+            target: &self.target,
+            resource: &self.resource,
+            query: &self.query,
+            user: &self.user,
+            user_agent: &self.user_agent,
+            content_type: &self.content_type,
+            body: &self.body,
+            remarks: &self.remarks,
+            budget: &self.budget,
+        }
+    }
+}
+
+impl<S: Store> Api<S> {
+    /// Whether the request is about a document, or about more objects, than a thread of the runtime should be held by.
+    pub(super) fn is_large(&self, request: Request<'_>, representation: Representation) -> bool {
+        let as_stored = representation.encoding == Encoding::Json && representation.view == View::Whole;
+        let state = || self.pipeline.store.state();
+        match request.verb {
+            Verb::Watch => false,
+            Verb::Get if as_stored => false,
+            Verb::List => {
+                !as_stored && state().collection(&request.resource.storage).len() >= MANY_OBJECTS_MIN
+            }
+            _ if request.body.len() >= LARGE_BYTES_MIN => true,
+            Verb::Create | Verb::DeleteCollection => false,
+            Verb::Get | Verb::Update | Verb::Patch | Verb::Delete => {
+                let key = request.key();
+                key.is_ok_and(|key| state().object(&key).is_some_and(|o| o.json.len() >= LARGE_BYTES_MIN))
+            }
+        }
+    }
+
+    /// Carries out a request in the pool, and gives back its warnings.
+    pub(super) async fn carry_out_aside(
+        self: &Arc<Self>,
+        large: Large,
+        representation: Representation,
+        remarks: &Remarks,
+    ) -> Result<Response<Body>, ApiError> {
+        let _cancel = CancelOnDrop(large.budget.clone());
+        let api = self.clone();
+        let (result, warnings) = self
+            .pool
+            .run(Box::pin(async move {
+                let result = api.carry_out(large.request(), representation).await;
+                (result, large.remarks.take())
+            }))
+            .await?;
+        remarks.note(&warnings);
+        result
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::thread::{self, ThreadId};
+
+    use super::*;
+
+    fn runtime() -> tokio::runtime::Runtime {
+        tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap()
+    }
+
+    fn pool(threads: usize) -> Arc<Pool> {
+        let semaphore = |count| Arc::new(Semaphore::new(count));
+        Arc::new(Pool { threads: semaphore(threads), requests: semaphore(HELD_PER_THREAD * threads) })
+    }
+
+    #[test]
+    fn work_runs_beside_the_runtime_and_waits_on_no_thread() {
+        let (pool, here) = (pool(1), thread::current().id());
+        runtime().block_on(async {
+            let (send, receive) = tokio::sync::oneshot::channel::<()>();
+            let waiting = pool.run(Box::pin(async move {
+                let before: ThreadId = thread::current().id();
+                receive.await.unwrap();
+                (before, thread::current().id())
+            }));
+            // The only thread is free again while the first job waits.
+            let other = async {
+                let at = pool.run(Box::pin(async { thread::current().id() })).await.unwrap();
+                send.send(()).unwrap();
+                at
+            };
+            let (first, at) = tokio::join!(waiting, other);
+            let (before, after) = first.unwrap();
+            assert!(before != here && after != here && at != here);
+        });
+    }
+
+    #[test]
+    fn no_more_jobs_run_at_once_than_there_are_threads() {
+        let pool = pool(2);
+        let (now, most) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+        runtime().block_on(async {
+            let jobs = (0..50).map(|_| {
+                let (pool, now, most) = (pool.clone(), now.clone(), most.clone());
+                async move {
+                    pool.run(Box::pin(async move {
+                        most.fetch_max(now.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
+                        thread::yield_now();
+                        now.fetch_sub(1, Ordering::SeqCst);
+                    }))
+                    .await
+                }
+            });
+            futures::future::join_all(jobs).await.into_iter().for_each(|done| done.unwrap());
+        });
+        assert!((1..=2).contains(&most.load(Ordering::SeqCst)));
+    }
+
+    #[test]
+    fn a_client_that_goes_cancels_the_work() {
+        let budget = Arc::new(Budget::default());
+        drop(CancelOnDrop(budget.clone()));
+        assert_eq!(budget.check(), Err(ApiError::DeadlineExceeded));
+    }
+}

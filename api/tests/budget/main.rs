@@ -1,0 +1,312 @@
+//! What the worst bodies cost that a client may send: each known case near the largest size that is accepted.
+//!
+//! Owns the cases. A case that grows with the square of its body takes minutes and gigabytes; the bounds here are wide
+//! enough for a busy machine and far below that. The figures are printed with `--no-capture`.
+
+#![expect(clippy::unwrap_used, reason = "a test")]
+
+mod server;
+
+use http::Method;
+use serde_json::{Value, json};
+use server::{Cost, Server};
+
+/// Bytes of the bodies: just below what is taken at all.
+const BODY_BYTES: usize = 3_000_000;
+
+/// Most memory for each byte that was sent.
+const HELD_MAX: usize = 20;
+
+/// Memory that small requests may take whatever their size: the bound of one document, and copies of its strings.
+const HELD_FLOOR: usize = 64 << 20;
+
+/// Processor time that tells a loop within a loop from everything else; the figure that is wanted is a tenth of it.
+const CPU_MS_MAX: u64 = 2000;
+
+const JSON: &str = "application/json";
+const MAPS: &str = "/api/v1/namespaces/ns/configmaps";
+const PODS: &str = "/api/v1/namespaces/ns/pods";
+
+fn check(name: &str, cost: &Cost, codes: &[u16]) {
+    let Cost { code, sent, cpu_ms, peak, .. } = cost;
+    let (ratio, kilobytes) = (peak / sent, cost.answer.len() / 1000);
+    eprintln!(
+        "{name}: {code}, {sent} bytes, {cpu_ms} ms, {} MB peak ({ratio}/byte), answer {kilobytes} kB",
+        peak >> 20
+    );
+    let text = String::from_utf8_lossy(&cost.answer);
+    assert!(codes.contains(code), "{name}: {code} {}", text.chars().take(500).collect::<String>());
+    assert!(*cpu_ms < CPU_MS_MAX, "{name}: {cpu_ms} ms");
+    assert!(*peak <= (HELD_MAX * sent).max(HELD_FLOOR), "{name}: {ratio} bytes for each");
+    if *code >= 400 {
+        assert!(cost.answer.len() < 500_000, "{name}: an answer of {kilobytes} kB");
+        let causes = serde_json::from_slice::<Value>(&cost.answer).unwrap()["details"]["causes"].clone();
+        assert!(causes.as_array().map_or(0, Vec::len) <= 100, "{name}: too many causes");
+    }
+}
+
+/// As many of `item` (which knows its number) as fit, between `head` and `tail`.
+fn filled(head: &str, item: impl Fn(usize) -> String, tail: &str, bytes: usize) -> String {
+    let mut body = String::with_capacity(bytes);
+    body.push_str(head);
+    for at in 0.. {
+        let item = item(at);
+        if body.len() + item.len() + 1 + tail.len() > bytes {
+            break;
+        }
+        if at > 0 {
+            body.push(',');
+        }
+        body.push_str(&item);
+    }
+    body + tail
+}
+
+fn posted(name: &str, path: &str, body: String, codes: &[u16]) {
+    let server = Server::new();
+    check(name, &server.measure(Method::POST, path, JSON, body), codes);
+}
+
+#[test]
+fn owner_references_that_quote_themselves() {
+    let item = |at: usize| {
+        format!(r#"{{"apiVersion":"v1","kind":"Pod","name":"n","uid":"{at}","controller":true}}"#)
+    };
+    for bytes in [130_000, BODY_BYTES] {
+        let body = filled(r#"{"metadata":{"name":"a","ownerReferences":["#, item, "]}}", bytes);
+        posted("owner references, all controllers", MAPS, body, &[422]);
+    }
+}
+
+#[test]
+fn owner_references_that_are_repeated() {
+    let item = |at: usize| format!(r#"{{"apiVersion":"v1","kind":"P","name":"n","uid":"{}"}}"#, at / 2);
+    let body = filled(r#"{"metadata":{"name":"a","ownerReferences":["#, item, "]}}", BODY_BYTES);
+    posted("owner references, each twice", MAPS, body, &[201, 500]);
+}
+
+#[test]
+fn a_manager_of_many_unprintable_characters() {
+    let server = Server::new();
+    let path = format!("{MAPS}?fieldManager={}", "%01".repeat(20_000));
+    let body = json!({"metadata": {"name": "a"}}).to_string();
+    check("manager in the URL", &server.measure(Method::POST, &path, JSON, body), &[422]);
+}
+
+#[test]
+fn a_json_patch_that_moves_a_large_value_again_and_again() {
+    let server = Server::new();
+    let data: Value =
+        (0..50_000).map(|at| (format!("k{at}"), json!("v"))).collect::<serde_json::Map<_, _>>().into();
+    server.create(MAPS, &json!({"metadata": {"name": "a", "annotations": {"a": "b"}}, "data": data}));
+    for (there, back) in [("/x", "/data"), ("/metadata/annotations/x", "/data")] {
+        let moves = |at: usize| {
+            let (from, to) = if at.is_multiple_of(2) { (back, there) } else { (there, back) };
+            json!({"op": "move", "from": from, "path": to}).to_string()
+        };
+        let body = format!("[{}]", (0..9_998).map(moves).collect::<Vec<_>>().join(","));
+        let cost = server.measure(Method::PATCH, &format!("{MAPS}/a"), "application/json-patch+json", body);
+        check("JSON patch, moves", &cost, &[200, 422]);
+    }
+}
+
+#[test]
+fn a_json_patch_that_inserts_at_the_front() {
+    let server = Server::new();
+    server.create(MAPS, &json!({"metadata": {"name": "a", "finalizers": ["a.b/c"]}}));
+    let long = filled("[", |at| format!("\"a.b/{at}\""), "]", 1_000_000);
+    let add = json!({"op": "add", "path": "/metadata/finalizers/0", "value": "a.b/d"}).to_string();
+    let first = format!(r#"{{"op":"replace","path":"/metadata/finalizers","value":{long}}}"#);
+    let body = format!("[{first},{}]", vec![add; 9_990].join(","));
+    let cost = server.measure(Method::PATCH, &format!("{MAPS}/a"), "application/json-patch+json", body);
+    check("JSON patch, inserts at the front", &cost, &[422]);
+}
+
+#[test]
+fn node_addresses() {
+    let item = |at: usize| format!(r#"{{"type":"InternalIP","address":"{at}"}}"#);
+    let server = Server::new();
+    server.create("/api/v1/nodes", &json!({"metadata": {"name": "n"}}));
+    let body = filled(r#"{"status":{"addresses":["#, item, "]}}", 1_400_000);
+    let path = "/api/v1/nodes/n/status";
+    let cost = server.measure(Method::PATCH, path, "application/merge-patch+json", body);
+    check("node addresses", &cost, &[200, 413, 500]);
+}
+
+#[test]
+fn data_against_binary_data() {
+    let keys = |at: usize| format!(r#""k{at}":"""#);
+    let data = filled(r#"{"metadata":{"name":"a"},"data":{"#, keys, "},", BODY_BYTES / 2);
+    let body = filled(&format!(r#"{data}"binaryData":{{"#), keys, "}}", BODY_BYTES);
+    posted("data against binaryData", MAPS, body, &[413, 422]);
+    let data = filled(r#"{"metadata":{"name":"a"},"data":{"#, keys, "},", BODY_BYTES / 3);
+    let body = filled(&format!(r#"{data}"binaryData":{{"#), keys, "}}", 2 * BODY_BYTES / 3);
+    posted("data against binaryData, fewer", MAPS, body, &[413, 422]);
+}
+
+#[test]
+fn volumes_against_mounts() {
+    let volume = |at: usize| format!(r#"{{"name":"v{at}","emptyDir":{{}}}}"#);
+    let mount = |at: usize| format!(r#"{{"name":"v{}","mountPath":"/{at}"}}"#, at * 2);
+    for bytes in [400_000, BODY_BYTES] {
+        let volumes = filled(r#"{"metadata":{"name":"a"},"spec":{"volumes":["#, volume, "],", bytes / 2);
+        let containers = format!(r#"{volumes}"containers":[{{"name":"c","image":"i","volumeMounts":["#);
+        posted("volumes against mounts", PODS, filled(&containers, mount, "]}]}}", bytes), &[413, 422]);
+    }
+}
+
+#[test]
+fn containers_of_nothing() {
+    for (bytes, kind) in [(20_000, "few"), (BODY_BYTES, "many")] {
+        let body =
+            filled(r#"{"metadata":{"name":"a"},"spec":{"containers":["#, |_| "{}".to_owned(), "]}}", bytes);
+        posted(&format!("containers of nothing, {kind}"), PODS, body, &[413, 422]);
+    }
+}
+
+#[test]
+fn items_of_nothing_where_anything_goes() {
+    for item in ["{}", "1", "[]"] {
+        let head = r#"{"metadata":{"name":"a","unknown":{}},"subjects":["#;
+        let path = "/apis/rbac.authorization.orch.io/v1/namespaces/ns/rolebindings";
+        posted(
+            "items of nothing",
+            path,
+            filled(head, |_| item.to_owned(), "]}", BODY_BYTES),
+            &[400, 413, 422],
+        );
+    }
+    let server = Server::new();
+    server.create(MAPS, &json!({"metadata": {"name": "a"}}));
+    let body = filled(r#"{"x":["#, |_| "{}".to_owned(), "]}", BODY_BYTES);
+    let cost = server.measure(Method::PATCH, &format!("{MAPS}/a"), "application/merge-patch+json", body);
+    check("items of nothing in a patch", &cost, &[413]);
+}
+
+#[test]
+fn repeated_and_unknown_keys() {
+    for (name, item) in [("unknown keys", r#""u"#), ("duplicate keys", r#""data"#)] {
+        let unknown = name == "unknown keys";
+        let key =
+            |at: usize| format!("{item}{}\":null", if unknown { at.to_string() } else { String::new() });
+        let head = r#"{"metadata":{"name":"a"},"#;
+        for validation in ["Warn", "Strict"] {
+            let path = format!("{MAPS}?fieldValidation={validation}&dryRun=All");
+            posted(name, &path, filled(head, key, "}", BODY_BYTES), &[201, 400]);
+        }
+    }
+    let long = "k".repeat(1_000_000);
+    let head = format!(r#"{{"metadata":{{"name":"a","managedFields":[{{"fieldsV1":{{"{long}":{{"#);
+    let body = filled(&head, |_| r#""a":1"#.to_owned(), "}}}]}}", BODY_BYTES);
+    posted("duplicate keys below a long one", &format!("{MAPS}?fieldValidation=Strict"), body, &[400]);
+}
+
+#[test]
+fn yaml_of_many_keys() {
+    let server = Server::new();
+    let lines = |repeated: bool| {
+        let key = |at: usize| format!("  k{}: v\n", if repeated { 0 } else { at });
+        let lines: String = (0..66_000).map(key).collect();
+        format!("apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: a\ndata:\n{lines}")
+    };
+    let send = |body: String, path: &str| server.measure(Method::POST, path, "application/yaml", body);
+    check("YAML of 66,000 keys", &send(lines(false), MAPS), &[201]);
+    let dry = format!("{MAPS}?dryRun=All&fieldValidation=Strict");
+    check("YAML of one key 66,000 times", &send(lines(true), &dry), &[400]);
+    let flow = filled("{data: {", |at| format!("k{at}: v"), "}}", BODY_BYTES);
+    check("YAML in braces", &send(flow, &dry), &[400, 413, 422]);
+}
+
+#[test]
+fn selectors_of_many_terms() {
+    let server = Server::new();
+    for at in 0..2_000 {
+        let labels = json!({"app": format!("x{at}"), "tier": "front"});
+        server.create(MAPS, &json!({"metadata": {"name": format!("m{at}"), "labels": labels}}));
+    }
+    for (name, term) in [("different", "!k"), ("same", "app!=y")] {
+        let terms = |at: usize| format!("{term}{at}");
+        let selector = filled("", terms, "", 60_000);
+        let path = format!("{MAPS}?labelSelector={selector}");
+        check(
+            &format!("selector of {name} labels"),
+            &server.measure(Method::GET, &path, "", String::new()),
+            &[200],
+        );
+    }
+    let selector = filled("", |at| format!("metadata.name!=y{at}"), "", 60_000);
+    let path = format!("{MAPS}?fieldSelector={selector}");
+    check("selector of fields", &server.measure(Method::GET, &path, "", String::new()), &[200]);
+}
+
+#[test]
+fn a_large_map_that_is_fine() {
+    let server = Server::new();
+    let body = filled(r#"{"metadata":{"name":"a"},"data":{"#, |at| format!(r#""k{at}":"v""#), "}}", 560_000);
+    check("a large config map", &server.measure(Method::POST, MAPS, JSON, body), &[201]);
+    let patch = json!({"data": {"k7": "w"}}).to_string();
+    let path = format!("{MAPS}/a");
+    let cost = server.measure(Method::PATCH, &path, "application/merge-patch+json", patch);
+    eprintln!("a small patch of it: {} ms, {} MB", cost.cpu_ms, cost.peak >> 20);
+    assert_eq!(cost.code, 200);
+    let body = filled(
+        r#"{"apiVersion":"v1","kind":"ConfigMap","data":{"#,
+        |at| format!(r#""k{at}":"w""#),
+        "}}",
+        560_000,
+    );
+    let path = format!("{path}?fieldManager=other");
+    let cost = server.measure(Method::PATCH, &path, "application/apply-patch+yaml", body);
+    check("an apply that conflicts with all of it", &cost, &[409]);
+}
+
+#[test]
+fn managers_of_one_object() {
+    let item = |at: usize| {
+        format!(
+            r#"{{"manager":"m{at}","operation":"Update","apiVersion":"v1","fieldsType":"FieldsV1","fieldsV1":{{"f:data":{{"f:k":{{}}}}}}}}"#
+        )
+    };
+    let body =
+        filled(r#"{"metadata":{"name":"a","managedFields":["#, item, r#"]},"data":{"k":"v"}}"#, 1_400_000);
+    posted("managers", MAPS, body, &[201, 500]);
+    let body = filled(
+        r#"{"metadata":{"name":"a","managedFields":["#,
+        |_| r#"{"operation":"?"}"#.to_owned(),
+        "]}}",
+        BODY_BYTES,
+    );
+    posted("broken managers", MAPS, body, &[413, 422]);
+}
+
+#[test]
+fn a_failed_patch_of_a_secret_shows_none_of_it() {
+    let server = Server::new();
+    let secrets = "/api/v1/namespaces/ns/secrets";
+    server.create(secrets, &json!({"metadata": {"name": "s"}, "stringData": {"k": "hidden"}}));
+    let path = format!("{secrets}/s?fieldManager=m");
+    let patches = [
+        ("application/merge-patch+json", r#"{"data":{"k2":"hidden!","k3":5},"stringData":{"a":"hidden"}}"#),
+        ("application/strategic-merge-patch+json", r#"{"data":{"k2":"hidden!"}}"#),
+        ("application/strategic-merge-patch+json", r#"{"data":{"$patch":"hidden","k":"hidden"}}"#),
+        ("application/json-patch+json", r#"[{"op":"add","path":"/data/k2","value":"hidden!"}]"#),
+        ("application/json-patch+json", r#"[{"op":"add","path":"hidden","from":{"hidden":"hidden"}}]"#),
+        ("application/json-patch+json", r#"["hidden"]"#),
+        ("application/merge-patch+json", r#"{"data":"hidden"#),
+        (
+            "application/apply-patch+yaml",
+            r#"{"apiVersion":"v1","kind":"Secret","metadata":{"name":"s"},"data":{"k2":["hidden"]}}"#,
+        ),
+        (
+            "application/apply-patch+yaml",
+            r#"{"apiVersion":"v1","kind":"Secret","metadata":{"name":"s"},"data":{"k2":"hidden!"}}"#,
+        ),
+    ];
+    for (format, patch) in patches {
+        let cost = server.measure(Method::PATCH, &path, format, patch.to_owned());
+        let text = String::from_utf8_lossy(&cost.answer);
+        assert!((400..500).contains(&cost.code), "{format} {patch}: {} {text}", cost.code);
+        // In base64, too.
+        assert!(!text.contains("hidden") && !text.contains("aGlkZGVu"), "{format} {patch}: {text}");
+    }
+}

@@ -1,0 +1,132 @@
+//! A server in memory, and what one request costs it: processor time and the most memory held.
+//!
+//! Owns the measuring. Memory is the process's resident peak over what it held before, which is exact where every test
+//! has a process of its own (nextest) and too low, never too high, where tests share one.
+
+use std::fs;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use axum::Router;
+use axum::body::Body;
+use bytes::Bytes;
+use http::{Method, Request};
+use http_body_util::BodyExt;
+use orch_api::ambient::{Ambient, Timestamp};
+use orch_api::authn::{AnonymousAccess, Authenticator, Peer, TokenTable};
+use orch_api::http::Api;
+use orch_api::paging::TokenKey;
+use orch_api::pipeline::{Features, Pipeline, Turns};
+use orch_api::registry::Registry;
+use orch_proto::brand::ORCH;
+use orch_raft::memory::MemoryStore;
+use serde_json::{Value, json};
+use tokio_util::sync::CancellationToken;
+
+/// One measurement at a time in a process.
+static ALONE: Mutex<()> = Mutex::new(());
+
+/// A clock that stands, and a number that is always the same: nothing here depends on either.
+#[derive(Debug)]
+struct Still;
+
+impl Ambient for Still {
+    fn now(&self) -> Timestamp {
+        Timestamp(1_767_322_145_000_000)
+    }
+
+    fn random(&self) -> u128 {
+        7
+    }
+}
+
+pub(crate) struct Server {
+    router: Router,
+    peer: Arc<Peer>,
+    runtime: tokio::runtime::Runtime,
+    _alone: MutexGuard<'static, ()>,
+}
+
+/// What a request came to.
+pub(crate) struct Cost {
+    pub(crate) code: u16,
+    pub(crate) answer: Bytes,
+    /// Bytes of the body and of the URL.
+    pub(crate) sent: usize,
+    /// Processor time of the whole process in milliseconds.
+    pub(crate) cpu_ms: u64,
+    /// Most bytes resident during the request over those before it.
+    pub(crate) peak: usize,
+}
+
+impl Server {
+    /// A server with the namespace `ns`.
+    pub(crate) fn new() -> Server {
+        let alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+        let pipeline = Arc::new(Pipeline {
+            store: MemoryStore::default(),
+            registry: Registry::builtin(&ORCH),
+            token_key: TokenKey::new([7; 32]),
+            ambient: Arc::new(Still),
+            features: Features::default(),
+            turns: Turns::default(),
+        });
+        let authenticator =
+            Arc::new(Authenticator::new(&ORCH, TokenTable::default(), AnonymousAccess::Refused));
+        let router = Api::new(pipeline, authenticator, CancellationToken::new()).router();
+        let address = "127.0.0.1:1".parse().unwrap();
+        let peer = Arc::new(Peer { address, certificate: None, local_admin: true });
+        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
+        let server = Server { router, peer, runtime: runtime.unwrap(), _alone: alone };
+        server.create("/api/v1/namespaces", &json!({"metadata": {"name": "ns"}}));
+        server
+    }
+
+    /// Creates an object that is known to be fine.
+    pub(crate) fn create(&self, path: &str, object: &Value) {
+        let (code, answer) = self.send(Method::POST, path, "application/json", object.to_string().into());
+        assert_eq!(code, 201, "{}", String::from_utf8_lossy(&answer));
+    }
+
+    fn send(&self, method: Method, path: &str, content_type: &str, body: Bytes) -> (u16, Bytes) {
+        let request = Request::builder().method(method).uri(path).header("content-type", content_type);
+        let request = request.extension(self.peer.clone()).body(Body::from(body)).unwrap();
+        let router = self.router.clone();
+        // On a worker, as in a node: what holds a worker up is measured with what it costs.
+        let answering = self.runtime.spawn(async move {
+            let response = tower::ServiceExt::oneshot(router, request).await.unwrap();
+            let code = response.status().as_u16();
+            (code, response.into_body().collect().await.unwrap().to_bytes())
+        });
+        self.runtime.block_on(answering).unwrap()
+    }
+
+    /// What a request costs. The body is made before.
+    pub(crate) fn measure(&self, method: Method, path: &str, content_type: &str, body: String) -> Cost {
+        let sent = body.len() + path.len();
+        let body = Bytes::from(body);
+        let (held, cpu) = (status_bytes("VmRSS:"), cpu_nanos());
+        // Brings the peak down to what is resident now.
+        fs::write("/proc/self/clear_refs", "5").unwrap();
+        let (code, answer) = self.send(method, path, content_type, body);
+        let cpu_ms = cpu_nanos().saturating_sub(cpu) / 1_000_000;
+        let peak = status_bytes("VmHWM:").saturating_sub(held);
+        Cost { code, answer, sent, cpu_ms, peak }
+    }
+}
+
+/// A line of the process's status, in bytes.
+fn status_bytes(name: &str) -> usize {
+    let status = fs::read_to_string("/proc/self/status").unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix(name)).unwrap();
+    line.trim().trim_end_matches(" kB").parse::<usize>().unwrap() * 1024
+}
+
+/// Processor time of all threads that live.
+fn cpu_nanos() -> u64 {
+    let threads = fs::read_dir("/proc/self/task").unwrap();
+    let of = |thread: fs::DirEntry| {
+        let text = fs::read_to_string(thread.path().join("schedstat")).unwrap_or_default();
+        text.split(' ').next().and_then(|nanos| nanos.parse::<u64>().ok()).unwrap_or_default()
+    };
+    threads.filter_map(Result::ok).map(of).sum()
+}
