@@ -19,6 +19,7 @@ pub mod state;
 pub mod store;
 pub mod transaction;
 pub mod transport;
+mod warnings;
 
 pub use digest::{Digest, DigestError, digest};
 pub use encoding::FEATURE_LEVEL_MAX;
