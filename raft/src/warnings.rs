@@ -1,11 +1,13 @@
 //! Warnings that somebody outside can cause: one for each cause in ten seconds, with the number of those left out.
 //!
-//! Owns the count of one cause. It never writes to the log itself, and reads no clock but where the caller runs on tokio:
+//! Owns the count of one cause, or of several that share a place: one cause does not use up what another has to say. It never writes to the log itself, and reads no clock but where the caller runs on tokio:
 //! simulations bring the instant of their runtime.
 
+use std::collections::BTreeMap;
 use std::ops::Sub;
 use std::time::Duration;
 
+use openraft_rt::Instant;
 use parking_lot::Mutex;
 
 /// Between two warnings of one cause: somebody who causes them must not fill a log.
@@ -56,6 +58,64 @@ impl WarningLimit {
     }
 }
 
+/// Several causes, each with its own pause. They are in the program's text, so they are few.
+pub(crate) struct Warnings<I>(Mutex<BTreeMap<&'static str, WarningLimit<I>>>);
+
+impl<I> Default for Warnings<I> {
+    fn default() -> Self {
+        Warnings(Mutex::default())
+    }
+}
+
+impl<I: Instant> Warnings<I> {
+    /// Whether it is time for another warning of `cause`; counts as given if so.
+    pub(crate) fn may_warn(&self, cause: &'static str) -> bool {
+        self.0.lock().entry(cause).or_default().pass_at(I::now()).is_some()
+    }
+}
+
+/// Counts what a test makes the log say.
+#[cfg(test)]
+pub(crate) mod counting {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use tracing::span::{Attributes, Id, Record};
+    use tracing::{Event, Level, Metadata, Subscriber};
+
+    /// Warnings and errors of this crate so far.
+    #[derive(Clone, Default)]
+    pub(crate) struct Warned(Arc<AtomicUsize>);
+
+    impl Warned {
+        pub(crate) fn count(&self) -> usize {
+            self.0.load(Ordering::Relaxed)
+        }
+    }
+
+    impl Subscriber for Warned {
+        fn enabled(&self, metadata: &Metadata<'_>) -> bool {
+            *metadata.level() <= Level::WARN && metadata.target().starts_with("orch_raft")
+        }
+
+        fn new_span(&self, _: &Attributes<'_>) -> Id {
+            Id::from_u64(1)
+        }
+
+        fn record(&self, _: &Id, _: &Record<'_>) {}
+
+        fn record_follows_from(&self, _: &Id, _: &Id) {}
+
+        fn event(&self, _: &Event<'_>) {
+            self.0.fetch_add(1, Ordering::Relaxed);
+        }
+
+        fn enter(&self, _: &Id) {}
+
+        fn exit(&self, _: &Id) {}
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -67,5 +127,13 @@ mod tests {
         let passed =
             [0, 1, 9_999, 10_000, 10_001, 20_000].map(|ms| limit.pass_at(began + Duration::from_millis(ms)));
         assert_eq!(passed, [Some(0), None, None, Some(2), None, Some(1)]);
+    }
+
+    #[test]
+    fn each_cause_has_its_own_pause() {
+        let warnings = Warnings::<std::time::Instant>::default();
+        assert!(warnings.may_warn("a"));
+        assert!(!warnings.may_warn("a"));
+        assert!(warnings.may_warn("b"), "whoever causes one warning does not silence another");
     }
 }

@@ -24,8 +24,8 @@ fn promise() -> wire::Promise {
 
 #[expect(clippy::unnecessary_wraps, reason = "as the messages hold it")]
 fn recall() -> Option<wire::Recall> {
-    let (directory, promised) = ("00ff".to_owned(), Some(promise()));
-    Some(wire::Recall { directory, starts: 4, incarnation: u64::MAX, promised })
+    let (directory, promised, proof) = ("00ff".to_owned(), Some(promise()), Bytes::from_static(&[9]));
+    Some(wire::Recall { directory, starts: 4, incarnation: u64::MAX, promised, proof })
 }
 
 fn ask(name: &'static str, kind: Ask) -> Case {
@@ -173,6 +173,7 @@ fn answered() -> Vec<Case> {
         about_member: true,
         about_removed: true,
         quarantined: true,
+        about_stranger: true,
     };
     vec![
         answer("answer transfer accepted", transfer),

@@ -195,7 +195,8 @@ impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
         if ClusterIdentity::read(&state).is_some() {
             identity.founding = None;
         }
-        let recall = recall(&state, &self.promises, asker.0);
+        let recall = recall(self.options.id(), &state, &self.promises, asker.0);
+        let about = Some(request.about).filter(|id| *id != 0).map(|id| self.standing(NodeId(id)));
         wire::IdentityResponse {
             identity: Some(identity),
             membership: Some(stored_membership_to_wire(&self.applied.membership())),
@@ -211,8 +212,9 @@ impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
             starts: recall.starts,
             incarnation: recall.incarnation,
             promised: recall.promised,
-            about_member: request.about != 0 && self.standing(NodeId(request.about)) == Standing::Member,
-            about_removed: request.about != 0 && self.standing(NodeId(request.about)) == Standing::Removed,
+            about_member: about == Some(Standing::Member),
+            about_removed: about == Some(Standing::Removed),
+            about_stranger: about == Some(Standing::Stranger) && self.is_in_touch(),
             quarantined: self.agreement.is_quarantined(),
         }
     }

@@ -2,6 +2,7 @@
 //!
 //! Owns the consensus handle and the question who leads. It decides nothing: each part that uses it does.
 
+use std::collections::BTreeMap;
 use std::future::Future;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -16,11 +17,14 @@ use parking_lot::Mutex;
 use crate::Runtime;
 use crate::disk::Disk;
 use crate::key::Revision;
+use crate::member::accusing::Accusations;
+use crate::member::acquaintance::VotersSince;
 use crate::member::agreement::Agreement;
 use crate::member::barrier::Barriers;
 use crate::member::consensus::{StoredMembership, Types};
 use crate::member::fatal::Fatal;
 use crate::member::feature::Feature;
+use crate::member::hearsay::Hearsay;
 use crate::member::holds::Holds;
 use crate::member::log::{Log, Meter};
 use crate::member::machine::{Applied, Machine};
@@ -33,6 +37,7 @@ use crate::member::space::SpaceWatch;
 use crate::member::vouching::Vouchers;
 use crate::notify::Gate;
 use crate::transport::{NodeId, Peer, Transport};
+use crate::warnings::Warnings;
 
 pub(crate) type Raft<R, D> = openraft::Raft<Types<R>, Machine<R, D>>;
 
@@ -79,8 +84,18 @@ pub(crate) struct Core<R: Runtime, D: Disk, T: Transport> {
     pub(crate) returning: Returning,
     /// The voters of the cluster that this member was let into, as it was told: whom it knows before it has any log.
     pub(crate) introduced: Mutex<Vec<Peer>>,
-    /// Answers of the members to the question whether a stranger is one of them, kept for a while.
+    /// When this member was last led.
     pub(crate) vouchers: Vouchers<R::Instant>,
+    /// Answers of the members to the question whether a peer is one of them, kept for a while.
+    pub(crate) hearsay: Hearsay<R::Instant>,
+    /// What others hold against this member or its disk.
+    pub(crate) accusations: Accusations,
+    /// Names of peers that are no members, as their certificates have them.
+    pub(crate) names_heard: Mutex<BTreeMap<NodeId, Arc<str>>>,
+    /// When which warning was last given.
+    pub(crate) warnings: Warnings<R::Instant>,
+    /// Since when the voters are voters.
+    pub(crate) voters_since: VotersSince,
     /// Room on the members' disks.
     pub(crate) space: SpaceWatch,
 }

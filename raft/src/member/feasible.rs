@@ -24,10 +24,8 @@ use wire::control_response::Kind as Response;
 
 use crate::Runtime;
 use crate::disk::Disk;
-use crate::key::Revision;
 use crate::member::consensus::Membership;
 use crate::member::core::Core;
-use crate::member::identity::registered_at;
 use crate::member::network::control;
 use crate::member::standing::Standing;
 use crate::transport::{NodeId, Peer, Transport};
@@ -74,8 +72,9 @@ impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
         let sets = self.sets_needed(membership.membership(), change).map_err(Obstacle::Lasting)?;
         let answering = self.answering();
         self.have_majorities(&sets, &answering).map_err(Obstacle::Silence)?;
-        if let (Change::Promote(_) | Change::Remove(_), Some(voters)) = (change, sets.last()) {
-            self.are_acquainted(voters, &answering).map_err(Obstacle::Silence)?;
+        self.note_voters();
+        if let Some(voters) = sets.last() {
+            self.are_acquainted(change, voters, &answering).map_err(Obstacle::Silence)?;
         }
         self.majorities_answer(&sets).await.map_err(Obstacle::Silence)
     }
@@ -145,33 +144,6 @@ impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
         let request = Request::Identity(wire::IdentityRequest { unconfirmed: true, about: 0 });
         let answer = control(&self.transport, peer, request, ANSWER_TIMEOUT).await;
         matches!(answer, Ok(Response::Identity(answer)) if !answer.waiting)
-    }
-
-    /// Fails when a majority of `voters` could be made up of silent ones and of others that came after them: should the rest
-    /// be lost, those silent now would know nobody that vouches for the newer ones (see vouching), and nobody could lead.
-    fn are_acquainted(&self, voters: &BTreeSet<u64>, answering: &BTreeSet<u64>) -> Result<(), String> {
-        let state = self.applied.state();
-        let since = |id: &u64| registered_at(&state, NodeId(*id));
-        let silent: BTreeSet<u64> = voters.difference(answering).copied().collect();
-        let matched = |id: &u64| {
-            let metrics = self.raft.metrics();
-            let metrics = metrics.borrow_watched();
-            let matched = metrics.replication.as_ref().and_then(|all| *all.get(id)?);
-            matched.map_or(Revision(0), |matched| Revision(matched.index))
-        };
-        let knows_to = |id: &u64| since(id).map_or(Revision(0), |(_, last)| last).max(matched(id));
-        let Some(away) = silent.iter().map(knows_to).min() else { return Ok(()) };
-        let is_newer = |id: &u64| since(id).is_none_or(|(first, _)| first > away);
-        let newer: BTreeSet<u64> = voters.difference(&silent).filter(|id| is_newer(id)).copied().collect();
-        if newer.is_empty() || 2 * (silent.len() + newer.len()) <= voters.len() {
-            return Ok(());
-        }
-        let names =
-            |ids: &BTreeSet<u64>| ids.iter().map(|id| self.peer_name(*id)).collect::<Vec<_>>().join(", ");
-        let (silent, newer) = (names(&silent), names(&newer));
-        Err(format!(
-            "{silent} would not know {newer} if the others were lost: start or remove {silent} first"
-        ))
     }
 
     /// Fails with the names of a set of voters of which too few are in `answering`.

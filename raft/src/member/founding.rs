@@ -45,6 +45,9 @@ pub(crate) const LISTEN_ALONE: Duration = Duration::from_secs(1);
 /// How long it counts that somebody spoke to a waiting member: a leader does so several times a second.
 const SPEAKER_AGE: Duration = Duration::from_secs(10);
 
+/// Names of peers that are no members, kept to be shown: certificates of one authority are few.
+const NAMES_MAX: usize = 64;
+
 /// Why a cluster was not founded.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FoundError {
@@ -131,7 +134,9 @@ impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
         }
         // A member of a running cluster that speaks to this one knows it with another disk, or would not do so.
         if let Some(speaker) = self.speaker() {
-            return Err(format!("member {speaker} of a running cluster speaks to this one"));
+            return Err(format!(
+                "member {speaker} of a running cluster speaks to this one; if it belongs to none, stop it"
+            ));
         }
         Ok(wire::Founding { cluster: self.options.seed.cluster.to_string(), founders: decided })
     }
@@ -180,23 +185,47 @@ impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
         }
     }
 
-    /// Notes that `from` wants more of this waiting member than to ask who it is. Founders do so, too, for the moment in
-    /// which they have the founding and this one does not.
-    pub(crate) fn note_speaker(&self, from: NodeId) {
-        self.spoken_to_by.lock().replace((from, R::Instant::now()));
+    /// Notes that `from` wants more of this waiting member than to ask who it is, if that tells of a running cluster: `from`
+    /// is a founder, or says that it knows this member with another disk. Founders do so, too, for the moment in which they
+    /// have the founding and this one does not. Whoever else has a certificate and sends a frame is no reason for anything.
+    pub(crate) fn note_speaker(&self, from: NodeId, recall: Option<&wire::Recall>) {
+        let is_founder = self.options.initial_cluster.iter().any(|founder| founder.id == from);
+        let own = self.identity().directory;
+        let knows_other =
+            recall.is_some_and(|recall| !recall.directory.is_empty() && recall.directory != own);
+        if is_founder || knows_other {
+            self.spoken_to_by.lock().replace((from, R::Instant::now()));
+        }
     }
 
-    /// Who did so a moment ago.
-    fn speaker(&self) -> Option<NodeId> {
+    /// Who did so a moment ago, by name.
+    fn speaker(&self) -> Option<String> {
         let spoken = *self.spoken_to_by.lock();
-        spoken.filter(|(_, at)| at.elapsed() < SPEAKER_AGE).map(|(speaker, _)| speaker)
+        let (speaker, _) = spoken.filter(|(_, at)| at.elapsed() < SPEAKER_AGE)?;
+        Some(self.name_heard(speaker))
+    }
+
+    /// Remembers what the certificate of `id`, which is no member here, calls it.
+    pub(crate) fn note_name(&self, id: NodeId, name: &str) {
+        let mut names = self.names_heard.lock();
+        if names.len() < NAMES_MAX {
+            names.entry(id).or_insert_with(|| name.into());
+        }
+    }
+
+    /// What `id` is called, for the log and for operators: by the membership, the flags, or its certificate.
+    pub(crate) fn name_heard(&self, id: NodeId) -> String {
+        let founders = &self.options.initial_cluster;
+        let told = founders.iter().chain(&self.options.join).find(|peer| peer.id == id);
+        let told = told.map(|peer| peer.name.clone()).or_else(|| self.names_heard.lock().get(&id).cloned());
+        told.map_or_else(|| self.peer_name(id.0), |name| name.to_string())
     }
 
     /// Says what this member waits for.
     pub(crate) fn log_waiting(&self, answers: usize, asked: usize) {
         match self.speaker().filter(|_| !self.options.initial_cluster.is_empty()) {
             Some(speaker) => tracing::warn!(
-                %speaker,
+                speaker,
                 "a member of a running cluster speaks to this one, which has an empty disk: if it had data, it has \
                  lost it; remove it from the cluster and add one with a new name"
             ),

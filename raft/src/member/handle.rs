@@ -167,7 +167,10 @@ impl<R: Runtime, D: Disk, T: Transport> Handle<R, D, T> {
         match self.0.standing(id) {
             Standing::Member => Known::Member,
             Standing::Removed => Known::Removed,
-            Standing::Stranger => Known::Stranger,
+            Standing::Stranger => {
+                self.0.note_name(id, name);
+                Known::Stranger
+            }
         }
     }
 

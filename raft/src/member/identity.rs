@@ -15,7 +15,7 @@ use sha2::{Digest as _, Sha256};
 use crate::disk::{Disk, DiskError, MetaKey, completed};
 use crate::encoding::{FEATURE_LEVEL_MAX, check_format};
 use crate::fields::Fields;
-use crate::key::{Key, Revision};
+use crate::key::Key;
 use crate::member::log::{LogError, read_meta};
 use crate::member::options::{ClusterSeed, Options, StartError};
 use crate::object::{Index, Object};
@@ -160,13 +160,11 @@ pub(crate) fn registered(state: &State, node: NodeId) -> Option<Registration> {
     Some(Registration { directory: directory.to_owned(), starts: 0, incarnation: 0 })
 }
 
-/// When `node` was first registered, and when last: it took part then. `None` for one that was not yet. All know of the
-/// founders, whenever those were registered.
-pub(crate) fn registered_at(state: &State, node: NodeId) -> Option<(Revision, Revision)> {
-    let object = state.object(&cluster_key(&member_name(node)))?;
-    let identity = state.object(&cluster_key(IDENTITY))?;
-    let founded = founder_directory(identity.index.fields.value(FOUNDERS_FIELD, 3), node).is_some();
-    Some((if founded { Revision(0) } else { object.created }, object.revision))
+/// Whether `node` was among the first voters of the cluster, which every log and every state begins with.
+pub(crate) fn is_founder(state: &State, node: NodeId) -> bool {
+    let identity = state.object(&cluster_key(IDENTITY));
+    let founders = identity.map(|identity| identity.index.fields.value(FOUNDERS_FIELD, 3));
+    founders.is_some_and(|founders| founder_directory(founders, node).is_some())
 }
 
 /// The disks of the founders as the cluster's identity has them: `<id>=<directory>`, separated by commas.

@@ -11,6 +11,8 @@
 //! Invariant: everything is generic over runtime, disk and transport; no clock, thread, random number or unordered map
 //! decides anything here. Invariant: no type of the consensus library leaves this module.
 
+mod accusing;
+mod acquaintance;
 mod admission;
 mod agreement;
 mod barrier;
@@ -29,6 +31,7 @@ mod founding;
 pub(crate) mod golden;
 mod handle;
 mod handover;
+mod hearsay;
 mod holds;
 mod identity;
 mod limits;
@@ -56,6 +59,8 @@ use openraft::async_runtime::watch::WatchReceiver;
 use openraft::storage::RaftLogStorage;
 use parking_lot::Mutex;
 
+use self::accusing::Accusations;
+use self::acquaintance::VotersSince;
 use self::agreement::Agreement;
 pub use self::agreement::AgreementStatus;
 pub use self::change::ChangeError;
@@ -66,6 +71,7 @@ pub use self::feature::agreed_feature_level;
 use self::feature::{Feature, FeatureLevel};
 pub use self::founding::FoundError;
 pub use self::handle::Handle;
+use self::hearsay::Hearsay;
 pub use self::identity::{CLUSTER_RESOURCE, ClusterIdentity, DiskIdentity, node_id};
 use self::log::Log;
 use self::machine::{Applied, Machine};
@@ -86,6 +92,7 @@ use crate::Runtime;
 use crate::disk::Disk;
 use crate::encoding::FEATURE_LEVEL_MAX;
 use crate::transport::{PeerService, Transport};
+use crate::warnings::Warnings;
 
 /// A running member.
 pub struct Member<R: Runtime, D: Disk, T: Transport> {
@@ -133,7 +140,7 @@ impl<R: Runtime, D: Disk, T: Transport> Member<R, D, T> {
         };
         let promises = Promises::default();
         let (meter, holds, purging) = (log.meter(), Arc::new(holds::Holds::default()), log.clone());
-        let recollection = recollection(applied.clone(), promises.clone());
+        let recollection = recollection(options.id(), applied.clone(), promises.clone());
         let (sent, reads, held) = (promises.clone(), level.clone(), holds.clone());
         let network =
             Network::<R, T>::new(transport.clone(), held, sent, recollection, reads, agreement.clone());
@@ -165,6 +172,11 @@ impl<R: Runtime, D: Disk, T: Transport> Member<R, D, T> {
             returning,
             introduced: Mutex::default(),
             vouchers: Vouchers::default(),
+            hearsay: Hearsay::default(),
+            accusations: Accusations::default(),
+            names_heard: Mutex::default(),
+            warnings: Warnings::default(),
+            voters_since: VotersSince::default(),
             space: SpaceWatch::new(options.space),
             options,
         };

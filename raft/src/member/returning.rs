@@ -28,12 +28,15 @@ use parking_lot::Mutex;
 
 use crate::Runtime;
 use crate::disk::Disk;
+use crate::member::accusing::Verdict;
 use crate::member::codec::log_id_from_wire;
 use crate::member::consensus::LogId;
 use crate::member::core::Core;
 use crate::member::founding::LISTEN_ALONE;
+use crate::member::identity::ClusterIdentity;
 use crate::member::options::StartError;
 use crate::member::promises::Promise;
+use crate::member::recall::is_proved;
 use crate::member::standing::Standing;
 use crate::member::vouching::Voucher;
 use crate::transport::{NodeId, Peer, Transport};
@@ -82,6 +85,7 @@ impl Returning {
             starts: answer.starts,
             incarnation: answer.incarnation,
             promised: answer.promised,
+            ..wire::Recall::default()
         })
     }
 
@@ -142,37 +146,41 @@ impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
                 R::sleep(LISTEN_ALONE).await;
                 continue;
             }
-            if is_known {
-                self.release_elections();
+            match self.is_accused() {
+                true => self.raft.runtime_config().elect(false),
+                false if is_known => self.release_elections(),
+                false => {}
             }
-            let open: Vec<Peer> = others.into_iter().filter(|peer| !self.is_compared(peer.id)).collect();
+            let is_open = |peer: &Peer| !self.returning.compared.lock().contains(&peer.id);
+            let open: Vec<Peer> = others.into_iter().filter(is_open).collect();
             self.returning.finished.store(is_known && open.is_empty(), Ordering::Release);
             if join_all(open.iter().map(|peer| self.compare_with(peer))).await.contains(&false) {
                 return;
             }
             R::sleep(ASK_PAUSE).await;
         }
+        self.release_elections();
     }
 
     /// Returns `false` when this member must not go on.
-    async fn compare_with(&self, peer: &Peer) -> bool {
+    async fn compare_with(self: &Arc<Self>, peer: &Peer) -> bool {
         let Some(answer) = self.ask_identity(peer, true).await else { return true };
         // Compared by a request of its own meanwhile: what it was promised since is no promise of an earlier start.
-        if self.is_compared(peer.id) {
+        if self.returning.compared.lock().contains(&peer.id) {
             return true;
         }
         if let Some(reason) = self.returning.contradicted_by(&answer) {
-            self.refuse_older_copy(format!("{}: {reason}", peer.name)).await;
-            return false;
+            // Whoever is no member any more leaves the membership here as well, when a leader sends the log.
+            return self.judge_older_copy(peer.id, &reason).await != Verdict::Condemned;
         }
+        self.drop_accusation(peer.id);
         self.returning.compared.lock().insert(peer.id);
         true
     }
 
     /// Compares this member's disk with what `from` says it knows of it; `false` when `from` must not be answered.
     ///
-    /// A contradiction ends this member for ever if another member knows `from`. One of whom only this member's own log
-    /// knows may have been removed: it is not answered, and asked itself (see `compare_with`).
+    /// A contradiction ends this member only if the speaker is believed (see accusing); it is not answered in any case.
     pub(crate) async fn compare_with_recall(
         self: &Arc<Self>,
         from: NodeId,
@@ -180,30 +188,44 @@ impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
         voucher: Voucher,
     ) -> bool {
         let returning = &self.returning;
-        if returning.is_new || returning.compared.lock().contains(&from) {
+        if returning.is_new {
             return true;
+        }
+        if returning.compared.lock().contains(&from) {
+            return self.is_compared(from);
         }
         let Some(recall) = recall else { return returning.finished.load(Ordering::Acquire) };
         let Some(reason) = returning.contradiction_now(recall) else {
             returning.compared.lock().insert(from);
-            return true;
+            return self.is_compared(from);
         };
         if voucher == Voucher::Another {
-            // In a task of its own: the call may be given up, and what it began must be finished.
-            let (core, reason) = (self.clone(), format!("{}: {reason}", self.peer_name(from.0)));
-            drop(R::spawn(async move { core.refuse_older_copy(reason).await }));
+            self.watch_accusation(from, reason);
         }
         false
     }
 
     /// Hears what somebody says whom no member knows. A member that knows of no other may have forgotten that there are
-    /// some: if it is told so it ends, and the next start listens again. Nothing else is believed.
+    /// some: it ends if it is told so by one that has the key of its cluster, and the next start listens again. A
+    /// certificate alone ends nobody: any machine that was prepared has one.
     pub(crate) fn hear_stranger(&self, from: NodeId, recall: Option<&wire::Recall>) {
         let is_alone = self.others().is_empty() && !self.returning.is_new;
-        let missed = recall.and_then(|recall| self.returning.contradiction_now(recall));
-        if let Some(reason) = missed.filter(|_| is_alone && self.standing(from) == Standing::Stranger) {
-            let reason = format!("{from}, of which it does not know: {reason}");
+        let Some(recall) = recall.filter(|_| is_alone && self.standing(from) == Standing::Stranger) else {
+            return;
+        };
+        let Some(reason) = self.returning.contradiction_now(recall) else { return };
+        let reason = format!("{}, of which it does not know: {reason}", self.name_heard(from));
+        let state = self.applied.state();
+        // A disk from before the cluster had a key has nothing to check a proof with.
+        let is_listening =
+            ClusterIdentity::read(&state).is_none() && !self.returning.finished.load(Ordering::Acquire);
+        if is_listening || is_proved(&state, from, self.options.id(), recall) {
             self.fatal.report(StartError::RolledBack { name: self.options.node.name.to_string(), reason });
+        } else if self.warnings.may_warn("a stranger calls the disk old") {
+            tracing::warn!(
+                reason,
+                "a stranger calls this disk an older copy and proves nothing; it is not believed"
+            );
         }
     }
 
@@ -235,9 +257,12 @@ impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
         }
     }
 
-    /// Whether `from` may be answered: it contradicts nothing that this disk holds.
+    /// Whether `from` may be answered: nobody that is to be believed contradicts what this disk holds.
     pub(crate) fn is_compared(&self, from: NodeId) -> bool {
-        self.returning.finished.load(Ordering::Acquire) || self.returning.compared.lock().contains(&from)
+        let returning = &self.returning;
+        let is_compared =
+            returning.finished.load(Ordering::Acquire) || returning.compared.lock().contains(&from);
+        is_compared && !self.is_accused()
     }
 
     /// Completes when `from` may be answered.

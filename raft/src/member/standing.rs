@@ -111,7 +111,9 @@ impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
             if peers.is_empty() {
                 continue;
             }
-            if self.is_removed_according_to(&peers[turn % peers.len()]).await {
+            let peer = &peers[turn % peers.len()];
+            let answer = self.is_removed_according_to(peer).await;
+            if answer.is_some_and(|says_so| self.note_removal_said(peer, says_so)) {
                 return;
             }
             turn += 1;
@@ -131,9 +133,13 @@ impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
         peers
     }
 
-    async fn is_removed_according_to(&self, peer: &Peer) -> bool {
+    /// `None` when it does not answer.
+    async fn is_removed_according_to(&self, peer: &Peer) -> Option<bool> {
         let request = Request::Identity(wire::IdentityRequest { unconfirmed: true, about: 0 });
         let answer = control(&self.transport, peer, request, ASK_TIMEOUT).await;
-        matches!(answer, Ok(Response::Identity(answer)) if answer.removed)
+        match answer {
+            Ok(Response::Identity(answer)) => Some(answer.removed),
+            _ => None,
+        }
     }
 }

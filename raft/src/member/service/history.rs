@@ -70,7 +70,7 @@ impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
 
     fn contradicts(&self, from: NodeId, what: &str) -> Refusal {
         let peer = self.peer_name(from.0);
-        if self.may_warn() {
+        if self.warnings.may_warn("a leader contradicts") {
             tracing::error!(
                 peer,
                 what,

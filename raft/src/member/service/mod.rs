@@ -73,7 +73,7 @@ impl<R: Runtime, D: Disk, T: Transport> PeerService for Service<R, D, T> {
         let core = self.0.clone();
         async move {
             if !core.admitted.load(Ordering::Acquire) {
-                core.note_speaker(from);
+                core.note_speaker(from, None);
                 return;
             }
             let removed = async {
@@ -85,7 +85,10 @@ impl<R: Runtime, D: Disk, T: Transport> PeerService for Service<R, D, T> {
             let ended = R::select2(core.stop.stopped(), removed.boxed());
             let serving = async {
                 match purpose {
-                    Purpose::Control => tracing::warn!(%from, "control is not a stream"),
+                    Purpose::Control if core.warnings.may_warn("control is not a stream") => {
+                        tracing::warn!(%from, "control is not a stream");
+                    }
+                    Purpose::Control => {}
                     Purpose::Append => {
                         serve_appends(&core, from, duplex).await;
                         core.check_leader(from).await;
@@ -214,7 +217,7 @@ fn requests<R: Runtime, D: Disk, T: Transport>(
         match taken {
             Ok(request) => Some((request, (core, receiver, false))),
             Err(reason) => {
-                if core.may_warn() {
+                if core.warnings.may_warn("a stream of appends is ended") {
                     tracing::warn!(reason, %from, "a stream of appends is ended");
                 }
                 None

@@ -3,11 +3,13 @@
 //! Owns one harness, `Cluster`, and many short scenarios. Faults of disks and long random runs belong to the simulator
 //! of the cluster tests; here each claim has its own few virtual seconds.
 
+mod acquaintance;
 mod agreement;
 mod arbitrary;
 pub(in crate::member) mod disk;
 mod forwarding;
 mod foundings;
+mod liars;
 mod membership;
 mod net;
 mod scenarios;

@@ -251,3 +251,83 @@ fn a_member_that_was_removed_before_it_started_stays_removed() {
         assert!(again.unwrap_err().to_string().contains("was removed"));
     });
 }
+
+/// What a stranger says it knows of the one it speaks to.
+async fn claim(cluster: &Cluster, to: usize, recall: wire::Recall) -> Result<(), String> {
+    let ballot = wire::VoteRequest {
+        vote: vote(9),
+        last_log_id: Some(wire::LogId { term: 9, index: 1_000_000 }),
+        leader_transfer: true,
+    };
+    let frame =
+        wire::ControlRequest { kind: Some(Request::PreVote(ballot)), recall: Some(recall), format: 0 };
+    let transport = cluster.network.transport(peer(STRANGER).id);
+    let frame = Bytes::from(frame.encode_to_vec());
+    let answer = transport.call(&peer(to), Purpose::Control, frame, SOON).await;
+    answer.map(drop).map_err(|error| error.to_string())
+}
+
+/// At any time of its life, and while it listens at its start.
+#[test]
+fn a_stranger_ends_no_member_alone() {
+    simulate(311, async {
+        let mut cluster = Cluster::start(1).await;
+        cluster.handle(0).wait_cluster().await.unwrap();
+        for pause in [3600, 3600, 0, 0] {
+            SimRuntime::sleep(Duration::from_secs(pause)).await;
+            for proof in [Bytes::new(), Bytes::from_static(&[7; 32])] {
+                let recall = wire::Recall { starts: 1000, incarnation: 5, proof, ..Default::default() };
+                claim(&cluster, 0, recall).await.unwrap_err();
+            }
+            let ended = SimRuntime::timeout(SOON, cluster.handle(0).fatal()).await;
+            assert!(ended.is_err(), "{ended:?}");
+            cluster.kill(0).await;
+            cluster.restart(0).await.unwrap();
+        }
+        cluster.leader().await;
+    });
+}
+
+#[test]
+fn a_stranger_keeps_no_cluster_from_being_founded() {
+    simulate(312, async {
+        let mut cluster = Cluster::new(3);
+        for n in 0..3 {
+            cluster.restart(n).await.unwrap();
+        }
+        let first = (0..3).min_by_key(|n| peer(*n).id).unwrap();
+        // One that says it knows the member's earlier disk is believed, and named.
+        let knows = wire::Recall { directory: "earlier".into(), starts: 2, ..Default::default() };
+        claim(&cluster, first, knows).await.unwrap_err();
+        cluster.handle(first).known(peer(STRANGER).id, "n9");
+        let refused = cluster.handle(0).found().await.unwrap_err().to_string();
+        assert!(refused.contains("member n9 of a running cluster"), "{refused}");
+        SimRuntime::sleep(Duration::from_secs(11)).await;
+        claim(&cluster, first, wire::Recall { incarnation: 5, ..Default::default() }).await.unwrap_err();
+        let transport = cluster.network.transport(peer(STRANGER).id);
+        drop(transport.open(&peer(first), Purpose::Append).await.unwrap());
+        SimRuntime::sleep(Duration::from_millis(10)).await;
+        cluster.handle(0).found().await.unwrap();
+    });
+}
+
+/// Streams and frames that are refused cost a line now and then, whatever their number.
+#[test]
+fn refused_streams_do_not_fill_the_log() {
+    use crate::warnings::counting::Warned;
+    let warned = Warned::default();
+    tracing::subscriber::with_default(warned.clone(), || {
+        simulate(313, async {
+            let cluster = Cluster::start(1).await;
+            cluster.handle(0).wait_cluster().await.unwrap();
+            let transport = cluster.network.transport(peer(STRANGER).id);
+            let before = warned.count();
+            for _ in 0..200 {
+                drop(transport.open(&peer(0), Purpose::Control).await.unwrap());
+                claim(&cluster, 0, wire::Recall { starts: 1000, ..Default::default() }).await.unwrap_err();
+            }
+            // In less than a second: one for the streams, one for a peer that no member knows.
+            assert_eq!(warned.count() - before, 2);
+        });
+    });
+}

@@ -259,3 +259,37 @@ fn a_majority_on_older_disks_does_not_end_the_one_that_is_right() {
         }
     });
 }
+
+/// One that says so alone may have been removed itself: the older copy gives nothing away, and waits for a second one.
+#[test]
+fn an_older_copy_takes_part_in_nothing_until_a_second_member_ends_it() {
+    simulate(326, async {
+        let mut cluster = Cluster::start(3).await;
+        cluster.leader().await;
+        known_everywhere(&cluster).await;
+        let older = copy(&cluster, 2);
+        cluster.kill(2).await;
+        cluster.restart(2).await.unwrap();
+        cluster.handle(2).wait_cluster().await.unwrap();
+        revision_of(cluster.handle(2).propose(put("a", "1")).await);
+        eventually("everybody has it", || {
+            cluster.handles().iter().all(|handle| value(handle, "a").is_some()).then_some(())
+        })
+        .await;
+        for n in 0..3 {
+            cluster.kill(n).await;
+        }
+        cluster.disks[2] = older;
+        cluster.restart(2).await.unwrap();
+        cluster.restart(0).await.unwrap();
+        let ended = SimRuntime::timeout(LONG, cluster.handle(2).fatal()).await;
+        assert!(ended.is_err(), "{ended:?}");
+        let leaders = [0, 2].map(|n| cluster.handle(n).is_leader());
+        assert_eq!(leaders, [false, false], "elected by an older copy's vote, or with it");
+        cluster.restart(1).await.unwrap();
+        let ended = SimRuntime::timeout(LONG, cluster.handle(2).fatal()).await;
+        assert!(ended.as_ref().is_ok_and(|reason| reason.contains("older copy")), "{ended:?}");
+        let leader = cluster.leader_among(&[0, 1]).await;
+        assert_eq!(value(&cluster.handle(leader), "a").as_deref(), Some("1"));
+    });
+}

@@ -11,7 +11,7 @@ use tonic::{Request, Status};
 
 use super::incoming::PeerInfo;
 use crate::transport::{Known, NodeId, Purpose};
-use crate::warnings::WarningLimit;
+use crate::warnings::Warnings;
 
 const KEY_NODE_ID: &str = "orch-node-id";
 const KEY_NODE_NAME: &str = "orch-node-name";
@@ -130,42 +130,54 @@ impl OwnClaim {
 /// Judges every call and stream before its body is read.
 #[derive(Clone)]
 pub(super) struct Gate {
-    pub(super) cluster: ClusterPin,
-    pub(super) admits: Admits,
-    /// A certificate must not fill a log.
-    pub(super) warnings: Arc<WarningLimit>,
+    cluster: ClusterPin,
+    admits: Admits,
+    /// Shared by all connections.
+    warnings: Arc<Warnings<std::time::Instant>>,
 }
 
+/// Why a claim is refused: the cause, for the log, and what the peer is told.
+type Refused = (&'static str, Status);
+
 impl Gate {
-    fn admit(&self, certified: &PeerInfo, metadata: &MetadataMap) -> Result<Claim, Status> {
+    pub(super) fn new(cluster: ClusterPin, admits: Admits) -> Self {
+        Gate { cluster, admits, warnings: Arc::default() }
+    }
+
+    fn admit(&self, certified: &PeerInfo, metadata: &MetadataMap) -> Result<Claim, Refused> {
+        let read = |key| read(metadata, key).map_err(malformed);
+        let missing = |key| malformed(missing(key));
         let claim = Claim {
-            id: read(metadata, KEY_NODE_ID)?
+            id: read(KEY_NODE_ID)?
                 .and_then(|id| id.parse().ok())
                 .map(NodeId)
                 .ok_or_else(|| missing(KEY_NODE_ID))?,
             name: Arc::clone(&certified.name),
-            purpose: read(metadata, KEY_PURPOSE)?.and_then(purpose_of).ok_or_else(|| missing(KEY_PURPOSE))?,
-            is_pinned: read(metadata, KEY_CLUSTER)?.is_some(),
+            purpose: read(KEY_PURPOSE)?.and_then(purpose_of).ok_or_else(|| missing(KEY_PURPOSE))?,
+            is_pinned: read(KEY_CLUSTER)?.is_some(),
         };
-        let name = read(metadata, KEY_NODE_NAME)?.ok_or_else(|| missing(KEY_NODE_NAME))?;
+        let name = read(KEY_NODE_NAME)?.ok_or_else(|| missing(KEY_NODE_NAME))?;
         if *name != *certified.name {
             let certified = &certified.name;
-            return Err(Status::permission_denied(format!("the certificate names {certified}, not {name}")));
+            let reason = format!("the certificate names {certified}, not {name}");
+            return Err(("another name", Status::permission_denied(reason)));
         }
-        self.check_cluster(read(metadata, KEY_CLUSTER)?)?;
-        match (self.admits)(&claim).map_err(Status::permission_denied)? {
+        self.check_cluster(read(KEY_CLUSTER)?)?;
+        let refused = |reason| ("not admitted", Status::permission_denied(reason));
+        match (self.admits)(&claim).map_err(refused)? {
             Standing::Joining if claim.purpose != Purpose::Control => {
-                Err(Status::permission_denied("who is no member may only ask for the cluster"))
+                Err(("no member", Status::permission_denied("who is no member may only ask for the cluster")))
             }
             Standing::Joining | Standing::Member => Ok(claim),
         }
     }
 
-    fn check_cluster(&self, claimed: Option<&str>) -> Result<(), Status> {
+    fn check_cluster(&self, claimed: Option<&str>) -> Result<(), Refused> {
         match (self.cluster.cluster(), claimed) {
-            (Some(own), Some(claimed)) if **own != *claimed => Err(Status::permission_denied(format!(
-                "this member belongs to cluster {own}, the frame to cluster {claimed}"
-            ))),
+            (Some(own), Some(claimed)) if **own != *claimed => {
+                let reason = format!("this member belongs to cluster {own}, the frame to cluster {claimed}");
+                Err(("another cluster", Status::permission_denied(reason)))
+            }
             _ => Ok(()),
         }
     }
@@ -175,11 +187,13 @@ impl Interceptor for Gate {
     fn call(&mut self, mut request: Request<()>) -> Result<Request<()>, Status> {
         let certified = request.extensions().get::<PeerInfo>().cloned();
         let certified = certified.ok_or_else(|| Status::unauthenticated("no certificate"))?;
-        let claim = self.admit(&certified, request.metadata()).inspect_err(|status| {
-            if let Some(left_out) = self.warnings.pass() {
-                let (peer, address) = (&certified.name, certified.address);
-                tracing::warn!(%peer, %address, reason = status.message(), left_out, "refused a peer");
+        let claim = self.admit(&certified, request.metadata()).map_err(|(cause, status)| {
+            // One frame is one refusal, and whoever has a certificate can send any number.
+            if self.warnings.may_warn(cause) {
+                tracing::warn!(peer = %certified.name, address = %certified.address, reason = status.message(),
+                    "refused a peer");
             }
+            status
         })?;
         request.extensions_mut().insert(claim);
         Ok(request)
@@ -188,6 +202,10 @@ impl Interceptor for Gate {
 
 fn read<'a>(metadata: &'a MetadataMap, key: &'static str) -> Result<Option<&'a str>, Status> {
     metadata.get(key).map(|value| value.to_str().map_err(|_| missing(key))).transpose()
+}
+
+fn malformed(status: Status) -> Refused {
+    ("malformed metadata", status)
 }
 
 fn missing(key: &'static str) -> Status {
@@ -212,6 +230,7 @@ fn purpose_of(name: &str) -> Option<Purpose> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::warnings::counting::Warned;
 
     fn pinned(cluster: &str) -> ClusterPin {
         let pin = ClusterPin::default();
@@ -228,8 +247,7 @@ mod tests {
             _ => Known::Impostor,
         });
         let info = PeerInfo { name: certified.into(), address: ([127, 0, 0, 1], 1).into() };
-        let gate = Gate { cluster: own.clone(), admits, warnings: Arc::default() };
-        gate.admit(&info, metadata).map_err(|status| status.code())
+        Gate::new(own.clone(), admits).admit(&info, metadata).map_err(|(_, status)| status.code())
     }
 
     fn metadata(id: u64, cluster: &ClusterPin, purpose: Purpose) -> MetadataMap {
@@ -274,6 +292,26 @@ mod tests {
             metadata.remove(key);
             assert_eq!(judge(&ours, "a", &metadata), Err(tonic::Code::InvalidArgument), "{key}");
         }
+    }
+
+    /// Whoever has a certificate can send any number of frames, and causes a line for each cause now and then.
+    #[test]
+    fn refused_frames_do_not_fill_the_log() {
+        let warned = Warned::default();
+        tracing::subscriber::with_default(warned.clone(), || {
+            let admits = admit_by_membership(|_, _| Known::Stranger);
+            let mut gate = Gate::new(pinned("c1"), admits);
+            let info = PeerInfo { name: "a".into(), address: ([127, 0, 0, 1], 1).into() };
+            for n in 0..200 {
+                let cluster = if n % 2 == 0 { pinned("c2") } else { ClusterPin::default() };
+                let mut request = Request::new(());
+                *request.metadata_mut() = metadata(9, &cluster, Purpose::Append);
+                request.extensions_mut().insert(info.clone());
+                gate.clone().call(request).unwrap_err();
+            }
+            gate.call(Request::new(())).unwrap_err();
+        });
+        assert_eq!(warned.count(), 2, "one of another cluster, one that is no member");
     }
 
     #[test]

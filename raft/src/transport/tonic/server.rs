@@ -53,7 +53,7 @@ impl PeerServer {
         admits: Admits,
         service: Arc<dyn PeerService>,
     ) -> PeerServer {
-        PeerServer { tls, gate: Gate { cluster, admits, warnings: Arc::default() }, service }
+        PeerServer { tls, gate: Gate::new(cluster, admits), service }
     }
 
     /// Serves connections of `listener` until `stop` is ready, then lets calls under way finish for two seconds. The

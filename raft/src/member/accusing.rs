@@ -1,0 +1,188 @@
+//! What is done when somebody says that this member's disk is an older copy, or that the member was removed.
+//!
+//! Both end it, the first for ever. But whoever says so may have been removed itself while this member was away, and its
+//! machine be in other hands. So an accusation ends this member only:
+//!
+//! - when as many say so as must say the same (see hearsay): two voters of its log, or one where its log is right;
+//! - or when another member, behind which a leader stands at that moment, knows the one that says so as a member;
+//!
+//! until then this member answers nobody, says so in its log and asks again. An accusation of somebody that others call
+//! removed is dismissed, unless more call it a member: only somebody that the log of this member knows asks to be believed.
+//!
+//! Owns the accusations that are open. Invariant: one removed member's word puts no mark on a disk and ends no process.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::FutureExt;
+use futures::future::join_all;
+use orch_proto::store as wire;
+use parking_lot::Mutex;
+use wire::control_request::Kind as Request;
+use wire::control_response::Kind as Response;
+
+use crate::Runtime;
+use crate::disk::Disk;
+use crate::member::core::Core;
+use crate::member::hearsay::Said;
+use crate::member::network::control;
+use crate::member::standing::Standing;
+use crate::transport::{NodeId, Peer, Transport};
+
+/// For a member that has to hear from its leader before it answers.
+const CONFIRM_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// Between two looks at an accusation that nobody could be asked about.
+const JUDGE_PAUSE: Duration = Duration::from_secs(1);
+
+/// Who says that this disk is older than it was, and what became of that so far; and who says that the member was removed.
+#[derive(Default)]
+pub(crate) struct Accusations {
+    older_copy: Mutex<BTreeMap<NodeId, Accusation>>,
+    removed: Mutex<BTreeSet<NodeId>>,
+}
+
+/// One accusation.
+#[derive(Clone, Copy, Debug)]
+struct Accusation {
+    verdict: Verdict,
+    /// A task of its own asks again until it is settled. Members of this one's log are asked again anyway (see returning).
+    is_watched: bool,
+}
+
+impl Accusation {
+    const NEW: Self = Accusation { verdict: Verdict::Open, is_watched: false };
+
+    fn is_open(&self) -> bool {
+        self.verdict != Verdict::Dismissed
+    }
+}
+
+/// What became of an accusation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Verdict {
+    /// It is true: this member must not go on.
+    Condemned,
+    /// Whoever said so is no member.
+    Dismissed,
+    /// Nobody could be asked.
+    Open,
+}
+
+impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
+    /// Judges what `from` says: that this disk is an older copy, because of `reason`. Marks the disk if it is.
+    pub(crate) async fn judge_older_copy(self: &Arc<Self>, from: NodeId, reason: &str) -> Verdict {
+        let name = self.peer_name(from.0);
+        self.accusations.older_copy.lock().entry(from).or_insert(Accusation::NEW);
+        let verdict = self.judge(from).await;
+        self.accusations.older_copy.lock().entry(from).or_insert(Accusation::NEW).verdict = verdict;
+        match verdict {
+            Verdict::Condemned => self.refuse_older_copy(format!("{name}: {reason}")).await,
+            Verdict::Open if self.warnings.may_warn("accused") => tracing::error!(
+                %name,
+                reason,
+                "a member says that this disk is an older copy of itself, and nobody can be asked whether that one still is \
+                 a member: this one takes part in nothing until another member answers. Start the others"
+            ),
+            Verdict::Open | Verdict::Dismissed => {}
+        }
+        verdict
+    }
+
+    /// Judges what `from` says, whom another member knows, until it is settled or nobody knows `from` any more.
+    pub(crate) fn watch_accusation(self: &Arc<Self>, from: NodeId, reason: String) {
+        let was_watched = {
+            let mut accusations = self.accusations.older_copy.lock();
+            let accusation = accusations.entry(from).or_insert(Accusation::NEW);
+            std::mem::replace(&mut accusation.is_watched, true)
+        };
+        if was_watched {
+            return;
+        }
+        // In a task of its own: the call may be given up, and what it began must be finished.
+        let core = self.clone();
+        drop(R::spawn(async move {
+            let settled = core.settle(from, &reason).boxed();
+            R::select2(core.stop.stopped(), settled).await;
+        }));
+    }
+
+    async fn settle(self: &Arc<Self>, from: NodeId, reason: &str) {
+        while self.judge_older_copy(from, reason).await == Verdict::Open {
+            if self.said_about(from).await != Said::Member {
+                return self.drop_accusation(from);
+            }
+            R::sleep(JUDGE_PAUSE).await;
+        }
+        if let Some(accusation) = self.accusations.older_copy.lock().get_mut(&from) {
+            accusation.is_watched = false;
+        }
+    }
+
+    /// Notes that `from` no longer contradicts this disk.
+    pub(crate) fn drop_accusation(&self, from: NodeId) {
+        self.accusations.older_copy.lock().remove(&from);
+    }
+
+    /// Whether a member, by this one's log or by another's word, calls this disk an older copy, and it is not known yet
+    /// what to make of it.
+    pub(crate) fn is_accused(&self) -> bool {
+        let accusations = self.accusations.older_copy.lock();
+        accusations.iter().any(|(accuser, accusation)| {
+            let is_known = || accusation.is_watched || self.standing(*accuser) == Standing::Member;
+            accusation.is_open() && is_known()
+        })
+    }
+
+    async fn judge(self: &Arc<Self>, from: NodeId) -> Verdict {
+        let heard = self.heard_about(from).await;
+        if heard.removed > 0 && heard.removed >= heard.member {
+            return Verdict::Dismissed;
+        }
+        let witnesses = {
+            let accusers = self.accusations.older_copy.lock();
+            let others = accusers.iter().filter(|(id, accusation)| **id != from && accusation.is_open());
+            others.map(|(id, _)| *id).chain([from]).filter(|id| self.is_witness(*id)).count()
+        };
+        if witnesses >= self.words_needed() || self.is_confirmed_member(from).await {
+            return Verdict::Condemned;
+        }
+        Verdict::Open
+    }
+
+    /// Whether another member knows `id` as one, and has a leader behind it.
+    async fn is_confirmed_member(&self, id: NodeId) -> bool {
+        let others = self.others().into_iter().filter(|other| other.id != id && self.is_witness(other.id));
+        let others: Vec<Peer> = others.collect();
+        let asked = others.iter().map(|peer| async move {
+            let request = Request::Identity(wire::IdentityRequest { unconfirmed: false, about: id.0 });
+            let answer = control(&self.transport, peer, request, CONFIRM_TIMEOUT).await;
+            matches!(answer, Ok(Response::Identity(answer)) if answer.confirmed && answer.about_member)
+        });
+        join_all(asked).await.contains(&true)
+    }
+
+    /// Notes whether `peer` says that this member was removed; `true` once as many say so as must say the same.
+    pub(crate) fn note_removal_said(&self, peer: &Peer, says_so: bool) -> bool {
+        let said_by = {
+            let mut said_by = self.accusations.removed.lock();
+            if !says_so {
+                said_by.remove(&peer.id);
+                return false;
+            }
+            said_by.insert(peer.id);
+            said_by.clone()
+        };
+        let witnesses = said_by.iter().filter(|id| self.is_witness(**id)).count();
+        let is_settled = witnesses >= self.words_needed();
+        if !is_settled && self.warnings.may_warn("removed, it is said") {
+            tracing::warn!(
+                name = %peer.name,
+                "a member says that this one was removed; another one is asked before it is believed. If it was, stop this \
+                 process"
+            );
+        }
+        is_settled
+    }
+}

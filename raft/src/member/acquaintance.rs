@@ -1,0 +1,147 @@
+//! Whether the voters that a change leaves would find each other, whichever majority of them lives.
+//!
+//! A member lets a voter of its own log lead, and whoever a member that it knows vouches for (see vouching). So a majority
+//! finds together when it holds one that knows all the others and that all the others know. One that lacks the entry by
+//! which somebody became a voter does not know that one, whether it is silent or answers and waits for a state; nor does
+//! a registration say how far its log came: that is written through the leader. Only what it acknowledged to this leader counts.
+//!
+//! Owns when each voter became one, as far as this process has seen it, and the refusals that follow from it. The argument
+//! stands in docs/decisions/0016.
+//!
+//! Invariant: nobody is called known to a voter whose log lacks the entry that made it a voter.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use openraft::async_runtime::watch::WatchReceiver;
+use orch_proto::store as wire;
+use parking_lot::Mutex;
+use wire::change_request::Kind as Change;
+
+use crate::Runtime;
+use crate::disk::Disk;
+use crate::member::core::Core;
+use crate::member::identity::is_founder;
+use crate::transport::{NodeId, Transport};
+
+/// For each voter of the newest committed membership, an index by which it was one: that of the first membership with it
+/// that this process looked at, so at least that of the entry that made it one.
+#[derive(Default)]
+pub(crate) struct VotersSince(Mutex<BTreeMap<u64, u64>>);
+
+impl VotersSince {
+    /// Adds what the committed membership of entry `at` says, whose voters are `voters`.
+    fn note(&self, at: u64, voters: &BTreeSet<u64>) -> BTreeMap<u64, u64> {
+        let mut since = self.0.lock();
+        since.retain(|id, _| voters.contains(id));
+        for id in voters {
+            since.entry(*id).or_insert(at);
+        }
+        since.clone()
+    }
+}
+
+/// What one voter of those to be lacks.
+struct Unknown {
+    id: u64,
+    /// Present voters that it may not know.
+    present: BTreeSet<u64>,
+    answers: bool,
+}
+
+impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
+    /// Notes since when the voters are voters. Called before every change, so that none of a leader's own is missed.
+    pub(crate) fn note_voters(&self) -> BTreeMap<u64, u64> {
+        let committed = self.applied.membership();
+        let at = committed.log_id().as_ref().map_or(0, |id| id.index);
+        self.voters_since.note(at, &committed.membership().voter_ids().collect())
+    }
+
+    /// Fails when `change`, which leaves `voters`, could leave a majority that does not find together.
+    pub(crate) fn are_acquainted(
+        &self,
+        change: &Change,
+        voters: &BTreeSet<u64>,
+        answering: &BTreeSet<u64>,
+    ) -> Result<(), String> {
+        let promoted = match change {
+            Change::Promote(id) => Some(*id),
+            Change::Remove(_) => None,
+            Change::AddLearner(_) | Change::Undo(_) | Change::TransferLeader(_) => return Ok(()),
+        };
+        let since = self.note_voters();
+        if let Change::Remove(id) = change {
+            if !self.membership().membership().voter_ids().any(|voter| voter == *id) {
+                return Ok(());
+            }
+            // One that lacks the newest voters vouches for none of them: nobody is worse off without it.
+            if !answering.contains(id) || !self.unknown_to(*id, &since, answering).present.is_empty() {
+                return Ok(());
+            }
+        }
+        let unknown: Vec<Unknown> = voters.iter().map(|id| self.unknown_to(*id, &since, answering)).collect();
+        if promoted.is_none() {
+            self.have_last_change(&unknown)?;
+        }
+        let lacks = |one: &Unknown| {
+            let mut lacking: BTreeSet<u64> = one.present.intersection(voters).copied().collect();
+            // Nobody knows the one to be promoted; those that answer and have the rest will in a moment.
+            let is_behind = !one.answers || !lacking.is_empty();
+            lacking.extend(promoted.filter(|id| is_behind && *id != one.id));
+            lacking
+        };
+        let behind: BTreeMap<u64, BTreeSet<u64>> = unknown
+            .iter()
+            .map(|one| (one.id, lacks(one)))
+            .filter(|(_, lacking)| !lacking.is_empty())
+            .collect();
+        let newer: BTreeSet<u64> = behind.values().flatten().copied().collect();
+        let strangers: BTreeSet<u64> = behind.keys().chain(&newer).copied().collect();
+        if 2 * strangers.len() <= voters.len() {
+            return Ok(());
+        }
+        let (behind, newer) = (self.names(behind.keys()), self.names(&newer));
+        Err(format!(
+            "{behind} would not know {newer} if the others were lost: start or remove {behind} first, or wait until it has \
+             the log"
+        ))
+    }
+
+    /// Fails with the names of voters that answer and lack the entry that made somebody a voter: whoever is removed now may
+    /// be the last one that both sides know.
+    fn have_last_change(&self, unknown: &[Unknown]) -> Result<(), String> {
+        let lacking = unknown.iter().filter(|one| one.answers && !one.present.is_empty());
+        let lacking: Vec<u64> = lacking.map(|one| one.id).collect();
+        match lacking.is_empty() {
+            true => Ok(()),
+            false => Err(format!(
+                "{} has not received the last change of the voters yet: wait for it, or stop it",
+                self.names(&lacking)
+            )),
+        }
+    }
+
+    /// Present voters, since when is in `since`, that `id` may not know. Founders are in the first entry of every log.
+    fn unknown_to(&self, id: u64, since: &BTreeMap<u64, u64>, answering: &BTreeSet<u64>) -> Unknown {
+        let own = self.options.id().0;
+        let matched = match id == own {
+            true => u64::MAX,
+            false => {
+                let metrics = self.raft.metrics();
+                let metrics = metrics.borrow_watched();
+                let matched = metrics.replication.as_ref().and_then(|all| *all.get(&id)?);
+                matched.map_or(0, |matched| matched.index)
+            }
+        };
+        let state = self.applied.state();
+        let present = since
+            .iter()
+            .filter(|(other, at)| **other != id && **at > matched && !is_founder(&state, NodeId(**other)))
+            .map(|(other, _)| *other)
+            .collect();
+        Unknown { id, present, answers: answering.contains(&id) }
+    }
+
+    fn names<'a>(&self, ids: impl IntoIterator<Item = &'a u64>) -> String {
+        ids.into_iter().map(|id| self.peer_name(*id)).collect::<Vec<_>>().join(", ")
+    }
+}

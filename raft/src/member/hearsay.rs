@@ -1,0 +1,189 @@
+//! What other members say about a peer, and when their word is enough.
+//!
+//! The members that are asked are those of this member's own log, and that may be old: one of them may have been removed
+//! since, and its machine be in other hands. So one word is not much:
+//!
+//! - while this member is in touch with a leader its log is right about members, and one word of a member is enough;
+//! - else only voters of its log are asked, never a learner, and where the log has three voters or more and two of those
+//!   asked have something to say, two must say the same. Where one alone answers, its word counts: nothing else could let
+//!   two find together that came to the cluster after each other;
+//! - with fewer voters, of which this member is one, nothing was changed without it: its log is right about them.
+//!
+//! A member that is in touch and never heard of the peer has something to say as well. One that is not may have been away.
+//!
+//! Owns the questions and the answers, for a while. It decides about nobody's access (see vouching).
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::stream::{FuturesUnordered, StreamExt};
+use openraft_rt::Instant;
+use orch_proto::store as wire;
+use parking_lot::Mutex;
+use wire::control_request::Kind as Request;
+use wire::control_response::Kind as Response;
+
+use crate::Runtime;
+use crate::disk::Disk;
+use crate::member::core::Core;
+use crate::member::network::control;
+use crate::transport::{NodeId, Peer, Transport};
+
+/// For one member's answer. Whoever waits for a vote waits less: the answer is there when it asks again.
+const ASK_TIMEOUT: Duration = Duration::from_millis(300);
+
+/// Between two looks for an answer that somebody else has asked for.
+const LOOK_PAUSE: Duration = Duration::from_millis(10);
+
+/// How long an answer holds. A stranger that asks on and on costs a question to each member in so long.
+const ANSWER_AGE: Duration = Duration::from_secs(2);
+
+/// Peers about which answers are kept. Beyond them nobody new is let in: certificates of one authority are few.
+const PEERS_MAX: usize = 64;
+
+/// Voters of the own log from which on one of them may have been removed without this member.
+const MAY_BE_OLD_FROM: usize = 3;
+
+/// What the members that were asked said together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Said {
+    /// It is one of them.
+    Member,
+    /// It was removed: for ever.
+    Removed,
+    /// None has heard of it, none answers, or they contradict each other.
+    Nothing,
+}
+
+/// How many said what.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Tally {
+    pub(crate) member: usize,
+    pub(crate) removed: usize,
+    /// In touch with a leader, and never heard of it.
+    pub(crate) never: usize,
+    /// How many must say the same, if so many say anything.
+    needed: usize,
+}
+
+impl Tally {
+    fn said(self) -> Said {
+        let needed = self.needed.min(self.member + self.removed + self.never);
+        match () {
+            () if needed == 0 => Said::Nothing,
+            () if self.removed >= needed => Said::Removed,
+            () if self.member >= needed => Said::Member,
+            () => Said::Nothing,
+        }
+    }
+}
+
+/// One member's answer.
+enum Word {
+    Member,
+    Removed,
+    Never,
+    Nothing,
+}
+
+/// What was answered about peers.
+pub(crate) struct Hearsay<I>(Mutex<BTreeMap<NodeId, (Option<Tally>, I)>>);
+
+impl<I> Default for Hearsay<I> {
+    fn default() -> Self {
+        Hearsay(Mutex::default())
+    }
+}
+
+impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
+    /// What the members say about `peer`, as of the last two seconds.
+    pub(crate) async fn said_about(self: &Arc<Self>, peer: NodeId) -> Said {
+        self.heard_about(peer).await.said()
+    }
+
+    /// The answers to the question about `peer`, counted.
+    pub(crate) async fn heard_about(self: &Arc<Self>, peer: NodeId) -> Tally {
+        loop {
+            {
+                // `None` while members are being asked.
+                let mut answers = self.hearsay.0.lock();
+                answers.retain(|_, (_, at)| at.elapsed() < ANSWER_AGE);
+                match answers.get(&peer) {
+                    Some((Some(tally), _)) => return *tally,
+                    Some((None, _)) => {}
+                    None if answers.len() >= PEERS_MAX => return Tally::default(),
+                    None => {
+                        answers.insert(peer, (None, R::Instant::now()));
+                        // In a task of its own: whoever asks for a vote gives up sooner, and asks again.
+                        let core = self.clone();
+                        drop(R::spawn(async move { core.ask_all_about(peer).await }));
+                    }
+                }
+            }
+            R::sleep(LOOK_PAUSE).await;
+        }
+    }
+
+    /// How many must say the same about a member for it to count: two where the own log may be old, else one.
+    pub(crate) fn words_needed(&self) -> usize {
+        let voters = self.membership().membership().voter_ids().count();
+        if voters < MAY_BE_OLD_FROM || self.is_in_touch() { 1 } else { 2 }
+    }
+
+    /// Whether a word of `id` counts: a voter of the own log, or any member where that log is right.
+    pub(crate) fn is_witness(&self, id: NodeId) -> bool {
+        let membership = self.membership();
+        let membership = membership.membership();
+        let is_voter = |id: NodeId| membership.voter_ids().any(|voter| voter == id.0);
+        let decides = || is_voter(self.options.id()) && membership.voter_ids().count() < MAY_BE_OLD_FROM;
+        // Before it has a log, a member has been told of voters only.
+        is_voter(id) || membership.nodes().next().is_none() || self.is_in_touch() || decides()
+    }
+
+    async fn ask_all_about(self: Arc<Self>, peer: NodeId) {
+        let needed = self.words_needed();
+        let others = self.others().into_iter().filter(|other| other.id != peer && self.is_witness(other.id));
+        let core = &self;
+        let mut answers: FuturesUnordered<_> =
+            others.map(|other| async move { core.ask_about(&other, peer).await }).collect();
+        let mut tally = Tally { needed, ..Tally::default() };
+        while let Some(word) = answers.next().await {
+            match word {
+                Word::Member => tally.member += 1,
+                Word::Removed => tally.removed += 1,
+                Word::Never => tally.never += 1,
+                Word::Nothing => {}
+            }
+        }
+        self.hearsay.0.lock().insert(peer, (Some(tally), R::Instant::now()));
+    }
+
+    async fn ask_about(&self, peer: &Peer, about: NodeId) -> Word {
+        let request = Request::Identity(wire::IdentityRequest { unconfirmed: true, about: about.0 });
+        match control(&self.transport, peer, request, ASK_TIMEOUT).await {
+            Ok(Response::Identity(answer)) if answer.about_removed => Word::Removed,
+            Ok(Response::Identity(answer)) if answer.about_member => Word::Member,
+            Ok(Response::Identity(answer)) if answer.about_stranger => Word::Never,
+            _ => Word::Nothing,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn two_must_say_the_same_where_two_have_something_to_say() {
+        let tally = |needed, member, removed, never| Tally { member, removed, never, needed }.said();
+        assert_eq!(tally(2, 0, 0, 0), Said::Nothing);
+        assert_eq!(tally(2, 1, 0, 0), Said::Member, "nobody else answers");
+        assert_eq!(tally(2, 0, 1, 0), Said::Removed);
+        assert_eq!(tally(2, 1, 1, 0), Said::Nothing);
+        assert_eq!(tally(2, 1, 0, 1), Said::Nothing, "one that is in touch has never heard of it");
+        assert_eq!(tally(2, 2, 1, 1), Said::Member);
+        assert_eq!(tally(2, 2, 2, 0), Said::Removed, "for ever");
+        assert_eq!(tally(1, 3, 1, 0), Said::Removed, "whoever is in touch asks members");
+    }
+}
