@@ -131,7 +131,7 @@ impl<S: Store> Pipeline<S> {
             other if other == brand.protobuf_media_type => {
                 crate::schema::decode_protobuf_object(schema, type_id, request.body, Limits::default())
             }
-            _ => return Err(unsupported(request.content_type, brand)),
+            _ => return Err(unsupported(request.content_type, request.user_agent, brand)),
         };
         let Decoded { value, head, .. } =
             decoded.map_err(|error| ApiError::BadRequest(format!("DeleteOptions: {error}")))?;

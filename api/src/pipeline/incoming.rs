@@ -81,7 +81,7 @@ impl<S: Store> Pipeline<S> {
                     },
                 );
             }
-            _ => return Err(unsupported(request.content_type, brand)),
+            _ => return Err(unsupported(request.content_type, request.user_agent, brand)),
         };
         decoded.map_err(|error| refused(request, &error))
     }

@@ -22,23 +22,23 @@ pub(super) fn patch_media_type(content_type: &str) -> &str {
 }
 
 /// A body of another type than those that objects are written in.
-pub(super) fn unsupported(content_type: &str, brand: &Brand) -> ApiError {
+pub(super) fn unsupported(content_type: &str, user_agent: &str, brand: &Brand) -> ApiError {
     let accepted = format!("application/json, application/yaml, {}", brand.protobuf_media_type);
-    let hint = hint(content_type, "application/json");
+    let hint = hint(content_type, user_agent, "application/json");
     ApiError::UnsupportedMediaType(format!(
         "the body of the request was in an unknown format - accepted media types include: {accepted}{hint}"
     ))
 }
 
 /// A patch of another type than those there are.
-pub(super) fn unsupported_patch(content_type: &str) -> ApiError {
-    let hint = hint(content_type, "application/merge-patch+json");
+pub(super) fn unsupported_patch(content_type: &str, user_agent: &str) -> ApiError {
+    let hint = hint(content_type, user_agent, "application/merge-patch+json");
     ApiError::UnsupportedMediaType(format!("415: Unsupported Media Type{hint}"))
 }
 
-/// What to do about a type that a client has sent of its own accord.
-fn hint(content_type: &str, wanted: &str) -> String {
-    if patch_media_type(content_type) != FORM {
+/// What to do about a type that curl has sent of its own accord. Other clients get the reference's words alone.
+fn hint(content_type: &str, user_agent: &str, wanted: &str) -> String {
+    if patch_media_type(content_type) != FORM || !user_agent.starts_with("curl/") {
         return String::new();
     }
     format!(" (it was sent as {FORM}, as `curl -d` does by itself; add -H 'Content-Type: {wanted}')")
@@ -52,6 +52,7 @@ fn are_parameters(text: &str) -> bool {
         let Some((name, after)) = rest.split_once('=') else { return false };
         let name = name.trim_end();
         let Some(after) = value_end(after).map(|end| after[end..].trim_start()) else { return false };
+        // few: what a header line holds.
         if !is_token(name) || names.contains(&name) {
             return false;
         }
@@ -72,6 +73,7 @@ fn value_end(text: &str) -> Option<usize> {
         return Some(end).filter(|end| *end > 0);
     };
     let mut is_escaped = false;
+    // once: for each parameter.
     let end = quoted.char_indices().find(|(_, c)| {
         let ends = *c == '"' && !is_escaped;
         is_escaped = *c == '\\' && !is_escaped;

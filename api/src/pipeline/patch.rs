@@ -28,7 +28,9 @@ impl<S: Store> Pipeline<S> {
     pub(super) async fn patch(&self, request: Request<'_>) -> Result<Written, ApiError> {
         let format = patch_media_type(request.content_type);
         let options = self.write_options(request, format == APPLY)?;
-        let parsed = self.parse_patch(format, request.body).map_err(|error| hidden(request, error))?;
+        let parsed = self
+            .parse_patch(format, request.user_agent, request.body)
+            .map_err(|error| hidden(request, error))?;
         let key = request.key()?;
         let mut warnings = Vec::new();
         let changed = self

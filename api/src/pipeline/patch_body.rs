@@ -31,8 +31,13 @@ pub(super) struct Parsed {
 }
 
 impl<S: Store> Pipeline<S> {
-    /// Reads a body of this media type.
-    pub(super) fn parse_patch(&self, format: &str, body: &[u8]) -> Result<Parsed, ApiError> {
+    /// Reads a body of this media type, which `user_agent` has sent.
+    pub(super) fn parse_patch(
+        &self,
+        format: &str,
+        user_agent: &str,
+        body: &[u8],
+    ) -> Result<Parsed, ApiError> {
         match format {
             "application/json-patch+json" => {
                 let (body, met) = self.patch_json(body)?;
@@ -51,7 +56,7 @@ impl<S: Store> Pipeline<S> {
                 Ok(Parsed { patch: Patch::Strategic(patch), strict })
             }
             APPLY => apply_config(body),
-            other => Err(unsupported_patch(other)),
+            other => Err(unsupported_patch(other, user_agent)),
         }
     }
 

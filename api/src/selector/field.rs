@@ -163,6 +163,7 @@ fn resolve(name: &str, fields: SelectableFields<'_>) -> Result<Field, FieldSelec
     }
     // few: the fields of a kind.
     let position = fields.declared.iter().position(|declared| *declared == name);
+    // few: as above.
     match position.filter(|_| allowed.any(|allowed| *allowed == name)) {
         Some(at) => Ok(Field::Declared(name.into(), at)),
         None if is_plain => Err(FieldSelectorError(format!(

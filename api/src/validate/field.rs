@@ -7,7 +7,8 @@ use std::borrow::Cow;
 use std::fmt;
 
 /// Bytes of a value that a message repeats; a mark says that there is more. The reference repeats values whole, and its
-/// recorded answers have values of 300 bytes. Whoever sent a value knows it, and a hundred errors stay below 100 kB.
+/// recorded answers have values of 300 bytes. Whoever sent a value knows it, and a hundred errors stay below 100 kB, or
+/// half a megabyte where every byte has to be escaped.
 pub const VALUE_BYTES_MAX: usize = 512;
 
 /// Bytes of one error's message. Rules put up to a few values into one text; the longest recorded one has 541 bytes.

@@ -52,8 +52,10 @@ pub struct Cli {
 #[derive(Debug, Subcommand)]
 pub enum Command {
     /// Start one node for development: no preparation, data beside you
+    #[command(long_about = node::DEV_ABOUT)]
     Dev(Box<DevArgs>),
     /// Start a member of a cluster
+    #[command(long_about = node::SERVE_ABOUT)]
     Serve(Box<ServeArgs>),
     /// Make, show and renew the certificates of a cluster
     #[command(subcommand)]

@@ -18,10 +18,8 @@ const IDENTITY: &str = "Certificates and identity";
 const STORE: &str = "Store";
 const LOGS: &str = "Configuration and logs";
 
-/// Flags of `orch dev`.
-#[derive(Clone, Debug, Args)]
-#[command(
-    long_about = "Start one node for development.\n\n\
+/// What `orch dev --help` says first. It stands at the command: there the summary would replace it.
+pub(super) const DEV_ABOUT: &str = "Start one node for development.\n\n\
         On the first start it makes a certificate authority, a server certificate and an administrator's client \
         configuration (admin.conf) in the data directory, and reuses them afterwards. Delete the directory to start \
         afresh.\n\n\
@@ -29,14 +27,16 @@ const LOGS: &str = "Configuration and logs";
         you alone may open and where every request acts as the administrator. --insecure-port adds the same on a port of \
         the loopback interface, for clients that know no sockets: every program of this machine can use it. Never forward \
         either of them to a network.\n\n\
-        A node for development listens for no peers unless --peer-port is given.",
-    after_help = "Examples:\n  \
+        A node for development listens for no peers unless --peer-port is given.";
+
+/// Flags of `orch dev`.
+#[derive(Clone, Debug, Args)]
+#[command(after_help = "Examples:\n  \
         orch dev\n  \
         curl --unix-socket orch-data/orch.sock http://orch/readyz\n  \
         orch dev --data-dir /tmp/try --secure-port 0      a second one: any free port\n  \
         orch dev --insecure-port 8080                     plain HTTP on 127.0.0.1:8080, too\n  \
-        orch dev --brand kubernetes                       then: kubectl --kubeconfig orch-data/admin.conf get namespaces"
-)]
+        orch dev --brand kubernetes                       then: kubectl --kubeconfig orch-data/admin.conf get namespaces")]
 pub struct DevArgs {
     /// Flags that `serve` has too.
     #[command(flatten)]
@@ -54,15 +54,16 @@ pub struct DevArgs {
     pub no_scheduler: bool,
 }
 
-/// Flags of `orch serve`.
-#[derive(Clone, Debug, Args)]
-#[command(
-    long_about = "Start a member of a cluster.\n\n\
+/// What `orch serve --help` says first. It stands at the command: there the summary would replace it.
+pub(super) const SERVE_ABOUT: &str = "Start a member of a cluster.\n\n\
         Make the certificates once with `orch certs init`, give every member the same --initial-cluster, start them in \
         any order, and once all of them run tell any of them `orch cluster found`. No later start founds anything: a \
         member with an empty data directory waits. A cluster of one is allowed.\n\n\
-        Every flag can stand in a file given with --config instead, under the same name.",
-    after_help = "Examples:\n  \
+        Every flag can stand in a file given with --config instead, under the same name.";
+
+/// Flags of `orch serve`.
+#[derive(Clone, Debug, Args)]
+#[command(after_help = "Examples:\n  \
         orch certs init --dir certs --member a=10.0.0.1 --member b=10.0.0.2 --member c=10.0.0.3\n\n  \
         orch serve --name a --certs-dir certs --data-dir /var/lib/orch \\\n    \
         --initial-cluster a=10.0.0.1:6444,b=10.0.0.2:6444,c=10.0.0.3:6444\n  \
@@ -74,8 +75,7 @@ pub struct DevArgs {
         [initial-cluster]\n  \
         a = \"10.0.0.1:6444\"\n  \
         b = \"10.0.0.2:6444\"\n  \
-        c = \"10.0.0.3:6444\""
-)]
+        c = \"10.0.0.3:6444\"")]
 pub struct ServeArgs {
     /// Flags that `dev` has too.
     #[command(flatten)]

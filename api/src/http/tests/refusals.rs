@@ -118,7 +118,7 @@ async fn media_types_of_bodies_know_no_case() {
 #[tokio::test(start_paused = true)]
 async fn a_form_is_told_what_to_send_instead() {
     let server = Server::new().await;
-    let headers = [("content-type", "application/x-www-form-urlencoded")];
+    let headers = [("content-type", "application/x-www-form-urlencoded"), ("user-agent", "curl/8.5.0")];
     let made = server.send(Method::POST, MAPS, &headers, Body::from(map("a", "1").to_string())).await;
     let patched = server.send(Method::PATCH, &format!("{MAPS}/a"), &headers, Body::from("{}")).await;
     for (answered, wanted) in [(made, "application/json"), (patched, "application/merge-patch+json")] {
