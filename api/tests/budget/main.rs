@@ -22,7 +22,7 @@ const HELD_MAX: usize = 20;
 const HELD_IN_BRACES_MAX: usize = 120;
 
 /// Memory that small requests may take whatever their size: the bound of one document, and copies of its strings.
-const HELD_FLOOR: usize = 64 << 20;
+const HELD_FLOOR: usize = 96 << 20;
 
 /// Processor time that tells a loop within a loop from everything else; the figure that is wanted is a tenth of it.
 const CPU_MS_MAX: u64 = 2000;
