@@ -94,6 +94,15 @@ use crate::encoding::FEATURE_LEVEL_MAX;
 use crate::transport::{PeerService, Transport};
 use crate::warnings::Warnings;
 
+/// A founder is one of the founders that its flags name.
+fn require_founder(options: &Options) -> Result<(), StartError> {
+    let founders = &options.initial_cluster;
+    if founders.is_empty() || founders.contains(&options.node) {
+        return Ok(());
+    }
+    Err(StartError::Options { reason: format!("the initial cluster lacks {}", options.node.name) })
+}
+
 /// A running member.
 pub struct Member<R: Runtime, D: Disk, T: Transport> {
     core: Arc<Core<R, D, T>>,
@@ -107,11 +116,7 @@ impl<R: Runtime, D: Disk, T: Transport> Member<R, D, T> {
     /// The disk is another member's or another cluster's, cannot be read, or the options contradict themselves.
     pub async fn start(options: Options, disk: Arc<D>, transport: T) -> Result<Self, StartError> {
         let settings = config(&options).map_err(|reason| StartError::Options { reason })?;
-        let founders = &options.initial_cluster;
-        if !founders.is_empty() && !founders.contains(&options.node) {
-            let reason = format!("the initial cluster lacks {}", options.node.name);
-            return Err(StartError::Options { reason });
-        }
+        require_founder(&options)?;
         let identity = identity::claim(&*disk, &options).await?;
         let unreadable = |error: &dyn std::fmt::Display| StartError::Disk { reason: error.to_string() };
         let fatal = Fatal::default();
@@ -130,12 +135,11 @@ impl<R: Runtime, D: Disk, T: Transport> Member<R, D, T> {
         let admitted = AtomicBool::new(ended.is_some() || log.vote().is_some());
         // Nor is an empty disk new that was started before: it may be a copy from before it had a log.
         let returning = match admitted.load(Ordering::Relaxed) || identity.starts > 1 {
-            true => Returning::after(
-                identity.starts.saturating_sub(1),
-                options.incarnation,
-                log.vote().map_or(0, |vote| vote.leader_id.term),
-                ended,
-            ),
+            true => {
+                let (earlier, term) =
+                    (identity.starts.saturating_sub(1), log.vote().map_or(0, |vote| vote.leader_id.term));
+                Returning::after(earlier, options.incarnation, term, ended)
+            }
             false => Returning::first_start(),
         };
         let promises = Promises::default();
@@ -180,10 +184,14 @@ impl<R: Runtime, D: Disk, T: Transport> Member<R, D, T> {
             space: SpaceWatch::new(options.space),
             options,
         };
+        Ok(Member::begin(core))
+    }
+
+    fn begin(core: Core<R, D, T>) -> Self {
         let member = Member { core: Arc::new(core) };
         member.core.hold_elections();
         member.spawn_tasks();
-        Ok(member)
+        member
     }
 
     /// A handle on this member.
