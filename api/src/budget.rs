@@ -1,4 +1,4 @@
-//! What one request may cost in memory, and when nobody waits for it any more.
+//! The memory that one request may take, and the end of its work when its client is gone.
 //!
 //! Owns the bounds that several stages share, each with its unit and its reason; bounds of one format stand beside its
 //! code (`patch::json_patch`, `schema::yaml`, `validate::errors`). A client chooses the shape of what it sends: without
@@ -44,17 +44,17 @@ impl Held {
         Held { left: bytes_max }
     }
 
-    /// One more item of a list.
+    /// Counts another item of a list.
     pub fn item(&mut self) -> Result<(), OverBudget> {
         self.take(ITEM_BYTES)
     }
 
-    /// One more entry of a map.
+    /// Counts another entry of a map.
     pub fn entry(&mut self) -> Result<(), OverBudget> {
         self.take(ENTRY_BYTES)
     }
 
-    /// One more object of a type with `fields` fields, with those that defaults may add.
+    /// Counts another object of a type with `fields` fields, with the fields that defaults may add.
     pub fn object(&mut self, fields: usize) -> Result<(), OverBudget> {
         self.take(fields.min(FILLED_FIELDS_MAX) * ENTRY_BYTES)
     }

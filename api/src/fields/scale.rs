@@ -72,7 +72,7 @@ pub fn managers_after_scale(
     Ok(managed.encode())
 }
 
-/// What tells writers apart, whatever version either kind has.
+/// The part of a manager that tells writers apart, whatever version either kind has.
 fn writer_of(entry: &ManagedEntry) -> (Operation, String, String) {
     (entry.operation, entry.manager.clone(), entry.subresource.clone())
 }

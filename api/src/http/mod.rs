@@ -49,7 +49,7 @@ use pool::{Large, Pool};
 
 pub use respond::Lasting;
 
-/// What a client does again and again must not fill the log.
+/// Internal errors that a client causes again and again must not fill the log.
 static INTERNAL_ERRORS: WarningLimit = WarningLimit::new();
 
 /// The API of one node.
@@ -110,7 +110,7 @@ async fn handle<S: Store>(Shared(api): Shared<Arc<Api<S>>>, request: HttpRequest
     };
     let mut response = api.failure(&parts, &error);
     respond::warn(&mut response, &parts.remarks.take());
-    // Whoever sends such bodies may be in the middle of the next one.
+    // The client of such a body may be in the middle of sending the next one.
     if matches!(error, ApiError::BodyTooLarge { .. }) && version < Version::HTTP_2 {
         response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
     }

@@ -42,7 +42,7 @@ const HELD_PER_THREAD: usize = 4;
 
 /// The pool of one node. Its threads are the runtime's for blocking work, of which it takes a bounded number.
 pub(super) struct Pool {
-    /// One for each processor: jobs that run at the same time.
+    /// Permits for jobs that run at the same time, one for each processor.
     threads: Arc<Semaphore>,
     /// Requests under way.
     requests: Arc<Semaphore>,
@@ -74,7 +74,7 @@ impl Pool {
         }
     }
 
-    /// What comes of `job`, every step of which runs in the pool. Dropped, it is not polled again.
+    /// The result of `job`, every step of which runs in the pool. A job whose caller drops this future is not polled again.
     pub(super) async fn run<T: Send + 'static>(&self, mut job: Job<T>) -> Result<T, ApiError> {
         let ended = |_| ApiError::Unavailable("the node is stopping".to_owned());
         let _held = self.requests.acquire().await.map_err(ended)?;

@@ -27,7 +27,7 @@ pub(super) struct Documents {
     brand: &'static Brand,
     /// By path, without a slash at the end.
     plain: BTreeMap<String, Plain>,
-    /// What `/` answers, which is JSON for everyone.
+    /// The answer of `/`, which is JSON for everyone.
     index: Document,
     aggregated: aggregated::Lists,
 }
@@ -124,7 +124,7 @@ fn api_group(group: &str, versions: &[&str]) -> Value {
     json!({"name": group, "versions": all, "preferredVersion": preferred})
 }
 
-/// What changes with the version in which the objects of `resource` are stored, as the reference computes it.
+/// The hash that changes with the version in which the objects of `resource` are stored, as the reference computes it.
 fn storage_hash(registry: &Registry, resource: &Resource) -> String {
     let mut alike = registry.resources().map(Arc::as_ref).filter(|other| other.storage == resource.storage);
     let stored = alike.find(|other| other.conversion.is_none()).unwrap_or(resource);

@@ -47,7 +47,7 @@ const HUGE_PAGES: &str = "hugepages-";
 /// The resource claims of a pod, which those of its containers refer to.
 pub(super) struct Claims<'a> {
     names: Distinct<&'a str>,
-    /// What an error shows of them.
+    /// The claims as an error shows them.
     listed: String,
 }
 
