@@ -341,10 +341,10 @@ impl<S: Store> Api<S> {
     }
 
     fn failure(&self, parts: &Parts, error: &ApiError) -> Response<Body> {
-        if let ApiError::Internal(reason) = error {
-            if let Some(left_out) = INTERNAL_ERRORS.pass() {
-                tracing::error!(method = %parts.method, path = %parts.path, reason, left_out, "internal error");
-            }
+        if let ApiError::Internal(reason) = error
+            && let Some(left_out) = INTERNAL_ERRORS.pass()
+        {
+            tracing::error!(method = %parts.method, path = %parts.path, reason, left_out, "internal error");
         }
         if matches!(error, ApiError::NoPage) {
             return respond::no_page();

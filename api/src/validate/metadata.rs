@@ -242,7 +242,7 @@ fn validate_finalizers(finalizers: &[Value], path: &Path) -> FieldErrors {
     let named: Vec<&str> = finalizers.iter().filter_map(Value::as_str).collect();
     let mut errors: FieldErrors =
         named.iter().flat_map(|name| invalid_each(path, name, names::qualified_name(name))).collect();
-    let has = |name: &str| named.iter().any(|named| *named == name); // few: asked twice
+    let has = |name: &str| named.contains(&name); // few: asked twice
     if has(ORPHAN) && has(FOREGROUND) {
         let detail = format!("finalizer {ORPHAN} and {FOREGROUND} cannot be both set");
         errors.push(FieldError::invalid(path.clone(), &shown_items(finalizers), &detail));

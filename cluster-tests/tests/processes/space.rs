@@ -74,7 +74,7 @@ async fn fill(clients: &[Client], from: usize) -> usize {
             }
             tokio::time::sleep(LOOK_INTERVAL).await;
         }
-        for client in clients.iter().filter(|_| i % 20 == 0) {
+        for client in clients.iter().filter(|_| i.is_multiple_of(20)) {
             let space = space(client).await;
             assert!(space["room"].as_u64().is_some_and(|room| room > RESERVE_BYTES / 4), "{space}");
         }

