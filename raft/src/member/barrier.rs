@@ -4,7 +4,8 @@
 //! is only as new as the moment it was asked, so one that is under way is too old for whoever comes now. Several rounds
 //! may be under way. Who leads answers from a heartbeat round of its own; others ask it.
 //!
-//! Invariant: no lease and no clock decides; a leader that was paused must hear from a quorum before it answers.
+//! Invariant: no lease and no clock decides; a leader that was paused must hear from a quorum before it answers. The only
+//! voter is the quorum (see lone).
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -24,6 +25,7 @@ use crate::Runtime;
 use crate::disk::Disk;
 use crate::key::Revision;
 use crate::member::core::{Core, within};
+use crate::member::lone::FirstRead;
 use crate::member::network::control;
 use crate::store::ReadError;
 use crate::transport::{Peer, Transport};
@@ -45,6 +47,7 @@ const ASK_TIMEOUT: Duration = Duration::from_secs(1);
 pub(crate) struct Barriers {
     waiting: Mutex<Vec<Caller>>,
     asked: Notify,
+    first_read: FirstRead,
 }
 
 type Caller = oneshot::Sender<Result<u64, ReadError>>;
@@ -61,6 +64,11 @@ impl Barriers {
         answer
     }
 
+    /// What the first round of the term found.
+    pub(crate) fn first_read(&self) -> &FirstRead {
+        &self.first_read
+    }
+
     fn take(&self) -> Vec<Caller> {
         std::mem::take(&mut self.waiting.lock())
     }
@@ -69,6 +77,9 @@ impl Barriers {
 impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
     /// An index that no write acknowledged before the call lies behind. It need not be applied here.
     pub(crate) async fn read_index(&self) -> Result<u64, ReadError> {
+        if let Some(revision) = self.read_alone() {
+            return Ok(revision.0);
+        }
         let answer = self.barriers.join();
         match within::<R, _>(BARRIER_TIMEOUT, answer).await {
             Some(Ok(index)) => index,
@@ -79,6 +90,9 @@ impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
 
     /// The same, once this member has applied it.
     pub(crate) async fn barrier(&self) -> Result<Revision, ReadError> {
+        if let Some(revision) = self.read_alone() {
+            return Ok(revision);
+        }
         let reached = async {
             let revision = Revision(self.read_index().await?);
             self.applied.gate().wait(revision).await;
@@ -142,7 +156,9 @@ impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
     /// As the leader: hears from a quorum that it still is.
     async fn confirm(&self) -> Result<u64, ReadError> {
         let linearizer = self.raft.get_read_linearizer(ReadPolicy::ReadIndex).await.map_err(error)?;
-        Ok(linearizer.read_log_id().index())
+        let found = linearizer.read_log_id().log_id();
+        self.barriers.first_read.note(found);
+        Ok(found.index)
     }
 
     async fn ask_leader(&self, leader: &Peer) -> Result<u64, ReadError> {

@@ -36,6 +36,7 @@ mod holds;
 mod identity;
 mod limits;
 mod log;
+mod lone;
 mod machine;
 mod network;
 mod options;

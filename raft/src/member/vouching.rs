@@ -16,6 +16,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use openraft::async_runtime::watch::WatchReceiver;
 use openraft_rt::Instant;
 use parking_lot::Mutex;
 
@@ -95,8 +96,19 @@ impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
     /// Whether this member knows who belongs to the cluster, as far as a leader does.
     pub(crate) fn is_in_touch(&self) -> bool {
         let contact = *self.vouchers.contact.lock();
-        self.leader().is_some_and(|leader| leader.local)
-            || contact.is_some_and(|contact| contact.elapsed() < CONTACT_AGE)
+        self.is_followed() || contact.is_some_and(|contact| contact.elapsed() < CONTACT_AGE)
+    }
+
+    /// Whether this member leads and a quorum follows it. One that is cut off goes on taking itself for the leader.
+    fn is_followed(&self) -> bool {
+        if self.leader().is_none_or(|leader| !leader.local) {
+            return false;
+        }
+        let metrics = self.raft.metrics();
+        let metrics = metrics.borrow_watched();
+        let is_recent = |acked: R::Instant| acked.elapsed() < CONTACT_AGE;
+        metrics.membership_config.membership().voter_ids().count() == 1
+            || metrics.last_quorum_acked.is_some_and(|acked| is_recent(acked.into_inner()))
     }
 
     /// Whether it is time for another warning about a snapshot that is refused.

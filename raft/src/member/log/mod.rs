@@ -15,10 +15,11 @@ mod tail;
 use std::io;
 use std::marker::PhantomData;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytes::Bytes;
-use openraft::OptionalSend;
 use openraft::storage::{IOFlushed, LogState, RaftLogStorage};
+use openraft::{EntryPayload, OptionalSend};
 use parking_lot::Mutex;
 use prost::Message;
 
@@ -54,6 +55,8 @@ struct Shared<D> {
     tail: Mutex<Tail>,
     meter: Arc<Mutex<Meter>>,
     vote: Mutex<Option<Vote>>,
+    /// The index of the newest entry with a membership that was appended since the start. Never lowered.
+    newest_membership: AtomicU64,
     /// A purge that waits until the stored state no longer needs the entries.
     waiting_purge: Mutex<Option<LogId>>,
 }
@@ -75,13 +78,29 @@ impl<R: Runtime, D: Disk> Log<R, D> {
         let vote = read_meta(&*disk, MetaKey::Vote, "vote")?.map(vote_from_wire);
         let (tail, vote) = (Mutex::new(Tail::default()), Mutex::new(vote));
         let (waiting_purge, meter) = (Mutex::default(), Arc::default());
-        let shared = Shared { disk, state, fatal, level, tail, meter, vote, waiting_purge };
+        let newest_membership = AtomicU64::default();
+        let shared =
+            Shared { disk, state, fatal, level, tail, meter, vote, newest_membership, waiting_purge };
         Ok(Log { shared: Arc::new(shared), runtime: PhantomData })
     }
 
     /// The vote that is durable here, if any was ever given.
     pub(crate) fn vote(&self) -> Option<Vote> {
         *self.shared.vote.lock()
+    }
+
+    /// The index of the newest membership that was appended since the start; zero before there was one. It counts before
+    /// the entry can be read, and goes on counting when the entry is cut off.
+    pub(crate) fn newest_membership(&self) -> u64 {
+        self.shared.newest_membership.load(Ordering::Acquire)
+    }
+
+    fn note_memberships(&self, entries: &[Entry]) {
+        for entry in entries {
+            if let EntryPayload::Membership(_) = entry.payload {
+                self.shared.newest_membership.fetch_max(entry.log_id.index, Ordering::AcqRel);
+            }
+        }
     }
 
     /// The bytes of the log, counted as it grows and is cut.
@@ -200,6 +219,7 @@ impl<R: Runtime, D: Disk> RaftLogStorage<Types<R>> for Log<R, D> {
     {
         self.purge_waiting()?;
         let entries: Vec<Entry> = entries.into_iter().collect();
+        self.note_memberships(&entries);
         let level = self.shared.level.agreed();
         let record = |entry: &Entry| LogRecord {
             index: entry.log_id.index,

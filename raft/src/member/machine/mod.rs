@@ -136,6 +136,11 @@ impl<D: Disk, L: Lock<Writer>> Applied<D, L> {
         self.published.load_full()
     }
 
+    /// The revision of the newest state. Whoever was told of a write was told after it was published.
+    pub(crate) fn revision(&self) -> Revision {
+        self.published.load().applied()
+    }
+
     /// The applied revision, to wait for.
     pub(crate) fn gate(&self) -> &Gate {
         &self.gate

@@ -13,6 +13,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use orch_proto::store as wire;
 use wire::control_request::Kind as Request;
@@ -20,7 +21,7 @@ use wire::control_request::Kind as Request;
 use super::Refusal;
 use crate::Runtime;
 use crate::disk::Disk;
-use crate::member::core::Core;
+use crate::member::core::{Core, within};
 use crate::member::standing::Standing;
 use crate::member::vouching::Voucher;
 use crate::transport::{NodeId, Transport};
@@ -33,6 +34,9 @@ const NO_MEMBER: &str = "no member knows this one";
 
 /// What those are told that must wait for the comparison of disks.
 const COMPARING: &str = "the member has just started and compares its disk first";
+
+/// How long a stream waits for that comparison: several rounds of questions. Whoever opened it comes again.
+const COMPARING_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// How far a term may be ahead. Terms grow by elections, a few in a second at most and none where no majority answers;
 /// one that is made up must not use up all there are.
@@ -101,8 +105,8 @@ impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
     pub(super) async fn check_member(self: &Arc<Self>, from: NodeId) -> Result<(), Refusal> {
         match self.standing(from) {
             Standing::Member if self.is_in_touch() || self.vouch(from).await == Some(Voucher::Another) => {
-                self.wait_compared(from).await;
-                Ok(())
+                let compared = within::<R, _>(COMPARING_TIMEOUT, self.wait_compared(from)).await;
+                compared.ok_or_else(|| COMPARING.to_owned())
             }
             Standing::Member => Err("this member does not know whether it was removed".to_owned()),
             Standing::Removed => Err(REMOVED.to_owned()),

@@ -12,6 +12,7 @@ mod foundings;
 mod liars;
 mod membership;
 mod net;
+mod reads;
 mod scenarios;
 mod snapshots;
 mod space;
