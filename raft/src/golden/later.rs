@@ -174,6 +174,7 @@ fn answered() -> Vec<Case> {
         about_removed: true,
         quarantined: true,
         about_stranger: true,
+        about_learner: false,
     };
     vec![
         answer("answer transfer accepted", transfer),

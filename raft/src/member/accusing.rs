@@ -158,7 +158,7 @@ impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
         let asked = others.iter().map(|peer| async move {
             let request = Request::Identity(wire::IdentityRequest { unconfirmed: false, about: id.0 });
             let answer = control(&self.transport, peer, request, CONFIRM_TIMEOUT).await;
-            matches!(answer, Ok(Response::Identity(answer)) if answer.confirmed && answer.about_member)
+            matches!(answer, Ok(Response::Identity(answer)) if answer.confirmed && answer.about_member && !answer.about_learner)
         });
         join_all(asked).await.contains(&true)
     }
@@ -174,6 +174,10 @@ impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
             said_by.insert(peer.id);
             said_by.clone()
         };
+        // Nothing is replicated to one that was removed.
+        if self.is_in_touch() {
+            return false;
+        }
         let witnesses = said_by.iter().filter(|id| self.is_witness(**id)).count();
         let is_settled = witnesses >= self.words_needed();
         if !is_settled && self.warnings.may_warn("removed, it is said") {

@@ -214,6 +214,7 @@ impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
             promised: recall.promised,
             about_member: about == Some(Standing::Member),
             about_removed: about == Some(Standing::Removed),
+            about_learner: about == Some(Standing::Member) && !self.is_voter(NodeId(request.about)),
             about_stranger: about == Some(Standing::Stranger) && self.is_in_touch(),
             quarantined: self.agreement.is_quarantined(),
         }
@@ -260,10 +261,17 @@ impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
                     let reason = format!("start {} of it is registered already", known.starts);
                     return self.refuse_older_copy(reason).await;
                 }
+                _ if !self.announce_start().await => return,
                 _ => self.write(registration(&state, self.options.id(), &own, now_ms())).await,
             }
             R::sleep(WRITE_PAUSE).await;
         }
+    }
+
+    /// Notes on the disk that the cluster may know of this start from now on; returns `false` when the disk refuses.
+    async fn announce_start(&self) -> bool {
+        let is_noted = !self.identity().unannounced;
+        is_noted || self.change_identity(|identity| identity.unannounced = false).await.is_ok()
     }
 
     /// Whether the cluster's state has this very start of the member.

@@ -6,6 +6,7 @@
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use futures::FutureExt;
@@ -46,6 +47,9 @@ const NOT_READY: &str = "the member has not caught up with the log yet, or its d
 /// Why a change is not begun while another one is under way.
 const BUSY: &str = "another change of the members is under way";
 
+/// Why a change was certainly not made.
+const NO_LEADER: &str = "no leader was reached in time; nothing was changed";
+
 /// Between two attempts while no leader is known.
 const RETRY_PAUSE: Duration = Duration::from_millis(100);
 
@@ -71,16 +75,26 @@ type WriteError<R> = RaftError<Types<R>, ClientWriteError<Types<R>>>;
 impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
     /// Has the leader make a change.
     pub(crate) async fn change(self: &Arc<Self>, change: Change) -> Result<(), ChangeError> {
-        let changed = within::<R, _>(CHANGE_TIMEOUT, self.try_change(change).boxed()).await;
-        changed.unwrap_or_else(|| Err(ChangeError::Unknown { reason: "not done in time".to_owned() }))
+        let is_begun = AtomicBool::new(false);
+        let changing = self.try_change(change, &is_begun);
+        let changed = within::<R, _>(CHANGE_TIMEOUT, changing.boxed()).await;
+        changed.unwrap_or_else(|| match is_begun.load(Ordering::Acquire) {
+            true => Err(unknown("not done in time")),
+            false => Err(ChangeError::Refused { reason: NO_LEADER.to_owned() }),
+        })
     }
 
-    async fn try_change(self: &Arc<Self>, change: Change) -> Result<(), ChangeError> {
+    /// Sets `is_begun` once a leader may have begun the change.
+    async fn try_change(self: &Arc<Self>, change: Change, is_begun: &AtomicBool) -> Result<(), ChangeError> {
         loop {
             let outcome = match self.leader() {
                 None => Outcome::Leader(0),
-                Some(leader) if leader.local => self.make_change(leader, change.clone()).await,
+                Some(leader) if leader.local => {
+                    is_begun.store(true, Ordering::Release);
+                    self.make_change(leader, change.clone()).await
+                }
                 Some(leader) => {
+                    let was_begun = is_begun.swap(true, Ordering::AcqRel);
                     let request = wire::ChangeRequest { kind: Some(change.clone()) };
                     let answer =
                         control(&self.transport, &leader.peer, Request::Change(request), CHANGE_TIMEOUT)
@@ -88,6 +102,11 @@ impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
                     match answer {
                         Ok(Response::Change(wire::ChangeResponse { outcome: Some(outcome) })) => outcome,
                         Ok(_) => return Err(unknown("the leader answered something else")),
+                        // The dead one is taken for the leader until the next is elected.
+                        Err(error) if error.is_undelivered() => {
+                            is_begun.store(was_begun, Ordering::Release);
+                            Outcome::Leader(0)
+                        }
                         Err(error) => return Err(unknown(error)),
                     }
                 }

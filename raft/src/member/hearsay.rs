@@ -3,8 +3,9 @@
 //! The members that are asked are those of this member's own log, and that may be old: one of them may have been removed
 //! since, and its machine be in other hands. So one word is not much:
 //!
-//! - while this member is in touch with a leader its log is right about members, and one word of a member is enough;
-//! - else only voters of its log are asked, never a learner, and where the log has three voters or more and two of those
+//! - only voters of its log are asked, never a learner;
+//! - while this member is in touch with a leader its log is right about members, and one word is enough;
+//! - else, where the log has three voters or more and two of those
 //!   asked have something to say, two must say the same. Where one alone answers, its word counts: nothing else could let
 //!   two find together that came to the cluster after each other;
 //! - with fewer voters, of which this member is one, nothing was changed without it: its log is right about them.
@@ -131,14 +132,15 @@ impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
         if voters < MAY_BE_OLD_FROM || self.is_in_touch() { 1 } else { 2 }
     }
 
-    /// Whether a word of `id` counts: a voter of the own log, or any member where that log is right.
+    /// Whether a word of `id` counts: that of a voter of the own log. A learner has no say in anything.
     pub(crate) fn is_witness(&self, id: NodeId) -> bool {
-        let membership = self.membership();
-        let membership = membership.membership();
-        let is_voter = |id: NodeId| membership.voter_ids().any(|voter| voter == id.0);
-        let decides = || is_voter(self.options.id()) && membership.voter_ids().count() < MAY_BE_OLD_FROM;
         // Before it has a log, a member has been told of voters only.
-        is_voter(id) || membership.nodes().next().is_none() || self.is_in_touch() || decides()
+        self.is_voter(id) || self.membership().membership().nodes().next().is_none()
+    }
+
+    /// Whether `id` has a vote, as far as the own log tells.
+    pub(crate) fn is_voter(&self, id: NodeId) -> bool {
+        self.membership().membership().voter_ids().any(|voter| voter == id.0)
     }
 
     async fn ask_all_about(self: Arc<Self>, peer: NodeId) {
@@ -163,6 +165,8 @@ impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
         let request = Request::Identity(wire::IdentityRequest { unconfirmed: true, about: about.0 });
         match control(&self.transport, peer, request, ASK_TIMEOUT).await {
             Ok(Response::Identity(answer)) if answer.about_removed => Word::Removed,
+            // Who has no vote leads nobody, and has nothing to say about a disk.
+            Ok(Response::Identity(answer)) if answer.about_learner => Word::Nothing,
             Ok(Response::Identity(answer)) if answer.about_member => Word::Member,
             Ok(Response::Identity(answer)) if answer.about_stranger => Word::Never,
             _ => Word::Nothing,

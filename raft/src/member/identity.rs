@@ -219,16 +219,24 @@ fn from_hex(text: &str) -> Option<[u8; 32]> {
     Some(bytes)
 }
 
-/// The identity on the disk, made if the disk has none, with this start counted: synced before anything is answered.
-pub(crate) async fn claim(disk: &impl Disk, options: &Options) -> Result<wire::Identity, StartError> {
+/// The identity on the disk, made if the disk has none, with this start counted: synced before anything is answered. And
+/// whether it was made.
+pub(crate) async fn claim(disk: &impl Disk, options: &Options) -> Result<(wire::Identity, bool), StartError> {
     let found = read_meta::<wire::Identity>(disk, MetaKey::Identity, "identity").map_err(unreadable)?;
     let Some(found) = found else {
         let directory = format!("{:016x}", options.incarnation);
         let name = options.node.name.to_string();
         let node = options.id().0;
-        let identity = wire::Identity { node, name, directory, starts: 1, ..wire::Identity::default() };
+        let identity = wire::Identity {
+            node,
+            name,
+            directory,
+            starts: 1,
+            unannounced: true,
+            ..wire::Identity::default()
+        };
         save(disk, &identity).await.map_err(|error| unreadable(error.into()))?;
-        return Ok(identity);
+        return Ok((identity, true));
     };
     check_format("identity", found.format, FEATURE_LEVEL_MAX).map_err(|error| unreadable(error.into()))?;
     if found.node != options.id().0 || *found.name != *options.node.name {
@@ -236,7 +244,6 @@ pub(crate) async fn claim(disk: &impl Disk, options: &Options) -> Result<wire::I
         let expected = of(&options.node.name, options.id());
         return Err(StartError::WrongNode { found: of(&found.name, NodeId(found.node)), expected });
     }
-    // The starts that are refused are counted, too: counting alone would let the next one in.
     if !found.older_copy.is_empty() {
         return Err(StartError::RolledBack { name: found.name, reason: found.older_copy });
     }
@@ -245,9 +252,13 @@ pub(crate) async fn claim(disk: &impl Disk, options: &Options) -> Result<wire::I
             Err(StartError::WrongCluster { found: found.cluster, expected: expected.to_string() })
         }
         _ => {
-            let identity = wire::Identity { starts: found.starts.saturating_add(1), ..found };
+            if found.unannounced {
+                return Ok((found, false));
+            }
+            let starts = found.starts.saturating_add(1);
+            let identity = wire::Identity { starts, unannounced: true, ..found };
             save(disk, &identity).await.map_err(|error| unreadable(error.into()))?;
-            Ok(identity)
+            Ok((identity, false))
         }
     }
 }

@@ -44,6 +44,7 @@ mod promises;
 mod proposals;
 mod recall;
 mod returning;
+mod scrutiny;
 mod service;
 mod space;
 mod standing;
@@ -53,8 +54,8 @@ mod succession;
 mod tests;
 mod vouching;
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Weak};
 
 use openraft::async_runtime::watch::WatchReceiver;
 use openraft::storage::RaftLogStorage;
@@ -84,6 +85,7 @@ use self::promises::Promises;
 use self::proposals::Proposals;
 use self::recall::recollection;
 use self::returning::Returning;
+use self::scrutiny::Scrutinized;
 use self::service::Service;
 use self::space::SpaceWatch;
 pub use self::space::{Pressure, SpaceStatus};
@@ -118,7 +120,7 @@ impl<R: Runtime, D: Disk, T: Transport> Member<R, D, T> {
     pub async fn start(options: Options, disk: Arc<D>, transport: T) -> Result<Self, StartError> {
         let settings = config(&options).map_err(|reason| StartError::Options { reason })?;
         require_founder(&options)?;
-        let identity = identity::claim(&*disk, &options).await?;
+        let (identity, is_new) = identity::claim(&*disk, &options).await?;
         let unreadable = |error: &dyn std::fmt::Display| StartError::Disk { reason: error.to_string() };
         let fatal = Fatal::default();
         let level = FeatureLevel::of(options.feature_level_max.min(FEATURE_LEVEL_MAX));
@@ -135,7 +137,7 @@ impl<R: Runtime, D: Disk, T: Transport> Member<R, D, T> {
         // Whoever has a log or a vote has been part of the cluster with this disk.
         let admitted = AtomicBool::new(ended.is_some() || log.vote().is_some());
         // Nor is an empty disk new that was started before: it may be a copy from before it had a log.
-        let returning = match admitted.load(Ordering::Relaxed) || identity.starts > 1 {
+        let returning = match admitted.load(Ordering::Relaxed) || !is_new {
             true => {
                 let (earlier, term) =
                     (identity.starts.saturating_sub(1), log.vote().map_or(0, |vote| vote.leader_id.term));
@@ -147,8 +149,9 @@ impl<R: Runtime, D: Disk, T: Transport> Member<R, D, T> {
         let (meter, holds, purging) = (log.meter(), Arc::new(holds::Holds::default()), log.clone());
         let recollection = recollection(options.id(), applied.clone(), promises.clone());
         let (sent, reads, held) = (promises.clone(), level.clone(), holds.clone());
-        let network =
-            Network::<R, T>::new(transport.clone(), held, sent, recollection, reads, agreement.clone());
+        let scrutiny = Scrutinized::default();
+        let known = (sent, recollection, scrutiny.clone());
+        let network = Network::<R, T>::new(transport.clone(), held, known, reads, agreement.clone());
         let machine = Machine::new(applied.clone(), holds.clone());
         let raft = Raft::<R, D>::new(options.id().0, Arc::new(settings), network, log, machine).await;
         let core = Core {
@@ -185,11 +188,13 @@ impl<R: Runtime, D: Disk, T: Transport> Member<R, D, T> {
             space: SpaceWatch::new(options.space),
             options,
         };
-        Ok(Member::begin(core))
+        Ok(Member::begin(core, &scrutiny))
     }
 
-    fn begin(core: Core<R, D, T>) -> Self {
+    fn begin(core: Core<R, D, T>, scrutiny: &Scrutinized) -> Self {
         let member = Member { core: Arc::new(core) };
+        let judge: Weak<Core<R, D, T>> = Arc::downgrade(&member.core);
+        scrutiny.by(judge);
         member.core.hold_elections();
         member.spawn_tasks();
         member

@@ -151,7 +151,9 @@ impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
                 false if is_known => self.release_elections(),
                 false => {}
             }
-            let is_open = |peer: &Peer| !self.returning.compared.lock().contains(&peer.id);
+            // A learner is promised nothing, and knows no more of starts than the voters.
+            let is_open =
+                |peer: &Peer| self.is_witness(peer.id) && !self.returning.compared.lock().contains(&peer.id);
             let open: Vec<Peer> = others.into_iter().filter(is_open).collect();
             self.returning.finished.store(is_known && open.is_empty(), Ordering::Release);
             if join_all(open.iter().map(|peer| self.compare_with(peer))).await.contains(&false) {
@@ -243,8 +245,9 @@ impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
         }
     }
 
-    fn release_elections(&self) {
-        if !self.agreement.is_quarantined() {
+    /// Lets this member stand for election, unless there is another reason against it.
+    pub(crate) fn release_elections(&self) {
+        if !self.agreement.is_quarantined() && !self.is_accused() {
             self.raft.runtime_config().elect(true);
         }
     }

@@ -103,7 +103,7 @@ impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
         loop {
             R::sleep(ASK_PERIOD).await;
             let mut peers = self.others();
-            if peers.is_empty() {
+            if peers.is_empty() && self.membership().membership().nodes().next().is_none() {
                 // Taken in, and removed before a leader has sent it anything.
                 let told = self.options.initial_cluster.iter().chain(&self.options.join);
                 peers.extend(told.filter(|peer| peer.id != self.options.id()).cloned());

@@ -30,6 +30,7 @@ use prost::Message;
 use wire::control_request::Kind as Request;
 use wire::control_response::Kind as Response;
 
+use self::repair::Pause;
 pub(crate) use self::repair::serve_pull;
 pub(crate) use self::verdict::Verdict;
 use self::verdict::{Report, judge, report};
@@ -87,6 +88,8 @@ pub(crate) struct Agreement {
     /// How often what this member showed was taken back.
     revocations: AtomicU64,
     status: Mutex<AgreementStatus>,
+    /// Between attempts to take a state.
+    pause: Pause,
     /// One state is sent to a member that repairs itself at a time: each is read in whole.
     sending: tokio::sync::Mutex<()>,
 }
@@ -146,7 +149,8 @@ impl Agreement {
                 status.agreed = status.agreed.max(*revision);
                 BTreeSet::new()
             }
-            Verdict::OthersDiffer { members, .. } | Verdict::Split { members, .. } => members.clone(),
+            Verdict::OthersDiffer { members, .. } => members.clone(),
+            Verdict::Split { groups, .. } => groups.iter().flatten().copied().collect(),
             Verdict::OwnDiffers { .. } => BTreeSet::from([own]),
         };
         status.split = matches!(verdict, Verdict::Split { .. });
@@ -221,7 +225,7 @@ impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
         if rounds == LEADERLESS_ROUNDS {
             tracing::warn!("nobody leads: this member stands for election, though it is quarantined");
         }
-        self.raft.runtime_config().elect(rounds >= LEADERLESS_ROUNDS);
+        self.raft.runtime_config().elect(rounds >= LEADERLESS_ROUNDS && !self.is_accused());
     }
 
     async fn ask_checkpoints(&self, peer: &Peer) -> Option<wire::AgreementResponse> {
@@ -276,14 +280,18 @@ impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
                     && revision.0 >= self.agreement.differs_at.load(Ordering::Acquire) =>
             {
                 self.save_quarantine(String::new(), revision, &BTreeSet::new()).await?;
-                self.raft.runtime_config().elect(true);
                 self.agreement.resume();
+                self.release_elections();
                 tracing::warn!(revision = revision.0, "this member agrees with a majority and serves again");
             }
-            // Others are away. But who is wrong was found out when they were there.
-            Verdict::Split { .. } if self.agreement.is_quarantined() => {
+            // Others are away. But who is wrong was found out when they were there; unless one of those that found it out
+            // has gone wrong since.
+            Verdict::Split { groups, .. } if self.agreement.is_quarantined() => {
                 let judges = self.agreement.judged_by.lock().clone();
-                self.repair(&judges).await;
+                let sides = groups.iter().filter(|group| !group.is_disjoint(&judges)).count();
+                if sides == 1 {
+                    self.repair(&judges).await;
+                }
             }
             _ => {}
         }
@@ -311,8 +319,8 @@ impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
                     "this member's state differs from the majority's"
                 );
             }
-            Verdict::Split { revision, members } => {
-                let members: Vec<String> = members.iter().map(name).collect();
+            Verdict::Split { revision, groups } => {
+                let members: Vec<String> = groups.iter().flatten().map(name).collect();
                 tracing::error!(
                     revision = revision.0,
                     ?members,

@@ -5,6 +5,7 @@
 //! from its own log. A failure changes nothing, and the next round tries again with another member.
 
 use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -23,8 +24,9 @@ use crate::member::service::receive_pulled;
 use crate::state::State;
 use crate::transport::{Duplex, Peer, Purpose, Transport};
 
-/// How long this member may take to apply what the received state holds: it lags behind the sender a little.
-const CATCH_UP_TIMEOUT: Duration = Duration::from_secs(30);
+/// Rounds between two attempts, at most: each asks every member that is right, and costs the one that answers a look at
+/// its state. A minute; after each failure twice as many.
+const ROUNDS_BETWEEN_MAX: u32 = 30;
 
 /// Receiving a state, as long as the consensus library gives a snapshot. A slower one is begun again.
 const PULL_TIMEOUT: Duration = Duration::from_secs(600);
@@ -32,6 +34,9 @@ const PULL_TIMEOUT: Duration = Duration::from_secs(600);
 impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
     /// Replaces this member's state by that of a member of the majority. Those that do not answer are passed over.
     pub(super) async fn repair(&self, majority: &BTreeSet<u64>) {
+        if self.agreement.pause.is_on() {
+            return;
+        }
         let membership = self.membership();
         let place = |id: &u64| membership.membership().get_node(id).map(|place| place.peer(*id));
         // Followers first: the leader has enough to do.
@@ -43,13 +48,16 @@ impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
             match self.repair_from(&peer).boxed().await {
                 Ok(revision) => {
                     self.agreement.status.lock().repairs += 1;
+                    self.agreement.pause.end();
                     return tracing::warn!(revision, from = %peer.name, "replaced this member's state by a peer's");
                 }
-                Err(reason) => {
-                    tracing::warn!(%reason, from = %peer.name, "this member's state was not replaced")
+                Err(reason) if self.warnings.may_warn("a state is not taken") => {
+                    tracing::warn!(%reason, from = %peer.name, "this member's state was not replaced");
                 }
+                Err(_) => {}
             }
         }
+        self.agreement.pause.lengthen();
     }
 
     async fn repair_from(&self, peer: &Peer) -> Result<u64, String> {
@@ -60,7 +68,6 @@ impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
         let _held = self.holds.hold_whole();
         let pulled = within::<R, _>(PULL_TIMEOUT, self.pull_from(peer).boxed()).await;
         let (mark, state, install) = pulled.unwrap_or_else(|| Err("it took too long".to_owned()))?;
-        self.check_lineage(peer.id, mark.log_id)?;
         // Under no deadline: an exchange that is given up half way leaves memory behind the disk.
         let (disk, level) = (self.disk.clone(), self.feature.level.clone());
         let log = Log::<R, D>::open(disk, self.applied.clone(), self.fatal.clone(), level);
@@ -70,17 +77,14 @@ impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
         Ok(mark.revision().0)
     }
 
-    /// Receives the state of `peer`, and waits until this member has applied as much.
+    /// Receives the state of `peer`, which holds no more than this member has applied.
     async fn pull_from(&self, peer: &Peer) -> Result<(Mark, State, Box<dyn Install>), String> {
         let opened = self.transport.open(peer, Purpose::Snapshot).await;
         let mut duplex = opened.map_err(|error| error.to_string())?;
         let pull = wire::SnapshotFrame { kind: Some(Kind::Pull(wire::SnapshotPull {})) };
         let asked = duplex.sender.send(Bytes::from(pull.encode_to_vec())).await;
         asked.map_err(|_| "the stream ended".to_owned())?;
-        let received = receive_pulled(self, &mut duplex).await?;
-        let applied = self.applied.gate().wait(received.0.revision());
-        within::<R, _>(CATCH_UP_TIMEOUT, applied).await.ok_or("this member does not catch up")?;
-        Ok(received)
+        receive_pulled(self, peer.id, &mut duplex).await
     }
 }
 
@@ -95,4 +99,50 @@ pub(crate) async fn serve_pull<R: Runtime, D: Disk, T: Transport>(
     };
     let (state, mark) = core.applied.now();
     send_pulled(duplex, &mark, &state).await
+}
+
+/// Attempts that are left out because earlier ones failed.
+#[derive(Debug, Default)]
+pub(super) struct Pause {
+    failures: AtomicU32,
+    rounds_left: AtomicU32,
+}
+
+impl Pause {
+    /// Counts a round; whether it is one to leave out.
+    fn is_on(&self) -> bool {
+        let counted =
+            self.rounds_left.fetch_update(Ordering::AcqRel, Ordering::Acquire, |left| left.checked_sub(1));
+        counted.is_ok()
+    }
+
+    fn lengthen(&self) {
+        let failures = self.failures.fetch_add(1, Ordering::AcqRel);
+        let rounds = 1u32.checked_shl(failures).unwrap_or(ROUNDS_BETWEEN_MAX).min(ROUNDS_BETWEEN_MAX);
+        self.rounds_left.store(rounds - 1, Ordering::Release);
+    }
+
+    fn end(&self) {
+        self.failures.store(0, Ordering::Release);
+        self.rounds_left.store(0, Ordering::Release);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn attempts_become_rare_and_never_cease() {
+        let pause = Pause::default();
+        let left_out = || {
+            pause.lengthen();
+            std::iter::repeat_with(|| pause.is_on()).take_while(|is_on| *is_on).count()
+        };
+        let all: Vec<usize> = (0..40).map(|_| left_out()).collect();
+        assert_eq!(all[..7], [0, 1, 3, 7, 15, 29, 29]);
+        assert_eq!(all[39], 29);
+        pause.end();
+        assert!(!pause.is_on());
+    }
 }

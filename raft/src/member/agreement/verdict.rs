@@ -31,8 +31,8 @@ pub(crate) enum Verdict {
     OthersDiffer { revision: Revision, members: BTreeSet<u64> },
     /// A majority agrees, and this member differs from it.
     OwnDiffers { revision: Revision, majority: BTreeSet<u64> },
-    /// Members differ, and none of the digests has a majority: it cannot be told who is wrong.
-    Split { revision: Revision, members: BTreeSet<u64> },
+    /// Members differ, and none of the digests has a majority: it cannot be told who is wrong. `groups`: who agrees with whom.
+    Split { revision: Revision, groups: Vec<BTreeSet<u64>> },
 }
 
 pub(super) fn report(checkpoints: impl IntoIterator<Item = Checkpoint>) -> Report {
@@ -86,7 +86,9 @@ pub(super) fn judge(own: u64, voters: &[BTreeSet<u64>], reports: &BTreeMap<u64, 
                 return Verdict::OthersDiffer { revision, members };
             }
             Some((_, majority)) => return Verdict::OwnDiffers { revision, majority: majority.clone() },
-            None if groups.len() > 1 => return Verdict::Split { revision, members: everyone },
+            None if groups.len() > 1 => {
+                return Verdict::Split { revision, groups: groups.into_values().collect() };
+            }
             None => {}
         }
     }
@@ -109,6 +111,10 @@ mod tests {
         of.iter().map(|(member, digests)| (*member, report(digests))).collect()
     }
 
+    fn split(revision: Revision, groups: &[&[u64]]) -> Verdict {
+        Verdict::Split { revision, groups: groups.iter().map(|ids| voters(ids)).collect() }
+    }
+
     #[test]
     fn members_that_agree_agree_at_the_newest_revision_of_a_majority() {
         let all =
@@ -128,7 +134,7 @@ mod tests {
         assert_eq!(judge(1, &set, &all), Verdict::OthersDiffer { revision, members: voters(&[2]) });
         assert_eq!(judge(2, &set, &all), Verdict::OwnDiffers { revision, majority: voters(&[1, 3]) });
         let joint = [voters(&[1, 2, 3]), voters(&[2, 3, 4])];
-        assert_eq!(judge(2, &joint, &all), Verdict::Split { revision, members: voters(&[1, 2, 3]) });
+        assert_eq!(judge(2, &joint, &all), split(revision, &[&[1, 3], &[2]]));
     }
 
     #[test]
@@ -154,7 +160,7 @@ mod tests {
     fn a_learner_counts_for_no_majority() {
         let all = reports(&[(1, &[(256, 5)]), (2, &[(256, 8)]), (3, &[(256, 5)]), (4, &[(256, 5)])]);
         let (set, revision) = ([voters(&[1, 2])], Revision(256));
-        assert_eq!(judge(4, &set, &all), Verdict::Split { revision, members: voters(&[1, 2, 3, 4]) });
+        assert_eq!(judge(4, &set, &all), split(revision, &[&[1, 3, 4], &[2]]));
         let set = [voters(&[1, 3, 5])];
         assert_eq!(judge(2, &set, &all), Verdict::OwnDiffers { revision, majority: voters(&[1, 3, 4]) });
     }
@@ -166,9 +172,9 @@ mod tests {
             reports(&[(1, &[(256, 5)]), (2, &[(256, 8)])]),
             reports(&[(1, &[(256, 5)]), (2, &[(256, 8)]), (3, &[(256, 9)])]),
         ] {
-            let members = reports.keys().copied().collect();
+            let groups = reports.keys().map(|member| voters(&[*member])).collect();
+            let split = Verdict::Split { revision, groups };
             for own in [1, 2] {
-                let split = Verdict::Split { revision, members: BTreeSet::clone(&members) };
                 assert_eq!(judge(own, &set, &reports), split);
             }
         }

@@ -99,7 +99,9 @@ pub(crate) async fn serve_forwarded<R: Runtime, D: Disk, T: Transport>(
                     take_frame(&core, from, request, &answers).await;
                 }
                 Err(error) => {
-                    tracing::warn!(%error, "a member forwards what cannot be read");
+                    if core.warnings.may_warn("forwarded and unreadable") {
+                        tracing::warn!(%error, "a member forwards what cannot be read");
+                    }
                     return;
                 }
             }
@@ -141,7 +143,9 @@ async fn take_frame<R: Runtime, D: Disk, T: Transport>(
             continue;
         }
         if let Some(reason) = refusal(&bytes, core.feature.level.supported()) {
-            tracing::warn!(%reason, "a forwarded proposal is refused");
+            if core.warnings.may_warn("a forwarded proposal is refused") {
+                tracing::warn!(%reason, "a forwarded proposal is refused");
+            }
             frame.settled.lock().refused.push(wire::ForwardRefusal { position, reason });
             continue;
         }

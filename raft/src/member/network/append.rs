@@ -3,6 +3,7 @@
 //! Owns the window: frames follow each other without waiting for answers, and answers come back in order. A stream on
 //! which nothing moves is given up; the library then probes and starts a new one.
 
+use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -10,21 +11,22 @@ use bytes::Bytes;
 use futures::future::BoxFuture;
 use futures::stream::{BoxStream, StreamExt};
 use futures::{FutureExt, Stream};
-use openraft::OptionalSend;
 use openraft::errors::RPCError;
 use openraft::raft::{AppendEntriesRequest, AppendEntriesResponse, StreamAppendError, StreamAppendResult};
+use openraft::{EntryPayload, OptionalSend};
 use orch_proto::store as wire;
 use prost::Message;
 
-use super::{Link, Rpc, from_transport, network_error, unexpected};
+use super::{Link, Rpc, from_transport, network_error, not_compared, unexpected};
 use crate::Runtime;
 use crate::encoding::{DecodeError, check_format, decode};
 use crate::member::codec::{
     entry_from_frame, entry_to_wire, log_id_from_wire, log_id_to_wire, required_vote, vote_to_wire,
 };
-use crate::member::consensus::Types;
+use crate::member::consensus::{LogId, Types, term_of};
 use crate::member::feature::FeatureLevel;
 use crate::member::promises::Promises;
+use crate::member::scrutiny::{Scrutinized, Scrutiny, is_within};
 use crate::transport::{Duplex, NodeId, Purpose, Transport};
 
 /// Frames under way on one stream: with frames of up to 2 MiB more would only fill buffers.
@@ -35,6 +37,9 @@ const OPEN_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// A follower that answers nothing for so long has stalled or is cut off. Well above a slow sync.
 const STALL_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// Between two attempts while disks are compared: the library tries again at once.
+const COMPARING_PAUSE: Duration = Duration::from_millis(50);
 
 /// Why the answer of a peer is not passed on.
 pub(super) const REVERSION: &str = "the peer has less than it acknowledged";
@@ -50,19 +55,28 @@ struct Pipeline<S> {
     /// Whose answers come, where they are noted, and in which term they are given.
     peer: u64,
     promises: Promises,
+    scrutiny: Scrutinized,
     /// Goes with the first request.
     recall: Option<wire::Recall>,
     term: u64,
     /// Encoded and waiting for room in the stream.
-    next: Option<Bytes>,
-    under_way: usize,
+    next: Option<(Bytes, Sent)>,
+    /// What is not answered yet, in order.
+    under_way: VecDeque<Sent>,
     failed: bool,
+}
+
+/// The entries of one frame: after which, and through which.
+#[derive(Clone, Copy)]
+struct Sent {
+    previous: Option<LogId>,
+    last: Option<LogId>,
 }
 
 /// What happened first.
 enum Event<A> {
     Input(Option<A>),
-    Room,
+    Room(Option<Sent>),
     Answer(Option<Bytes>),
     Stalled,
 }
@@ -75,8 +89,12 @@ impl<R: Runtime, T: Transport> Link<R, T> {
     {
         let (transport, peer) = (self.transport.clone(), self.peer.clone());
         let (promises, level) = (self.promises.clone(), self.level.clone());
-        let recall = (self.recollection)(peer.id.0);
+        let (recall, scrutiny) = ((self.recollection)(peer.id.0), self.scrutiny.clone());
         async move {
+            if !scrutiny.may_promise(peer.id.0) {
+                R::sleep(COMPARING_PAUSE).await;
+                return Err(not_compared());
+            }
             let opened = R::timeout(OPEN_TIMEOUT, transport.open(&peer, Purpose::Append)).await;
             let opened = opened.map_err(|_| network_error(&"no connection in time"))?;
             let duplex = opened.map_err(|error| from_transport(&error))?;
@@ -86,10 +104,11 @@ impl<R: Runtime, T: Transport> Link<R, T> {
                 duplex,
                 peer: peer.id.0,
                 promises,
+                scrutiny,
                 recall: Some(recall),
                 term: 0,
                 next: None,
-                under_way: 0,
+                under_way: VecDeque::new(),
                 failed: false,
             };
             let answers = futures::stream::unfold(pipeline, |mut pipeline| async move {
@@ -109,16 +128,16 @@ impl<S> Pipeline<S> {
         S: Stream<Item = AppendEntriesRequest<Types<R>>> + OptionalSend + Unpin + 'static,
     {
         loop {
-            let idle = self.under_way == 0 && self.next.is_none();
+            let idle = self.under_way.is_empty() && self.next.is_none();
             if self.failed || (idle && self.input.is_none()) {
                 return None;
             }
             match self.event::<R>().await {
                 Event::Input(request) => self.take(request),
-                Event::Room => self.under_way += 1,
+                Event::Room(sent) => self.under_way.extend(sent),
                 Event::Answer(Some(frame)) => {
-                    self.under_way = self.under_way.saturating_sub(1);
-                    let answer = self.reject_reversion(answer_from_frame(frame));
+                    let sent = self.under_way.pop_front();
+                    let answer = self.reject_reversion(self.believable(sent, answer_from_frame(frame)));
                     if let Ok(Ok(through)) = &answer {
                         self.promises.note(self.peer, self.term, *through);
                     }
@@ -131,6 +150,33 @@ impl<S> Pipeline<S> {
         }
     }
 
+    /// Turns an answer that cannot be true into a failure of the stream: the consensus library would end this member over
+    /// it, commit what nobody else has, or take over a term that was made up.
+    fn believable<R: Runtime>(
+        &self,
+        sent: Option<Sent>,
+        answer: Result<StreamAppendResult<Types<R>>, Rpc<R>>,
+    ) -> Result<StreamAppendResult<Types<R>>, Rpc<R>> {
+        let Some(Sent { previous, last }) = sent else {
+            return Err(network_error(&"the member answered what it was not asked"));
+        };
+        let is_believable = match &answer {
+            Ok(Ok(through)) => is_within(*through, previous, last),
+            Ok(Err(StreamAppendError::Conflict(conflict))) => previous.as_ref() == Some(conflict),
+            Ok(Err(StreamAppendError::HigherVote(vote))) => {
+                self.scrutiny.is_term_possible(vote.leader_id.term)
+            }
+            Err(_) => true,
+        };
+        if is_believable {
+            return answer;
+        }
+        if self.scrutiny.may_warn("an impossible answer") {
+            tracing::error!(peer = %NodeId(self.peer), ?answer, "a peer answers what cannot be");
+        }
+        Err(network_error(&"the member answered what cannot be"))
+    }
+
     /// Turns the answer of a peer that has less than it acknowledged in this term into a failure of the stream. The
     /// consensus library takes it for a fault of this member, and would end it. The peer is told what it promised when it
     /// asks or is asked, and ends itself.
@@ -140,7 +186,7 @@ impl<S> Pipeline<S> {
     ) -> Result<StreamAppendResult<Types<R>>, Rpc<R>> {
         match &answer {
             Ok(Err(StreamAppendError::Conflict(conflict)))
-                if is_reversion(&self.promises, self.peer, self.term, conflict.index) =>
+                if is_reversion(&self.promises, &self.scrutiny, self.peer, self.term, conflict.index) =>
             {
                 Err(network_error(&REVERSION))
             }
@@ -154,7 +200,9 @@ impl<S> Pipeline<S> {
                 self.term = request.vote.leader_id.term;
                 let mut frame = append_to_wire(&request, self.level.agreed());
                 frame.recall = self.recall.take();
-                self.next = Some(Bytes::from(frame.encode_to_vec()));
+                let last = request.entries.last().map(|entry| entry.log_id).or(request.prev_log_id);
+                let sent = Sent { previous: request.prev_log_id, last };
+                self.next = Some((Bytes::from(frame.encode_to_vec()), sent));
             }
             None => self.input = None,
         }
@@ -172,16 +220,14 @@ impl<S> Pipeline<S> {
     {
         let Pipeline { input, duplex, next, under_way, .. } = self;
         let Duplex { sender, receiver } = duplex;
-        let may_send = *under_way < FRAMES_UNDER_WAY_MAX;
+        let may_send = under_way.len() < FRAMES_UNDER_WAY_MAX;
         let send = async {
             match (next.is_some(), input.as_mut().filter(|_| may_send)) {
                 (true, _) => match sender.reserve().await {
-                    Ok(room) => {
-                        if let Some(frame) = next.take() {
-                            room.send(frame);
-                        }
-                        Event::Room
-                    }
+                    Ok(room) => Event::Room(next.take().map(|(frame, sent)| {
+                        room.send(frame);
+                        sent
+                    })),
                     Err(_) => Event::Answer(None),
                 },
                 (false, Some(input)) => Event::Input(input.next().await),
@@ -194,7 +240,7 @@ impl<S> Pipeline<S> {
                 openraft_rt::Select2::First(event) | openraft_rt::Select2::Second(event) => event,
             }
         };
-        if *under_way == 0 {
+        if under_way.is_empty() {
             return either.await;
         }
         R::timeout(STALL_TIMEOUT, either).await.unwrap_or(Event::Stalled)
@@ -202,11 +248,17 @@ impl<S> Pipeline<S> {
 }
 
 /// Whether `peer`, that lacks the entry `conflict`, has acknowledged it in `term`.
-pub(super) fn is_reversion(promises: &Promises, peer: u64, term: u64, conflict: u64) -> bool {
+pub(super) fn is_reversion(
+    promises: &Promises,
+    scrutiny: &Scrutinized,
+    peer: u64,
+    term: u64,
+    conflict: u64,
+) -> bool {
     let promise = promises.of(peer);
     let held = promise.log_id.filter(|_| promise.term == term).map(|last| last.index);
     let reverted = held.is_some_and(|held| held >= conflict);
-    if reverted {
+    if reverted && scrutiny.may_warn("a peer has less than it acknowledged") {
         tracing::error!(peer = %NodeId(peer), conflict, held, "a peer has less on its disk than it acknowledged");
     }
     reverted
@@ -295,10 +347,45 @@ pub(crate) fn append_from_wire<R: Runtime>(
     check_format("append request", request.format, reads)?;
     let vote = required_vote(request.vote)?;
     let entries = request.entries.into_iter().map(|entry| entry_from_frame(entry, reads));
-    Ok(AppendEntriesRequest {
+    let request = AppendEntriesRequest {
         vote,
         prev_log_id: request.previous.map(log_id_from_wire),
         leader_commit: request.committed.map(log_id_from_wire),
         entries: entries.collect::<Result<_, _>>()?,
-    })
+    };
+    check_shape(&request).map_err(|reason| DecodeError::new("append request", reason))?;
+    Ok(request)
+}
+
+/// Indexes that a log never reaches, at a million entries a second: the consensus library adds to them.
+pub(crate) const INDEX_MAX: u64 = 1 << 60;
+
+/// Fails for an append that no leader sends. The consensus library takes its shape for granted.
+fn check_shape<R: Runtime>(request: &AppendEntriesRequest<Types<R>>) -> Result<(), &'static str> {
+    if !request.vote.committed {
+        return Err("it is not a leader's");
+    }
+    let mut next = request.prev_log_id.map_or(0, |id| id.index.saturating_add(1));
+    let mut term = request.prev_log_id.as_ref().map_or(0, term_of);
+    for entry in &request.entries {
+        if entry.log_id.index != next {
+            return Err("its entries do not follow each other");
+        }
+        if term_of(&entry.log_id) < term {
+            return Err("its terms decrease");
+        }
+        (next, term) = (next.saturating_add(1), term_of(&entry.log_id));
+        if let EntryPayload::Membership(membership) = &entry.payload {
+            let sets = membership.get_joint_config();
+            if sets.is_empty() || sets.iter().any(BTreeSet::is_empty) {
+                return Err("a membership has no voters");
+            }
+        }
+    }
+    let committed = request.leader_commit.map_or(0, |id| id.index);
+    match () {
+        () if term > request.vote.leader_id.term => Err("its entries are of a later term"),
+        () if next.max(committed) > INDEX_MAX => Err("its entries are too far ahead"),
+        () => Ok(()),
+    }
 }

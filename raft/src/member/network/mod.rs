@@ -28,7 +28,7 @@ use prost::Message;
 use wire::control_request::Kind as Request;
 use wire::control_response::Kind as Response;
 
-pub(crate) use self::append::{append_from_wire, append_response_to_wire, stream_result_to_wire};
+pub(crate) use self::append::{INDEX_MAX, append_from_wire, append_response_to_wire, stream_result_to_wire};
 pub(crate) use self::snapshot::send_pulled;
 use crate::Runtime;
 use crate::encoding::{DecodeError, decode};
@@ -40,6 +40,7 @@ use crate::member::holds::Holds;
 use crate::member::machine::SnapshotBody;
 use crate::member::promises::Promises;
 use crate::member::recall::Recollection;
+use crate::member::scrutiny::{Scrutinized, Scrutiny};
 use crate::transport::{Peer, Purpose, Transport, TransportError};
 
 /// Makes links to members.
@@ -49,6 +50,7 @@ pub(crate) struct Network<R, T> {
     level: Arc<FeatureLevel>,
     promises: Promises,
     recollection: Recollection,
+    scrutiny: Scrutinized,
     agreement: Arc<Agreement>,
     runtime: PhantomData<fn() -> R>,
 }
@@ -60,6 +62,7 @@ pub(crate) struct Link<R, T> {
     level: Arc<FeatureLevel>,
     promises: Promises,
     recollection: Recollection,
+    scrutiny: Scrutinized,
     agreement: Arc<Agreement>,
     peer: Peer,
     /// Replicates over a stream; other tasks send an entry-less append at most, as a call.
@@ -70,23 +73,36 @@ pub(crate) struct Link<R, T> {
 type Rpc<R> = RPCError<Types<R>>;
 
 impl<R: Runtime, T: Transport> Network<R, T> {
+    /// `known`: what peers promised, what they are told, and the rules for what they answer.
     pub(crate) fn new(
         transport: T,
         holds: Arc<Holds>,
-        promises: Promises,
-        recollection: Recollection,
+        known: (Promises, Recollection, Scrutinized),
         level: Arc<FeatureLevel>,
         agreement: Arc<Agreement>,
     ) -> Self {
-        Network { transport, holds, promises, recollection, level, agreement, runtime: PhantomData }
+        let (promises, recollection, scrutiny) = known;
+        let runtime = PhantomData;
+        Network { transport, holds, promises, recollection, scrutiny, level, agreement, runtime }
     }
 
     fn link(&self, target: u64, place: &Place, pipelined: bool) -> Link<R, T> {
         let (transport, holds, level) = (self.transport.clone(), self.holds.clone(), self.level.clone());
         let (promises, recollection) = (self.promises.clone(), self.recollection.clone());
-        let (agreement, peer) = (self.agreement.clone(), place.peer(target));
+        let (scrutiny, agreement, peer) = (self.scrutiny.clone(), self.agreement.clone(), place.peer(target));
         let runtime = PhantomData;
-        Link { transport, holds, promises, recollection, level, agreement, peer, pipelined, runtime }
+        Link {
+            transport,
+            holds,
+            promises,
+            recollection,
+            scrutiny,
+            level,
+            agreement,
+            peer,
+            pipelined,
+            runtime,
+        }
     }
 }
 
@@ -114,10 +130,35 @@ impl<R: Runtime, T: Transport> Link<R, T> {
     }
 
     async fn ballot(&self, request: Request, option: &RPCOption) -> Result<VoteResponse<Types<R>>, Rpc<R>> {
+        self.require_compared()?;
         match self.control(request, option.soft_ttl()).await? {
-            Response::Vote(answer) => vote_response_from_wire(answer).map_err(|error| network_error(&error)),
+            Response::Vote(answer) => {
+                let answer = vote_response_from_wire(answer).map_err(|error| network_error(&error))?;
+                self.require_possible(&answer.vote)?;
+                Ok(answer)
+            }
             _ => Err(unexpected()),
         }
+    }
+
+    /// Fails for a peer that may know this disk to be an older copy: nothing that it promises counts.
+    fn require_compared(&self) -> Result<(), Rpc<R>> {
+        match self.scrutiny.may_promise(self.peer.id.0) {
+            true => Ok(()),
+            false => Err(not_compared()),
+        }
+    }
+
+    /// Fails for an answer in a term that no election can have led to: it would be taken over.
+    fn require_possible(&self, vote: &Vote) -> Result<(), Rpc<R>> {
+        let term = vote.leader_id.term;
+        if self.scrutiny.is_term_possible(term) {
+            return Ok(());
+        }
+        if self.scrutiny.may_warn("an impossible term") {
+            tracing::error!(peer = %self.peer.name, term, "a peer answers in a term that cannot be");
+        }
+        Err(network_error(&"the member answered in a term that cannot be"))
     }
 }
 
@@ -128,6 +169,14 @@ pub(crate) enum ControlError {
     Transport(#[from] TransportError),
     #[error(transparent)]
     Decode(#[from] DecodeError),
+}
+
+impl ControlError {
+    /// Whether the peer certainly did not get the call.
+    pub(crate) fn is_undelivered(&self) -> bool {
+        let ControlError::Transport(error) = self else { return false };
+        matches!(error, TransportError::Unreachable { .. } | TransportError::Refused { .. })
+    }
 }
 
 /// One control call to `peer`.
@@ -173,6 +222,10 @@ fn network_error<R: Runtime>(error: &impl ToString) -> Rpc<R> {
     RPCError::Network(NetworkError::from_string(error.to_string()))
 }
 
+fn not_compared<R: Runtime>() -> Rpc<R> {
+    RPCError::Unreachable(Unreachable::from_string("the disks are not compared yet"))
+}
+
 fn unexpected<R: Runtime>() -> Rpc<R> {
     network_error(&"the member answered something else")
 }
@@ -185,14 +238,19 @@ impl<R: Runtime, T: Transport> RaftNetworkV2<Types<R>> for Link<R, T> {
         request: AppendEntriesRequest<Types<R>>,
         option: RPCOption,
     ) -> Result<AppendEntriesResponse<Types<R>>, Rpc<R>> {
+        self.require_compared()?;
         let (term, previous) = (request.vote.leader_id.term, request.prev_log_id.map_or(0, |id| id.index));
         let request = Request::Heartbeat(append::append_to_wire(&request, self.level.agreed()));
         let answer = match self.control(request, option.soft_ttl()).await? {
             Response::Heartbeat(answer) => append::append_response_from_wire(answer)?,
             _ => return Err(unexpected()),
         };
+        if let AppendEntriesResponse::HigherVote(vote) = &answer {
+            self.require_possible(vote)?;
+        }
         let conflicts = matches!(answer, AppendEntriesResponse::Conflict);
-        if conflicts && append::is_reversion(&self.promises, self.peer.id.0, term, previous) {
+        let peer = self.peer.id.0;
+        if conflicts && append::is_reversion(&self.promises, &self.scrutiny, peer, term, previous) {
             return Err(network_error(&append::REVERSION));
         }
         Ok(answer)

@@ -52,6 +52,7 @@ impl<R: Runtime, T: Transport> Link<R, T> {
         // Who leads only for the sake of its log does not spread a state that is known to be wrong: two of three would
         // agree on it then.
         self.agreement.may_serve().map_err(|error| failure(&error.reason))?;
+        self.require_compared()?;
         let changed = Some(state.changed_at_floor(state.applied()));
         let mark =
             Mark { log_id: snapshot.meta.last_log_id, membership: snapshot.meta.last_membership, changed };
@@ -94,6 +95,7 @@ impl<R: Runtime, T: Transport> Link<R, T> {
         match answer.outcome {
             Some(Outcome::Vote(vote)) => {
                 let vote = required_vote(Some(vote)).map_err(|error| failure(&error.to_string()))?;
+                self.require_possible(&vote)?;
                 Ok(SnapshotResponse::new(vote))
             }
             Some(Outcome::Failure(reason)) => Err(failure(&reason)),

@@ -21,6 +21,7 @@ use wire::control_request::Kind as Request;
 use super::Refusal;
 use crate::Runtime;
 use crate::disk::Disk;
+use crate::encoding::DecodeError;
 use crate::member::core::{Core, within};
 use crate::member::standing::Standing;
 use crate::member::vouching::Voucher;
@@ -37,10 +38,6 @@ const COMPARING: &str = "the member has just started and compares its disk first
 
 /// How long a stream waits for that comparison: several rounds of questions. Whoever opened it comes again.
 const COMPARING_TIMEOUT: Duration = Duration::from_secs(5);
-
-/// How far a term may be ahead. Terms grow by elections, a few in a second at most and none where no majority answers;
-/// one that is made up must not use up all there are.
-const TERMS_AHEAD_MAX: u64 = 1 << 20;
 
 impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
     /// Refuses a call of a peer that may not make it.
@@ -83,22 +80,36 @@ impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
         vote: Option<&wire::Vote>,
         recall: Option<&wire::Recall>,
     ) -> Result<(), Refusal> {
-        self.check_term(vote)?;
+        self.check_term(vote, false)?;
         let Some(voucher) = self.vouch(from).await else {
             self.hear_stranger(from, recall);
             return Err(NO_MEMBER.to_owned());
         };
+        self.check_term(vote, !self.is_believed(voucher))?;
         if self.compare_with_recall(from, recall, voucher).await { Ok(()) } else { Err(COMPARING.to_owned()) }
     }
 
-    /// Refuses a term that no election can have led to.
-    pub(super) fn check_term(&self, vote: Option<&wire::Vote>) -> Result<(), Refusal> {
+    /// Refuses a term that no election can have led to. `is_doubtful`: only the one that speaks says so.
+    pub(super) fn check_term(&self, vote: Option<&wire::Vote>, is_doubtful: bool) -> Result<(), Refusal> {
         let term = vote.map_or(0, |vote| vote.term);
-        let own = self.term();
-        if term <= own.saturating_add(TERMS_AHEAD_MAX) {
+        if term <= self.term_limit(is_doubtful) {
             return Ok(());
         }
-        Err(format!("term {term} cannot have come after term {own}"))
+        Err(format!("term {term} cannot have come after term {}", self.term()))
+    }
+
+    /// Whether somebody that `voucher` vouches for may also end this member: its own log says so, where that cannot be old, or
+    /// another member does.
+    pub(super) fn is_believed(&self, voucher: Voucher) -> bool {
+        voucher == Voucher::Another || self.words_needed() == 1
+    }
+
+    /// Ends this member because of what `from` sent, which only a newer program reads: what it holds must come before
+    /// whatever follows it. Somebody that may have been removed is not followed, and ends nobody.
+    pub(super) async fn stop_for_newer(self: &Arc<Self>, from: NodeId, error: &DecodeError) {
+        if self.vouch(from).await.is_some_and(|voucher| self.is_believed(voucher)) {
+            self.fatal.report(error);
+        }
     }
 
     /// Refuses whoever may not have a state sent, or hand on writes. A log that may be old does not say who may.

@@ -15,8 +15,9 @@ use crate::Runtime;
 use crate::disk::Disk;
 use crate::encoding::decode;
 use crate::member::codec::log_id_from_wire;
-use crate::member::consensus::{LogId, Types};
+use crate::member::consensus::{LogId, Types, Vote, term_of};
 use crate::member::core::Core;
+use crate::member::network::INDEX_MAX;
 use crate::transport::{NodeId, Transport};
 
 /// Bytes to read: `read_log` gives at least one entry, however large.
@@ -61,6 +62,27 @@ impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
             None => self.log_id_at(theirs.index).ok_or("the entry that the state is of is not in the log")?,
         };
         if ours == theirs { Ok(()) } else { Err(self.contradiction(from, &ours, &theirs)) }
+    }
+
+    /// Refuses the state of a leader as of `theirs` that cannot follow what is applied here, or that its own vote cannot lead to.
+    /// The consensus library takes both for granted.
+    pub(super) fn check_state(
+        &self,
+        from: NodeId,
+        vote: &Vote,
+        theirs: Option<LogId>,
+    ) -> Result<(), Refusal> {
+        let theirs = theirs.ok_or("the state is of no entry")?;
+        if term_of(&theirs) > vote.leader_id.term || theirs.index > INDEX_MAX {
+            return Err("the state is of entries that its leader cannot have".to_owned());
+        }
+        let Some(ours) = self.raft.metrics().borrow_watched().last_applied else { return Ok(()) };
+        // In one history what has the later term has the higher index.
+        let (term, index) = (term_of(&theirs).cmp(&term_of(&ours)), theirs.index.cmp(&ours.index));
+        if term.is_eq() || term == index {
+            return Ok(());
+        }
+        Err(self.contradiction(from, &ours, &theirs))
     }
 
     fn contradiction(&self, from: NodeId, ours: &LogId, theirs: &LogId) -> Refusal {

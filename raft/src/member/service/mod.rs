@@ -227,8 +227,7 @@ fn requests<R: Runtime, D: Disk, T: Transport>(
     futures::stream::unfold((core, receiver, true), next)
 }
 
-/// Reads an append and checks that it is one of a leader. One that only a newer program reads ends the member: what it
-/// holds must come before whatever follows it.
+/// Reads an append and checks that it is one of a leader.
 async fn take_append<R: Runtime, D: Disk, T: Transport>(
     core: &Arc<Core<R, D, T>>,
     from: NodeId,
@@ -239,15 +238,18 @@ async fn take_append<R: Runtime, D: Disk, T: Transport>(
     in_own_name(from, &vote)?;
     match is_first {
         true => core.check_leader_to_be(from, request.vote.as_ref(), request.recall.as_ref()).await?,
-        false => core.check_term(request.vote.as_ref())?,
+        false => core.check_term(request.vote.as_ref(), false)?,
     }
-    let request = append_from_wire(request, core.feature.level.supported()).map_err(|error| {
-        // Whoever is behind does not lead, whatever it sends.
-        if error.newer && vote.leader_id.term >= core.term() {
-            core.fatal.report(&error);
+    let request = match append_from_wire(request, core.feature.level.supported()) {
+        Ok(request) => request,
+        Err(error) => {
+            // Whoever is behind does not lead, whatever it sends.
+            if error.newer && vote.leader_id.term >= core.term() {
+                core.stop_for_newer(from, &error).await;
+            }
+            return Err(error.to_string());
         }
-        error.to_string()
-    })?;
+    };
     core.check_history(from, &request)?;
     if vote.leader_id.term >= core.term() {
         core.note_contact(from, request.leader_commit.as_ref().map_or(0, |committed| committed.index));

@@ -33,6 +33,12 @@ const FRAME_TIMEOUT: Duration = Duration::from_secs(10);
 /// one or two; the part holds memory and disk.
 const PARTIAL_LOOKS: u32 = 120;
 
+/// Why a state is not received.
+const NO_ROOM: &str = "the disk has no room for the state beside the one that is there";
+
+/// How long this member may take to apply what a state holds that it asked for: it lags behind the sender a little.
+const CATCH_UP_TIMEOUT: Duration = Duration::from_secs(2);
+
 /// Why a snapshot was not installed.
 type Refusal = String;
 
@@ -114,20 +120,30 @@ async fn try_receive<R: Runtime, D: Disk, T: Transport>(
     core.check_leader_to_be(from, head.vote.as_ref(), head.recall.as_ref()).await?;
     let vote = required_vote(head.vote).map_err(text)?;
     in_own_name(from, &vote)?;
-    let (mark, state, install) = receive_state(core, duplex, head, &mut partial).await?;
+    let mark = Mark::from_wire(head.mark.clone().unwrap_or_default()).map_err(text)?;
+    core.check_state(from, &vote, mark.log_id)?;
+    let may_end = core.vouch(from).await.is_some_and(|voucher| core.is_believed(voucher));
+    let (mark, state, install) = receive_state(core, duplex, head, &mut partial, may_end).await?;
     let body = SnapshotBody::Received(state, install);
     let meta = SnapshotMeta { last_log_id: mark.log_id, last_membership: mark.membership };
     let installed = core.raft.install_full_snapshot(vote, Snapshot { meta, snapshot: body }).await;
     Ok(installed.map_err(text)?.vote)
 }
 
-/// Receives the state that this member has asked for.
+/// Receives the state that this member has asked `from` for. Whether it can be taken stands in its head: it must be one of
+/// this member's own past. Where it is of the future the log comes first, or the leader's snapshot in its place.
 pub(crate) async fn receive_pulled<R: Runtime, D: Disk, T: Transport>(
     core: &Core<R, D, T>,
+    from: NodeId,
     duplex: &mut Duplex,
 ) -> Result<(Mark, State, Box<dyn Install>), Refusal> {
     let (first, _) = next_frame::<R>(duplex).await?;
-    receive_state(core, duplex, head(first)?, &mut None).await
+    let head = head(first)?;
+    let mark = Mark::from_wire(head.mark.clone().unwrap_or_default()).map_err(text)?;
+    let applied = core.applied.gate().wait(mark.revision());
+    within::<R, _>(CATCH_UP_TIMEOUT, applied).await.ok_or("this member lacks the log up to that state")?;
+    core.check_lineage(from, mark.log_id)?;
+    receive_state(core, duplex, head, &mut None, core.is_in_touch()).await
 }
 
 fn head(first: Kind) -> Result<wire::SnapshotHead, Refusal> {
@@ -139,15 +155,20 @@ fn head(first: Kind) -> Result<wire::SnapshotHead, Refusal> {
 }
 
 /// Receives what follows a head: in memory, and beside the current state on disk. What has come is in `partial` until
-/// the end, so that it stays there when the stream breaks.
+/// the end, so that it stays there when the stream breaks. `may_end`: the sender is believed, so that a form which only a
+/// newer program reads ends this member.
 async fn receive_state<R: Runtime, D: Disk, T: Transport>(
     core: &Core<R, D, T>,
     duplex: &mut Duplex,
     head: wire::SnapshotHead,
     partial: &mut Option<Partial>,
+    may_end: bool,
 ) -> Result<(Mark, State, Box<dyn Install>), Refusal> {
     let reads = core.feature.level.supported();
-    check_format("snapshot", head.format, reads).map_err(|error| newer(core, error))?;
+    check_format("snapshot", head.format, reads).map_err(|error| newer(core, error, may_end))?;
+    if core.space.is_nearly_full() {
+        return Err(NO_ROOM.to_owned());
+    }
     let mark = head.mark.unwrap_or_default();
     let encoded = Bytes::from(mark.encode_to_vec());
     let mark = Mark::from_wire(mark).map_err(text)?;
@@ -162,7 +183,7 @@ async fn receive_state<R: Runtime, D: Disk, T: Transport>(
         tracing::info!(objects = receiving.objects, revision = mark.revision().0, "going on with a snapshot");
     }
     let kept = partial.insert(Partial { mark: encoded, receiving, looks: 0 });
-    match receive_objects(core, duplex, &mut kept.receiving, reads).await {
+    match receive_objects(core, duplex, &mut kept.receiving, (reads, may_end)).await {
         Ok(()) => {}
         Err(Broken::Stream(reason)) => return Err(reason),
         Err(Broken::Content(reason)) => {
@@ -182,18 +203,17 @@ async fn receive_objects<R: Runtime, D: Disk, T: Transport>(
     core: &Core<R, D, T>,
     duplex: &mut Duplex,
     receiving: &mut Receiving,
-    reads: u32,
+    (reads, may_end): (u32, bool),
 ) -> Result<(), Broken> {
     loop {
         match next_frame::<R>(duplex).await.map_err(Broken::Stream)? {
             (Kind::Objects(objects), frame) => {
                 // A disk that is full ends the member, and with it the state that it has.
                 if core.space.is_nearly_full() {
-                    let reason = "the disk has no room for the state beside the one that is there";
-                    return Err(Broken::Content(reason.to_owned()));
+                    return Err(Broken::Content(NO_ROOM.to_owned()));
                 }
                 let added = receiving.add(objects, &frame, reads);
-                added.map_err(|error| Broken::Content(newer(core, error)))?;
+                added.map_err(|error| Broken::Content(newer(core, error, may_end)))?;
             }
             (Kind::End(end), _) => return receiving.check(&end).map_err(Broken::Content),
             (Kind::Refused(reason), _) => return Err(Broken::Content(reason)),
@@ -241,8 +261,12 @@ fn text(error: impl ToString) -> Refusal {
 }
 
 /// A snapshot that only a newer program reads is the only way on from here: the member ends.
-fn newer<R: Runtime, D: Disk, T: Transport>(core: &Core<R, D, T>, error: DecodeError) -> Refusal {
-    if error.newer {
+fn newer<R: Runtime, D: Disk, T: Transport>(
+    core: &Core<R, D, T>,
+    error: DecodeError,
+    may_end: bool,
+) -> Refusal {
+    if error.newer && may_end {
         core.fatal.report(&error);
     }
     text(error)

@@ -320,3 +320,21 @@ fn the_lead_goes_to_voters_that_answer_and_to_nobody_else() {
         revision_of(cluster.handle(leader).propose(put("a", "1")).await);
     });
 }
+
+/// The followers take the dead one for the leader until they elect the next.
+#[test]
+fn a_change_asked_for_when_the_leader_has_died_goes_to_the_next() {
+    simulate(112, async {
+        let mut cluster = with_registered_members(3).await;
+        let leader = cluster.leader().await;
+        let (asked, other) = ((leader + 1) % 3, (leader + 2) % 3);
+        let joined = cluster.join().await;
+        cluster.kill(leader).await;
+        let handle = cluster.handle(asked);
+        assert_eq!(handle.status().leader.map(|leader| leader.id), Some(peer(leader).id));
+        handle.add_learner(&peer(joined)).await.unwrap();
+        cluster.kill(other).await;
+        let reason = refusal(handle.add_learner(&peer(joined)).await);
+        assert!(reason.contains("nothing was changed"), "{reason}");
+    });
+}

@@ -6,6 +6,7 @@
 mod acquaintance;
 mod agreement;
 mod arbitrary;
+mod attacks;
 pub(in crate::member) mod disk;
 mod forwarding;
 mod foundings;

@@ -1,0 +1,129 @@
+//! What a member takes from answers of its peers: a certificate, and even a place among the members, proves no good faith.
+//!
+//! Questions are judged where they arrive (see service). Answers to this member's own questions go to the consensus library,
+//! which believes them: a term it then takes over, a vote it counts, an acknowledgement it commits by. So they are judged
+//! here first. What cannot be true is an answer lost.
+//!
+//! Owns the rules, and the links' way to them: links are made before the member that they belong to.
+
+use std::sync::{Arc, OnceLock, Weak};
+
+use openraft::async_runtime::watch::WatchReceiver;
+
+use crate::Runtime;
+use crate::disk::Disk;
+use crate::member::consensus::{LogId, term_of};
+use crate::member::core::Core;
+use crate::transport::{NodeId, Transport};
+
+/// How far the term of a call may be ahead of the last one in which something was applied here. Terms grow by elections, a
+/// few in a second at most and none where no majority answers; one that is made up must not use up all there are.
+pub(crate) const TERMS_AHEAD_MAX: u64 = 1 << 20;
+
+/// The same for somebody that nobody else vouches for, and for answers: half, so that others still take what follows.
+const DOUBTFUL_TERMS_AHEAD_MAX: u64 = TERMS_AHEAD_MAX / 2;
+
+/// How far a term may be ahead of the one that this member is in, however far that is: elections of some minutes.
+const ELECTIONS_AHEAD_MAX: u64 = 1 << 10;
+
+/// The rules for answers, as links see them.
+pub(crate) trait Scrutiny: Send + Sync {
+    /// Whether a promise of `peer` counts: this member's disk was compared with what that one knows of it.
+    fn may_promise(&self, peer: u64) -> bool;
+
+    /// Whether an election can have led to `term`, as an answer says.
+    fn is_term_possible(&self, term: u64) -> bool;
+
+    /// Whether it is time for another warning of this cause.
+    fn may_warn(&self, cause: &'static str) -> bool;
+}
+
+/// The rules once the member has begun. Before that no answer is taken.
+#[derive(Clone, Default)]
+pub(crate) struct Scrutinized(Arc<OnceLock<Weak<dyn Scrutiny>>>);
+
+impl Scrutinized {
+    /// Has answers judged by `member`, once.
+    pub(crate) fn by(&self, member: Weak<dyn Scrutiny>) {
+        // A second call would be of the same member.
+        drop(self.0.set(member));
+    }
+
+    fn ask(&self, rule: impl FnOnce(&dyn Scrutiny) -> bool) -> bool {
+        self.0.get().and_then(Weak::upgrade).is_some_and(|member| rule(&*member))
+    }
+}
+
+impl Scrutiny for Scrutinized {
+    fn may_promise(&self, peer: u64) -> bool {
+        self.ask(|member| member.may_promise(peer))
+    }
+
+    fn is_term_possible(&self, term: u64) -> bool {
+        self.ask(|member| member.is_term_possible(term))
+    }
+
+    fn may_warn(&self, cause: &'static str) -> bool {
+        self.ask(|member| member.may_warn(cause))
+    }
+}
+
+impl<R: Runtime, D: Disk, T: Transport> Scrutiny for Core<R, D, T> {
+    fn may_promise(&self, peer: u64) -> bool {
+        self.is_compared(NodeId(peer))
+    }
+
+    fn is_term_possible(&self, term: u64) -> bool {
+        term <= self.term_limit(true)
+    }
+
+    fn may_warn(&self, cause: &'static str) -> bool {
+        self.warnings.may_warn(cause)
+    }
+}
+
+impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
+    /// The highest term that an election can have led to; `is_doubtful` where nobody but the one that names it says so.
+    pub(crate) fn term_limit(&self, is_doubtful: bool) -> u64 {
+        let applied = self.raft.metrics().borrow_watched().last_applied;
+        let ahead = if is_doubtful { DOUBTFUL_TERMS_AHEAD_MAX } else { TERMS_AHEAD_MAX };
+        let by_log = applied.as_ref().map_or(0, term_of).saturating_add(ahead);
+        // Where this member is far ahead itself, it is by the word of somebody that was believed.
+        let by_own = self.term().saturating_add(ELECTIONS_AHEAD_MAX);
+        if is_doubtful && by_own > by_log.saturating_add(ELECTIONS_AHEAD_MAX) {
+            by_log
+        } else {
+            by_log.max(by_own)
+        }
+    }
+}
+
+/// Whether a follower that was sent entries after `previous` through `last` can have acknowledged them through `through`.
+pub(crate) fn is_within(through: Option<LogId>, previous: Option<LogId>, last: Option<LogId>) -> bool {
+    let is_position = |id: LogId, sent: LogId| id.index != sent.index || id == sent;
+    previous <= through
+        && through <= last
+        && through.is_none_or(|id| last.is_none_or(|last| id.index <= last.index && is_position(id, last)))
+        && through
+            .is_none_or(|id| previous.is_none_or(|first| id.index >= first.index && is_position(id, first)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::member::consensus::log_id;
+
+    #[test]
+    fn what_was_not_sent_is_not_acknowledged() {
+        let (previous, last) = (Some(log_id(2, 10)), Some(log_id(3, 15)));
+        let within = |term, index| is_within(Some(log_id(term, index)), previous, last);
+        assert!(within(2, 10) && within(3, 15) && within(2, 12) && within(3, 12));
+        for (term, index) in
+            [(3, 16), (3, u64::MAX), (2, 15), (4, 15), (4, 12), (1, 12), (3, 10), (2, 9), (0, 0)]
+        {
+            assert!(!within(term, index), "{term} {index}");
+        }
+        assert!(!is_within(None, previous, last));
+        assert!(is_within(None, None, last) && is_within(last, None, last) && is_within(None, None, None));
+    }
+}

@@ -1,0 +1,207 @@
+//! Older copies of a disk that are started again and again, or stand for election.
+
+use super::*;
+
+// Before: a start of the copy that nobody could refuse for good is counted on its disk all the same, and the next start counts
+// as many as the cluster knows. The older copy votes, and what it had acknowledged is lost.
+#[test]
+fn an_older_copy_that_starts_twice_is_still_an_older_copy() {
+    simulate(1001, async {
+        let mut cluster = Cluster::start(3).await;
+        cluster.leader().await;
+        known_everywhere(&cluster).await;
+        let (late, gone, rolled_back) = (0, 1, 2);
+        let older = copy(&cluster, rolled_back);
+        cluster.kill(rolled_back).await;
+        cluster.restart(rolled_back).await.unwrap();
+        known_everywhere(&cluster).await;
+        converge(&cluster).await;
+        // Everybody knows its second start. What follows is acknowledged by the two that the third is without.
+        cluster.kill(late).await;
+        let leader = cluster.leader_among(&[gone, rolled_back]).await;
+        revision_of(cluster.handle(leader).propose(put("acknowledged", "1")).await);
+        cluster.kill(gone).await;
+        cluster.kill(rolled_back).await;
+        cluster.disks[rolled_back] = older;
+        cluster.restart(late).await.unwrap();
+        cluster.restart(rolled_back).await.unwrap();
+        SimRuntime::sleep(Duration::from_secs(20)).await;
+        let leaders = [late, rolled_back].map(|n| cluster.handle(n).is_leader());
+        assert_eq!(leaders, [false, false], "the first start of the copy is found out");
+        // A supervisor, an operator, a reboot.
+        cluster.kill(rolled_back).await;
+        if cluster.restart(rolled_back).await.is_ok() {
+            SimRuntime::sleep(Duration::from_secs(20)).await;
+            let leaders = [late, rolled_back].map(|n| cluster.handle(n).is_leader());
+            let lost = value(&cluster.handle(late), "acknowledged").is_none();
+            assert_eq!(leaders, [false, false], "elected with an older copy's vote; lost: {lost}");
+        }
+    });
+}
+
+// Before: as above, and nobody else needs to run: the copy was started twice before a member answered it.
+#[test]
+fn an_older_copy_that_starts_twice_before_it_meets_anybody_is_found_out() {
+    simulate(1002, async {
+        let mut cluster = Cluster::start(3).await;
+        cluster.leader().await;
+        known_everywhere(&cluster).await;
+        let (late, gone, rolled_back) = (0, 1, 2);
+        let older = copy(&cluster, rolled_back);
+        cluster.kill(rolled_back).await;
+        cluster.restart(rolled_back).await.unwrap();
+        known_everywhere(&cluster).await;
+        converge(&cluster).await;
+        cluster.kill(late).await;
+        let leader = cluster.leader_among(&[gone, rolled_back]).await;
+        revision_of(cluster.handle(leader).propose(put("acknowledged", "1")).await);
+        cluster.kill(gone).await;
+        cluster.kill(rolled_back).await;
+        cluster.disks[rolled_back] = older;
+        for _ in 0..2 {
+            cluster.restart(rolled_back).await.unwrap();
+            SimRuntime::sleep(SOON).await;
+            cluster.kill(rolled_back).await;
+        }
+        cluster.restart(late).await.unwrap();
+        cluster.restart(rolled_back).await.unwrap();
+        SimRuntime::sleep(Duration::from_secs(20)).await;
+        let leaders = [late, rolled_back].map(|n| cluster.handle(n).is_leader());
+        let lost = value(&cluster.handle(late), "acknowledged").is_none();
+        assert_eq!(leaders, [false, false], "elected with an older copy's vote; lost: {lost}");
+    });
+}
+
+// Before: a member that knows of no other ends without a mark, but its start is counted: the next one founds nothing, and leads
+// the cluster of its day beside the real one.
+#[test]
+fn an_older_copy_from_before_others_joined_does_not_lead_at_its_second_start() {
+    simulate(1003, async {
+        let mut cluster = Cluster::start(1).await;
+        cluster.handle(0).wait_cluster().await.unwrap();
+        cluster.kill(0).await;
+        let alone = copy(&cluster, 0);
+        cluster.restart(0).await.unwrap();
+        cluster.leader().await;
+        for _ in 0..2 {
+            let joined = cluster.join().await;
+            cluster.handle(0).add_learner(&peer(joined)).await.unwrap();
+            cluster.handle(0).promote(peer(joined).id).await.unwrap();
+            cluster.handle(joined).wait_cluster().await.unwrap();
+        }
+        revision_of(cluster.handle(0).propose(put("a", "1")).await);
+        cluster.kill(0).await;
+        cluster.disks[0] = alone;
+        let leader = cluster.leader_among(&[1, 2]).await;
+        cluster.restart(0).await.unwrap();
+        let reason = ended(&cluster, 0, LONG).await;
+        assert!(reason.is_some_and(|reason| reason.contains("older copy")), "the first start is found out");
+        cluster.kill(0).await;
+        // The supervisor starts it again.
+        if cluster.restart(0).await.is_ok() {
+            let reason = ended(&cluster, 0, Duration::from_secs(20)).await;
+            let leads = cluster.handle(0).is_leader();
+            let forked = cluster.handle(0).propose(put("a", "forked")).await;
+            let read = cluster.handle(0).barrier().await;
+            let values = [0, leader].map(|n| value(&cluster.handle(n), "a"));
+            assert!(
+                !leads,
+                "ended: {reason:?}, a write: {forked:?}, a quorum read: {read:?}, two states: {values:?}"
+            );
+        }
+    });
+}
+
+/// A host that is down: it takes frames and answers none.
+struct Hung;
+
+impl PeerService for Hung {
+    fn call(&self, _: NodeId, _: Purpose, _: Bytes) -> BoxFuture<'static, Result<Bytes, String>> {
+        std::future::pending().boxed()
+    }
+
+    fn stream(&self, _: NodeId, _: Purpose, duplex: Duplex) -> BoxFuture<'static, ()> {
+        async move {
+            let _duplex = duplex;
+            std::future::pending().await
+        }
+        .boxed()
+    }
+}
+
+// Before: nobody gets a vote of a member before the two were compared, but the member itself stands for election and takes their
+// votes before. It asks all in one round, and a host that is down makes that a second long.
+#[test]
+fn an_older_copy_takes_no_vote_of_a_member_that_it_was_not_compared_with() {
+    let mut led = Vec::new();
+    for offset in (0..1100).step_by(50) {
+        let run = simulate(1017, async move {
+            let mut cluster = Cluster::start(3).await;
+            cluster.leader().await;
+            known_everywhere(&cluster).await;
+            let (late, gone, rolled_back) = (0, 1, 2);
+            let older = copy(&cluster, rolled_back);
+            cluster.kill(rolled_back).await;
+            cluster.restart(rolled_back).await.unwrap();
+            known_everywhere(&cluster).await;
+            converge(&cluster).await;
+            // So that the copy has as much of the log as the one that is late: what this start registered is cut off there.
+            cluster.kill(late).await;
+            let leader = cluster.leader_among(&[gone, rolled_back]).await;
+            revision_of(cluster.handle(leader).propose(put("acknowledged", "1")).await);
+            cluster.kill(gone).await;
+            cluster.kill(rolled_back).await;
+            cluster.disks[rolled_back] = older;
+            cluster.network.serve(peer(gone).id, Arc::new(Hung));
+            cluster.restart(rolled_back).await.unwrap();
+            SimRuntime::sleep(Duration::from_millis(3000 + offset)).await;
+            cluster.restart(late).await.unwrap();
+            let mut has_led = false;
+            for _ in 0..500 {
+                SimRuntime::sleep(Duration::from_millis(10)).await;
+                has_led |= cluster.handle(rolled_back).is_leader();
+            }
+            let lost = value(&cluster.handle(late), "acknowledged").is_none();
+            has_led.then(|| format!("after {offset} ms, what was acknowledged is lost: {lost}"))
+        });
+        led.extend(run);
+    }
+    assert!(led.is_empty(), "{led:#?}");
+}
+
+/// As above for a copy of a start before the registration, where the log of the one that is late is no longer than the copy's.
+// Nothing that the late one has is newer than the copy, but it knows that the copy is one.
+#[test]
+fn an_older_copy_takes_no_vote_of_one_that_was_promised_more() {
+    let mut led = Vec::new();
+    for offset in (0..1100).step_by(50) {
+        let run = simulate(1018, async move {
+            let mut cluster = Cluster::start(3).await;
+            cluster.leader().await;
+            known_everywhere(&cluster).await;
+            converge(&cluster).await;
+            let leader = cluster.leader().await;
+            let (gone, rolled_back) = ((leader + 1) % 3, (leader + 2) % 3);
+            // The leader lives on, and remembers what it was promised.
+            let older = copy(&cluster, rolled_back);
+            revision_of(cluster.handle(leader).propose(put("acknowledged", "1")).await);
+            converge(&cluster).await;
+            cluster.kill(gone).await;
+            cluster.kill(rolled_back).await;
+            cluster.network.serve(peer(gone).id, Arc::new(Hung));
+            cluster.network.isolate(peer(leader).id, (0..3).map(|n| peer(n).id));
+            cluster.disks[rolled_back] = older;
+            cluster.restart(rolled_back).await.unwrap();
+            SimRuntime::sleep(Duration::from_millis(3000 + offset)).await;
+            cluster.network.heal();
+            let mut has_led = false;
+            for _ in 0..500 {
+                SimRuntime::sleep(Duration::from_millis(10)).await;
+                has_led |= cluster.handle(rolled_back).is_leader();
+            }
+            has_led.then(|| format!("after {offset} ms"))
+        });
+        led.extend(run);
+    }
+    assert!(led.is_empty(), "{led:#?}");
+}

@@ -1,0 +1,69 @@
+//! Words of removed members and of learners about others.
+
+use super::*;
+
+/// A cluster of three of which one was made the only member, the others having been removed.
+async fn shrunk_to_one() -> (Cluster, usize) {
+    let mut cluster = Cluster::start(3).await;
+    known_everywhere(&cluster).await;
+    let last = cluster.leader().await;
+    for n in (0..3).filter(|n| *n != last) {
+        cluster.handle(last).remove(peer(n).id).await.unwrap();
+        cluster.kill(n).await;
+    }
+    let kept = eventually("it leads alone", || {
+        let status = cluster.handle(last).status();
+        (cluster.handle(last).is_leader() && status.members.len() == 1).then_some(last)
+    })
+    .await;
+    revision_of(cluster.handle(kept).propose(put("acknowledged", "1")).await);
+    (cluster, kept)
+}
+
+// Before: a member that knows of no other asks those of its flags whether it was removed, and believes one word, though it
+// leads.
+#[test]
+fn a_removed_member_does_not_end_the_only_one_that_is_left() {
+    simulate(1004, async {
+        let (mut cluster, last) = shrunk_to_one().await;
+        let liar = (last + 1) % 3;
+        let lie = wire::IdentityResponse { removed: true, ..Default::default() };
+        cluster.network.serve(peer(liar).id, Arc::new(Liar(lie)));
+        let running = ended(&cluster, last, LONG).await;
+        cluster.kill(last).await;
+        cluster.restart(last).await.unwrap();
+        let restarted = ended(&cluster, last, LONG).await;
+        assert_eq!((running, restarted), (None, None));
+    });
+}
+
+// Before: whoever is in touch with a leader was not removed, and believes one word all the same: of a learner, which has no vote.
+#[test]
+fn a_learner_does_not_end_every_member_by_saying_they_were_removed() {
+    simulate(1005, async {
+        let lie = wire::IdentityResponse { removed: true, ..Default::default() };
+        let cluster = with_lying_learner(lie).await;
+        let mut reasons = Vec::new();
+        for n in 0..3 {
+            reasons.push(ended(&cluster, n, LONG).await);
+        }
+        assert_eq!(reasons, [None, None, None]);
+    });
+}
+
+// Before: in touch one word is enough, of a learner as well, though the leader and the state that was applied know better. The
+// disk is marked for ever.
+#[test]
+fn a_learner_does_not_condemn_the_disk_of_every_member_that_restarts() {
+    simulate(1006, async {
+        let lie = wire::IdentityResponse { starts: 1000, incarnation: 77, ..Default::default() };
+        let mut cluster = with_lying_learner(lie).await;
+        let follower = (cluster.leader_among(&[0, 1, 2]).await + 1) % 3;
+        cluster.kill(follower).await;
+        cluster.restart(follower).await.unwrap();
+        let reason = ended(&cluster, follower, LONG).await;
+        cluster.kill(follower).await;
+        let again = cluster.restart(follower).await.map_err(|error| error.to_string());
+        assert_eq!((reason, again), (None, Ok(())));
+    });
+}
