@@ -66,6 +66,8 @@ struct Links {
     endpoints: BTreeMap<NodeId, Endpoint>,
     /// Directions in which nothing passes.
     cuts: BTreeSet<(NodeId, NodeId)>,
+    /// Whom nothing reaches and who reaches nobody, whatever heals.
+    severed: BTreeSet<NodeId>,
     manner: NetworkManner,
     connections: Vec<TaskGroup>,
     points: Points,
@@ -167,6 +169,29 @@ impl SimNetwork {
         self.links.lock().cuts.remove(&(from, to));
     }
 
+    /// Cuts `node` off from all others, however often the network heals, until it is joined again.
+    pub fn sever(&self, node: NodeId) {
+        self.links.lock().severed.insert(node);
+    }
+
+    /// Ends what [`SimNetwork::sever`] began.
+    pub fn rejoin(&self, node: NodeId) {
+        self.links.lock().severed.remove(&node);
+    }
+
+    /// Whether frames pass between `one` and `other`: in both directions, in none, or (`None`) in one of them.
+    pub fn passes(&self, one: NodeId, other: NodeId) -> Option<bool> {
+        let there = self.is_cut(Way { from: one, to: other });
+        let back = self.is_cut(Way { from: other, to: one });
+        (there == back).then_some(!there)
+    }
+
+    /// Whether frames that pass are neither lost nor late.
+    pub fn is_usual(&self) -> bool {
+        let (manner, usual) = (self.manner(), NetworkManner::default());
+        manner.loss_per_mille == usual.loss_per_mille && manner.delay_max <= usual.delay_max
+    }
+
     /// Breaks every connection that is open now.
     pub fn break_connections(&self) {
         let connections = std::mem::take(&mut self.links.lock().connections);
@@ -183,7 +208,10 @@ impl SimNetwork {
     }
 
     fn is_cut(&self, way: Way) -> bool {
-        self.links.lock().cuts.contains(&(way.from, way.to))
+        let links = self.links.lock();
+        links.cuts.contains(&(way.from, way.to))
+            || links.severed.contains(&way.from)
+            || links.severed.contains(&way.to)
     }
 
     fn delay(&self) -> Duration {

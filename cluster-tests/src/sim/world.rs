@@ -8,6 +8,7 @@ mod accidents;
 mod clock;
 mod lives;
 mod observation;
+mod quiet;
 mod records;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -21,6 +22,7 @@ use parking_lot::Mutex;
 
 use self::clock::WallClock;
 pub use self::lives::Process;
+pub use self::quiet::Condition;
 use super::answers::Answered;
 use super::consensus::Protocol;
 use super::dice::Dice;
@@ -76,6 +78,10 @@ struct Inner {
     busy: AtomicBool,
     /// Nothing new goes wrong.
     calm: AtomicBool,
+    /// Nothing new goes wrong for a while.
+    truce: AtomicBool,
+    /// Writes on a store that were answered as applied.
+    taken: AtomicU64,
     /// Revision after which watches may end; 0 while clients write.
     drained_at: AtomicU64,
     /// Clients that watch shall stay where they are and say when they do.
@@ -88,6 +94,8 @@ struct Inner {
     /// Disks from before the founding.
     early: Mutex<BTreeMap<NodeId, DiskCopy>>,
     duties: Mutex<Duties>,
+    /// A removed member whose certificate is in use still, and whether by its own program.
+    ghost: Mutex<Option<(NodeId, bool)>>,
 }
 
 struct Member {
@@ -160,6 +168,8 @@ impl World {
             failure: Mutex::default(),
             busy: AtomicBool::new(true),
             calm: AtomicBool::new(false),
+            truce: AtomicBool::new(false),
+            taken: AtomicU64::new(0),
             drained_at: AtomicU64::new(0),
             settling: AtomicBool::new(false),
             settled: AtomicU64::new(0),
@@ -167,6 +177,7 @@ impl World {
             answers: Mutex::default(),
             early: Mutex::default(),
             duties: Mutex::default(),
+            ghost: Mutex::default(),
         });
         let weak = Arc::downgrade(&inner);
         let overhears = move |node: NodeId, asked: &Bytes, answered: Option<&Bytes>| {

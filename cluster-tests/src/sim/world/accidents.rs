@@ -61,6 +61,18 @@ impl World {
         self.member(node).leaving.load(Ordering::Relaxed)
     }
 
+    /// The certificate of `node`, which was removed, is in use from now on, by its own program where it `may_run`; `false`
+    /// when another one's is already. Two of them together may be believed.
+    pub fn set_ghost(&self, node: NodeId, may_run: bool) -> bool {
+        let mut ghost = self.0.ghost.lock();
+        ghost.is_none() && ghost.replace((node, may_run)).is_none()
+    }
+
+    /// Whether `node` is a member, or was removed and its program may still run.
+    pub(super) fn may_run(&self, node: NodeId) -> bool {
+        self.0.roster.lock().contains(&node) || *self.0.ghost.lock() == Some((node, true))
+    }
+
     /// Power is cut at `node`, and stays off.
     pub fn hold(&self, node: NodeId) {
         self.member(node).held.store(true, Ordering::Relaxed);
