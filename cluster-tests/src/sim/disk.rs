@@ -291,7 +291,7 @@ impl SimDisk {
 }
 
 /// A record with a byte of its filling changed; `None` when it has none.
-fn flipped(record: &Bytes) -> Option<Bytes> {
+pub(in crate::sim) fn flipped(record: &Bytes) -> Option<Bytes> {
     const FILLING: &[u8] = b"\"filling\":\"x";
     let at = record.windows(FILLING.len()).position(|window| window == FILLING)?;
     let mut changed = record.to_vec();
