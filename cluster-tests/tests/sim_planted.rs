@@ -134,3 +134,38 @@ fn an_older_copy_of_a_disk_that_passes_for_the_disk_is_found() {
 fn a_removed_member_that_is_not_told_is_found() {
     finds(Plant::RemovalUntold, 200, &["was removed and still runs"]);
 }
+
+#[test]
+fn acquaintance_that_is_claimed_and_lacking_is_found() {
+    finds(Plant::AcquaintanceClaimed, 200, &["no write is taken"]);
+}
+
+#[test]
+fn a_wrong_state_that_is_spread_is_found() {
+    finds(
+        Plant::SpreadsWrongState,
+        200,
+        &["was not spoiled", "has digest", "the ledger has", "reports another digest"],
+    );
+}
+
+#[test]
+fn a_member_that_differs_and_judges_without_the_others_is_found() {
+    finds(Plant::JudgesDeaf, 200, &["is not repaired"]);
+}
+
+#[test]
+fn a_lone_word_that_is_believed_is_found() {
+    let ended = ["exits without an injected cause", "does not get its change done"];
+    finds_among(Plant::LoneWordCounts, |_| 5, 0..200, &ended);
+}
+
+#[test]
+fn a_repair_with_a_wrong_state_is_found() {
+    finds(Plant::PullsWrongState, 200, &["is not repaired"]);
+}
+
+#[test]
+fn a_sound_member_that_is_judged_by_the_odd_one_is_found() {
+    finds(Plant::OddOneRules, 200, &["was not spoiled"]);
+}

@@ -4,7 +4,7 @@
 //! agree on an entry and differ before it, a committed entry that changes, a member that applied what nobody committed.
 //! It decodes only where an entry belongs; the ledger judges what entries did.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use bytes::Bytes;
 use orch_proto::store as wire;
@@ -107,6 +107,8 @@ pub struct Protocol {
     entries: BTreeMap<(u64, u64), (u64, Option<u64>)>,
     /// The term of each committed entry.
     committed: BTreeMap<u64, u64>,
+    /// By index and term: the sets of voters that an entry sets, one, or two while they change.
+    voters: BTreeMap<(u64, u64), Vec<BTreeSet<u64>>>,
     nodes: BTreeMap<NodeId, Glance>,
     /// The newest term in which a member promised something on the wire.
     promised: BTreeMap<NodeId, u64>,
@@ -243,10 +245,26 @@ impl Protocol {
         self.leaders.last_key_value().map(|(term, node)| (*term, NodeId(*node)))
     }
 
+    /// The sets of voters of which majorities are needed now, as far as `living` members know: those of the newest
+    /// committed membership, and of each newer one in a log of theirs. `None` before there is one.
+    pub fn voter_sets(&self, living: &[NodeId]) -> Option<Vec<BTreeSet<u64>>> {
+        let is_committed =
+            |((index, term), _): &(&(u64, u64), &Vec<BTreeSet<u64>>)| self.committed.get(index) == Some(term);
+        let (newest, sets) = self.voters.iter().rev().find(is_committed)?;
+        let logs: Vec<&Glance> = living.iter().filter_map(|node| self.nodes.get(node)).collect();
+        let is_held =
+            |(index, term): &(u64, u64)| logs.iter().any(|glance| glance.log.get(index) == Some(term));
+        let newer = self.voters.range((newest.0 + 1, 0)..).filter(|(at, _)| is_held(at));
+        let mut all: Vec<BTreeSet<u64>> = newer.flat_map(|(_, sets)| sets).chain(sets).cloned().collect();
+        all.sort();
+        all.dedup();
+        Some(all)
+    }
+
     fn read_log(&mut self, node: NodeId, disk: &SimDisk) -> Result<(), Breach> {
         let glance = self.nodes.entry(node).or_default();
         let (log, known) = (std::cell::RefCell::new(&mut glance.log), &mut glance.committed_through);
-        let (mut fresh, mut unreadable) = (Vec::new(), false);
+        let (mut fresh, mut unreadable, voters) = (Vec::new(), false, &mut self.voters);
         let changed = |from: u64| {
             log.borrow_mut().split_off(&from);
             *known = (*known).min(from.saturating_sub(1));
@@ -256,6 +274,10 @@ impl Protocol {
             let id = entry.log_id;
             unreadable |= id.is_none_or(|id| id.index != index);
             let term = id.map_or(0, |id| id.term);
+            if let Some(wire::entry::Payload::Membership(membership)) = &entry.payload {
+                let sets = membership.voters.iter().map(|set| set.ids.iter().copied().collect());
+                voters.insert((index, term), sets.collect());
+            }
             let mut log = log.borrow_mut();
             let before = log.last_key_value().filter(|(last, _)| **last + 1 == index).map(|(_, term)| *term);
             fresh.push((term, index, content_hash(entry), before));

@@ -278,6 +278,12 @@ impl SimDisk {
         platter.visible.log.range(from..).for_each(|(index, bytes)| each(*index, bytes));
     }
 
+    /// Whether syncs complete, and as soon as they usually do.
+    pub fn is_prompt(&self) -> bool {
+        let (manner, usual) = (self.platter.lock().manner, DiskManner::default());
+        !manner.sync_hangs && manner.sync_max <= usual.sync_max
+    }
+
     /// Number of syncs completed.
     pub fn syncs(&self) -> u64 {
         self.platter.lock().syncs
@@ -285,7 +291,7 @@ impl SimDisk {
 }
 
 /// A record with a byte of its filling changed; `None` when it has none.
-fn flipped(record: &Bytes) -> Option<Bytes> {
+pub(in crate::sim) fn flipped(record: &Bytes) -> Option<Bytes> {
     const FILLING: &[u8] = b"\"filling\":\"x";
     let at = record.windows(FILLING.len()).position(|window| window == FILLING)?;
     let mut changed = record.to_vec();

@@ -127,7 +127,7 @@ pub async fn rage(world: World) {
     let pause_max = [600, 1500, 3000][dice.index(3)];
     while world.is_busy() {
         NodeRuntime::sleep(dice.millis(50..pause_max)).await;
-        if world.is_busy() {
+        if world.is_busy() && !world.is_quiet() {
             strike(&world, &dice, dice.weighted(&mix));
         }
     }
@@ -200,7 +200,7 @@ fn starve(world: &World, node: NodeId, dice: &Dice) {
             NodeRuntime::sleep(dice.millis(5..200)).await;
             process.group.feed();
             NodeRuntime::sleep(STARVED_TURN).await;
-            if world.is_calm() {
+            if world.is_quiet() {
                 break;
             }
             process.group.starve_again(task);
@@ -219,9 +219,9 @@ fn down(world: &World, node: NodeId, power_lost: bool, away: Duration) {
     });
 }
 
-/// A machine loses power, unless the time of faults is over meanwhile.
+/// A machine loses power, unless nothing may go wrong any more.
 fn strike_down(world: &World, node: NodeId, away: Duration) {
-    if !world.is_calm() {
+    if !world.is_quiet() {
         down(world, node, true, away);
     }
 }
@@ -249,10 +249,15 @@ fn pause(world: &World, node: NodeId, length: Duration) {
     });
 }
 
-/// Ends everything that is wrong: links whole, disks quick, processes running.
+/// Ends the time of faults, and everything that is wrong.
 pub fn calm(world: &World) {
     world.trace().event("calm");
     world.set_calm();
+    mend(world);
+}
+
+/// Ends everything that is wrong now: links whole, disks quick, processes running but those that are held.
+pub fn mend(world: &World) {
     world.points().disarm();
     world.network().heal();
     world.network().behave(|manner| *manner = NetworkManner::default());

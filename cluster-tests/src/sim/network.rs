@@ -66,16 +66,23 @@ struct Links {
     endpoints: BTreeMap<NodeId, Endpoint>,
     /// Directions in which nothing passes.
     cuts: BTreeSet<(NodeId, NodeId)>,
+    /// Whom nothing reaches and who reaches nobody, whatever heals.
+    severed: BTreeSet<NodeId>,
     manner: NetworkManner,
     connections: Vec<TaskGroup>,
     points: Points,
     /// Sees every call that was answered.
     overhears: Option<Overhears>,
+    /// Who takes a member's entries in its place.
+    stands_in: Option<StandsIn>,
 }
 
-/// Sees the request of one member and the answer of another, as they pass on the wire; may give another answer. There is no
-/// answer where the other does not run.
-pub type Overhears = Arc<dyn Fn(NodeId, &Bytes, Option<&Bytes>) -> Option<Bytes> + Send + Sync>;
+/// Sees, of two members, the request of the first and the answer of the second, as they pass on the wire; may give another
+/// answer. There is no answer where the other does not run.
+pub type Overhears = Arc<dyn Fn(NodeId, NodeId, &Bytes, Option<&Bytes>) -> Option<Bytes> + Send + Sync>;
+
+/// Who takes the entries that are sent to a member, in its place, if anybody does.
+pub type StandsIn = Arc<dyn Fn(NodeId) -> Option<Arc<dyn PeerService>> + Send + Sync>;
 
 #[derive(Clone)]
 struct Endpoint {
@@ -140,10 +147,17 @@ impl SimNetwork {
         links.overhears = Some(overhears);
     }
 
+    /// From now on entries reach whom `stands_in` names.
+    pub fn stand_in(&self, stands_in: StandsIn) {
+        self.links.lock().stands_in = Some(stands_in);
+    }
+
     /// Nothing observes any more.
     pub fn unobserve(&self) {
-        let overhears = self.links.lock().overhears.take();
-        drop(overhears);
+        let mut links = self.links.lock();
+        let (overhears, stands_in) = (links.overhears.take(), links.stands_in.take());
+        drop(links);
+        drop((overhears, stands_in));
     }
 
     /// Nothing listens for `id` any more.
@@ -167,6 +181,34 @@ impl SimNetwork {
         self.links.lock().cuts.remove(&(from, to));
     }
 
+    /// Cuts `node` off from all others, however often the network heals, until it is joined again.
+    pub fn sever(&self, node: NodeId) {
+        self.links.lock().severed.insert(node);
+    }
+
+    /// Ends what [`SimNetwork::sever`] began.
+    pub fn rejoin(&self, node: NodeId) {
+        self.links.lock().severed.remove(&node);
+    }
+
+    /// Whether `node` is cut off from all others.
+    pub fn is_severed(&self, node: NodeId) -> bool {
+        self.links.lock().severed.contains(&node)
+    }
+
+    /// Whether frames pass between `one` and `other`: in both directions, in none, or (`None`) in one of them.
+    pub fn passes(&self, one: NodeId, other: NodeId) -> Option<bool> {
+        let there = self.is_cut(Way { from: one, to: other });
+        let back = self.is_cut(Way { from: other, to: one });
+        (there == back).then_some(!there)
+    }
+
+    /// Whether frames that pass are neither lost nor late.
+    pub fn is_usual(&self) -> bool {
+        let (manner, usual) = (self.manner(), NetworkManner::default());
+        manner.loss_per_mille == usual.loss_per_mille && manner.delay_max <= usual.delay_max
+    }
+
     /// Breaks every connection that is open now.
     pub fn break_connections(&self) {
         let connections = std::mem::take(&mut self.links.lock().connections);
@@ -183,7 +225,10 @@ impl SimNetwork {
     }
 
     fn is_cut(&self, way: Way) -> bool {
-        self.links.lock().cuts.contains(&(way.from, way.to))
+        let links = self.links.lock();
+        links.cuts.contains(&(way.from, way.to))
+            || links.severed.contains(&way.from)
+            || links.severed.contains(&way.to)
     }
 
     fn delay(&self) -> Duration {
@@ -237,7 +282,7 @@ async fn carry_call(
     let overhears = network.links.lock().overhears.clone();
     let Some(endpoint) = network.endpoint(way.to) else {
         NodeRuntime::sleep(network.delay()).await;
-        let forged = overhears.and_then(|overhears| overhears(way.to, &frame, None));
+        let forged = overhears.and_then(|overhears| overhears(way.from, way.to, &frame, None));
         let refused = TransportError::Refused { peer, reason: "connection refused".to_owned() };
         return drop(answer.send(forged.ok_or(refused)));
     };
@@ -247,7 +292,7 @@ async fn carry_call(
         endpoint.process.spawn(async move { service.call(way.from, purpose, frame).await }).await;
     drop(endpoint);
     if let (Some(overhears), Ok(Ok(answered))) = (overhears, &mut served)
-        && let Some(other) = overhears(way.to, &asked, Some(answered))
+        && let Some(other) = overhears(way.from, way.to, &asked, Some(answered))
     {
         *answered = other;
     }
@@ -286,6 +331,14 @@ impl Transport for SimTransport {
         let unreachable =
             |reason: &str| TransportError::Unreachable { peer: peer.name.clone(), reason: reason.to_owned() };
         NodeRuntime::sleep(network.delay()).await;
+        let stands_in = network.links.lock().stands_in.clone().filter(|_| purpose == Purpose::Append);
+        if let Some(service) = stands_in.and_then(|stands_in| stands_in(way.to)) {
+            let (sender, taken) = mpsc::channel(WINDOW_FRAMES);
+            let (answers, receiver) = mpsc::channel(WINDOW_FRAMES);
+            let duplex = Duplex { sender: answers, receiver: taken };
+            drop(spawn_detached(service.stream(way.from, purpose, duplex)));
+            return Ok(Duplex { sender, receiver });
+        }
         if network.is_cut(way) || network.is_cut(way.back()) {
             NodeRuntime::sleep(CONNECT_TIMEOUT).await;
             return Err(unreachable("connection timed out"));

@@ -1,10 +1,12 @@
 //! An operator who changes the cluster while everything goes wrong: adds members, removes some, moves the lead,
-//! replaces a member whose disk was lost, and asks for what must be refused. It founds the cluster first.
+//! replaces a member whose disk was lost, and asks for what must be refused. It founds the cluster first. In some runs it
+//! leaves just a majority of the newest voters, which must find together.
 //!
 //! It takes part in some runs only. What it began it finishes, in the calm after the faults at the latest, so that
 //! the run ends with a membership that everyone knows. A name is never used twice.
 
 mod hazards;
+mod thinning;
 
 use std::time::Duration;
 
@@ -12,6 +14,7 @@ use openraft_rt::AsyncRuntime;
 use orch_raft::member::ChangeError;
 use orch_raft::transport::NodeId;
 
+use super::ghost;
 use super::process::MemberStore;
 use super::runtime::NodeRuntime;
 use super::session::Session;
@@ -64,10 +67,16 @@ impl Operator {
             (Step::RollBack, 2),
             (Step::Corner, 4),
         ];
+        let mut thins = self.thins();
         while self.world().is_busy() {
             NodeRuntime::sleep(dice.millis(300..2500)).await;
             if !self.world().is_busy() {
                 return;
+            }
+            if std::mem::take(&mut thins) {
+                self.world().trace().event("operator: thins the voters out");
+                self.thin().await;
+                continue;
             }
             let step = dice.weighted(&weights);
             self.world().trace().event(format_args!("operator: {step:?}"));
@@ -114,9 +123,9 @@ impl Operator {
         self.world().trace().event(format_args!("operator: lead to n{}: {answer:?}", to.0));
     }
 
-    /// Adds a member under a new name, if there is one left.
-    async fn grow(&self) {
-        let Some(fresh) = self.world().enlist() else { return };
+    /// Adds a learner under a new name, if there is one left.
+    async fn add(&self) -> Option<NodeId> {
+        let fresh = self.world().enlist()?;
         self.world().start(fresh);
         let peer = self.world().peer(fresh).clone();
         let adding = move |store: MemberStore| {
@@ -124,6 +133,12 @@ impl Operator {
             async move { store.add_learner(&peer).await }
         };
         self.insist(&format!("add n{}", fresh.0), adding, |_| false).await;
+        Some(fresh)
+    }
+
+    /// Adds a voter under a new name, if there is one left.
+    async fn grow(&self) {
+        let Some(fresh) = self.add().await else { return };
         let promoting = move |store: MemberStore| async move { store.promote(fresh).await };
         self.insist(&format!("promote n{}", fresh.0), promoting, |_| false).await;
         self.world().trace().event(format_args!("operator: n{} is a voter", fresh.0));
@@ -139,8 +154,14 @@ impl Operator {
         };
         self.world().set_leaving(member, true);
         self.insist(&format!("remove n{}", member.0), removing, gone).await;
+        self.see_off(member).await;
+    }
+
+    /// Sees a removed member end. Somebody may go on with its certificate.
+    async fn see_off(&self, member: NodeId) {
         self.wait_end(member, "was removed").await;
         self.world().retire(member);
+        ghost::rise(self.world(), member);
     }
 
     /// A member's disk is lost: under its old name it must refuse to start, so it is replaced by another.

@@ -6,6 +6,9 @@
 mod altered;
 mod forgetful;
 mod membership;
+mod pretender;
+mod spread;
+mod words;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -21,6 +24,9 @@ use prost::Message;
 
 pub use self::altered::Altered;
 pub use self::forgetful::forgetful;
+pub use self::pretender::Pretender;
+pub use self::spread::spread;
+pub use self::words::{Exchange, Heard};
 use super::disk::{DiskManner, SimDisk};
 use super::ledger::{MIRRORS, THINGS};
 use super::runtime::{NodeRuntime, current_group};
@@ -69,10 +75,22 @@ pub enum Plant {
     ReadsHang,
     /// Nobody asks for anything: a bug of the harness, which would otherwise pass every run.
     NoLoad,
+    /// A voter that is away counts as one whose log has the newest voters.
+    AcquaintanceClaimed,
+    /// A state that a leader sends is wrong, and nobody keeps it back.
+    SpreadsWrongState,
+    /// A member whose state differs hears nobody's digests when it judges, and is not quarantined.
+    JudgesDeaf,
+    /// What a removed member says of another is believed though it says so alone.
+    LoneWordCounts,
+    /// A member that differs is repaired with a state that is wrong as well.
+    PullsWrongState,
+    /// The member whose state is the odd one out passes for the majority.
+    OddOneRules,
 }
 
 /// All plants, with the names that the command line takes.
-pub const PLANTS: [(&str, Plant); 20] = [
+pub const PLANTS: [(&str, Plant); 26] = [
     ("vote-unsynced", Plant::VoteUnsynced),
     ("log-unsynced", Plant::LogUnsynced),
     ("mark-torn", Plant::MarkTorn),
@@ -93,6 +111,12 @@ pub const PLANTS: [(&str, Plant); 20] = [
     ("not-woken", Plant::NotWoken),
     ("reads-hang", Plant::ReadsHang),
     ("no-load", Plant::NoLoad),
+    ("acquaintance-claimed", Plant::AcquaintanceClaimed),
+    ("spreads-wrong-state", Plant::SpreadsWrongState),
+    ("judges-deaf", Plant::JudgesDeaf),
+    ("lone-word-counts", Plant::LoneWordCounts),
+    ("pulls-wrong-state", Plant::PullsWrongState),
+    ("odd-one-rules", Plant::OddOneRules),
 ];
 
 impl Plant {

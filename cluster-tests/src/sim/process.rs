@@ -13,7 +13,7 @@ use orch_raft::transport::NodeId;
 
 use super::disk::DiskHandle;
 use super::network::SimTransport;
-use super::plant::{Plant, forgetful};
+use super::plant::{Plant, forgetful, spread};
 use super::runtime::{NodeRuntime, TaskGroup, spawn_detached};
 use super::server::Server;
 use super::versions;
@@ -47,6 +47,7 @@ pub async fn start(
         true => versions::skips_unknown(member.service()),
         false => forgetful(member.service(), world.setup().plant),
     };
+    let service = spread(service, world.setup().plant);
     world.network().attach(node, process.clone(), service);
     process.spawn(exit_when_fatal(world.clone(), node, member.handle()));
     Ok(member)

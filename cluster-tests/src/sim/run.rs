@@ -13,6 +13,7 @@ use orch_raft::{Revision, Store};
 use super::clients;
 use super::faults;
 use super::judgement::{Verified, answered, calls_min, judge};
+use super::majority;
 use super::operator::Operator;
 use super::outsider;
 use super::plant::Plant;
@@ -149,6 +150,8 @@ async fn live(world: &World) {
     });
     let clients: Vec<_> = sessions.collect();
     let operator = spawn_detached(Operator::new(world, OPERATOR).operate());
+    let onlooker = TaskGroup::default();
+    drop(onlooker.spawn(majority::watch(world.clone())));
     let rage = TaskGroup::default();
     drop(rage.spawn(faults::rage(world.clone())));
     drop(rage.spawn(versions::roll(world.clone())));
@@ -164,6 +167,8 @@ async fn live(world: &World) {
     if NodeRuntime::timeout(RECOVERY_MAX * 2, operator).await.is_err() {
         world.fail("the operator does not get its change done in the calm");
     }
+    // From here on every member must serve, soon.
+    onlooker.kill();
     if !recovers(world, "calm").await {
         return;
     }

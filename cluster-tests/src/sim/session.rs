@@ -48,6 +48,8 @@ pub struct Session {
     world: World,
     client: u64,
     dice: Dice,
+    /// How long an answer is waited for, where that is not chance.
+    patience: Option<Duration>,
 }
 
 /// Why a request has no answer.
@@ -62,7 +64,13 @@ pub enum Gone {
 impl Session {
     /// The session of client number `client`.
     pub fn new(world: &World, client: u64) -> Self {
-        Session { world: world.clone(), client, dice: world.dice(&format!("client {client}")) }
+        let dice = world.dice(&format!("client {client}"));
+        Session { world: world.clone(), client, dice, patience: None }
+    }
+
+    /// The same session with so much patience for each answer.
+    pub fn patient(&self, patience: Duration) -> Self {
+        Session { patience: Some(patience), ..self.clone() }
     }
 
     /// The world it lives in.
@@ -160,7 +168,7 @@ impl Session {
         let handler = group.spawn(async move { work(part).await });
         drop(group);
         let patience = self.dice.duration(PATIENCE_MAX / 8, PATIENCE_MAX);
-        let answer = NodeRuntime::timeout(patience, handler).await;
+        let answer = NodeRuntime::timeout(self.patience.unwrap_or(patience), handler).await;
         NodeRuntime::sleep(self.way()).await;
         match answer {
             Ok(Ok(answer)) => Ok(answer),

@@ -101,6 +101,9 @@ pub async fn roll(world: World) {
         let members = world.members();
         let node = members[dice.index(members.len())];
         let back = dice.percent(DOWNGRADES_PERCENT);
+        if world.is_quiet() {
+            continue;
+        }
         replace_program(&world, node, if back { OLD } else { FEATURE_LEVEL_MAX }, &dice).await;
     }
 }

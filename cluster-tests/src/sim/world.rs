@@ -8,6 +8,7 @@ mod accidents;
 mod clock;
 mod lives;
 mod observation;
+mod quiet;
 mod records;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -16,11 +17,12 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
-use orch_raft::transport::{NodeId, Peer};
+use orch_raft::transport::{NodeId, Peer, PeerService};
 use parking_lot::Mutex;
 
 use self::clock::WallClock;
 pub use self::lives::Process;
+pub use self::quiet::Condition;
 use super::answers::Answered;
 use super::consensus::Protocol;
 use super::dice::Dice;
@@ -29,7 +31,7 @@ use super::duties::Duties;
 use super::history::History;
 use super::ledger::Ledger;
 use super::network::SimNetwork;
-use super::plant::PlantedStore;
+use super::plant::{Exchange, Heard, Plant, PlantedStore, Pretender};
 use super::points::Points;
 use super::process::MemberStore;
 use super::scale::Scale;
@@ -76,6 +78,10 @@ struct Inner {
     busy: AtomicBool,
     /// Nothing new goes wrong.
     calm: AtomicBool,
+    /// Nothing new goes wrong for a while.
+    truce: AtomicBool,
+    /// Writes on a store that were answered as applied.
+    taken: AtomicU64,
     /// Revision after which watches may end; 0 while clients write.
     drained_at: AtomicU64,
     /// Clients that watch shall stay where they are and say when they do.
@@ -88,6 +94,10 @@ struct Inner {
     /// Disks from before the founding.
     early: Mutex<BTreeMap<NodeId, DiskCopy>>,
     duties: Mutex<Duties>,
+    /// What a plant has heard on the wire.
+    heard: Heard,
+    /// A removed member whose certificate is in use still, and whether by its own program.
+    ghost: Mutex<Option<(NodeId, bool)>>,
 }
 
 struct Member {
@@ -160,6 +170,8 @@ impl World {
             failure: Mutex::default(),
             busy: AtomicBool::new(true),
             calm: AtomicBool::new(false),
+            truce: AtomicBool::new(false),
+            taken: AtomicU64::new(0),
             drained_at: AtomicU64::new(0),
             settling: AtomicBool::new(false),
             settled: AtomicU64::new(0),
@@ -167,19 +179,42 @@ impl World {
             answers: Mutex::default(),
             early: Mutex::default(),
             duties: Mutex::default(),
+            heard: Heard::default(),
+            ghost: Mutex::default(),
         });
-        let weak = Arc::downgrade(&inner);
-        let overhears = move |node: NodeId, asked: &Bytes, answered: Option<&Bytes>| {
-            let inner = weak.upgrade()?;
-            let plant = inner.setup.plant;
+        let world = World(inner);
+        world.listen(&points);
+        world
+    }
+
+    /// Hears what members ask and answer each other, and has planted bugs change it.
+    fn listen(&self, points: &Points) {
+        let weak = Arc::downgrade(&self.0);
+        let overhears = move |asker: NodeId, node: NodeId, asked: &Bytes, answered: Option<&Bytes>| {
+            let world = World(weak.upgrade()?);
+            let plant = world.setup().plant;
             let Some(answered) = answered else { return plant.and_then(|plant| plant.speak_for_dead(asked)) };
-            let forged = plant.and_then(|plant| plant.forge(answered));
-            let heard = inner.protocol.lock().overhear(node, asked, answered);
-            heard.unwrap_or_else(|breach| World(inner).fail(breach));
+            let forged = plant.and_then(|plant| {
+                let (asker_is_odd, answerer_is_odd) = (world.is_rotten(asker), world.is_rotten(node));
+                let answerer_is_removed = world.is_ghost(node);
+                let exchange =
+                    Exchange { asker, asked, answered, asker_is_odd, answerer_is_odd, answerer_is_removed };
+                plant.forge(answered).or_else(|| plant.bend(&world.0.heard, &exchange))
+            });
+            let heard = world.0.protocol.lock().overhear(node, asked, answered);
+            heard.unwrap_or_else(|breach| world.fail(breach));
             forged
         };
-        inner.network.observe(&points, Arc::new(overhears));
-        World(inner)
+        self.network().observe(points, Arc::new(overhears));
+        if self.setup().plant == Some(Plant::AcquaintanceClaimed) {
+            let weak = Arc::downgrade(&self.0);
+            let stands_in = move |node: NodeId| -> Option<Arc<dyn PeerService>> {
+                let own = weak.clone();
+                let is_away = move || own.upgrade().is_some_and(|inner| World(inner).is_kept_away(node));
+                is_away().then(|| Arc::new(Pretender(Arc::new(is_away))) as Arc<dyn PeerService>)
+            };
+            self.network().stand_in(Arc::new(stands_in));
+        }
     }
 
     /// What the run is made of.

@@ -136,6 +136,9 @@ async fn write_with(
     };
     world.history().answer(pending, told);
     world.acknowledge(told.revision().unwrap_or_default());
+    if matches!(told, Told::Applied { .. }) {
+        world.note_taken();
+    }
     world.trace().event(format_args!("c{} n{} {key} {ask:?} => {told:?}", session.client(), node.0));
     told
 }

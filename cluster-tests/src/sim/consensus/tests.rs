@@ -12,14 +12,21 @@ const B: NodeId = NodeId(2);
 
 /// A disk with a log of these terms, from index 1 on, committed up to `committed`.
 fn disk(terms: &[u64], committed: u64) -> SimDisk {
+    disk_with(terms, committed, |_| None)
+}
+
+/// The same with the payload of each entry by its index.
+fn disk_with(
+    terms: &[u64],
+    committed: u64,
+    payload: impl Fn(u64) -> Option<wire::entry::Payload>,
+) -> SimDisk {
     let disk = SimDisk::new(Dice::new(1, "disk"));
     let handle = disk.open();
     let records = terms.iter().zip(1..).map(|(term, index)| {
         let log_id = Some(wire::LogId { term: *term, index });
-        LogRecord {
-            index,
-            bytes: Bytes::from(wire::Entry { log_id, ..wire::Entry::default() }.encode_to_vec()),
-        }
+        let entry = wire::Entry { log_id, payload: payload(index), ..wire::Entry::default() };
+        LogRecord { index, bytes: Bytes::from(entry.encode_to_vec()) }
     });
     handle.append(records.collect(), Box::new(|_| ())).unwrap();
     if let Some(position) = usize::try_from(committed).unwrap().checked_sub(1) {
@@ -88,5 +95,30 @@ fn applying_what_nobody_committed_is_seen() {
     in_simulation(|| {
         let found = observe(&[(disk(&[1, 1, 1], 2), 3)]);
         assert!(matches!(found, Err(Breach::AppliedUncommitted { .. })), "{found:?}");
+    });
+}
+
+/// Entry 1 sets three voters; entry 2 has those beside three others.
+fn changing(committed: u64, entries: usize) -> SimDisk {
+    let set = |ids: [u64; 3]| wire::VoterSet { ids: ids.to_vec() };
+    let payload = move |index: u64| {
+        let voters = if index == 1 { vec![set([1, 2, 3])] } else { vec![set([1, 2, 3]), set([2, 3, 4])] };
+        Some(wire::entry::Payload::Membership(wire::Membership { voters, members: Vec::new() }))
+    };
+    disk_with(&vec![1; entries], committed, payload)
+}
+
+#[test]
+fn voters_are_those_committed_and_those_in_a_living_log() {
+    in_simulation(|| {
+        let mut protocol = Protocol::default();
+        assert_eq!(protocol.voter_sets(&[A, B]), None);
+        protocol.observe_log(A, &changing(1, 1)).unwrap();
+        protocol.observe_log(B, &changing(1, 2)).unwrap();
+        let (old, new) = (BTreeSet::from([1, 2, 3]), BTreeSet::from([2, 3, 4]));
+        assert_eq!(protocol.voter_sets(&[A]), Some(vec![old.clone()]), "nobody living knows of the change");
+        assert_eq!(protocol.voter_sets(&[A, B]), Some(vec![old.clone(), new.clone()]));
+        protocol.observe_log(B, &changing(2, 2)).unwrap();
+        assert_eq!(protocol.voter_sets(&[A]), Some(vec![old, new]), "committed");
     });
 }

@@ -61,6 +61,30 @@ impl World {
         self.member(node).leaving.load(Ordering::Relaxed)
     }
 
+    /// The certificate of `node`, which was removed, is in use from now on, by its own program where it `may_run`; `false`
+    /// when another one's is already. Two of them together may be believed.
+    pub fn set_ghost(&self, node: NodeId, may_run: bool) -> bool {
+        let mut ghost = self.0.ghost.lock();
+        ghost.is_none() && ghost.replace((node, may_run)).is_none()
+    }
+
+    /// Whether `node` was removed and its certificate is in use.
+    pub fn is_ghost(&self, node: NodeId) -> bool {
+        self.0.ghost.lock().is_some_and(|(ghost, _)| ghost == node)
+    }
+
+    /// Whether `node` is a member, or was removed and its program may still run.
+    pub(super) fn may_run(&self, node: NodeId) -> bool {
+        self.0.roster.lock().contains(&node) || *self.0.ghost.lock() == Some((node, true))
+    }
+
+    /// Whether `node`, which has its disk, is held or cut off.
+    pub(super) fn is_kept_away(&self, node: NodeId) -> bool {
+        let member = self.member(node);
+        let is_away = member.held.load(Ordering::Relaxed) || self.network().is_severed(node);
+        is_away && !self.has_lost_disk(node)
+    }
+
     /// Power is cut at `node`, and stays off.
     pub fn hold(&self, node: NodeId) {
         self.member(node).held.store(true, Ordering::Relaxed);

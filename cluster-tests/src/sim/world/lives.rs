@@ -30,11 +30,11 @@ pub struct Process {
 }
 
 impl World {
-    /// Starts the process of `node` on its disk, unless one runs or it is no member any more.
+    /// Starts the process of `node` on its disk, unless one runs, or it is no member any more and was taken out of service.
     pub fn start(&self, node: NodeId) {
         let member = self.member(node);
         let is_held = member.held.load(Ordering::Relaxed);
-        if is_held || member.process.lock().is_some() || !self.0.roster.lock().contains(&node) {
+        if is_held || member.process.lock().is_some() || !self.may_run(node) {
             return;
         }
         let start = member.starts.fetch_add(1, Ordering::Relaxed);

@@ -57,6 +57,11 @@ impl World {
         self.0.members.values().any(|member| member.rotten.load(Ordering::Relaxed))
     }
 
+    /// Whether the stored state of `node` is wrong and not repaired. Of somebody unknown it is not.
+    pub(super) fn is_rotten(&self, node: NodeId) -> bool {
+        self.0.members.get(&node).is_some_and(|member| member.rotten.load(Ordering::Relaxed))
+    }
+
     /// The stored state of `node` is wrong, which the members have to find and to repair themselves; or that is over.
     pub fn set_rotten(&self, node: NodeId, rotten: bool) {
         self.member(node).rotten.store(rotten, Ordering::Relaxed);

@@ -1,0 +1,132 @@
+//! Somebody at the address of a member that was removed, with its certificate.
+//!
+//! Owns what becomes of one removed member in some runs. Either its program is started again and again, with the disk it
+//! had: it must learn that it was removed, and end. Or its certificate is in other hands: whoever asks it hears that it was
+//! removed itself, or that its disk is older than it was, and it asks for votes and says the same with that. It is one
+//! against all others, and a member that was away during the removal still has it in its log: nothing of what it says may be
+//! believed. Nothing is judged here: no member may end, none may stop to serve, and the same oracles see to that as ever.
+//!
+//! It says nothing about others: what one such word may do beside a single other one stands in docs/decisions/0016.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures::FutureExt;
+use futures::future::BoxFuture;
+use openraft_rt::AsyncRuntime;
+use orch_proto::store as wire;
+use orch_raft::transport::{Duplex, NodeId, PeerService, Purpose, Transport};
+use prost::Message;
+use wire::control_request::Kind as Ask;
+use wire::control_response::Kind as Answer;
+
+use super::dice::Dice;
+use super::runtime::{NodeRuntime, TaskGroup, spawn_detached};
+use super::world::World;
+
+/// Of a hundred runs in which a member is removed, in how many its certificate stays in use.
+const RUNS_PERCENT: u64 = 60;
+
+/// Of a hundred such certificates, how many are in other hands.
+const LIARS_PERCENT: u64 = 70;
+
+/// For one answer.
+const PATIENCE: Duration = Duration::from_millis(800);
+
+/// More starts than any member of a run has.
+const STARTS_PRETENDED: u64 = 1_000_000;
+
+/// What it says of whoever asks.
+#[derive(Clone, Copy, Debug)]
+struct Lie {
+    removed: bool,
+    older_copy: bool,
+}
+
+const LIES: [Lie; 3] = [
+    Lie { removed: true, older_copy: false },
+    Lie { removed: false, older_copy: true },
+    Lie { removed: true, older_copy: true },
+];
+
+/// The certificate of `node`, which was removed and whose process has ended, may stay in use.
+pub fn rise(world: &World, node: NodeId) {
+    let dice = world.dice("ghost");
+    let (happens, lies, lie) =
+        (dice.percent(RUNS_PERCENT), dice.percent(LIARS_PERCENT), LIES[dice.index(LIES.len())]);
+    if !happens || !world.set_ghost(node, !lies) {
+        return;
+    }
+    let world = world.clone();
+    match lies {
+        true => drop(spawn_detached(lie_to_all(world, node, lie, dice))),
+        false => drop(spawn_detached(start_again(world, node, dice))),
+    }
+}
+
+/// The removed member's program, which nobody has taken out of service.
+async fn start_again(world: World, node: NodeId, dice: Dice) {
+    while world.is_busy() {
+        NodeRuntime::sleep(dice.millis(50..2000)).await;
+        world.start(node);
+    }
+    world.kill(node, false);
+}
+
+/// Somebody who has taken the removed member's certificate.
+async fn lie_to_all(world: World, node: NodeId, lie: Lie, dice: Dice) {
+    world.trace().event(format_args!("ghost: {lie:?} says who has the certificate of n{}", node.0));
+    let group = TaskGroup::default();
+    world.network().attach(node, group.clone(), Arc::new(lie));
+    let transport = world.network().transport(node);
+    while world.is_busy() {
+        NodeRuntime::sleep(dice.millis(20..600)).await;
+        let members = world.members();
+        let Some(to) = members.get(dice.index(members.len())).copied() else { break };
+        let term = world.store(to).map_or(1, |store| store.inner().status().term) + 1;
+        let vote = Some(wire::Vote { term, node: node.0, committed: false });
+        let last_log_id = world.disk(to).last_index().map(|index| wire::LogId { term, index });
+        let ballot = wire::VoteRequest { vote, last_log_id, leader_transfer: false };
+        let recall = lie.older_copy.then(|| wire::Recall {
+            starts: STARTS_PRETENDED,
+            incarnation: 1,
+            ..wire::Recall::default()
+        });
+        let frame = wire::ControlRequest { kind: Some(Ask::PreVote(ballot)), recall, format: 0 };
+        let called =
+            transport.call(world.peer(to), Purpose::Control, frame.encode_to_vec().into(), PATIENCE).await;
+        let answer = called.map(wire::ControlResponse::decode);
+        world.trace().event(format_args!("ghost: asks n{} for its vote: {answer:?}", to.0));
+    }
+    world.network().detach(node);
+    group.kill();
+}
+
+impl PeerService for Lie {
+    fn call(&self, _: NodeId, _: Purpose, frame: Bytes) -> BoxFuture<'static, Result<Bytes, String>> {
+        let asked = wire::ControlRequest::decode(frame).ok().and_then(|message| message.kind);
+        let answer = match asked {
+            Some(Ask::Identity(request)) if request.about == 0 => Ok(self.of_asker()),
+            _ => Err("nothing to say".to_owned()),
+        };
+        async move { answer }.boxed()
+    }
+
+    fn stream(&self, _: NodeId, _: Purpose, _: Duplex) -> BoxFuture<'static, ()> {
+        async {}.boxed()
+    }
+}
+
+impl Lie {
+    fn of_asker(self) -> Bytes {
+        let (starts, incarnation) = if self.older_copy { (STARTS_PRETENDED, 1) } else { (0, 0) };
+        let said = wire::IdentityResponse {
+            removed: self.removed,
+            starts,
+            incarnation,
+            ..wire::IdentityResponse::default()
+        };
+        Bytes::from(wire::ControlResponse { kind: Some(Answer::Identity(said)) }.encode_to_vec())
+    }
+}

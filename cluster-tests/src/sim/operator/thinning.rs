@@ -1,0 +1,231 @@
+//! An operator who replaces members while one is away, until just a majority of the newest voters is left, the one that was
+//! away among them.
+//!
+//! Owns the sequence: a learner is added; a member goes away, without power or cut off; the learner is promoted and a voter
+//! removed, each of which may be refused for a known reason; then so many voters are stopped that the one that was away is
+//! needed when it comes back. Whether those left elect a leader judges `majority`, and whether they forgot something all the
+//! other oracles do. Everything that was stopped is there again at the end, and what was begun is finished.
+
+use std::time::Duration;
+
+use openraft_rt::AsyncRuntime;
+use orch_raft::member::ChangeError;
+use orch_raft::transport::NodeId;
+
+use super::{Operator, RETRY};
+use crate::sim::clients;
+use crate::sim::dice::Dice;
+use crate::sim::faults;
+use crate::sim::majority::SERVED_WITHIN;
+use crate::sim::process::MemberStore;
+use crate::sim::runtime::NodeRuntime;
+use crate::sim::session::Gone;
+use crate::sim::world::{Condition, Handle};
+
+/// Of a hundred operators, how many do this, once: one of eight.
+const OPERATORS_PERCENT: u64 = 13;
+
+/// Of a hundred members that go away, how many keep their process and are cut off.
+const CUT_OFF_PERCENT: u64 = 50;
+
+/// How long a change is tried for while a member is away: a member that is asked may not run, and a refusal comes after two
+/// seconds in which those that are silent might have answered.
+const TRIED_FOR: Duration = Duration::from_secs(6);
+
+/// For the answer to a change: a little more than a member allows itself, so that it is heard.
+const PATIENCE: Duration = Duration::from_secs(11);
+
+/// Writes that those left must take: the first may be one that an earlier leader had begun.
+const WRITES: u32 = 2;
+
+/// The refusal that lasts for as long as the member is away.
+const UNACQUAINTED: &str = "would not know";
+
+/// What a change may be refused for while a member is away. Each is part of what the operator is told.
+const KNOWN_REFUSALS: [&str; 9] = [
+    UNACQUAINTED,
+    "has not received the last change of the voters yet",
+    "would have no majority that answers",
+    "has not caught up with the log yet",
+    "another change of the members is under way",
+    "could take over",
+    "does not answer",
+    "no quorum answers",
+    // Of the consensus library: the step before is not committed.
+    "configuration change",
+];
+
+/// What became of a change.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Change {
+    Done,
+    Refused,
+    /// Nobody knows.
+    Open,
+}
+
+impl Operator {
+    /// Whether this operator does so in its run.
+    pub(super) fn thins(&self) -> bool {
+        self.thinning().percent(OPERATORS_PERCENT)
+    }
+
+    fn thinning(&self) -> Dice {
+        self.world().dice("thinning")
+    }
+
+    /// Replaces members while one is away, and leaves just a majority for a while.
+    pub(super) async fn thin(&self) {
+        let (world, dice) = (self.world(), self.thinning());
+        // In a run of minutes the network heals link by link, for as long as the whole sequence takes.
+        if world.members().len() < 3 || world.minutes().is_some() || world.leader().is_none() {
+            return;
+        }
+        let Some(fresh) = self.add().await else { return };
+        let members: Vec<NodeId> = world.members().into_iter().filter(|node| *node != fresh).collect();
+        let away = members[dice.index(members.len())];
+        let rest: Vec<NodeId> = members.into_iter().filter(|node| *node != away).collect();
+        let gone = rest[dice.index(rest.len())];
+        self.send_away(away, dice.percent(CUT_OFF_PERCENT));
+        NodeRuntime::sleep(dice.millis(0..2000)).await;
+        let promoting = move |store: MemberStore| async move { store.promote(fresh).await };
+        let promoted = self.attempt(&format!("promote n{}", fresh.0), away, promoting).await;
+        world.set_leaving(gone, true);
+        let removing = move |store: MemberStore| async move { store.remove(gone).await };
+        let removed = self.attempt(&format!("remove n{}", gone.0), away, removing).await;
+        match removed {
+            Change::Done => self.see_off(gone).await,
+            Change::Refused => world.set_leaving(gone, false),
+            Change::Open => {}
+        }
+        // What is open may be done while the others are down: those left are then not what was counted.
+        match [promoted, removed].contains(&Change::Open) {
+            true => self.bring_back(away),
+            false => self.leave_a_majority(&dice, away, fresh).await,
+        }
+        if promoted != Change::Done {
+            self.insist(&format!("promote n{}", fresh.0), promoting, |_| false).await;
+        }
+        if removed == Change::Open {
+            self.remove(gone).await;
+        }
+    }
+
+    /// Power is cut at `node` and stays off, or it reaches nobody.
+    fn send_away(&self, node: NodeId, cut_off: bool) {
+        self.world().trace().event(format_args!("operator: n{} goes away, cut off: {cut_off}", node.0));
+        match cut_off {
+            true => self.world().network().sever(node),
+            false => self.world().hold(node),
+        }
+    }
+
+    fn bring_back(&self, node: NodeId) {
+        self.world().trace().event(format_args!("operator: n{} comes back", node.0));
+        self.world().network().rejoin(node);
+        self.world().release(node);
+    }
+
+    /// Asks one member after another, but the one that is away, for a change for a while.
+    async fn attempt<F>(
+        &self,
+        what: &str,
+        away: NodeId,
+        change: impl Fn(MemberStore) -> F + Clone + Send + 'static,
+    ) -> Change
+    where
+        F: Future<Output = Result<(), ChangeError>> + Send,
+    {
+        let (mut outcome, began) = (Change::Refused, NodeRuntime::elapsed());
+        let session = self.session.patient(PATIENCE);
+        while NodeRuntime::elapsed() - began < TRIED_FOR {
+            let (via, change) = (session.pick(), change.clone());
+            if via == away {
+                continue;
+            }
+            let work = move |store: Handle| async move { change(store.inner().clone()).await };
+            let answer = session.request(via, work).await;
+            self.world().trace().event(format_args!("operator: {what} via n{}: {answer:?}", via.0));
+            match answer {
+                Ok(Ok(())) => return Change::Done,
+                Ok(Err(ChangeError::Refused { reason })) => {
+                    if !KNOWN_REFUSALS.iter().any(|known| reason.contains(known)) {
+                        self.world().fail(format_args!("{what} is refused for no known reason: {reason}"));
+                    }
+                    if reason.contains(UNACQUAINTED) {
+                        return outcome;
+                    }
+                }
+                Err(Gone::NotSent) => {}
+                Ok(Err(ChangeError::Unknown { .. })) | Err(Gone::Lost) => {
+                    outcome = Change::Open;
+                }
+            }
+            if self.world().failure().is_some() {
+                return outcome;
+            }
+            NodeRuntime::sleep(RETRY).await;
+        }
+        outcome
+    }
+
+    /// Stops voters until, with `away` back and in a truce, just a majority is left, and has those take writes.
+    async fn leave_a_majority(&self, dice: &Dice, away: NodeId, fresh: NodeId) {
+        let world = self.world();
+        let Some(voters) = self.voters_at_rest() else { return self.bring_back(away) };
+        let mut rest: Vec<NodeId> =
+            voters.iter().copied().filter(|node| ![away, fresh].contains(node)).collect();
+        // The one that was away and the newest first; who else lives is chance.
+        let mut living: Vec<NodeId> =
+            [away, fresh].into_iter().filter(|node| voters.contains(node)).collect();
+        while living.len() <= voters.len() / 2 && !rest.is_empty() {
+            living.push(rest.remove(dice.index(rest.len())));
+        }
+        let stopped: Vec<NodeId> = voters.iter().copied().filter(|node| !living.contains(node)).collect();
+        world.trace().event(format_args!("operator: of the voters {voters:?} only {living:?} live"));
+        world.set_truce(true);
+        stopped.iter().for_each(|node| world.hold(*node));
+        faults::mend(world);
+        self.bring_back(away);
+        self.take_writes(&living).await;
+        world.set_truce(false);
+        stopped.into_iter().for_each(|node| world.release(node));
+    }
+
+    /// The voters of the newest membership; `None` while a change of them is under way.
+    fn voters_at_rest(&self) -> Option<Vec<NodeId>> {
+        let members = self.world().members();
+        match self.world().voter_sets(&members)?.as_slice() {
+            [voters] => {
+                let voters: Vec<NodeId> = voters.iter().copied().map(NodeId).collect();
+                voters.iter().all(|voter| members.contains(voter)).then_some(voters)
+            }
+            _ => None,
+        }
+    }
+
+    /// Writes through those left, for as long as they may take for it.
+    async fn take_writes(&self, living: &[NodeId]) {
+        let (world, began, mut written) = (self.world(), NodeRuntime::elapsed(), 0);
+        let mut turn = 0;
+        while written < WRITES && world.failure().is_none() {
+            // Then the oracle has judged, unless one of them cannot do its part for another reason.
+            if NodeRuntime::elapsed() - began > SERVED_WITHIN * 2 {
+                let conditions: Vec<(NodeId, Condition)> =
+                    living.iter().map(|node| (*node, world.condition(*node))).collect();
+                return world
+                    .trace()
+                    .event(format_args!("operator: those left take no write: {conditions:?}"));
+            }
+            let via = living[turn % living.len()];
+            if clients::write_once(&self.session, via).await {
+                written += 1;
+            } else {
+                NodeRuntime::sleep(RETRY).await;
+            }
+            turn += 1;
+        }
+        let took = NodeRuntime::elapsed() - began;
+        world.trace().event(format_args!("operator: those left serve after {} ms", took.as_millis()));
+    }
+}
