@@ -27,7 +27,7 @@ use crate::member::codec::{stored_membership_from_wire, stored_membership_to_wir
 use crate::member::core::{Core, within};
 use crate::member::founding::founding_disk;
 use crate::member::identity::{
-    ClusterIdentity, Registration, first_transaction, registered, registration, save,
+    ClusterIdentity, Registration, first_transaction, is_founder, registered, registration, save,
 };
 use crate::member::network::control;
 use crate::member::options::StartError;
@@ -191,8 +191,11 @@ impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
         let state = self.applied.state();
         let mut identity = self.identity();
         let founder = founding_disk(identity.founding.as_ref(), asker).map(str::to_owned);
-        // Once there is a cluster, its state tells more than its founding, and tells it of members only.
-        if ClusterIdentity::read(&state).is_some() {
+        // Once there is a cluster, its state tells more than its founding. But a founder that has not registered yet may never
+        // have received it, and may be needed before there is a leader that could let it in.
+        let is_late =
+            is_founder(&state, asker) && registered(&state, asker).is_some_and(|known| known.starts == 0);
+        if ClusterIdentity::read(&state).is_some() && !is_late {
             identity.founding = None;
         }
         let recall = recall(self.options.id(), &state, &self.promises, asker.0);

@@ -1,5 +1,7 @@
 //! How a cluster begins, and disks that must not begin it again: emptied ones and older copies.
 
+use orch_proto::store as wire;
+
 use super::*;
 use crate::Runtime;
 use crate::member::FoundError;
@@ -258,5 +260,30 @@ fn a_member_that_came_back_answers_one_that_is_added_later() {
         cluster.handle(0).promote(peer(joined).id).await.unwrap();
         let written = cluster.handle(joined).propose(put("a", "1")).await;
         revision_of(written);
+    });
+}
+
+/// Found by a simulation: a founder whose disk was full at the founding, and another one whose disk was lost soon after. The third
+/// had the founding, and did not tell it.
+#[test]
+fn a_founder_that_missed_the_founding_is_told_of_it_until_it_has_registered() {
+    simulate(331, async {
+        let mut cluster = Cluster::new(3);
+        for n in 0..3 {
+            cluster.restart(n).await.unwrap();
+        }
+        cluster.handle(0).found().await.unwrap();
+        let late = peer(2).id;
+        let (told, handle) =
+            (|answer: wire::IdentityResponse| answer.identity.unwrap().founding, cluster.handle(0));
+        let about = wire::IdentityRequest { unconfirmed: true, about: 0 };
+        eventually("the cluster's identity", || handle.cluster()).await;
+        let is_registered = || registered(&handle.state(), late).is_some_and(|known| known.starts > 0);
+        assert!(!is_registered());
+        assert!(told(handle.0.answer_identity(late, about).await).is_some());
+        eventually("its registration", || is_registered().then_some(())).await;
+        assert!(told(handle.0.answer_identity(late, about).await).is_none(), "its state tells more");
+        let stranger = crate::member::node_id("stranger");
+        assert!(told(handle.0.answer_identity(stranger, about).await).is_none());
     });
 }
