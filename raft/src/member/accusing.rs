@@ -44,15 +44,17 @@ pub(crate) struct Accusations {
 }
 
 /// One accusation.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 struct Accusation {
     verdict: Verdict,
+    /// What was said last.
+    reason: String,
     /// A task of its own asks again until it is settled. Members of this one's log are asked again anyway (see returning).
     is_watched: bool,
 }
 
 impl Accusation {
-    const NEW: Self = Accusation { verdict: Verdict::Open, is_watched: false };
+    const NEW: Self = Accusation { verdict: Verdict::Open, reason: String::new(), is_watched: false };
 
     fn is_open(&self) -> bool {
         self.verdict != Verdict::Dismissed
@@ -74,7 +76,9 @@ impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
     /// Judges what `from` says: that this disk is an older copy, because of `reason`. Marks the disk if it is.
     pub(crate) async fn judge_older_copy(self: &Arc<Self>, from: NodeId, reason: &str) -> Verdict {
         let name = self.peer_name(from.0);
-        self.accusations.older_copy.lock().entry(from).or_insert(Accusation::NEW);
+        reason.clone_into(
+            &mut self.accusations.older_copy.lock().entry(from).or_insert(Accusation::NEW).reason,
+        );
         let verdict = self.judge(from).await;
         self.accusations.older_copy.lock().entry(from).or_insert(Accusation::NEW).verdict = verdict;
         match verdict {
@@ -88,6 +92,15 @@ impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
             Verdict::Open | Verdict::Dismissed => {}
         }
         verdict
+    }
+
+    /// Judges once more what `from` said that answers no longer: others may be there by now that know what it is.
+    pub(crate) async fn judge_again(self: &Arc<Self>, from: NodeId) -> Verdict {
+        let said = self.accusations.older_copy.lock().get(&from).cloned();
+        match said.filter(|said| said.is_open() && !said.is_watched) {
+            Some(said) => self.judge_older_copy(from, &said.reason).await,
+            None => Verdict::Dismissed,
+        }
     }
 
     /// Judges what `from` says, whom another member knows, until it is settled or nobody knows `from` any more.

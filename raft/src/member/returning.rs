@@ -166,7 +166,9 @@ impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
 
     /// Returns `false` when this member must not go on.
     async fn compare_with(self: &Arc<Self>, peer: &Peer) -> bool {
-        let Some(answer) = self.ask_identity(peer, true).await else { return true };
+        let Some(answer) = self.ask_identity(peer, true).await else {
+            return self.judge_again(peer.id).await != Verdict::Condemned;
+        };
         // Compared by a request of its own meanwhile: what it was promised since is no promise of an earlier start.
         if self.returning.compared.lock().contains(&peer.id) {
             return true;

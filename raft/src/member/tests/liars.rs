@@ -17,7 +17,7 @@ const SOON: Duration = Duration::from_secs(2);
 const LONG: Duration = Duration::from_secs(30);
 
 /// Answers everybody that asks who it is with the same.
-struct Liar(wire::IdentityResponse);
+pub(super) struct Liar(pub(super) wire::IdentityResponse);
 
 impl PeerService for Liar {
     fn call(&self, _: NodeId, _: Purpose, frame: Bytes) -> BoxFuture<'static, Result<Bytes, String>> {
@@ -44,7 +44,7 @@ struct Roles {
     away: usize,
 }
 
-async fn known_everywhere(cluster: &Cluster) {
+pub(super) async fn known_everywhere(cluster: &Cluster) {
     for handle in cluster.handles() {
         handle.wait_cluster().await.unwrap();
     }
@@ -148,6 +148,23 @@ fn a_removed_member_alone_with_one_marks_no_disk() {
             assert_eq!(value(&cluster.handle(now), "acknowledged").as_deref(), Some("1"));
         });
     }
+}
+
+/// Nor does what it has said once hold when it has fallen silent (found by a simulation).
+#[test]
+fn a_removed_member_that_has_fallen_silent_keeps_nobody_out() {
+    simulate(926, async {
+        let lie = wire::IdentityResponse { starts: 1000, incarnation: 77, ..Default::default() };
+        let (mut cluster, roles) = with_liar(lie, true).await;
+        cluster.kill(roles.leader).await;
+        cluster.kill(roles.follower).await;
+        cluster.restart(roles.away).await.unwrap();
+        eventually("it is accused", || cluster.handle(roles.away).0.is_accused().then_some(())).await;
+        cluster.network.unserve(peer(3).id);
+        cluster.restart(roles.leader).await.unwrap();
+        let now = cluster.leader_among(&[roles.leader, roles.away]).await;
+        assert_eq!(value(&cluster.handle(now), "acknowledged").as_deref(), Some("1"));
+    });
 }
 
 #[test]

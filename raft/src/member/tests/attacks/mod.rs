@@ -15,6 +15,7 @@ use prost::Message;
 use wire::control_request::Kind as Request;
 use wire::control_response::Kind as Response;
 
+use super::liars::{Liar, known_everywhere};
 use super::*;
 use crate::Runtime;
 use crate::transport::{Duplex, NodeId, PeerService, Purpose, Transport};
@@ -22,34 +23,8 @@ use crate::transport::{Duplex, NodeId, PeerService, Purpose, Transport};
 const SOON: Duration = Duration::from_secs(2);
 const LONG: Duration = Duration::from_secs(60);
 
-/// Answers everybody that asks who it is with the same.
-struct Liar(wire::IdentityResponse);
-
-impl PeerService for Liar {
-    fn call(&self, _: NodeId, _: Purpose, frame: Bytes) -> BoxFuture<'static, Result<Bytes, String>> {
-        let request = wire::ControlRequest::decode(frame).unwrap();
-        let answer = match request.kind {
-            Some(Request::Identity(_)) => Ok(Response::Identity(self.0.clone())),
-            _ => Err("no".to_owned()),
-        };
-        let answer =
-            answer.map(|kind| Bytes::from(wire::ControlResponse { kind: Some(kind) }.encode_to_vec()));
-        async { answer }.boxed()
-    }
-
-    fn stream(&self, _: NodeId, _: Purpose, _: Duplex) -> BoxFuture<'static, ()> {
-        async {}.boxed()
-    }
-}
-
 fn copy(cluster: &Cluster, n: usize) -> Arc<MemoryDisk> {
     Arc::new(cluster.disks[n].copy())
-}
-
-async fn known_everywhere(cluster: &Cluster) {
-    for handle in cluster.handles() {
-        handle.wait_cluster().await.unwrap();
-    }
 }
 
 async fn converge(cluster: &Cluster) {
