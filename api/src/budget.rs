@@ -1,16 +1,20 @@
-//! The memory that one request may take, and the end of its work when its client is gone.
+//! The memory and the steps that one request may take, and the end of its work when its client is gone.
 //!
 //! Owns the bounds that several stages share, each with its unit and its reason; bounds of one format stand beside its
-//! code (`patch::json_patch`, `schema::yaml`, `validate::errors`). A client chooses the shape of what it sends: without
-//! these bounds two bytes of a body (`{}`) become a thousand in memory.
+//! code (`patch::json_patch`, `schema::yaml`, `validate::errors`). Steps and cancellation are in `steps`. A client chooses
+//! the shape of what it sends: without these bounds two bytes of a body (`{}`) become a thousand in memory.
 //!
 //! Invariant: what is counted is an estimate from the shape alone, so that the same body is always answered alike.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+#[cfg(test)]
+mod stages;
+mod steps;
 
 use serde_json::Value;
 
-use crate::error::ApiError;
+#[cfg(test)]
+pub(crate) use steps::stopping;
+pub use steps::{Budget, Numbered, STEPS_MAX, goes_on};
 
 /// Bytes that one decoded document may hold, strings excepted, which are no longer than the body. Eight times the largest
 /// body: every config map of the largest stored size fits twice, lists of millions of empty objects do not.
@@ -28,7 +32,7 @@ const ENTRY_BYTES: usize = size_of::<Value>() + size_of::<String>() + 3 * size_o
 /// Fields that defaults may add to one object. A container gets the most; kinds with more fields leave most of them out.
 const FILLED_FIELDS_MAX: usize = 12;
 
-/// A document is over its bound.
+/// A document is over its bound, or its request over its steps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OverBudget;
 
@@ -59,30 +63,13 @@ impl Held {
         self.take(fields.min(FILLED_FIELDS_MAX) * ENTRY_BYTES)
     }
 
+    /// Every value that a decoder makes comes by here, so that a decoding ends with its request.
     fn take(&mut self, bytes: usize) -> Result<(), OverBudget> {
+        if !goes_on() {
+            return Err(OverBudget);
+        }
         self.left = self.left.checked_sub(bytes).ok_or(OverBudget)?;
         Ok(())
-    }
-}
-
-/// Whether somebody still waits for the answer of a request.
-#[derive(Debug, Default)]
-pub struct Budget {
-    is_cancelled: AtomicBool,
-}
-
-impl Budget {
-    /// The client is gone, or its time is over: what is still to be done ends at its next look.
-    pub fn cancel(&self) {
-        self.is_cancelled.store(true, Ordering::Relaxed);
-    }
-
-    /// To be asked between stages, each of which is bounded by itself.
-    ///
-    /// # Errors
-    /// `DeadlineExceeded`: nobody waits any more.
-    pub fn check(&self) -> Result<(), ApiError> {
-        if self.is_cancelled.load(Ordering::Relaxed) { Err(ApiError::DeadlineExceeded) } else { Ok(()) }
     }
 }
 
@@ -98,13 +85,5 @@ mod tests {
         let mut held = Held::new(FILLED_FIELDS_MAX * ENTRY_BYTES);
         assert_eq!(held.object(1000), Ok(()), "an object of many fields has most of them not");
         assert_eq!(held.entry(), Err(OverBudget));
-    }
-
-    #[test]
-    fn a_cancelled_request_goes_no_further() {
-        let budget = Budget::default();
-        assert_eq!(budget.check(), Ok(()));
-        budget.cancel();
-        assert_eq!(budget.check(), Err(ApiError::DeadlineExceeded));
     }
 }

@@ -123,6 +123,9 @@ pub enum ApiError {
     /// The time of the request is over, and nothing was written.
     #[error("request did not complete within the allotted timeout")]
     DeadlineExceeded,
+    /// The time of a write is over before anything was proposed: it has changed nothing, and will not.
+    #[error("deadline exceeded before anything was changed")]
+    NothingChanged,
     /// Nothing was done; trying again may help.
     #[error("unavailable: {0}")]
     Unavailable(String),

@@ -111,6 +111,11 @@ impl Status {
                 let message = "Timeout: request did not complete within the allotted timeout";
                 generic(504, "Timeout", message.to_owned())
             }
+            ApiError::NothingChanged => {
+                let message =
+                    "Timeout: request did not complete within the allotted timeout: nothing was changed";
+                generic(504, "Timeout", message.to_owned())
+            }
             ApiError::Unavailable(reason) => waiting(
                 503,
                 "ServiceUnavailable",

@@ -5,7 +5,9 @@
 //! alone and looked at again.
 
 use std::future::Future;
+use std::ops::Sub;
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use orch_raft::{State, Store, Subscription};
@@ -39,6 +41,19 @@ impl Propagation {
             Propagation::Foreground => "Foreground",
             Propagation::Orphan => "Orphan",
         }
+    }
+}
+
+/// An instant of the ambient clock, in milliseconds since 1970, for limits of warnings. A clock that was set back lets the
+/// next one pass.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Moment(pub u64);
+
+impl Sub for Moment {
+    type Output = Duration;
+
+    fn sub(self, earlier: Moment) -> Duration {
+        Duration::from_millis(self.0.abs_diff(earlier.0))
     }
 }
 
@@ -79,6 +94,11 @@ impl<S: Store> Client<S> {
     /// Now, in milliseconds since 1970.
     pub(super) fn now_ms(&self) -> u64 {
         self.pipeline.ambient.now().millis()
+    }
+
+    /// Now, for limits of warnings.
+    pub(super) fn moment(&self) -> Moment {
+        Moment(self.now_ms())
     }
 
     /// Now, as objects hold it.
@@ -200,4 +220,19 @@ where
 {
     use futures::StreamExt;
     futures::stream::iter(items.into_iter().map(work)).buffer_unordered(at_once).collect().await
+}
+
+#[cfg(test)]
+mod tests {
+    use orch_raft::warnings::WarningLimit;
+
+    use super::*;
+
+    #[test]
+    fn warnings_of_loops_are_limited_and_survive_a_clock_that_is_set_back() {
+        let limit = WarningLimit::<Moment>::new();
+        let passed = [1_000_000, 1_000_001, 1_009_999, 1_010_000, 500_000, 500_001]
+            .map(|now| limit.pass_at(Moment(now)));
+        assert_eq!(passed, [Some(0), None, None, Some(2), Some(0), None]);
+    }
 }

@@ -31,8 +31,9 @@ use std::time::Duration;
 
 use futures::future::{join4, select};
 use orch_raft::Store;
+use orch_raft::warnings::WarningLimit;
 
-use self::client::Client;
+use self::client::{Client, Moment};
 use crate::error::ApiError;
 use crate::pipeline::Pipeline;
 
@@ -48,6 +49,9 @@ impl Default for Options {
         Options { event_ttl: Duration::from_secs(3600) }
     }
 }
+
+/// What a loop stumbles over may be an object that a client has stored.
+static FAILED: WarningLimit<Moment> = WarningLimit::new();
 
 /// How often a node looks whether it leads: a new leader's loops start within this, and the look costs one load.
 const LEADERSHIP_PACE: Duration = Duration::from_millis(500);
@@ -105,7 +109,9 @@ where
     loop {
         let started_ms = client.now_ms();
         let Err(error) = start().await;
-        tracing::warn!(%error, name, "a background loop failed and starts again");
+        if let Some(left_out) = FAILED.pass_at(client.moment()) {
+            tracing::warn!(%error, name, left_out, "a background loop failed and starts again");
+        }
         let ran = Duration::from_millis(client.now_ms().saturating_sub(started_ms));
         if ran > RETRY_MAX {
             wait = RETRY_MIN;

@@ -10,7 +10,7 @@ use serde_json::{Map, Value};
 
 use super::check::check;
 use super::compare::{Comparison, UNOWNED_METADATA, compare};
-use super::conflict::{Conflict, Conflicts};
+use super::conflict::{Conflict, Conflicts, Owner};
 use super::element::PathElement;
 use super::extract::{field_set, reconcile, with_named_fields};
 use super::last_applied::{self, LAST_APPLIED_MANAGER};
@@ -22,6 +22,7 @@ use super::stored;
 use super::update::{Writer, metadata_of};
 use super::versions::{Views, translated};
 use crate::schema::types::{Schema, TypeId};
+use crate::validate::errors::ERRORS_SHOWN_MAX;
 use orch_proto::Brand;
 
 /// The manager that is recorded for everything an object has when it is first applied to without having managers.
@@ -320,7 +321,10 @@ impl Job<'_> {
             return Ok(());
         }
         let Comparison { changed, removed } = self.comparison(&self.base, object)?;
-        let mut conflicts = Vec::new();
+        let (mut conflicts, mut count) = (Vec::new(), 0);
+        // What its last configuration explains is taken out of the command line's afterwards: of those all are looked at.
+        let kept_max =
+            if self.writer.manager == LAST_APPLIED_MANAGER { usize::MAX } else { ERRORS_SHOWN_MAX };
         let mut views = Views::new(self.schema, self.writer, &self.base, object);
         for entry in managed.entries.iter_mut().take(others) {
             let lost = if entry.api_version == self.writer.api_version {
@@ -335,18 +339,19 @@ impl Job<'_> {
                 FieldSet::EMPTY
             };
             if !lost.is_empty() && !force {
-                lost.for_each(&mut |path| conflicts.push(Conflict::new(entry, path)));
+                let (owner, before) = (Owner::of(entry), count);
+                lost.for_each(&mut |path| {
+                    if count - before < kept_max {
+                        conflicts.push(Conflict { owner: owner.clone(), elements: path.to_vec() });
+                    }
+                    count += 1;
+                });
             }
         }
         if !conflicts.is_empty() {
             // Stable: the paths of one owner stay in order.
-            conflicts.sort_by(|a, b| {
-                let key = |c: &'_ Conflict| {
-                    (c.manager.clone(), c.operation, c.api_version.clone(), c.subresource.clone())
-                };
-                key(a).cmp(&key(b))
-            });
-            return Err(ApplyError::Conflicts(Conflicts(conflicts)));
+            conflicts.sort_by(|a, b| a.owner.cmp(&b.owner));
+            return Err(ApplyError::Conflicts(Conflicts { kept: conflicts, count }));
         }
         Ok(())
     }

@@ -10,6 +10,7 @@ use serde_json::Value;
 
 use super::element::PathElement;
 use super::shape::{Shape, Slot, element_of_item};
+use crate::budget::goes_on;
 use crate::schema::types::{Scalar, Schema, TypeId, ValueType};
 use crate::validate::errors::ERRORS_SHOWN_MAX;
 use crate::validate::field::beginning;
@@ -68,7 +69,7 @@ impl<'s, 'v> Checker<'s, 'v> {
             ValueType::List { item, .. } => self.list(slot, Slot::of(item), value),
             ValueType::Map { value: inner, .. } => match value {
                 Value::Object(map) => {
-                    for (name, value) in map {
+                    for (name, value) in map.iter().take_while(|_| goes_on()) {
                         self.at(Step::Name(name), |this| this.value(Slot::of(inner), value));
                     }
                 }
@@ -85,7 +86,7 @@ impl<'s, 'v> Checker<'s, 'v> {
             Value::Null => return,
             other => return self.refuse(&format!("expected map, got {}", shown(other))),
         };
-        for (name, value) in map {
+        for (name, value) in map.iter().take_while(|_| goes_on()) {
             let inner = Slot::in_object(ty, name);
             self.at(Step::Name(name), |this| match inner {
                 Some(inner) => this.value(inner, value),
@@ -100,7 +101,7 @@ impl<'s, 'v> Checker<'s, 'v> {
         };
         let shape = slot.shape(self.schema, None);
         let mut seen: BTreeSet<PathElement> = BTreeSet::new();
-        for (at, value) in items.iter().enumerate() {
+        for (at, value) in items.iter().take_while(|_| goes_on()).enumerate() {
             if matches!(shape, Shape::Atomic) {
                 let place = PathElement::Index(i64::try_from(at).unwrap_or(i64::MAX));
                 self.at(Step::Element(place), |this| this.value(item, value));

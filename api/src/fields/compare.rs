@@ -9,6 +9,7 @@ use serde_json::{Map, Value};
 use super::element::PathElement;
 use super::set::FieldSet;
 use super::shape::{self, ItemError, Shape, Slot, for_each_emitted, same};
+use crate::budget::goes_on;
 use crate::schema::types::{Field, ObjectType, Schema, TypeId};
 
 /// The differences between an old and a new state.
@@ -214,7 +215,9 @@ impl<'s> Walker<'s> {
         level: Level,
         node: &mut Node,
     ) -> Result<(), ItemError> {
-        for (name, value) in new.into_iter().flatten().filter(|(name, _)| !level.skips(name)) {
+        for (name, value) in
+            new.into_iter().flatten().take_while(|_| goes_on()).filter(|(name, _)| !level.skips(name))
+        {
             let Some((slot, field)) = slot_of(ty, name) else { continue };
             let zero = absent(old, name, field);
             let before = old.and_then(|old| old.get(name)).or(zero.as_ref());
@@ -222,7 +225,9 @@ impl<'s> Walker<'s> {
             node.take(|| PathElement::field(name), child);
         }
         let only_old = |name: &str| !level.skips(name) && new.is_none_or(|new| !new.contains_key(name));
-        for (name, value) in old.into_iter().flatten().filter(|(name, _)| only_old(name)) {
+        for (name, value) in
+            old.into_iter().flatten().take_while(|_| goes_on()).filter(|(name, _)| only_old(name))
+        {
             let Some((slot, field)) = slot_of(ty, name) else { continue };
             let zero = absent(new, name, field);
             let child = self.place(slot, Some(value), zero.as_ref(), level.below(name))?;
@@ -265,11 +270,12 @@ impl<'s> Walker<'s> {
         new: &Map<String, Value>,
         node: &mut Node,
     ) -> Result<(), ItemError> {
-        for (name, value) in new {
+        for (name, value) in new.iter().take_while(|_| goes_on()) {
             let child = self.place(slot, old.get(name), Some(value), Level::Inner)?;
             node.take(|| PathElement::field(name), child);
         }
-        for (name, value) in old.iter().filter(|(name, _)| !new.contains_key(*name)) {
+        for (name, value) in old.iter().take_while(|_| goes_on()).filter(|(name, _)| !new.contains_key(*name))
+        {
             let child = self.place(slot, Some(value), None, Level::Inner)?;
             node.take(|| PathElement::field(name), child);
         }
@@ -289,14 +295,14 @@ impl<'s> Walker<'s> {
         }
         let mut items: Vec<Item<'_>> = Vec::with_capacity(old.len() + new.len());
         for (values, is_new) in [(old, false), (new, true)] {
-            for value in values {
+            for value in values.iter().take_while(|_| goes_on()) {
                 let element = shape::element_of_item(self.schema, shape, value)?;
                 items.push(Item { element, is_new, value });
             }
         }
         // Stable: the items of one element stay in list order, old before new.
         items.sort_by(|a, b| a.element.cmp(&b.element));
-        for group in items.chunk_by(|a, b| a.element == b.element) {
+        for group in items.chunk_by(|a, b| a.element == b.element).take_while(|_| goes_on()) {
             let at = group.partition_point(|item| !item.is_new);
             let child = self.group(shape, &group[..at], &group[at..])?;
             node.take(|| group[0].element.clone(), child);

@@ -1,15 +1,16 @@
 //! Conflicts of an apply: fields that others own and would lose.
 
 use std::fmt::Write;
+use std::sync::Arc;
 
 use super::element::PathElement;
 use super::managed::{ManagedEntry, Operation};
 use crate::validate::errors::ERRORS_SHOWN_MAX;
 use crate::validate::field::{beginning, quoted};
 
-/// One field that another manager owns with another value.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Conflict {
+/// Who owns a field that an apply would take.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Owner {
     /// Name of the owner.
     pub manager: String,
     /// How the owner wrote it.
@@ -18,76 +19,92 @@ pub struct Conflict {
     pub api_version: String,
     /// Sub-resource it was written through; empty for the main resource.
     pub subresource: String,
-    /// The field, as messages print it: `.data.a`.
-    pub path: String,
+}
+
+/// One field that another manager owns with another value. There may be tens of thousands, so they share their owners, and a
+/// path is put into words only where it is shown.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Conflict {
+    /// Whose field it is.
+    pub owner: Arc<Owner>,
     pub(super) elements: Vec<PathElement>,
 }
 
 /// All conflicts of an apply, by owner and path.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Conflicts(pub(super) Vec<Conflict>);
+pub struct Conflicts {
+    /// Those that an answer may name, at least.
+    pub(super) kept: Vec<Conflict>,
+    /// How many there are.
+    pub(super) count: usize,
+}
 
-impl Conflict {
-    pub(super) fn new(owner: &ManagedEntry, elements: &[PathElement]) -> Self {
-        let mut path = String::new();
-        for element in elements {
-            write!(path, "{element}").expect("writing to a string cannot fail");
-        }
-        Conflict {
-            manager: owner.manager.clone(),
-            operation: owner.operation,
-            api_version: owner.api_version.clone(),
-            subresource: owner.subresource.clone(),
-            path,
-            elements: elements.to_vec(),
-        }
+impl Owner {
+    pub(super) fn of(entry: &ManagedEntry) -> Arc<Owner> {
+        Arc::new(Owner {
+            manager: entry.manager.clone(),
+            operation: entry.operation,
+            api_version: entry.api_version.clone(),
+            subresource: entry.subresource.clone(),
+        })
     }
+}
 
+impl std::fmt::Display for Owner {
     /// The owner as messages name it: `"kubelet" with subresource "status" using v1`.
-    fn owner(&self) -> String {
-        let mut out = quoted(&self.manager);
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&quoted(&self.manager))?;
         if !self.subresource.is_empty() {
-            out.push_str(" with subresource ");
-            out.push_str(&quoted(&self.subresource));
+            write!(f, " with subresource {}", quoted(&self.subresource))?;
         }
         if self.operation == Operation::Update {
-            out.push_str(" using ");
-            out.push_str(&self.api_version);
+            write!(f, " using {}", self.api_version)?;
         }
-        out
+        Ok(())
+    }
+}
+
+impl Conflict {
+    /// The field, as messages print it: `.data.a`.
+    pub fn path(&self) -> String {
+        let mut path = String::new();
+        for element in &self.elements {
+            write!(path, "{element}").expect("writing to a string cannot fail");
+        }
+        path
     }
 
     /// The message of the cause in a Status; its reason is `FieldManagerConflict`, its field [`Conflict::path`].
     pub fn cause(&self) -> String {
-        format!("conflict with {}", self.owner())
+        format!("conflict with {}", self.owner)
     }
 }
 
 impl Conflicts {
     /// The conflicts that an answer names, each as one cause of the Status.
     pub fn shown(&self) -> impl Iterator<Item = &Conflict> {
-        self.0.iter().take(ERRORS_SHOWN_MAX)
+        self.kept.iter().take(ERRORS_SHOWN_MAX)
     }
 }
 
 impl std::fmt::Display for Conflicts {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        if let [conflict] = self.0.as_slice() {
-            return write!(f, "Apply failed with 1 conflict: {}: {}", conflict.cause(), conflict.path);
+        if let [conflict] = self.kept.as_slice() {
+            return write!(f, "Apply failed with 1 conflict: {}: {}", conflict.cause(), conflict.path());
         }
-        write!(f, "Apply failed with {} conflicts: ", self.0.len())?;
-        let shown = &self.0[..self.0.len().min(ERRORS_SHOWN_MAX)];
-        for (at, group) in shown.chunk_by(|a, b| a.owner() == b.owner()).enumerate() {
+        write!(f, "Apply failed with {} conflicts: ", self.count)?;
+        let shown = &self.kept[..self.kept.len().min(ERRORS_SHOWN_MAX)];
+        for (at, group) in shown.chunk_by(|a, b| a.owner == b.owner).enumerate() {
             if at > 0 {
                 f.write_char('\n')?;
             }
-            write!(f, "conflicts with {}:", group[0].owner())?;
+            write!(f, "conflicts with {}:", group[0].owner)?;
             for conflict in group {
-                write!(f, "\n- {}", beginning(&conflict.path))?;
+                write!(f, "\n- {}", beginning(&conflict.path()))?;
             }
         }
-        if self.0.len() > shown.len() {
-            write!(f, "\nand {} more", self.0.len() - shown.len())?;
+        if self.count > shown.len() {
+            write!(f, "\nand {} more", self.count - shown.len())?;
         }
         Ok(())
     }

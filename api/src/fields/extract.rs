@@ -5,6 +5,7 @@ use serde_json::Value;
 use super::element::PathElement;
 use super::set::FieldSet;
 use super::shape::{ItemError, Shape, element_of_item, is_declared};
+use crate::budget::goes_on;
 use crate::schema::types::{Schema, TypeId};
 
 /// Every leaf, item and map entry of `value`, an object of the type `root`. An object with declared fields is not
@@ -25,7 +26,7 @@ fn collect<'s>(
     match (shape, value) {
         (Shape::Scalar | Shape::Atomic, _) => return Ok(true),
         (Shape::Struct(_) | Shape::Map(_), Value::Object(map)) => {
-            for (name, value) in map {
+            for (name, value) in map.iter().take_while(|_| goes_on()) {
                 let Some(slot) = shape.member(name) else { continue };
                 let is_field = matches!(shape, Shape::Struct(ty) if is_declared(ty, name));
                 let mut below = FieldSet::EMPTY;
@@ -49,11 +50,11 @@ fn collect_items<'s>(
     out: &mut FieldSet,
 ) -> Result<(), ItemError> {
     let mut placed = Vec::with_capacity(items.len());
-    for item in items {
+    for item in items.iter().take_while(|_| goes_on()) {
         placed.push((element_of_item(schema, shape, item)?, item));
     }
     placed.sort_by(|a, b| a.0.cmp(&b.0));
-    for group in placed.chunk_by(|a, b| a.0 == b.0) {
+    for group in placed.chunk_by(|a, b| a.0 == b.0).take_while(|_| goes_on()) {
         let mut below = FieldSet::EMPTY;
         if let ([(_, item)], Some(slot)) = (group, shape.item()) {
             collect(schema, slot.shape(schema, Some(item)), item, &mut below)?;
@@ -71,7 +72,7 @@ pub(super) fn with_named_fields<'s>(
     set: &FieldSet,
 ) -> FieldSet {
     let mut out = FieldSet::EMPTY;
-    for entry in set.entries() {
+    for entry in set.entries().iter().take_while(|_| goes_on()) {
         let is_named = match (&entry.element, shape) {
             (PathElement::Field(name), Some(Shape::Struct(ty))) => is_declared(ty, name),
             _ => false,

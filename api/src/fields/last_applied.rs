@@ -35,8 +35,9 @@ pub(super) fn not_by_client(
     brand: &Brand,
 ) -> Option<Conflicts> {
     let Some(allowed) = last_applied_set(schema, root, live, writer, brand) else { return Some(conflicts) };
-    let rest: Vec<_> = conflicts.0.into_iter().filter(|conflict| !allowed.has(&conflict.elements)).collect();
-    if rest.is_empty() { None } else { Some(Conflicts(rest)) }
+    let rest: Vec<_> =
+        conflicts.kept.into_iter().filter(|conflict| !allowed.has(&conflict.elements)).collect();
+    if rest.is_empty() { None } else { Some(Conflicts { count: rest.len(), kept: rest }) }
 }
 
 /// The fields of the last client-side configuration that still have the value it gave them. `None` where there is no

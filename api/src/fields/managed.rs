@@ -10,6 +10,7 @@ use serde_json::{Map, Value};
 
 use super::set::FieldSet;
 use super::wire::WireError;
+use crate::budget::goes_on;
 
 /// Who wrote: by apply, or by create, update and patch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -161,7 +162,7 @@ impl Managed {
         let mut managed = Managed { entries: Vec::with_capacity(items.len() + 1) };
         // By writer, because a client may send thousands; the last of one writer counts.
         let mut places: BTreeMap<(Operation, String, String, String), usize> = BTreeMap::new();
-        for (index, item) in items.iter().enumerate() {
+        for (index, item) in items.iter().take_while(|_| goes_on()).enumerate() {
             let entry = ManagedEntry::decode(index, item)?;
             match places.entry(entry.writer()) {
                 btree_map::Entry::Occupied(place) => managed.entries[*place.get()] = entry,
@@ -188,7 +189,9 @@ impl Managed {
                 .then_with(|| a.api_version.cmp(&b.api_version))
                 .then_with(|| a.subresource.cmp(&b.subresource))
         });
-        Some(Value::Array(self.entries.into_iter().map(ManagedEntry::encode).collect()))
+        Some(Value::Array(
+            self.entries.into_iter().take_while(|_| goes_on()).map(ManagedEntry::encode).collect(),
+        ))
     }
 
     /// The entries.

@@ -10,6 +10,7 @@ use serde_json::{Map, Value};
 use super::element::PathElement;
 use super::set::FieldSet;
 use super::shape::{ItemError, Shape, element_of_item, is_same_item, same};
+use crate::budget::goes_on;
 use crate::schema::types::Schema;
 
 /// `live` with everything that `config` has.
@@ -82,7 +83,7 @@ fn merge_members<'s>(
     config: &Map<String, Value>,
 ) -> Result<Option<Difference>, ItemError> {
     let (mut olds, mut news) = (Map::new(), Map::new());
-    for (name, new) in config {
+    for (name, new) in config.iter().take_while(|_| goes_on()) {
         let difference = match (live.get_mut(name), shape.member(name)) {
             (Some(old), Some(slot)) => merge_into(schema, slot.shape(schema, Some(new)), old, new)?,
             (Some(old), None) if same(old, new) => None,
@@ -112,7 +113,7 @@ fn merge_items<'s>(
     config: &[Value],
 ) -> Result<Option<Difference>, ItemError> {
     let (mut olds, mut news) = (Vec::new(), Vec::new());
-    for (item, new) in live.iter_mut().zip(config) {
+    for (item, new) in live.iter_mut().zip(config).take_while(|_| goes_on()) {
         let Some(slot) = shape.item() else { continue };
         let Some(mut difference) = merge_into(schema, slot.shape(schema, Some(new)), item, new)? else {
             continue;
@@ -136,15 +137,16 @@ fn merge_items<'s>(
 /// places; where they do not, the merge itself decides.
 pub(super) fn holds<'s>(schema: &'s Schema, shape: Shape<'s>, live: &Value, config: &Value) -> bool {
     match (shape, live, config) {
-        (Shape::Struct(_) | Shape::Map(_), Value::Object(old), Value::Object(new)) if !old.is_empty() => {
-            new.iter().all(|(name, new)| match (old.get(name), shape.member(name)) {
+        (Shape::Struct(_) | Shape::Map(_), Value::Object(old), Value::Object(new)) if !old.is_empty() => new
+            .iter()
+            .take_while(|_| goes_on())
+            .all(|(name, new)| match (old.get(name), shape.member(name)) {
                 (Some(old), Some(slot)) => holds(schema, slot.shape(schema, Some(new)), old, new),
                 (Some(old), None) => same(old, new),
                 (None, _) => false,
-            })
-        }
+            }),
         (Shape::Keyed { .. }, Value::Array(old), Value::Array(new)) if old.len() == new.len() => {
-            old.iter().zip(new).all(|(old, new)| {
+            old.iter().zip(new).take_while(|_| goes_on()).all(|(old, new)| {
                 let inner = shape.item().map(|slot| slot.shape(schema, Some(new)));
                 is_same_item(schema, shape, old, new)
                     && inner.is_some_and(|inner| holds(schema, inner, old, new))
@@ -161,7 +163,7 @@ fn merge_maps<'s>(
     new: &Map<String, Value>,
 ) -> Result<Value, ItemError> {
     let mut out = Map::with_capacity(old.len().max(new.len()));
-    for (name, old) in old {
+    for (name, old) in old.iter().take_while(|_| goes_on()) {
         let merged = match (new.get(name), shape.member(name)) {
             (Some(new), Some(slot)) => merge(schema, slot.shape(schema, Some(new)), old, new)?,
             (Some(new), None) => new.clone(),
@@ -169,7 +171,7 @@ fn merge_maps<'s>(
         };
         out.insert(name.clone(), merged);
     }
-    for (name, new) in new.iter().filter(|(name, _)| !old.contains_key(*name)) {
+    for (name, new) in new.iter().take_while(|_| goes_on()).filter(|(name, _)| !old.contains_key(*name)) {
         out.insert(name.clone(), new.clone());
     }
     Ok(Value::Object(out))
@@ -184,7 +186,7 @@ fn merge_lists<'s>(
     new: &[Value],
 ) -> Result<Value, ItemError> {
     let elements = |items: &[Value]| -> Result<Vec<PathElement>, ItemError> {
-        items.iter().map(|item| element_of_item(schema, shape, item)).collect()
+        items.iter().take_while(|_| goes_on()).map(|item| element_of_item(schema, shape, item)).collect()
     };
     let (old_elements, new_elements) = (elements(old)?, elements(new)?);
     // Of a duplicate there is no telling which to merge with: the configuration's item replaces it.
@@ -197,7 +199,7 @@ fn merge_lists<'s>(
     let mut out = Vec::with_capacity(old.len().max(new.len()));
     let mut merged: BTreeSet<&PathElement> = BTreeSet::new();
     let (mut l, mut r) = (0, 0);
-    while l < old.len() || r < new.len() {
+    while goes_on() && (l < old.len() || r < new.len()) {
         if let Some(element) = old_elements.get(l) {
             if !in_new.contains(element) {
                 out.push(old[l].clone());
@@ -251,7 +253,7 @@ pub(super) fn remove<'s>(
         (Shape::Struct(_) | Shape::Map(_), Value::Object(map)) => {
             let mut out = Map::with_capacity(map.len());
             let mut kept = 0;
-            for (name, value) in map {
+            for (name, value) in map.iter().take_while(|_| goes_on()) {
                 let inner = shape.member(name).map(|slot| slot.shape(schema, Some(value)));
                 if let Some(value) = without(schema, inner, value, gone.entry_of_field(name), emptied) {
                     kept += 1;
@@ -264,7 +266,7 @@ pub(super) fn remove<'s>(
         }
         (Shape::Set | Shape::Keyed { .. }, Value::Array(items)) => {
             let mut out = Vec::with_capacity(items.len());
-            for item in items {
+            for item in items.iter().take_while(|_| goes_on()) {
                 let element = element_of_item(schema, shape, item).ok();
                 let entry = element.as_ref().and_then(|element| gone.entry(element));
                 let inner = shape.item().map(|slot| slot.shape(schema, Some(item)));

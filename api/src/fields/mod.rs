@@ -32,7 +32,7 @@ pub(crate) mod tests;
 
 pub use apply::{ApplyError, ApplyOptions, BEFORE_FIRST_APPLY, apply};
 pub use compare::{Comparison, compare};
-pub use conflict::{Conflict, Conflicts};
+pub use conflict::{Conflict, Conflicts, Owner};
 pub use element::{ElementError, KeyValue, PathElement};
 pub use extract::field_set;
 pub use fold::{ANCIENT_CHANGES, UPDATE_MANAGERS_MAX};

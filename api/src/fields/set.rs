@@ -8,6 +8,7 @@
 use std::cmp::Ordering;
 
 use super::element::PathElement;
+use crate::budget::goes_on;
 
 /// A set of field paths. The empty path (the whole object) is never a member.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -74,7 +75,7 @@ impl FieldSet {
         }
         self.entries.sort_by(|a, b| a.element.cmp(&b.element));
         let mut joined: Vec<Entry> = Vec::with_capacity(self.entries.len());
-        for entry in self.entries.drain(..) {
+        for entry in self.entries.drain(..).take_while(|_| goes_on()) {
             match joined.last_mut() {
                 Some(last) if last.element == entry.element => {
                     last.member |= entry.member;
@@ -84,7 +85,7 @@ impl FieldSet {
             }
         }
         // Sorted at once: uniting thousands of small sets one after the other takes the square of their number.
-        joined.iter_mut().for_each(|entry| entry.children.seal());
+        joined.iter_mut().take_while(|_| goes_on()).for_each(|entry| entry.children.seal());
         self.entries = joined;
     }
 
@@ -147,6 +148,9 @@ impl FieldSet {
         change: &mut dyn FnMut(&PathElement, &mut bool, &mut FieldSet),
     ) {
         self.entries.retain_mut(|entry| {
+            if !goes_on() {
+                return true;
+            }
             change(&entry.element, &mut entry.member, &mut entry.children);
             !entry.is_vacant()
         });
@@ -164,7 +168,7 @@ impl FieldSet {
         let left = std::mem::take(&mut self.entries);
         self.entries.reserve(left.len() + other.entries.len());
         let mut left = left.into_iter().peekable();
-        for entry in other.entries {
+        for entry in other.entries.into_iter().take_while(|_| goes_on()) {
             while let Some(mine) = left.next_if(|mine| mine.element < entry.element) {
                 self.entries.push(mine);
             }
@@ -204,6 +208,9 @@ impl FieldSet {
     fn zip_retain(&mut self, other: &FieldSet, change: impl Fn(&mut Entry, &Entry)) {
         let mut at = 0;
         self.entries.retain_mut(|mine| {
+            if !goes_on() {
+                return true;
+            }
             at = other.place_from(at, &mine.element);
             match other.entries.get(at).filter(|theirs| theirs.element == mine.element) {
                 Some(theirs) => {
@@ -232,7 +239,7 @@ impl FieldSet {
     pub fn intersection(&self, other: &FieldSet) -> FieldSet {
         let mut out = FieldSet::EMPTY;
         let mut at = 0;
-        for mine in &self.entries {
+        for mine in self.entries.iter().take_while(|_| goes_on()) {
             at = other.place_from(at, &mine.element);
             let Some(theirs) = other.entries.get(at) else { break };
             if theirs.element == mine.element {
@@ -249,12 +256,13 @@ impl FieldSet {
     }
 
     fn walk(&self, path: &mut Vec<PathElement>, visit: &mut dyn FnMut(&[PathElement])) {
-        for entry in self.entries.iter().filter(|entry| entry.member) {
+        for entry in self.entries.iter().take_while(|_| goes_on()).filter(|entry| entry.member) {
             path.push(entry.element.clone());
             visit(path);
             path.pop();
         }
-        for entry in self.entries.iter().filter(|entry| !entry.children.is_empty()) {
+        for entry in self.entries.iter().take_while(|_| goes_on()).filter(|entry| !entry.children.is_empty())
+        {
             path.push(entry.element.clone());
             entry.children.walk(path, visit);
             path.pop();

@@ -5,6 +5,7 @@
 use serde_json::{Map, Value};
 
 use super::element::{KeyValue, PathElement};
+use crate::budget::goes_on;
 use crate::schema::types::{Field, ListTopology, ObjectType, Scalar, Schema, TypeId, ValueType, Wire};
 
 /// The merge behaviour of a value.
@@ -260,9 +261,11 @@ pub(super) fn same(a: &Value, b: &Value) -> bool {
         (Value::Number(a), Value::Number(b)) => {
             a == b || a.as_f64() == b.as_f64() && (a.is_f64() || b.is_f64())
         }
-        (Value::Array(a), Value::Array(b)) => a.len() == b.len() && a.iter().zip(b).all(|(a, b)| same(a, b)),
+        (Value::Array(a), Value::Array(b)) => {
+            a.len() == b.len() && a.iter().zip(b).all(|(a, b)| goes_on() && same(a, b))
+        }
         (Value::Object(a), Value::Object(b)) => {
-            a.len() == b.len() && a.iter().all(|(key, a)| b.get(key).is_some_and(|b| same(a, b)))
+            a.len() == b.len() && a.iter().all(|(key, a)| goes_on() && b.get(key).is_some_and(|b| same(a, b)))
         }
         _ => false,
     }

@@ -8,6 +8,7 @@ use serde_json::{Map, Value};
 use super::DEPTH_MAX;
 use super::element::{ElementError, PathElement};
 use super::set::FieldSet;
+use crate::budget::goes_on;
 
 /// Why a `FieldsV1` value cannot be read.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -48,7 +49,7 @@ fn read(value: &Value, depth: usize) -> Result<(FieldSet, bool), WireError> {
     let depth = depth.checked_sub(1).ok_or(WireError::TooDeep)?;
     let mut set = FieldSet::EMPTY;
     let mut member = false;
-    for (key, below) in map {
+    for (key, below) in map.iter().take_while(|_| goes_on()) {
         if key == "." {
             member = true;
             continue;
@@ -72,7 +73,7 @@ fn write(set: &FieldSet, include_self: bool, key: &mut String) -> Map<String, Va
     if include_self {
         out.insert(".".to_owned(), Value::Object(Map::new()));
     }
-    for entry in set.entries() {
+    for entry in set.entries().iter().take_while(|_| goes_on()) {
         key.clear();
         entry.element.write_wire(key);
         let name = key.clone();

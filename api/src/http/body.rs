@@ -52,7 +52,7 @@ impl Upload {
     /// # Errors
     /// `BodyTooLarge`, before anything is read where the client says so; `BadRequest` when the body breaks off.
     pub(super) async fn read(&mut self, verb: Verb) -> Result<Bytes, ApiError> {
-        if matches!(verb, Verb::Get | Verb::List | Verb::Watch) {
+        if verb.is_read() {
             return Ok(Bytes::new());
         }
         if self.announced.is_some_and(|length| length > BODY_BYTES_MAX as u64) {

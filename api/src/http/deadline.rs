@@ -2,14 +2,15 @@
 //!
 //! Owns the deadline over everything from the first byte of the body to the answer's head, so that a body that trickles
 //! in, or a cluster without a quorum, holds no request for ever. A watch has to start in time; its life is its own. A
-//! write whose time ends while it is carried out has an unknown outcome, and is answered so.
+//! write whose time ends once something was proposed has an unknown outcome, and is answered so; before, it has certainly
+//! changed nothing and never will, because the same step that finds that out cancels it.
 
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use futures::future::{Either, select};
 use orch_raft::Store;
 
+use crate::budget::Budget;
 use crate::error::ApiError;
 use crate::request::{Query, Verb, echoed};
 
@@ -39,36 +40,27 @@ pub(super) fn deadline(verb: Verb, query: &Query) -> Result<Duration, ApiError> 
     })
 }
 
-/// Whether a request has come to the point from which it may change something.
-#[derive(Debug, Default)]
-pub(super) struct WriteStarted(AtomicBool);
-
-impl WriteStarted {
-    /// From now on a request of this verb may propose changes.
-    pub(super) fn note(&self, verb: Verb) {
-        let is_read = matches!(verb, Verb::Get | Verb::List | Verb::Watch);
-        self.0.store(!is_read, Ordering::Relaxed);
-    }
-}
-
 /// What comes of `work` within `limit`.
 ///
 /// # Errors
-/// Those of `work`. When the time is over: `OutcomeUnknown` once `write` has started, because a proposal that was sent
-/// is applied or not whoever waits for it; else `DeadlineExceeded`.
+/// Those of `work`. When the time is over, the work of `budget` is cancelled: `OutcomeUnknown` if it has begun to write,
+/// because a proposal that was sent is applied or not whoever waits for it; `NothingChanged` for any other write, and
+/// `DeadlineExceeded` for a read.
 pub(super) async fn within<S: Store, T>(
     store: &S,
     limit: Duration,
-    write: &WriteStarted,
+    verb: Verb,
+    budget: &Budget,
     work: impl Future<Output = Result<T, ApiError>>,
 ) -> Result<T, ApiError> {
     let (work, ended) = (std::pin::pin!(work), std::pin::pin!(store.sleep(limit)));
     match select(work, ended).await {
         Either::Left((result, _)) => result,
-        Either::Right(_) if write.0.load(Ordering::Relaxed) => {
+        Either::Right(_) if budget.cancel() => {
             Err(ApiError::OutcomeUnknown(ApiError::DeadlineExceeded.to_string()))
         }
-        Either::Right(_) => Err(ApiError::DeadlineExceeded),
+        Either::Right(_) if verb.is_read() => Err(ApiError::DeadlineExceeded),
+        Either::Right(_) => Err(ApiError::NothingChanged),
     }
 }
 

@@ -44,7 +44,7 @@ use crate::status::Status;
 use crate::validate::quoted;
 use crate::watch::Watch;
 use body::Upload;
-use deadline::{WriteStarted, deadline, within};
+use deadline::{deadline, within};
 use pool::{Large, Pool};
 
 pub use respond::Lasting;
@@ -117,10 +117,15 @@ async fn handle<S: Store>(Shared(api): Shared<Arc<Api<S>>>, request: HttpRequest
     // While the rest of a body drains, its request's headers are kept no longer.
     drop(parts);
     // A client that did not send in time is not waited for again.
-    if !matches!(error, ApiError::DeadlineExceeded) {
+    if !matches!(error, ApiError::DeadlineExceeded | ApiError::NothingChanged) {
         upload.drop_rest(&api.pipeline.store).await;
     }
     response
+}
+
+/// What a request of this verb may do. What a read goes over is stored and not sent by its client: only its end bounds it.
+fn budget_of(verb: Verb) -> Budget {
+    if verb.is_read() || verb == Verb::DeleteCollection { Budget::of(u64::MAX) } else { Budget::default() }
 }
 
 fn take_apart(request: HttpRequest<Body>) -> (Parts, Upload) {
@@ -168,10 +173,9 @@ impl<S: Store> Api<S> {
         let representation = self.representation(parts)?;
         let limit = deadline(verb, &parts.query)?;
         let content_type = header_text(&parts.headers, &header::CONTENT_TYPE).to_ascii_lowercase();
-        let (write, budget) = (WriteStarted::default(), Budget::default());
-        within(&self.pipeline.store, limit, &write, async {
+        let budget = Arc::new(budget_of(verb));
+        within(&self.pipeline.store, limit, verb, &budget, async {
             let body = upload.read(verb).await?;
-            write.note(verb);
             let request = Request {
                 verb,
                 target: &target,
@@ -197,7 +201,7 @@ impl<S: Store> Api<S> {
                 content_type: content_type.clone(),
                 body: body.clone(),
                 remarks: Remarks::default(),
-                budget: Arc::default(),
+                budget: budget.clone(),
             };
             Box::pin(self.carry_out_aside(large, representation, &parts.remarks)).await
         })

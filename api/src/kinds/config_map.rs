@@ -2,6 +2,7 @@
 
 use serde_json::{Value, json};
 
+use crate::budget::goes_on;
 use crate::kinds::{Cell, Context, NameRule, Strategy, age, object_meta};
 use crate::validate::tree::{Tree, same};
 use crate::validate::{Distinct, FieldError, FieldErrors, Path, metadata, names};
@@ -55,7 +56,7 @@ fn validate_content(map: &Value) -> FieldErrors {
     let (data, binary) = (map.entries("data"), map.entries("binaryData"));
     let in_binary: Distinct<&str> = binary.iter().map(|(key, _)| *key).collect();
     for (key, value) in &data {
-        if errors.is_full() {
+        if errors.is_full() || !goes_on() {
             break;
         }
         let path = Path::new("data").key(key);
@@ -66,7 +67,7 @@ fn validate_content(map: &Value) -> FieldErrors {
         size += value.as_str().map_or(0, str::len);
     }
     for (key, value) in &binary {
-        if errors.is_full() {
+        if errors.is_full() || !goes_on() {
             break;
         }
         errors.extend(metadata::invalid_each(&Path::new("binaryData").key(key), key, names::config_key(key)));

@@ -21,7 +21,7 @@ pub mod secret;
 pub mod service_account;
 pub mod strategy;
 #[cfg(test)]
-mod testing;
+pub(crate) mod testing;
 pub mod volume_claim;
 pub mod workload;
 

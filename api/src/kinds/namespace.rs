@@ -1,5 +1,6 @@
 //! core/v1 Namespace: the label that names it, its finalizers, and the sub-resources `status` and `finalize`.
 
+use crate::budget::Numbered;
 use serde_json::{Value, json};
 
 use crate::kinds::{Cell, Context, NameRule, Strategy, age, object_meta};
@@ -62,7 +63,7 @@ impl Strategy for Namespace {
             "status" => errors.extend(validate_phase(new)),
             "finalize" => {
                 let path = Path::new("spec").child("finalizers");
-                for (at, name) in new.at("spec").texts("finalizers").into_iter().enumerate() {
+                for (at, name) in new.at("spec").texts("finalizers").into_iter().numbered() {
                     errors.extend(validate_finalizer(context.brand, name, &path.index(at)));
                 }
             }

@@ -1,5 +1,6 @@
 //! core/v1 Node: taints, resources, and what a node keeps once it has it.
 
+use crate::budget::Numbered;
 use std::net::IpAddr;
 
 use serde_json::{Value, json};
@@ -122,7 +123,7 @@ fn validate_node(context: &Context<'_>, node: &Value) -> FieldErrors {
     let path = Path::new("spec").child("podCIDRs");
     let cidrs = node.at("spec").texts("podCIDRs");
     let detail = "must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)";
-    let broken = cidrs.iter().enumerate().filter(|(_, cidr)| !is_cidr(cidr));
+    let broken = cidrs.iter().numbered().filter(|(_, cidr)| !is_cidr(cidr));
     errors.extend(broken.map(|(at, cidr)| FieldError::invalid_str(path.index(at), cidr, detail)));
     if cidrs.len() > 1 {
         let of_six = cidrs.iter().filter(|cidr| cidr.contains(':')).count();
@@ -150,7 +151,7 @@ fn validate_taints(taints: &[Value]) -> FieldErrors {
     let path = Path::new("metadata").child("taints");
     let mut errors = FieldErrors::new();
     let mut seen = Distinct::new();
-    for (at, taint) in taints.iter().enumerate() {
+    for (at, taint) in taints.iter().numbered() {
         let path = path.index(at);
         let (key, value, effect) = (taint.text("key"), taint.text("value"), taint.text("effect"));
         errors.extend(validate_label_name(key, &path.child("key")));
@@ -187,7 +188,7 @@ fn validate_addresses(node: &Value) -> FieldErrors {
     let path = Path::new("status").child("addresses");
     let addresses = node.at("status").items("addresses");
     let mut seen = Distinct::new();
-    let repeated = addresses.iter().enumerate().filter(|(_, address)| seen.is_repeated(*address));
+    let repeated = addresses.iter().numbered().filter(|(_, address)| seen.is_repeated(*address));
     repeated.map(|(at, address)| FieldError::duplicate(path.index(at), &shown(address))).collect()
 }
 

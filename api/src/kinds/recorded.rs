@@ -206,6 +206,8 @@ impl Replay {
         let (group, namespace, subresource) = (&target.group, &target.namespace, &target.subresource);
         let context = Context { group, namespace, subresource, ..CONTEXT };
         let mut new = stored_form(target, body);
+        let labels_given = !new.at("metadata").is_empty_at("labels");
+        let context = Context { labels_given, ..context };
         unset(&mut new, "kind");
         unset(&mut new, "apiVersion");
         let path = Path::new("metadata");

@@ -4,6 +4,7 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 
+use crate::budget::goes_on;
 use crate::kinds::config_map::{decoded_length, validate_immutable};
 use crate::kinds::{Cell, Context, NameRule, Strategy, age, object_meta};
 use crate::validate::tree::{Tree, child_mut, set, set_default_text, unset};
@@ -82,7 +83,7 @@ fn validate_content(brand: &Brand, secret: &Value) -> FieldErrors {
     let data = Path::new("data");
     let mut errors = FieldErrors::new();
     let mut size = 0;
-    for (key, value) in secret.entries("data") {
+    for (key, value) in secret.entries("data").into_iter().take_while(|_| goes_on()) {
         errors.extend(metadata::invalid_each(&data.key(key), key, names::config_key(key)));
         size += decoded_length(value);
     }

@@ -23,6 +23,8 @@ pub struct Context<'a> {
     pub user: &'a str,
     /// Time of the request, RFC 3339 with second precision.
     pub now: &'a str,
+    /// The object of a create came with labels of its own, before defaults.
+    pub labels_given: bool,
 }
 
 /// Which names a kind accepts.

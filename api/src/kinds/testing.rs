@@ -4,16 +4,17 @@ use serde_json::{Value, json};
 
 use crate::kinds::{Context, Objects, Strategy};
 use crate::validate::FieldError;
-use crate::validate::tree::{child_mut, set_default};
+use crate::validate::tree::{Tree, child_mut, set_default};
 
 /// The context of tests: a request to the main resource in namespace `ns`.
-pub(super) const CONTEXT: Context<'static> = Context {
+pub(crate) const CONTEXT: Context<'static> = Context {
     brand: &orch_proto::brand::ORCH,
     group: "",
     namespace: "ns",
     subresource: "",
     user: "me",
     now: "2026-01-02T03:04:05Z",
+    labels_given: true,
 };
 
 /// An empty store.
@@ -47,9 +48,11 @@ pub(super) fn defaulted(strategy: &dyn Strategy, object: Value) -> Value {
 
 /// The object as a create would store it.
 pub(super) fn created(strategy: &dyn Strategy, object: Value) -> Value {
+    let labels_given = !object.at("metadata").is_empty_at("labels");
+    let context = Context { labels_given, ..CONTEXT };
     let mut object = defaulted(strategy, with_metadata(object));
-    assert_eq!(strategy.admit(&CONTEXT, None, &mut object, &Nothing), Ok(()));
-    strategy.prepare_for_create(&CONTEXT, &mut object);
+    assert_eq!(strategy.admit(&context, None, &mut object, &Nothing), Ok(()));
+    strategy.prepare_for_create(&context, &mut object);
     object
 }
 

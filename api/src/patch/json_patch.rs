@@ -10,6 +10,7 @@ use serde_json::Value;
 
 use super::pointer::{Pointer, index};
 use super::{DEPTH_MAX, PatchError, depth_of};
+use crate::budget::goes_on;
 
 /// Operations a patch may have; more is refused outright.
 pub const OPERATIONS_MAX: usize = 10_000;
@@ -73,10 +74,10 @@ impl JsonPatch {
         &self.unknown
     }
 
-    /// Applies all operations to `document`, in order.
-    pub fn apply(&self, document: &mut Value) -> Result<(), PatchError> {
+    /// Applies all operations to `document`, in order. Their values go over into it.
+    pub fn apply(self, document: &mut Value) -> Result<(), PatchError> {
         let mut run = Run { document, copied_bytes: 0, moved_items: 0, looked_at: 0 };
-        self.operations.iter().try_for_each(|operation| run.step(operation))
+        self.operations.into_iter().try_for_each(|operation| run.step(operation))
     }
 }
 
@@ -88,12 +89,15 @@ struct Run<'d> {
 }
 
 impl Run<'_> {
-    fn step(&mut self, operation: &Operation) -> Result<(), PatchError> {
+    fn step(&mut self, operation: Operation) -> Result<(), PatchError> {
+        if !goes_on() {
+            return Err(PatchError::Stopped);
+        }
         let path = Pointer::parse(&operation.path)?;
         match operation.op.as_str() {
-            "add" => self.add(&path, operation.value.clone()),
+            "add" => self.add(&path, operation.value),
             "remove" => self.remove(&path).map(drop),
-            "replace" => self.replace(&path, operation.value.clone()),
+            "replace" => self.replace(&path, operation.value),
             "test" => self.test(&path, &operation.value),
             "move" => {
                 let from = Pointer::parse(operation.from.as_deref().unwrap_or_default())?;
@@ -220,6 +224,7 @@ impl Run<'_> {
 /// Bytes of the JSON text of `value`, escapes left out of account.
 fn size_of_json(value: &Value) -> usize {
     match value {
+        _ if !goes_on() => 0,
         Value::Null | Value::Bool(true) => 4,
         Value::Bool(false) => 5,
         Value::Number(number) => number.to_string().len(),

@@ -3,6 +3,7 @@
 use serde_json::{Map, Value};
 
 use super::PatchError;
+use crate::budget::goes_on;
 
 /// Merges `patch` into the object `target`: null removes, objects merge, anything else replaces.
 ///
@@ -27,7 +28,7 @@ fn merge(target: &mut Value, patch: Map<String, Value>) {
         *target = Value::Object(Map::new());
     }
     let Value::Object(target) = target else { return };
-    for (key, value) in patch {
+    for (key, value) in patch.into_iter().take_while(|_| goes_on()) {
         match value {
             // `shift_remove` would keep an order that means nothing, at the price of moving every later key.
             Value::Null => drop(target.swap_remove(&key)),

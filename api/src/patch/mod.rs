@@ -16,6 +16,8 @@ mod strategic;
 #[cfg(test)]
 mod tests;
 
+use crate::budget::goes_on;
+
 pub(crate) use go_text::printed;
 pub use json_patch::{COPIED_BYTES_MAX, JsonPatch, LOOKED_AT_MAX, MOVED_ITEMS_MAX, OPERATIONS_MAX};
 pub use merge_patch::merge_patch;
@@ -37,6 +39,9 @@ pub enum PatchError {
     /// More operations than [`OPERATIONS_MAX`] (413).
     #[error("The allowed maximum operations in a JSON patch is {OPERATIONS_MAX}, got {0}")]
     TooManyOperations(usize),
+    /// The work of the request is to end; what comes of it is not used.
+    #[error("the request was ended")]
+    Stopped,
     /// The kind has no strategic merge patch (400): custom resources.
     #[error("strategic merge patch format is not supported")]
     Unsupported,
@@ -48,7 +53,11 @@ fn depth_of(value: &serde_json::Value, count: &mut usize) -> usize {
     *count += 1;
     match value {
         Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => 0,
-        Value::Array(items) => 1 + items.iter().map(|item| depth_of(item, count)).max().unwrap_or(0),
-        Value::Object(map) => 1 + map.values().map(|value| depth_of(value, count)).max().unwrap_or(0),
+        Value::Array(items) => {
+            1 + items.iter().take_while(|_| goes_on()).map(|item| depth_of(item, count)).max().unwrap_or(0)
+        }
+        Value::Object(map) => {
+            1 + map.values().take_while(|_| goes_on()).map(|value| depth_of(value, count)).max().unwrap_or(0)
+        }
     }
 }

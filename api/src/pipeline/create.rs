@@ -9,11 +9,12 @@ use serde_json::Value;
 use super::incoming::Incoming;
 use super::objects::StateObjects;
 use super::options::Options;
-use super::stored::without_revision;
+use super::stored::{check_size, without_revision};
 use super::{Pipeline, Request, WriteOutcome, Written, owners};
 use crate::ambient::{SUFFIX_LENGTH, suffix_text, uuid_text};
 use crate::error::{ApiError, Subject};
 use crate::fields::{Writer, track_update};
+use crate::kinds::Context;
 use crate::schema::apply_defaults;
 use crate::validate::tree::{Tree, child_mut, set, unset};
 use crate::validate::{Path, validate_object_meta};
@@ -108,6 +109,7 @@ impl<S: Store> Pipeline<S> {
         }
         let transaction =
             Transaction { proposed_ms: now.millis(), conditions, operations: vec![Operation::Put(put)] };
+        request.budget.begin_write()?;
         match self.store.propose(transaction).await? {
             Outcome::Applied { object: Some(object), .. } => {
                 let (json, stored) = (object.json.clone(), Some(object));
@@ -151,10 +153,12 @@ impl<S: Store> Pipeline<S> {
         origin: Origin,
     ) -> Result<(), ApiError> {
         let resource = request.resource;
-        let context = self.context(request, now);
+        let labels_given = !value.at("metadata").is_empty_at("labels");
+        let context = Context { labels_given, ..self.context(request, now) };
         apply_defaults(&self.registry.schema, resource.type_id, value);
         resource.strategy.default(&context, value);
         if origin == Origin::Sent {
+            check_size(&self.registry.schema, request, value)?;
             let api_version = resource.api_version();
             let writer = Writer {
                 manager: &options.manager,

@@ -16,7 +16,7 @@ use super::{Answer, Pipeline, Request, WriteOutcome, Written};
 use crate::error::{ApiError, Subject};
 use crate::kinds::{DefaultPropagation, Strategy};
 use crate::registry::Resource;
-use crate::schema::{Decoded, Limits, decode_json};
+use crate::schema::{DecodeError, Decoded, Limits, decode_json};
 use crate::status::Status;
 use crate::validate::tree::{Tree, child_mut, set};
 use crate::validate::validate_delete_options;
@@ -63,7 +63,8 @@ impl<S: Store> Pipeline<S> {
         key: &orch_raft::Key,
         options: &DeleteOptions,
     ) -> Result<Option<Modified>, ApiError> {
-        self.modify(key, options.dry_run, |current| self.try_delete(request, key, options, current)).await
+        let attempt = |current: &SharedObject| self.try_delete(request, key, options, current);
+        self.modify(key, request.budget, options.dry_run, attempt).await
     }
 
     fn try_delete(
@@ -133,8 +134,10 @@ impl<S: Store> Pipeline<S> {
             }
             _ => return Err(unsupported(request.content_type, request.user_agent, brand)),
         };
-        let Decoded { value, head, .. } =
-            decoded.map_err(|error| ApiError::BadRequest(format!("DeleteOptions: {error}")))?;
+        let Decoded { value, head, .. } = decoded.map_err(|error| match error {
+            DecodeError::OverBudget => ApiError::OverBudget(error.to_string()),
+            other => ApiError::BadRequest(format!("DeleteOptions: {other}")),
+        })?;
         if !matches!(head.kind.as_str(), "" | "DeleteOptions") {
             let message =
                 format!("decoded object cannot be converted to DeleteOptions: it is a {}", head.kind);

@@ -55,7 +55,9 @@ impl<S: Store> Pipeline<S> {
         }
         let document = match media_type(request.content_type) {
             "" | "application/json" => read_json(&self.registry.schema, request.body, Limits::default()).ok(),
-            "application/yaml" => read_yaml(request.body).ok().map(|(document, _)| (document, Vec::new())),
+            "application/yaml" => read_yaml(&self.registry.schema, request.body)
+                .ok()
+                .map(|(document, _)| (document, Vec::new())),
             _ => None,
         };
         document.is_some_and(|(document, _)| has_emptied_owners(&document))

@@ -9,6 +9,7 @@ use orch_raft::object::SharedObject;
 use orch_raft::{Collection, Compacted, Revision, Store};
 
 use super::{Pipeline, Request, revision_parameter};
+use crate::budget::goes_on;
 use crate::error::ApiError;
 use crate::paging::ContinueToken;
 use crate::selector::Selector;
@@ -173,7 +174,7 @@ fn select(
     let start = if after.is_empty() { prefix.as_str() } else { after };
     let mut matching = collection
         .range_from(start)
-        .take_while(|(path, _)| path.starts_with(&prefix))
+        .take_while(|(path, _)| goes_on() && path.starts_with(&prefix))
         .filter(|(path, _)| ***path > *after)
         .filter(|(path, object)| everything || selector.matches(path, object));
     let Some(limit) = limit else {

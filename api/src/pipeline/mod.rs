@@ -219,6 +219,7 @@ impl<S: Store> Pipeline<S> {
             subresource: &request.target.subresource,
             user: &request.user.name,
             now,
+            labels_given: true,
         }
     }
 

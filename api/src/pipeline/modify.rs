@@ -10,6 +10,7 @@ use orch_raft::{Condition, Key, Operation, Outcome, Put, Store, Transaction};
 
 use super::stored::{is_same, without_revision};
 use super::{Pipeline, WriteOutcome, Written};
+use crate::budget::Budget;
 use crate::error::ApiError;
 
 /// What a change comes to.
@@ -43,6 +44,7 @@ impl<S: Store> Pipeline<S> {
     pub(super) async fn modify(
         &self,
         key: &Key,
+        budget: &Budget,
         dry_run: bool,
         mut change: impl FnMut(&SharedObject) -> Result<Change, ApiError> + Send,
     ) -> Result<Option<Modified>, ApiError> {
@@ -55,7 +57,7 @@ impl<S: Store> Pipeline<S> {
             let changed = found.as_ref().map(&mut change);
             match (found, changed) {
                 (Some(before), Some(Ok(change))) if surely_current || !change.is_nothing(&before) => {
-                    match self.carry_out(key, before, change, dry_run).await? {
+                    match self.carry_out(key, budget, before, change, dry_run).await? {
                         Some(modified) => return Ok(Some(modified)),
                         None if turn.is_none() => turn = Some(self.turns.take(key, &self.store).await),
                         None => {}
@@ -79,6 +81,7 @@ impl<S: Store> Pipeline<S> {
     async fn carry_out(
         &self,
         key: &Key,
+        budget: &Budget,
         before: SharedObject,
         change: Change,
         dry_run: bool,
@@ -107,6 +110,7 @@ impl<S: Store> Pipeline<S> {
             conditions: vec![Condition::AtRevision(key.clone(), before.revision)],
             operations: vec![operation],
         };
+        budget.begin_write()?;
         match self.store.propose(transaction).await? {
             Outcome::Refused { .. } => Ok(None),
             Outcome::Full { used, quota, .. } => Err(ApiError::StateFull { used, quota }),

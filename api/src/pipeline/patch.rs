@@ -19,7 +19,7 @@ use super::{Pipeline, Request, Written};
 use crate::error::ApiError;
 use crate::fields::{ApplyError, ApplyOptions, Writer, apply};
 use crate::patch::{PatchError, merge_patch, printed, strategic_merge_patch};
-use crate::schema::{DecodeError, Decoded, Head, Limits, StrictError, decode_value};
+use crate::schema::{DecodeError, Decoded, Head, Limits, StrictError, decode_json, write_value};
 use crate::validate::field::quoted;
 use crate::validate::tree::{self, Tree, child_mut, unset};
 
@@ -28,24 +28,33 @@ impl<S: Store> Pipeline<S> {
     pub(super) async fn patch(&self, request: Request<'_>) -> Result<Written, ApiError> {
         let format = patch_media_type(request.content_type);
         let options = self.write_options(request, format == APPLY)?;
-        let parsed = self
-            .parse_patch(format, request.user_agent, request.body)
-            .map_err(|error| hidden(request, error))?;
+        let parse = || self.parsed(request);
+        let mut first = Some(parse()?);
         let key = request.key()?;
         let mut warnings = Vec::new();
         let changed = self
-            .modify(&key, options.dry_run, |current| {
-                self.try_patch(request, &options, &parsed, current, &mut warnings)
+            .modify(&key, request.budget, options.dry_run, |current| {
+                // A patch goes over into the object; another attempt reads the body again instead of a copy kept for it.
+                let parsed = first.take().map_or_else(parse, Ok)?;
+                self.try_patch(request, &options, parsed, current, &mut warnings)
             })
             .await?;
-        match (changed, &parsed.patch) {
-            (Some(modified), _) => Ok(modified.written(warnings)),
-            (None, Patch::Apply(config)) if request.target.subresource.is_empty() => {
-                let incoming = self.created_by_apply(request, &options, config, &parsed.strict)?;
-                self.create_from(request, &options, incoming, Origin::Applied).await
-            }
-            _ => Err(ApiError::NotFound(request.subject())),
+        if let Some(modified) = changed {
+            return Ok(modified.written(warnings));
         }
+        if format != APPLY || !request.target.subresource.is_empty() {
+            return Err(ApiError::NotFound(request.subject()));
+        }
+        let Parsed { patch, strict } = first.take().map_or_else(parse, Ok)?;
+        let Patch::Apply(config) = patch else { return Err(ApiError::NotFound(request.subject())) };
+        let incoming = self.created_by_apply(request, &options, &config, &strict)?;
+        drop(config);
+        self.create_from(request, &options, incoming, Origin::Applied).await
+    }
+
+    fn parsed(&self, request: Request<'_>) -> Result<Parsed, ApiError> {
+        let format = patch_media_type(request.content_type);
+        self.parse_patch(format, request.user_agent, request.body).map_err(|error| hidden(request, error))
     }
 
     /// The object that an apply makes where there is none.
@@ -58,8 +67,8 @@ impl<S: Store> Pipeline<S> {
     ) -> Result<Incoming, ApiError> {
         let now = self.ambient.now().seconds_text();
         let applied = self.applied(request, options, None, config, &now)?;
-        let shown = || go_string(request, &applied);
-        let mut incoming = self.patched(request, &applied, options.field_validation, &[], shown)?;
+        let shown = |applied: &Value| go_string(request, applied);
+        let mut incoming = self.patched(request, applied, options.field_validation, &[], shown)?;
         incoming.warnings.extend(met_in_config(strict, options.field_validation)?);
         request.remarks.note(&incoming.warnings);
         let uid = incoming.value.at("metadata").text("uid");
@@ -79,45 +88,40 @@ impl<S: Store> Pipeline<S> {
         &self,
         request: Request<'_>,
         options: &Options,
-        parsed: &Parsed,
+        parsed: Parsed,
         current: &SharedObject,
         warnings: &mut Vec<String>,
     ) -> Result<Change, ApiError> {
         request.budget.check()?;
         let (resource, validation) = (request.resource, options.field_validation);
         let mut document = with_head(request, resource.in_version(tree_of(current)?));
-        let origin = if matches!(parsed.patch, Patch::Apply(_)) { Origin::Applied } else { Origin::Sent };
-        let incoming = match &parsed.patch {
+        let Parsed { patch, strict } = parsed;
+        let origin = if matches!(patch, Patch::Apply(_)) { Origin::Applied } else { Origin::Sent };
+        let shown = |document: &Value| go_string(request, document);
+        let incoming = match patch {
             Patch::Json(patch) => {
                 patch.apply(&mut document).map_err(|error| failed(request, error))?;
                 check_kept_head(request, &document)?;
-                self.patched(request, &document, validation, &parsed.strict, || {
-                    go_string(request, &document)
-                })?
+                self.patched(request, document, validation, &strict, shown)?
             }
             Patch::Merge(patch) => {
-                merge_patch(&mut document, patch.clone()).map_err(|error| failed(request, error))?;
+                merge_patch(&mut document, patch).map_err(|error| failed(request, error))?;
                 check_kept_head(request, &document)?;
-                self.patched(request, &document, validation, &parsed.strict, || {
-                    go_string(request, &document)
-                })?
+                self.patched(request, document, validation, &strict, shown)?
             }
             Patch::Strategic(patch) => {
                 let schema = &self.registry.schema;
-                strategic_merge_patch(schema, resource.type_id, &mut document, patch.clone())
+                strategic_merge_patch(schema, resource.type_id, &mut document, patch)
                     .map_err(|error| failed(request, error))?;
-                let shown = || match request.resource.strategy.is_confidential() {
-                    true => go_string(request, &Value::Null),
-                    false => quoted(&printed(patch)),
-                };
-                self.patched(request, &document, validation, &parsed.strict, shown)?
+                let shown = |_: &Value| self.shown_patch(request);
+                self.patched(request, document, validation, &strict, shown)?
             }
             Patch::Apply(config) => {
                 let now = self.ambient.now().seconds_text();
-                let applied = self.applied(request, options, Some(document), config, &now)?;
-                let told = met_in_config(&parsed.strict, validation)?;
-                let mut incoming =
-                    self.patched(request, &applied, validation, &[], || go_string(request, &applied))?;
+                let applied = self.applied(request, options, Some(document), &config, &now)?;
+                drop(config);
+                let told = met_in_config(&strict, validation)?;
+                let mut incoming = self.patched(request, applied, validation, &[], shown)?;
                 incoming.warnings.extend(told);
                 incoming
             }
@@ -134,19 +138,39 @@ impl<S: Store> Pipeline<S> {
         Ok(change)
     }
 
+    /// What errors show of a strategic patch: all of it as it was sent.
+    fn shown_patch(&self, request: Request<'_>) -> String {
+        match self.parsed(request) {
+            Ok(Parsed { patch: Patch::Strategic(patch), .. })
+                if !request.resource.strategy.is_confidential() =>
+            {
+                quoted(&printed(&patch))
+            }
+            _ => go_string(request, &Value::Null),
+        }
+    }
+
     /// The patched document as an object of the kind. `strict` is what the patch itself has that is refused or warned
-    /// of; `shown` is what errors show of it all.
+    /// of; `shown` is what errors show of it all. Of document and object one is held at a time.
     fn patched(
         &self,
         request: Request<'_>,
-        document: &Value,
+        document: Value,
         validation: FieldValidation,
         strict: &[StrictError],
-        shown: impl Fn() -> String,
+        shown: impl Fn(&Value) -> String,
     ) -> Result<Incoming, ApiError> {
         let schema = &self.registry.schema;
-        let decoded = decode_value(schema, request.resource.type_id, document, Limits::patched());
-        let refused = |told: &str| ApiError::PatchResult(format!("{}: {told}", shown()));
+        let empties_owners = has_emptied_owners(&document);
+        let mut json = Vec::with_capacity(1024);
+        write_value(&document, &mut json);
+        drop(document);
+        request.budget.check()?;
+        let decoded = decode_json(schema, request.resource.type_id, &json, Limits::patched());
+        let refused = |told: &str| {
+            let document = serde_json::from_slice(&json).unwrap_or_default();
+            ApiError::PatchResult(format!("{}: {told}", shown(&document)))
+        };
         let Decoded { mut value, strict: mut all, .. } = decoded.map_err(|error| match error {
             DecodeError::OverBudget => ApiError::OverBudget(error.to_string()),
             other => refused(&other.to_string()),
@@ -158,7 +182,7 @@ impl<S: Store> Pipeline<S> {
             }
             other => other,
         })?;
-        if has_emptied_owners(document) {
+        if empties_owners {
             forget_owners(&mut value);
         }
         Ok(Incoming { value, warnings })
@@ -278,7 +302,7 @@ fn apply_error(request: Request<'_>, error: &ApplyError) -> ApiError {
     match error {
         ApplyError::Conflicts(conflicts) => ApiError::ApplyConflict {
             message: error.to_string(),
-            causes: conflicts.shown().map(|conflict| (conflict.cause(), conflict.path.clone())).collect(),
+            causes: conflicts.shown().map(|conflict| (conflict.cause(), conflict.path())).collect(),
         },
         ApplyError::Typed { object, .. } if request.resource.strategy.is_confidential() => {
             ApiError::BadRequest(format!("failed to create typed patch object ({object})"))

@@ -10,7 +10,7 @@ use super::Pipeline;
 use super::media_type::unsupported_patch;
 use crate::error::ApiError;
 use crate::patch::{JsonPatch, PatchError};
-use crate::schema::{DecodeError, Limits, StrictError, read_json, read_yaml};
+use crate::schema::{DecodeError, Limits, Schema, StrictError, read_json, read_yaml};
 
 /// The media type of an apply.
 pub(super) const APPLY: &str = "application/apply-patch+yaml";
@@ -55,7 +55,7 @@ impl<S: Store> Pipeline<S> {
                 let (patch, strict) = self.patch_json(body)?;
                 Ok(Parsed { patch: Patch::Strategic(patch), strict })
             }
-            APPLY => apply_config(body),
+            APPLY => apply_config(&self.registry.schema, body),
             other => Err(unsupported_patch(other, user_agent)),
         }
     }
@@ -74,9 +74,10 @@ fn unreadable(what: &str, error: &DecodeError) -> ApiError {
 }
 
 /// An apply configuration: YAML, of which JSON is a part.
-fn apply_config(body: &[u8]) -> Result<Parsed, ApiError> {
+fn apply_config(schema: &Schema, body: &[u8]) -> Result<Parsed, ApiError> {
     let refused = |told: &str| ApiError::BadRequest(format!("error decoding YAML: {told}"));
-    let (config, lines) = read_yaml(body).map_err(|error| unreadable("error decoding YAML", &error))?;
+    let (config, lines) =
+        read_yaml(schema, body).map_err(|error| unreadable("error decoding YAML", &error))?;
     if !config.is_object() && !config.is_null() {
         return Err(refused("an apply configuration is an object"));
     }
@@ -89,6 +90,7 @@ pub(super) fn patch_error(error: PatchError) -> ApiError {
     match error {
         PatchError::Malformed(message) => ApiError::BadRequest(message),
         PatchError::CannotApply(_) => ApiError::UnprocessablePatch,
+        PatchError::Stopped => ApiError::DeadlineExceeded,
         PatchError::TooManyOperations(_) => ApiError::TooManyOperations(error.to_string()),
         PatchError::Unsupported => ApiError::BadRequest(error.to_string()),
     }

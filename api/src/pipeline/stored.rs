@@ -8,10 +8,10 @@ use orch_raft::object::SharedObject;
 use orch_raft::{Fields, Index, Key, Put, Store};
 use serde_json::Value;
 
-use super::Pipeline;
+use super::{Pipeline, Request};
 use crate::error::ApiError;
 use crate::registry::Resource;
-use crate::schema::encode_json;
+use crate::schema::{Schema, encode_json};
 use crate::validate::tree::{Tree, child_mut, set};
 
 /// What stands for the revision until the digits are known; found once, and taken out.
@@ -36,14 +36,30 @@ impl<S: Store> Pipeline<S> {
         let digits = field + BEFORE_DIGITS;
         json.remove(digits);
         if json.len() > OBJECT_BYTES_MAX {
-            let message =
-                format!("the object is {} bytes; at most {OBJECT_BYTES_MAX} are stored", json.len());
-            return Err(ApiError::ObjectTooLarge(message));
+            return Err(too_large(json.len()));
         }
         let revision_at = u32::try_from(digits).expect("bounded by OBJECT_BYTES_MAX");
         let index = index_of(resource, &value);
         Ok(Put { key, json: Bytes::from(json), revision_at, index })
     }
+}
+
+/// Refuses an object from a body of more than is ever stored, before its owners are worked out: they take as much memory
+/// again, and it could not be stored without them.
+///
+/// # Errors
+/// `ObjectTooLarge`.
+pub(super) fn check_size(schema: &Schema, request: Request<'_>, value: &Value) -> Result<(), ApiError> {
+    if request.body.len() <= OBJECT_BYTES_MAX {
+        return Ok(());
+    }
+    let mut json = Vec::with_capacity(request.body.len());
+    encode_json(schema, request.resource.type_id, value, &mut json);
+    if json.len() <= OBJECT_BYTES_MAX { Ok(()) } else { Err(too_large(json.len())) }
+}
+
+fn too_large(bytes: usize) -> ApiError {
+    ApiError::ObjectTooLarge(format!("the object is {bytes} bytes; at most {OBJECT_BYTES_MAX} are stored"))
 }
 
 /// The tree of a stored object, in the stored form.

@@ -12,7 +12,7 @@ use super::incoming::Incoming;
 use super::modify::Change;
 use super::objects::StateObjects;
 use super::options::Options;
-use super::stored::tree_of;
+use super::stored::{check_size, tree_of};
 use super::{Pipeline, Request, Written, owners};
 use crate::error::{ApiError, Subject};
 use crate::fields::{Writer, keep_times_if_unchanged, track_update};
@@ -25,19 +25,19 @@ impl<S: Store> Pipeline<S> {
     /// PUT.
     pub(super) async fn update(&self, request: Request<'_>) -> Result<Written, ApiError> {
         let options = self.write_options(request, false)?;
-        let Incoming { mut value, mut warnings } = self.incoming(request, options.field_validation)?;
-        self.settle_namespace(request, &mut value)?;
-        check_name(request, &value)?;
-        let repeated = owners::deduplicate(&mut value, false);
+        let sent = || self.sent(request, &options);
+        let mut first = Some(sent()?);
         let key = request.key()?;
-        let mut more = Vec::new();
+        let (mut warnings, mut more) = (Vec::new(), Vec::new());
         let changed = self
-            .modify(&key, options.dry_run, |current| {
-                check_uid(request, current, &value)?;
-                self.replace(request, &options, current, value.clone(), Origin::Sent, &mut more)
+            .modify(&key, request.budget, options.dry_run, |current| {
+                // Another attempt reads the body again: most need none, and a copy would be kept for nothing.
+                let incoming = first.take().map_or_else(sent, Ok)?;
+                warnings = incoming.warnings;
+                check_uid(request, current, &incoming.value)?;
+                self.replace(request, &options, current, incoming.value, Origin::Sent, &mut more)
             })
             .await?;
-        warnings.extend(repeated);
         if let Some(modified) = changed {
             warnings.append(&mut more);
             return Ok(modified.written(warnings));
@@ -47,6 +47,7 @@ impl<S: Store> Pipeline<S> {
         if !creates {
             return Err(ApiError::NotFound(request.subject()));
         }
+        let Incoming { mut value, warnings } = first.take().map_or_else(sent, Ok)?;
         let uid = value.at("metadata").text("uid");
         if !uid.is_empty() {
             return Err(uid_conflict(request, uid, ""));
@@ -54,6 +55,15 @@ impl<S: Store> Pipeline<S> {
         // As in the reference a version says nothing about an object that is not there.
         unset(child_mut(&mut value, "metadata"), "resourceVersion");
         self.create_from(request, &options, Incoming { value, warnings }, Origin::Sent).await
+    }
+
+    /// The object of a PUT, with the name of its URL.
+    fn sent(&self, request: Request<'_>, options: &Options) -> Result<Incoming, ApiError> {
+        let Incoming { mut value, mut warnings } = self.incoming(request, options.field_validation)?;
+        self.settle_namespace(request, &mut value)?;
+        check_name(request, &value)?;
+        warnings.extend(owners::deduplicate(&mut value, false));
+        Ok(Incoming { value, warnings })
     }
 
     /// Turns `current` into `new`, which is in the request's version; `origin` says whose its fields are.
@@ -68,17 +78,21 @@ impl<S: Store> Pipeline<S> {
     ) -> Result<Change, ApiError> {
         let resource = request.resource;
         let stored = tree_of(current)?;
-        let old = resource.in_version(stored.clone());
+        // Where the version has the stored form, the object is held once.
+        let converted = resource.conversion.map(|_| resource.in_version(stored.clone()));
+        let old = converted.as_ref().unwrap_or(&stored);
         let repeated = owners::deduplicate(&mut new, true);
-        check_version(request, &old, &mut new)?;
+        check_version(request, old, &mut new)?;
         let now = self.ambient.now().seconds_text();
         let context = self.context(request, &now);
         apply_defaults(&self.registry.schema, resource.type_id, &mut new);
         resource.strategy.default(&context, &mut new);
         if origin == Origin::Sent {
-            self.track(request, options, &old, &mut new, &now);
+            check_size(&self.registry.schema, request, &new)?;
+            self.track(request, options, old, &mut new, &now);
         }
         request.budget.check()?;
+        drop(converted);
         let (old, mut new) = (stored, resource.in_store(new));
         let objects = StateObjects(self.store.state());
         if let Err(reason) = resource.strategy.admit(&context, Some(&old), &mut new, &objects) {

@@ -7,6 +7,7 @@ use super::json::write_text;
 use super::payload::{Framing, Items};
 use super::{Payload, Renderer, pretty};
 use crate::ambient::Timestamp;
+use crate::budget::goes_on;
 use crate::error::ApiError;
 use crate::negotiate::{Encoding, Representation, View};
 use crate::pipeline::ListAnswer;
@@ -30,7 +31,11 @@ impl Renderer {
                 self.finish(document)
             }
             Representation { encoding: Encoding::Json, pretty: false, view: View::MetadataList, .. } => {
-                let parts = list.objects.iter().map(|object| self.metadata_part(&object.json));
+                let parts = list
+                    .objects
+                    .iter()
+                    .take_while(|_| goes_on())
+                    .map(|object| self.metadata_part(&object.json));
                 let items = Items::Parts(parts.collect::<Result<_, _>>()?);
                 let framing = Framing::Commas { before: self.partial_head().into(), after: b"}" };
                 Ok(Payload::list(self.list_open(&list).into(), items, framing, CLOSE))
@@ -60,7 +65,7 @@ impl Renderer {
     /// A list that is written as a whole before its first byte goes out.
     fn encoded_list(&self, list: &ListAnswer) -> Result<Payload, ApiError> {
         let mut document = self.list_open(list);
-        for (at, object) in list.objects.iter().enumerate() {
+        for (at, object) in list.objects.iter().take_while(|_| goes_on()).enumerate() {
             if at > 0 {
                 document.push(b',');
             }

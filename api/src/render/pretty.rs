@@ -4,6 +4,7 @@
 //! measured without being made, so that the length of an answer is known before its first byte.
 
 use super::scan::string_end;
+use crate::budget::goes_on;
 
 /// Takes output; counting it is one way.
 trait Sink {
@@ -38,7 +39,7 @@ pub(super) fn indented_len(json: &[u8], depth: usize) -> usize {
 
 fn write(json: &[u8], mut depth: usize, sink: &mut impl Sink) {
     let mut at = 0;
-    while let Some(&byte) = json.get(at) {
+    while let Some(&byte) = json.get(at).filter(|_| goes_on()) {
         let mut end = at + 1;
         match byte {
             b'"' => {
@@ -111,5 +112,11 @@ mod tests {
     #[test]
     fn deeper_objects_are_indented_from_their_second_line_on() {
         check(r#"{"a":1}"#, 2, "{\n      \"a\": 1\n    }");
+    }
+
+    #[test]
+    fn indenting_ends_with_its_request() {
+        let json = format!("[{}]", vec!["{}"; 30_000].join(","));
+        crate::budget::stopping::check_stops("several lines", 30_000, || indented_len(json.as_bytes(), 0));
     }
 }

@@ -9,6 +9,7 @@ use serde_json::{Map, Value, json};
 
 use super::payload::{Framing, Items};
 use super::{Payload, Renderer, unreadable};
+use crate::budget::goes_on;
 use crate::error::ApiError;
 use crate::negotiate::View;
 use crate::pipeline::ListAnswer;
@@ -50,6 +51,10 @@ impl Renderer {
     fn encoded(&self, json: &[u8]) -> Result<Bytes, ApiError> {
         let mut message = Vec::with_capacity(json.len());
         encode_protobuf(&self.schema, self.resource.stored_type(), &self.stored_value(json)?, &mut message);
+        if !goes_on() {
+            // A torso is not kept beside the object, where others would find it.
+            return Err(ApiError::DeadlineExceeded);
+        }
         Ok(message.into())
     }
 

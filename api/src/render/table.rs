@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 use super::list::write_list_meta;
 use super::{IncludeObject, Renderer};
 use crate::ambient::Timestamp;
+use crate::budget::goes_on;
 use crate::error::ApiError;
 use crate::kinds::Cell;
 use crate::pipeline::ListAnswer;
@@ -27,7 +28,7 @@ impl Renderer {
         }
         out.push(b'[');
         let now = now.seconds_text();
-        for (at, object) in list.objects.iter().enumerate() {
+        for (at, object) in list.objects.iter().take_while(|_| goes_on()).enumerate() {
             if at > 0 {
                 out.push(b',');
             }

@@ -31,6 +31,11 @@ pub enum Verb {
 }
 
 impl Verb {
+    /// Whether it can change nothing.
+    pub fn is_read(self) -> bool {
+        matches!(self, Verb::Get | Verb::List | Verb::Watch)
+    }
+
     /// The verb as rules and messages spell it.
     pub fn as_str(self) -> &'static str {
         match self {

@@ -6,6 +6,7 @@
 use serde_json::{Map, Value};
 
 use super::types::{Field, ObjectType, Schema, TypeId, ValueType};
+use crate::budget::goes_on;
 
 /// Adds the fields that are written even when empty, in every object of `value` that stands without them. Decoding
 /// has done so already; this is for objects that code has put together or taken apart.
@@ -79,7 +80,7 @@ fn walk(
 ) {
     let Value::Object(map) = value else { return };
     visit(ty, map);
-    for (name, value) in map.iter_mut() {
+    for (name, value) in map.iter_mut().take_while(|_| goes_on()) {
         if let Some(field) = ty.field(name) {
             walk_value(schema, &field.value, value, visit);
         }
@@ -95,10 +96,15 @@ fn walk_value(
     match (ty, value) {
         (ValueType::Object(id), value) => walk(schema, schema.get(*id), value, visit),
         (ValueType::List { item, .. }, Value::Array(items)) => {
-            items.iter_mut().for_each(|value| walk_value(schema, item, value, visit));
+            items
+                .iter_mut()
+                .take_while(|_| goes_on())
+                .for_each(|value| walk_value(schema, item, value, visit));
         }
         (ValueType::Map { value: ty, .. }, Value::Object(map)) => {
-            map.iter_mut().for_each(|(_, value)| walk_value(schema, ty, value, visit));
+            map.iter_mut()
+                .take_while(|_| goes_on())
+                .for_each(|(_, value)| walk_value(schema, ty, value, visit));
         }
         (ValueType::Scalar(_) | ValueType::Untyped | ValueType::List { .. } | ValueType::Map { .. }, _) => {}
     }

@@ -28,8 +28,8 @@ pub use compile::{CompileError, compile};
 pub use compile_resource::default_columns;
 pub use fill::{apply_defaults, fill_empty, missing_required};
 pub(crate) use instant::{Instant, Precision};
-pub(crate) use json::read_json;
 pub use json::{DecodeError, Decoded, Head, Limits, StrictError, decode_json, decode_value, encode_json};
+pub(crate) use json::{read_json, write_value};
 pub use protobuf::{
     Envelope, EnvelopeError, decode_protobuf, decode_protobuf_object, encode_protobuf, read_envelope,
     write_envelope,
@@ -43,4 +43,4 @@ pub(crate) use yaml::read_yaml;
 pub use yaml::{decode_yaml, write_yaml, yaml_value};
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

@@ -2,7 +2,8 @@
 //!
 //! Owns what the reference's converter does: plain scalars resolved by the rules of YAML 1.1 (`yes` is true, `0777`
 //! is octal), keys made strings and sorted, merge keys, duplicate keys named by their line. Only the first document
-//! counts. Depth is bounded, and so is what aliases may copy, so that a small text cannot become a large object.
+//! counts. Depth is bounded, and so is what aliases may copy and how far the scanner may look ahead (`ahead`), so that a
+//! small text cannot become a large object. JSON, which clients send as YAML, is read as JSON: the result is the same.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -11,7 +12,8 @@ use base64::engine::general_purpose::STANDARD;
 use saphyr_parser::{Event, Parser, ScalarStyle, ScanError, Span, Tag};
 use serde_json::Value;
 
-use super::json::{DecodeError, Decoded, Limits, StrictError, decode_value, float};
+use self::ahead::{Ahead, Counted};
+use super::json::{DecodeError, Decoded, Limits, StrictError, decode_json, float, read_json, write_value};
 use super::types::{Schema, TypeId};
 use crate::budget::Held;
 use crate::validate::field::beginning;
@@ -30,8 +32,12 @@ pub fn decode_yaml(
     limits: Limits,
 ) -> Result<Decoded, DecodeError> {
     let mut builder = Builder::new(limits);
-    let value = builder.document(yaml)?;
-    let mut decoded = decode_value(schema, type_id, &value, limits)?;
+    let value = builder.document(schema, yaml)?;
+    let mut json = Vec::with_capacity(yaml.len());
+    write_value(&value, &mut json);
+    // One tree at a time.
+    drop(value);
+    let mut decoded = decode_json(schema, type_id, &json, limits)?;
     if !builder.duplicates.is_empty() {
         let lines: String = builder.duplicates.iter().map(|line| format!("\n  {line}")).collect();
         decoded.strict.insert(0, StrictError::Other(format!("yaml: unmarshal errors:{lines}")));
@@ -40,14 +46,14 @@ pub fn decode_yaml(
 }
 
 /// The JSON value that a YAML document stands for, within the usual bounds. Of duplicate keys the last one counts.
-pub fn yaml_value(yaml: &[u8]) -> Result<Value, DecodeError> {
-    read_yaml(yaml).map(|(value, _)| value)
+pub fn yaml_value(schema: &Schema, yaml: &[u8]) -> Result<Value, DecodeError> {
+    read_yaml(schema, yaml).map(|(value, _)| value)
 }
 
 /// Like [`yaml_value`], with a line of text for each duplicate key.
-pub(crate) fn read_yaml(yaml: &[u8]) -> Result<(Value, Vec<String>), DecodeError> {
+pub(crate) fn read_yaml(schema: &Schema, yaml: &[u8]) -> Result<(Value, Vec<String>), DecodeError> {
     let mut builder = Builder::new(Limits::default());
-    let value = builder.document(yaml)?;
+    let value = builder.document(schema, yaml)?;
     Ok((value, builder.duplicates))
 }
 
@@ -107,9 +113,15 @@ impl Builder {
         }
     }
 
-    fn document(&mut self, yaml: &[u8]) -> Result<Value, DecodeError> {
+    fn document(&mut self, schema: &Schema, yaml: &[u8]) -> Result<Value, DecodeError> {
         let text = std::str::from_utf8(yaml).map_err(|_| broken("yaml: invalid UTF-8"))?;
-        for event in Parser::new_from_str(text) {
+        if let Some(value) = as_json(schema, text, self.limits)? {
+            return Ok(value);
+        }
+        let ahead = Ahead::default();
+        for event in Parser::new(Counted::new(text, &ahead)) {
+            // A scanner that was stopped finds the text to end too early.
+            ahead.settle()?;
             let (event, span) = event.map_err(|error| scan_error(&error))?;
             if let Some(value) = self.event(event, span)? {
                 return Ok(value);
@@ -196,6 +208,7 @@ impl Builder {
 
     fn remember(&mut self, anchor: usize, value: &Value) -> Result<(), DecodeError> {
         if anchor != 0 {
+            self.held.entry()?;
             self.anchors.insert(anchor, self.copies.copy(value)?);
         }
         Ok(())
@@ -224,6 +237,22 @@ impl Builder {
             },
         }
         Ok(None)
+    }
+}
+
+/// The value of a text that is JSON, with its keys sorted. `None`: it is not, or has a member twice, which is told by its
+/// line.
+fn as_json(schema: &Schema, text: &str, limits: Limits) -> Result<Option<Value>, DecodeError> {
+    if !text.trim_start().starts_with(['{', '[']) {
+        return Ok(None);
+    }
+    match read_json(schema, text.as_bytes(), limits) {
+        Ok((mut value, twice)) if twice.is_empty() => {
+            value.sort_all_objects();
+            Ok(Some(value))
+        }
+        Err(error @ (DecodeError::OverBudget | DecodeError::TooDeep { .. })) => Err(error),
+        Ok(_) | Err(_) => Ok(None),
     }
 }
 
@@ -327,6 +356,7 @@ fn scan_error(error: &ScanError) -> DecodeError {
     DecodeError::Yaml(format!("yaml: line {}: {}", error.marker().line(), error.info()))
 }
 
+mod ahead;
 mod order;
 mod scalar;
 mod write;

@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use orch_raft::Object;
 
 use super::label_parser::{self, LabelSelectorError};
+use crate::budget::goes_on;
 
 /// All requirements must hold; none selects everything. Kept by label: thousands of requirements cost an object no more
 /// than a look-up for each of its labels.
@@ -86,7 +87,7 @@ impl LabelSelector {
             return self.conditions.iter().all(|(key, condition)| condition.holds(object.label(key)));
         }
         let mut required = 0;
-        for (key, value) in labels {
+        for (key, value) in labels.iter().take_while(|_| goes_on()) {
             let found = self.conditions.binary_search_by(|(asked, _)| (**asked).cmp(key));
             let Ok(at) = found else { continue };
             let condition = &self.conditions[at].1;
@@ -229,5 +230,38 @@ mod tests {
         assert!(selector.matches(&object(&[("app", "x"), ("k7", "w")])));
         assert!(!selector.matches(&object(&[("app", "x"), ("k7", "v")])));
         assert!(!selector.matches(&object(&[("k7", "w")])), "a required label is missing");
+    }
+
+    #[test]
+    fn twenty_thousand_terms_over_twenty_thousand_objects_take_a_look_up_for_each_label() {
+        let objects: Vec<Object> = (0..20_000)
+            .map(|at| {
+                object(&[("app", &format!("x{at}")), ("tier", "front"), ("zone", &format!("z{}", at % 7))])
+            })
+            .collect();
+        let absent = (0..20_000).map(|at| format!("!k{at}")).collect::<Vec<_>>().join(",");
+        let excluded = (0..20_000).map(|at| format!("app!=x{at}")).collect::<Vec<_>>().join(",");
+        let allowed = (0..20_000).map(|at| format!("x{}", 2 * at)).collect::<Vec<_>>().join(",");
+        for (text, selected) in [(absent, 20_000), (excluded, 0), (format!("app in ({allowed})"), 10_000)] {
+            let selector = LabelSelector::parse(&text).unwrap();
+            let budget = std::sync::Arc::new(crate::budget::Budget::default());
+            let found = budget.enter(|| objects.iter().filter(|object| selector.matches(object)).count());
+            assert_eq!(found, selected);
+            // Never a step for each term.
+            let steps = crate::budget::STEPS_MAX - budget.steps_left();
+            assert!(steps <= 4 * 20_000, "{steps} steps");
+        }
+    }
+
+    #[test]
+    fn matching_ends_with_its_request() {
+        let terms = (0..20_000).map(|at| format!("!k{at}")).collect::<Vec<_>>().join(",");
+        let selector = LabelSelector::parse(&terms).unwrap();
+        let labels: Vec<(String, String)> =
+            (0..10_000).map(|at| (format!("l{at:05}"), String::new())).collect();
+        let labels: Vec<(&str, &str)> =
+            labels.iter().map(|(key, value)| (key.as_str(), value.as_str())).collect();
+        let object = object(&labels);
+        crate::budget::stopping::check_stops("selector", 10_000, || selector.matches(&object));
     }
 }

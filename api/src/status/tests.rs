@@ -31,6 +31,7 @@ fn may_be_repeated(error: &ApiError) -> bool {
         | ApiError::Expired { .. }
         | ApiError::OutcomeUnknown(_)
         | ApiError::DeadlineExceeded
+        | ApiError::NothingChanged
         | ApiError::TooManyOperations(_)
         | ApiError::OverBudget(_)
         | ApiError::ObjectTooLarge(_)
@@ -67,6 +68,7 @@ fn one_of_each() -> Vec<ApiError> {
         ApiError::RevisionTooLarge { requested: 2, current: 1 },
         ApiError::OutcomeUnknown(text()),
         ApiError::DeadlineExceeded,
+        ApiError::NothingChanged,
         ApiError::Unavailable(text()),
         ApiError::OverBudget(text()),
         ApiError::TooManyOperations(text()),
@@ -79,7 +81,7 @@ fn one_of_each() -> Vec<ApiError> {
 fn only_errors_of_requests_that_changed_nothing_say_when_to_repeat_them() {
     let errors = one_of_each();
     let kinds: std::collections::HashSet<_> = errors.iter().map(std::mem::discriminant).collect();
-    assert_eq!((errors.len(), kinds.len()), (29, 29), "a variant is missing");
+    assert_eq!((errors.len(), kinds.len()), (30, 30), "a variant is missing");
     for error in errors {
         let status = Status::of(&error, &ORCH);
         assert_eq!(status.retry_after_seconds().is_some(), may_be_repeated(&error), "{error:?}");

@@ -2,6 +2,7 @@
 //!
 //! Owns the shape of `metav1` conditions; pods and nodes have older ones of their own.
 
+use crate::budget::Numbered;
 use serde_json::Value;
 
 use crate::validate::distinct::Distinct;
@@ -23,7 +24,7 @@ const REASON_MESSAGE: &str = "a condition reason must start with alphabetic char
 pub fn validate_conditions(conditions: &[Value], path: &Path) -> FieldErrors {
     let mut errors = FieldErrors::new();
     let mut seen = Distinct::new();
-    for (at, condition) in conditions.iter().enumerate() {
+    for (at, condition) in conditions.iter().numbered() {
         let path = path.index(at);
         if seen.is_repeated(condition.text("type")) {
             errors.push(FieldError::duplicate(path.clone(), &quoted(condition.text("type"))));

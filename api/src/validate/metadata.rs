@@ -4,6 +4,7 @@
 //! each write; a kind whose reference rules repeat them on update does so in its strategy, because the causes of a
 //! Status are counted.
 
+use crate::budget::{Numbered, goes_on};
 use serde_json::Value;
 
 use crate::kinds::NameRule;
@@ -103,7 +104,7 @@ pub fn validate_finalizer_domains(meta: &Value, brand: &Brand, path: &Path) -> F
     // few: three finalizers are standard.
     let unknown = |name: &str| !name.contains('/') && !standard.contains(&name);
     let named =
-        meta.items("finalizers").iter().enumerate().filter_map(|(at, name)| Some((at, name.as_str()?)));
+        meta.items("finalizers").iter().numbered().filter_map(|(at, name)| Some((at, name.as_str()?)));
     named
         .filter(|(_, name)| unknown(name))
         .map(|(at, name)| bare_finalizer(finalizers.index(at), name))
@@ -119,7 +120,7 @@ pub fn bare_finalizer(path: Path, name: &str) -> FieldError {
 /// Labels: keys are qualified names, values are label values. Errors stand on the map, not on the entry.
 pub fn validate_labels(labels: &Value, path: &Path) -> FieldErrors {
     let mut errors = FieldErrors::new();
-    for (key, value) in sorted_entries(labels) {
+    for (key, value) in sorted_entries(labels).into_iter().take_while(|_| goes_on()) {
         if errors.is_full() {
             break;
         }
@@ -139,7 +140,7 @@ pub fn validate_label_name(key: &str, path: &Path) -> FieldErrors {
 pub fn validate_annotations(annotations: &Value, path: &Path) -> FieldErrors {
     let mut errors = FieldErrors::new();
     let mut size = 0;
-    for (key, value) in sorted_entries(annotations) {
+    for (key, value) in sorted_entries(annotations).into_iter().take_while(|_| goes_on()) {
         if errors.is_full() {
             break;
         }
@@ -268,7 +269,7 @@ fn no_new_finalizers(new: &Value, old: &Value, path: &Path) -> Option<FieldError
 
 fn validate_managed_fields(entries: &[Value], path: &Path) -> FieldErrors {
     let mut errors = FieldErrors::new();
-    for (at, entry) in entries.iter().enumerate() {
+    for (at, entry) in entries.iter().numbered() {
         if errors.is_full() {
             break;
         }

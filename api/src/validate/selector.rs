@@ -3,6 +3,7 @@
 //! Owns `LabelSelector` as it stands inside objects (`matchLabels`, `matchExpressions`); the selectors of list
 //! requests are parsed elsewhere.
 
+use crate::budget::Numbered;
 use serde_json::Value;
 
 use crate::validate::errors::FieldErrors;
@@ -15,7 +16,7 @@ use crate::validate::tree::{Tree, sorted_entries};
 pub fn validate_label_selector(selector: &Value, path: &Path) -> FieldErrors {
     let mut errors = validate_labels(selector.at("matchLabels"), &path.child("matchLabels"));
     let expressions = path.child("matchExpressions");
-    for (at, requirement) in selector.items("matchExpressions").iter().enumerate() {
+    for (at, requirement) in selector.items("matchExpressions").iter().numbered() {
         errors.extend(validate_requirement(requirement, &expressions.index(at)));
     }
     errors
@@ -43,7 +44,7 @@ fn validate_requirement(requirement: &Value, path: &Path) -> FieldErrors {
         }
     }
     errors.extend(validate_label_name(requirement.text("key"), &path.child("key")));
-    for (at, value) in values.into_iter().enumerate() {
+    for (at, value) in values.into_iter().numbered() {
         errors.extend(invalid_each(&path.child("values").index(at), value, names::label_value(value)));
     }
     errors

@@ -10,6 +10,7 @@ use serde::Serialize;
 use serde_json::{Map, Value};
 
 use super::field::VALUE_BYTES_MAX;
+use crate::budget::goes_on;
 
 /// Bytes up to which a composite value is shown whole: recorded answers have whole selectors and claims, and a pod's
 /// resources. Longer ones are cut at [`VALUE_BYTES_MAX`].
@@ -72,7 +73,8 @@ impl Tree for Value {
 /// The entries of a map, ordered by key.
 pub fn sorted_entries(map: &Value) -> Vec<(&str, &Value)> {
     let Some(map) = map.as_object() else { return Vec::new() };
-    let mut entries: Vec<_> = map.iter().map(|(key, value)| (key.as_str(), value)).collect();
+    let mut entries: Vec<_> =
+        map.iter().take_while(|_| goes_on()).map(|(key, value)| (key.as_str(), value)).collect();
     entries.sort_unstable_by_key(|entry| entry.0);
     entries
 }
@@ -93,10 +95,12 @@ pub fn is_empty(value: &Value) -> bool {
 pub fn same(left: &Value, right: &Value) -> bool {
     match (left, right) {
         (Value::Object(a), Value::Object(b)) => {
-            a.iter().all(|(key, value)| same(value, b.get(key).unwrap_or(&NULL)))
+            a.iter().all(|(key, value)| goes_on() && same(value, b.get(key).unwrap_or(&NULL)))
                 && b.iter().all(|(key, value)| a.contains_key(key) || same(&NULL, value))
         }
-        (Value::Array(a), Value::Array(b)) => a.len() == b.len() && a.iter().zip(b).all(|(a, b)| same(a, b)),
+        (Value::Array(a), Value::Array(b)) => {
+            a.len() == b.len() && a.iter().zip(b).all(|(a, b)| goes_on() && same(a, b))
+        }
         (Value::Object(fields), other) | (other, Value::Object(fields)) if other.is_null() => {
             fields.values().all(|value| same(&NULL, value))
         }

@@ -17,12 +17,16 @@ const BODY_BYTES: usize = 3_000_000;
 /// Most memory for each byte that was sent.
 const HELD_MAX: usize = 20;
 
-/// The same of a YAML document in braces on one line: its scanner keeps what may yet turn out to be a key. Known, and to be
-/// mended.
-const HELD_IN_BRACES_MAX: usize = 120;
+/// Memory that a request may take whatever its size: a scanner of YAML that looks ahead, the threads' own arenas with what was
+/// freed and not given back, the first pages of code. It does not grow with what is sent, so no factor says anything of it.
+const HELD_FLOOR: usize = 16 << 20;
 
-/// Memory that small requests may take whatever their size: the bound of one document, and copies of its strings.
-const HELD_FLOOR: usize = 96 << 20;
+/// The same where owners of tens of thousands of fields are worked out: they take more than the smallest entries of a map
+/// themselves, and an apply compares three versions of it. Known, and to be mended.
+const HELD_WITH_OWNERS_MAX: usize = 30;
+
+/// About what the large config maps of these tests are stored in, with their owners.
+const STORED_BYTES: usize = 1_150_000;
 
 /// Processor time that tells a loop within a loop from everything else; the figure that is wanted is a tenth of it.
 const CPU_MS_MAX: u64 = 2000;
@@ -48,7 +52,7 @@ fn check_held(name: &str, cost: &Cost, codes: &[u16], held_max: usize) {
     let text = String::from_utf8_lossy(&cost.answer);
     assert!(codes.contains(code), "{name}: {code} {}", text.chars().take(500).collect::<String>());
     assert!(*cpu_ms < CPU_MS_MAX, "{name}: {cpu_ms} ms");
-    assert!(*peak <= (held_max * sent).max(HELD_FLOOR), "{name}: {ratio} bytes for each");
+    assert!(*peak <= held_max * sent + HELD_FLOOR, "{name}: {ratio} bytes for each");
     if *code >= 400 {
         assert!(cost.answer.len() < ANSWER_BYTES_MAX, "{name}: an answer of {kilobytes} kB");
         let causes = serde_json::from_slice::<Value>(&cost.answer).unwrap()["details"]["causes"].clone();
@@ -71,6 +75,24 @@ fn filled(head: &str, item: impl Fn(usize) -> String, tail: &str, bytes: usize) 
         body.push_str(&item);
     }
     body + tail
+}
+
+/// The cost of a list, of which the client here holds the whole answer.
+fn with_answer(cost: Cost) -> Cost {
+    let answer = cost.answer.len();
+    cost.on(answer)
+}
+
+/// A different short word for each number: `x` with digits of base 36.
+fn short(mut at: usize) -> String {
+    let mut word = String::from("x");
+    loop {
+        word.push(char::from(b"0123456789abcdefghijklmnopqrstuvwxyz"[at % 36]));
+        at /= 36;
+        if at == 0 {
+            return word;
+        }
+    }
 }
 
 fn posted(name: &str, path: &str, body: String, codes: &[u16]) {
@@ -121,7 +143,7 @@ fn a_json_patch_that_moves_a_large_value_again_and_again() {
         };
         let body = format!("[{}]", (0..9_998).map(moves).collect::<Vec<_>>().join(","));
         let cost = server.measure(Method::PATCH, &format!("{MAPS}/a"), "application/json-patch+json", body);
-        check("JSON patch, moves", &cost, &[200, 422]);
+        check("JSON patch, moves", &cost.on(STORED_BYTES), &[200, 422]);
     }
 }
 
@@ -154,9 +176,14 @@ fn data_against_binary_data() {
     let data = filled(r#"{"metadata":{"name":"a"},"data":{"#, keys, "},", BODY_BYTES / 2);
     let body = filled(&format!(r#"{data}"binaryData":{{"#), keys, "}}", BODY_BYTES);
     posted("data against binaryData", MAPS, body, &[413, 422]);
+}
+
+#[test]
+fn data_against_binary_data_that_could_be_stored_alone() {
+    let keys = |at: usize| format!(r#""k{at}":"""#);
     let data = filled(r#"{"metadata":{"name":"a"},"data":{"#, keys, "},", BODY_BYTES / 3);
     let body = filled(&format!(r#"{data}"binaryData":{{"#), keys, "}}", 2 * BODY_BYTES / 3);
-    posted("data against binaryData, fewer", MAPS, body, &[413, 422]);
+    posted("data against binaryData, fewer", MAPS, body, &[413, 422, 500]);
 }
 
 #[test]
@@ -229,14 +256,114 @@ fn yaml_of_many_keys() {
     check("YAML of 66,000 keys", &send(lines(false), MAPS), &[500]);
     let dry = format!("{MAPS}?dryRun=All&fieldValidation=Strict");
     check("YAML of one key 66,000 times", &send(lines(true), &dry), &[400]);
-    let flow = filled("{data: {", |at| format!("k{at}: v"), "}}", BODY_BYTES);
-    check_held("YAML in braces", &send(flow, &dry), &[400, 413, 422], HELD_IN_BRACES_MAX);
+}
+
+/// One case, so that each has a process of its own: what another has freed would hide what this one takes.
+fn yaml(name: &str, body: String) {
+    let server = Server::new();
+    let path = format!("{MAPS}?dryRun=All&fieldValidation=Strict");
+    let cost = server.measure(Method::POST, &path, "application/yaml", body);
+    check(name, &cost, &[400, 413, 422]);
+}
+
+fn yaml_of(name: &str, head: &str, item: &str, tail: &str) {
+    yaml(name, filled(head, |_| item.to_owned(), tail, BODY_BYTES));
+}
+
+#[test]
+fn yaml_in_braces() {
+    yaml("YAML in braces", filled("{data: {", |at| format!("k{at}: v"), "}}", BODY_BYTES));
+}
+
+#[test]
+fn yaml_in_brackets() {
+    yaml_of("YAML in brackets", "[", "a", "]");
+}
+
+#[test]
+fn yaml_of_flow_items() {
+    yaml_of("YAML of flow items", "a: [", "{b: c}", "]");
+}
+
+#[test]
+fn yaml_of_flow_keys() {
+    yaml_of("YAML of flow keys", "{ ? {", "a: b", "} : c }");
+}
+
+#[test]
+fn yaml_of_anchors() {
+    yaml("YAML of anchors", (0..220_000).map(|at| format!("- &a{at} b\n")).collect());
+}
+
+#[test]
+fn yaml_of_aliases() {
+    yaml("YAML of aliases", format!("- &a b\n{}", "- *a\n".repeat(BODY_BYTES / 6)));
+}
+
+#[test]
+fn yaml_of_tags() {
+    let tags: String = (0..180_000).map(|at| format!("%TAG !a{at}! b\n")).collect();
+    yaml("YAML of tags", format!("{tags}--- c"));
+}
+
+#[test]
+fn yaml_of_nothing() {
+    yaml("YAML of nothing", "-\n".repeat(BODY_BYTES / 2));
+}
+
+#[test]
+fn yaml_of_comments() {
+    yaml("YAML of comments", "#\n".repeat(BODY_BYTES / 2));
+}
+
+#[test]
+fn yaml_of_complex_keys() {
+    yaml("YAML of complex keys", "? a\n".repeat(BODY_BYTES / 5));
+}
+
+#[test]
+fn large_objects_that_are_fine() {
+    let server = Server::new();
+    // As clients apply it: JSON on one line, called YAML.
+    let map = filled(
+        r#"{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"a"},"data":{"#,
+        |at| format!(r#""k{at}":"a value of some forty bytes, as they often are""#),
+        "}}",
+        1_000_000,
+    );
+    let path = format!("{MAPS}/a?fieldManager=m");
+    let cost = server.measure(Method::PATCH, &path, "application/apply-patch+yaml", map.clone());
+    check("an applied config map", &cost, &[201]);
+    let cost = server.measure(Method::PATCH, &path, "application/apply-patch+yaml", map);
+    check("the same again", &cost, &[200]);
+    let long = "x".repeat(700);
+    let body =
+        filled(r#"{"metadata":{"name":"b"},"data":{"#, |at| format!(r#""k{at}":"{long}""#), "}}", 1_045_000);
+    check("a config map of 1 MB", &server.measure(Method::POST, MAPS, JSON, body.clone()), &[201]);
+    let body = body.replace("\"b\"", "\"c\"");
+    check("the same in YAML", &server.measure(Method::POST, MAPS, "application/yaml", body), &[201]);
+    let text: String = (0..25_000).map(|at| format!("    - {{ line: {at}, of: [a, b] }}\n")).collect();
+    let body = format!("metadata:\n  name: d\ndata:\n  k: |\n{text}");
+    check("a long text in YAML", &server.measure(Method::POST, MAPS, "application/yaml", body), &[201]);
+}
+
+#[test]
+fn names_of_managers_and_fields() {
+    let server = Server::new();
+    server.create(MAPS, &json!({"metadata": {"name": "a"}}));
+    let item = |at: usize| format!(r#""k{at}":null"#);
+    for format in ["merge-patch", "strategic-merge-patch"] {
+        let body = filled(r#"{"data":{"#, item, "}}", BODY_BYTES);
+        let cost =
+            server.measure(Method::PATCH, &format!("{MAPS}/a"), &format!("application/{format}+json"), body);
+        check(&format!("{format} of nulls"), &cost, &[200, 413]);
+    }
 }
 
 #[test]
 fn selectors_of_many_terms() {
     let server = Server::new();
-    for at in 0..2_000 {
+    for at in 0..20_000 {
         let labels = json!({"app": format!("x{at}"), "tier": "front"});
         server.create(MAPS, &json!({"metadata": {"name": format!("m{at}"), "labels": labels}}));
     }
@@ -246,13 +373,46 @@ fn selectors_of_many_terms() {
         let path = format!("{MAPS}?labelSelector={selector}");
         check(
             &format!("selector of {name} labels"),
-            &server.measure(Method::GET, &path, "", String::new()),
+            &with_answer(server.measure(Method::GET, &path, "", String::new())),
             &[200],
         );
     }
+    // As many values as a URL holds. Twenty thousand terms are a test of `selector::label`.
+    for operator in ["in", "notin"] {
+        let selector = filled(&format!("app+{operator}+("), short, ")", 64_000);
+        let path = format!("{MAPS}?labelSelector={selector}");
+        let cost = server.measure(Method::GET, &path, "", String::new());
+        check(&format!("selector of values, {operator}"), &with_answer(cost), &[200]);
+    }
     let selector = filled("", |at| format!("metadata.name!=y{at}"), "", 60_000);
     let path = format!("{MAPS}?fieldSelector={selector}");
-    check("selector of fields", &server.measure(Method::GET, &path, "", String::new()), &[200]);
+    check("selector of fields", &with_answer(server.measure(Method::GET, &path, "", String::new())), &[200]);
+}
+
+#[test]
+fn the_smallest_entries() {
+    let server = Server::new();
+    let body = filled(r#"{"metadata":{"name":"a"},"data":{"#, |at| format!(r#""{at}":"""#), "}}", 1_480_000);
+    let cost = server.measure(Method::POST, MAPS, JSON, body);
+    check_held("the smallest entries", &cost, &[413, 500], HELD_WITH_OWNERS_MAX);
+}
+
+#[test]
+fn options_of_a_delete() {
+    let server = Server::new();
+    server.create(MAPS, &json!({"metadata": {"name": "a"}}));
+    let path = format!("{MAPS}/a");
+    for (name, item) in [("few dry runs", "1"), ("dry runs of nothing", "\"\"")] {
+        let body = filled(r#"{"dryRun":["#, |_| item.to_owned(), "]}", BODY_BYTES);
+        let code = if item == "1" { 400 } else { 413 };
+        check(name, &server.measure(Method::DELETE, &path, JSON, body), &[code]);
+    }
+    for (format, body) in [
+        ("application/yaml", format!("dryRun: [{}]", "\"\",".repeat(BODY_BYTES / 4))),
+        ("application/yaml", format!("dryRun:\n{}", "- a\n".repeat(BODY_BYTES / 5))),
+    ] {
+        check("dry runs in YAML", &server.measure(Method::DELETE, &path, format, body), &[413]);
+    }
 }
 
 #[test]
@@ -265,15 +425,28 @@ fn a_large_map_that_is_fine() {
     let cost = server.measure(Method::PATCH, &path, "application/merge-patch+json", patch);
     eprintln!("a small patch of it: {} ms, {} MB", cost.cpu_ms, cost.peak >> 20);
     assert_eq!(cost.code, 200);
+}
+
+#[test]
+fn an_apply_that_conflicts_with_all_of_a_large_map() {
+    let server = Server::new();
+    let data: Value =
+        (0..47_000).map(|at| (format!("k{at}"), json!("v"))).collect::<serde_json::Map<_, _>>().into();
+    server.create(MAPS, &json!({"metadata": {"name": "a"}, "data": data}));
     let body = filled(
         r#"{"apiVersion":"v1","kind":"ConfigMap","data":{"#,
         |at| format!(r#""k{at}":"w""#),
         "}}",
         560_000,
     );
-    let path = format!("{path}?fieldManager=other");
+    let path = format!("{MAPS}/a?fieldManager=other");
     let cost = server.measure(Method::PATCH, &path, "application/apply-patch+yaml", body);
-    check("an apply that conflicts with all of it", &cost, &[409]);
+    check_held(
+        "an apply that conflicts with all of it",
+        &cost.on(STORED_BYTES),
+        &[409],
+        HELD_WITH_OWNERS_MAX,
+    );
 }
 
 #[test]

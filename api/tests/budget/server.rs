@@ -58,6 +58,13 @@ pub(crate) struct Cost {
     pub(crate) peak: usize,
 }
 
+impl Cost {
+    /// The cost of a change, counted against the object too that it changes.
+    pub(crate) fn on(self, stored: usize) -> Cost {
+        Cost { sent: self.sent + stored, ..self }
+    }
+}
+
 impl Server {
     /// A server with the namespace `ns`.
     pub(crate) fn new() -> Server {

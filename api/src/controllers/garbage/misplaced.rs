@@ -8,14 +8,18 @@
 use std::sync::Arc;
 
 use orch_raft::Store;
+use orch_raft::warnings::WarningLimit;
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
 use super::decide::View;
 use super::graph::ObjectRef;
-use crate::controllers::client::{Client, for_each, is_overtaken};
+use crate::controllers::client::{Client, Moment, for_each, is_overtaken};
 use crate::registry::Resource;
 use crate::validate::tree::Tree;
+
+/// References that cannot be reported: clients write them.
+static UNREPORTED: WarningLimit<Moment> = WarningLimit::new();
 
 /// Namespaces in which the owner is looked for: what a decision about one object may cost.
 const NAMESPACES_MAX: usize = 1024;
@@ -81,8 +85,9 @@ pub(super) async fn report_all<S: Store>(client: &Client<S>, found: Vec<Misplace
     for result in results.await {
         if let Err(error) = result
             && !is_overtaken(&error)
+            && let Some(left_out) = UNREPORTED.pass_at(client.moment())
         {
-            tracing::warn!(%error, "an owner reference into another namespace could not be reported");
+            tracing::warn!(%error, left_out, "an owner reference into another namespace could not be reported");
         }
     }
 }

@@ -19,6 +19,7 @@ use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 
+use orch_raft::warnings::WarningLimit;
 use orch_raft::{State, Store, Subscription};
 use serde_json::json;
 
@@ -26,9 +27,15 @@ use self::decide::{Action, Decision, View, Write};
 use self::graph::{Graph, ObjectRef};
 use self::misplaced::{Misplaced, report_all};
 use self::ownership::Ownership;
-use super::client::{Client, Place, Propagation, any_changed, for_each, is_overtaken};
+use super::client::{Client, Moment, Place, Propagation, any_changed, for_each, is_overtaken};
 use super::queue::Queue;
 use crate::error::ApiError;
+
+/// Objects that cannot be read: thousands may be due at once.
+static UNREADABLE: WarningLimit<Moment> = WarningLimit::new();
+
+/// Objects that cannot be removed yet: a client may store any number of them.
+static UNCOLLECTED: WarningLimit<Moment> = WarningLimit::new();
 
 /// The loop's pace while something is going on: changes are looked at in batches.
 const TICK: Duration = Duration::from_millis(250);
@@ -118,7 +125,9 @@ fn decide_all<S: Store>(
             }
             Err(error) => {
                 let ObjectRef { storage, path } = &object;
-                tracing::error!(%error, %storage, %path, "a stored object cannot be read");
+                if let Some(left_out) = UNREADABLE.pass_at(client.moment()) {
+                    tracing::error!(%error, %storage, %path, left_out, "a stored object cannot be read");
+                }
             }
         }
     }
@@ -140,7 +149,9 @@ async fn write_all<S: Store>(
             Err(error) if is_overtaken(&error) => queue.add(&cause, 1),
             Err(error) => {
                 let ObjectRef { storage, path } = &cause;
-                tracing::warn!(%error, %storage, %path, "garbage cannot be collected yet");
+                if let Some(left_out) = UNCOLLECTED.pass_at(client.moment()) {
+                    tracing::warn!(%error, %storage, %path, left_out, "garbage cannot be collected yet");
+                }
                 queue.failed(&cause);
             }
         }

@@ -15,12 +15,13 @@ use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 
+use orch_raft::warnings::WarningLimit;
 use orch_raft::{State, Store, Subscription};
 use serde_json::{Value, json};
 
 use self::conditions::Findings;
 use self::content::Doomed;
-use super::client::{Client, Place, Propagation, any_changed, for_each, is_overtaken};
+use super::client::{Client, Moment, Place, Propagation, any_changed, for_each, is_overtaken};
 use super::cursor::Cursor;
 use super::queue::Queue;
 use crate::error::ApiError;
@@ -29,6 +30,9 @@ use crate::validate::tree::Tree;
 
 /// Where namespaces are stored.
 const NAMESPACES: &str = "namespaces";
+
+/// Namespaces that cannot be emptied yet: a client may have filled any number of them.
+static UNEMPTIED: WarningLimit<Moment> = WarningLimit::new();
 
 /// The loop's pace while something is going on: changes are looked at in batches.
 const TICK: Duration = Duration::from_millis(250);
@@ -148,7 +152,9 @@ pub(super) async fn run<S: Store>(client: &Client<S>) -> Result<Infallible, ApiE
                     }
                 }
                 Err(error) => {
-                    tracing::warn!(%error, namespace = %name, "a namespace cannot be emptied yet");
+                    if let Some(left_out) = UNEMPTIED.pass_at(client.moment()) {
+                        tracing::warn!(%error, namespace = %name, left_out, "a namespace cannot be emptied yet");
+                    }
                     work.queue.failed(&name);
                 }
             }

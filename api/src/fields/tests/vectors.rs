@@ -126,7 +126,7 @@ fn recorded_applies_give_the_recorded_managers_and_conflicts() {
                     assert_eq!(conflicts.to_string(), expected["message"], "{what}");
                     let causes: Vec<Value> = conflicts
                         .shown()
-                        .map(|c| json!({"reason": "FieldManagerConflict", "message": c.cause(), "field": c.path}))
+                        .map(|c| json!({"reason": "FieldManagerConflict", "message": c.cause(), "field": c.path()}))
                         .collect();
                     assert_eq!(Value::Array(causes), expected["details"]["causes"], "{what}");
                 }

@@ -52,7 +52,8 @@ fn discovery_is_negotiated_like_everything_else() {
             let yaml = get(&server, path, &[("accept", "application/yaml")]).await;
             assert_eq!(header(&yaml, "content-type"), "application/yaml", "{path}");
             assert!(yaml.text.starts_with("apiVersion: v1\n"), "{path}: {}", yaml.text);
-            let value = crate::schema::yaml_value(yaml.text.as_bytes()).unwrap();
+            let value =
+                crate::schema::yaml_value(crate::schema::tests::orch(), yaml.text.as_bytes()).unwrap();
             assert_eq!(value, json.json(), "{path}");
             let agent = [("user-agent", "curl/8.0")];
             assert!(get(&server, path, &agent).await.text.starts_with("{\n  \"kind\""), "{path}");

@@ -64,7 +64,7 @@ async fn a_body_that_does_not_come_ends_with_its_time() {
         let started = tokio::time::Instant::now();
         let answered = server.send(Method::POST, &path, &[], body).await;
         assert_eq!((answered.code.as_u16(), &answered.json()["reason"]), (504, &json!("Timeout")));
-        let message = "Timeout: request did not complete within the allotted timeout";
+        let message = "Timeout: request did not complete within the allotted timeout: nothing was changed";
         assert_eq!(answered.json()["message"], message);
         assert_eq!(started.elapsed().as_secs(), seconds);
     }

@@ -40,7 +40,7 @@ impl Strategy for Job {
     }
 
     fn prepare_for_create(&self, context: &Context<'_>, new: &mut Value) {
-        make_selector(context.brand, new);
+        make_selector(context, new);
         set(new, "status", json!({}));
         object_meta::start_generation(new);
     }
@@ -126,11 +126,11 @@ fn job_labels(brand: &Brand, job: &Value) -> [(String, String); 4] {
     ]
 }
 
-fn make_selector(brand: &Brand, job: &mut Value) {
+fn make_selector(context: &Context<'_>, job: &mut Value) {
     if job.at("spec").flag("manualSelector") {
         return;
     }
-    let labels = job_labels(brand, job);
+    let labels = job_labels(context.brand, job);
     let spec = child_mut(job, "spec");
     let own = child_mut(child_mut(child_mut(spec, "template"), "metadata"), "labels");
     for (key, value) in &labels {
@@ -138,11 +138,11 @@ fn make_selector(brand: &Brand, job: &mut Value) {
     }
     let (key, uid) = &labels[0];
     set_default(child_mut(child_mut(spec, "selector"), "matchLabels"), key, uid.clone());
-    // A job without labels has those of its template. Were they filled in by the first patch instead, its sender
-    // would be their manager.
+    // A job without labels has those of its template, with the ones that were just made. Were they filled in by the
+    // first patch instead, its sender would be their manager.
     let own = own_labels(spec);
     let metadata = child_mut(job, "metadata");
-    if metadata.is_empty_at("labels") {
+    if !context.labels_given {
         set(metadata, "labels", own);
     }
 }
@@ -299,6 +299,33 @@ mod tests {
             json!(Job.table_row(&job, CONTEXT.now)),
             json!(["n", "Running", "0/1", "", "<unknown>", "c", "i", "batch.orch.io/controller-uid=u"])
         );
+    }
+
+    #[test]
+    fn a_job_without_labels_has_all_of_its_template() {
+        let labelled = |own: Value| {
+            let mut job = job("i");
+            set(
+                child_mut(child_mut(child_mut(&mut job, "spec"), "template"), "metadata"),
+                "labels",
+                json!({"app": "x"}),
+            );
+            set(child_mut(&mut job, "metadata"), "labels", own);
+            created(&Job, job)
+        };
+        let job = labelled(json!({}));
+        let all = json!({
+            "app": "x", "batch.orch.io/controller-uid": "u", "batch.orch.io/job-name": "n", "controller-uid": "u", "job-name": "n"
+        });
+        assert_eq!(job["spec"]["template"]["metadata"]["labels"], all);
+        assert_eq!(job["metadata"]["labels"], all);
+        // What is given stays as it is, were it the same as in the template.
+        for own in [json!({"app": "x"}), json!({"b": "c"})] {
+            assert_eq!(labelled(own.clone())["metadata"]["labels"], own);
+        }
+        let mut manual = json!({"metadata": {}, "spec": {"manualSelector": true}});
+        manual["spec"]["template"]["metadata"]["labels"] = json!({"app": "x"});
+        assert_eq!(created(&Job, manual)["metadata"]["labels"], json!({"app": "x"}));
     }
 
     #[test]

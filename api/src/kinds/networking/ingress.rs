@@ -1,5 +1,6 @@
 //! networking/v1 Ingress.
 
+use crate::budget::Numbered;
 use std::net::IpAddr;
 
 use serde_json::{Value, json};
@@ -123,13 +124,13 @@ fn validate_spec(spec: &Value, path: &Path) -> FieldErrors {
         errors.extend(validate_backend(spec.at("defaultBackend"), &path.child("defaultBackend")));
     }
     let rules = path.child("rules");
-    for (at, rule) in spec.items("rules").iter().enumerate() {
+    for (at, rule) in spec.items("rules").iter().numbered() {
         errors.extend(validate_rule(rule, &rules.index(at)));
     }
     let tls = path.child("tls");
-    for (at, entry) in spec.items("tls").iter().enumerate() {
+    for (at, entry) in spec.items("tls").iter().numbered() {
         let (hosts, secret) = (tls.index(at).child("hosts"), entry.text("secretName"));
-        for (at, host) in entry.texts("hosts").into_iter().enumerate() {
+        for (at, host) in entry.texts("hosts").into_iter().numbered() {
             errors.extend(invalid_each(&hosts.index(at), host, host_messages(host)));
         }
         if !secret.is_empty() {
@@ -164,7 +165,7 @@ fn validate_rule(rule: &Value, path: &Path) -> FieldErrors {
         if paths.is_empty() {
             errors.push(FieldError::required(path.clone(), ""));
         }
-        for (at, entry) in paths.iter().enumerate() {
+        for (at, entry) in paths.iter().numbered() {
             errors.extend(validate_path(entry, &path.index(at)));
         }
     }
@@ -266,7 +267,7 @@ fn validate_resource(resource: &Value, path: &Path) -> FieldErrors {
 fn validate_status(balancer: &Value) -> FieldErrors {
     let path = Path::new("status").child("loadBalancer").child("ingress");
     let mut errors = FieldErrors::new();
-    for (at, point) in balancer.items("ingress").iter().enumerate() {
+    for (at, point) in balancer.items("ingress").iter().numbered() {
         let (ip, host, path) = (point.text("ip"), point.text("hostname"), path.index(at));
         if !ip.is_empty() {
             errors.extend(validate_ip(ip, path.child("ip")));

@@ -1,5 +1,6 @@
 //! networking/v1 NetworkPolicy.
 
+use crate::budget::Numbered;
 use std::net::IpAddr;
 
 use serde_json::{Value, json};
@@ -71,12 +72,12 @@ fn validate_spec(spec: &Value, path: &Path) -> FieldErrors {
     let mut errors = validate_label_selector(spec.at("podSelector"), &path.child("podSelector"));
     for (direction, peers) in DIRECTIONS {
         let rules = path.child(direction);
-        for (at, rule) in spec.items(direction).iter().enumerate() {
+        for (at, rule) in spec.items(direction).iter().numbered() {
             let (ports, peers_path) = (rules.index(at).child("ports"), rules.index(at).child(peers));
-            for (at, port) in rule.items("ports").iter().enumerate() {
+            for (at, port) in rule.items("ports").iter().numbered() {
                 errors.extend(validate_policy_port(port, &ports.index(at)));
             }
-            for (at, peer) in rule.items(peers).iter().enumerate() {
+            for (at, peer) in rule.items(peers).iter().numbered() {
                 errors.extend(validate_peer(peer, &peers_path.index(at)));
             }
         }
@@ -87,7 +88,7 @@ fn validate_spec(spec: &Value, path: &Path) -> FieldErrors {
         errors.push(FieldError::invalid(path, &shown(spec.at("policyTypes")), detail));
         return errors;
     }
-    let unknown = types.into_iter().enumerate().filter(|(_, kind)| !POLICY_TYPES.contains(kind));
+    let unknown = types.into_iter().numbered().filter(|(_, kind)| !POLICY_TYPES.contains(kind));
     errors.extend(unknown.map(|(at, kind)| FieldError::not_supported(path.index(at), kind, &POLICY_TYPES)));
     errors
 }
@@ -148,7 +149,7 @@ fn validate_block(block: &Value, path: &Path) -> FieldErrors {
     }
     let mut errors = FieldErrors::new();
     let except = path.child("except");
-    for (at, part) in block.texts("except").into_iter().enumerate() {
+    for (at, part) in block.texts("except").into_iter().numbered() {
         if !is_cidr(part) {
             errors.push(FieldError::invalid_str(except.index(at), part, detail));
         } else if !is_strictly_within(part, cidr) {

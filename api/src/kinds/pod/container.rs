@@ -1,5 +1,6 @@
 //! Containers of a pod: regular, init and ephemeral ones.
 
+use crate::budget::Numbered;
 use serde_json::Value;
 
 use crate::kinds::pod::environment::{validate_env, validate_env_from, validate_ports};
@@ -36,7 +37,7 @@ pub(super) fn validate_containers(pod: &Surroundings<'_>, path: &Path) -> FieldE
     }
     let mut errors = FieldErrors::new();
     let mut seen = Distinct::new();
-    for (at, container) in regular.iter().enumerate() {
+    for (at, container) in regular.iter().numbered() {
         if errors.is_full() {
             break;
         }
@@ -64,7 +65,7 @@ fn validate_init(pod: &Surroundings<'_>, path: &Path) -> FieldErrors {
     let mut errors = FieldErrors::new();
     let mut seen: Distinct<&str> =
         pod.spec.items("containers").iter().map(|container| container.text("name")).collect();
-    for (at, container) in pod.spec.items("initContainers").iter().enumerate() {
+    for (at, container) in pod.spec.items("initContainers").iter().numbered() {
         let path = list.index(at);
         errors.extend(validate_any(pod, container, &path));
         errors.extend(validate_restart_policy(container, &path));
@@ -87,7 +88,7 @@ fn validate_ephemeral(pod: &Surroundings<'_>, path: &Path) -> FieldErrors {
     let others: Distinct<&str> = others.map(|container| container.text("name")).collect();
     let mut seen = others.clone();
     let mut errors = FieldErrors::new();
-    for (at, container) in pod.spec.items("ephemeralContainers").iter().enumerate() {
+    for (at, container) in pod.spec.items("ephemeralContainers").iter().numbered() {
         let path = list.index(at);
         errors.extend(validate_any(pod, container, &path));
         errors.extend(padded_image(container, &path));
@@ -153,7 +154,7 @@ pub(super) fn one_of(value: &Value, field: &str, known: &[&str], path: &Path) ->
 fn validate_resize_policies(container: &Value, pod_policy: &str, path: &Path) -> FieldErrors {
     let mut errors = FieldErrors::new();
     let mut seen = Distinct::new();
-    for (at, policy) in container.items("resizePolicy").iter().enumerate() {
+    for (at, policy) in container.items("resizePolicy").iter().numbered() {
         let resource = policy.text("resourceName");
         if seen.is_repeated(resource) {
             errors.push(FieldError::duplicate(path.index(at), &super::quoted(resource)));
@@ -189,9 +190,9 @@ fn grace_period(pod: &Surroundings<'_>) -> Option<i64> {
 fn host_port_conflicts(containers: &[Value], list: &Path) -> FieldErrors {
     let mut errors = FieldErrors::new();
     let mut seen = Distinct::new();
-    for (at, container) in containers.iter().enumerate() {
+    for (at, container) in containers.iter().numbered() {
         let ports = list.index(at).child("ports");
-        for (at, port) in container.items("ports").iter().enumerate() {
+        for (at, port) in container.items("ports").iter().numbered() {
             let Some(number) = port.int("hostPort").filter(|&number| number != 0) else { continue };
             let taken = (port.text("protocol"), port.text("hostIP"), number);
             if seen.is_repeated(taken) {

@@ -1,5 +1,6 @@
 //! Ports and environment variables of a container.
 
+use crate::budget::Numbered;
 use serde_json::Value;
 
 use crate::validate::metadata::invalid_each;
@@ -33,7 +34,7 @@ const SOURCES: [&str; 5] = ["fieldRef", "resourceFieldRef", "configMapKeyRef", "
 pub(super) fn validate_ports(ports: &[Value], path: &Path) -> FieldErrors {
     let mut errors = FieldErrors::new();
     let mut seen = Distinct::new();
-    for (at, port) in ports.iter().enumerate() {
+    for (at, port) in ports.iter().numbered() {
         let path = path.index(at);
         let name = port.text("name");
         if !name.is_empty() {
@@ -71,7 +72,7 @@ pub(crate) fn validate_protocol(protocol: &str, path: Path) -> Option<FieldError
 /// Rules for the variables of one container.
 pub(super) fn validate_env(variables: &[Value], path: &Path) -> FieldErrors {
     let mut errors = FieldErrors::new();
-    for (at, variable) in variables.iter().enumerate() {
+    for (at, variable) in variables.iter().numbered() {
         let (name, path) = (variable.text("name"), path.index(at));
         if name.is_empty() {
             errors.push(FieldError::required(path.child("name"), ""));
@@ -88,7 +89,7 @@ pub(super) fn validate_env(variables: &[Value], path: &Path) -> FieldErrors {
 /// Rules for the sources of whole sets of variables.
 pub(super) fn validate_env_from(sources: &[Value], path: &Path) -> FieldErrors {
     let mut errors = FieldErrors::new();
-    for (at, source) in sources.iter().enumerate() {
+    for (at, source) in sources.iter().numbered() {
         let item = path.index(at);
         let prefix = source.text("prefix");
         if !prefix.is_empty() {

@@ -1,5 +1,6 @@
 //! Requests and limits: names of resources, amounts, and how the two go together.
 
+use crate::budget::Numbered;
 use serde_json::Value;
 
 use crate::validate::field::beginning;
@@ -171,7 +172,7 @@ fn validate_against_limit(
 fn validate_claims(claims: &[Value], known: &Claims<'_>, path: &Path) -> FieldErrors {
     let mut errors = FieldErrors::new();
     let mut seen = Distinct::new();
-    for (at, claim) in claims.iter().enumerate() {
+    for (at, claim) in claims.iter().numbered() {
         let (name, path) = (claim.text("name"), path.index(at));
         if name.is_empty() {
             errors.push(FieldError::required(path, ""));

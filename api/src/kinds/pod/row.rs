@@ -1,5 +1,6 @@
 //! The row of a pod in a table: how many containers are ready, what state the pod is in, and why.
 
+use crate::budget::Numbered;
 use serde_json::{Value, json};
 
 use crate::kinds::{Cell, age};
@@ -86,7 +87,7 @@ fn tally_init(pod: &Value, tally: &mut Tally) -> bool {
         .filter(|container| container.text("restartPolicy") == "Always")
         .map(|container| container.text("name"))
         .collect();
-    for (at, container) in pod.at("status").items("initContainerStatuses").iter().enumerate() {
+    for (at, container) in pod.at("status").items("initContainerStatuses").iter().numbered() {
         let sidecar = restartable.has(&container.text("name"));
         count_restarts(container, tally);
         let (terminated, waiting) =

@@ -1,5 +1,6 @@
 //! What steers a pod to a node: selectors, affinity, tolerations, spread constraints and gates.
 
+use crate::budget::Numbered;
 use serde_json::Value;
 
 use crate::kinds::pod::container::one_of;
@@ -20,11 +21,11 @@ pub(super) fn validate_affinity(affinity: &Value, path: &Path) -> FieldErrors {
     for kind in ["podAffinity", "podAntiAffinity"] {
         let (terms, path) = (affinity.at(kind), path.child(kind));
         let required = path.child(REQUIRED);
-        for (at, term) in terms.items(REQUIRED).iter().enumerate() {
+        for (at, term) in terms.items(REQUIRED).iter().numbered() {
             errors.extend(validate_pod_term(term, &required.index(at)));
         }
         let preferred = path.child(PREFERRED);
-        for (at, weighted) in terms.items(PREFERRED).iter().enumerate() {
+        for (at, weighted) in terms.items(PREFERRED).iter().numbered() {
             let path = preferred.index(at);
             errors.extend(validate_weight(weighted, &path));
             errors.extend(validate_pod_term(weighted.at("podAffinityTerm"), &path.child("podAffinityTerm")));
@@ -35,7 +36,7 @@ pub(super) fn validate_affinity(affinity: &Value, path: &Path) -> FieldErrors {
 
 /// Rules for `tolerations`.
 pub(super) fn validate_tolerations(tolerations: &[Value], path: &Path) -> FieldErrors {
-    let items = tolerations.iter().enumerate();
+    let items = tolerations.iter().numbered();
     items.flat_map(|(at, toleration)| validate_toleration(toleration, &path.index(at))).collect()
 }
 
@@ -56,7 +57,7 @@ pub(crate) fn validate_preemption_policy(holder: &Value, path: &Path) -> Option<
 pub(super) fn validate_spread(constraints: &[Value], path: &Path) -> FieldErrors {
     let mut errors = FieldErrors::new();
     let mut seen = Distinct::new();
-    for (at, constraint) in constraints.iter().enumerate() {
+    for (at, constraint) in constraints.iter().numbered() {
         let path = path.index(at);
         let (key, when) = (constraint.text("topologyKey"), constraint.text("whenUnsatisfiable"));
         errors.extend(validate_spread_constraint(constraint, &path));
@@ -72,7 +73,7 @@ pub(super) fn validate_spread(constraints: &[Value], path: &Path) -> FieldErrors
 pub(super) fn validate_gates(gates: &[Value], path: &Path) -> FieldErrors {
     let mut errors = FieldErrors::new();
     let mut seen = Distinct::new();
-    for (at, gate) in gates.iter().enumerate() {
+    for (at, gate) in gates.iter().numbered() {
         let (name, path) = (gate.text("name"), path.index(at));
         errors.extend(invalid_each(&path, name, names::qualified_name(name)));
         if seen.is_repeated(name) {
@@ -90,12 +91,12 @@ fn validate_node_affinity(affinity: &Value, path: &Path) -> FieldErrors {
         if terms.is_empty() {
             errors.push(FieldError::required(path.clone(), "must have at least one node selector term"));
         }
-        for (at, term) in terms.iter().enumerate() {
+        for (at, term) in terms.iter().numbered() {
             errors.extend(validate_node_term(term, &path.index(at)));
         }
     }
     let preferred = path.child(PREFERRED);
-    for (at, term) in affinity.items(PREFERRED).iter().enumerate() {
+    for (at, term) in affinity.items(PREFERRED).iter().numbered() {
         let path = preferred.index(at);
         errors.extend(validate_weight(term, &path));
         errors.extend(validate_node_term(term.at("preference"), &path.child("preference")));
@@ -112,11 +113,11 @@ fn validate_weight(term: &Value, path: &Path) -> Option<FieldError> {
 fn validate_node_term(term: &Value, path: &Path) -> FieldErrors {
     let mut errors = FieldErrors::new();
     let expressions = path.child("matchExpressions");
-    for (at, requirement) in term.items("matchExpressions").iter().enumerate() {
+    for (at, requirement) in term.items("matchExpressions").iter().numbered() {
         errors.extend(validate_node_requirement(requirement, &expressions.index(at)));
     }
     let fields = path.child("matchFields");
-    for (at, requirement) in term.items("matchFields").iter().enumerate() {
+    for (at, requirement) in term.items("matchFields").iter().numbered() {
         errors.extend(validate_node_field(requirement, &fields.index(at)));
     }
     errors
@@ -160,7 +161,7 @@ fn validate_node_field(requirement: &Value, path: &Path) -> FieldErrors {
         errors.push(FieldError::invalid_str(path.child("key"), key, "not a valid field selector key"));
         return errors;
     }
-    for (at, value) in requirement.texts("values").into_iter().enumerate() {
+    for (at, value) in requirement.texts("values").into_iter().numbered() {
         errors.extend(invalid_each(&path.child("values").index(at), value, names::dns1123_subdomain(value)));
     }
     errors

@@ -1,5 +1,6 @@
 //! Security contexts of pods and containers.
 
+use crate::budget::Numbered;
 use serde_json::Value;
 
 use crate::kinds::pod::volume::validate_descending_path;
@@ -16,7 +17,7 @@ pub(super) fn validate_pod_security(spec: &Value, path: &Path) -> FieldErrors {
     let context = spec.at("securityContext");
     let mut errors = validate_ids(context, &["fsGroup", "runAsUser", "runAsGroup"], path);
     let groups = path.child("supplementalGroups");
-    for (at, group) in context.items("supplementalGroups").iter().enumerate() {
+    for (at, group) in context.items("supplementalGroups").iter().numbered() {
         errors.extend(validate_id(group.as_i64(), groups.index(at)));
     }
     if spec.flag("shareProcessNamespace") && spec.flag("hostPID") {
@@ -80,7 +81,7 @@ fn validate_id(id: Option<i64>, path: Path) -> FieldErrors {
 fn validate_sysctls(sysctls: &[Value], path: &Path) -> FieldErrors {
     let mut errors = FieldErrors::new();
     let mut seen = Distinct::new();
-    for (at, sysctl) in sysctls.iter().enumerate() {
+    for (at, sysctl) in sysctls.iter().numbered() {
         let (name, path) = (sysctl.text("name"), path.index(at).child("name"));
         let is_repeated = seen.is_repeated(name);
         if name.is_empty() {

@@ -1,5 +1,6 @@
 //! The spec of a pod, wherever it stands: in a pod or in a template.
 
+use crate::budget::Numbered;
 use std::net::IpAddr;
 
 use serde_json::Value;
@@ -55,7 +56,7 @@ pub(crate) fn validate_pod_spec(
     errors.extend(validate_affinity(spec.at("affinity"), &path.child("affinity")));
     errors.extend(validate_dns(spec, &path.child("dnsConfig")));
     let gates = path.child("readinessGates");
-    for (at, gate) in spec.items("readinessGates").iter().enumerate() {
+    for (at, gate) in spec.items("readinessGates").iter().numbered() {
         let kind = gate.text("conditionType");
         errors.extend(invalid_each(
             &gates.index(at).child("conditionType"),
@@ -87,9 +88,9 @@ pub(super) fn validate_only_pod(spec: &Value, path: &Path) -> FieldErrors {
     let mut errors = FieldErrors::new();
     if spec.text("serviceAccountName").is_empty() {
         let volumes = path.child("volumes");
-        for (at, volume) in spec.items("volumes").iter().enumerate() {
+        for (at, volume) in spec.items("volumes").iter().numbered() {
             let sources = volumes.index(at).child("projected").child("sources");
-            let tokens = volume.at("projected").items("sources").iter().enumerate();
+            let tokens = volume.at("projected").items("sources").iter().numbered();
             let tokens = tokens.filter(|(_, source)| source.has("serviceAccountToken"));
             let detail = "must not be specified when serviceAccountName is not set";
             errors.extend(tokens.map(|(at, _)| {
@@ -99,7 +100,7 @@ pub(super) fn validate_only_pod(spec: &Value, path: &Path) -> FieldErrors {
     }
     for list in ["containers", "initContainers"] {
         let path = path.child(list);
-        for (at, container) in spec.items(list).iter().enumerate() {
+        for (at, container) in spec.items(list).iter().numbered() {
             errors.extend(padded_image(container, &path.index(at)));
         }
     }
@@ -115,7 +116,7 @@ pub(crate) fn validate_ip(value: &str, path: Path) -> Option<FieldError> {
 fn validate_claims(claims: &[Value], path: &Path) -> FieldErrors {
     let mut errors = FieldErrors::new();
     let mut seen = Distinct::new();
-    for (at, claim) in claims.iter().enumerate() {
+    for (at, claim) in claims.iter().numbered() {
         let (name, path) = (claim.text("name"), path.index(at));
         let is_repeated = seen.is_repeated(name);
         if name.is_empty() {
@@ -147,9 +148,9 @@ fn validate_host_ports(spec: &Value, place: Place, path: &Path) -> FieldErrors {
         return errors;
     }
     let containers = path.child("containers");
-    for (at, container) in spec.items("containers").iter().enumerate() {
+    for (at, container) in spec.items("containers").iter().numbered() {
         let ports = containers.index(at).child("ports");
-        for (at, port) in container.items("ports").iter().enumerate() {
+        for (at, port) in container.items("ports").iter().numbered() {
             let (host, inner) = (port.int("hostPort").unwrap_or(0), port.int("containerPort").unwrap_or(0));
             if (place == Place::Pod || host != 0) && host != inner {
                 let detail = "must match `containerPort` when `hostNetwork` is true";
@@ -181,7 +182,7 @@ fn validate_dns(spec: &Value, path: &Path) -> FieldErrors {
         let detail = format!("must not have more than {NAMESERVERS_MAX} nameservers");
         errors.push(FieldError::invalid(nameservers.clone(), &shown(config.at("nameservers")), &detail));
     }
-    let addresses = config.texts("nameservers").into_iter().enumerate();
+    let addresses = config.texts("nameservers").into_iter().numbered();
     errors.extend(addresses.filter_map(|(at, server)| validate_ip(server, nameservers.index(at))));
     let domains = config.texts("searches");
     let all = || shown(config.at("searches"));
@@ -195,13 +196,13 @@ fn validate_dns(spec: &Value, path: &Path) -> FieldErrors {
         );
         errors.push(FieldError::invalid(searches.clone(), &all(), &detail));
     }
-    for (at, domain) in domains.into_iter().enumerate() {
+    for (at, domain) in domains.into_iter().numbered() {
         let domain = domain.strip_suffix('.').unwrap_or(domain);
         errors.extend(invalid_each(&searches.index(at), domain, names::dns1123_subdomain(domain)));
     }
     let options = path.child("options");
     let nameless =
-        config.items("options").iter().enumerate().filter(|(_, option)| option.text("name").is_empty());
+        config.items("options").iter().numbered().filter(|(_, option)| option.text("name").is_empty());
     errors.extend(nameless.map(|(at, _)| FieldError::required(options.index(at), "must not be empty")));
     errors
 }
@@ -241,10 +242,10 @@ fn validate_deadline(spec: &Value, path: &Path) -> FieldErrors {
 
 fn validate_host_aliases(aliases: &[Value], path: &Path) -> FieldErrors {
     let mut errors = FieldErrors::new();
-    for (at, alias) in aliases.iter().enumerate() {
+    for (at, alias) in aliases.iter().numbered() {
         let path = path.index(at);
         errors.extend(validate_ip(alias.text("ip"), path.child("ip")));
-        for (at, name) in alias.texts("hostnames").into_iter().enumerate() {
+        for (at, name) in alias.texts("hostnames").into_iter().numbered() {
             errors.extend(invalid_each(
                 &path.child("hostnames").index(at),
                 name,

@@ -1,5 +1,6 @@
 //! The status of a pod: what a node may report, and what stays as it was.
 
+use crate::budget::Numbered;
 use serde_json::Value;
 
 use crate::kinds::pod::spec::validate_ip;
@@ -38,7 +39,7 @@ fn validate_conditions(conditions: &[Value]) -> FieldErrors {
     let system = ["PodScheduled", "Ready", "Initialized"];
     let own =
         // few: three conditions are the system's.
-        conditions.iter().enumerate().filter(|(_, condition)| !system.contains(&condition.text("type")));
+        conditions.iter().numbered().filter(|(_, condition)| !system.contains(&condition.text("type")));
     own.flat_map(|(at, condition)| {
         let kind = condition.text("type");
         invalid_each(&path.index(at).child("Type"), kind, names::qualified_name(kind))
@@ -59,7 +60,7 @@ fn validate_transitions(pod: &Value, before: &Value, after: &Value, list: &str, 
         .map(|container| container.text("name"))
         .collect();
     let mut errors = FieldErrors::new();
-    for (at, old) in before.items(list).iter().enumerate() {
+    for (at, old) in before.items(list).iter().numbered() {
         let ended = old.at("state").at("terminated");
         let retried = ended.int("exitCode").unwrap_or(0) != 0 && policy == "OnFailure";
         if !ended.is_object() || retried || restartable.has(&old.text("name")) {
@@ -75,14 +76,14 @@ fn validate_transitions(pod: &Value, before: &Value, after: &Value, list: &str, 
 fn validate_ips(ips: &[Value], path: &Path) -> FieldErrors {
     let addresses: Vec<&str> = ips.iter().map(|ip| ip.text("ip")).collect();
     let mut errors: FieldErrors =
-        addresses.iter().enumerate().filter_map(|(at, ip)| validate_ip(ip, path.index(at))).collect();
+        addresses.iter().numbered().filter_map(|(at, ip)| validate_ip(ip, path.index(at))).collect();
     if addresses.len() > 1 {
         let of_six = addresses.iter().filter(|ip| ip.contains(':')).count();
         if addresses.len() > 2 || of_six != 1 {
             errors.push(FieldError::invalid(path.clone(), &shown_items(ips), ONE_PER_FAMILY));
         }
         let mut seen = Distinct::new();
-        for (at, ip) in addresses.iter().enumerate() {
+        for (at, ip) in addresses.iter().numbered() {
             if seen.is_repeated(ip) {
                 errors.push(FieldError::duplicate(path.index(at), &shown(&ips[at])));
             }

@@ -1,5 +1,6 @@
 //! What may change in a pod: images, a deadline, tolerations that are added, gates that are lifted. Nothing else.
 
+use crate::budget::Numbered;
 use serde_json::Value;
 
 use crate::kinds::pod::container::padded_image;
@@ -54,7 +55,7 @@ pub(super) fn validate_spec_update(old: &Value, new: &Value) -> FieldErrors {
 
 fn validate_images(containers: &[Value], list: &Path) -> FieldErrors {
     let mut errors = FieldErrors::new();
-    for (at, container) in containers.iter().enumerate() {
+    for (at, container) in containers.iter().numbered() {
         let path = list.index(at);
         if container.text("image").is_empty() {
             errors.push(FieldError::required(path.child("image"), ""));
@@ -110,7 +111,7 @@ fn validate_added_tolerations(before: &Value, after: &Value, path: &Path) -> Fie
 fn validate_lifted_gates(before: &Value, after: &Value, path: &Path) -> FieldErrors {
     let known: Distinct<&str> =
         before.items("schedulingGates").iter().map(|gate| gate.text("name")).collect();
-    let added = after.items("schedulingGates").iter().enumerate();
+    let added = after.items("schedulingGates").iter().numbered();
     let added = added.filter(|(_, gate)| !known.has(&gate.text("name")));
     added
         .map(|(at, gate)| {

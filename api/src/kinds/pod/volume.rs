@@ -1,5 +1,6 @@
 //! Volumes of a pod and their mounts: one source each, with the fields the source needs.
 
+use crate::budget::Numbered;
 use std::collections::HashMap;
 
 use serde_json::Value;
@@ -41,7 +42,7 @@ pub(super) type Volumes<'a> = HashMap<&'a str, &'a Value>;
 pub(super) fn validate_volumes<'a>(volumes: &'a [Value], path: &Path) -> (Volumes<'a>, FieldErrors) {
     let mut errors = FieldErrors::new();
     let mut valid = Volumes::new();
-    for (at, volume) in volumes.iter().enumerate() {
+    for (at, volume) in volumes.iter().numbered() {
         let path = path.index(at);
         let (name, name_path) = (volume.text("name"), path.child("name"));
         let mut own = validate_source(volume, &path);
@@ -66,7 +67,7 @@ pub(super) fn validate_mounts(container: &Value, volumes: &Volumes<'_>, path: &P
     let mut errors = FieldErrors::new();
     let mut seen = Distinct::new();
     let mounts = path.child("volumeMounts");
-    for (at, mount) in container.items("volumeMounts").iter().enumerate() {
+    for (at, mount) in container.items("volumeMounts").iter().numbered() {
         if errors.is_full() {
             break;
         }
@@ -171,7 +172,7 @@ fn validate_host_path(source: &Value, path: &Path) -> FieldErrors {
 fn validate_keyed(source: &Value, path: &Path) -> FieldErrors {
     let mut errors: FieldErrors = validate_mode(source, "defaultMode", path).into_iter().collect();
     let items = path.child("items");
-    for (at, item) in source.items("items").iter().enumerate() {
+    for (at, item) in source.items("items").iter().numbered() {
         errors.extend(validate_key_to_path(item, &items.index(at)));
     }
     errors
@@ -225,7 +226,7 @@ fn validate_projections(projected: &Value, path: &Path) -> FieldErrors {
     let mut errors = FieldErrors::new();
     let mut seen = Distinct::new();
     let sources = path.child("sources");
-    for (at, source) in projected.items("sources").iter().enumerate() {
+    for (at, source) in projected.items("sources").iter().numbered() {
         let source_path = sources.index(at);
         let given: Vec<(&str, &Value)> =
             sorted_entries(source).into_iter().filter(|(_, source)| !source.is_null()).collect();
@@ -308,7 +309,7 @@ fn validate_devices(container: &Value, volumes: &Volumes<'_>, path: &Path) -> Fi
     for mount in container.items("volumeMounts") {
         *mounts.entry(mount.text("name")).or_default() += 1;
     }
-    for (at, device) in container.items("volumeDevices").iter().enumerate() {
+    for (at, device) in container.items("volumeDevices").iter().numbered() {
         let path = path.index(at);
         let (name, target) = (device.text("name"), device.text("devicePath"));
         let volume = volumes.get(name);

@@ -1,5 +1,6 @@
 //! RoleBinding and ClusterRoleBinding: one role, which never changes, and its subjects.
 
+use crate::budget::Numbered;
 use serde_json::{Value, json};
 
 use crate::kinds::{Cell, Context, NameRule, Strategy, age, object_meta};
@@ -118,7 +119,7 @@ fn validate_binding(context: &Context<'_>, binding: &Value, kinds: &[&str]) -> F
         errors.extend(invalid_each(&path.child("name"), name, names::path_segment(name)));
     }
     let subjects = Path::new("subjects");
-    for (at, subject) in binding.items("subjects").iter().enumerate() {
+    for (at, subject) in binding.items("subjects").iter().numbered() {
         errors.extend(validate_subject(&group, subject, kinds == IN_NAMESPACE, &subjects.index(at)));
     }
     errors

@@ -1,5 +1,6 @@
 //! Role and ClusterRole: rules over resources, and over non-resource paths for cluster roles.
 
+use crate::budget::Numbered;
 use serde_json::Value;
 
 use crate::kinds::{Context, NameRule, Strategy, object_meta};
@@ -65,7 +66,7 @@ impl Strategy for ClusterRole {
 
 fn validate_rules(role: &Value, namespaced: bool) -> FieldErrors {
     let path = Path::new("rules");
-    let rules = role.items("rules").iter().enumerate();
+    let rules = role.items("rules").iter().numbered();
     rules.flat_map(|(at, rule)| validate_rule(rule, namespaced, &path.index(at))).collect()
 }
 
@@ -111,7 +112,7 @@ fn validate_aggregation(role: &Value) -> FieldErrors {
         let detail = "at least one clusterRoleSelector required if aggregationRule is non-nil";
         errors.push(FieldError::required(path.clone(), detail));
     }
-    for (at, selector) in selectors.iter().enumerate() {
+    for (at, selector) in selectors.iter().numbered() {
         let broken = validate_label_selector(selector, &path.index(at));
         let unusable = !broken.is_empty();
         errors.extend(broken);

@@ -7,6 +7,7 @@ use serde_json::Value;
 use super::meta::Meta;
 use super::order::{Arrangement, check_order};
 use super::{DIRECTIVE, Merger, malformed, no_merge_key, unknown_directive, without_directives, wrong_type};
+use crate::budget::goes_on;
 use crate::fields::KeyValue;
 use crate::patch::PatchError;
 use crate::patch::go_text::{printed_list, type_name};
@@ -74,14 +75,14 @@ impl<'s> Merger<'s> {
         let Parts { mut items, patch } = take_out_directives(old, patch, key)?;
         let arrangement = Arrangement::new(&patch, &items, Some(key))?;
         let mut places: BTreeMap<KeyValue, usize> = BTreeMap::new();
-        for (at, old) in items.iter().enumerate() {
+        for (at, old) in items.iter().take_while(|_| goes_on()).enumerate() {
             let old =
                 old.as_object().ok_or_else(|| malformed(&format!("value for key {at} is not a map")))?;
             if let Some(value) = old.get(key) {
                 places.entry(KeyValue::of(value)).or_insert(at);
             }
         }
-        for new in patch {
+        for new in patch.into_iter().take_while(|_| goes_on()) {
             let value = new.get(key).ok_or_else(|| no_merge_key(&new, key))?;
             let place = KeyValue::of(value);
             match (places.get(&place), new) {
@@ -111,7 +112,7 @@ fn take_out_directives(mut old: Vec<Value>, patch: Vec<Value>, key: &str) -> Res
     let mut plain = Vec::with_capacity(patch.len());
     let mut deleted = std::collections::BTreeSet::new();
     let mut replaces = false;
-    for new in patch {
+    for new in patch.into_iter().take_while(|_| goes_on()) {
         let Value::Object(mut map) = new else { return Err(wrong_type("map[string]interface {}", &new)) };
         match map.get(DIRECTIVE).map(|directive| directive.as_str().unwrap_or_default()) {
             None => plain.push(Value::Object(map)),
@@ -141,12 +142,14 @@ fn take_out_directives(mut old: Vec<Value>, patch: Vec<Value>, key: &str) -> Res
 fn merge_scalars(old: Vec<Value>, patch: Vec<Value>) -> Result<Vec<Value>, PatchError> {
     let arrangement = Arrangement::new(&patch, &old, None)?;
     let mut seen = std::collections::BTreeSet::new();
-    let merged = old.into_iter().chain(patch).filter(|item| seen.insert(KeyValue::of(item))).collect();
+    let all = old.into_iter().chain(patch).take_while(|_| goes_on());
+    let merged = all.filter(|item| seen.insert(KeyValue::of(item))).collect();
     arrangement.arrange(merged)
 }
 
 fn without(old: Vec<Value>, gone: &[Value]) -> Vec<Value> {
-    let gone: std::collections::BTreeSet<KeyValue> = gone.iter().map(KeyValue::of).collect();
+    let gone: std::collections::BTreeSet<KeyValue> =
+        gone.iter().take_while(|_| goes_on()).map(KeyValue::of).collect();
     // set: `gone` is one.
     old.into_iter().filter(|item| !gone.contains(&KeyValue::of(item))).collect()
 }

@@ -13,6 +13,7 @@ use serde_json::{Map, Value};
 use self::meta::Meta;
 use super::PatchError;
 use super::go_text::{printed, type_name};
+use crate::budget::goes_on;
 use crate::schema::types::{Schema, TypeId};
 
 const DIRECTIVE: &str = "$patch";
@@ -65,7 +66,8 @@ impl<'s> Merger<'s> {
         }
         retain_keys(target, &mut patch)?;
         self.merge_ordered_lists(target, &mut patch, meta)?;
-        patch.into_iter().try_for_each(|(key, value)| self.merge_field(target, key, value, meta))
+        let mut members = patch.into_iter().take_while(|_| goes_on());
+        members.try_for_each(|(key, value)| self.merge_field(target, key, value, meta))
     }
 
     fn merge_field(
@@ -179,9 +181,9 @@ fn discard_nulls(value: &mut Value) {
     match value {
         Value::Object(map) => {
             map.retain(|_, value| !value.is_null());
-            map.values_mut().for_each(discard_nulls);
+            map.values_mut().take_while(|_| goes_on()).for_each(discard_nulls);
         }
-        Value::Array(items) => items.iter_mut().for_each(discard_nulls),
+        Value::Array(items) => items.iter_mut().take_while(|_| goes_on()).for_each(discard_nulls),
         Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
     }
 }
@@ -190,10 +192,15 @@ fn discard_nulls(value: &mut Value) {
 fn without_directives(value: Value) -> Option<Value> {
     match value {
         Value::Object(map) if map.contains_key(DIRECTIVE) => None,
-        Value::Object(map) => Some(Value::Object(
-            map.into_iter().filter_map(|(key, value)| Some((key, without_directives(value)?))).collect(),
-        )),
-        Value::Array(items) => Some(Value::Array(items.into_iter().filter_map(without_directives).collect())),
+        Value::Object(map) => {
+            let members = map.into_iter().take_while(|_| goes_on());
+            let kept = members.filter_map(|(key, value)| Some((key, without_directives(value)?)));
+            Some(Value::Object(kept.collect()))
+        }
+        Value::Array(items) => {
+            let items = items.into_iter().take_while(|_| goes_on());
+            Some(Value::Array(items.filter_map(without_directives).collect()))
+        }
         scalar => Some(scalar),
     }
 }

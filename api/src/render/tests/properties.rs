@@ -72,7 +72,7 @@ proptest! {
             prop_assert_eq!(joined.len(), len);
             let found: Option<Value> = match representation.encoding {
                 Encoding::Json => Some(serde_json::from_slice(&joined).unwrap()),
-                Encoding::Yaml => Some(yaml_value(&joined).unwrap()),
+                Encoding::Yaml => Some(yaml_value(crate::schema::tests::orch(), &joined).unwrap()),
                 Encoding::Protobuf => None,
             };
             if let (Some(found), Some(expected)) = (found, expected(representation.view, &objects)) {

@@ -355,3 +355,28 @@ fn bytes_that_are_no_object_are_an_internal_error() {
         assert!(matches!(broken(json, representation), Err(ApiError::Internal(_))), "{json:?}");
     }
 }
+
+#[test]
+fn answers_end_with_their_request() {
+    for (what, representation) in [("YAML", YAML), ("a table", TABLE), ("Protobuf", PROTOBUF)] {
+        let renderer = renderer("configmaps", representation);
+        let value = config_map("a");
+        // Once for each time: a message is kept with its object, so that only the first list makes any.
+        let objects = || (0..2_000).map(|_| stored(&renderer, &value)).collect::<Vec<_>>();
+        let mut lists = [objects(), objects()].into_iter();
+        crate::budget::stopping::check_stops(what, 2_000, || {
+            renderer.list(page(lists.next().unwrap()), NOW).is_ok()
+        });
+    }
+}
+
+#[test]
+fn a_message_that_was_not_finished_is_not_kept() {
+    let renderer = renderer("configmaps", PROTOBUF);
+    let object = stored(&renderer, &config_map("a"));
+    let gone = Arc::new(crate::budget::Budget::default());
+    gone.cancel();
+    assert!(gone.enter(|| renderer.object(&object, NOW)).is_err());
+    assert!(object.protobuf.get().is_none());
+    assert!(renderer.object(&object, NOW).is_ok());
+}

@@ -8,6 +8,7 @@ use serde_json::{Map, Value};
 use smallvec::SmallVec;
 
 use super::text::{write_float, write_string};
+use crate::budget::goes_on;
 use crate::schema::types::{ObjectType, Schema, TypeId, ValueType, Wire};
 
 /// Appends the canonical JSON of `value`, an object of type `type_id`: `{"metadata":{...},...}`, without
@@ -32,7 +33,7 @@ pub(crate) fn write_value(value: &Value, out: &mut Vec<u8>) {
         Value::String(text) => write_string(text, out),
         Value::Array(items) => {
             out.push(b'[');
-            for (at, item) in items.iter().enumerate() {
+            for (at, item) in items.iter().take_while(|_| goes_on()).enumerate() {
                 if at > 0 {
                     out.push(b',');
                 }
@@ -42,7 +43,7 @@ pub(crate) fn write_value(value: &Value, out: &mut Vec<u8>) {
         }
         Value::Object(map) => {
             out.push(b'{');
-            for (at, (key, value)) in map.iter().enumerate() {
+            for (at, (key, value)) in map.iter().take_while(|_| goes_on()).enumerate() {
                 write_key(at == 0, key, out);
                 write_value(value, out);
             }
@@ -83,7 +84,7 @@ impl<'a> Encoder<'a> {
     fn members(&mut self, ty: &'a ObjectType, members: &[(usize, &'a str, &'a Value)]) {
         self.out.push(b'{');
         let mut is_first = true;
-        for &(order, name, value) in members {
+        for &(order, name, value) in members.iter().take_while(|_| goes_on()) {
             write_key(is_first, name, self.out);
             is_first = false;
             match ty.fields.get(order.wrapping_sub(FIRST_FIELD)) {
@@ -117,7 +118,7 @@ impl<'a> Encoder<'a> {
 
     fn list(&mut self, item: &'a ValueType, wire: Wire, items: &'a [Value]) {
         self.out.push(b'[');
-        for (at, value) in items.iter().enumerate() {
+        for (at, value) in items.iter().take_while(|_| goes_on()).enumerate() {
             if at > 0 {
                 self.out.push(b',');
             }
@@ -133,7 +134,7 @@ impl<'a> Encoder<'a> {
             members.sort_by_key(|(key, _)| *key);
         }
         self.out.push(b'{');
-        for (at, (key, value)) in members.into_iter().enumerate() {
+        for (at, (key, value)) in members.into_iter().take_while(|_| goes_on()).enumerate() {
             write_key(at == 0, key, self.out);
             self.value(ty, wire, value);
         }
@@ -148,7 +149,7 @@ impl<'a> Encoder<'a> {
             }
             (Wire::OrList(id), Value::Array(items)) => {
                 self.out.push(b'[');
-                for (at, item) in items.iter().enumerate() {
+                for (at, item) in items.iter().take_while(|_| goes_on()).enumerate() {
                     if at > 0 {
                         self.out.push(b',');
                     }

@@ -9,6 +9,7 @@ use serde_json::Value;
 use super::decode::{Decoder, Step};
 use super::error::{DecodeError, StrictError};
 use super::scalar;
+use crate::budget::goes_on;
 use crate::schema::instant::{self, Precision};
 use crate::schema::quantity;
 use crate::schema::types::Scalar;
@@ -146,6 +147,8 @@ impl<'a> Decoder<'_, 'a> {
         while more {
             if open == b'{' {
                 self.key()?;
+            } else if !goes_on() {
+                return Err(DecodeError::OverBudget);
             }
             self.skip()?;
             more = self.reader.has_more(close)?;
@@ -180,6 +183,9 @@ impl<'a> Decoder<'_, 'a> {
     pub(super) fn key(&mut self) -> Result<Cow<'a, str>, DecodeError> {
         if self.reader.peek() != Some(b'"') {
             return Err(self.reader.unexpected("looking for the start of an object key"));
+        }
+        if !goes_on() {
+            return Err(DecodeError::OverBudget);
         }
         let key = self.reader.string()?;
         self.reader.expect(b':', "after an object key")?;

@@ -7,7 +7,7 @@ use base64::engine::general_purpose::STANDARD;
 use serde_json::{Map, Value};
 
 use super::wire::{Raw, Reader, broken};
-use crate::budget::Held;
+use crate::budget::{Held, goes_on};
 use crate::schema::fill::empty_field;
 use crate::schema::instant::{Instant, Precision};
 use crate::schema::json::{DecodeError, Limits, decode_untyped, float};
@@ -58,6 +58,9 @@ impl<'s> Decoder<'s> {
         self.depth += 1;
         let mut reader = Reader { rest: message };
         while let Some((number, raw)) = reader.field()? {
+            if !goes_on() {
+                return Err(DecodeError::OverBudget);
+            }
             let is_here = |field: &&Field| field.number == number && *field.inlined_in == *inlined_in;
             let field = match inlined_in {
                 [] => ty.numbered(number),

@@ -4,10 +4,12 @@ use std::cmp::Ordering;
 
 use serde_json::{Map, Value};
 
+use crate::budget::goes_on;
+
 /// The members in the order in which they are written.
 pub(super) fn sorted(members: &Map<String, Value>) -> Vec<(&str, &Value)> {
     let mut sorted: Vec<(&str, &Value)> = Vec::with_capacity(members.len());
-    for (key, value) in members {
+    for (key, value) in members.iter().take_while(|_| goes_on()) {
         // Comparing runs of digits by their value is no total order once they overflow, and the library's sort may
         // panic on such; a search for the place cannot. Mostly the place is the end.
         let at = match sorted.last() {

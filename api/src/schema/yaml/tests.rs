@@ -7,11 +7,11 @@ use crate::schema::tests::orch;
 
 #[track_caller]
 fn check(yaml: &str, wanted: Value) {
-    assert_eq!(yaml_value(yaml.as_bytes()).unwrap(), wanted, "{yaml}");
+    assert_eq!(yaml_value(orch(), yaml.as_bytes()).unwrap(), wanted, "{yaml}");
 }
 
 fn refused(yaml: &str) -> String {
-    yaml_value(yaml.as_bytes()).unwrap_err().to_string()
+    yaml_value(orch(), yaml.as_bytes()).unwrap_err().to_string()
 }
 
 #[test]
@@ -54,7 +54,7 @@ fn plain_scalars_follow_yaml_1_1() {
 fn collections_nest_and_keys_become_sorted_strings() {
     check("b: [1, {x: y2}]\na:\n- p\n- q: 1\n", json!({"a": ["p", {"q": 1}], "b": [1, {"x": "y2"}]}));
     check("1: a\ntrue: b\n", json!({"1": "a", "true": "b"}));
-    let value = yaml_value(b"b: 1\na: 2\n").unwrap();
+    let value = yaml_value(orch(), b"b: 1\na: 2\n").unwrap();
     assert_eq!(value.to_string(), r#"{"a":2,"b":1}"#);
     check("{\"a\": [1, 2], \"b\": null}", json!({"a": [1, 2], "b": null}));
 }
@@ -81,7 +81,7 @@ fn what_is_not_yaml_is_refused() {
     for yaml in ["a: [1", "a: b: c", "a: *x", "? [1]\n: 2", "a: .inf", "[a]: 1", "a: \"x"] {
         assert!(refused(yaml).starts_with("error converting YAML to JSON: "), "{yaml}");
     }
-    assert!(yaml_value(b"a: \xff").is_err());
+    assert!(yaml_value(orch(), b"a: \xff").is_err());
 }
 
 #[test]
@@ -95,9 +95,9 @@ fn alias_bombs_and_depth_are_bounded() {
     let nested = (0..100).map(|level| format!("&a{level} [")).collect::<String>();
     let text = "x".repeat(100_000);
     assert!(refused(&format!("{nested}{text}{}", "]".repeat(100))).contains("excessive aliasing"));
-    assert_eq!(yaml_value("[".repeat(150).as_bytes()), Err(DecodeError::TooDeep { depth_max: 100 }));
-    assert!(yaml_value("[".repeat(100_000).as_bytes()).is_err());
-    assert!(yaml_value("- ".repeat(100_000).as_bytes()).is_err());
+    assert_eq!(yaml_value(orch(), "[".repeat(150).as_bytes()), Err(DecodeError::TooDeep { depth_max: 100 }));
+    assert!(yaml_value(orch(), "[".repeat(100_000).as_bytes()).is_err());
+    assert!(yaml_value(orch(), "- ".repeat(100_000).as_bytes()).is_err());
 }
 
 #[test]
@@ -126,7 +126,7 @@ fn binary_scalars_hold_base64() {
     check("a: !!binary MTI=", serde_json::json!({"a": "12"}));
     check("a: !!binary /w==", serde_json::json!({"a": "\u{fffd}"}));
     assert_eq!(
-        yaml_value(b"a: !!binary a$b").unwrap_err().to_string(),
+        yaml_value(orch(), b"a: !!binary a$b").unwrap_err().to_string(),
         "error converting YAML to JSON: yaml: !!binary value contains invalid base64 data"
     );
 }

@@ -10,6 +10,7 @@ use serde_json::{Map, Value};
 
 use super::order::sorted;
 use super::scalar::{Style, is_printable, style};
+use crate::budget::goes_on;
 
 /// Appends `value` as a YAML document.
 pub fn write_yaml(value: &Value, out: &mut Vec<u8>) {
@@ -70,7 +71,7 @@ impl Emitter<'_> {
         if place != Place::Member || self.only_indented {
             self.deeper();
         }
-        for item in items {
+        for item in items.iter().take_while(|_| goes_on()) {
             self.new_line();
             self.mark(b'-');
             self.node(item, Place::Other);
@@ -81,7 +82,7 @@ impl Emitter<'_> {
     fn members(&mut self, members: &Map<String, Value>) {
         let outer = self.indent;
         self.deeper();
-        for (key, value) in sorted(members) {
+        for (key, value) in sorted(members).into_iter().take_while(|_| goes_on()) {
             self.new_line();
             if key.len() <= SIMPLE_KEY_BYTES_MAX && !key.contains('\n') {
                 self.text(key, Place::Key);

@@ -3,6 +3,7 @@
 //! Owns the order and the names of the fields, and what an unset one shows. Parts without a table are shown with the
 //! fields they have.
 
+use crate::budget::Numbered;
 use serde_json::Value;
 
 use crate::validate::tree::{Tree, child_mut, set, sorted_entries};
@@ -176,7 +177,7 @@ pub(super) fn pod_lines(spec: &Value) -> Vec<String> {
 
 fn write_object(value: &Value, members: &[Member], depth: usize, out: &mut String) {
     out.push_str("{\n");
-    for (at, Member(shown, name, shape)) in members.iter().enumerate() {
+    for (at, Member(shown, name, shape)) in members.iter().numbered() {
         out.push_str(&" ".repeat(depth + 1));
         out.push_str(&format!("\"{shown}\": "));
         write_field(value.at(name), *shape, depth + 1, out);
@@ -207,7 +208,7 @@ fn write_list(items: &[Value], depth: usize, out: &mut String, write: impl Fn(&V
         return;
     }
     out.push_str("[\n");
-    for (at, item) in items.iter().enumerate() {
+    for (at, item) in items.iter().numbered() {
         out.push_str(&" ".repeat(depth + 1));
         write(item, out);
         out.push_str(if at + 1 < items.len() { ",\n" } else { "\n" });
@@ -223,7 +224,7 @@ fn write_any(value: &Value, depth: usize, out: &mut String) {
         Value::Object(_) => {
             out.push_str("{\n");
             let entries = sorted_entries(value);
-            for (at, (name, value)) in entries.iter().enumerate() {
+            for (at, (name, value)) in entries.iter().numbered() {
                 out.push_str(&" ".repeat(depth + 1));
                 out.push_str(&format!("{}: ", super::super::quoted(name)));
                 write_any(value, depth + 1, out);

@@ -4,6 +4,7 @@ use proptest::prelude::*;
 use serde_json::json;
 
 use super::*;
+use crate::schema::tests::orch;
 use crate::schema::yaml_value;
 
 fn written(value: &Value) -> String {
@@ -16,7 +17,7 @@ fn written(value: &Value) -> String {
 fn check(value: Value, wanted: &str) {
     let found = written(&value);
     assert_eq!(found, wanted);
-    assert_eq!(yaml_value(found.as_bytes()).unwrap(), value);
+    assert_eq!(yaml_value(orch(), found.as_bytes()).unwrap(), value);
 }
 
 #[test]
@@ -121,7 +122,7 @@ fn long_texts_are_folded_behind_column_80() {
         let value = json!({ "k": text });
         let found = written(&value);
         assert_eq!(lines(&found), wanted, "{found}");
-        assert_eq!(yaml_value(found.as_bytes()).unwrap(), value);
+        assert_eq!(yaml_value(orch(), found.as_bytes()).unwrap(), value);
     }
 }
 
@@ -176,6 +177,6 @@ proptest! {
     #[test]
     fn everything_written_is_read_back(value in value()) {
         let yaml = written(&value);
-        prop_assert_eq!(yaml_value(yaml.as_bytes()).unwrap(), value, "{}", yaml);
+        prop_assert_eq!(yaml_value(orch(), yaml.as_bytes()).unwrap(), value, "{}", yaml);
     }
 }
