@@ -68,9 +68,9 @@ fn main() {
         target
     });
     let operations = json!([{"op": "replace", "path": "/spec/containers/1/image", "value": "i:2"}]);
-    let operations = JsonPatch::parse(operations).expect("a good patch");
     let copy = || created.clone();
-    report("JSON patch, one operation", copy, |mut target| {
+    let patched = || (created.clone(), JsonPatch::parse(operations.clone()).expect("a good patch"));
+    report("JSON patch, one operation", patched, |(mut target, operations)| {
         operations.apply(&mut target).expect("a path that is there");
         target
     });

@@ -42,7 +42,7 @@ const WRITES: u32 = 2;
 const UNACQUAINTED: &str = "would not know";
 
 /// What a change may be refused for while a member is away. Each is part of what the operator is told.
-const KNOWN_REFUSALS: [&str; 9] = [
+const KNOWN_REFUSALS: [&str; 10] = [
     UNACQUAINTED,
     "has not received the last change of the voters yet",
     "would have no majority that answers",
@@ -51,6 +51,7 @@ const KNOWN_REFUSALS: [&str; 9] = [
     "could take over",
     "does not answer",
     "no quorum answers",
+    "no leader was reached in time",
     // Of the consensus library: the step before is not committed.
     "configuration change",
 ];

@@ -31,6 +31,12 @@ const ROUNDS_BETWEEN_MAX: u32 = 30;
 /// Receiving a state, as long as the consensus library gives a snapshot. A slower one is begun again.
 const PULL_TIMEOUT: Duration = Duration::from_secs(600);
 
+/// How long the sender of a state waits for the receiver to have read it.
+const END_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Failures after which the next round tries again: a connection broke, or a member had just begun.
+const FAILURES_AT_ONCE: u32 = 2;
+
 impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
     /// Replaces this member's state by that of a member of the majority. Those that do not answer are passed over.
     pub(super) async fn repair(&self, majority: &BTreeSet<u64>) {
@@ -98,7 +104,10 @@ pub(crate) async fn serve_pull<R: Runtime, D: Disk, T: Transport>(
         return Err("another member is being repaired".to_owned());
     };
     let (state, mark) = core.applied.now();
-    send_pulled(duplex, &mark, &state).await
+    send_pulled(duplex, &mark, &state).await?;
+    // The one that asked ends the stream when it has everything: what is under way must not be cut off.
+    within::<R, _>(END_TIMEOUT, duplex.receiver.recv()).await;
+    Ok(())
 }
 
 /// Attempts that are left out because earlier ones failed.
@@ -118,7 +127,8 @@ impl Pause {
 
     fn lengthen(&self) {
         let failures = self.failures.fetch_add(1, Ordering::AcqRel);
-        let rounds = 1u32.checked_shl(failures).unwrap_or(ROUNDS_BETWEEN_MAX).min(ROUNDS_BETWEEN_MAX);
+        let doublings = failures.saturating_sub(FAILURES_AT_ONCE);
+        let rounds = 1u32.checked_shl(doublings).unwrap_or(ROUNDS_BETWEEN_MAX).min(ROUNDS_BETWEEN_MAX);
         self.rounds_left.store(rounds - 1, Ordering::Release);
     }
 
@@ -140,7 +150,7 @@ mod tests {
             std::iter::repeat_with(|| pause.is_on()).take_while(|is_on| *is_on).count()
         };
         let all: Vec<usize> = (0..40).map(|_| left_out()).collect();
-        assert_eq!(all[..7], [0, 1, 3, 7, 15, 29, 29]);
+        assert_eq!(all[..9], [0, 0, 0, 1, 3, 7, 15, 29, 29]);
         assert_eq!(all[39], 29);
         pause.end();
         assert!(!pause.is_on());
