@@ -23,7 +23,7 @@ pub const STEPS_MAX: u64 = 50_000_000;
 /// Steps between two looks at the flags: some tens of microseconds, against a nanosecond for the look.
 const LOOK_EVERY: u32 = 2048;
 
-/// Nobody waits any more.
+/// The flag of a request whose client is gone or whose time is over.
 const CANCELLED: u8 = 1;
 /// Something was, or may have been, proposed.
 const WRITING: u8 = 2;
@@ -68,7 +68,7 @@ pub trait Numbered: Iterator + Sized {
 
 impl<I: Iterator> Numbered for I {}
 
-/// What one request may still do.
+/// The steps that one request has left, and its flags.
 #[derive(Debug)]
 pub struct Budget {
     flags: AtomicU8,
@@ -113,7 +113,7 @@ impl Budget {
     /// Those of [`Budget::check`]: nothing may be proposed.
     pub fn begin_write(&self) -> Result<(), ApiError> {
         self.check()?;
-        // One word for both flags: either the one who cancels sees the write, or the write the cancelling.
+        // Both flags are in one atomic word: either `cancel` sees WRITING, or this call sees CANCELLED.
         if self.flags.fetch_or(WRITING, Ordering::SeqCst) & CANCELLED != 0 {
             return Err(ApiError::DeadlineExceeded);
         }
@@ -152,7 +152,7 @@ impl Budget {
     }
 }
 
-/// What a thread did before it entered a budget.
+/// The budget that a thread worked for before it entered another one, restored on drop.
 struct Entered {
     outer: Option<Arc<Budget>>,
     left: u32,
@@ -163,7 +163,7 @@ impl Drop for Entered {
         let budget = ENTERED.replace(self.outer.take());
         let left = LEFT.replace(self.left);
         if let Some(budget) = budget {
-            // What was begun since the last look counts, too: a job is polled many times.
+            // Steps since the last look are taken from the budget, too: a job is polled many times.
             budget.spend(LOOK_EVERY.saturating_sub(left));
         }
     }

@@ -50,7 +50,7 @@ impl Default for Options {
     }
 }
 
-/// What a loop stumbles over may be an object that a client has stored.
+/// Limits the warnings of failed loops: an object that a client has stored can make a loop fail again and again.
 static FAILED: WarningLimit<Moment> = WarningLimit::new();
 
 /// How often a node looks whether it leads: a new leader's loops start within this, and the look costs one load.

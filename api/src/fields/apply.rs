@@ -322,7 +322,8 @@ impl Job<'_> {
         }
         let Comparison { changed, removed } = self.comparison(&self.base, object)?;
         let (mut conflicts, mut count) = (Vec::new(), 0);
-        // What its last configuration explains is taken out of the command line's afterwards: of those all are looked at.
+        // The manager of the command line loses the conflicts that its last configuration explains afterwards, so all of them
+        // are looked at.
         let kept_max =
             if self.writer.manager == LAST_APPLIED_MANAGER { usize::MAX } else { ERRORS_SHOWN_MAX };
         let mut views = Views::new(self.schema, self.writer, &self.base, object);

@@ -8,7 +8,7 @@ use super::managed::{ManagedEntry, Operation};
 use crate::validate::errors::ERRORS_SHOWN_MAX;
 use crate::validate::field::{beginning, quoted};
 
-/// Who owns a field that an apply would take.
+/// The manager that owns a field which an apply would take.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Owner {
     /// Name of the owner.
@@ -21,8 +21,8 @@ pub struct Owner {
     pub subresource: String,
 }
 
-/// One field that another manager owns with another value. There may be tens of thousands, so they share their owners, and a
-/// path is put into words only where it is shown.
+/// One field that another manager owns with another value. An apply may have tens of thousands of such conflicts, so conflicts
+/// share their owners, and the path is put into words only where the conflict is shown.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Conflict {
     /// Whose field it is.

@@ -123,7 +123,8 @@ async fn handle<S: Store>(Shared(api): Shared<Arc<Api<S>>>, request: HttpRequest
     response
 }
 
-/// What a request of this verb may do. What a read goes over is stored and not sent by its client: only its end bounds it.
+/// The budget of a request of this verb. A read goes over stored objects, not over what its client sent: it has no bound of
+/// steps and ends with its client.
 fn budget_of(verb: Verb) -> Budget {
     if verb.is_read() || verb == Verb::DeleteCollection { Budget::of(u64::MAX) } else { Budget::default() }
 }

@@ -187,7 +187,7 @@ impl<S: Store> Api<S> {
             )
             .await?;
         remarks.note(&warnings);
-        // What a stage says that was told to stop is not what the request came to.
+        // The result of a stage that was told to stop is not the result of the request.
         match budget.check() {
             Ok(()) => result,
             Err(error) if budget.has_begun_to_write() => Err(ApiError::OutcomeUnknown(error.to_string())),

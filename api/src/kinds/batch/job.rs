@@ -319,7 +319,7 @@ mod tests {
         });
         assert_eq!(job["spec"]["template"]["metadata"]["labels"], all);
         assert_eq!(job["metadata"]["labels"], all);
-        // What is given stays as it is, were it the same as in the template.
+        // Labels that the client gave a job stay as they are, even where the template has the same.
         for own in [json!({"app": "x"}), json!({"b": "c"})] {
             assert_eq!(labelled(own.clone())["metadata"]["labels"], own);
         }
