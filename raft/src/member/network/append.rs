@@ -3,7 +3,7 @@
 //! Owns the window: frames follow each other without waiting for answers, and answers come back in order. A stream on
 //! which nothing moves is given up; the library then probes and starts a new one.
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,19 +11,20 @@ use bytes::Bytes;
 use futures::future::BoxFuture;
 use futures::stream::{BoxStream, StreamExt};
 use futures::{FutureExt, Stream};
+use openraft::OptionalSend;
 use openraft::errors::RPCError;
 use openraft::raft::{AppendEntriesRequest, AppendEntriesResponse, StreamAppendError, StreamAppendResult};
-use openraft::{EntryPayload, OptionalSend};
 use orch_proto::store as wire;
 use prost::Message;
 
+use super::shape::check_shape;
 use super::{Link, Rpc, from_transport, network_error, not_compared, unexpected};
 use crate::Runtime;
 use crate::encoding::{DecodeError, check_format, decode};
 use crate::member::codec::{
     entry_from_frame, entry_to_wire, log_id_from_wire, log_id_to_wire, required_vote, vote_to_wire,
 };
-use crate::member::consensus::{LogId, Types, term_of};
+use crate::member::consensus::{LogId, Types};
 use crate::member::feature::FeatureLevel;
 use crate::member::promises::Promises;
 use crate::member::scrutiny::{Scrutinized, Scrutiny, is_within};
@@ -367,37 +368,4 @@ pub(crate) fn append_from_wire<R: Runtime>(
     };
     check_shape(&request).map_err(|reason| DecodeError::new("append request", reason))?;
     Ok(request)
-}
-
-/// Indexes that a log never reaches, at a million entries a second: the consensus library adds to them.
-pub(crate) const INDEX_MAX: u64 = 1 << 60;
-
-/// Fails for an append that no leader sends. The consensus library takes its shape for granted.
-fn check_shape<R: Runtime>(request: &AppendEntriesRequest<Types<R>>) -> Result<(), &'static str> {
-    if !request.vote.committed {
-        return Err("it is not a leader's");
-    }
-    let mut next = request.prev_log_id.map_or(0, |id| id.index.saturating_add(1));
-    let mut term = request.prev_log_id.as_ref().map_or(0, term_of);
-    for entry in &request.entries {
-        if entry.log_id.index != next {
-            return Err("its entries do not follow each other");
-        }
-        if term_of(&entry.log_id) < term {
-            return Err("its terms decrease");
-        }
-        (next, term) = (next.saturating_add(1), term_of(&entry.log_id));
-        if let EntryPayload::Membership(membership) = &entry.payload {
-            let sets = membership.get_joint_config();
-            if sets.is_empty() || sets.iter().any(BTreeSet::is_empty) {
-                return Err("a membership has no voters");
-            }
-        }
-    }
-    let committed = request.leader_commit.map_or(0, |id| id.index);
-    match () {
-        () if term > request.vote.leader_id.term => Err("its entries are of a later term"),
-        () if next.max(committed) > INDEX_MAX => Err("its entries are too far ahead"),
-        () => Ok(()),
-    }
 }

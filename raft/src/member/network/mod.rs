@@ -5,6 +5,7 @@
 //! So neither a full log pipe nor a snapshot delays a heartbeat.
 
 mod append;
+mod shape;
 mod snapshot;
 
 use std::future::Future;
@@ -28,7 +29,8 @@ use prost::Message;
 use wire::control_request::Kind as Request;
 use wire::control_response::Kind as Response;
 
-pub(crate) use self::append::{INDEX_MAX, append_from_wire, append_response_to_wire, stream_result_to_wire};
+pub(crate) use self::append::{append_from_wire, append_response_to_wire, stream_result_to_wire};
+pub(crate) use self::shape::INDEX_MAX;
 pub(crate) use self::snapshot::send_pulled;
 use crate::Runtime;
 use crate::encoding::{DecodeError, decode};
