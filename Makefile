@@ -65,7 +65,7 @@ sim-night: setup ## Simulate fresh seeds on every core (SEEDS=20000, or HOURS=8)
 		$(if $(HOURS),--hours $(HOURS) --seeds 1000000000,--seeds $(NIGHT_SEEDS)) $(ARGS)
 
 sim-plants: setup ## Plant every known bug in simulated clusters, and print which seed finds it
-	$(SIM) --plants --jobs 0 --seconds 5 $(ARGS)
+	$(SIM) --plants --jobs 0 --seconds 12 $(ARGS)
 
 power: setup ## Lose power under the disk of a member (CRASHES=500); repeats a kind of run with SEED=17
 	$(CARGO) run --release --bin power -- --crashes $(CRASHES) $(if $(SEED),--seed $(SEED)) $(ARGS)

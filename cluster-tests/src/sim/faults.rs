@@ -12,15 +12,19 @@ use openraft_rt::AsyncRuntime;
 use orch_raft::transport::NodeId;
 
 use self::disk::{restore_speed, spoil};
-use self::network::{cut_for_minutes, disturb};
+use self::network::{cut_for_minutes, disturb, leave_one_link_to_leader};
 use super::dice::Dice;
 use super::network::NetworkManner;
-use super::points::POINTS;
+use super::plant::Occasion;
+use super::points::{POINTS, Point};
 use super::runtime::{NodeRuntime, spawn_detached};
 use super::world::World;
 
 /// How long a starved task runs when it runs.
 const STARVED_TURN: Duration = Duration::from_micros(300);
+
+/// Of a hundred faults, how many are the one that a run must have.
+const DUE_PERCENT: u64 = 50;
 
 /// A kind of fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -128,9 +132,26 @@ pub async fn rage(world: World) {
     while world.is_busy() {
         NodeRuntime::sleep(dice.millis(50..pause_max)).await;
         if world.is_busy() && !world.is_quiet() {
-            strike(&world, &dice, dice.weighted(&mix));
+            match fault_due(&world).filter(|_| dice.percent(DUE_PERCENT)) {
+                Some(Fault::AtPoint) => {
+                    // Whoever the others are to vote for has gone.
+                    world.members().into_iter().for_each(|node| arm(&world, node, &dice, (Point::Vote, 1)));
+                    strike(&world, &dice, Fault::LeaderLoss);
+                }
+                Some(fault) => {
+                    leave_one_link_to_leader(&world, &dice);
+                    strike(&world, &dice, fault);
+                }
+                None => strike(&world, &dice, dice.weighted(&mix)),
+            }
         }
     }
+}
+
+/// The fault that this run has again and again, where that is not left to chance.
+fn fault_due(world: &World) -> Option<Fault> {
+    let due = [(Occasion::LostVotes, Fault::AtPoint), (Occasion::ForgottenLeaders, Fault::LeaderPause)];
+    due.into_iter().find(|(occasion, _)| world.is_due(*occasion)).map(|(_, fault)| fault)
 }
 
 /// Does one fault now and sees to its end.
@@ -227,7 +248,12 @@ fn strike_down(world: &World, node: NodeId, away: Duration) {
 }
 
 fn at_point(world: &World, node: NodeId, dice: &Dice) {
-    let (point, passes) = (POINTS[dice.index(POINTS.len())], dice.number(1..4));
+    let at = (POINTS[dice.index(POINTS.len())], dice.number(1..4));
+    arm(world, node, dice, at);
+}
+
+/// Power is lost when `node` passes a point for the given time.
+fn arm(world: &World, node: NodeId, dice: &Dice, (point, passes): (Point, u64)) {
     // In the middle of it, or after its answer has left and before the next sync.
     let (after, away) = (dice.duration(Duration::ZERO, Duration::from_millis(4)), dice.millis(5..800));
     world.trace().event(format_args!("n{} is to lose power {after:?} after its {passes}. {point:?}", node.0));

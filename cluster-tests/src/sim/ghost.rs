@@ -22,6 +22,7 @@ use wire::control_request::Kind as Ask;
 use wire::control_response::Kind as Answer;
 
 use super::dice::Dice;
+use super::plant::Occasion;
 use super::runtime::{NodeRuntime, TaskGroup, spawn_detached};
 use super::world::World;
 
@@ -53,8 +54,10 @@ const LIES: [Lie; 3] = [
 /// The certificate of `node`, which was removed and whose process has ended, may stay in use.
 pub fn rise(world: &World, node: NodeId) {
     let dice = world.dice("ghost");
-    let (happens, lies, lie) =
-        (dice.percent(RUNS_PERCENT), dice.percent(LIARS_PERCENT), LIES[dice.index(LIES.len())]);
+    let must_lie = world.is_due(Occasion::Liar);
+    let happens = dice.percent(RUNS_PERCENT) || must_lie;
+    let lies = dice.percent(LIARS_PERCENT) || must_lie;
+    let lie = LIES[dice.index(LIES.len())];
     if !happens || !world.set_ghost(node, !lies) {
         return;
     }

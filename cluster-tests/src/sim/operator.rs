@@ -15,6 +15,7 @@ use orch_raft::member::ChangeError;
 use orch_raft::transport::NodeId;
 
 use super::ghost;
+use super::plant::Occasion;
 use super::process::MemberStore;
 use super::runtime::NodeRuntime;
 use super::session::Session;
@@ -56,7 +57,9 @@ impl Operator {
     /// Changes the cluster while clients write.
     pub async fn operate(self) {
         let dice = self.session.dice().clone();
-        if !dice.percent(RUNS_PERCENT) {
+        let mut due = self.step_due();
+        let mut thins = self.thins();
+        if !dice.percent(RUNS_PERCENT) && due.is_none() && !self.must_thin() {
             return;
         }
         let weights = [
@@ -67,7 +70,6 @@ impl Operator {
             (Step::RollBack, 2),
             (Step::Corner, 4),
         ];
-        let mut thins = self.thins();
         while self.world().is_busy() {
             NodeRuntime::sleep(dice.millis(300..2500)).await;
             if !self.world().is_busy() {
@@ -78,7 +80,8 @@ impl Operator {
                 self.thin().await;
                 continue;
             }
-            let step = dice.weighted(&weights);
+            let drawn = dice.weighted(&weights);
+            let step = due.take().unwrap_or(drawn);
             self.world().trace().event(format_args!("operator: {step:?}"));
             match step {
                 Step::Transfer => self.transfer().await,
@@ -92,6 +95,16 @@ impl Operator {
                 Step::Corner => self.corner().await,
             }
         }
+    }
+
+    /// The first step, where it is not left to chance.
+    fn step_due(&self) -> Option<Step> {
+        let due = [
+            (Occasion::LostDisk, Step::Replace),
+            (Occasion::OlderCopy, Step::RollBack),
+            (Occasion::Corner, Step::Corner),
+        ];
+        due.into_iter().find(|(occasion, _)| self.world().is_due(*occasion)).map(|(_, step)| step)
     }
 
     fn world(&self) -> &World {
@@ -149,7 +162,9 @@ impl Operator {
         let removing = move |store: MemberStore| async move { store.remove(member).await };
         let gone = move |store: &MemberStore| {
             let status = store.status();
+            // Between two sets of voters it may still be one of those that are needed.
             status.leader.as_ref() == Some(&status.node)
+                && !status.changing
                 && status.members.iter().all(|one| one.peer.id != member)
         };
         self.world().set_leaving(member, true);

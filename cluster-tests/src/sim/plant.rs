@@ -6,6 +6,7 @@
 mod altered;
 mod forgetful;
 mod membership;
+mod occasion;
 mod pretender;
 mod spread;
 mod words;
@@ -24,6 +25,7 @@ use prost::Message;
 
 pub use self::altered::Altered;
 pub use self::forgetful::forgetful;
+pub use self::occasion::Occasion;
 pub use self::pretender::Pretender;
 pub use self::spread::spread;
 pub use self::words::{Exchange, Heard};
@@ -87,10 +89,12 @@ pub enum Plant {
     PullsWrongState,
     /// The member whose state is the odd one out passes for the majority.
     OddOneRules,
+    /// A voter says that it follows whoever asks, also one that it has left for another leader.
+    FollowsAnybody,
 }
 
 /// All plants, with the names that the command line takes.
-pub const PLANTS: [(&str, Plant); 26] = [
+pub const PLANTS: [(&str, Plant); 27] = [
     ("vote-unsynced", Plant::VoteUnsynced),
     ("log-unsynced", Plant::LogUnsynced),
     ("mark-torn", Plant::MarkTorn),
@@ -117,6 +121,7 @@ pub const PLANTS: [(&str, Plant); 26] = [
     ("lone-word-counts", Plant::LoneWordCounts),
     ("pulls-wrong-state", Plant::PullsWrongState),
     ("odd-one-rules", Plant::OddOneRules),
+    ("follows-anybody", Plant::FollowsAnybody),
 ];
 
 impl Plant {
@@ -133,8 +138,13 @@ impl Plant {
     /// The answer a peer gets in place of `answered`, where it is to be another.
     pub fn forge(self, answered: &Bytes) -> Option<Bytes> {
         use wire::control_response::Kind;
-        let forges =
-            [Plant::DiffersSilently, Plant::RollbackUnseen, Plant::EmptiedUnseen, Plant::RemovalUntold];
+        let forges = [
+            Plant::DiffersSilently,
+            Plant::RollbackUnseen,
+            Plant::EmptiedUnseen,
+            Plant::RemovalUntold,
+            Plant::FollowsAnybody,
+        ];
         if !forges.contains(&self) {
             return None;
         }
@@ -145,6 +155,9 @@ impl Plant {
                 self.forget(&mut identity.promised, &mut identity.starts);
             }
             (Plant::RemovalUntold, Kind::Identity(identity)) => identity.removed = false,
+            (Plant::FollowsAnybody, Kind::Heartbeat(answer)) => {
+                answer.outcome = Some(wire::append_response::Outcome::Accepted(wire::Accepted::default()));
+            }
             _ => return None,
         }
         Some(Bytes::from(message.encode_to_vec()))

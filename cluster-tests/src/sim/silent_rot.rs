@@ -11,6 +11,7 @@ use openraft_rt::AsyncRuntime;
 use orch_raft::Store;
 use orch_raft::transport::NodeId;
 
+use super::plant::Occasion;
 use super::runtime::NodeRuntime;
 use super::world::World;
 
@@ -29,7 +30,8 @@ pub async fn strike(world: &World) {
     let members = world.members();
     let victim = members[dice.index(members.len())];
     // Of two that differ neither is right.
-    if !dice.percent(RUNS_PERCENT) || members.len() < 3 || world.failure().is_some() {
+    let happens = dice.percent(RUNS_PERCENT) || world.is_due(Occasion::SilentRot);
+    if !happens || members.len() < 3 || world.failure().is_some() {
         return;
     }
     let Some(sound) = members.into_iter().find(|node| *node != victim) else { return };

@@ -2,7 +2,7 @@
 //!
 //! Owns who joins which round. A caller joins the next round that has not been asked for yet: the index a round brings
 //! is only as new as the moment it was asked, so one that is under way is too old for whoever comes now. Several rounds
-//! may be under way. Who leads answers from a heartbeat round of its own; others ask it.
+//! may be under way. Who leads asks the voters whether they follow it (see confirming); others ask the leader.
 //!
 //! Invariant: no lease and no clock decides; a leader that was paused must hear from a quorum before it answers. The only
 //! voter is the quorum (see lone).
@@ -12,7 +12,6 @@ use std::time::Duration;
 
 use futures::stream::{FuturesUnordered, StreamExt};
 use futures::{FutureExt, select_biased};
-use openraft::ReadPolicy;
 use openraft_rt::Select2;
 use orch_proto::store as wire;
 use parking_lot::Mutex;
@@ -24,6 +23,7 @@ use wire::read_index_response::Outcome;
 use crate::Runtime;
 use crate::disk::Disk;
 use crate::key::Revision;
+use crate::member::confirming::Unanswered;
 use crate::member::core::{Core, within};
 use crate::member::lone::FirstRead;
 use crate::member::network::control;
@@ -48,6 +48,8 @@ pub(crate) struct Barriers {
     waiting: Mutex<Vec<Caller>>,
     asked: Notify,
     first_read: FirstRead,
+    /// Questions of this member as the leader.
+    pub(super) unanswered: Unanswered,
 }
 
 type Caller = oneshot::Sender<Result<u64, ReadError>>;
@@ -144,21 +146,15 @@ impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
     async fn ask(&self) -> Result<u64, ReadError> {
         let leader = self.leader().ok_or_else(|| error("no leader is known"))?;
         if leader.local {
-            return self.confirm().await;
+            let found = self.confirm().await?;
+            self.barriers.first_read.note(&found);
+            return Ok(found.index);
         }
         // A question that the dead leader leaves unanswered ends when there is another.
         match R::select2(self.ask_leader(&leader.peer), self.deposed(&leader)).await {
             Select2::First(answer) => answer,
             Select2::Second(()) => Err(error("the leader changed")),
         }
-    }
-
-    /// As the leader: hears from a quorum that it still is.
-    async fn confirm(&self) -> Result<u64, ReadError> {
-        let linearizer = self.raft.get_read_linearizer(ReadPolicy::ReadIndex).await.map_err(error)?;
-        let found = linearizer.read_log_id().log_id();
-        self.barriers.first_read.note(found);
-        Ok(found.index)
     }
 
     async fn ask_leader(&self, leader: &Peer) -> Result<u64, ReadError> {

@@ -28,6 +28,7 @@ use crate::member::hearsay::Hearsay;
 use crate::member::holds::Holds;
 use crate::member::log::{Log, Meter};
 use crate::member::machine::{Applied, Machine};
+use crate::member::network::Network;
 use crate::member::options::Options;
 use crate::member::promises::Promises;
 use crate::member::proposals::Proposals;
@@ -47,6 +48,8 @@ pub(crate) struct Core<R: Runtime, D: Disk, T: Transport> {
     pub(crate) raft: Raft<R, D>,
     pub(crate) disk: Arc<D>,
     pub(crate) transport: T,
+    /// Ways to members that go by what is known of them.
+    pub(crate) links: Network<R, T>,
     pub(crate) applied: Arc<Applied<D>>,
     /// The log, to do a purge that waits for the stored state.
     pub(crate) log: Log<R, D>,

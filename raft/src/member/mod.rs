@@ -20,6 +20,7 @@ mod change;
 mod codec;
 mod compaction;
 mod completion;
+mod confirming;
 mod consensus;
 mod core;
 mod fatal;
@@ -152,12 +153,13 @@ impl<R: Runtime, D: Disk, T: Transport> Member<R, D, T> {
         let scrutiny = Scrutinized::default();
         let known = (sent, recollection, scrutiny.clone());
         let network = Network::<R, T>::new(transport.clone(), held, known, reads, agreement.clone());
-        let machine = Machine::new(applied.clone(), holds.clone());
+        let (links, machine) = (network.clone(), Machine::new(applied.clone(), holds.clone()));
         let raft = Raft::<R, D>::new(options.id().0, Arc::new(settings), network, log, machine).await;
         let core = Core {
             raft: raft.map_err(|error| unreadable(&error))?,
             disk,
             transport,
+            links,
             applied,
             log: purging,
             meter,

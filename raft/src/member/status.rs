@@ -63,7 +63,8 @@ pub struct Status {
     pub feature_level: u32,
     /// The oldest revision that its history can rebuild.
     pub oldest: Revision,
-    /// A change of the voters has been begun and is not completed.
+    /// A change of the members has been begun and is not completed: what `members` shows may not be committed, or voters of
+    /// before may still be needed.
     pub changing: bool,
     /// All members, by id.
     pub members: Vec<MemberStatus>,
@@ -82,6 +83,7 @@ impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
         let receiver = self.raft.metrics();
         let metrics = receiver.borrow_watched();
         let membership = metrics.membership_config.membership();
+        let is_applied = metrics.membership_config.log_id() == self.applied.membership().log_id();
         let matched = |id: &u64| {
             let replication = metrics.replication.as_ref()?;
             replication.get(id)?.as_ref().map(|matched| matched.index)
@@ -109,7 +111,7 @@ impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
             applied: state.applied(),
             feature_level: level.agreed(),
             oldest: state.floor(),
-            changing: membership.get_joint_config().len() > 1,
+            changing: membership.get_joint_config().len() > 1 || !is_applied,
             members: members.collect(),
             usage: state.usage(),
             space: self.space.status(self.options.id()),

@@ -59,6 +59,21 @@ pub(super) fn disturb(world: &World, dice: &Dice, fault: Fault, victim: NodeId) 
     });
 }
 
+/// For a while the leader reaches one other member only.
+pub(super) fn leave_one_link_to_leader(world: &World, dice: &Dice) {
+    let Some(leader) = world.leader() else { return };
+    let mut others: Vec<NodeId> = world.members().into_iter().filter(|node| *node != leader).collect();
+    if !others.is_empty() {
+        others.remove(dice.index(others.len()));
+    }
+    cut_between(world, &[leader], &others);
+    let (network, length) = (world.network().clone(), dice.millis(500..3000));
+    spawn_detached(async move {
+        NodeRuntime::sleep(length).await;
+        network.heal();
+    });
+}
+
 /// The faults of a run of minutes: the network falls apart for most of it, and heals link by link.
 pub(super) async fn cut_for_minutes(world: &World, dice: &Dice, minutes: Duration) {
     let began = NodeRuntime::elapsed();

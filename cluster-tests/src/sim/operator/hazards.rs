@@ -23,6 +23,9 @@ const PATIENCE: Duration = Duration::from_secs(6);
 /// Of a hundred older copies, how many are from before the cluster, where the member is a founder.
 const EARLY_PERCENT: u64 = 40;
 
+/// For the answer to a removal: a refusal comes when those that are silent had two seconds to answer.
+const ANSWERED_WITHIN: Duration = Duration::from_secs(4);
+
 /// How long a member is silent, at most, before a removal is asked for.
 const SILENCE_MS_MAX: u64 = 600;
 
@@ -78,7 +81,7 @@ impl Operator {
         NodeRuntime::sleep(self.session.dice().millis(0..SILENCE_MS_MAX)).await;
         self.world().set_leaving(healthy, true);
         let removing = move |store: Handle| async move { store.inner().remove(healthy).await };
-        let answer = self.session.request(leader, removing).await;
+        let answer = self.session.patient(ANSWERED_WITHIN).request(leader, removing).await;
         self.world().trace().event(format_args!("operator: cornered via n{}: {answer:?}", leader.0));
         let is_changing = |member: &NodeId| {
             let store = self.world().store(*member);

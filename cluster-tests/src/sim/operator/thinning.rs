@@ -17,6 +17,7 @@ use crate::sim::clients;
 use crate::sim::dice::Dice;
 use crate::sim::faults;
 use crate::sim::majority::SERVED_WITHIN;
+use crate::sim::plant::Occasion;
 use crate::sim::process::MemberStore;
 use crate::sim::runtime::NodeRuntime;
 use crate::sim::session::Gone;
@@ -68,7 +69,12 @@ enum Change {
 impl Operator {
     /// Whether this operator does so in its run.
     pub(super) fn thins(&self) -> bool {
-        self.thinning().percent(OPERATORS_PERCENT)
+        self.thinning().percent(OPERATORS_PERCENT) || self.must_thin()
+    }
+
+    /// Whether it is not left to chance.
+    pub(super) fn must_thin(&self) -> bool {
+        self.world().is_due(Occasion::Thinning) || self.world().is_due(Occasion::Liar)
     }
 
     fn thinning(&self) -> Dice {

@@ -141,9 +141,6 @@ impl<S> Pipeline<S> {
                     let answer = self.reject_reversion(self.believable(sent, answer_from_frame(frame)));
                     if let Ok(Ok(through)) = &answer {
                         self.promises.note(self.peer, self.term, *through);
-                        if self.is_sent_again(*through) {
-                            continue;
-                        }
                     }
                     self.failed = !matches!(answer, Ok(Ok(_)));
                     return Some(answer);
@@ -152,15 +149,6 @@ impl<S> Pipeline<S> {
                 Event::Stalled => return Some(Err(self.fail("no answer to appends in time"))),
             }
         }
-    }
-
-    /// Whether a later frame without an answer ends at `through` as well, or before it: one that only brings what is
-    /// committed. Its answer says the same again, and the earlier one is not passed on. The consensus library would take that for
-    /// the answer to the later frame, and the leader for followed at a moment at which it no longer was: answers that were
-    /// held up while it was cut off then confirm a quorum read that misses what others have written meanwhile.
-    fn is_sent_again(&self, through: Option<LogId>) -> bool {
-        let waiting = self.next.iter().map(|(_, sent)| sent);
-        self.under_way.iter().chain(waiting).any(|later| later.last <= through)
     }
 
     /// Turns an answer that cannot be true into a failure of the stream: the consensus library would end this member over

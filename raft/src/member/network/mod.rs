@@ -1,6 +1,6 @@
-//! How the consensus library reaches other members.
+//! How the consensus library, and a leader that asks whether it still is one, reach other members.
 //!
-//! Owns the translation of its calls into frames. Elections, heartbeats and leader transfers are single calls for the
+//! Owns the translation of their calls into frames. Elections, heartbeats and leader transfers are single calls for the
 //! purpose Control; replication is one ordered stream with many frames under way; snapshots have a stream of their own.
 //! So neither a full log pipe nor a snapshot delays a heartbeat.
 
@@ -57,7 +57,22 @@ pub(crate) struct Network<R, T> {
     runtime: PhantomData<fn() -> R>,
 }
 
-/// A link to one member, for one of the library's tasks.
+impl<R, T: Clone> Clone for Network<R, T> {
+    fn clone(&self) -> Self {
+        Network {
+            transport: self.transport.clone(),
+            holds: self.holds.clone(),
+            level: self.level.clone(),
+            promises: self.promises.clone(),
+            recollection: self.recollection.clone(),
+            scrutiny: self.scrutiny.clone(),
+            agreement: self.agreement.clone(),
+            runtime: PhantomData,
+        }
+    }
+}
+
+/// A link to one member, for one task.
 pub(crate) struct Link<R, T> {
     transport: T,
     holds: Arc<Holds>,
@@ -88,7 +103,8 @@ impl<R: Runtime, T: Transport> Network<R, T> {
         Network { transport, holds, promises, recollection, scrutiny, level, agreement, runtime }
     }
 
-    fn link(&self, target: u64, place: &Place, pipelined: bool) -> Link<R, T> {
+    /// A link to `target`, at `place`.
+    pub(crate) fn link(&self, target: u64, place: &Place, pipelined: bool) -> Link<R, T> {
         let (transport, holds, level) = (self.transport.clone(), self.holds.clone(), self.level.clone());
         let (promises, recollection) = (self.promises.clone(), self.recollection.clone());
         let (scrutiny, agreement, peer) = (self.scrutiny.clone(), self.agreement.clone(), place.peer(target));
@@ -129,6 +145,30 @@ impl<R: Runtime, T: Transport> Link<R, T> {
     async fn control(&self, request: Request, timeout: Duration) -> Result<Response, Rpc<R>> {
         let recall = Some((self.recollection)(self.peer.id.0));
         control_with(&self.transport, &self.peer, request, recall, timeout).await.map_err(to_rpc_error)
+    }
+
+    /// Asks the peer to follow, without entries.
+    pub(crate) async fn heartbeat(
+        &self,
+        request: &AppendEntriesRequest<Types<R>>,
+        timeout: Duration,
+    ) -> Result<AppendEntriesResponse<Types<R>>, Rpc<R>> {
+        self.require_compared()?;
+        let (term, previous) = (request.vote.leader_id.term, request.prev_log_id.map_or(0, |id| id.index));
+        let request = Request::Heartbeat(append::append_to_wire(request, self.level.agreed()));
+        let answer = match self.control(request, timeout).await? {
+            Response::Heartbeat(answer) => append::append_response_from_wire(answer)?,
+            _ => return Err(unexpected()),
+        };
+        if let AppendEntriesResponse::HigherVote(vote) = &answer {
+            self.require_possible(vote)?;
+        }
+        let conflicts = matches!(answer, AppendEntriesResponse::Conflict);
+        let peer = self.peer.id.0;
+        if conflicts && append::is_reversion(&self.promises, &self.scrutiny, peer, term, previous) {
+            return Err(network_error(&append::REVERSION));
+        }
+        Ok(answer)
     }
 
     async fn ballot(&self, request: Request, option: &RPCOption) -> Result<VoteResponse<Types<R>>, Rpc<R>> {
@@ -240,22 +280,7 @@ impl<R: Runtime, T: Transport> RaftNetworkV2<Types<R>> for Link<R, T> {
         request: AppendEntriesRequest<Types<R>>,
         option: RPCOption,
     ) -> Result<AppendEntriesResponse<Types<R>>, Rpc<R>> {
-        self.require_compared()?;
-        let (term, previous) = (request.vote.leader_id.term, request.prev_log_id.map_or(0, |id| id.index));
-        let request = Request::Heartbeat(append::append_to_wire(&request, self.level.agreed()));
-        let answer = match self.control(request, option.soft_ttl()).await? {
-            Response::Heartbeat(answer) => append::append_response_from_wire(answer)?,
-            _ => return Err(unexpected()),
-        };
-        if let AppendEntriesResponse::HigherVote(vote) = &answer {
-            self.require_possible(vote)?;
-        }
-        let conflicts = matches!(answer, AppendEntriesResponse::Conflict);
-        let peer = self.peer.id.0;
-        if conflicts && append::is_reversion(&self.promises, &self.scrutiny, peer, term, previous) {
-            return Err(network_error(&append::REVERSION));
-        }
-        Ok(answer)
+        self.heartbeat(&request, option.soft_ttl()).await
     }
 
     fn stream_append<'s, S>(

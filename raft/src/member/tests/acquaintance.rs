@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::Runtime;
+use crate::transport::Purpose;
 
 async fn known_everywhere(cluster: &Cluster) {
     for handle in cluster.handles() {
@@ -100,7 +101,7 @@ fn one_that_answers_and_lags_is_waited_for() {
         let fresh = cluster.join().await;
         cluster.handle(leader).add_learner(&peer(fresh)).await.unwrap();
         cluster.handle(leader).promote(peer(fresh).id).await.unwrap();
-        cluster.network.refuse_snapshots(peer(lagging).id, true);
+        cluster.network.refuse(Purpose::Snapshot, peer(lagging).id, true);
         cluster.restart(lagging).await.unwrap();
         SimRuntime::sleep(Duration::from_secs(5)).await;
         let leader = cluster.leader().await;
@@ -109,7 +110,7 @@ fn one_that_answers_and_lags_is_waited_for() {
         assert!(refused.to_string().contains(&format!("n{lagging} has not received")), "{refused}");
         // With the three that know each other gone but for one, it is let in by that one.
         revision_of(cluster.handle(fresh).propose(put("acknowledged", "1")).await);
-        cluster.network.refuse_snapshots(peer(lagging).id, false);
+        cluster.network.refuse(Purpose::Snapshot, peer(lagging).id, false);
         cluster.kill(leader).await;
         let now = cluster.leader_among(&[replaced, lagging, fresh]).await;
         assert_eq!(value(&cluster.handle(now), "acknowledged").as_deref(), Some("1"));
@@ -129,7 +130,7 @@ fn a_registration_does_not_say_that_the_log_came() {
         let fresh = cluster.join().await;
         cluster.handle(leader).add_learner(&peer(fresh)).await.unwrap();
         cluster.handle(leader).promote(peer(fresh).id).await.unwrap();
-        cluster.network.refuse_snapshots(peer(away).id, true);
+        cluster.network.refuse(Purpose::Snapshot, peer(away).id, true);
         cluster.restart(away).await.unwrap();
         SimRuntime::sleep(Duration::from_secs(10)).await;
         cluster.kill(away).await;
@@ -166,5 +167,28 @@ fn several_that_are_away_can_be_removed_one_after_the_other() {
             cluster.handle(leader).remove(peer(n).id).await.unwrap();
         }
         revision_of(cluster.handle(leader).propose(put("a", "1")).await);
+    });
+}
+
+/// To a leader that was elected a moment ago everybody seems to lack the newest voters, also whoever has them and is to go.
+#[test]
+fn a_leader_that_was_just_elected_does_not_take_a_voter_for_one_that_vouches_for_nobody() {
+    simulate(920, async {
+        let mut cluster = Cluster::start(3).await;
+        known_everywhere(&cluster).await;
+        let away = 2;
+        lead(&cluster, 1).await;
+        let fresh = add_registered(&mut cluster, 1).await;
+        cluster.kill(away).await;
+        let first = cluster.leader().await;
+        cluster.handle(first).promote(peer(fresh).id).await.unwrap();
+        let replaced = 1 - first;
+        // It votes and answers, and its first acknowledgement is on the way.
+        cluster.network.refuse(Purpose::Append, peer(replaced).id, true);
+        cluster.handle(first).transfer_leader(peer(fresh).id).await.unwrap();
+        eventually("the lead", || cluster.handle(fresh).is_leader().then_some(())).await;
+        let refused = cluster.handle(fresh).remove(peer(replaced).id).await.unwrap_err();
+        let reason = format!("n{away} would not know n{fresh} if the others were lost");
+        assert!(refused.to_string().contains(&reason), "{refused}");
     });
 }

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::Runtime;
+use crate::transport::Purpose;
 
 /// A cluster of which every member has stored the objects `a0` to `a39`, and some history after them.
 async fn cluster_with_stored_state() -> Cluster {
@@ -153,7 +154,7 @@ fn a_quarantined_member_serves_nobody_and_a_restart_does_not_help_it() {
         let others: Vec<usize> = (0..3).filter(|n| *n != victim).collect();
         // Its peers send it no state: it stays as it is.
         for other in &others {
-            cluster.network.refuse_snapshots(peer(*other).id, true);
+            cluster.network.refuse(Purpose::Snapshot, peer(*other).id, true);
         }
         damage(&mut cluster, victim, |disk| disk.corrupt_object("ns/a7")).await;
         for _ in 0..2 {
@@ -178,7 +179,7 @@ fn a_quarantined_member_serves_nobody_and_a_restart_does_not_help_it() {
             assert!(status.quarantine.is_none() && !status.split);
         }
         for other in &others {
-            cluster.network.refuse_snapshots(peer(*other).id, false);
+            cluster.network.refuse(Purpose::Snapshot, peer(*other).id, false);
         }
         repaired(&cluster, victim).await;
     });
@@ -193,7 +194,7 @@ fn a_quarantined_member_does_not_lead_when_the_leader_is_killed_and_its_watches_
             let followers: Vec<usize> = (0..3).filter(|n| *n != leader).collect();
             // The one whose turn comes first.
             let victim = followers.iter().copied().min_by_key(|n| peer(*n).id).unwrap();
-            (0..3).for_each(|n| cluster.network.refuse_snapshots(peer(n).id, true));
+            (0..3).for_each(|n| cluster.network.refuse(Purpose::Snapshot, peer(n).id, true));
             let handle = cluster.handle(victim);
             let mut subscription = handle.subscribe(&Arc::from("configmaps"));
             let before = handle.revocations();
@@ -254,7 +255,7 @@ async fn quarantined_with_the_newest_log() -> (Cluster, usize, usize) {
     let mut cluster = cluster_with_stored_state().await;
     let leader = cluster.leader().await;
     let (wrong, behind) = ((leader + 1) % 3, (leader + 2) % 3);
-    (0..3).for_each(|n| cluster.network.refuse_snapshots(peer(n).id, true));
+    (0..3).for_each(|n| cluster.network.refuse(Purpose::Snapshot, peer(n).id, true));
     damage(&mut cluster, wrong, |disk| disk.corrupt_object("ns/a7")).await;
     let handle = cluster.handle(wrong);
     eventually("it is quarantined", || handle.may_serve().err()).await;
@@ -287,7 +288,7 @@ fn the_lead_is_not_given_to_a_quarantined_member() {
         let mut cluster = cluster_with_stored_state().await;
         let leader = cluster.leader().await;
         let (wrong, dead) = ((leader + 1) % 3, (leader + 2) % 3);
-        (0..3).for_each(|n| cluster.network.refuse_snapshots(peer(n).id, true));
+        (0..3).for_each(|n| cluster.network.refuse(Purpose::Snapshot, peer(n).id, true));
         damage(&mut cluster, wrong, |disk| disk.corrupt_object("ns/a7")).await;
         let handle = cluster.handle(wrong);
         eventually("it is quarantined", || handle.may_serve().err()).await;
@@ -304,7 +305,7 @@ fn a_quarantined_member_is_repaired_by_one_of_its_judges_while_others_are_away()
         let mut cluster = cluster_with_stored_state().await;
         let right = cluster.leader().await;
         let (wrong, away) = ((right + 1) % 3, (right + 2) % 3);
-        (0..3).for_each(|n| cluster.network.refuse_snapshots(peer(n).id, true));
+        (0..3).for_each(|n| cluster.network.refuse(Purpose::Snapshot, peer(n).id, true));
         damage(&mut cluster, wrong, |disk| disk.lose_object("ns/a9")).await;
         let handle = cluster.handle(wrong);
         eventually("it is quarantined", || handle.may_serve().err()).await;
@@ -312,7 +313,7 @@ fn a_quarantined_member_is_repaired_by_one_of_its_judges_while_others_are_away()
         // Who judged is on the disk.
         cluster.kill(wrong).await;
         cluster.restart(wrong).await.unwrap();
-        (0..3).for_each(|n| cluster.network.refuse_snapshots(peer(n).id, false));
+        (0..3).for_each(|n| cluster.network.refuse(Purpose::Snapshot, peer(n).id, false));
         let handle = cluster.handle(wrong);
         eventually("it is repaired", || handle.may_serve().ok()).await;
         assert_eq!(value(&handle, "a9").as_deref(), Some("right"));
@@ -336,7 +337,7 @@ fn a_quarantined_leader_does_not_spread_its_state() {
         }
         SimRuntime::sleep(Duration::from_secs(3)).await;
         converge(&cluster).await;
-        (0..3).for_each(|n| cluster.network.refuse_snapshots(peer(n).id, true));
+        (0..3).for_each(|n| cluster.network.refuse(Purpose::Snapshot, peer(n).id, true));
         damage(&mut cluster, wrong, |disk| disk.lose_object("ns/a9")).await;
         eventually("it is quarantined", || cluster.handle(wrong).may_serve().err()).await;
         cluster.kill(behind).await;
@@ -352,7 +353,7 @@ fn a_quarantined_leader_does_not_spread_its_state() {
         cluster.kill(right).await;
         // The quarantined member has the newest log, and the other needs a state.
         cluster.restart(behind).await.unwrap();
-        (0..3).for_each(|n| cluster.network.refuse_snapshots(peer(n).id, false));
+        (0..3).for_each(|n| cluster.network.refuse(Purpose::Snapshot, peer(n).id, false));
         SimRuntime::sleep(Duration::from_secs(60)).await;
         cluster.handle(wrong).may_serve().unwrap_err();
         assert_eq!(value(&cluster.handle(behind), "a9").as_deref(), Some("right"));

@@ -34,8 +34,8 @@ struct Net {
     bytes: BTreeMap<Purpose, u64>,
     /// After how many frames the next streams to be opened break, one after the other.
     breaks: BTreeMap<Purpose, VecDeque<u64>>,
-    /// Members that no stream of snapshots is opened to.
-    no_snapshots_from: BTreeSet<NodeId>,
+    /// Purposes for which no stream is opened to a member.
+    refused: BTreeSet<(Purpose, NodeId)>,
 }
 
 /// One direction of a stream.
@@ -90,13 +90,13 @@ impl MemoryNetwork {
         self.0.lock().streams.get(&purpose).copied().unwrap_or(0)
     }
 
-    /// Whether streams of snapshots to `node` fail from now on.
-    pub(super) fn refuse_snapshots(&self, node: NodeId, refuse: bool) {
-        let refused = &mut self.0.lock().no_snapshots_from;
+    /// Whether streams for `purpose` to `node` fail from now on, before anything is sent.
+    pub(super) fn refuse(&self, purpose: Purpose, node: NodeId, refuse: bool) {
+        let refused = &mut self.0.lock().refused;
         if refuse {
-            refused.insert(node)
+            refused.insert((purpose, node))
         } else {
-            refused.remove(&node)
+            refused.remove(&(purpose, node))
         };
     }
 
@@ -160,7 +160,7 @@ impl MemoryTransport {
         SimRuntime::sleep(DELAY).await;
         let service = self.network.0.lock().services.get(&peer.id).cloned();
         let passes = self.network.passes(self.from, peer.id, purpose)
-            && (purpose != Purpose::Snapshot || !self.network.0.lock().no_snapshots_from.contains(&peer.id));
+            && !self.network.0.lock().refused.contains(&(purpose, peer.id));
         let name = peer.name.clone();
         match service {
             Some(service) if passes => Ok(service),

@@ -1,6 +1,7 @@
 //! States that a member must not take, and those that it must.
 
 use super::*;
+use crate::transport::Purpose;
 
 // Before: where a state can never be taken, it is received in whole every two seconds for ever, with a line of the log each time;
 // whether it can be taken stands in its first frame.
@@ -54,7 +55,7 @@ fn a_quarantined_member_that_lags_takes_the_leaders_snapshot() {
         cluster.start_and_found().await;
         let leader = cluster.leader().await;
         let wrong = (leader + 1) % 3;
-        (0..3).for_each(|n| cluster.network.refuse_snapshots(peer(n).id, true));
+        (0..3).for_each(|n| cluster.network.refuse(Purpose::Snapshot, peer(n).id, true));
         cluster.handle(wrong).0.applied.damage(&key("never written"));
         for i in 0..300 {
             revision_of(cluster.handle(leader).propose(put("busy", &format!("{i}"))).await);
@@ -67,7 +68,7 @@ fn a_quarantined_member_that_lags_takes_the_leaders_snapshot() {
         }
         SimRuntime::sleep(Duration::from_secs(3)).await;
         cluster.network.heal();
-        (0..3).for_each(|n| cluster.network.refuse_snapshots(peer(n).id, false));
+        (0..3).for_each(|n| cluster.network.refuse(Purpose::Snapshot, peer(n).id, false));
         let healed = SimInstant::now();
         eventually("it serves again", || handle.may_serve().ok()).await;
         let took = SimInstant::now().saturating_duration_since(healed);
@@ -86,7 +87,7 @@ fn a_quarantined_member_takes_no_state_of_judges_that_differ() {
         let (wrong, quarantined) = ((right + 1) % 3, (right + 2) % 3);
         revision_of(cluster.handle(right).propose(put("a", "1")).await);
         converge(&cluster).await;
-        (0..3).for_each(|n| cluster.network.refuse_snapshots(peer(n).id, true));
+        (0..3).for_each(|n| cluster.network.refuse(Purpose::Snapshot, peer(n).id, true));
         let handle = cluster.handle(quarantined);
         handle.0.applied.damage(&key("first fault"));
         eventually("it is quarantined", || handle.may_serve().err()).await;
@@ -96,7 +97,7 @@ fn a_quarantined_member_takes_no_state_of_judges_that_differ() {
             status.into_iter().all(|status| status.split).then_some(())
         })
         .await;
-        (0..3).for_each(|n| cluster.network.refuse_snapshots(peer(n).id, false));
+        (0..3).for_each(|n| cluster.network.refuse(Purpose::Snapshot, peer(n).id, false));
         SimRuntime::sleep(LONG).await;
         let spread =
             [right, quarantined].map(|n| cluster.handle(n).state().object(&key("second fault")).is_some());

@@ -1,0 +1,197 @@
+//! Whether this member, which takes itself for the leader, still is: it asks the voters.
+//!
+//! Owns the rounds of questions by which a leader may answer a read. A round takes the leader's place in the log first and
+//! asks then, by a call of its own to each voter, which answers for itself alone. The consensus library has such rounds as
+//! well, but takes acknowledgements of entries for answers, and an old one for the answer to a newer question (the queue of
+//! its frames goes by where they end): a leader that was cut off then answered reads by what had been held up on the way.
+//!
+//! Why a round is enough. A voter that answers follows this leader at that moment, so it has promised itself to nobody
+//! later. A later leader was elected by a majority of the same voters, or of those that came one change after them; each has
+//! one of these in common with the majority that answered. So nobody had been elected when the first was asked, and nothing
+//! was acknowledged that is not in this log up to the place that was taken before.
+//!
+//! Invariant: an answer counts for the round that asked for it, and for no other.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::FutureExt;
+use futures::future::BoxFuture;
+use futures::stream::{FuturesUnordered, StreamExt};
+use openraft::ServerState;
+use openraft::async_runtime::watch::WatchReceiver;
+use openraft::raft::AppendEntriesRequest;
+use parking_lot::Mutex;
+
+use crate::Runtime;
+use crate::disk::Disk;
+use crate::member::consensus::{LogId, StoredMembership, Types, Vote, log_id, term_of};
+use crate::member::core::{Core, Raft};
+use crate::store::ReadError;
+use crate::transport::{NodeId, Transport};
+
+/// For a voter's answer. One that is up answers at once; whoever waits for the read asks again.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// Questions to one voter that are not answered yet. The rounds under way need four; a voter that is silent is not asked
+/// ten thousand times before the first question is given up.
+const UNANSWERED_MAX: usize = 16;
+
+/// How many questions each voter has not answered yet.
+#[derive(Clone, Default)]
+pub(crate) struct Unanswered(Arc<Mutex<BTreeMap<NodeId, usize>>>);
+
+/// One question under way: counted until it is dropped.
+struct Question {
+    to: NodeId,
+    all: Unanswered,
+}
+
+impl Unanswered {
+    /// `None` when `to` has too many to answer.
+    fn ask(&self, to: NodeId) -> Option<Question> {
+        let mut counts = self.0.lock();
+        let count = counts.entry(to).or_default();
+        if *count >= UNANSWERED_MAX {
+            return None;
+        }
+        *count += 1;
+        Some(Question { to, all: self.clone() })
+    }
+}
+
+impl Drop for Question {
+    fn drop(&mut self) {
+        let mut counts = self.all.0.lock();
+        if let Some(count) = counts.get_mut(&self.to) {
+            *count -= 1;
+            if *count == 0 {
+                counts.remove(&self.to);
+            }
+        }
+    }
+}
+
+/// This member as a leader, as of one moment of the consensus task.
+struct Reign {
+    vote: Vote,
+    committed: Option<LogId>,
+    /// No write that was acknowledged before is behind it.
+    read_index: u64,
+    membership: Arc<StoredMembership>,
+}
+
+/// Whether those who follow are majorities of all sets of voters.
+fn is_majority_of_all(sets: &[BTreeSet<u64>], following: &BTreeSet<u64>) -> bool {
+    let follows = |voters: &BTreeSet<u64>| 2 * voters.intersection(following).count() > voters.len();
+    !sets.is_empty() && sets.iter().all(follows)
+}
+
+/// Who is asked, and whether it follows.
+type Asked = BoxFuture<'static, (u64, bool)>;
+
+impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
+    /// An index that no write acknowledged before the call lies behind, with the leader's term: a majority has said since the
+    /// call that it follows this member.
+    pub(crate) async fn confirm(&self) -> Result<LogId, ReadError> {
+        let reign = reign(&self.raft, self.options.id().0).await?;
+        let mut following = BTreeSet::from([self.options.id().0]);
+        let mut asked = self.ask_voters(&reign);
+        let sets = reign.membership.membership().get_joint_config();
+        while !is_majority_of_all(sets, &following) {
+            match asked.next().await {
+                Some((voter, true)) => {
+                    following.insert(voter);
+                }
+                Some((_, false)) => {}
+                None => return Err(ReadError { reason: "no majority follows this member".to_owned() }),
+            }
+        }
+        if !asked.is_empty() {
+            // A call that is dropped resets its stream, and one voter is always the last.
+            drop(R::spawn(async move { while asked.next().await.is_some() {} }));
+        }
+        Ok(log_id(reign.vote.leader_id.term, reign.read_index))
+    }
+
+    /// Asks all other voters whether they follow.
+    fn ask_voters(&self, reign: &Reign) -> FuturesUnordered<Asked> {
+        let (own, metrics) = (self.options.id().0, self.raft.metrics());
+        let metrics = metrics.borrow_watched();
+        let membership = reign.membership.membership();
+        let voters: BTreeSet<u64> = membership.voter_ids().filter(|voter| *voter != own).collect();
+        let asked = voters.into_iter().filter_map(|voter| {
+            let place = membership.get_node(&voter)?;
+            let question = self.barriers.unanswered.ask(NodeId(voter))?;
+            // Up to where it has the same log: an answer of less gives it away.
+            let matched = metrics.replication.as_ref().and_then(|all| *all.get(&voter)?);
+            let request = AppendEntriesRequest::<Types<R>> {
+                vote: reign.vote,
+                prev_log_id: matched,
+                leader_commit: reign.committed,
+                entries: Vec::new(),
+            };
+            let link = self.links.link(voter, place, false);
+            let answer = async move {
+                let answer = link.heartbeat(&request, ANSWER_TIMEOUT).await;
+                drop(question);
+                (voter, answer.is_ok_and(|answer| answer.is_success()))
+            };
+            Some(answer.boxed())
+        });
+        asked.collect()
+    }
+}
+
+/// What the consensus task takes the member `own` for, now.
+async fn reign<R: Runtime, D: Disk>(raft: &Raft<R, D>, own: u64) -> Result<Reign, ReadError> {
+    let asked = raft.with_raft_state(move |state| {
+        let vote = *state.vote_ref();
+        let leads =
+            vote.committed && vote.leader_id.voted_for == own && state.server_state == ServerState::Leader;
+        let committed = state.cluster_committed().copied();
+        // Before an entry of its own term is committed a leader may not know what the earlier one has acknowledged; all of
+        // that is in its log.
+        let place =
+            committed.filter(|id| term_of(id) == vote.leader_id.term).or(state.log_ids.last().copied());
+        let membership = state.membership_state.effective().clone();
+        leads.then_some(Reign { vote, committed, read_index: place.map_or(0, |id| id.index), membership })
+    });
+    let found = asked.await.map_err(|error| ReadError { reason: error.to_string() })?;
+    found.ok_or_else(|| ReadError { reason: "this member does not lead".to_owned() })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn both_sets_of_voters_must_follow_while_they_change() {
+        let set = |ids: &[u64]| ids.iter().copied().collect::<BTreeSet<u64>>();
+        let confirmed = |sets: &[&[u64]], following: &[u64]| {
+            let sets: Vec<BTreeSet<u64>> = sets.iter().map(|ids| set(ids)).collect();
+            is_majority_of_all(&sets, &set(following))
+        };
+        assert!(confirmed(&[&[1]], &[1]));
+        assert!(!confirmed(&[&[1, 2]], &[1]), "half is no majority");
+        assert!(confirmed(&[&[1, 2, 3]], &[1, 3]));
+        assert!(!confirmed(&[&[1, 2, 3]], &[1, 4]), "a learner does not count");
+        assert!(!confirmed(&[&[1, 2, 3], &[1, 4, 5]], &[1, 2, 3]));
+        assert!(confirmed(&[&[1, 2, 3], &[1, 4, 5]], &[1, 2, 4]));
+        assert!(!confirmed(&[], &[1]), "before there are voters");
+    }
+
+    #[test]
+    fn a_voter_that_is_silent_is_not_asked_without_end() {
+        let unanswered = Unanswered::default();
+        let mut questions: Vec<Question> =
+            (0..UNANSWERED_MAX).map(|_| unanswered.ask(NodeId(1)).unwrap()).collect();
+        assert!(unanswered.ask(NodeId(1)).is_none());
+        assert!(unanswered.ask(NodeId(2)).is_some());
+        questions.pop();
+        assert!(unanswered.ask(NodeId(1)).is_some());
+        questions.clear();
+        assert!(unanswered.0.lock().is_empty());
+    }
+}
