@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::Runtime;
+use crate::transport::Purpose;
 
 /// Adds `n`, makes it a voter, and writes through it while that happens: what the first member serves alone must hold
 /// whatever was acknowledged before.
@@ -104,5 +105,37 @@ fn a_leader_that_nobody_follows_is_in_touch_with_nobody() {
         assert!(alone.handle(0).0.is_in_touch(), "the only voter follows itself");
         alone.kill(0).await;
         cluster.kill(leader).await;
+    });
+}
+
+/// Entries are acknowledged on streams of their own, and an acknowledgement may be late. Only an answer to a question of the
+/// round says that a voter follows now.
+#[test]
+fn acknowledgements_of_entries_confirm_no_read() {
+    simulate(305, async {
+        let cluster = Cluster::start(3).await;
+        let leader = cluster.leader().await;
+        let handle = cluster.handle(leader);
+        handle.barrier().await.unwrap();
+        let leave_no_calls = |refuse| {
+            for n in (0..3).filter(|n| *n != leader) {
+                cluster.network.refuse(Purpose::Control, peer(n).id, refuse);
+            }
+        };
+        leave_no_calls(true);
+        let mut written = 0;
+        let writing = async {
+            loop {
+                revision_of(handle.propose(put("a", "1")).await);
+                written += 1;
+            }
+        };
+        let read = SimRuntime::select2(Box::pin(handle.barrier()), Box::pin(writing));
+        // Less than an election takes.
+        let read = SimRuntime::timeout(Duration::from_millis(100), read).await;
+        assert!(read.is_err(), "nobody was asked");
+        leave_no_calls(false);
+        assert!(written > 5, "{written} writes were acknowledged meanwhile");
+        handle.barrier().await.unwrap();
     });
 }
