@@ -89,6 +89,17 @@ struct Endpoint {
     service: Arc<dyn PeerService>,
 }
 
+/// The directions in which frames pass between two members.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Passage {
+    /// In both.
+    BothWays,
+    /// In one of them.
+    OneWay,
+    /// In none.
+    NoWay,
+}
+
 /// One direction between two members.
 #[derive(Clone, Copy)]
 struct Way {
@@ -182,11 +193,14 @@ impl SimNetwork {
         self.links.lock().severed.contains(&node)
     }
 
-    /// Whether frames pass between `one` and `other`: in both directions, in none, or (`None`) in one of them.
-    pub fn passes(&self, one: NodeId, other: NodeId) -> Option<bool> {
-        let there = self.is_cut(Way { from: one, to: other });
-        let back = self.is_cut(Way { from: other, to: one });
-        (there == back).then_some(!there)
+    /// The directions in which frames pass between `one` and `other`.
+    pub fn passage(&self, one: NodeId, other: NodeId) -> Passage {
+        let there = Way { from: one, to: other };
+        match (self.is_cut(there), self.is_cut(there.back())) {
+            (false, false) => Passage::BothWays,
+            (true, true) => Passage::NoWay,
+            (true, false) | (false, true) => Passage::OneWay,
+        }
     }
 
     /// Whether frames that pass are neither lost nor late.
