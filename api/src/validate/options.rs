@@ -10,7 +10,7 @@ use crate::validate::field::{FieldError, Path, quoted};
 use crate::validate::tree::Tree;
 
 /// Longest name of a field manager, in bytes.
-pub const FIELD_MANAGER_LENGTH_MAX: usize = 128;
+const FIELD_MANAGER_LENGTH_MAX: usize = 128;
 
 const PROPAGATION_POLICIES: [&str; 4] = ["Foreground", "Background", "Orphan", "nil"];
 
@@ -99,7 +99,7 @@ pub fn validate_field_manager(manager: &str, path: &Path) -> FieldErrors {
 }
 
 /// `dryRun`: `All`, or nothing (which means the same).
-pub fn validate_dry_run(values: &[&str]) -> Option<FieldError> {
+fn validate_dry_run(values: &[&str]) -> Option<FieldError> {
     if values.iter().all(|value| matches!(*value, "" | "All")) {
         return None;
     }
@@ -109,7 +109,7 @@ pub fn validate_dry_run(values: &[&str]) -> Option<FieldError> {
 }
 
 /// `fieldValidation`: `Ignore`, `Warn`, `Strict` or nothing.
-pub fn validate_field_validation(value: &str) -> Option<FieldError> {
+fn validate_field_validation(value: &str) -> Option<FieldError> {
     let supported = ["", "Ignore", "Strict", "Warn"];
     // few: four values.
     if supported.contains(&value) {

@@ -18,7 +18,7 @@ use crate::transport::{NodeId, Transport};
 
 /// How far the term of a request may be ahead of the term of the last entry applied here. Terms grow by elections, at most
 /// a few in a second, and by none where no majority answers. A made-up term must not use up all terms there are.
-pub(crate) const TERMS_AHEAD_MAX: u64 = 1 << 20;
+const TERMS_AHEAD_MAX: u64 = 1 << 20;
 
 /// The same bound for a sender that no other member vouches for, and for answers. Half of it, so that the other members
 /// still accept the terms that follow one accepted here.
