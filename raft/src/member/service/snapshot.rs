@@ -59,7 +59,7 @@ pub(crate) struct Partial {
     looks: u32,
 }
 
-/// The reason why receiving a snapshot stopped.
+/// Why receiving stopped.
 enum Broken {
     /// The stream ended or stalled: another one may go on.
     Stream(Refusal),
@@ -154,9 +154,9 @@ fn head(first: Kind) -> Result<wire::SnapshotHead, Refusal> {
     }
 }
 
-/// Receives the frames after a head: in memory, and beside the current state on disk. They are in `partial` until the end,
-/// so that they stay there when the stream breaks. `may_end`: the sender is believed, so that a format which only a newer
-/// program reads ends this member.
+/// Receives what follows a head: in memory, and beside the current state on disk. What has come is in `partial` until
+/// the end, so that it stays there when the stream breaks. `may_end`: the sender is believed, so that a form which only a
+/// newer program reads ends this member.
 async fn receive_state<R: Runtime, D: Disk, T: Transport>(
     core: &Core<R, D, T>,
     duplex: &mut Duplex,
