@@ -33,7 +33,7 @@ pub struct ContinueToken {
 pub struct InvalidToken;
 
 /// How long a token may be used: as long as history is kept by default.
-pub const TOKEN_LIFETIME_MICROS: u64 = 5 * 60 * 1_000_000;
+const TOKEN_LIFETIME_MICROS: u64 = 5 * 60 * 1_000_000;
 
 /// Bytes of the authentication code: 128 bits.
 const MAC_BYTES: usize = 16;

@@ -1,6 +1,6 @@
-//! A store over one state machine whose lead and whose proposals' fate a test decides, shared by the tests of this crate.
+//! A store for tests over one state machine: the test decides whether it leads, and the outcome of each proposal.
 //!
-//! Owns no state: what is stored is in the store below.
+//! Owns no objects: they are in the store below.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -11,16 +11,16 @@ use orch_raft::memory::MemoryStore;
 use orch_raft::store::{ProposeError, ReadError};
 use orch_raft::{Change, Collection, Compacted, Outcome, Revision, State, Store, Subscription, Transaction};
 
-/// The end of a proposal.
+/// The outcome of a proposal.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Fate {
     /// The state machine takes it.
     Applied,
-    /// It was certainly not sent.
+    /// The proposal was certainly not sent.
     NotProposed,
-    /// It was sent, and nothing was heard of it.
+    /// The proposal was sent, and its outcome is unknown.
     Unknown,
-    /// Nothing is heard of it for longer than a request may take.
+    /// No outcome comes for longer than a request may take.
     Silence,
 }
 

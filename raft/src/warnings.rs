@@ -1,7 +1,7 @@
 //! Warnings that somebody outside can cause: one for each cause in ten seconds, with the number of those left out.
 //!
-//! Owns the count of one cause, or of several that share a place: one cause does not use up what another has to say. It never writes to the log itself, and reads no clock but where the caller runs on tokio:
-//! simulations bring the instant of their runtime.
+//! Owns the limit of one cause, or of several that share a place, each counted by itself. It never writes to the log, and
+//! reads no clock but where the caller runs on tokio: simulations bring the instant of their runtime.
 
 use std::collections::BTreeMap;
 use std::ops::Sub;
@@ -10,7 +10,7 @@ use std::time::Duration;
 use openraft_rt::Instant;
 use parking_lot::Mutex;
 
-/// Between two warnings of one cause: somebody who causes them must not fill a log.
+/// Shortest time between two warnings of one cause: clients and peers that cause them must not fill a log.
 const WARNING_PAUSE: Duration = Duration::from_secs(10);
 
 /// One cause of warnings. `I` is the instant of the clock that its user goes by.
@@ -21,7 +21,7 @@ pub struct WarningLimit<I = tokio::time::Instant>(Mutex<Passed<I>>);
 struct Passed<I> {
     /// `None` before the first warning.
     last: Option<I>,
-    /// Since the last one.
+    /// Warnings left out since the last one that passed.
     left_out: u64,
 }
 

@@ -81,7 +81,7 @@ impl Authenticator {
     }
 
     /// The user who holds `token`, for token reviews.
-    pub fn token_user(&self, token: &[u8]) -> Option<Arc<User>> {
+    fn token_user(&self, token: &[u8]) -> Option<Arc<User>> {
         self.tokens.user(token).cloned()
     }
 

@@ -8,7 +8,7 @@ use std::sync::{Arc, OnceLock};
 
 use super::user::User;
 
-/// Who is connected. Found in a request's extensions as `Arc<Peer>`.
+/// The peer of a connection. Found in a request's extensions as `Arc<Peer>`.
 #[derive(Debug)]
 pub struct Peer {
     /// Remote address of the connection; 127.0.0.1 with port 0 at a Unix socket.
@@ -51,8 +51,8 @@ impl ClientCertificate {
 #[error("client certificate: {0}")]
 pub struct CertificateFault(pub String);
 
-/// In a request's extensions: takes the user for the listener as soon as credentials were accepted, while the request is
-/// carried out. The listener shares its places among users, and asks less of connections that it knows.
+/// Tells the listener the user of a request as soon as the credentials were accepted. Found in a request's extensions. The
+/// listener shares its places among users, and asks less of connections whose user it knows.
 #[derive(Clone)]
 pub struct Admission(Arc<dyn Fn(&User) + Send + Sync>);
 
@@ -62,7 +62,7 @@ impl Admission {
         Admission(Arc::new(accept))
     }
 
-    /// The request comes from `user`.
+    /// Reports that `user` sent the request.
     pub fn accept(&self, user: &User) {
         (self.0)(user);
     }

@@ -1,13 +1,13 @@
-//! The steps of one request, and whether somebody still waits for it, asked inside the loops of every stage.
+//! The steps of one request, and its cancellation, checked inside the loops of every stage.
 //!
-//! Owns the count, the flags, and the thread's knowledge of whose work it does. The pool enters a request's [`Budget`] around
-//! each of its polls; a loop over what a client sent asks [`goes_on`] for every value, which is a decrement, and every
-//! [`LOOK_EVERY`] steps a look at the flags. It is kept by the thread because those loops lie below functions that know
-//! no request: a codec, a set of fields, a rule of validation, a path.
+//! Owns the count, the flags, and the thread's current budget. The pool enters a request's [`Budget`] around each of its
+//! polls. A loop over a client's input calls [`goes_on`] for every value, which is a decrement, and a look at the flags every
+//! [`LOOK_EVERY`] steps. The budget is a thread-local because those loops lie below functions that know no request: a
+//! codec, a set of fields, a rule of validation, a path.
 //!
-//! Invariant: once a loop was told to stop, so are all later ones of that request, and nothing of it is proposed or answered:
-//! what a stopped stage leaves is a torso. The gates are [`Budget::begin_write`] and [`Budget::check`].
-//! Invariant: work that entered no budget (small requests, the loops of the cluster, tests) is never stopped.
+//! Invariant: once a loop was told to stop, so are all later loops of that request, and the incomplete result is neither
+//! proposed nor answered. The gates are [`Budget::begin_write`] and [`Budget::check`].
+//! Invariant: work outside a budget (small requests, the controllers' loops, tests) is never stopped.
 
 use std::cell::{Cell, RefCell};
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use crate::error::ApiError;
 
 /// Steps of one write. A document at its bound of memory has some 200,000 values, each looked at some dozens of times from
 /// decoding to rendering, and a JSON patch may look at five million: about ten million steps, a few hundred milliseconds.
-/// This leaves room for attempts that others overtake.
+/// The rest is room for attempts that lose against other writers.
 pub const STEPS_MAX: u64 = 50_000_000;
 
 /// Steps between two looks at the flags: some tens of microseconds, against a nanosecond for the look.
@@ -33,11 +33,11 @@ const OVER: u8 = 4;
 thread_local! {
     /// Steps to the next look.
     static LEFT: Cell<u32> = const { Cell::new(LOOK_EVERY) };
-    /// Whose work the thread does.
+    /// The budget of the request that the thread works for.
     static ENTERED: RefCell<Option<Arc<Budget>>> = const { RefCell::new(None) };
 }
 
-/// Counts a step of the request that the thread works for. `false`: its work is to end, whatever comes of it.
+/// Counts a step of the request that the thread works for. `false`: the loop must end; its result is not used.
 #[inline]
 pub fn goes_on() -> bool {
     LEFT.with(|left| match left.get().checked_sub(1) {
@@ -58,7 +58,7 @@ fn look(left: &Cell<u32>) -> bool {
     may
 }
 
-/// A loop over what a client sent.
+/// A loop over a client's input.
 pub trait Numbered: Iterator + Sized {
     /// The items with their places, as long as the request goes on.
     fn numbered(self) -> impl Iterator<Item = (usize, Self::Item)> {
@@ -87,16 +87,16 @@ impl Budget {
         Budget { flags: AtomicU8::new(0), steps_left: AtomicU64::new(steps) }
     }
 
-    /// The client is gone, or its time is over: what is still to be done ends at its next look. Whether something may
-    /// have been changed by then; if not, nothing will be.
+    /// Cancels the request because its client is gone or its time is over: its loops end at their next look. Returns whether
+    /// the request may have changed something; if not, it never will.
     pub fn cancel(&self) -> bool {
         self.flags.fetch_or(CANCELLED, Ordering::SeqCst) & WRITING != 0
     }
 
-    /// To be asked between stages, and before anything of a stage that was told to stop is used.
+    /// Must be called after each stage, before its result is used.
     ///
     /// # Errors
-    /// `DeadlineExceeded`: nobody waits any more. `OverBudget`: too many steps.
+    /// `DeadlineExceeded`: the request was cancelled. `OverBudget`: it took too many steps.
     pub fn check(&self) -> Result<(), ApiError> {
         match self.flags.load(Ordering::SeqCst) & (CANCELLED | OVER) {
             0 => Ok(()),
@@ -107,7 +107,7 @@ impl Budget {
         }
     }
 
-    /// To be asked before each proposal: from then on nobody can say that nothing was changed.
+    /// Must be called before each proposal. From then on the request may have changed something.
     ///
     /// # Errors
     /// Those of [`Budget::check`]: nothing may be proposed.
@@ -125,7 +125,7 @@ impl Budget {
         self.flags.load(Ordering::SeqCst) & WRITING != 0
     }
 
-    /// Does `work` on this thread as this request's. Every other work of the thread waits meanwhile.
+    /// Runs `work` on this thread with this budget.
     pub fn enter<T>(self: &Arc<Self>, work: impl FnOnce() -> T) -> T {
         let entered = Entered {
             outer: ENTERED.replace(Some(self.clone())),

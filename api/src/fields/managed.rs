@@ -84,7 +84,7 @@ pub struct Managed {
 
 impl ManagedEntry {
     /// Whether both stand for the same writer.
-    pub fn is_same_writer(&self, other: &ManagedEntry) -> bool {
+    fn is_same_writer(&self, other: &ManagedEntry) -> bool {
         self.operation == other.operation
             && self.manager == other.manager
             && self.subresource == other.subresource

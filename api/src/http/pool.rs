@@ -1,9 +1,9 @@
-//! Where requests over large documents are worked on: a bounded number of threads beside those that serve connections.
+//! The pool for requests over large documents: a bounded number of threads beside those that serve connections.
 //!
-//! Owns which requests go there, and driving them. Decoding, patching, checking and rendering a body of 3 MiB takes up to
-//! a few hundred milliseconds, in which the thread does nothing else: on the threads of the runtime a handful of clients
-//! would hold up everybody's answers. Each poll of such a request is one job of the pool, so that a request which waits
-//! for a quorum occupies no thread.
+//! Owns the choice of requests for the pool, and how they are polled there. Decoding, patching, checking and rendering a
+//! body of 3 MiB takes up to a few hundred milliseconds, in which the thread does nothing else: on the runtime's threads a
+//! handful of clients would delay the answers of all others. Each poll of such a request is one job of the pool, so that a
+//! request which waits for a quorum occupies no thread.
 //!
 //! Invariant: a small request is never queued behind a large one.
 
@@ -28,19 +28,19 @@ use crate::pipeline::{Remarks, Request};
 use crate::registry::Resource;
 use crate::request::{Query, Target, Verb};
 
-/// Bytes of a body, or of the stored object it changes, from which on a request is worked on in the pool: half a
-/// millisecond of work, against some ten microseconds for going there and back.
+/// Bytes of a body, or of the stored object it changes, from which on a request goes to the pool: half a millisecond of
+/// work, against some ten microseconds for the way to the pool and back.
 const LARGE_BYTES_MIN: usize = 64 * 1024;
 
 /// Objects of a collection from which on a list that is not handed out as stored (a table, YAML, Protobuf) goes to the
 /// pool.
 const MANY_OBJECTS_MIN: usize = 256;
 
-/// The same for one that matches objects against a selector: a tenth of a microsecond for each.
+/// Objects of a collection from which on a list with a selector goes to the pool: a match takes a tenth of a microsecond.
 const MATCHED_OBJECTS_MIN: usize = 8 * 1024;
 
-/// Requests that hold a large decoded document at once, for each thread: while some wait for a quorum, others can be
-/// worked on. Beyond, requests wait with their body alone.
+/// Requests for each thread that hold a large decoded document at the same time: while some wait for a quorum, the thread
+/// works on others. Further requests wait with their undecoded body.
 pub(super) const HELD_PER_THREAD: usize = 4;
 
 /// The pool of one node. Its threads are the runtime's for blocking work, of which it takes a bounded number.
@@ -77,8 +77,8 @@ impl Pool {
         }
     }
 
-    /// The result of `job`, every step of which runs in the pool. A job whose caller drops this future is not polled again.
-    /// `budget` is what the steps of the job count for.
+    /// Runs every poll of `job` in the pool and returns its result. The job's steps count for `budget`. A job whose caller
+    /// drops this future is not polled again.
     pub(super) async fn run<T: Send + 'static>(
         &self,
         budget: &Arc<Budget>,
@@ -107,7 +107,7 @@ impl Pool {
     }
 }
 
-/// Tells that a job can go on; told before anybody listens, it is kept.
+/// Wakes a job. A wake-up before the job waits is kept.
 struct Woken(Notify);
 
 impl Wake for Woken {
@@ -116,7 +116,7 @@ impl Wake for Woken {
     }
 }
 
-/// Cancels the work on a request when nobody waits for it any more.
+/// Cancels the work on a request when its caller is gone.
 pub(super) struct CancelOnDrop(pub(super) Arc<Budget>);
 
 impl Drop for CancelOnDrop {
@@ -143,7 +143,7 @@ impl Large {
 }
 
 impl<S: Store> Api<S> {
-    /// Whether the request is about a document, or about more objects, than a thread of the runtime should be held by.
+    /// Whether the request is over a document that is too large, or over too many objects, for a thread of the runtime.
     pub(super) fn is_large(&self, request: Request<'_>, representation: Representation) -> bool {
         let as_stored = representation.encoding == Encoding::Json && representation.view == View::Whole;
         let state = || self.pipeline.store.state();
@@ -187,7 +187,7 @@ impl<S: Store> Api<S> {
             )
             .await?;
         remarks.note(&warnings);
-        // The result of a stage that was told to stop is not the result of the request.
+        // The result of a stopped stage must not become the result of the request.
         match budget.check() {
             Ok(()) => result,
             Err(error) if budget.has_begun_to_write() => Err(ApiError::OutcomeUnknown(error.to_string())),

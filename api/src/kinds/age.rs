@@ -22,13 +22,13 @@ pub fn since(then: &str, now: &str) -> String {
 }
 
 /// Seconds from one RFC 3339 time to another, towards zero.
-pub fn seconds_between(then: &str, now: &str) -> Option<i64> {
+fn seconds_between(then: &str, now: &str) -> Option<i64> {
     let parse = |text| OffsetDateTime::parse(text, &Rfc3339).ok();
     Some((parse(now)? - parse(then)?).whole_seconds())
 }
 
 /// A duration in two or three significant figures.
-pub fn human_duration(seconds: i64) -> String {
+fn human_duration(seconds: i64) -> String {
     const MINUTE: i64 = 60;
     const HOUR: i64 = 60 * MINUTE;
     const DAY: i64 = 24 * HOUR;

@@ -10,7 +10,7 @@ use crate::validate::{Distinct, FieldError, FieldErrors, Path, metadata, names};
 /// All values together, in bytes.
 const SIZE_MAX: usize = 1024 * 1024;
 /// What an immutable config map or secret answers to a change.
-pub(super) const IMMUTABLE_SET: &str = "field is immutable when `immutable` is set";
+const IMMUTABLE_SET: &str = "field is immutable when `immutable` is set";
 
 /// The rules of config maps.
 #[derive(Debug)]

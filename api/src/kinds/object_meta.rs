@@ -4,7 +4,7 @@
 //! update, and a Status counts its causes, so the repetition shows. Owns also how a kind starts and raises the
 //! generation and what a sub-resource may touch.
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::kinds::{Context, NameRule};
 use crate::validate::tree::{Tree, carry, child_mut, same, set};
@@ -60,6 +60,21 @@ pub(super) fn separate_status(context: &Context<'_>, old: &Value, new: &mut Valu
         }
     } else {
         carry(old, new, "status");
+    }
+}
+
+/// Prepares a new object of a kind whose controller reports in `status`: the status is empty, the generation 1.
+pub(super) fn start_spec_and_status(new: &mut Value) {
+    set(new, "status", json!({}));
+    start_generation(new);
+}
+
+/// Prepares an update of such a kind: `status` changes on the sub-resource only and `spec` on the main one only, which
+/// raises the generation.
+pub(super) fn update_spec_or_status(context: &Context<'_>, old: &Value, new: &mut Value) {
+    separate_status(context, old, new, &["spec"]);
+    if context.subresource.is_empty() {
+        raise_generation(old, new, &["spec"]);
     }
 }
 

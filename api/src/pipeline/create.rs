@@ -17,7 +17,7 @@ use crate::fields::{Writer, track_update};
 use crate::kinds::Context;
 use crate::schema::apply_defaults;
 use crate::validate::tree::{Tree, child_mut, set, unset};
-use crate::validate::{Path, validate_object_meta};
+use crate::validate::{Path, WriteKind, validate_object_meta};
 
 /// How often a colliding generated name is drawn again: as often as the reference does.
 const NAME_ATTEMPTS: usize = 8;
@@ -37,7 +37,7 @@ pub(super) enum Origin {
 impl<S: Store> Pipeline<S> {
     /// POST.
     pub(super) async fn create(&self, request: Request<'_>) -> Result<Written, ApiError> {
-        let options = self.write_options(request, false)?;
+        let options = self.write_options(request, WriteKind::Plain)?;
         let incoming = self.incoming(request, options.field_validation)?;
         self.create_from(request, &options, incoming, Origin::Sent).await
     }

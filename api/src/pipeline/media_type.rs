@@ -1,7 +1,7 @@
 //! The media type of a body: `application/json; charset=utf-8` without its parameters.
 //!
-//! Owns what a `Content-Type` may look like, as the reference reads it, and what the refusal of another one says. Which
-//! types a request may have is said where its body is read.
+//! Owns the grammar of `Content-Type`, as the reference reads it, and the texts of refusals. Which types a request may
+//! have is decided where its body is read.
 
 use std::collections::HashSet;
 
@@ -9,21 +9,21 @@ use orch_proto::Brand;
 
 use crate::error::ApiError;
 
-/// What forms send, and `curl -d` where nothing else is said.
+/// The type that HTML forms send, and `curl -d` without a header.
 const FORM: &str = "application/x-www-form-urlencoded";
 
-/// The media type in `content_type`. Malformed parameters belong to it, so that such a text is no known type.
+/// The media type in `content_type`. Malformed parameters stay part of the type, so that it is no known one.
 pub(super) fn media_type(content_type: &str) -> &str {
     let (media_type, parameters) = content_type.split_once(';').unwrap_or((content_type, ""));
     if are_parameters(parameters) { media_type.trim() } else { content_type }
 }
 
-/// The media type of a patch, of which the reference reads nothing behind the first semicolon.
+/// The media type of a patch: the text before the first semicolon, as in the reference.
 pub(super) fn patch_media_type(content_type: &str) -> &str {
     content_type.split(';').next().unwrap_or_default().trim()
 }
 
-/// A body of another type than those that objects are written in.
+/// The refusal of a body whose type is none of those that objects are written in.
 pub(super) fn unsupported(content_type: &str, user_agent: &str, brand: &Brand) -> ApiError {
     let accepted = format!("application/json, application/yaml, {}", brand.protobuf_media_type);
     let hint = hint(content_type, user_agent, "application/json");
@@ -32,13 +32,13 @@ pub(super) fn unsupported(content_type: &str, user_agent: &str, brand: &Brand) -
     ))
 }
 
-/// A patch of another type than those there are.
+/// The refusal of a patch of an unknown type.
 pub(super) fn unsupported_patch(content_type: &str, user_agent: &str) -> ApiError {
     let hint = hint(content_type, user_agent, "application/merge-patch+json");
     ApiError::UnsupportedMediaType(format!("415: Unsupported Media Type{hint}"))
 }
 
-/// What to do about a type that curl has sent of its own accord. Other clients get the reference's words alone.
+/// Advice about the type that curl sends by default. Other clients get the reference's words alone.
 fn hint(content_type: &str, user_agent: &str, wanted: &str) -> String {
     if patch_media_type(content_type) != FORM || !user_agent.starts_with("curl/") {
         return String::new();
@@ -46,7 +46,7 @@ fn hint(content_type: &str, user_agent: &str, wanted: &str) -> String {
     format!(" (it was sent as {FORM}, as `curl -d` does by itself; add -H 'Content-Type: {wanted}')")
 }
 
-/// Whether `text`, what follows the first semicolon, is `NAME=VALUE` pairs of different names, or nothing.
+/// Whether `text`, the part behind the first semicolon, is empty or `NAME=VALUE` pairs of different names.
 fn are_parameters(text: &str) -> bool {
     let mut names = HashSet::new();
     let mut rest = text.trim();
@@ -66,7 +66,7 @@ fn are_parameters(text: &str) -> bool {
     true
 }
 
-/// Where the value at the start of `text` ends: a token, or a text in quotes.
+/// The length of the value at the start of `text`: a token, or a text in quotes.
 fn value_end(text: &str) -> Option<usize> {
     let Some(quoted) = text.strip_prefix('"') else {
         let end = text.find(|c: char| !is_token_char(c)).unwrap_or(text.len());

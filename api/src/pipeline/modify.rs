@@ -1,7 +1,7 @@
-//! Changing an object that is there: read, change, propose under the condition that it is still what was read.
+//! Changing a stored object: read it, change it, propose the result under the condition that the object is unchanged.
 //!
-//! Owns the retries. Whoever was too late once waits for its turn (`turns`). A change is first tried on what this node has applied; a node may lag, so nothing is refused for
-//! what it saw there before it has seen a state that is surely current.
+//! Owns the retries. A request that came too late once waits for its turn (`turns`). A change is first tried on the state
+//! that this node has applied. A node may lag, so nothing is refused because of that state before a current one was read.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use super::{Pipeline, WriteOutcome, Written};
 use crate::budget::Budget;
 use crate::error::ApiError;
 
-/// What a change comes to.
+/// The outcome of a change to an object's value.
 pub(super) enum Change {
     /// Write this.
     Put(Put),
@@ -35,8 +35,8 @@ pub(super) struct Modified {
     pub is_removal: bool,
 }
 
-/// How often a change is tried on ever newer versions before the client is told to try itself. Writers of one object have
-/// turns, so that few come near; this bounds what one request may cost.
+/// Attempts on ever newer versions before the client is told to try again itself. Requests for one object take turns, so
+/// few come near this number; it bounds the cost of one request.
 const ATTEMPTS_MAX: usize = 100;
 
 impl<S: Store> Pipeline<S> {
@@ -48,7 +48,7 @@ impl<S: Store> Pipeline<S> {
         dry_run: bool,
         mut change: impl FnMut(&SharedObject) -> Result<Change, ApiError> + Send,
     ) -> Result<Option<Modified>, ApiError> {
-        // What changes nothing is not proposed, so only a barrier tells whether it was tried on the newest version.
+        // A change without effect is not proposed, so only a barrier tells whether it was tried on the newest version.
         let mut turn = if dry_run { None } else { self.turns.join(key, &self.store).await };
         let mut state = if dry_run { self.most_recent().await? } else { self.store.state() };
         let mut surely_current = dry_run;
@@ -63,7 +63,7 @@ impl<S: Store> Pipeline<S> {
                         None => {}
                     }
                     state = self.store.state();
-                    // The refusal was applied here, so this node has seen what stood in the way.
+                    // The refused entry was applied here, so this node has the version that caused the refusal.
                     surely_current = true;
                     continue;
                 }

@@ -9,7 +9,7 @@ use super::{Pipeline, Request};
 use crate::error::ApiError;
 use crate::fields::manager_of;
 use crate::request::Verb;
-use crate::validate::{WriteOptions, validate_patch_options, validate_write_options};
+use crate::validate::{WriteKind, WriteOptions, validate_patch_options, validate_write_options};
 
 /// How unknown and duplicate fields are met.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,8 +36,8 @@ pub(super) struct Options {
 }
 
 impl<S: Store> Pipeline<S> {
-    /// The options of a create, update or patch. `apply`: the body is an apply configuration.
-    pub(super) fn write_options(&self, request: Request<'_>, apply: bool) -> Result<Options, ApiError> {
+    /// The options of a create, update or patch.
+    pub(super) fn write_options(&self, request: Request<'_>, write: WriteKind) -> Result<Options, ApiError> {
         let query = request.query;
         let dry_run: Vec<&str> = query.values("dryRun").collect();
         let given = WriteOptions {
@@ -47,7 +47,7 @@ impl<S: Store> Pipeline<S> {
         };
         let force = query.optional_flag("force");
         let (kind, errors) = match request.verb {
-            Verb::Patch => ("PatchOptions", validate_patch_options(given, apply, force)),
+            Verb::Patch => ("PatchOptions", validate_patch_options(given, write, force)),
             Verb::Update => ("UpdateOptions", validate_write_options(given)),
             _ => ("CreateOptions", validate_write_options(given)),
         };

@@ -14,12 +14,13 @@ use super::modify::Change;
 use super::options::{FieldValidation, Options};
 use super::patch_body::{APPLY, Parsed, Patch, patch_error};
 use super::stored::tree_of;
-use super::update::check_name;
+use super::update::{check_name, writer};
 use super::{Pipeline, Request, Written};
 use crate::error::ApiError;
-use crate::fields::{ApplyError, ApplyOptions, Writer, apply};
+use crate::fields::{ApplyError, ApplyOptions, apply};
 use crate::patch::{PatchError, merge_patch, printed, strategic_merge_patch};
 use crate::schema::{DecodeError, Decoded, Head, Limits, StrictError, decode_json, write_value};
+use crate::validate::WriteKind;
 use crate::validate::field::quoted;
 use crate::validate::tree::{self, Tree, child_mut, unset};
 
@@ -27,7 +28,8 @@ impl<S: Store> Pipeline<S> {
     /// PATCH.
     pub(super) async fn patch(&self, request: Request<'_>) -> Result<Written, ApiError> {
         let format = patch_media_type(request.content_type);
-        let options = self.write_options(request, format == APPLY)?;
+        let write = if format == APPLY { WriteKind::Apply } else { WriteKind::Plain };
+        let options = self.write_options(request, write)?;
         let parse = || self.parsed(request);
         let mut first = Some(parse()?);
         let key = request.key()?;
@@ -199,15 +201,7 @@ impl<S: Store> Pipeline<S> {
         check_config(request, config)?;
         let resource = request.resource;
         let api_version = resource.api_version();
-        let subresource = request.target.subresource.as_str();
-        let writer = Writer {
-            manager: &options.manager,
-            api_version: &api_version,
-            subresource,
-            now,
-            reset: resource.strategy.reset_fields(subresource),
-            others: &resource.others,
-        };
+        let writer = writer(request, options, &api_version, now);
         let options = ApplyOptions { force: options.force, brand: self.registry.brand };
         apply(&self.registry.schema, resource.type_id, live, config, &writer, options)
             .map_err(|error| apply_error(request, &error))

@@ -1,10 +1,10 @@
-//! Turns: writers of one object that are in each other's way go one after another.
+//! Turns: requests that conflict over one object try one after another.
 //!
-//! Owns a queue for each object that more than one request of this node is trying to change; an object that nobody fights
-//! for has none. A turn says when to try, not that the try succeeds: writers on other nodes have turns of their own.
+//! Owns a queue for each object that more than one request of this node is trying to change; an object without conflicts
+//! has none. A turn says when to try, not that the try succeeds: requests on other nodes have turns of their own.
 //!
-//! The leader's writers see every change first and would always be ahead of the others'. So they leave a gap after every
-//! few turns, long enough for a try from elsewhere.
+//! Requests on the leader see every change first and would always be ahead of those on other nodes. So they leave a gap
+//! after every few turns, long enough for a try from another node.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -14,10 +14,10 @@ use std::time::Duration;
 use orch_raft::{Key, Store};
 use tokio::sync::OwnedMutexGuard;
 
-/// Turns of the leader's writers from one gap to the next.
+/// Turns on the leader from one gap to the next.
 const TURNS_BETWEEN_GAPS: u32 = 4;
 
-/// Longer than a follower takes to apply a change, to try another on it and to have that committed.
+/// Length of a gap: more than a follower takes to apply a change, to try its own on top and to have that committed.
 const GAP: Duration = Duration::from_millis(5);
 
 /// The queues of a node.
@@ -31,14 +31,14 @@ struct Queue {
     taken: AtomicU32,
 }
 
-/// The time in which a writer tries. It ends when this is dropped.
+/// The right to try. Dropping it passes the turn on.
 pub(super) struct Turn<'a> {
-    // Given up before the place is, which looks for others that still need the queue.
+    // Dropped before the place, whose drop looks for other requests that still need the queue.
     _turn: OwnedMutexGuard<()>,
     _place: Place<'a>,
 }
 
-/// A place in a queue, which is there as long as anybody has one.
+/// A place in a queue. The queue exists as long as a request has a place in it.
 struct Place<'a> {
     turns: &'a Turns,
     key: &'a Key,
@@ -46,7 +46,7 @@ struct Place<'a> {
 }
 
 impl Turns {
-    /// Waits for a turn if there is a queue. `None`: nobody else is known to be changing the object.
+    /// Waits for a turn if there is a queue. `None`: no other request is known to be changing the object.
     pub(super) async fn join<'a>(&'a self, key: &'a Key, store: &impl Store) -> Option<Turn<'a>> {
         let queue = self.queues().get(key).cloned()?;
         Some(self.wait(key, queue, store).await)
@@ -77,7 +77,7 @@ impl Turns {
 impl Drop for Place<'_> {
     fn drop(&mut self) {
         let mut queues = self.turns.queues();
-        // The map's and this one. New ones are made under the lock only.
+        // Two references are left: the map's and this one. New ones are made under the lock only.
         if Arc::strong_count(&self.queue) <= 2 {
             queues.remove(self.key);
         }

@@ -19,12 +19,14 @@ use crate::fields::{Writer, keep_times_if_unchanged, track_update};
 use crate::kinds::NameRule;
 use crate::schema::apply_defaults;
 use crate::validate::tree::{Tree, child_mut, set, unset};
-use crate::validate::{Path, carry_system_fields, validate_object_meta, validate_object_meta_update};
+use crate::validate::{
+    Path, WriteKind, carry_system_fields, validate_object_meta, validate_object_meta_update,
+};
 
 impl<S: Store> Pipeline<S> {
     /// PUT.
     pub(super) async fn update(&self, request: Request<'_>) -> Result<Written, ApiError> {
-        let options = self.write_options(request, false)?;
+        let options = self.write_options(request, WriteKind::Plain)?;
         let sent = || self.sent(request, &options);
         let mut first = Some(sent()?);
         let key = request.key()?;
@@ -123,15 +125,7 @@ impl<S: Store> Pipeline<S> {
     fn track(&self, request: Request<'_>, options: &Options, old: &Value, new: &mut Value, now: &str) {
         let resource = request.resource;
         let api_version = resource.api_version();
-        let subresource = request.target.subresource.as_str();
-        let writer = Writer {
-            manager: &options.manager,
-            api_version: &api_version,
-            subresource,
-            now,
-            reset: resource.strategy.reset_fields(subresource),
-            others: &resource.others,
-        };
+        let writer = writer(request, options, &api_version, now);
         if let Err(error) = track_update(&self.registry.schema, resource.type_id, Some(old), new, &writer) {
             tracing::debug!(%error, "ownership of a change is not tracked");
         }
@@ -154,6 +148,24 @@ impl<S: Store> Pipeline<S> {
             return Ok(());
         }
         Err(ApiError::Invalid { subject: Subject::kind(resource, &request.target.name), errors })
+    }
+}
+
+/// The owner of what `request` changes in a stored object. `api_version` is the resource's.
+pub(super) fn writer<'a>(
+    request: Request<'a>,
+    options: &'a Options,
+    api_version: &'a str,
+    now: &'a str,
+) -> Writer<'a> {
+    let subresource = request.target.subresource.as_str();
+    Writer {
+        manager: &options.manager,
+        api_version,
+        subresource,
+        now,
+        reset: request.resource.strategy.reset_fields(subresource),
+        others: &request.resource.others,
     }
 }
 

@@ -11,19 +11,19 @@ use super::split_path;
 /// All terms must hold; none selects everything.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FieldSelector {
-    /// Each field once, so that what an object costs does not grow with the terms.
+    /// Each field once, so that the cost of an object does not grow with the number of terms.
     conditions: Box<[Condition]>,
 }
 
-/// Everything that is asked of one field.
+/// The sum of all terms about one field.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Condition {
     field: Field,
-    /// The value it must have.
+    /// The field must have this value.
     value: Option<Box<str>>,
-    /// Two different values are asked for, which nothing has.
+    /// Two terms require different values: no object matches.
     is_contradiction: bool,
-    /// Values that it may not have, sorted.
+    /// The field must have none of these values, sorted.
     excluded: Vec<Box<str>>,
 }
 
@@ -44,9 +44,9 @@ pub struct FieldSelectorError(pub String);
 /// position.
 #[derive(Clone, Copy, Debug)]
 pub struct SelectableFields<'a> {
-    /// Beyond name and namespace.
+    /// The selectable fields beyond name and namespace.
     pub declared: &'a [&'a str],
-    /// Those of them that are stored and that no selector may name.
+    /// The fields among `declared` that are stored and that no selector may name.
     pub withheld: &'a [&'a str],
     /// Whether the kind lives in namespaces, and may be selected by them.
     pub namespaced: bool,
@@ -94,7 +94,7 @@ impl FieldSelector {
         let mut terms = Vec::new();
         for term in split_terms(text).into_iter().filter(|term| !term.is_empty()) {
             let Some((name, _, _)) = split_term(term) else {
-                // What is no term at all is refused below.
+                // Text that is no term is refused below.
                 terms.push(term.to_owned());
                 continue;
             };

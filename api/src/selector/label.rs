@@ -15,18 +15,18 @@ use crate::budget::goes_on;
 pub struct LabelSelector {
     /// Sorted by key, each key once.
     conditions: Box<[(Box<str>, Condition)]>,
-    /// How many of the conditions ask for their label to be there.
+    /// Number of conditions with `is_required`.
     required: usize,
 }
 
-/// Everything that is asked of one label.
+/// The sum of all requirements on one label.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Condition {
     is_required: bool,
     is_forbidden: bool,
-    /// The only values it may have (sorted), if they are said.
+    /// The only values that the label may have, sorted; `None` for any.
     allowed: Option<Box<[Box<str>]>>,
-    /// Values that it may not have (sorted).
+    /// Values that the label must not have, sorted.
     excluded: Box<[Box<str>]>,
     above: Option<i64>,
     below: Option<i64>,
@@ -82,7 +82,7 @@ impl LabelSelector {
     /// Whether `object` is selected.
     pub fn matches(&self, object: &Object) -> bool {
         let labels = &object.index.labels;
-        // Whichever are fewer are looked up among the others.
+        // The fewer of conditions and labels are looked up among the others.
         if self.conditions.len() <= labels.len() {
             return self.conditions.iter().all(|(key, condition)| condition.holds(object.label(key)));
         }
@@ -101,7 +101,7 @@ impl LabelSelector {
 }
 
 impl Condition {
-    /// What all of `operators` ask for together.
+    /// The condition that holds where all of `operators` hold.
     fn of(operators: Vec<Operator>) -> Condition {
         let mut all = Condition::default();
         let mut excluded: Vec<Box<str>> = Vec::new();

@@ -23,6 +23,6 @@ pub use metadata::{
     carry_system_fields, validate_finalizer_domains, validate_object_meta, validate_object_meta_update,
 };
 pub use options::{
-    WriteOptions, validate_delete_options, validate_field_manager, validate_patch_options,
+    WriteKind, WriteOptions, validate_delete_options, validate_field_manager, validate_patch_options,
     validate_write_options,
 };

@@ -6,9 +6,9 @@
 use crate::kinds::NameRule;
 
 /// Longest DNS label, in bytes.
-pub const LABEL_LENGTH_MAX: usize = 63;
+const LABEL_LENGTH_MAX: usize = 63;
 /// Longest DNS subdomain, in bytes.
-pub const SUBDOMAIN_LENGTH_MAX: usize = 253;
+const SUBDOMAIN_LENGTH_MAX: usize = 253;
 
 const LABEL_FORMAT: &str = "[a-z0-9]([-a-z0-9]*[a-z0-9])?";
 const SUBDOMAIN_FORMAT: &str = r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*";
@@ -88,7 +88,7 @@ pub fn wildcard_subdomain(value: &str) -> Vec<String> {
 }
 
 /// One DNS label that starts with a letter.
-pub fn dns1035_label(value: &str) -> Vec<String> {
+fn dns1035_label(value: &str) -> Vec<String> {
     let mut messages = too_long(value, LABEL_LENGTH_MAX);
     if !is_label(value) || value.starts_with(|first: char| first.is_ascii_digit()) {
         messages.push(format_error(

@@ -10,7 +10,7 @@ use crate::validate::field::{FieldError, Path, quoted};
 use crate::validate::tree::Tree;
 
 /// Longest name of a field manager, in bytes.
-pub const FIELD_MANAGER_LENGTH_MAX: usize = 128;
+const FIELD_MANAGER_LENGTH_MAX: usize = 128;
 
 const PROPAGATION_POLICIES: [&str; 4] = ["Foreground", "Background", "Orphan", "nil"];
 
@@ -25,6 +25,15 @@ pub struct WriteOptions<'a> {
     pub field_validation: &'a str,
 }
 
+/// How a write says what it wants.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WriteKind {
+    /// By an object, or by changes to one.
+    Plain,
+    /// By an apply configuration.
+    Apply,
+}
+
 /// Rules for the options of a create or an update.
 pub fn validate_write_options(options: WriteOptions<'_>) -> FieldErrors {
     let mut errors = validate_field_manager(options.field_manager, &Path::new("fieldManager"));
@@ -33,13 +42,17 @@ pub fn validate_write_options(options: WriteOptions<'_>) -> FieldErrors {
     errors
 }
 
-/// Rules for the options of a patch. `apply`: the body is an apply configuration. `force`: the parameter, if given.
-pub fn validate_patch_options(options: WriteOptions<'_>, apply: bool, force: Option<bool>) -> FieldErrors {
+/// Rules for the options of a patch. `force`: the parameter, if given.
+pub fn validate_patch_options(
+    options: WriteOptions<'_>,
+    kind: WriteKind,
+    force: Option<bool>,
+) -> FieldErrors {
     let mut errors = FieldErrors::new();
-    if apply && options.field_manager.is_empty() {
+    if kind == WriteKind::Apply && options.field_manager.is_empty() {
         errors.push(FieldError::required(Path::new("fieldManager"), "is required for apply patch"));
     }
-    if !apply && force.is_some() {
+    if kind == WriteKind::Plain && force.is_some() {
         errors.push(FieldError::forbidden(Path::new("force"), "may not be specified for non-apply patch"));
     }
     errors.extend(validate_write_options(options));
@@ -86,7 +99,7 @@ pub fn validate_field_manager(manager: &str, path: &Path) -> FieldErrors {
 }
 
 /// `dryRun`: `All`, or nothing (which means the same).
-pub fn validate_dry_run(values: &[&str]) -> Option<FieldError> {
+fn validate_dry_run(values: &[&str]) -> Option<FieldError> {
     if values.iter().all(|value| matches!(*value, "" | "All")) {
         return None;
     }
@@ -96,7 +109,7 @@ pub fn validate_dry_run(values: &[&str]) -> Option<FieldError> {
 }
 
 /// `fieldValidation`: `Ignore`, `Warn`, `Strict` or nothing.
-pub fn validate_field_validation(value: &str) -> Option<FieldError> {
+fn validate_field_validation(value: &str) -> Option<FieldError> {
     let supported = ["", "Ignore", "Strict", "Warn"];
     // few: four values.
     if supported.contains(&value) {
@@ -162,11 +175,11 @@ mod tests {
     fn patch_options_depend_on_the_patch() {
         let options = WriteOptions::default();
         assert_eq!(
-            texts(validate_patch_options(options, true, None)),
+            texts(validate_patch_options(options, WriteKind::Apply, None)),
             ["fieldManager: Required value: is required for apply patch"]
         );
         assert_eq!(
-            texts(validate_patch_options(options, false, Some(false))),
+            texts(validate_patch_options(options, WriteKind::Plain, Some(false))),
             ["force: Forbidden: may not be specified for non-apply patch"]
         );
     }

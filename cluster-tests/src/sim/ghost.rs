@@ -1,12 +1,12 @@
-//! Somebody at the address of a member that was removed, with its certificate.
+//! A removed member's address and certificate that stay in use.
 //!
-//! Owns what becomes of one removed member in some runs. Either its program is started again and again, with the disk it
-//! had: it must learn that it was removed, and end. Or its certificate is in other hands: whoever asks it hears that it was
-//! removed itself, or that its disk is older than it was, and it asks for votes and says the same with that. It is one
-//! against all others, and a member that was away during the removal still has it in its log: nothing of what it says may be
-//! believed. Nothing is judged here: no member may end, none may stop to serve, and the same oracles see to that as ever.
+//! Owns the ghost of one removed member in some runs. Either the member's program is started again and again on its old disk:
+//! it must learn that it was removed, and end. Or its certificate is in other hands: the ghost answers every member that the
+//! member was removed or has an older copy of its disk, and asks for votes with the same claim. A member that was away during
+//! the removal still has the ghost in its log, and must not believe it. Nothing is judged here: the usual oracles see that no
+//! member ends and none stops serving.
 //!
-//! It says nothing about others: what one such word may do beside a single other one stands in docs/decisions/0016.
+//! The ghost says nothing about third members: what one such word may do is in docs/decisions/0016.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -26,19 +26,19 @@ use super::plant::Occasion;
 use super::runtime::{NodeRuntime, TaskGroup, spawn_detached};
 use super::world::World;
 
-/// Of a hundred runs in which a member is removed, in how many its certificate stays in use.
+/// Of a hundred runs in which a member is removed, those in which its certificate stays in use.
 const RUNS_PERCENT: u64 = 60;
 
-/// Of a hundred such certificates, how many are in other hands.
+/// Of a hundred such certificates, those that are in other hands.
 const LIARS_PERCENT: u64 = 70;
 
-/// For one answer.
+/// Time for one answer.
 const PATIENCE: Duration = Duration::from_millis(800);
 
-/// More starts than any member of a run has.
+/// The starts that the ghost claims to know of: more than any member of a run has.
 const STARTS_PRETENDED: u64 = 1_000_000;
 
-/// What it says of whoever asks.
+/// The ghost's claims about the member that asks it.
 #[derive(Clone, Copy, Debug)]
 struct Lie {
     removed: bool,
@@ -51,7 +51,7 @@ const LIES: [Lie; 3] = [
     Lie { removed: true, older_copy: true },
 ];
 
-/// The certificate of `node`, which was removed and whose process has ended, may stay in use.
+/// Keeps the certificate of `node` in use, in some runs. `node` was removed and its process has ended.
 pub fn rise(world: &World, node: NodeId) {
     let dice = world.dice("ghost");
     let must_lie = world.is_due(Occasion::Liar);

@@ -15,6 +15,7 @@ use openraft_rt::AsyncRuntime;
 use orch_raft::transport::NodeId;
 
 use super::clients;
+use super::network::Passage;
 use super::runtime::{NodeRuntime, spawn_detached};
 use super::session::Session;
 use super::world::{Condition, World};
@@ -25,22 +26,22 @@ use super::world::{Condition, World};
 /// The elections themselves take half a second each.
 pub const SERVED_WITHIN: Duration = Duration::from_secs(20);
 
-/// Without a write of a client for so long the oracle asks for one itself.
+/// Time without a client's write after which the oracle proposes one itself.
 const ASK_AFTER: Duration = Duration::from_secs(10);
 
-/// Between two looks: shorter than an election, so that whoever comes and goes is seen to.
+/// Time between two looks: shorter than an election, so that no member comes and goes unseen.
 const LOOK: Duration = Duration::from_millis(50);
 
-/// Looks from one write of the oracle's own to the next.
+/// Looks between two writes of the oracle.
 const LOOKS_PER_WRITE: u64 = 10;
 
-/// The number of the oracle among the clients.
+/// The oracle's number among the clients.
 const ONLOOKER: u64 = 102;
 
-/// Everything that a majority's ability to elect may hang on.
+/// Everything on which a majority's ability to elect a leader may depend.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Picture {
-    /// Whole members with their starts; `None` for one that is away.
+    /// Members and their counts of starts; `None` for a member that is away.
     members: BTreeMap<NodeId, Option<u64>>,
     /// Pairs that do not reach each other.
     apart: BTreeSet<(NodeId, NodeId)>,
@@ -48,7 +49,7 @@ struct Picture {
 }
 
 impl Picture {
-    /// How everything is now; `None` while something is wrong that comes and goes, or before there are voters.
+    /// The present picture; `None` while a fault is in force that comes and goes, or before there are voters.
     fn take(world: &World) -> Option<Self> {
         let members: Option<BTreeMap<NodeId, Option<u64>>> = world
             .members()
@@ -63,8 +64,12 @@ impl Picture {
         let living: Vec<NodeId> = whole(&members).collect();
         let mut apart = BTreeSet::new();
         for (one, other) in living.iter().flat_map(|one| living.iter().map(move |other| (*one, *other))) {
-            if one < other && !world.network().passes(one, other)? {
-                apart.insert((one, other));
+            if one < other {
+                match world.network().passage(one, other) {
+                    Passage::BothWays => {}
+                    Passage::NoWay => drop(apart.insert((one, other))),
+                    Passage::OneWay => return None,
+                }
             }
         }
         let voters = world.voter_sets(&living)?;

@@ -1,10 +1,13 @@
 //! A network between members that delays, loses, cuts and breaks, by one seed.
 //!
-//! Owns the links between members and what is on the wire. A frame on a stream arrives in order or its stream ends; a
-//! call is answered, or fails as unreachable (certainly not delivered) or lost (perhaps delivered). Cuts have a
-//! direction. What is on the wire outlives its sender: a frame of a process that died meanwhile still arrives.
+//! Owns the links: who listens where, which directions are cut, how late and how lossy the links are, and who observes
+//! them. How calls are carried stands in `transport.rs`, how streams are in `stream.rs`. Cuts have a direction.
 //!
-//! Invariant: a service's code runs as a task of its own process only, so a dead or stopped process answers nothing.
+//! Invariant: a member's service runs as tasks of its own process only, so a dead or stopped process answers nothing. The
+//! stand-ins of planted bugs belong to no process.
+
+mod stream;
+mod transport;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -13,29 +16,24 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use openraft_rt::AsyncRuntime;
-use orch_raft::transport::{Duplex, NodeId, Peer, PeerService, Purpose, Transport, TransportError};
+use orch_raft::transport::{NodeId, PeerService};
 use parking_lot::Mutex;
-use tokio::sync::{mpsc, oneshot};
 
+pub use self::transport::SimTransport;
 use super::dice::Dice;
-use super::points::{Point, Points};
-use super::runtime::{NodeRuntime, TaskGroup, spawn_detached};
+use super::points::Points;
+use super::runtime::{NodeRuntime, TaskGroup};
 
-/// Frames a stream's end may have queued: as small as a transport's window would be, so that back-pressure is met.
-const WINDOW_FRAMES: usize = 16;
-
-/// How often a stalled stream looks whether its link is whole again.
+/// How often a stalled stream looks whether its link is whole again: well below a heartbeat interval, so that members
+/// meet a healed link at once.
 const STALL_STEP: Duration = Duration::from_millis(10);
-
-/// How long a connection attempt into a cut link lasts.
-const CONNECT_TIMEOUT: Duration = Duration::from_millis(800);
 
 /// How the links behave.
 #[derive(Clone, Copy, Debug)]
 pub struct NetworkManner {
-    /// Shortest way.
+    /// Shortest time of a frame in one direction.
     pub delay_min: Duration,
-    /// Longest way.
+    /// Longest time of a frame in one direction.
     pub delay_max: Duration,
     /// Of a thousand calls, how many are lost; of a thousand frames on streams, how many break their connection.
     pub loss_per_mille: u64,
@@ -66,35 +64,40 @@ struct Links {
     endpoints: BTreeMap<NodeId, Endpoint>,
     /// Directions in which nothing passes.
     cuts: BTreeSet<(NodeId, NodeId)>,
-    /// Whom nothing reaches and who reaches nobody, whatever heals.
+    /// Members cut off in both directions, which [`SimNetwork::heal`] leaves cut off.
     severed: BTreeSet<NodeId>,
     manner: NetworkManner,
     connections: Vec<TaskGroup>,
     points: Points,
-    /// Sees every call that was answered.
+    /// Sees every call and its answer, and may change the answer.
     overhears: Option<Overhears>,
-    /// Who takes a member's entries in its place.
+    /// Names the service that takes a member's entries in the member's place.
     stands_in: Option<StandsIn>,
 }
 
-/// Sees, of two members, the request of the first and the answer of the second, as they pass on the wire; may give another
-/// answer. There is no answer where the other does not run.
+/// Sees a call on the wire: the caller, the callee, the request and the answer (`None` where the callee does not run).
+/// Returns the answer that the caller gets in place of it, or `None` to leave the answer alone.
 pub type Overhears = Arc<dyn Fn(NodeId, NodeId, &Bytes, Option<&Bytes>) -> Option<Bytes> + Send + Sync>;
 
-/// Who takes the entries that are sent to a member, in its place, if anybody does.
+/// Names the service that takes the entries sent to a member in the member's place. `None`: the member takes them.
 pub type StandsIn = Arc<dyn Fn(NodeId) -> Option<Arc<dyn PeerService>> + Send + Sync>;
 
+/// A service that listens, and the process whose tasks run it.
 #[derive(Clone)]
 struct Endpoint {
     process: TaskGroup,
     service: Arc<dyn PeerService>,
 }
 
-/// A member's side of the network.
-#[derive(Clone)]
-pub struct SimTransport {
-    network: SimNetwork,
-    from: NodeId,
+/// The directions in which frames pass between two members.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Passage {
+    /// In both.
+    BothWays,
+    /// In one of them.
+    OneWay,
+    /// In none.
+    NoWay,
 }
 
 /// One direction between two members.
@@ -117,12 +120,6 @@ impl fmt::Debug for SimNetwork {
     }
 }
 
-impl fmt::Debug for SimTransport {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "SimTransport(from {})", self.from.0)
-    }
-}
-
 impl SimNetwork {
     /// A whole network without members.
     pub fn new(dice: Dice) -> Self {
@@ -131,7 +128,7 @@ impl SimNetwork {
 
     /// The transport of `from`.
     pub fn transport(&self, from: NodeId) -> SimTransport {
-        SimTransport { network: self.clone(), from }
+        SimTransport::new(self.clone(), from)
     }
 
     /// From now on frames to `id` reach `service`, in the tasks of `process`.
@@ -139,28 +136,28 @@ impl SimNetwork {
         self.links.lock().endpoints.insert(id, Endpoint { process, service });
     }
 
-    /// From now on `points` is told when a snapshot is sent, and `overhears` what is called and answered: the answering
-    /// member, the request and the answer.
+    /// From now on `points` is told when a snapshot is sent, and `overhears` sees every call.
     pub fn observe(&self, points: &Points, overhears: Overhears) {
         let mut links = self.links.lock();
         links.points = points.clone();
         links.overhears = Some(overhears);
     }
 
-    /// From now on entries reach whom `stands_in` names.
+    /// From now on entries go to the services that `stands_in` names.
     pub fn stand_in(&self, stands_in: StandsIn) {
         self.links.lock().stands_in = Some(stands_in);
     }
 
-    /// Nothing observes any more.
+    /// Drops the observers of [`SimNetwork::observe`] and [`SimNetwork::stand_in`].
     pub fn unobserve(&self) {
         let mut links = self.links.lock();
         let (overhears, stands_in) = (links.overhears.take(), links.stands_in.take());
+        // Observers may own the network: their drop must not meet the lock.
         drop(links);
         drop((overhears, stands_in));
     }
 
-    /// Nothing listens for `id` any more.
+    /// From now on nothing listens for `id`.
     pub fn detach(&self, id: NodeId) {
         let endpoint = self.links.lock().endpoints.remove(&id);
         drop(endpoint);
@@ -196,11 +193,14 @@ impl SimNetwork {
         self.links.lock().severed.contains(&node)
     }
 
-    /// Whether frames pass between `one` and `other`: in both directions, in none, or (`None`) in one of them.
-    pub fn passes(&self, one: NodeId, other: NodeId) -> Option<bool> {
-        let there = self.is_cut(Way { from: one, to: other });
-        let back = self.is_cut(Way { from: other, to: one });
-        (there == back).then_some(!there)
+    /// The directions in which frames pass between `one` and `other`.
+    pub fn passage(&self, one: NodeId, other: NodeId) -> Passage {
+        let there = Way { from: one, to: other };
+        match (self.is_cut(there), self.is_cut(there.back())) {
+            (false, false) => Passage::BothWays,
+            (true, true) => Passage::NoWay,
+            (true, false) | (false, true) => Passage::OneWay,
+        }
     }
 
     /// Whether frames that pass are neither lost nor late.
@@ -261,162 +261,6 @@ impl SimNetwork {
         }
         true
     }
-}
-
-type Answer = Result<Bytes, TransportError>;
-
-/// Carries one frame there and its answer back. A frame that is swallowed leaves the caller waiting until it gives up.
-async fn carry_call(
-    network: SimNetwork,
-    way: Way,
-    peer: Arc<str>,
-    request: (Purpose, Bytes),
-    mut answer: oneshot::Sender<Answer>,
-) {
-    let swallowed = |network: &SimNetwork, way: Way| network.is_cut(way) || network.loses();
-    NodeRuntime::sleep(network.delay()).await;
-    if swallowed(&network, way) {
-        return answer.closed().await;
-    }
-    let (purpose, frame) = request;
-    let overhears = network.links.lock().overhears.clone();
-    let Some(endpoint) = network.endpoint(way.to) else {
-        NodeRuntime::sleep(network.delay()).await;
-        let forged = overhears.and_then(|overhears| overhears(way.from, way.to, &frame, None));
-        let refused = TransportError::Refused { peer, reason: "connection refused".to_owned() };
-        return drop(answer.send(forged.ok_or(refused)));
-    };
-    let service = endpoint.service.clone();
-    let asked = frame.clone();
-    let mut served =
-        endpoint.process.spawn(async move { service.call(way.from, purpose, frame).await }).await;
-    drop(endpoint);
-    if let (Some(overhears), Ok(Ok(answered))) = (overhears, &mut served)
-        && let Some(other) = overhears(way.from, way.to, &asked, Some(answered))
-    {
-        *answered = other;
-    }
-    NodeRuntime::sleep(network.delay()).await;
-    if swallowed(&network, way.back()) {
-        return answer.closed().await;
-    }
-    let outcome = match served {
-        Ok(Ok(frame)) => Ok(frame),
-        Ok(Err(reason)) => Err(TransportError::Lost { peer, reason }),
-        Err(gone) => Err(TransportError::Lost { peer, reason: gone.to_string() }),
-    };
-    // The caller may have given up meanwhile.
-    drop(answer.send(outcome));
-}
-
-impl Transport for SimTransport {
-    async fn call(&self, peer: &Peer, purpose: Purpose, frame: Bytes, timeout: Duration) -> Answer {
-        let way = Way { from: self.from, to: peer.id };
-        let (sender, receiver) = oneshot::channel();
-        spawn_detached(carry_call(self.network.clone(), way, peer.name.clone(), (purpose, frame), sender));
-        let lost = |reason: &str| TransportError::Lost { peer: peer.name.clone(), reason: reason.to_owned() };
-        match NodeRuntime::timeout(timeout, receiver).await {
-            Ok(Ok(answer)) => answer,
-            Ok(Err(_)) => Err(lost("connection broken")),
-            Err(_) => Err(lost("no answer in time")),
-        }
-    }
-
-    async fn open(&self, peer: &Peer, purpose: Purpose) -> Result<Duplex, TransportError> {
-        let (network, way) = (&self.network, Way { from: self.from, to: peer.id });
-        if purpose == Purpose::Snapshot {
-            let points = network.links.lock().points.clone();
-            points.pass(self.from, Point::SnapshotSend);
-        }
-        let unreachable =
-            |reason: &str| TransportError::Unreachable { peer: peer.name.clone(), reason: reason.to_owned() };
-        NodeRuntime::sleep(network.delay()).await;
-        let stands_in = network.links.lock().stands_in.clone().filter(|_| purpose == Purpose::Append);
-        if let Some(service) = stands_in.and_then(|stands_in| stands_in(way.to)) {
-            let (sender, taken) = mpsc::channel(WINDOW_FRAMES);
-            let (answers, receiver) = mpsc::channel(WINDOW_FRAMES);
-            let duplex = Duplex { sender: answers, receiver: taken };
-            drop(spawn_detached(service.stream(way.from, purpose, duplex)));
-            return Ok(Duplex { sender, receiver });
-        }
-        if network.is_cut(way) || network.is_cut(way.back()) {
-            NodeRuntime::sleep(CONNECT_TIMEOUT).await;
-            return Err(unreachable("connection timed out"));
-        }
-        let refused =
-            || TransportError::Refused { peer: peer.name.clone(), reason: "connection refused".to_owned() };
-        let endpoint = network.endpoint(way.to).ok_or_else(refused)?;
-        let connection = TaskGroup::default();
-        let (here, its_receiver) = pump(network, way, &connection);
-        let (there, my_receiver) = pump(network, way.back(), &connection);
-        {
-            let mut links = network.links.lock();
-            links.connections.retain(|open| !open.is_dead());
-            links.connections.push(connection);
-        }
-        let service = endpoint.service.clone();
-        let duplex = Duplex { sender: there, receiver: its_receiver };
-        endpoint.process.spawn(async move { service.stream(way.from, purpose, duplex).await });
-        NodeRuntime::sleep(network.delay()).await;
-        Ok(Duplex { sender: here, receiver: my_receiver })
-    }
-}
-
-/// One direction of a connection: what is sent on the returned sender comes out of the returned receiver, later.
-fn pump(
-    network: &SimNetwork,
-    way: Way,
-    connection: &TaskGroup,
-) -> (mpsc::Sender<Bytes>, mpsc::Receiver<Bytes>) {
-    let (sender, mut entering) = mpsc::channel::<Bytes>(WINDOW_FRAMES);
-    let (wire, on_wire) = mpsc::channel(WINDOW_FRAMES);
-    let (leaving, receiver) = mpsc::channel(WINDOW_FRAMES);
-    let stamping = network.clone();
-    connection.spawn(async move {
-        let mut last = now();
-        while let Some(frame) = entering.recv().await {
-            last = last.max(now() + stamping.delay());
-            if wire.send((last, frame)).await.is_err() {
-                return;
-            }
-        }
-    });
-    connection.spawn(deliver(network.clone(), way, connection.clone(), on_wire, leaving.clone()));
-    let (network, own) = (network.clone(), connection.clone());
-    connection.spawn(async move {
-        leaving.closed().await;
-        // The far side hung up: this side learns it when the news has travelled.
-        NodeRuntime::sleep(network.delay()).await;
-        network.passable(way.back()).await;
-        own.kill();
-    });
-    (sender, receiver)
-}
-
-async fn deliver(
-    network: SimNetwork,
-    way: Way,
-    connection: TaskGroup,
-    mut on_wire: mpsc::Receiver<(Instant, Bytes)>,
-    leaving: mpsc::Sender<Bytes>,
-) {
-    while let Some((at, frame)) = on_wire.recv().await {
-        NodeRuntime::sleep_until(at).await;
-        let broken = network.loses() || !network.passable(way).await;
-        if broken || leaving.send(frame).await.is_err() {
-            return connection.kill();
-        }
-    }
-    // The near side hung up: the whole connection ends once the news has travelled.
-    NodeRuntime::sleep(network.delay()).await;
-    network.passable(way).await;
-    connection.kill();
-}
-
-type Instant = <NodeRuntime as AsyncRuntime>::Instant;
-
-fn now() -> Instant {
-    <Instant as openraft_rt::Instant>::now()
 }
 
 #[cfg(test)]

@@ -1,8 +1,8 @@
-//! Somebody with a certificate of the cluster's authority who was never added to the cluster.
+//! An outsider: a machine with a certificate of the cluster's authority that was never added to the cluster.
 //!
-//! Owns what such a one sends, in some runs: it stands for election, speaks as a leader that nobody elected, with entries
-//! that nobody proposed, tells members that their disks are old, and asks for changes and for the state's digests. Nothing of
-//! it may be granted, however few members can be asked who that is.
+//! Owns the outsider's requests, in some runs. It stands for election, sends heartbeats as a leader that was never elected,
+//! with entries that were never proposed, claims that disks are older copies, and asks for changes and for digests of the
+//! state. No request may be granted, however few members can be asked about the sender.
 
 use std::time::Duration;
 
@@ -19,16 +19,16 @@ use super::dice::Dice;
 use super::runtime::NodeRuntime;
 use super::world::World;
 
-/// Of a hundred runs, in how many there is one.
+/// Of a hundred runs, those with an outsider.
 const RUNS_PERCENT: u64 = 30;
 
-/// The name of nobody in any run.
+/// The outsider's id: no member of any run has it.
 const OUTSIDER: NodeId = NodeId(900);
 
-/// For one answer.
+/// Time for one answer.
 const PATIENCE: Duration = Duration::from_millis(800);
 
-/// More starts than any member of a run has.
+/// The starts that the outsider claims to know of: more than any member of a run has.
 const STARTS_PRETENDED: u64 = 1_000_000;
 
 /// Asks one member after another for what only members may have.

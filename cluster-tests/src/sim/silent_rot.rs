@@ -1,8 +1,8 @@
-//! A stored object that changes where no checksum tells.
+//! A stored object that changes without its checksum showing it.
 //!
-//! Owns one fault, in some runs, once nothing else is wrong: a byte of what one member has stored is another when its
-//! process starts. Nobody but the members themselves can find that: they must, and repair the member from the others, unless
-//! somebody writes the object again before. At the end its state is held against the ledger like every other.
+//! Owns one fault, in some runs, once nothing else is wrong: a byte of an object that one member has stored differs when the
+//! member's process starts. Only the members' comparison can find that: it must, and the member must be repaired from the
+//! others, unless a client writes the object again before. At the end the member's state is checked like every other.
 
 use std::time::Duration;
 
@@ -15,13 +15,13 @@ use super::plant::Occasion;
 use super::runtime::NodeRuntime;
 use super::world::World;
 
-/// Of a hundred runs, in how many it happens.
+/// Of a hundred runs, those with this fault.
 const RUNS_PERCENT: u64 = 15;
 
 /// Virtual time in which the member must be repaired: several rounds of comparison, and a state to send.
 const REPAIRED_MAX: Duration = Duration::from_secs(30);
 
-/// Between two looks.
+/// Time between two looks at the repair.
 const LOOK: Duration = Duration::from_millis(50);
 
 /// Changes a byte on some member's disk, and waits until the members have repaired that.

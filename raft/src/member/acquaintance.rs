@@ -1,9 +1,10 @@
 //! Whether the voters that a change leaves would find each other, whichever majority of them lives.
 //!
-//! A member lets a voter of its own log lead, and whoever a member that it knows vouches for (see vouching). So a majority
-//! finds together when it holds one that knows all the others and that all the others know. One that lacks the entry by
-//! which somebody became a voter does not know that one, whether it is silent or answers and waits for a state; nor does
-//! a registration say how far its log came: that is written through the leader. Only what it acknowledged to this leader counts.
+//! A member follows a voter of its own log, and a candidate that a member it knows vouches for (see vouching). So a majority
+//! can elect a leader when it holds one voter that knows all the others and that all the others know. A voter whose log
+//! lacks the entry that promoted another one does not know that one, whether it is silent, or answers and waits for a
+//! snapshot. Its registration does not tell how far its log came, since registrations are written through the leader. Only
+//! its acknowledgements to this leader count.
 //!
 //! Owns when each voter became one, as far as this process has seen it, and the refusals that follow from it. The argument
 //! stands in docs/decisions/0016.
@@ -40,23 +41,25 @@ impl VotersSince {
     }
 }
 
-/// What one voter of those to be lacks.
+/// The voters that one of the voters after the change may not know.
 struct Unknown {
     id: u64,
-    /// Present voters that it may not know.
+    /// Voters before the change that `id` may not know.
     present: BTreeSet<u64>,
+    /// Whether `id` answers this leader now.
     answers: bool,
 }
 
 impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
-    /// Notes since when the voters are voters. Called before every change, so that none of a leader's own is missed.
+    /// Notes the index since which each voter is one, and returns all of them. Called before every change, so that a leader
+    /// misses none of its own.
     pub(crate) fn note_voters(&self) -> BTreeMap<u64, u64> {
         let committed = self.applied.membership();
         let at = committed.log_id().as_ref().map_or(0, |id| id.index);
         self.voters_since.note(at, &committed.membership().voter_ids().collect())
     }
 
-    /// Fails when `change`, which leaves `voters`, could leave a majority that does not find together.
+    /// Fails when `change`, which leaves `voters`, could leave a majority that cannot elect a leader.
     pub(crate) fn are_acquainted(
         &self,
         change: &Change,
@@ -73,8 +76,8 @@ impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
             if !self.membership().membership().voter_ids().any(|voter| voter == *id) {
                 return Ok(());
             }
-            // One that is silent vouches for nobody: nobody is worse off without it. One that answers may, however little of
-            // its log this leader knows of: to one that was just elected everybody seems to be behind.
+            // A silent voter vouches for no other: removing it loses nothing. An answering one may vouch, even if this leader
+            // knows little of its log: to a leader that was just elected all voters seem to be behind.
             if !answering.contains(id) {
                 return Ok(());
             }
@@ -85,7 +88,7 @@ impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
         }
         let lacks = |one: &Unknown| {
             let mut lacking: BTreeSet<u64> = one.present.intersection(voters).copied().collect();
-            // Nobody knows the one to be promoted; those that answer and have the rest will in a moment.
+            // No voter knows the promoted one yet. Those that answer and know the others will in a moment.
             let is_behind = !one.answers || !lacking.is_empty();
             lacking.extend(promoted.filter(|id| is_behind && *id != one.id));
             lacking
@@ -107,8 +110,8 @@ impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
         ))
     }
 
-    /// Fails with the names of voters that answer and lack the entry that made somebody a voter: whoever is removed now may
-    /// be the last one that both sides know.
+    /// Fails with the names of voters that answer and lack the entry of the last promotion: the voter that is removed now may
+    /// be the last one that both they and the promoted one know.
     fn have_last_change(&self, unknown: &[Unknown]) -> Result<(), String> {
         let lacking = unknown.iter().filter(|one| one.answers && !one.present.is_empty());
         let lacking: Vec<u64> = lacking.map(|one| one.id).collect();
@@ -121,7 +124,7 @@ impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
         }
     }
 
-    /// Present voters, since when is in `since`, that `id` may not know. Founders are in the first entry of every log.
+    /// The voters in `since` that `id` may not know. Founders are known to all: they are in the first entry of every log.
     fn unknown_to(&self, id: u64, since: &BTreeMap<u64, u64>, answering: &BTreeSet<u64>) -> Unknown {
         let own = self.options.id().0;
         let matched = match id == own {

@@ -37,19 +37,19 @@ use crate::store::ProposeError;
 use crate::transaction::Transaction;
 use crate::transport::{NodeId, Peer, Transport};
 
-/// Between two rounds of asking everyone. They may start in any order, minutes apart.
+/// Time between two rounds of asking all members, which may start in any order, minutes apart.
 const ASK_PAUSE: Duration = Duration::from_millis(100);
 
-/// One member's answer; includes its own question to its leader.
+/// Time for one member's answer, which includes that member's own question to its leader.
 const ASK_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// How long a member asked may take to hear from its leader.
 const CONFIRM_TIMEOUT: Duration = Duration::from_millis(700);
 
-/// Between two attempts to write what the cluster is to know of this member.
+/// Time between two attempts to register this member in the cluster's state.
 const WRITE_PAUSE: Duration = Duration::from_millis(200);
 
-/// What the answers of one round say.
+/// The sum of the answers of one round.
 #[derive(Debug, PartialEq)]
 enum Decision {
     Found(wire::Founding),
@@ -146,7 +146,7 @@ impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
         true
     }
 
-    /// Takes from the answers of members that are in touch with a leader who the voters are.
+    /// Notes the voters named in the answers of members that are in touch with a leader.
     fn be_introduced(&self, answers: &[wire::IdentityResponse]) {
         let confirmed = answers.iter().filter(|answer| answer.confirmed);
         let memberships =
@@ -159,7 +159,7 @@ impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
         *self.introduced.lock() = voters.collect();
     }
 
-    /// What `peer` knows of its cluster and of this member.
+    /// Asks `peer` what it knows of its cluster and of this member.
     pub(crate) async fn ask_identity(
         &self,
         peer: &Peer,
@@ -191,8 +191,8 @@ impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
         let state = self.applied.state();
         let mut identity = self.identity();
         let founder = founding_disk(identity.founding.as_ref(), asker).map(str::to_owned);
-        // Once there is a cluster, its state tells more than its founding. But a founder that has not registered yet may never
-        // have received it, and may be needed before there is a leader that could let it in.
+        // Once there is a cluster, its state tells more than the founding. But a founder that has not registered yet may never
+        // have received the founding, and may be needed for the election of the leader that could let it in.
         let is_late =
             is_founder(&state, asker) && registered(&state, asker).is_some_and(|known| known.starts == 0);
         if ClusterIdentity::read(&state).is_some() && !is_late {
@@ -277,7 +277,7 @@ impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
         is_noted || self.change_identity(|identity| identity.unannounced = false).await.is_ok()
     }
 
-    /// Whether the cluster's state has this very start of the member.
+    /// Whether this start of the member is registered in the cluster's state.
     pub(crate) fn is_registered(&self) -> bool {
         let known = registered(&self.applied.state(), self.options.id());
         known.is_some_and(|known| {
@@ -285,7 +285,7 @@ impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
         })
     }
 
-    /// Writes something once; whoever calls looks whether it is there and tries again.
+    /// Proposes a write once. The caller checks that it was applied, and tries again.
     async fn write(&self, transaction: Transaction) {
         match self.propose(transaction).await {
             Ok(_) => {}

@@ -31,7 +31,7 @@ use crate::store::ReadError;
 use crate::transport::{Peer, Transport};
 
 /// How long a barrier may take: several elections. Who waits longer is better told.
-pub(crate) const BARRIER_TIMEOUT: Duration = Duration::from_secs(5);
+const BARRIER_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Rounds under way at once: one waits for the quorum while the next is asked, so latency adds little to rate.
 const ROUNDS_MAX: usize = 4;

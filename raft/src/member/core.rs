@@ -48,7 +48,7 @@ pub(crate) struct Core<R: Runtime, D: Disk, T: Transport> {
     pub(crate) raft: Raft<R, D>,
     pub(crate) disk: Arc<D>,
     pub(crate) transport: T,
-    /// Ways to members that go by what is known of them.
+    /// Makes links to members, with what is known of each.
     pub(crate) links: Network<R, T>,
     pub(crate) applied: Arc<Applied<D>>,
     /// The log, to do a purge that waits for the stored state.
@@ -85,19 +85,19 @@ pub(crate) struct Core<R: Runtime, D: Disk, T: Transport> {
     pub(crate) promises: Promises,
     /// Comparison of this disk with what other members remember of it, after a restart.
     pub(crate) returning: Returning,
-    /// The voters of the cluster that this member was let into, as it was told: whom it knows before it has any log.
+    /// The voters that admission was told of: the peers that this member knows before it has any log.
     pub(crate) introduced: Mutex<Vec<Peer>>,
-    /// When this member was last led.
+    /// When this member last followed a leader.
     pub(crate) vouchers: Vouchers<R::Instant>,
     /// Answers of the members to the question whether a peer is one of them, kept for a while.
     pub(crate) hearsay: Hearsay<R::Instant>,
-    /// What others hold against this member or its disk.
+    /// Open claims of peers that this disk is an older copy, or that this member was removed.
     pub(crate) accusations: Accusations,
     /// Names of peers that are no members, as their certificates have them.
     pub(crate) names_heard: Mutex<BTreeMap<NodeId, Arc<str>>>,
-    /// When which warning was last given.
+    /// Limits of warnings, by cause.
     pub(crate) warnings: Warnings<R::Instant>,
-    /// Since when the voters are voters.
+    /// For each voter, an index by which it was one.
     pub(crate) voters_since: VotersSince,
     /// Room on the members' disks.
     pub(crate) space: SpaceWatch,

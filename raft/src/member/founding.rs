@@ -35,14 +35,14 @@ use crate::member::core::Core;
 use crate::member::network::{ControlError, control};
 use crate::transport::{NodeId, Peer, Transport, TransportError};
 
-/// For the first founder, which asks all the others, each within a second, and syncs its disk.
+/// Time for the first founder to decide: it asks all the others, each within a second, and syncs its disk.
 const FOUND_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// How long a founder alone listens before it decides. The leader of a cluster that it grew into and has forgotten sends
 /// heartbeats, and connects anew at least twice a second.
 pub(crate) const LISTEN_ALONE: Duration = Duration::from_secs(1);
 
-/// How long it counts that somebody spoke to a waiting member: a leader does so several times a second.
+/// How long a request to a waiting member counts as a sign of a running cluster: a leader sends several in a second.
 const SPEAKER_AGE: Duration = Duration::from_secs(10);
 
 /// Names of peers that are no members, kept to be shown: certificates of one authority are few.
@@ -51,13 +51,13 @@ const NAMES_MAX: usize = 64;
 /// Why a cluster was not founded.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FoundError {
-    /// It was certainly not founded by this call.
+    /// This call has certainly not founded the cluster.
     #[error("not founded: {reason}")]
     Refused {
         /// Why: a founder does not answer, or has data.
         reason: String,
     },
-    /// It may or may not have been; asking again tells.
+    /// The cluster may have been founded; asking again tells.
     #[error("outcome unknown: {reason}")]
     Unknown {
         /// What was lost.
@@ -129,7 +129,7 @@ impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
             decided.push(founder(peer, self.agreeing_disk(peer, answer)?));
         }
         if founders.len() == 1 {
-            // Nobody can be asked, so there is time to be spoken to.
+            // There is no other founder to ask: this one listens for a cluster that it may have forgotten.
             R::sleep(LISTEN_ALONE).await;
         }
         // A member of a running cluster that speaks to this one knows it with another disk, or would not do so.
@@ -185,9 +185,9 @@ impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
         }
     }
 
-    /// Notes that `from` wants more of this waiting member than to ask who it is, if that tells of a running cluster: `from`
-    /// is a founder, or says that it knows this member with another disk. Founders do so, too, for the moment in which they
-    /// have the founding and this one does not. Whoever else has a certificate and sends a frame is no reason for anything.
+    /// Notes a request of `from` beyond the question who this waiting member is, if the request shows a running cluster:
+    /// `from` is a founder, or knows this member with another disk. Founders send such requests as well, for the moment in
+    /// which they have the founding and this member does not. A frame of any other holder of a certificate shows nothing.
     pub(crate) fn note_speaker(&self, from: NodeId, recall: Option<&wire::Recall>) {
         let is_founder = self.options.initial_cluster.iter().any(|founder| founder.id == from);
         let own = self.identity().directory;
@@ -198,14 +198,14 @@ impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
         }
     }
 
-    /// Who did so a moment ago, by name.
+    /// The name of the sender of the newest such request, while it counts.
     fn speaker(&self) -> Option<String> {
         let spoken = *self.spoken_to_by.lock();
         let (speaker, _) = spoken.filter(|(_, at)| at.elapsed() < SPEAKER_AGE)?;
         Some(self.name_heard(speaker))
     }
 
-    /// Remembers what the certificate of `id`, which is no member here, calls it.
+    /// Remembers the name in the certificate of `id`, which is no member here.
     pub(crate) fn note_name(&self, id: NodeId, name: &str) {
         let mut names = self.names_heard.lock();
         if names.len() < NAMES_MAX {
@@ -213,7 +213,7 @@ impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
         }
     }
 
-    /// What `id` is called, for the log and for operators: by the membership, the flags, or its certificate.
+    /// The name of `id` for the log and for operators: from the membership, the flags, or its certificate.
     pub(crate) fn name_heard(&self, id: NodeId) -> String {
         let founders = &self.options.initial_cluster;
         let told = founders.iter().chain(&self.options.join).find(|peer| peer.id == id);
@@ -221,7 +221,7 @@ impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
         told.map_or_else(|| self.peer_name(id.0), |name| name.to_string())
     }
 
-    /// Says what this member waits for.
+    /// Logs what this member waits for.
     pub(crate) fn log_waiting(&self, answers: usize, asked: usize) {
         match self.speaker().filter(|_| !self.options.initial_cluster.is_empty()) {
             Some(speaker) => tracing::warn!(

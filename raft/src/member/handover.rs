@@ -28,7 +28,7 @@ impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
         voters.max_by_key(|member| (member.matched, member.peer.id)).map(|member| member.peer)
     }
 
-    /// The same, of those that say that they may lead.
+    /// The successor among the voters that say that they may lead.
     pub(crate) async fn find_successor(&self, fit: impl Fn(NodeId) -> bool) -> Option<Peer> {
         let mut unfit = BTreeSet::new();
         loop {
@@ -40,8 +40,8 @@ impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
         }
     }
 
-    /// Whether `peer` answers and would take the lead. It is asked before the consensus library is told: that gives the lead
-    /// up whatever the other says.
+    /// Whether `peer` answers and would take the lead. Asked before the consensus library hands over, which gives up the lead
+    /// whatever the successor answers.
     async fn may_lead(&self, peer: &Peer) -> bool {
         let answer = self.ask_identity(peer, true).await;
         answer.is_some_and(|answer| !answer.quarantined && !answer.waiting)

@@ -17,7 +17,7 @@ use crate::transport::NodeId;
 
 /// Looks for which the log is held after a snapshot was sent, or broke off: ten seconds, in which the receiver asks for
 /// what follows it, or the sender sends the rest.
-pub(crate) const HOLD_LOOKS: u32 = 40;
+const HOLD_LOOKS: u32 = 40;
 
 /// Looks after which a snapshot is too old to be continued: ten minutes, the time of five attempts. The next attempt sends
 /// the state of its own moment.

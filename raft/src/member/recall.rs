@@ -1,13 +1,13 @@
-//! What this member knows of another one's disk, told with every request by which it wants a promise.
+//! The recall: what this member knows of a peer's disk, sent with every request that asks the peer for a promise.
 //!
 //! A member that comes back cannot ask everybody who may need its vote: members that were added after its disk was copied
 //! are strangers to it. So whoever asks for a vote or sends entries says what it knows of the receiver, and the receiver
 //! compares that with its disk before it answers (see returning).
 //!
-//! A member that has forgotten all the others cannot ask who they are. What is told is hashed with the key of the cluster's
-//! state, which no stranger has: so it can tell them from somebody that only has a certificate.
+//! A member that has forgotten all the others cannot ask who they are. The recall carries a hash made with the key in the
+//! cluster's state, which no stranger has. So such a member can tell its cluster from a machine that only has a certificate.
 //!
-//! Owns putting together what is known, and the proof of it. It decides nothing.
+//! Owns how a recall and its proof are made. Decides nothing.
 
 use std::sync::Arc;
 
@@ -25,10 +25,10 @@ use crate::transport::NodeId;
 /// Sets these hashes apart from other uses of the key.
 const DOMAIN: &[u8] = b"orch recall 1";
 
-/// Says what is known of a member.
+/// Makes the recall for a member by its id.
 pub(crate) type Recollection = Arc<dyn Fn(u64) -> wire::Recall + Send + Sync>;
 
-/// Tells what `applied` and `promises` know of a member at the time of the question.
+/// Makes recalls of `own` from what `applied` and `promises` hold when each is asked for.
 pub(crate) fn recollection<D: Disk>(
     own: NodeId,
     applied: Arc<Applied<D>>,
@@ -37,7 +37,7 @@ pub(crate) fn recollection<D: Disk>(
     Arc::new(move |node| recall(own, &applied.state(), &promises, node))
 }
 
-/// What `state` and `promises` of the member `own` have of the member `node`.
+/// The recall of the member `own`, whose state and promises are given, for the member `node`.
 pub(crate) fn recall(own: NodeId, state: &State, promises: &Promises, node: u64) -> wire::Recall {
     let promised = promises.of(node);
     let promised =
@@ -51,12 +51,13 @@ pub(crate) fn recall(own: NodeId, state: &State, promises: &Promises, node: u64)
     recall
 }
 
-/// Whether `from` has a state of the cluster that `state` is of: it proves so with what it says to `own`.
+/// Whether the proof in `recall`, which `from` sent to `own`, was made with the key of the cluster of `state`.
 pub(crate) fn is_proved(state: &State, from: NodeId, own: NodeId, recall: &wire::Recall) -> bool {
     proof(state, from, own, recall).is_some_and(|proof| proof == recall.proof)
 }
 
-/// What somebody can say only who has the cluster's key: the hash of what `from` tells `to`. `None` before there is a key.
+/// The proof that only a holder of the cluster's key can make: a hash of the recall that `from` sends to `to`. `None` while
+/// the state has no key.
 fn proof(state: &State, from: NodeId, to: NodeId, recall: &wire::Recall) -> Option<bytes::Bytes> {
     let key = ClusterIdentity::read(state)?.token_key;
     let promised = recall.promised.unwrap_or_default();
@@ -66,7 +67,7 @@ fn proof(state: &State, from: NodeId, to: NodeId, recall: &wire::Recall) -> Opti
         said.update(number.to_be_bytes());
     }
     said.update(recall.directory.as_bytes());
-    // Hashed before the key comes in: what is said has no fixed length.
+    // The recall has no fixed length, so it is hashed by itself before the key is added.
     let proof = Sha256::new_with_prefix(key).chain_update(said.finalize()).finalize();
     Some(bytes::Bytes::copy_from_slice(&proof))
 }

@@ -41,13 +41,13 @@ use crate::member::standing::Standing;
 use crate::member::vouching::Voucher;
 use crate::transport::{NodeId, Peer, Transport};
 
-/// Between two rounds of asking those that did not answer: an election waits for it.
+/// Time between two rounds of asking the members that did not answer: short, because an election waits for the answers.
 const ASK_PAUSE: Duration = Duration::from_millis(50);
 
-/// Between two looks of a stream that waits to be served.
+/// How often a stream that waits for the comparison looks whether it is done.
 const LOOK_PAUSE: Duration = Duration::from_millis(10);
 
-/// What this disk held when the process started, and who has been asked about it.
+/// What this disk held when the process started, and the members that were asked about it.
 pub(crate) struct Returning {
     /// Starts counted on the disk before this one.
     starts: u64,
@@ -78,7 +78,7 @@ impl Returning {
         Returning { starts, incarnation, term, last, compared, finished, is_new: false }
     }
 
-    /// What shows that the disk is an older copy, in the answer of a peer.
+    /// The evidence in the answer of a peer that the disk is an older copy.
     pub(crate) fn contradicted_by(&self, answer: &wire::IdentityResponse) -> Option<String> {
         self.contradiction(&wire::Recall {
             directory: answer.directory.clone(),
@@ -95,7 +95,7 @@ impl Returning {
         if self.term == 0 && self.last.is_none() { 0 } else { self.starts }
     }
 
-    /// The reason to call the disk an older copy that the starts known to a peer give.
+    /// The reason to call the disk an older copy, by the starts that a peer knows of.
     fn missed_start(&self, known: &wire::Recall) -> Option<String> {
         let counted = self.starts_counted();
         let is_missed = known.starts > counted && known.incarnation != self.incarnation;
@@ -112,7 +112,7 @@ impl Returning {
         }
     }
 
-    /// What shows that the disk is an older copy, in what a peer knows of it.
+    /// The evidence in a peer's recall that the disk is an older copy.
     fn contradiction(&self, known: &wire::Recall) -> Option<String> {
         let missed = self.missed_start(known);
         if missed.is_some() {
@@ -151,7 +151,7 @@ impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
                 false if is_known => self.release_elections(),
                 false => {}
             }
-            // A learner is promised nothing, and knows no more of starts than the voters.
+            // Learners hold no promises, and know no more starts than the voters.
             let is_open =
                 |peer: &Peer| self.is_witness(peer.id) && !self.returning.compared.lock().contains(&peer.id);
             let open: Vec<Peer> = others.into_iter().filter(is_open).collect();
@@ -169,12 +169,12 @@ impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
         let Some(answer) = self.ask_identity(peer, true).await else {
             return self.judge_again(peer.id).await != Verdict::Condemned;
         };
-        // Compared by a request of its own meanwhile: what it was promised since is no promise of an earlier start.
+        // The peer's own request was compared meanwhile: promises made to it since are not promises of an earlier start.
         if self.returning.compared.lock().contains(&peer.id) {
             return true;
         }
         if let Some(reason) = self.returning.contradicted_by(&answer) {
-            // Whoever is no member any more leaves the membership here as well, when a leader sends the log.
+            // Removed members leave the membership here as well, once a leader sends the log.
             return self.judge_older_copy(peer.id, &reason).await != Verdict::Condemned;
         }
         self.drop_accusation(peer.id);
@@ -184,7 +184,7 @@ impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
 
     /// Compares this member's disk with what `from` says it knows of it; `false` when `from` must not be answered.
     ///
-    /// A contradiction ends this member only if the speaker is believed (see accusing); it is not answered in any case.
+    /// A contradiction ends this member only if `from` is believed (see accusing). `from` gets no answer in either case.
     pub(crate) async fn compare_with_recall(
         self: &Arc<Self>,
         from: NodeId,
@@ -209,9 +209,9 @@ impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
         false
     }
 
-    /// Hears what somebody says whom no member knows. A member that knows of no other may have forgotten that there are
-    /// some: it ends if it is told so by one that has the key of its cluster, and the next start listens again. A
-    /// certificate alone ends nobody: any machine that was prepared has one.
+    /// Takes the recall of a stranger. A member that knows of no other may have forgotten the others: it ends if the
+    /// stranger proves that it has the key of its cluster, and the next start listens again. A certificate alone ends no
+    /// member: every machine that was prepared has one.
     pub(crate) fn hear_stranger(&self, from: NodeId, recall: Option<&wire::Recall>) {
         let is_alone = self.others().is_empty() && !self.returning.is_new;
         let Some(recall) = recall.filter(|_| is_alone && self.standing(from) == Standing::Stranger) else {

@@ -1,10 +1,10 @@
-//! What a member takes from answers of its peers: a certificate, and even a place among the members, proves no good faith.
+//! Checks of the answers of peers: a certificate, and even a place among the members, proves no good faith.
 //!
-//! Questions are judged where they arrive (see service). Answers to this member's own questions go to the consensus library,
-//! which believes them: a term it then takes over, a vote it counts, an acknowledgement it commits by. So they are judged
-//! here first. What cannot be true is an answer lost.
+//! Requests are checked where they arrive (see service). Answers to this member's own requests go to the consensus library,
+//! which believes them: it adopts their terms, counts their votes and commits by their acknowledgements. So answers are
+//! checked here first, and one that cannot be true is treated as lost.
 //!
-//! Owns the rules, and the links' way to them: links are made before the member that they belong to.
+//! Owns the rules, and how links reach them: links are made before the member that they belong to.
 
 use std::sync::{Arc, OnceLock, Weak};
 
@@ -16,19 +16,20 @@ use crate::member::consensus::{LogId, term_of};
 use crate::member::core::Core;
 use crate::transport::{NodeId, Transport};
 
-/// How far the term of a call may be ahead of the last one in which something was applied here. Terms grow by elections, a
-/// few in a second at most and none where no majority answers; one that is made up must not use up all there are.
-pub(crate) const TERMS_AHEAD_MAX: u64 = 1 << 20;
+/// How far the term of a request may be ahead of the term of the last entry applied here. Terms grow by elections, at most
+/// a few in a second, and by none where no majority answers. A made-up term must not use up all terms there are.
+const TERMS_AHEAD_MAX: u64 = 1 << 20;
 
-/// The same for somebody that nobody else vouches for, and for answers: half, so that others still take what follows.
+/// The same bound for a sender that no other member vouches for, and for answers. Half of it, so that the other members
+/// still accept the terms that follow one accepted here.
 const DOUBTFUL_TERMS_AHEAD_MAX: u64 = TERMS_AHEAD_MAX / 2;
 
-/// How far a term may be ahead of the one that this member is in, however far that is: elections of some minutes.
+/// How far a term may be ahead of this member's own term, whatever its log says: elections of some minutes.
 const ELECTIONS_AHEAD_MAX: u64 = 1 << 10;
 
 /// The rules for answers, as links see them.
 pub(crate) trait Scrutiny: Send + Sync {
-    /// Whether a promise of `peer` counts: this member's disk was compared with what that one knows of it.
+    /// Whether a promise of `peer` counts: this member's disk was compared with what `peer` knows of it.
     fn may_promise(&self, peer: u64) -> bool;
 
     /// Whether an election can have led to `term`, as an answer says.
@@ -38,7 +39,7 @@ pub(crate) trait Scrutiny: Send + Sync {
     fn may_warn(&self, cause: &'static str) -> bool;
 }
 
-/// The rules once the member has begun. Before that no answer is taken.
+/// The rules, set once the member has started. Until then no answer is taken.
 #[derive(Clone, Default)]
 pub(crate) struct Scrutinized(Arc<OnceLock<Weak<dyn Scrutiny>>>);
 
@@ -83,12 +84,12 @@ impl<R: Runtime, D: Disk, T: Transport> Scrutiny for Core<R, D, T> {
 }
 
 impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
-    /// The highest term that an election can have led to; `is_doubtful` where nobody but the one that names it says so.
+    /// The highest term that an election can have led to. `is_doubtful`: only the sender of the term vouches for it.
     pub(crate) fn term_limit(&self, is_doubtful: bool) -> u64 {
         let applied = self.raft.metrics().borrow_watched().last_applied;
         let ahead = if is_doubtful { DOUBTFUL_TERMS_AHEAD_MAX } else { TERMS_AHEAD_MAX };
         let by_log = applied.as_ref().map_or(0, term_of).saturating_add(ahead);
-        // Where this member is far ahead itself, it is by the word of somebody that was believed.
+        // Where this member's own term is far ahead of its log, it adopted a term that may have been made up.
         let by_own = self.term().saturating_add(ELECTIONS_AHEAD_MAX);
         if is_doubtful && by_own > by_log.saturating_add(ELECTIONS_AHEAD_MAX) {
             by_log

@@ -11,7 +11,7 @@
 //! a refused write must take no room in it. It looks at the state applied there, and at what each member last said of
 //! its disk; both may be seconds old, which is what the reserve is for (docs/decisions/0018).
 //!
-//! Invariant: what helps to delete is never refused here, nor is a small write that does not make the state larger
+//! Invariant: a write that helps to delete is never refused here, nor is a small write that does not make the state larger
 //! (`State::spares_room`).
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -43,12 +43,12 @@ const SILENT_ROUNDS_MAX: u32 = 3;
 /// How much a disk is in need of space.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Pressure {
-    /// It is not, or there is no reserve to keep.
+    /// The disk has room, or there is no reserve to keep.
     #[default]
     None,
-    /// What can be done without is given back.
+    /// History leaves the disk and the log is cut short.
     Tight,
-    /// What would make the state larger is refused as well.
+    /// Also, writes that would make the state larger are refused.
     Short,
 }
 
@@ -104,12 +104,12 @@ struct OtherSpace {
     is_very_short: bool,
 }
 
-/// How little room a member has on its disk, as it tells the others.
+/// A member's lack of room, as it tells the other members.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Shortness {
-    /// What would make the state larger is not to be proposed.
+    /// Writes that would make the state larger must not be proposed.
     pub(crate) short: bool,
-    /// Nor is a large write, even in place of as much.
+    /// Large writes must not be proposed either, even if they replace as much.
     pub(crate) very_short: bool,
 }
 
@@ -149,7 +149,7 @@ impl SpaceWatch {
         self.publish(&known);
     }
 
-    /// Takes what a member said with a question.
+    /// Takes the shortness that a member sent along with a request.
     pub(crate) fn hear_from(&self, member: NodeId, said: Shortness) {
         if said.short {
             let mut known = self.known.lock();
@@ -202,7 +202,7 @@ impl SpaceWatch {
         known.measured.is_some_and(|space| self.room(space) < self.options.reserve_bytes / 2)
     }
 
-    /// What the other members are told.
+    /// This member's shortness, for the other members.
     pub(crate) fn shortness(&self) -> Shortness {
         let known = self.known.lock();
         Shortness {

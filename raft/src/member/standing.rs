@@ -29,10 +29,10 @@ use crate::member::network::control;
 use crate::member::options::StartError;
 use crate::transport::{NodeId, Peer, Transport};
 
-/// Between two questions of a member whether it still is one. A removed member holds nobody up, so seconds do.
+/// Time between two questions of a member whether it still is one. A removed member delays no other, so seconds do.
 const ASK_PERIOD: Duration = Duration::from_secs(1);
 
-/// For one peer's answer; the next one is asked a period later.
+/// Time for one peer's answer; the next peer is asked a period later.
 const ASK_TIMEOUT: Duration = Duration::from_millis(500);
 
 /// From the moment a member knows of its removal to its end: the answer to whoever asked for the removal may go out.
@@ -104,7 +104,7 @@ impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
             R::sleep(ASK_PERIOD).await;
             let mut peers = self.others();
             if peers.is_empty() && self.membership().membership().nodes().next().is_none() {
-                // Taken in, and removed before a leader has sent it anything.
+                // This member was added, and removed before a leader sent it anything.
                 let told = self.options.initial_cluster.iter().chain(&self.options.join);
                 peers.extend(told.filter(|peer| peer.id != self.options.id()).cloned());
             }
@@ -120,7 +120,7 @@ impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
         }
     }
 
-    /// The other members, the leader first; before this member has any log, those that it was told of.
+    /// The other members, the leader first. Before this member has any log: the voters that admission noted.
     pub(crate) fn others(&self) -> Vec<Peer> {
         let membership = self.membership();
         let peers = membership.membership().nodes().map(|(id, place)| place.peer(*id));
@@ -133,7 +133,7 @@ impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
         peers
     }
 
-    /// `None` when it does not answer.
+    /// Whether `peer` says that this member was removed; `None` when `peer` does not answer.
     async fn is_removed_according_to(&self, peer: &Peer) -> Option<bool> {
         let request = Request::Identity(wire::IdentityRequest { unconfirmed: true, about: 0 });
         let answer = control(&self.transport, peer, request, ASK_TIMEOUT).await;

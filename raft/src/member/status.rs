@@ -63,8 +63,8 @@ pub struct Status {
     pub feature_level: u32,
     /// The oldest revision that its history can rebuild.
     pub oldest: Revision,
-    /// A change of the members has been begun and is not completed: what `members` shows may not be committed, or voters of
-    /// before may still be needed.
+    /// A change of the members has been begun and is not completed: `members` may not be committed, or voters from before the
+    /// change may still be needed.
     pub changing: bool,
     /// All members, by id.
     pub members: Vec<MemberStatus>,

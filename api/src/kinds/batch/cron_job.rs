@@ -8,7 +8,7 @@ use crate::kinds::workload::{container_images, container_names, default_template
 use crate::kinds::{Cell, Context, NameRule, Strategy, age, object_meta};
 use crate::validate::metadata::nonnegative;
 use crate::validate::selector::format_label_selector;
-use crate::validate::tree::{Tree, child_mut, set, set_default, set_default_text, shown};
+use crate::validate::tree::{Tree, child_mut, set_default, set_default_text, shown};
 use crate::validate::{FieldError, FieldErrors, Path};
 
 /// A job's name is that of its cron job with eleven more characters.
@@ -31,15 +31,11 @@ impl Strategy for CronJob {
     }
 
     fn prepare_for_create(&self, _context: &Context<'_>, new: &mut Value) {
-        set(new, "status", json!({}));
-        object_meta::start_generation(new);
+        object_meta::start_spec_and_status(new);
     }
 
     fn prepare_for_update(&self, context: &Context<'_>, old: &Value, new: &mut Value) {
-        object_meta::separate_status(context, old, new, &["spec"]);
-        if context.subresource.is_empty() {
-            object_meta::raise_generation(old, new, &["spec"]);
-        }
+        object_meta::update_spec_or_status(context, old, new);
     }
 
     fn validate_create(&self, context: &Context<'_>, new: &Value) -> FieldErrors {

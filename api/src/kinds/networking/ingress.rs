@@ -55,15 +55,11 @@ impl Strategy for Ingress {
     }
 
     fn prepare_for_create(&self, _context: &Context<'_>, new: &mut Value) {
-        set(new, "status", json!({}));
-        object_meta::start_generation(new);
+        object_meta::start_spec_and_status(new);
     }
 
     fn prepare_for_update(&self, context: &Context<'_>, old: &Value, new: &mut Value) {
-        object_meta::separate_status(context, old, new, &["spec"]);
-        if context.subresource.is_empty() {
-            object_meta::raise_generation(old, new, &["spec"]);
-        }
+        object_meta::update_spec_or_status(context, old, new);
     }
 
     fn validate_create(&self, context: &Context<'_>, new: &Value) -> FieldErrors {

@@ -14,7 +14,7 @@ use crate::validate::tree::{
 };
 
 /// The lists of containers in a pod spec.
-pub(crate) const CONTAINER_LISTS: [&str; 3] = ["initContainers", "containers", "ephemeralContainers"];
+const CONTAINER_LISTS: [&str; 3] = ["initContainers", "containers", "ephemeralContainers"];
 const GRACE_PERIOD_SECONDS: i64 = 30;
 const FILE_MODE: i64 = 0o644;
 const TOKEN_EXPIRATION_SECONDS: i64 = 3600;

@@ -61,7 +61,7 @@ pub(super) fn validate_ports(ports: &[Value], path: &Path) -> FieldErrors {
 }
 
 /// A transport protocol.
-pub(crate) fn validate_protocol(protocol: &str, path: Path) -> Option<FieldError> {
+fn validate_protocol(protocol: &str, path: Path) -> Option<FieldError> {
     let known = ["SCTP", "TCP", "UDP"];
     if protocol.is_empty() {
         return Some(FieldError::required(path, ""));

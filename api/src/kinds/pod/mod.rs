@@ -8,6 +8,7 @@ pub(crate) mod defaults;
 pub(crate) mod diff;
 pub(crate) mod environment;
 mod image;
+mod mount;
 pub(crate) mod probe;
 mod qos;
 pub(crate) mod resources;

@@ -107,7 +107,7 @@ pub(crate) fn validate_quantity(brand: &Brand, name: &str, amount: &Value, path:
 }
 
 /// The name of a resource anywhere: qualified, and known where it has no domain.
-pub(crate) fn validate_resource_name(name: &str, path: &Path) -> FieldErrors {
+fn validate_resource_name(name: &str, path: &Path) -> FieldErrors {
     let errors = invalid_each(path, name, names::qualified_name(name));
     if errors.is_empty() && !name.contains('/') && !STANDARD.contains(&name) && !name.starts_with(HUGE_PAGES)
     {

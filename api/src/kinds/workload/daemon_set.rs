@@ -39,8 +39,7 @@ impl Strategy for DaemonSet {
     }
 
     fn prepare_for_create(&self, _context: &Context<'_>, new: &mut Value) {
-        set(new, "status", json!({}));
-        object_meta::start_generation(new);
+        object_meta::start_spec_and_status(new);
         let generation = template_generation(new).max(1);
         set_template_generation(new, generation);
     }

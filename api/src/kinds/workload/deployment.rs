@@ -9,7 +9,7 @@ use crate::kinds::workload::{
 };
 use crate::kinds::{Cell, Context, Strategy, age, object_meta};
 use crate::validate::selector::format_label_selector;
-use crate::validate::tree::{Tree, child_mut, set, set_default, set_default_text, shown};
+use crate::validate::tree::{Tree, child_mut, set_default, set_default_text, shown};
 use crate::validate::{FieldError, FieldErrors, Path};
 
 /// The rules of deployments.
@@ -33,8 +33,7 @@ impl Strategy for Deployment {
     }
 
     fn prepare_for_create(&self, _context: &Context<'_>, new: &mut Value) {
-        set(new, "status", json!({}));
-        object_meta::start_generation(new);
+        object_meta::start_spec_and_status(new);
     }
 
     fn prepare_for_update(&self, context: &Context<'_>, old: &Value, new: &mut Value) {
@@ -168,6 +167,7 @@ mod tests {
     use crate::kinds::testing::{
         CONTEXT, check_create, check_hostile, check_update, check_update_in, created, updated,
     };
+    use crate::validate::tree::set;
 
     fn deployment(mut spec: Value) -> Value {
         set_default(&mut spec, "selector", json!({"matchLabels": {"a": "b"}}));

@@ -8,7 +8,7 @@ use crate::kinds::workload::{
 };
 use crate::kinds::{Cell, Context, NameRule, Strategy, age, object_meta};
 use crate::validate::selector::format_label_selector;
-use crate::validate::tree::{Tree, child_mut, set, set_default};
+use crate::validate::tree::{Tree, child_mut, set_default};
 use crate::validate::{FieldErrors, Path};
 
 /// The rules of replica sets.
@@ -23,15 +23,11 @@ impl Strategy for ReplicaSet {
     }
 
     fn prepare_for_create(&self, _context: &Context<'_>, new: &mut Value) {
-        set(new, "status", json!({}));
-        object_meta::start_generation(new);
+        object_meta::start_spec_and_status(new);
     }
 
     fn prepare_for_update(&self, context: &Context<'_>, old: &Value, new: &mut Value) {
-        object_meta::separate_status(context, old, new, &["spec"]);
-        if context.subresource.is_empty() {
-            object_meta::raise_generation(old, new, &["spec"]);
-        }
+        object_meta::update_spec_or_status(context, old, new);
     }
 
     fn validate_create(&self, context: &Context<'_>, new: &Value) -> FieldErrors {
@@ -115,6 +111,7 @@ fn validate_status(status: &Value, path: &Path) -> FieldErrors {
 mod tests {
     use super::*;
     use crate::kinds::testing::{CONTEXT, check_create, check_hostile, created};
+    use crate::validate::tree::set;
 
     #[test]
     fn a_replica_set_keeps_its_pods() {

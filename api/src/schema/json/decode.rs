@@ -11,15 +11,16 @@ use serde_json::{Map, Value};
 use smallvec::SmallVec;
 
 use super::error::{DecodeError, StrictError};
+use super::object::Level;
 use super::reader::Reader;
 use crate::budget::{HELD_BYTES_MAX, Held, PATCHED_BYTES_MAX};
-use crate::schema::fill::{empty_field, empty_object, zero_value};
-use crate::schema::types::{Field, ObjectType, Scalar, Schema, TypeId, ValueType, Wire};
+use crate::schema::fill::{empty_object, zero_value};
+use crate::schema::types::{Scalar, Schema, TypeId, ValueType, Wire};
 
 /// Bounds of one decoding.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    /// Objects and lists within each other. 100 by default: every other reader in the process (those of stored bytes
+    /// Nesting of objects and lists. 100 by default: every other reader in the process (those of stored bytes
     /// stop at 128) then reads what this one has accepted, also inside an envelope, and no stack overflows.
     pub depth_max: usize,
     /// Bytes that the document may hold in memory, strings excepted.
@@ -33,7 +34,7 @@ impl Default for Limits {
 }
 
 impl Limits {
-    /// Those of a document that a patch made.
+    /// The bounds of a document that a patch made.
     pub fn patched() -> Self {
         Self { held_bytes_max: PATCHED_BYTES_MAX, ..Self::default() }
     }
@@ -41,7 +42,7 @@ impl Limits {
 
 static STRING: ValueType = ValueType::Scalar(Scalar::String(None));
 
-/// What an object says it is. Empty where it does not say.
+/// An object's type as the object states it. A member that it lacks is empty.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Head {
     /// `apiVersion`.
@@ -50,7 +51,7 @@ pub struct Head {
     pub kind: String,
 }
 
-/// An object that was read.
+/// A decoded object.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Decoded {
     /// The object in canonical form, without `kind` and `apiVersion`.
@@ -77,14 +78,14 @@ pub fn decode_json(
             decoder.reader.literal("null")?;
             empty_object(schema, ty)
         }
-        _ => decoder.object(ty, Map::new(), IsRoot(true))?,
+        _ => decoder.object(ty, Map::new(), Level::Root)?,
     };
     decoder.reader.end()?;
     Ok(Decoded { value, head: decoder.head, strict: decoder.strict })
 }
 
-/// The same for an object that is already in memory, after a patch for example. `kind` and `apiVersion` are taken out
-/// of it.
+/// Reads an object that is already in memory, after a patch for example, as [`decode_json`] does. `kind` and
+/// `apiVersion` are taken out of it.
 pub fn decode_value(
     schema: &Schema,
     type_id: TypeId,
@@ -101,7 +102,7 @@ pub(crate) fn decode_untyped(schema: &Schema, json: &[u8], limits: Limits) -> Re
     read_json(schema, json, limits).map(|(value, _)| value)
 }
 
-/// The same, with the duplicate members that were met.
+/// Reads the JSON of content that has no declared type. Duplicate members are returned beside it.
 pub(crate) fn read_json(
     schema: &Schema,
     json: &[u8],
@@ -114,15 +115,15 @@ pub(crate) fn read_json(
     Ok((value, decoder.strict))
 }
 
-/// One reading of one text. What it does with leaves stands in `leaf.rs`.
+/// One reading of one text. How objects are read stands in `object.rs`, and leaves in `leaf.rs`.
 pub(super) struct Decoder<'s, 'a> {
-    schema: &'s Schema,
+    pub(super) schema: &'s Schema,
     pub(super) reader: Reader<'a>,
     pub(super) limits: Limits,
     pub(super) depth: usize,
-    held: Held,
+    pub(super) held: Held,
     pub(super) path: SmallVec<[Step<'s, 'a>; 16]>,
-    head: Head,
+    pub(super) head: Head,
     pub(super) strict: Vec<StrictError>,
 }
 
@@ -132,10 +133,6 @@ pub(super) enum Step<'s, 'a> {
     Key(Cow<'a, str>),
     Index(usize),
 }
-
-/// Whether an object is the one that is decoded, and not one within it.
-#[derive(Clone, Copy)]
-struct IsRoot(bool);
 
 impl<'s, 'a> Decoder<'s, 'a> {
     fn new(schema: &'s Schema, text: &'a str, limits: Limits) -> Self {
@@ -151,128 +148,13 @@ impl<'s, 'a> Decoder<'s, 'a> {
         }
     }
 
-    /// Reads an object into `map`, which holds what an earlier duplicate said.
-    fn object(
-        &mut self,
-        ty: &'s ObjectType,
-        mut map: Map<String, Value>,
-        is_root: IsRoot,
-    ) -> Result<Value, DecodeError> {
-        self.open(b'{', "an object")?;
-        self.held.object(ty.fields.len())?;
-        let (mut met, mut set) = (Fields::default(), Fields::default());
-        let mut more = !self.is_closed(b'}');
-        while more {
-            let key = self.key()?;
-            match ty.position(&key) {
-                Some(at) => {
-                    let field = &ty.fields[at];
-                    let is_duplicate = met.insert(at);
-                    if is_duplicate {
-                        self.report(StrictError::Duplicate, &field.name);
-                    }
-                    self.path.push(Step::Field(&field.name));
-                    if self.field(field, &mut map, is_duplicate)? {
-                        set.insert(at);
-                    } else {
-                        set.remove(at);
-                    }
-                    self.path.pop();
-                }
-                None => self.undeclared(ty, key, &mut map, is_root)?,
-            }
-            more = self.reader.has_more(b'}')?;
-        }
-        self.depth -= 1;
-        for at in ty.always_written().filter(|&at| !set.has(at)) {
-            let field = &ty.fields[at];
-            map.entry(&*field.name).or_insert_with(|| empty_field(self.schema, field));
-        }
-        Ok(Value::Object(map))
-    }
-
-    /// Reads a field's value into `map`; whether it is there now.
-    fn field(
-        &mut self,
-        field: &'s Field,
-        map: &mut Map<String, Value>,
-        is_duplicate: bool,
-    ) -> Result<bool, DecodeError> {
-        let earlier = if is_duplicate { map.shift_remove(&*field.name) } else { None };
-        if self.null()? {
-            // Null clears what may be absent and leaves alone what may not.
-            let is_kept =
-                !field.presence && matches!(field.value, ValueType::Scalar(_) | ValueType::Object(_));
-            let kept = earlier.filter(|_| is_kept);
-            let is_there = kept.is_some();
-            map.extend(kept.map(|earlier| (field.name.to_string(), earlier)));
-            return Ok(is_there);
-        }
-        let value = self.value(&field.value, field.wire, earlier)?;
-        let is_there = !value.is_null() && (field.presence || !field.is_zero(&value));
-        if is_there {
-            map.insert(field.name.to_string(), value);
-        }
-        Ok(is_there)
-    }
-
-    /// A key that no field has: the head, a field that is kept, or one that is dropped.
-    fn undeclared(
-        &mut self,
-        ty: &'s ObjectType,
-        key: Cow<'a, str>,
-        map: &mut Map<String, Value>,
-        is_root: IsRoot,
-    ) -> Result<(), DecodeError> {
-        if (is_root.0 || ty.head) && (key == "kind" || key == "apiVersion") {
-            let name = if key == "kind" { "kind" } else { "apiVersion" };
-            self.path.push(Step::Field(name));
-            let text = if self.null()? { String::new() } else { self.text("a string")?.into_owned() };
-            self.path.pop();
-            return self.head(name, text, map, is_root);
-        }
-        if ty.preserve_unknown {
-            self.path.push(Step::Key(key));
-            self.held.entry()?;
-            let value = self.untyped()?;
-            let key = self.leave_key();
-            if map.contains_key(&*key) {
-                self.report(StrictError::Duplicate, &key);
-            }
-            map.insert(key.into_owned(), value);
-            return Ok(());
-        }
-        self.report(StrictError::Unknown, &key);
-        self.skip()
-    }
-
-    fn head(
-        &mut self,
-        name: &'static str,
-        text: String,
-        map: &mut Map<String, Value>,
-        is_root: IsRoot,
-    ) -> Result<(), DecodeError> {
-        if !is_root.0 {
-            if map.contains_key(name) {
-                self.report(StrictError::Duplicate, name);
-            }
-            if !text.is_empty() {
-                map.insert(name.to_owned(), Value::String(text));
-            }
-            return Ok(());
-        }
-        let place = if name == "kind" { &mut self.head.kind } else { &mut self.head.api_version };
-        let is_duplicate = !place.is_empty();
-        *place = text;
-        if is_duplicate {
-            self.report(StrictError::Duplicate, name);
-        }
-        Ok(())
-    }
-
     /// Reads a value that is not null. Null as an answer: a time that says that there is none.
-    fn value(&mut self, ty: &'s ValueType, wire: Wire, earlier: Option<Value>) -> Result<Value, DecodeError> {
+    pub(super) fn value(
+        &mut self,
+        ty: &'s ValueType,
+        wire: Wire,
+        earlier: Option<Value>,
+    ) -> Result<Value, DecodeError> {
         match ty {
             ValueType::Scalar(scalar) => self.scalar(scalar),
             ValueType::Object(id) => {
@@ -280,7 +162,7 @@ impl<'s, 'a> Decoder<'s, 'a> {
                     Some(Value::Object(map)) => map,
                     _ => Map::new(),
                 };
-                self.object(self.schema.get(*id), map, IsRoot(false))
+                self.object(self.schema.get(*id), map, Level::Nested)
             }
             ValueType::List { item, .. } => self.list(item),
             ValueType::Map { value, .. } => self.map(value, wire, earlier),
@@ -295,11 +177,11 @@ impl<'s, 'a> Decoder<'s, 'a> {
     fn either(&mut self, wire: Wire, id: TypeId) -> Result<Value, DecodeError> {
         let schema = self.schema;
         match (self.reader.peek(), wire) {
-            (Some(b'{'), _) => self.object(schema.get(id), Map::new(), IsRoot(false)),
+            (Some(b'{'), _) => self.object(schema.get(id), Map::new(), Level::Nested),
             (_, Wire::OrBool(_)) => self.scalar(&Scalar::Bool),
             (_, Wire::OrStrings(_)) => self.list(&STRING),
             (_, Wire::OrList(id)) => {
-                self.items(|decoder| decoder.object(schema.get(id), Map::new(), IsRoot(false)))
+                self.items(|decoder| decoder.object(schema.get(id), Map::new(), Level::Nested))
             }
             (_, Wire::Plain | Wire::Wrapped) => self.untyped(),
         }
@@ -378,33 +260,5 @@ impl<'s, 'a> Decoder<'s, 'a> {
         }
         self.depth -= 1;
         Ok(map)
-    }
-}
-
-/// A set of positions of fields.
-#[derive(Default)]
-struct Fields {
-    words: SmallVec<[u64; 2]>,
-}
-
-impl Fields {
-    /// Adds a field; whether it was there before.
-    fn insert(&mut self, at: usize) -> bool {
-        let was = self.has(at);
-        if self.words.len() <= at / 64 {
-            self.words.resize(at / 64 + 1, 0);
-        }
-        self.words[at / 64] |= 1 << (at % 64);
-        was
-    }
-
-    fn remove(&mut self, at: usize) {
-        if let Some(word) = self.words.get_mut(at / 64) {
-            *word &= !(1 << (at % 64));
-        }
-    }
-
-    fn has(&self, at: usize) -> bool {
-        self.words.get(at / 64).is_some_and(|word| word >> (at % 64) & 1 == 1)
     }
 }

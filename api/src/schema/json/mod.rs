@@ -8,6 +8,7 @@ mod decode;
 mod encode;
 mod error;
 mod leaf;
+mod object;
 mod reader;
 mod scalar;
 mod text;

@@ -1,9 +1,9 @@
-//! How far the YAML scanner may look ahead of what it hands out.
+//! The bound on how far the YAML scanner may look ahead of the events it returns.
 //!
-//! Owns the count. A collection in braces or brackets may turn out to be a key when a colon follows it, so that the scanner
-//! keeps every token of one until it ends: a hundred bytes for two of the text, `[a,a,a,...`. The reference looks 1024
-//! characters ahead and reads such a key as an error; here other text in braces is read as it is, up to a bound, and
-//! refused as too large beyond.
+//! Owns the count of looks. A collection in braces or brackets may turn out to be a key when a colon follows it, so the
+//! scanner keeps all tokens of a collection until its end: a hundred bytes for two bytes of text, `[a,a,a,...`. The
+//! reference looks 1024 characters ahead and reads such a key as an error. Here a collection in braces is read up to a
+//! bound, and refused as too large beyond it.
 //!
 //! Invariant: a scalar counts as one or two looks however long it is.
 
@@ -30,7 +30,7 @@ impl Default for Ahead {
 }
 
 impl Ahead {
-    /// Notes that an event came out of the scanner.
+    /// Notes that the scanner returned an event.
     ///
     /// # Errors
     /// The scanner was stopped before.
@@ -46,7 +46,7 @@ impl Ahead {
     }
 }
 
-/// A text that ends where the scanner has looked too far ahead.
+/// An input that pretends to end once the scanner has looked too far ahead.
 pub(super) struct Counted<'a> {
     text: StrInput<'a>,
     ahead: &'a Ahead,
@@ -58,7 +58,7 @@ impl<'a> Counted<'a> {
     }
 }
 
-/// Hands on what the text does itself.
+/// Delegates methods that only read to the text.
 macro_rules! handed_on {
     ($($name:ident($($argument:ident: $type:ty),*) -> $result:ty;)*) => {
         $(#[inline]
@@ -68,7 +68,7 @@ macro_rules! handed_on {
     };
 }
 
-/// The same for what takes something from the text.
+/// Delegates methods that consume text.
 macro_rules! taken {
     ($($name:ident($($argument:ident: $type:ty),*) -> $result:ty;)*) => {
         $(#[inline]

@@ -2,8 +2,11 @@
 
 use futures::FutureExt;
 use futures::future::BoxFuture;
+use orch_raft::transport::{Duplex, Peer, Purpose, Transport, TransportError};
 
+use super::transport::Answer;
 use super::*;
+use crate::sim::runtime::spawn_detached;
 
 const A: NodeId = NodeId(1);
 const B: NodeId = NodeId(2);

@@ -3,8 +3,8 @@
 //!
 //! Owns the sequence: a learner is added; a member goes away, without power or cut off; the learner is promoted and a voter
 //! removed, each of which may be refused for a known reason; then so many voters are stopped that the one that was away is
-//! needed when it comes back. Whether those left elect a leader judges `majority`, and whether they forgot something all the
-//! other oracles do. Everything that was stopped is there again at the end, and what was begun is finished.
+//! needed when it comes back. `majority` judges whether the members left elect a leader, the other oracles whether they have
+//! lost anything. At the end every stopped member runs again, and begun changes are finished.
 
 use std::time::Duration;
 
@@ -23,26 +23,26 @@ use crate::sim::runtime::NodeRuntime;
 use crate::sim::session::Gone;
 use crate::sim::world::{Condition, Handle};
 
-/// Of a hundred operators, how many do this, once: one of eight.
+/// Of a hundred operators, those that do this, once: one of eight.
 const OPERATORS_PERCENT: u64 = 13;
 
-/// Of a hundred members that go away, how many keep their process and are cut off.
+/// Of a hundred members that go away, those that keep their process and are cut off.
 const CUT_OFF_PERCENT: u64 = 50;
 
-/// How long a change is tried for while a member is away: a member that is asked may not run, and a refusal comes after two
-/// seconds in which those that are silent might have answered.
+/// How long a change is tried while a member is away: the member that is asked may be stopped, and a refusal takes the two
+/// seconds in which silent members might answer.
 const TRIED_FOR: Duration = Duration::from_secs(6);
 
-/// For the answer to a change: a little more than a member allows itself, so that it is heard.
+/// Time for the answer to a change: a little more than a member's own deadline, so that its answer arrives.
 const PATIENCE: Duration = Duration::from_secs(11);
 
-/// Writes that those left must take: the first may be one that an earlier leader had begun.
+/// Writes that the members left must take: the first may be one that an earlier leader had begun.
 const WRITES: u32 = 2;
 
 /// The refusal that lasts for as long as the member is away.
 const UNACQUAINTED: &str = "would not know";
 
-/// What a change may be refused for while a member is away. Each is part of what the operator is told.
+/// Parts of the refusals that a change may get while a member is away.
 const KNOWN_REFUSALS: [&str; 10] = [
     UNACQUAINTED,
     "has not received the last change of the voters yet",
@@ -53,7 +53,7 @@ const KNOWN_REFUSALS: [&str; 10] = [
     "does not answer",
     "no quorum answers",
     "no leader was reached in time",
-    // Of the consensus library: the step before is not committed.
+    // From the consensus library: the step before is not committed.
     "configuration change",
 ];
 

@@ -1,6 +1,7 @@
 //! A member's service that gets other frames than its peers send.
 //!
-//! Owns the way of calls and streams through a change of each frame. Which frames a bug changes is the plant's.
+//! Owns the way of calls and streams through a change of each frame, also for wrappers that change answers. Which frames a
+//! bug changes is the plant's.
 
 use std::sync::Arc;
 
@@ -11,7 +12,7 @@ use orch_raft::transport::{Duplex, NodeId, PeerService, Purpose};
 use tokio::sync::mpsc;
 
 /// Frames between the connection and the service: few, so that back-pressure reaches the sender as without the change.
-const WINDOW_FRAMES: usize = 8;
+pub(super) const WINDOW_FRAMES: usize = 8;
 
 /// The service, and the change of each frame that peers send.
 pub struct Altered<F> {
@@ -38,21 +39,35 @@ impl<F: Fn(Purpose, Bytes) -> Bytes + Copy + Send + Sync + 'static> PeerService 
 
     fn stream(&self, from: NodeId, purpose: Purpose, duplex: Duplex) -> BoxFuture<'static, ()> {
         let alter = self.alter;
-        let Duplex { sender, mut receiver } = duplex;
+        let Duplex { sender, receiver } = duplex;
         let (altered, reads) = mpsc::channel(WINDOW_FRAMES);
         let serving = self.service.stream(from, purpose, Duplex { sender, receiver: reads });
-        let altering = async move {
-            while let Some(frame) = receiver.recv().await {
-                if altered.send(alter(purpose, frame)).await.is_err() {
-                    return;
-                }
-            }
-        };
-        async move {
-            if let Either::Right(((), serving)) = select(serving, altering.boxed()).await {
-                serving.await;
-            }
-        }
-        .boxed()
+        serve(serving, pass(receiver, altered, move |frame| alter(purpose, frame)))
     }
+}
+
+/// Passes frames on through `change`, until one of the ends is gone.
+pub(super) async fn pass(
+    mut from: mpsc::Receiver<Bytes>,
+    to: mpsc::Sender<Bytes>,
+    mut change: impl FnMut(Bytes) -> Bytes,
+) {
+    while let Some(frame) = from.recv().await {
+        if to.send(change(frame)).await.is_err() {
+            return;
+        }
+    }
+}
+
+/// Runs `serving` to its end beside `hearing`, which ends first where the peer says nothing more.
+pub(super) fn serve(
+    serving: impl Future<Output: Send> + Send + 'static,
+    hearing: impl Future<Output = ()> + Send + 'static,
+) -> BoxFuture<'static, ()> {
+    async move {
+        if let Either::Right(((), serving)) = select(serving.boxed(), hearing.boxed()).await {
+            serving.await;
+        }
+    }
+    .boxed()
 }

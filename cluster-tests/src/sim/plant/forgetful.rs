@@ -12,7 +12,7 @@ use prost::Message;
 
 use super::{Altered, Plant};
 
-/// The bug before `service`, if `plant` is one of these.
+/// Puts the bug of `plant` before `service`, if `plant` is one of the two about forgotten disks.
 pub fn forgetful(service: Arc<dyn PeerService>, plant: Option<Plant>) -> Arc<dyn PeerService> {
     match plant {
         Some(plant @ (Plant::RollbackUnseen | Plant::EmptiedUnseen)) => {

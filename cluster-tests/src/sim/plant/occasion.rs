@@ -1,12 +1,12 @@
-//! What a run with a bug certainly has, so that two hundred runs find it and not two thousand.
+//! Occasions: events that a run with a planted bug certainly has, so that two hundred runs find the bug and not two thousand.
 //!
-//! Owns which bug shows on which occasion. Some show only after something that few runs have by chance: a disk put back, a
-//! removed member that lies. That is then made to happen, as early as the run allows. What follows is chance, as ever.
+//! Owns which bug shows on which occasion. Some bugs show only after an event that few runs have by chance: a disk put back,
+//! a removed member that lies. Such an event is then made to happen as early as the run allows. The rest stays chance.
 
 use super::Plant;
 use crate::sim::world::World;
 
-/// Something that happens in some runs by chance.
+/// An event that some runs have by chance.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Occasion {
     /// A member's disk is lost.
@@ -17,11 +17,11 @@ pub enum Occasion {
     Corner,
     /// Members are replaced while one is away.
     Thinning,
-    /// The same, and the certificate of the removed one is in other hands.
+    /// Members are replaced while one is away, and the certificate of a removed one is in other hands.
     Liar,
     /// A stored object changes where no checksum tells.
     SilentRot,
-    /// Leaders are lost, and with them the power of somebody that has just voted.
+    /// Leaders are lost, and with them the power of a member that has just voted.
     LostVotes,
     /// Leaders stop, and meet one of the others alone when they go on.
     ForgottenLeaders,

@@ -1,7 +1,7 @@
-//! Somebody that acknowledges entries in the name of a member that is away.
+//! A service that acknowledges entries in the name of a member that is away.
 //!
-//! Owns one bug: what a leader believes that a silent voter has in its log. The leader then counts that voter as acquainted
-//! with those that became voters meanwhile.
+//! Owns one bug: the leader believes that a silent voter has entries in its log. The leader then counts that voter as
+//! knowing those that became voters meanwhile.
 
 use std::sync::Arc;
 

@@ -7,8 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use bytes::Bytes;
-use futures::FutureExt;
-use futures::future::{BoxFuture, Either, join, select};
+use futures::future::{BoxFuture, join};
 use orch_proto::store as wire;
 use orch_raft::transport::{Duplex, NodeId, PeerService, Purpose};
 use prost::Message;
@@ -16,17 +15,15 @@ use tokio::sync::mpsc;
 use wire::snapshot_frame::Kind;
 
 use super::Plant;
+use super::altered::{WINDOW_FRAMES, pass, serve};
 use crate::sim::disk::flipped;
-
-/// Frames between the connection and the service: few, so that back-pressure reaches the sender as without the change.
-const WINDOW_FRAMES: usize = 8;
 
 struct Spread {
     service: Arc<dyn PeerService>,
     plant: Plant,
 }
 
-/// The bug before `service`, if `plant` is one of these.
+/// Puts the bug of `plant` before `service`, if `plant` is one of the two about wrong states.
 pub fn spread(service: Arc<dyn PeerService>, plant: Option<Plant>) -> Arc<dyn PeerService> {
     match plant {
         Some(plant @ (Plant::SpreadsWrongState | Plant::PullsWrongState)) => {
@@ -50,39 +47,22 @@ impl PeerService for Spread {
         if purpose != Purpose::Snapshot {
             return self.service.stream(from, purpose, duplex);
         }
-        let Duplex { sender, mut receiver } = duplex;
+        let Duplex { sender, receiver } = duplex;
         let (hears, heard) = mpsc::channel(WINDOW_FRAMES);
-        let (says, mut said) = mpsc::channel(WINDOW_FRAMES);
+        let (says, said) = mpsc::channel(WINDOW_FRAMES);
         let serving = self.service.stream(from, purpose, Duplex { sender: says, receiver: heard });
         let (plant, is_pulled) = (self.plant, Arc::new(AtomicBool::new(false)));
         let pulled = is_pulled.clone();
-        let hearing = async move {
-            let mut wrong = Wrong::default();
-            while let Some(frame) = receiver.recv().await {
-                pulled.fetch_or(is_pull(&frame), Ordering::Relaxed);
-                let frame = if plant == Plant::SpreadsWrongState { wrong.change(frame) } else { frame };
-                if hears.send(frame).await.is_err() {
-                    return;
-                }
-            }
-        };
-        let saying = async move {
-            let mut wrong = Wrong::default();
-            while let Some(frame) = said.recv().await {
-                let changes = plant == Plant::PullsWrongState && is_pulled.load(Ordering::Relaxed);
-                let frame = if changes { wrong.change(frame) } else { frame };
-                if sender.send(frame).await.is_err() {
-                    return;
-                }
-            }
-        };
-        async move {
-            let served = join(serving, saying).boxed();
-            if let Either::Right(((), served)) = select(served, hearing.boxed()).await {
-                served.await;
-            }
-        }
-        .boxed()
+        let (mut received, mut sent) = (Wrong::default(), Wrong::default());
+        let hearing = pass(receiver, hears, move |frame| {
+            pulled.fetch_or(is_pull(&frame), Ordering::Relaxed);
+            if plant == Plant::SpreadsWrongState { received.change(frame) } else { frame }
+        });
+        let saying = pass(said, sender, move |frame| {
+            let changes = plant == Plant::PullsWrongState && is_pulled.load(Ordering::Relaxed);
+            if changes { sent.change(frame) } else { frame }
+        });
+        serve(join(serving, saying), hearing)
     }
 }
 
@@ -95,7 +75,8 @@ fn is_pull(frame: &Bytes) -> bool {
 #[derive(Default)]
 struct Wrong {
     checksum: crc32fast::Hasher,
-    /// It goes on with what an earlier stream brought, of which the checksum is not known here.
+    /// The snapshot goes on with what an earlier stream brought. The checksum of that part is not known here, so that
+    /// nothing is changed.
     goes_on: bool,
 }
 

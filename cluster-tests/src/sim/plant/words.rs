@@ -1,7 +1,7 @@
-//! Answers between members that are not the ones that were given.
+//! Answers between members that are changed on the way.
 //!
-//! Owns bugs of which member hears what of whom, and what such a bug has to remember of a run. The members themselves are
-//! those of production: what they make of what they hear is theirs.
+//! Owns the bugs in which a member gets another answer than its peer gave, and what such a bug remembers of a run. The
+//! members are those of production, and judge the changed answers themselves.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -17,36 +17,36 @@ use wire::control_response::Kind as Response;
 use super::Plant;
 use crate::sim::runtime::NodeRuntime;
 
-/// For how long a word that is believed alone is heard from others, too: each is asked within it.
+/// For how long the claim of a removed member is put into the answers of others: each of them is asked within this time.
 const ECHO: Duration = Duration::from_secs(3);
 
 /// A question and its answer as they pass on the wire.
 pub struct Exchange<'a> {
-    /// Who asks.
+    /// The member that asks.
     pub asker: NodeId,
-    /// What.
+    /// The request.
     pub asked: &'a Bytes,
-    /// What it is answered.
+    /// The answer as it was given.
     pub answered: &'a Bytes,
     /// The asker's state is known to be wrong.
     pub asker_is_odd: bool,
-    /// The answering member's is.
+    /// The answering member's state is known to be wrong.
     pub answerer_is_odd: bool,
     /// A removed member's certificate answers.
     pub answerer_is_removed: bool,
 }
 
-/// What was heard in a run.
+/// The answers of a run that these bugs remember.
 #[derive(Debug, Default)]
 pub struct Heard {
     /// The digests of the member whose state is wrong.
     odd: Mutex<Option<Vec<wire::Checkpoint>>>,
-    /// What a removed member said to whom, and when.
+    /// By the member that asked: the newest answer of a removed member, and its time.
     lies: Mutex<BTreeMap<NodeId, (Duration, wire::IdentityResponse)>>,
 }
 
 impl Plant {
-    /// The answer that is heard in place of the one given, where it is to be another.
+    /// The answer that the asker gets in place of the one given; `None` to leave it alone.
     pub fn bend(self, heard: &Heard, exchange: &Exchange<'_>) -> Option<Bytes> {
         if ![Plant::JudgesDeaf, Plant::OddOneRules, Plant::LoneWordCounts].contains(&self) {
             return None;

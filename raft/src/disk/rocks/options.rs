@@ -26,7 +26,7 @@ const WRITE_BUFFERS_MAX: i32 = 2;
 /// Reads are sequential and rare, so the cache serves iterators, not hot keys.
 const CACHE_BYTES: usize = 4 * MIB;
 /// Tables in the first level of a column family from which on the database slows every writer down.
-pub(super) const LEVEL0_SLOWDOWN_FILES: u64 = 20;
+const LEVEL0_SLOWDOWN_FILES: u64 = 20;
 /// Sequential reads want large blocks, which also compress better.
 const BLOCK_BYTES: usize = 16 << 10;
 /// Bounds what is replayed at start (well under half a second); reaching it writes out the oldest memtable.

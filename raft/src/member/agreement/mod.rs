@@ -1,14 +1,14 @@
 //! Whether the members hold the same state, and what follows if not.
 //!
 //! Owns the comparison in the background, the report, and the quarantine. Every member asks every other for its
-//! checkpoints and judges for itself; nobody is told by another that it is wrong. A member that differs from a majority
+//! checkpoints and judges for itself; no member is told by another that it is wrong. A member that differs from a majority
 //!
 //!   serving -- differs from a majority --> quarantined -- repaired, or agrees again --> serving
 //!
 //! serves no reads, watches or writes of clients while it is quarantined, hands over the lead and does not stand
 //! for election; its log is sound, so it goes on to vote and to acknowledge entries. Its watches end and are to
 //! begin anew. It then takes a state from a member of the majority (see `repair`) and serves again once it agrees
-//! with a majority. Where no majority agrees nobody is quarantined: it cannot be told who is wrong, and the
+//! with a majority. Where no majority agrees, no member is quarantined: which one is wrong cannot be known, and the
 //! operator is told (docs/decisions/0013).
 //!
 //! Invariant: the quarantine is on the disk before the lead is handed over or a state is taken: a restart does not
@@ -45,17 +45,18 @@ use crate::member::space::{Pressure, Shortness};
 use crate::store::ReadError;
 use crate::transport::{NodeId, Peer, Transport};
 
-/// Between two rounds. A round is one small call to each member; a member that went wrong serves for so long at most, and
-/// for the answers of a round.
+/// Time between two rounds of the comparison, each of which is one small call to each member. A member whose state went
+/// wrong serves it for this long at most, and until the answers of a round are there.
 const ROUND_PAUSE: Duration = Duration::from_secs(2);
 
-/// The same while some disk has little room: until the others know, they let through what that disk cannot hold.
+/// Time between two rounds while some disk has little room: until the other members know, they accept writes that the disk
+/// cannot hold.
 const SHORT_ROUND_PAUSE: Duration = Duration::from_millis(200);
 
-/// Rounds without a leader after which a quarantined member stands: many elections.
+/// Rounds without a leader after which a quarantined member stands for election: time for many elections of the others.
 const LEADERLESS_ROUNDS: u32 = 3;
 
-/// One member's answer. Who does not answer in time is left out of the round.
+/// Time for one member's answer. A member that does not answer in time is left out of the round.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// What a member knows of the agreement of all, as operators see it.
@@ -67,7 +68,7 @@ pub struct AgreementStatus {
     pub differing: BTreeSet<NodeId>,
     /// Members differ and none of their states has a majority.
     pub split: bool,
-    /// Why this member serves nobody, while it does not.
+    /// The reason of the quarantine; `None` while this member may serve.
     pub quarantine: Option<String>,
     /// How often this member found members that differ, since it started.
     pub divergences: u64,
@@ -79,16 +80,16 @@ pub struct AgreementStatus {
 #[derive(Default)]
 pub(crate) struct Agreement {
     is_quarantined: AtomicBool,
-    /// Where its state was found to differ.
+    /// The revision at which this member's state was found to differ.
     differs_at: AtomicU64,
-    /// The members that agreed there.
+    /// The members that agreed at that revision.
     judged_by: Mutex<BTreeSet<u64>>,
     /// Rounds for which a quarantined member has found no leader.
     leaderless_rounds: AtomicU32,
-    /// How often what this member showed was taken back.
+    /// How often the state that this member showed was replaced.
     revocations: AtomicU64,
     status: Mutex<AgreementStatus>,
-    /// Between attempts to take a state.
+    /// The pause between attempts to take a state.
     pause: Pause,
     /// One state is sent to a member that repairs itself at a time: each is read in whole.
     sending: tokio::sync::Mutex<()>,
@@ -143,7 +144,7 @@ impl Agreement {
     fn note(&self, verdict: &Verdict, own: u64) -> bool {
         let mut status = self.status.lock();
         let differing = match verdict {
-            // Nobody answered: what was found stays.
+            // No member answered: the last finding stays.
             Verdict::Unknown => return false,
             Verdict::Agreed { revision } => {
                 status.agreed = status.agreed.max(*revision);
@@ -207,8 +208,8 @@ impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
         (judge(own.0, membership.get_joint_config(), &reports), is_led)
     }
 
-    /// A member whose state is wrong does not stand for election. But its log is sound, and may be the only one left with
-    /// the newest entries: when nobody leads for some rounds it stands, and hands over once another has them.
+    /// Keeps a member whose state is wrong from standing for election. Its log is sound, though, and may be the only one
+    /// left with the newest entries: after some rounds without a leader it stands, and hands over once another has them.
     async fn stand_in(&self, is_led: bool) {
         let rounds = match is_led || !self.agreement.is_quarantined() {
             true => 0,
@@ -223,7 +224,7 @@ impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
             return self.step_down(&everybody).await;
         }
         if rounds == LEADERLESS_ROUNDS {
-            tracing::warn!("nobody leads: this member stands for election, though it is quarantined");
+            tracing::warn!("no member leads: this one stands for election although it is quarantined");
         }
         self.raft.runtime_config().elect(rounds >= LEADERLESS_ROUNDS && !self.is_accused());
     }
@@ -284,7 +285,7 @@ impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
                 self.release_elections();
                 tracing::warn!(revision = revision.0, "this member agrees with a majority and serves again");
             }
-            // Others are away. But who is wrong was found out when they were there; unless one of those that found it out
+            // Other members are away. The judgement from when they were there holds, unless one of the members that made it
             // has gone wrong since.
             Verdict::Split { groups, .. } if self.agreement.is_quarantined() => {
                 let judges = self.agreement.judged_by.lock().clone();

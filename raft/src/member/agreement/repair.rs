@@ -1,4 +1,4 @@
-//! Taking the state of a member that is right, and giving it to one that is not.
+//! Repair: a member whose state differs takes the state of a member of the majority.
 //!
 //! Owns both ends of a pull: frames as in a snapshot that a leader sends, asked for by the receiver, outside of the
 //! consensus protocol. The receiver's vote and log stay as they are; entries after the state received are applied to it
@@ -24,8 +24,8 @@ use crate::member::service::receive_pulled;
 use crate::state::State;
 use crate::transport::{Duplex, Peer, Purpose, Transport};
 
-/// Rounds between two attempts, at most: each asks every member that is right, and costs the one that answers a look at
-/// its state. A minute; after each failure twice as many.
+/// Longest pause between two attempts, in rounds of the comparison: a minute. Each failure doubles the pause, because an
+/// attempt costs every member that answers a look at its state.
 const ROUNDS_BETWEEN_MAX: u32 = 30;
 
 /// Receiving a state, as long as the consensus library gives a snapshot. A slower one is begun again.
@@ -34,7 +34,7 @@ const PULL_TIMEOUT: Duration = Duration::from_secs(600);
 /// How long the sender of a state waits for the receiver to have read it.
 const END_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Failures after which the next round tries again: a connection broke, or a member had just begun.
+/// Failures after which the next round still tries again: a connection broke, or a member had just started.
 const FAILURES_AT_ONCE: u32 = 2;
 
 impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
@@ -94,7 +94,7 @@ impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
     }
 }
 
-/// Sends this member's state to one that asked for it.
+/// Sends this member's state to a member that pulls it.
 pub(crate) async fn serve_pull<R: Runtime, D: Disk, T: Transport>(
     core: &Core<R, D, T>,
     duplex: &mut Duplex,
@@ -105,12 +105,12 @@ pub(crate) async fn serve_pull<R: Runtime, D: Disk, T: Transport>(
     };
     let (state, mark) = core.applied.now();
     send_pulled(duplex, &mark, &state).await?;
-    // The one that asked ends the stream when it has everything: what is under way must not be cut off.
+    // The receiver ends the stream when it has everything. Ending it here would cut off frames under way.
     within::<R, _>(END_TIMEOUT, duplex.receiver.recv()).await;
     Ok(())
 }
 
-/// Attempts that are left out because earlier ones failed.
+/// The pause after failed attempts, counted in rounds.
 #[derive(Debug, Default)]
 pub(super) struct Pause {
     failures: AtomicU32,
@@ -118,7 +118,7 @@ pub(super) struct Pause {
 }
 
 impl Pause {
-    /// Counts a round; whether it is one to leave out.
+    /// Counts a round. Whether the pause covers it.
     fn is_on(&self) -> bool {
         let counted =
             self.rounds_left.fetch_update(Ordering::AcqRel, Ordering::Acquire, |left| left.checked_sub(1));

@@ -31,7 +31,8 @@ pub(crate) enum Verdict {
     OthersDiffer { revision: Revision, members: BTreeSet<u64> },
     /// A majority agrees, and this member differs from it.
     OwnDiffers { revision: Revision, majority: BTreeSet<u64> },
-    /// Members differ, and none of the digests has a majority: it cannot be told who is wrong. `groups`: who agrees with whom.
+    /// Members differ, and none of the digests has a majority: which one is wrong cannot be known. `groups`: the members by
+    /// digest.
     Split { revision: Revision, groups: Vec<BTreeSet<u64>> },
 }
 
@@ -40,7 +41,7 @@ pub(super) fn report(checkpoints: impl IntoIterator<Item = Checkpoint>) -> Repor
     checkpoints.into_iter().map(digests).collect()
 }
 
-/// Who holds the same at `revision`.
+/// The members by their digest at `revision`.
 fn groups(
     reports: &BTreeMap<u64, Report>,
     revision: Revision,

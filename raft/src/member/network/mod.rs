@@ -1,4 +1,4 @@
-//! How the consensus library, and a leader that asks whether it still is one, reach other members.
+//! Links to other members, for the consensus library and for a leader that confirms that it still leads.
 //!
 //! Owns the translation of their calls into frames. Elections, heartbeats and leader transfers are single calls for the
 //! purpose Control; replication is one ordered stream with many frames under way; snapshots have a stream of their own.
@@ -90,7 +90,7 @@ pub(crate) struct Link<R, T> {
 type Rpc<R> = RPCError<Types<R>>;
 
 impl<R: Runtime, T: Transport> Network<R, T> {
-    /// `known`: what peers promised, what they are told, and the rules for what they answer.
+    /// `known`: the promises of peers, the recalls sent to them, and the checks of their answers.
     pub(crate) fn new(
         transport: T,
         holds: Arc<Holds>,

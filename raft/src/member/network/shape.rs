@@ -1,7 +1,7 @@
 //! The shape of an append, which the consensus library takes for granted.
 //!
-//! Owns the refusal of appends that no leader sends: gaps, decreasing terms, memberships of nobody. It knows nothing of what this
-//! member has; whether an append goes with that is judged where it arrives (see service).
+//! Owns the refusal of appends that no leader sends: gaps, decreasing terms, memberships without voters. It never looks at
+//! this member's log: whether an append agrees with that is checked where the append arrives (see service/history.rs).
 
 use std::collections::BTreeSet;
 
@@ -11,13 +11,14 @@ use openraft::raft::AppendEntriesRequest;
 use crate::Runtime;
 use crate::member::consensus::{Types, term_of};
 
-/// Indexes that a log never reaches, at a million entries a second: the consensus library adds to them.
+/// An index that no log reaches: 36,000 years at a million entries a second. The consensus library adds to indexes, which
+/// must not overflow.
 pub(crate) const INDEX_MAX: u64 = 1 << 60;
 
 /// Fails for an append that no leader sends. The consensus library takes its shape for granted.
 pub(super) fn check_shape<R: Runtime>(request: &AppendEntriesRequest<Types<R>>) -> Result<(), &'static str> {
     if !request.vote.committed {
-        return Err("it is not a leader's");
+        return Err("its vote is not a leader's");
     }
     let mut next = request.prev_log_id.map_or(0, |id| id.index.saturating_add(1));
     let mut term = request.prev_log_id.as_ref().map_or(0, term_of);

@@ -1,9 +1,9 @@
-//! Whether what a leader sends goes with what this member has applied.
+//! Whether entries and snapshots of a leader agree with what this member has applied.
 //!
-//! In a cluster whose disks keep what was promised it always does. Where it does not, a disk was put back to an older copy
-//! that nobody could recognise, or entries were made up: the sender has lost, or never had, what others were told is done.
-//! The consensus library would end the process over it, at every start again, and with it the member that is right. So
-//! such a sender is not followed: where a majority is right it elects another, and the data of this member stays.
+//! They always do while disks keep what was promised. Where they do not, a disk was put back to an older copy that no member
+//! could recognise, or entries were forged: the sender lacks writes that were acknowledged. The consensus library would end
+//! this process over it at every start, although this member is the one that is right. So such a sender is not followed:
+//! where a majority is right it elects another leader, and the data of this member stays.
 //!
 //! Owns the comparison of one request with this member's log. It decides nothing about votes.
 
@@ -20,7 +20,7 @@ use crate::member::core::Core;
 use crate::member::network::INDEX_MAX;
 use crate::transport::{NodeId, Transport};
 
-/// Bytes to read: `read_log` gives at least one entry, however large.
+/// Bytes to read of the log: `read_log` gives at least one entry, however large.
 const ENTRY_BYTES_MAX: usize = 1;
 
 impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
@@ -52,29 +52,31 @@ impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
         }
     }
 
-    /// Refuses a state as of `theirs` that is not one of this member's own past: entries that follow it in this member's
-    /// log were made for another. A majority that lost what this member kept agrees with itself, and is not right for it.
+    /// Refuses a state as of `theirs` that is not a past state of this member: the entries that follow in this member's log
+    /// were made for another state. A majority that lost writes agrees with itself, and is wrong all the same.
     pub(crate) fn check_lineage(&self, from: NodeId, theirs: Option<LogId>) -> Result<(), Refusal> {
-        let theirs = theirs.ok_or("the state is of no entry")?;
+        let theirs = theirs.ok_or("the state names no log entry")?;
         let applied = self.raft.metrics().borrow_watched().last_applied;
         let ours = match applied.filter(|applied| applied.index == theirs.index) {
             Some(applied) => applied,
-            None => self.log_id_at(theirs.index).ok_or("the entry that the state is of is not in the log")?,
+            None => self
+                .log_id_at(theirs.index)
+                .ok_or("the log entry that the state names is not in this member's log")?,
         };
         if ours == theirs { Ok(()) } else { Err(self.contradiction(from, &ours, &theirs)) }
     }
 
-    /// Refuses the state of a leader as of `theirs` that cannot follow what is applied here, or that its own vote cannot lead to.
-    /// The consensus library takes both for granted.
+    /// Refuses a leader's state as of `theirs` that cannot follow what is applied here, or that is of a later term than the
+    /// leader's. The consensus library takes both for granted.
     pub(super) fn check_state(
         &self,
         from: NodeId,
         vote: &Vote,
         theirs: Option<LogId>,
     ) -> Result<(), Refusal> {
-        let theirs = theirs.ok_or("the state is of no entry")?;
+        let theirs = theirs.ok_or("the state names no log entry")?;
         if term_of(&theirs) > vote.leader_id.term || theirs.index > INDEX_MAX {
-            return Err("the state is of entries that its leader cannot have".to_owned());
+            return Err("the state names a log entry that its leader cannot have".to_owned());
         }
         let Some(ours) = self.raft.metrics().borrow_watched().last_applied else { return Ok(()) };
         // In one history what has the later term has the higher index.

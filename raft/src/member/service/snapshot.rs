@@ -63,7 +63,7 @@ pub(crate) struct Partial {
 enum Broken {
     /// The stream ended or stalled: another one may go on.
     Stream(Refusal),
-    /// What came cannot be used.
+    /// The frames cannot be used.
     Content(Refusal),
 }
 
@@ -93,16 +93,16 @@ pub(super) async fn receive<R: Runtime, D: Disk, T: Transport>(
         }
     };
     let answer = wire::SnapshotAnswer { outcome: Some(outcome) };
-    // The sender may be gone by now; it will ask again.
+    // The sender may be gone by now. It sends the snapshot again.
     drop(duplex.sender.send(Bytes::from(answer.encode_to_vec())).await);
 }
 
-/// Sends the state that was asked for, or says why not.
+/// Serves a pull: sends this member's state, or logs why not.
 async fn send<R: Runtime, D: Disk, T: Transport>(core: &Core<R, D, T>, from: NodeId, duplex: &mut Duplex) {
     if let Err(reason) = serve_pull(core, duplex).await {
         tracing::warn!(%reason, to = %from, "a state that was asked for was not sent");
         let refused = wire::SnapshotFrame { kind: Some(Kind::Refused(reason)) };
-        // The one who asked may be gone; it will ask again.
+        // The member that pulls may be gone. It asks again.
         drop(duplex.sender.send(Bytes::from(refused.encode_to_vec())).await);
     }
 }
@@ -130,8 +130,8 @@ async fn try_receive<R: Runtime, D: Disk, T: Transport>(
     Ok(installed.map_err(text)?.vote)
 }
 
-/// Receives the state that this member has asked `from` for. Whether it can be taken stands in its head: it must be one of
-/// this member's own past. Where it is of the future the log comes first, or the leader's snapshot in its place.
+/// Receives the state that this member pulls from `from`. Its head tells whether it can be taken: it must be a past state of
+/// this member. Where it is ahead of this member, the log comes first, or the leader's snapshot in place of the log.
 pub(crate) async fn receive_pulled<R: Runtime, D: Disk, T: Transport>(
     core: &Core<R, D, T>,
     from: NodeId,
@@ -208,7 +208,7 @@ async fn receive_objects<R: Runtime, D: Disk, T: Transport>(
     loop {
         match next_frame::<R>(duplex).await.map_err(Broken::Stream)? {
             (Kind::Objects(objects), frame) => {
-                // A disk that is full ends the member, and with it the state that it has.
+                // Going on would fill the disk, which ends the member and with it the state that it has.
                 if core.space.is_nearly_full() {
                     return Err(Broken::Content(NO_ROOM.to_owned()));
                 }

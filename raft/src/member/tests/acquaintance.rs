@@ -1,23 +1,9 @@
 //! Changes of the voters after which those left must know each other, whichever majority of them lives.
 
+use super::casts::{converge, join_as_voter, known_everywhere};
 use super::*;
 use crate::Runtime;
 use crate::transport::Purpose;
-
-async fn known_everywhere(cluster: &Cluster) {
-    for handle in cluster.handles() {
-        handle.wait_cluster().await.unwrap();
-    }
-}
-
-/// Waits until everybody that runs has applied the same, so that nobody lacks a registration.
-async fn converge(cluster: &Cluster) {
-    eventually("everybody has applied everything", || {
-        let applied: Vec<_> = cluster.handles().iter().map(|handle| handle.status().applied).collect();
-        applied.iter().all(|at| *at == applied[0]).then_some(())
-    })
-    .await;
-}
 
 async fn lead(cluster: &Cluster, n: usize) {
     let now = cluster.leader().await;
@@ -28,11 +14,9 @@ async fn lead(cluster: &Cluster, n: usize) {
     SimRuntime::sleep(Duration::from_secs(1)).await;
 }
 
-/// A cluster that soon has nothing but a state for a member that was away.
+/// A cluster of three whose leader soon has only a snapshot for a member that lags.
 async fn with_small_logs() -> Cluster {
-    let mut cluster = Cluster::new(3);
-    cluster.log = LogOptions { snapshot_every: 50, keep: 30, ..LogOptions::default() };
-    cluster.history = HistoryOptions { entries_max: 20, ..HistoryOptions::default() };
+    let mut cluster = casts::with_small_logs(3);
     cluster.start_and_found().await;
     known_everywhere(&cluster).await;
     cluster
@@ -98,9 +82,7 @@ fn one_that_answers_and_lags_is_waited_for() {
         cluster.kill(lagging).await;
         let leader = cluster.leader().await;
         busy(&cluster, leader, 500).await;
-        let fresh = cluster.join().await;
-        cluster.handle(leader).add_learner(&peer(fresh)).await.unwrap();
-        cluster.handle(leader).promote(peer(fresh).id).await.unwrap();
+        let fresh = join_as_voter(&mut cluster, leader).await;
         cluster.network.refuse(Purpose::Snapshot, peer(lagging).id, true);
         cluster.restart(lagging).await.unwrap();
         SimRuntime::sleep(Duration::from_secs(5)).await;
@@ -127,9 +109,7 @@ fn a_registration_does_not_say_that_the_log_came() {
         cluster.kill(away).await;
         let leader = cluster.leader().await;
         busy(&cluster, leader, 500).await;
-        let fresh = cluster.join().await;
-        cluster.handle(leader).add_learner(&peer(fresh)).await.unwrap();
-        cluster.handle(leader).promote(peer(fresh).id).await.unwrap();
+        join_as_voter(&mut cluster, leader).await;
         cluster.network.refuse(Purpose::Snapshot, peer(away).id, true);
         cluster.restart(away).await.unwrap();
         SimRuntime::sleep(Duration::from_secs(10)).await;

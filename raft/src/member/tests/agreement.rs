@@ -1,5 +1,6 @@
 //! A member whose state is not that of the others is found, serves nobody, and is repaired.
 
+use super::casts::{converge, with_small_logs};
 use super::*;
 use crate::Runtime;
 use crate::transport::Purpose;
@@ -18,14 +19,6 @@ async fn cluster_with_stored_state() -> Cluster {
     }
     converge(&cluster).await;
     cluster
-}
-
-async fn converge(cluster: &Cluster) {
-    eventually("everybody has applied everything", || {
-        let applied: Vec<_> = cluster.handles().iter().map(|handle| handle.status().applied).collect();
-        applied.iter().all(|at| *at == applied[0]).then_some(())
-    })
-    .await;
 }
 
 /// Restarts member `n` after `damage` was done to its disk, which must succeed.
@@ -323,9 +316,7 @@ fn a_quarantined_member_is_repaired_by_one_of_its_judges_while_others_are_away()
 #[test]
 fn a_quarantined_leader_does_not_spread_its_state() {
     simulate(902, async {
-        let mut cluster = Cluster::new(3);
-        cluster.log = LogOptions { snapshot_every: 50, keep: 30, ..LogOptions::default() };
-        cluster.history = HistoryOptions { entries_max: 20, ..HistoryOptions::default() };
+        let mut cluster = with_small_logs(3);
         cluster.start_and_found().await;
         let right = cluster.leader().await;
         let (wrong, behind) = ((right + 1) % 3, (right + 2) % 3);

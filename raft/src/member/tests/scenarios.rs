@@ -1,5 +1,6 @@
 //! What a cluster does, one claim at a time.
 
+use super::casts::with_small_logs;
 use super::*;
 use crate::Runtime;
 use crate::transport::Purpose;
@@ -168,9 +169,7 @@ fn all_members_killed_at_once_forget_nothing() {
 
 /// A cluster that compacts early, with one member behind what the others' logs still hold.
 async fn with_one_left_behind() -> (Cluster, usize) {
-    let mut cluster = Cluster::new(3);
-    cluster.log = LogOptions { snapshot_every: 50, keep: 30, ..LogOptions::default() };
-    cluster.history = HistoryOptions { entries_max: 20, ..HistoryOptions::default() };
+    let mut cluster = with_small_logs(3);
     cluster.start_and_found().await;
     let leader = cluster.leader().await;
     let behind = (leader + 1) % 3;

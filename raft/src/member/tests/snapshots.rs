@@ -2,6 +2,7 @@
 
 use prost::Message;
 
+use super::casts::with_small_logs;
 use super::*;
 use crate::transport::Purpose;
 
@@ -17,9 +18,7 @@ const FRAME_BYTES: u64 = 1_200_000;
 
 /// A cluster whose logs no longer hold what one member lacks; that member is down.
 async fn with_one_left_behind() -> (Cluster, usize) {
-    let mut cluster = Cluster::new(3);
-    cluster.log = LogOptions { snapshot_every: 50, keep: 30, ..LogOptions::default() };
-    cluster.history = HistoryOptions { entries_max: 20, ..HistoryOptions::default() };
+    let mut cluster = with_small_logs(3);
     cluster.start_and_found().await;
     let behind = (cluster.leader().await + 1) % 3;
     cluster.kill(behind).await;

@@ -7,6 +7,8 @@ use prost::Message;
 use wire::control_request::Kind as Request;
 use wire::control_response::Kind as Response;
 
+use super::casts::{copy, ended, grown_from_one, join_as_voter};
+use super::impostors::ballot;
 use super::*;
 use crate::Runtime;
 use crate::transport::{Duplex, NodeId, PeerService, Purpose, Transport};
@@ -21,11 +23,7 @@ const SOON: Duration = Duration::from_secs(2);
 const STRANGER: usize = 9;
 
 async fn ask(cluster: &Cluster, to: usize, kind: Request) -> Result<Response, String> {
-    let frame = wire::ControlRequest { kind: Some(kind), ..Default::default() }.encode_to_vec();
-    let transport = cluster.network.transport(peer(STRANGER).id);
-    let answer = transport.call(&peer(to), Purpose::Control, Bytes::from(frame), SOON).await;
-    let answer = answer.map_err(|error| error.to_string())?;
-    Ok(wire::ControlResponse::decode(answer).unwrap().kind.unwrap())
+    impostors::ask(cluster, STRANGER, to, kind, wire::Recall::default()).await
 }
 
 fn vote(term: u64) -> Option<wire::Vote> {
@@ -107,11 +105,9 @@ fn a_member_that_could_not_have_been_elected_so_often_is_refused() {
         cluster.kill(member).await;
         let vote = wire::Vote { term: u64::MAX, node: peer(member).id.0, committed: false };
         let ballot = wire::VoteRequest { vote: Some(vote), leader_transfer: true, ..Default::default() };
-        let frame = wire::ControlRequest { kind: Some(Request::Vote(ballot)), ..Default::default() };
-        let transport = cluster.network.transport(peer(member).id);
-        let frame = Bytes::from(frame.encode_to_vec());
-        let answer = transport.call(&peer(leader), Purpose::Control, frame, SOON).await;
-        assert!(answer.unwrap_err().to_string().contains("cannot have come after term"));
+        let ballot = Request::Vote(ballot);
+        let answer = impostors::ask(&cluster, member, leader, ballot, wire::Recall::default()).await;
+        assert!(answer.unwrap_err().contains("cannot have come after term"));
         revision_of(cluster.handle(leader).propose(put("a", "1")).await);
     });
 }
@@ -123,9 +119,7 @@ fn a_member_that_was_away_follows_one_that_was_added_meanwhile() {
         let leader = cluster.leader().await;
         let away = (leader + 1) % 3;
         cluster.kill(away).await;
-        let joined = cluster.join().await;
-        cluster.handle(leader).add_learner(&peer(joined)).await.unwrap();
-        cluster.handle(leader).promote(peer(joined).id).await.unwrap();
+        let joined = join_as_voter(&mut cluster, leader).await;
         cluster.handle(leader).transfer_leader(peer(joined).id).await.unwrap();
         cluster.leader_among(&[joined]).await;
         cluster.restart(away).await.unwrap();
@@ -143,7 +137,7 @@ fn a_disk_from_before_the_founding_is_an_older_copy() {
                 cluster.restart(n).await.unwrap();
             }
             SimRuntime::sleep(Duration::from_secs(1)).await;
-            let waiting: Vec<_> = (0..3).map(|n| Arc::new(cluster.disks[n].copy())).collect();
+            let waiting: Vec<_> = (0..3).map(|n| copy(&cluster, n)).collect();
             cluster.handle(0).found().await.unwrap();
             let leader = cluster.leader().await;
             let rolled_back = (leader + 1 + usize::from(seed % 2 == 0)) % 3;
@@ -164,18 +158,7 @@ fn a_disk_from_before_the_founding_is_an_older_copy() {
 #[test]
 fn a_copy_from_before_others_joined_elects_nobody() {
     simulate(308, async {
-        let mut cluster = Cluster::start(1).await;
-        cluster.handle(0).wait_cluster().await.unwrap();
-        cluster.kill(0).await;
-        let alone = Arc::new(cluster.disks[0].copy());
-        cluster.restart(0).await.unwrap();
-        cluster.leader().await;
-        for _ in 0..2 {
-            let joined = cluster.join().await;
-            cluster.handle(0).add_learner(&peer(joined)).await.unwrap();
-            cluster.handle(0).promote(peer(joined).id).await.unwrap();
-        }
-        revision_of(cluster.handle(0).propose(put("a", "1")).await);
+        let (mut cluster, alone) = grown_from_one().await;
         cluster.kill(0).await;
         cluster.disks[0] = alone;
         let leader = cluster.leader_among(&[1, 2]).await;
@@ -195,16 +178,14 @@ fn a_copy_from_before_others_joined_helps_them_to_nothing() {
         let leader = cluster.leader().await;
         let rolled_back = (leader + 1) % 3;
         cluster.handle(rolled_back).wait_cluster().await.unwrap();
-        let copy = Arc::new(cluster.disks[rolled_back].copy());
+        let older = copy(&cluster, rolled_back);
         for _ in 0..2 {
             cluster.kill(rolled_back).await;
             cluster.restart(rolled_back).await.unwrap();
             cluster.handle(rolled_back).wait_cluster().await.unwrap();
         }
         for _ in 0..2 {
-            let joined = cluster.join().await;
-            cluster.handle(leader).add_learner(&peer(joined)).await.unwrap();
-            cluster.handle(leader).promote(peer(joined).id).await.unwrap();
+            join_as_voter(&mut cluster, leader).await;
         }
         // These two miss what the three acknowledge.
         cluster.kill(3).await;
@@ -213,7 +194,7 @@ fn a_copy_from_before_others_joined_helps_them_to_nothing() {
         for n in 0..3 {
             cluster.kill(n).await;
         }
-        cluster.disks[rolled_back] = copy;
+        cluster.disks[rolled_back] = older;
         for n in [3, 4, rolled_back] {
             cluster.restart(n).await.unwrap();
         }
@@ -224,8 +205,7 @@ fn a_copy_from_before_others_joined_helps_them_to_nothing() {
         for n in &others {
             cluster.restart(*n).await.unwrap();
         }
-        let reason = SimRuntime::timeout(Duration::from_secs(20), cluster.handle(rolled_back).fatal()).await;
-        let reason = reason.expect("an older copy goes on");
+        let reason = ended(&cluster, rolled_back, LONG).await.expect("an older copy goes on");
         assert!(reason.contains("has an older copy of its data"), "{reason}");
         let leader = cluster.leader_among(&[others[0], others[1], 3, 4]).await;
         cluster.handle(leader).barrier().await.unwrap();
@@ -252,19 +232,10 @@ fn a_member_that_was_removed_before_it_started_stays_removed() {
     });
 }
 
-/// What a stranger says it knows of the one it speaks to.
+/// Asks `to` for its vote; the stranger says with `recall` what it knows of that disk.
 async fn claim(cluster: &Cluster, to: usize, recall: wire::Recall) -> Result<(), String> {
-    let ballot = wire::VoteRequest {
-        vote: vote(9),
-        last_log_id: Some(wire::LogId { term: 9, index: 1_000_000 }),
-        leader_transfer: true,
-    };
-    let frame =
-        wire::ControlRequest { kind: Some(Request::PreVote(ballot)), recall: Some(recall), format: 0 };
-    let transport = cluster.network.transport(peer(STRANGER).id);
-    let frame = Bytes::from(frame.encode_to_vec());
-    let answer = transport.call(&peer(to), Purpose::Control, frame, SOON).await;
-    answer.map(drop).map_err(|error| error.to_string())
+    let ballot = Request::PreVote(ballot(STRANGER, 9));
+    impostors::ask(cluster, STRANGER, to, ballot, recall).await.map(drop)
 }
 
 /// At any time of its life, and while it listens at its start.
@@ -279,8 +250,7 @@ fn a_stranger_ends_no_member_alone() {
                 let recall = wire::Recall { starts: 1000, incarnation: 5, proof, ..Default::default() };
                 claim(&cluster, 0, recall).await.unwrap_err();
             }
-            let ended = SimRuntime::timeout(SOON, cluster.handle(0).fatal()).await;
-            assert!(ended.is_err(), "{ended:?}");
+            assert_eq!(ended(&cluster, 0, SOON).await, None);
             cluster.kill(0).await;
             cluster.restart(0).await.unwrap();
         }

@@ -17,10 +17,10 @@ use tokio::sync::oneshot;
 /// Handshakes under way at a time. Each holds some 30 kB, and a member's takes milliseconds.
 pub(super) const STRANGERS_MAX: usize = 128;
 /// Of those, from one address: eight other members behind one, each with a connection for each of four purposes.
-pub(super) const STRANGERS_PER_ADDRESS_MAX: usize = 32;
+const STRANGERS_PER_ADDRESS_MAX: usize = 32;
 /// Connections of one name: one for each of four purposes, and twice as many again for those that the other end has given
 /// up and this one has not noticed yet. More are refused, so that one certificate does not fill the port.
-pub(super) const CONNECTIONS_PER_NAME_MAX: usize = 12;
+const CONNECTIONS_PER_NAME_MAX: usize = 12;
 /// Connections with a proved name. Nine members and some that join or leave, each with all it may have.
 pub(super) const CONNECTIONS_MAX: usize = 256;
 

@@ -7,17 +7,11 @@ use super::*;
 fn terms_that_a_removed_voter_made_up_leave_nobody_out() {
     simulate(1012, async {
         let (mut cluster, away, liar) = away_alone_with_a_removed_voter().await;
-        let transport = cluster.network.transport(peer(liar).id);
         for _ in 0..3 {
             let term = cluster.handle(away).status().term + (1 << 20);
-            let vote = Some(wire::Vote { term, node: peer(liar).id.0, committed: false });
-            let last_log_id = Some(wire::LogId { term, index: 1_000_000 });
-            let ballot = wire::VoteRequest { vote, last_log_id, leader_transfer: true };
-            let recall = Some(wire::Recall::default());
-            let frame = wire::ControlRequest { kind: Some(Request::Vote(ballot)), recall, format: 0 };
             for _ in 0..5 {
-                let frame = Bytes::from(frame.encode_to_vec());
-                drop(transport.call(&peer(away), Purpose::Control, frame, SOON).await);
+                let ballot = Request::Vote(ballot(liar, term));
+                drop(ask(&cluster, liar, away, ballot, wire::Recall::default()).await);
                 SimRuntime::sleep(Duration::from_millis(100)).await;
             }
         }
@@ -44,7 +38,7 @@ impl PeerService for Ahead {
         use wire::append_response::Outcome;
         let request = wire::ControlRequest::decode(frame).unwrap();
         let vote = wire::Vote { term: self.1, node: self.0.0, committed: false };
-        let answer = match request.kind {
+        answered(match request.kind {
             Some(Request::Identity(_)) => Ok(Response::Identity(wire::IdentityResponse::default())),
             Some(Request::Vote(_) | Request::PreVote(_)) => {
                 Ok(Response::Vote(wire::VoteResponse { vote: Some(vote), ..Default::default() }))
@@ -54,10 +48,7 @@ impl PeerService for Ahead {
                 Ok(Response::Heartbeat(wire::AppendResponse { outcome }))
             }
             _ => Err("no".to_owned()),
-        };
-        let answer =
-            answer.map(|kind| Bytes::from(wire::ControlResponse { kind: Some(kind) }.encode_to_vec()));
-        async { answer }.boxed()
+        })
     }
 
     fn stream(&self, _: NodeId, _: Purpose, _: Duplex) -> BoxFuture<'static, ()> {

@@ -7,22 +7,7 @@ use super::*;
 #[test]
 fn an_older_copy_that_starts_twice_is_still_an_older_copy() {
     simulate(1001, async {
-        let mut cluster = Cluster::start(3).await;
-        cluster.leader().await;
-        known_everywhere(&cluster).await;
-        let (late, gone, rolled_back) = (0, 1, 2);
-        let older = copy(&cluster, rolled_back);
-        cluster.kill(rolled_back).await;
-        cluster.restart(rolled_back).await.unwrap();
-        known_everywhere(&cluster).await;
-        converge(&cluster).await;
-        // Everybody knows its second start. What follows is acknowledged by the two that the third is without.
-        cluster.kill(late).await;
-        let leader = cluster.leader_among(&[gone, rolled_back]).await;
-        revision_of(cluster.handle(leader).propose(put("acknowledged", "1")).await);
-        cluster.kill(gone).await;
-        cluster.kill(rolled_back).await;
-        cluster.disks[rolled_back] = older;
+        let OlderCopy { mut cluster, late, rolled_back, .. } = older_copy_and_late_member().await;
         cluster.restart(late).await.unwrap();
         cluster.restart(rolled_back).await.unwrap();
         SimRuntime::sleep(Duration::from_secs(20)).await;
@@ -43,21 +28,7 @@ fn an_older_copy_that_starts_twice_is_still_an_older_copy() {
 #[test]
 fn an_older_copy_that_starts_twice_before_it_meets_anybody_is_found_out() {
     simulate(1002, async {
-        let mut cluster = Cluster::start(3).await;
-        cluster.leader().await;
-        known_everywhere(&cluster).await;
-        let (late, gone, rolled_back) = (0, 1, 2);
-        let older = copy(&cluster, rolled_back);
-        cluster.kill(rolled_back).await;
-        cluster.restart(rolled_back).await.unwrap();
-        known_everywhere(&cluster).await;
-        converge(&cluster).await;
-        cluster.kill(late).await;
-        let leader = cluster.leader_among(&[gone, rolled_back]).await;
-        revision_of(cluster.handle(leader).propose(put("acknowledged", "1")).await);
-        cluster.kill(gone).await;
-        cluster.kill(rolled_back).await;
-        cluster.disks[rolled_back] = older;
+        let OlderCopy { mut cluster, late, rolled_back, .. } = older_copy_and_late_member().await;
         for _ in 0..2 {
             cluster.restart(rolled_back).await.unwrap();
             SimRuntime::sleep(SOON).await;
@@ -77,19 +48,7 @@ fn an_older_copy_that_starts_twice_before_it_meets_anybody_is_found_out() {
 #[test]
 fn an_older_copy_from_before_others_joined_does_not_lead_at_its_second_start() {
     simulate(1003, async {
-        let mut cluster = Cluster::start(1).await;
-        cluster.handle(0).wait_cluster().await.unwrap();
-        cluster.kill(0).await;
-        let alone = copy(&cluster, 0);
-        cluster.restart(0).await.unwrap();
-        cluster.leader().await;
-        for _ in 0..2 {
-            let joined = cluster.join().await;
-            cluster.handle(0).add_learner(&peer(joined)).await.unwrap();
-            cluster.handle(0).promote(peer(joined).id).await.unwrap();
-            cluster.handle(joined).wait_cluster().await.unwrap();
-        }
-        revision_of(cluster.handle(0).propose(put("a", "1")).await);
+        let (mut cluster, alone) = grown_from_one().await;
         cluster.kill(0).await;
         cluster.disks[0] = alone;
         let leader = cluster.leader_among(&[1, 2]).await;
@@ -136,22 +95,7 @@ fn an_older_copy_takes_no_vote_of_a_member_that_it_was_not_compared_with() {
     let mut led = Vec::new();
     for offset in (0..1100).step_by(50) {
         let run = simulate(1017, async move {
-            let mut cluster = Cluster::start(3).await;
-            cluster.leader().await;
-            known_everywhere(&cluster).await;
-            let (late, gone, rolled_back) = (0, 1, 2);
-            let older = copy(&cluster, rolled_back);
-            cluster.kill(rolled_back).await;
-            cluster.restart(rolled_back).await.unwrap();
-            known_everywhere(&cluster).await;
-            converge(&cluster).await;
-            // So that the copy has as much of the log as the one that is late: what this start registered is cut off there.
-            cluster.kill(late).await;
-            let leader = cluster.leader_among(&[gone, rolled_back]).await;
-            revision_of(cluster.handle(leader).propose(put("acknowledged", "1")).await);
-            cluster.kill(gone).await;
-            cluster.kill(rolled_back).await;
-            cluster.disks[rolled_back] = older;
+            let OlderCopy { mut cluster, late, gone, rolled_back } = older_copy_and_late_member().await;
             cluster.network.serve(peer(gone).id, Arc::new(Hung));
             cluster.restart(rolled_back).await.unwrap();
             SimRuntime::sleep(Duration::from_millis(3000 + offset)).await;

@@ -81,13 +81,9 @@ fn a_removed_voter_ends_nobody_with_appends_that_no_leader_sends() {
                 let status = cluster.handle(away).status();
                 let (what, request) =
                     malformed(liar, status.last_log, last_term(&cluster, away)).swap_remove(case);
-                let recall = Some(wire::Recall::default());
-                let transport = cluster.network.transport(peer(liar).id);
-                let kind = Some(Request::Heartbeat(request));
-                let frame = wire::ControlRequest { kind, recall, format: 0 };
                 for _ in 0..3 {
-                    let frame = Bytes::from(frame.encode_to_vec());
-                    drop(transport.call(&peer(away), Purpose::Control, frame, SOON).await);
+                    let heartbeat = Request::Heartbeat(request.clone());
+                    drop(ask(&cluster, liar, away, heartbeat, wire::Recall::default()).await);
                 }
                 ended(&cluster, away, Duration::from_secs(10)).await.map(|reason| format!("{what}: {reason}"))
             })

@@ -15,30 +15,14 @@ use prost::Message;
 use wire::control_request::Kind as Request;
 use wire::control_response::Kind as Response;
 
-use super::liars::{Liar, known_everywhere};
+use super::casts::*;
+use super::impostors::*;
 use super::*;
 use crate::Runtime;
 use crate::transport::{Duplex, NodeId, PeerService, Purpose, Transport};
 
 const SOON: Duration = Duration::from_secs(2);
 const LONG: Duration = Duration::from_secs(60);
-
-fn copy(cluster: &Cluster, n: usize) -> Arc<MemoryDisk> {
-    Arc::new(cluster.disks[n].copy())
-}
-
-async fn converge(cluster: &Cluster) {
-    eventually("everybody has applied everything", || {
-        let applied: Vec<_> = cluster.handles().iter().map(|handle| handle.status().applied).collect();
-        applied.iter().all(|at| *at == applied[0]).then_some(())
-    })
-    .await;
-}
-
-/// Whether a member ended within `time`; one that cannot even start has ended.
-async fn ended(cluster: &Cluster, n: usize, time: Duration) -> Option<String> {
-    SimRuntime::timeout(time, cluster.handle(n).fatal()).await.ok()
-}
 
 /// A cluster of three with a learner, which is in other hands.
 async fn with_lying_learner(lie: wire::IdentityResponse) -> Cluster {
@@ -54,29 +38,19 @@ async fn with_lying_learner(lie: wire::IdentityResponse) -> Cluster {
     cluster
 }
 
-/// A cluster of which a voter was removed while another one, which starts alone now, was away; that one, and the removed one.
+/// A cluster of which a voter was removed while another member was away. The one that was away runs alone now. That one,
+/// and the removed one.
 async fn away_alone_with_a_removed_voter() -> (Cluster, usize, usize) {
-    let mut cluster = Cluster::start(3).await;
-    known_everywhere(&cluster).await;
-    let away = 2;
-    let leader = cluster.leader().await;
-    let liar = cluster.join().await;
-    cluster.handle(leader).add_learner(&peer(liar)).await.unwrap();
-    known_everywhere(&cluster).await;
-    cluster.handle(leader).promote(peer(liar).id).await.unwrap();
-    converge(&cluster).await;
-    cluster.kill(away).await;
-    let mut leader = cluster.leader_among(&[0, 1, liar]).await;
-    if leader == liar {
-        cluster.handle(liar).transfer_leader(peer(0).id).await.unwrap();
-        leader = eventually("the lead", || cluster.handle(0).is_leader().then_some(0)).await;
-    }
-    cluster.handle(leader).remove(peer(liar).id).await.unwrap();
-    for n in [0, 1, liar] {
-        cluster.kill(n).await;
-    }
-    cluster.network.serve(peer(liar).id, Arc::new(Liar(wire::IdentityResponse::default())));
-    cluster.restart(away).await.unwrap();
+    away_alone(Cluster::new(3), 0).await
+}
+
+/// The same of a `cluster` that was not started yet, with `writes` made while that one was away.
+async fn away_alone(mut cluster: Cluster, writes: usize) -> (Cluster, usize, usize) {
+    let roles = put_liar(&mut cluster, wire::IdentityResponse::default(), Seat::Voter).await;
+    write_many(&cluster, roles.leader, "busy", writes).await;
+    cluster.kill(roles.leader).await;
+    cluster.kill(roles.follower).await;
+    cluster.restart(roles.away).await.unwrap();
     SimRuntime::sleep(SOON).await;
-    (cluster, away, liar)
+    (cluster, roles.away, roles.liar)
 }

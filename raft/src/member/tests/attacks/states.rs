@@ -12,26 +12,7 @@ fn a_state_that_is_not_this_members_past_is_not_received_over_and_over() {
     tracing::subscriber::with_default(warned.clone(), || {
         simulate(915, async {
             let mut cluster = Cluster::start(3).await;
-            let leader = cluster.leader().await;
-            known_everywhere(&cluster).await;
-            let (right, late) = ((leader + 1) % 3, (leader + 2) % 3);
-            cluster.kill(late).await;
-            let older = copy(&cluster, leader);
-            for i in 0..400 {
-                revision_of(cluster.handle(leader).propose(put(&format!("a{i}"), "1")).await);
-            }
-            let end = cluster.handle(leader).state().applied();
-            assert!(cluster.handle(right).wait_applied(end, LONG).await);
-            for n in [leader, right] {
-                cluster.kill(n).await;
-            }
-            cluster.disks[leader] = older;
-            cluster.restart(leader).await.unwrap();
-            cluster.restart(late).await.unwrap();
-            let now = cluster.leader_among(&[leader, late]).await;
-            for i in 0..290 {
-                revision_of(cluster.handle(now).propose(put(&format!("b{i}"), "1")).await);
-            }
+            let right = majority_loses(&mut cluster, 400, 290).await;
             cluster.restart(right).await.unwrap();
             eventually("it is quarantined", || cluster.handle(right).may_serve().err()).await;
             SimRuntime::sleep(LONG).await;
@@ -49,9 +30,7 @@ fn a_state_that_is_not_this_members_past_is_not_received_over_and_over() {
 #[test]
 fn a_quarantined_member_that_lags_takes_the_leaders_snapshot() {
     simulate(1010, async {
-        let mut cluster = Cluster::new(3);
-        cluster.log = LogOptions { snapshot_every: 50, keep: 30, ..LogOptions::default() };
-        cluster.history = HistoryOptions { entries_max: 20, ..HistoryOptions::default() };
+        let mut cluster = with_small_logs(3);
         cluster.start_and_found().await;
         let leader = cluster.leader().await;
         let wrong = (leader + 1) % 3;
@@ -116,30 +95,9 @@ fn a_quarantined_member_takes_no_state_of_judges_that_differ() {
 #[test]
 fn the_one_that_keeps_what_a_majority_lost_is_not_ended_by_their_state() {
     simulate(1022, async {
-        let mut cluster = Cluster::new(3);
-        cluster.log = LogOptions { snapshot_every: 50, keep: 30, ..LogOptions::default() };
-        cluster.history = HistoryOptions { entries_max: 20, ..HistoryOptions::default() };
+        let mut cluster = with_small_logs(3);
         cluster.start_and_found().await;
-        let leader = cluster.leader().await;
-        known_everywhere(&cluster).await;
-        let (right, late) = ((leader + 1) % 3, (leader + 2) % 3);
-        cluster.kill(late).await;
-        let older = copy(&cluster, leader);
-        for i in 0..600 {
-            revision_of(cluster.handle(leader).propose(put(&format!("a{i}"), "1")).await);
-        }
-        let end = cluster.handle(leader).state().applied();
-        assert!(cluster.handle(right).wait_applied(end, LONG).await);
-        for n in [leader, right] {
-            cluster.kill(n).await;
-        }
-        cluster.disks[leader] = older;
-        cluster.restart(leader).await.unwrap();
-        cluster.restart(late).await.unwrap();
-        let now = cluster.leader_among(&[leader, late]).await;
-        for i in 0..250 {
-            revision_of(cluster.handle(now).propose(put(&format!("b{i}"), "1")).await);
-        }
+        let right = majority_loses(&mut cluster, 600, 250).await;
         SimRuntime::sleep(Duration::from_secs(5)).await;
         for _ in 0..2 {
             cluster.restart(right).await.unwrap();
