@@ -385,8 +385,7 @@ fn check_name(name: &str) -> Result<(), ApiError> {
 fn allows(resource: &Resource, target: &Target, verb: Verb) -> bool {
     if target.subresource.is_empty() {
         // The collection of all namespaces is there to be read: what writes names one.
-        let is_too_wide =
-            verb == Verb::DeleteCollection && resource.namespaced && target.namespace.is_empty();
+        let is_too_wide = !verb.is_read() && resource.namespaced && target.namespace.is_empty();
         // The name of a created object is in its body; collections are not written to by PUT.
         return resource.allows(verb) && !is_too_wide && (verb != Verb::Create || target.name.is_empty());
     }
