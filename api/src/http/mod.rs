@@ -167,7 +167,8 @@ impl<S: Store> Api<S> {
             }
         };
         let verb = Verb::of(&parts.method, &target, &parts.query);
-        authorize(&user, Attributes::Resource { verb: verb.unwrap_or(Verb::Get), target: &target })?;
+        let asked = Verb::asked(&parts.method, &target, &parts.query);
+        authorize(&user, Attributes::Resource { verb: asked, target: &target })?;
         let resource = self.resource(&parts.path, &target)?;
         check_name(&target.name)?;
         let verb = verb.filter(|&verb| allows(resource, &target, verb)).ok_or(ApiError::MethodNotAllowed)?;
