@@ -129,7 +129,7 @@ pub fn require_json(accept: Option<&str>) -> Result<(), ApiError> {
         |clause: &Clause<'_>| matches!(clause.media_type, "application/json" | "application/*" | "*/*" | "*");
     match accept.is_empty() || clauses(accept).iter().any(is_json) {
         true => Ok(()),
-        false => Err(ApiError::NotAcceptable(NotAcceptable::MediaType)),
+        false => Err(ApiError::NotAcceptable(NotAcceptable::JsonAlone)),
     }
 }
 

@@ -87,6 +87,9 @@ fn the_version_is_json_for_those_who_take_it() {
             let response = server.open(Method::GET, "/version", &[("accept", accept)], Body::empty()).await;
             assert_eq!(response.status(), code, "{accept}");
         }
+        let refused = get(&server, "/version", &[("accept", "text/html")]).await.json();
+        let told = "406: Not Acceptable\n\nAvailable representations: application/json";
+        assert_eq!(refused["message"], told, "no form is named that would be refused as well");
     });
 }
 
