@@ -162,6 +162,8 @@ pub enum ApiError {
 pub enum NotAcceptable {
     /// None of the media types is known.
     MediaType,
+    /// There is the document in JSON alone, and it was asked for in other types.
+    JsonAlone,
     /// The media type is known, its parameters (`as=`, `g=`, `v=`) are not.
     Parameters,
     /// The media type is known, but there are no watches in it.

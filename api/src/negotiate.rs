@@ -129,7 +129,7 @@ pub fn require_json(accept: Option<&str>) -> Result<(), ApiError> {
         |clause: &Clause<'_>| matches!(clause.media_type, "application/json" | "application/*" | "*/*" | "*");
     match accept.is_empty() || clauses(accept).iter().any(is_json) {
         true => Ok(()),
-        false => Err(ApiError::NotAcceptable(NotAcceptable::MediaType)),
+        false => Err(ApiError::NotAcceptable(NotAcceptable::JsonAlone)),
     }
 }
 
@@ -149,12 +149,7 @@ fn negotiate_of(
     }
     let mut known_media_type = false;
     for clause in clauses(accept) {
-        let encoding = match clause.media_type {
-            "application/json" | "*/*" => Encoding::Json,
-            "application/yaml" => Encoding::Yaml,
-            other if other == brand.protobuf_media_type => Encoding::Protobuf,
-            _ => continue,
-        };
+        let Some(encoding) = encoding_of(clause.media_type, brand) else { continue };
         known_media_type = true;
         if !clause.is_served(encoding) {
             continue;
@@ -169,13 +164,22 @@ fn negotiate_of(
     Err(ApiError::NotAcceptable(which))
 }
 
+/// The encoding behind a media type of an `Accept` header, without its parameters.
+pub(crate) fn encoding_of(media_type: &str, brand: &Brand) -> Option<Encoding> {
+    match media_type {
+        "application/json" | "*/*" => Some(Encoding::Json),
+        "application/yaml" => Some(Encoding::Yaml),
+        other => (other == brand.protobuf_media_type).then_some(Encoding::Protobuf),
+    }
+}
+
 /// The reference writes tables in JSON and YAML only.
 fn writable(encoding: Encoding, view: View) -> bool {
     !(encoding == Encoding::Protobuf && view == View::Table)
 }
 
 /// People with a command line client get several lines without asking.
-fn wants_pretty(query: &Query, user_agent: &str) -> bool {
+pub(crate) fn wants_pretty(query: &Query, user_agent: &str) -> bool {
     match query.text("pretty") {
         "" => ["curl", "Wget", "Mozilla/5.0"].iter().any(|client| user_agent.starts_with(client)),
         said => matches!(said, "1" | "t" | "T" | "true" | "TRUE" | "True"),

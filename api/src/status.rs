@@ -303,9 +303,9 @@ fn not_acceptable(which: &NotAcceptable, brand: &Brand) -> Status {
             let list = format!(
                 "application/json, application/yaml, {protobuf}, application/json;stream=watch, {protobuf};stream=watch"
             );
-            let message = format!("406: Not Acceptable\n\nAvailable representations: {list}");
-            generic(406, "NotAcceptable", message)
+            generic(406, "NotAcceptable", available(&list))
         }
+        NotAcceptable::JsonAlone => generic(406, "NotAcceptable", available("application/json")),
         NotAcceptable::Parameters => {
             let list = format!("application/json, application/yaml, {protobuf}");
             let message = format!("only the following media types are accepted: {list}");
@@ -318,6 +318,11 @@ fn not_acceptable(which: &NotAcceptable, brand: &Brand) -> Status {
         }
         NotAcceptable::View(message) => plain(406, "NotAcceptable", message),
     }
+}
+
+/// The text of a 406 for a path whose documents come in the media types of `list`.
+fn available(list: &str) -> String {
+    format!("406: Not Acceptable\n\nAvailable representations: {list}")
 }
 
 fn internal(message: &str) -> Status {

@@ -34,11 +34,13 @@ use crate::authn::{Admission, Authenticator, Peer, User};
 use crate::authz::{Attributes, authorize};
 use crate::budget::Budget;
 use crate::error::{ApiError, NotAcceptable};
-use crate::negotiate::{Encoding, JSON, Representation, View, negotiate, negotiate_whole, require_json};
+use crate::negotiate::{
+    Encoding, JSON, Representation, View, negotiate, negotiate_whole, require_json, wants_pretty,
+};
 use crate::openapi::Documents;
 use crate::pipeline::{Answer, Pipeline, Remarks, Request, WriteOutcome};
 use crate::registry::Resource;
-use crate::render::{IncludeObject, Renderer, meta_document};
+use crate::render::{IncludeObject, Renderer, meta_document, whole_document};
 use crate::request::{Query, Target, TargetPath, Verb, parse_path};
 use crate::status::Status;
 use crate::validate::quoted;
@@ -167,7 +169,8 @@ impl<S: Store> Api<S> {
             }
         };
         let verb = Verb::of(&parts.method, &target, &parts.query);
-        authorize(&user, Attributes::Resource { verb: verb.unwrap_or(Verb::Get), target: &target })?;
+        let asked = Verb::asked(&parts.method, &target, &parts.query);
+        authorize(&user, Attributes::Resource { verb: asked, target: &target })?;
         let resource = self.resource(&parts.path, &target)?;
         check_name(&target.name)?;
         let verb = verb.filter(|&verb| allows(resource, &target, verb)).ok_or(ApiError::MethodNotAllowed)?;
@@ -326,7 +329,7 @@ impl<S: Store> Api<S> {
         let aggregated = self.discovery.find_aggregated(&parts.path, accept.as_deref().unwrap_or_default());
         match (index, aggregated, document) {
             (Some(index), _, _) => Ok(respond::json(200, index)),
-            (_, Some(aggregated), _) => Ok(respond::aggregated(aggregated, &parts.headers)),
+            (_, Some((found, encoding)), _) => Ok(self.aggregated_discovery(found, encoding, parts)),
             (_, _, Some(document)) => self.plain_discovery(document, parts, accept.as_deref()),
             (None, None, None) => Err(self.nothing_at(&parts.path)),
         }
@@ -343,6 +346,31 @@ impl<S: Store> Api<S> {
         let representation = negotiate_whole(accept, agent, &parts.query, registry.brand)?;
         let bytes = meta_document(document.kind, &document.value, representation, &registry.schema);
         Ok(respond::bytes(200, representation.media_type(registry.brand), bytes))
+    }
+
+    /// An aggregated document, or word that the client has it already.
+    fn aggregated_discovery(
+        &self,
+        found: &discovery::Aggregated,
+        encoding: Encoding,
+        parts: &Parts,
+    ) -> Response<Body> {
+        let registry = &self.pipeline.registry;
+        let mut response = if respond::is_known(&parts.headers, &found.etag) {
+            respond::not_modified()
+        } else {
+            let pretty = wants_pretty(&parts.query, header_text(&parts.headers, &header::USER_AGENT));
+            let representation = Representation { encoding, pretty, ..JSON };
+            let media_type = representation.media_type(registry.brand);
+            let document =
+                whole_document(discovery::LIST_MESSAGE, &found.value, representation, &registry.schema);
+            let mut response = respond::bytes(200, media_type, document);
+            let content_type = format!("{media_type}{}", found.parameters);
+            respond::put(response.headers_mut(), header::CONTENT_TYPE, &content_type);
+            response
+        };
+        respond::keep_by(&mut response, &found.etag);
+        response
     }
 
     fn failure(&self, parts: &Parts, error: &ApiError) -> Response<Body> {
@@ -385,8 +413,7 @@ fn check_name(name: &str) -> Result<(), ApiError> {
 fn allows(resource: &Resource, target: &Target, verb: Verb) -> bool {
     if target.subresource.is_empty() {
         // The collection of all namespaces is there to be read: what writes names one.
-        let is_too_wide =
-            verb == Verb::DeleteCollection && resource.namespaced && target.namespace.is_empty();
+        let is_too_wide = !verb.is_read() && resource.namespaced && target.namespace.is_empty();
         // The name of a created object is in its body; collections are not written to by PUT.
         return resource.allows(verb) && !is_too_wide && (verb != Verb::Create || target.name.is_empty());
     }

@@ -12,7 +12,6 @@ use http::header::{
 use http::{HeaderMap, HeaderValue, Response, StatusCode};
 use orch_raft::Store;
 
-use super::discovery::Aggregated;
 use crate::render::Payload;
 use crate::watch::Watch;
 
@@ -44,22 +43,12 @@ pub(super) fn no_page() -> Response<Body> {
     response
 }
 
-/// An aggregated discovery document, or word that the client has it already.
-pub(super) fn aggregated(aggregated: &Aggregated, asked: &HeaderMap) -> Response<Body> {
-    let mut response = if is_known(asked, &aggregated.etag) {
-        not_modified()
-    } else {
-        bytes(200, "application/json", aggregated.document.clone())
-    };
-    let is_whole = response.status() == StatusCode::OK;
+/// Lets clients and what is between keep an answer, for each `Accept` by `etag`, which stands in quotes.
+pub(super) fn keep_by(response: &mut Response<Body>, etag: &str) {
     let headers = response.headers_mut();
-    if is_whole {
-        put(headers, CONTENT_TYPE, &aggregated.content_type);
-    }
-    put(headers, ETAG, &aggregated.etag);
+    put(headers, ETAG, etag);
     put(headers, VARY, "Accept");
     put(headers, CACHE_CONTROL, "public");
-    response
 }
 
 /// Word that nothing changed since the client asked before.

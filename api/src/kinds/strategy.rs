@@ -140,6 +140,11 @@ pub trait Strategy: Send + Sync + 'static {
         &[]
     }
 
+    /// Older names of [`Strategy::selectable_fields`] that selectors may use: each with the one that it stands for.
+    fn field_synonyms(&self) -> &'static [(&'static str, &'static str)] {
+        &[]
+    }
+
     /// The value of each of [`Strategy::selectable_fields`], in the same order; absent is the empty string.
     fn field_values(&self, _object: &Value) -> Vec<String> {
         Vec::new()

@@ -92,6 +92,11 @@ impl Strategy for PersistentVolumeClaim {
         &["name"]
     }
 
+    // The reference selects claims by their metadata alone.
+    fn withheld_fields(&self) -> &'static [&'static str] {
+        &["name"]
+    }
+
     fn field_values(&self, object: &Value) -> Vec<String> {
         vec![object.at("metadata").text("name").to_owned()]
     }

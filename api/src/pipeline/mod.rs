@@ -200,7 +200,9 @@ impl<S: Store> Pipeline<S> {
             .map_err(|error| ApiError::BadRequest(error.to_string()))?;
         let declared = request.resource.strategy.selectable_fields();
         let withheld = request.resource.strategy.withheld_fields();
-        let fields = SelectableFields { declared, withheld, namespaced: request.resource.namespaced };
+        let synonyms = request.resource.strategy.field_synonyms();
+        let namespaced = request.resource.namespaced;
+        let fields = SelectableFields { declared, withheld, synonyms, namespaced };
         let text = request.query.text("fieldSelector");
         let fields = match request.resource.conversion {
             Some(conversion) => FieldSelector::parse_renamed(text, fields, conversion.stored_field),

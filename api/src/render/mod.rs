@@ -39,7 +39,7 @@ use crate::schema::Schema;
 
 pub use event::EventType;
 pub use payload::{Frames, Payload};
-pub use status::{meta_document, status};
+pub use status::{meta_document, status, whole_document};
 
 /// Writes answers about one resource in one representation. Cheap to clone and to hold for the life of a watch.
 #[derive(Clone, Debug)]

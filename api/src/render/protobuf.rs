@@ -111,7 +111,12 @@ impl Renderer {
 
 /// The message of an object of one of the types that every kind shares.
 pub(super) fn encoded_meta(schema: &Schema, name: &str, value: &Value) -> Vec<u8> {
-    let type_id = schema.named(&format!("meta.v1.{name}")).expect("the meta types are built in");
+    encoded_message(schema, &format!("meta.v1.{name}"), value)
+}
+
+/// The message of a document of the built-in type `name`, with its package.
+pub(super) fn encoded_message(schema: &Schema, name: &str, value: &Value) -> Vec<u8> {
+    let type_id = schema.named(name).expect("types of the server's own documents are built in");
     let mut message = Vec::new();
     encode_protobuf(schema, type_id, value, &mut message);
     message

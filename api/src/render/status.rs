@@ -4,12 +4,13 @@ use bytes::Bytes;
 use serde_json::Value;
 
 use super::json::lines;
-use super::protobuf::encoded_meta;
+use super::protobuf::encoded_message;
 use crate::negotiate::{Encoding, Representation};
 use crate::schema::json::write_value;
 use crate::schema::protobuf::write_envelope;
 use crate::schema::{Schema, write_yaml};
 use crate::status::Status;
+use crate::validate::tree::Tree;
 
 /// The body of an answer that is a Status. A Status is never shown as a table and never cut to its metadata.
 pub fn status(status: &Status, representation: Representation, schema: &Schema) -> Bytes {
@@ -23,6 +24,16 @@ pub fn meta_document(
     representation: Representation,
     schema: &Schema,
 ) -> Bytes {
+    whole_document(&format!("meta.v1.{kind}"), document, representation, schema)
+}
+
+/// A document of the built-in message `name` (`PACKAGE.MESSAGE`), which says its own kind and version.
+pub fn whole_document(
+    name: &str,
+    document: &Value,
+    representation: Representation,
+    schema: &Schema,
+) -> Bytes {
     let mut body = Vec::new();
     match representation.encoding {
         Encoding::Json => {
@@ -31,7 +42,8 @@ pub fn meta_document(
         }
         Encoding::Yaml => write_yaml(document, &mut body),
         Encoding::Protobuf => {
-            write_envelope("v1", kind, &encoded_meta(schema, kind, document), &mut body);
+            let message = encoded_message(schema, name, document);
+            write_envelope(document.text("apiVersion"), document.text("kind"), &message, &mut body);
         }
     }
     body.into()

@@ -50,6 +50,17 @@ impl Verb {
         }
     }
 
+    /// What a request asks for, as authorization judges it: also where no path takes the method. A method of no verb
+    /// (HEAD, OPTIONS) is judged as a read of the path.
+    pub fn asked(method: &http::Method, target: &Target, query: &Query) -> Verb {
+        let reads = || Verb::of(&http::Method::GET, target, query).unwrap_or(Verb::Get);
+        match *method {
+            http::Method::PUT if !target.deprecated_watch => Verb::Update,
+            http::Method::PATCH if !target.deprecated_watch => Verb::Patch,
+            _ => Verb::of(method, target, query).unwrap_or_else(reads),
+        }
+    }
+
     /// The verb of `method` on a path with or without a name; `None` where there is no such verb.
     pub fn of(method: &http::Method, target: &Target, query: &Query) -> Option<Verb> {
         let named = !target.name.is_empty();
@@ -68,5 +79,34 @@ impl Verb {
             http::Method::DELETE => Some(Verb::DeleteCollection),
             _ => None,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use http::Method;
+
+    use super::*;
+
+    #[test]
+    fn what_is_asked_follows_from_the_method_also_where_the_path_does_not_take_it() {
+        let collection = Target { resource: "configmaps".to_owned(), ..Target::default() };
+        let object = Target { name: "a".to_owned(), ..collection.clone() };
+        let query = Query::default();
+        for (method, of_collection, of_object) in [
+            (Method::GET, Verb::List, Verb::Get),
+            (Method::HEAD, Verb::List, Verb::Get),
+            (Method::POST, Verb::Create, Verb::Create),
+            (Method::PUT, Verb::Update, Verb::Update),
+            (Method::PATCH, Verb::Patch, Verb::Patch),
+            (Method::DELETE, Verb::DeleteCollection, Verb::Delete),
+            (Method::OPTIONS, Verb::List, Verb::Get),
+        ] {
+            assert_eq!(Verb::asked(&method, &collection, &query), of_collection, "{method}");
+            assert_eq!(Verb::asked(&method, &object, &query), of_object, "{method}");
+        }
+        let watched = Target { deprecated_watch: true, ..collection };
+        assert_eq!(Verb::asked(&Method::POST, &watched, &query), Verb::Watch);
+        assert_eq!(Verb::of(&Method::PUT, &watched, &query), None, "it is asked for, and not taken");
     }
 }

@@ -48,6 +48,8 @@ pub struct SelectableFields<'a> {
     pub declared: &'a [&'a str],
     /// The fields among `declared` that are stored and that no selector may name.
     pub withheld: &'a [&'a str],
+    /// Older names of declared fields, each with the one that it stands for.
+    pub synonyms: &'a [(&'a str, &'a str)],
     /// Whether the kind lives in namespaces, and may be selected by them.
     pub namespaced: bool,
 }
@@ -152,6 +154,8 @@ impl Condition {
 }
 
 fn resolve(name: &str, fields: SelectableFields<'_>) -> Result<Field, FieldSelectorError> {
+    // few: the fields of a kind.
+    let name = fields.synonyms.iter().find(|(older, _)| *older == name).map_or(name, |(_, newer)| newer);
     let mut allowed = fields.declared.iter().filter(|declared| !fields.withheld.contains(declared));
     let is_plain = allowed.clone().next().is_none();
     match name {
@@ -231,9 +235,14 @@ mod tests {
 
     use super::*;
 
-    const POD: SelectableFields<'_> =
-        SelectableFields { declared: &["spec.nodeName", "status.phase"], withheld: &[], namespaced: true };
-    const ROLE: SelectableFields<'_> = SelectableFields { declared: &[], withheld: &[], namespaced: true };
+    const POD: SelectableFields<'_> = SelectableFields {
+        declared: &["spec.nodeName", "status.phase"],
+        withheld: &[],
+        synonyms: &[("spec.host", "spec.nodeName")],
+        namespaced: true,
+    };
+    const ROLE: SelectableFields<'_> =
+        SelectableFields { declared: &[], withheld: &[], synonyms: &[], namespaced: true };
 
     fn refused(text: &str, fields: SelectableFields<'_>, message: &str) {
         assert_eq!(FieldSelector::parse(text, fields).unwrap_err().0, message);
@@ -262,6 +271,9 @@ mod tests {
         assert!(running.matches("n/a", &object(&[("status.phase", "Running"), ("spec.nodeName", "n1")])));
         assert!(running.matches("n/a", &object(&[("", "n1"), ("", "Running")])), "stored before names were");
         assert!(!running.matches("n/a", &object(&[("", "Running"), ("", "n1")])));
+        let placed = FieldSelector::parse("spec.host=n1", POD).unwrap();
+        assert!(placed.matches("n/a", &object(&[("spec.nodeName", "n1")])), "by an older name");
+        assert!(!placed.matches("n/a", &object(&[("spec.nodeName", "n2")])));
         let unbound = FieldSelector::parse("spec.nodeName=", POD).unwrap();
         assert!(unbound.matches("n/a", &object(&[("status.phase", "Running")])), "empty ones are not stored");
     }

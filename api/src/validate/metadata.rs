@@ -11,7 +11,7 @@ use crate::kinds::NameRule;
 use crate::validate::distinct::Distinct;
 use crate::validate::errors::{ERRORS_SHOWN_MAX, FieldErrors};
 use crate::validate::field::{FieldError, Path, beginning};
-use crate::validate::tree::{Tree, carry, object_mut, same, set, shown, shown_items, sorted_entries};
+use crate::validate::tree::{Tree, carry, object_mut, same, set, shown, shown_items, sorted_entries, unset};
 use crate::validate::{names, options};
 use orch_proto::Brand;
 
@@ -82,6 +82,8 @@ pub fn validate_object_meta_update(new: &Value, old: &Value, path: &Path) -> Fie
 /// creation time, a pending deletion. Both are `metadata` fields.
 pub fn carry_system_fields(old: &Value, new: &mut Value) {
     object_mut(new);
+    // Nobody sets it any more, and no object is stored with it.
+    unset(new, "selfLink");
     carry(old, new, "generation");
     if new.text("uid").is_empty() {
         carry(old, new, "uid");

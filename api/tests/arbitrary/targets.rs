@@ -65,7 +65,7 @@ pub(crate) fn field_selector(input: &[u8]) -> bool {
     let text = String::from_utf8_lossy(input);
     let mut meant = false;
     for (declared, namespaced) in [(&["spec.nodeName", "status.phase"][..], true), (&[], false)] {
-        let fields = SelectableFields { declared, withheld: &[], namespaced };
+        let fields = SelectableFields { declared, withheld: &[], synonyms: &[], namespaced };
         let Ok(selector) = FieldSelector::parse(&text, fields) else { continue };
         meant = true;
         let selected = selector

@@ -1,15 +1,15 @@
 //! Aggregated discovery: everything that is served, told in one answer.
 //!
 //! Owns the documents that clients get at `/api` and `/apis` when they ask for them by the parameters of their `Accept`
-//! header, the versions in which they are written, and their hashes. They are made once from the registry.
+//! header, the versions in which they are told, and their hashes. They are made once from the registry, and written for
+//! each request in the encoding that it asks for.
 
 use orch_proto::Brand;
 use serde_json::{Value, json};
 use sha2::{Digest, Sha512};
 
 use super::order::{Versions, groups, parts};
-use crate::http::Document;
-use crate::negotiate::clauses;
+use crate::negotiate::{Encoding, clauses, encoding_of};
 use crate::registry::{Registry, Resource};
 use crate::schema::Subresource;
 
@@ -23,13 +23,16 @@ const GROUP_STEM: &str = "apidiscovery";
 const VERSIONS: [&str; 2] = ["v2", "v2beta1"];
 
 /// A document with what clients keep it by.
-#[derive(Clone)]
 pub(in crate::http) struct Aggregated {
-    pub(in crate::http) content_type: String,
-    /// In quotes, as it stands in the header.
+    /// What follows the media type in the `Content-Type` header: `;g=GROUP;v=VERSION;as=KIND`.
+    pub(in crate::http) parameters: String,
+    /// In quotes, as it stands in the header; the same for every encoding, as in the reference.
     pub(in crate::http) etag: String,
-    pub(in crate::http) document: Document,
+    pub(in crate::http) value: Value,
 }
+
+/// The message of the documents; both versions have the same fields.
+pub(in crate::http) const LIST_MESSAGE: &str = "apidiscovery.v2.APIGroupDiscoveryList";
 
 /// The documents of both roots in each version.
 pub(super) struct Lists {
@@ -50,23 +53,21 @@ impl Lists {
         Lists { core: written(&core), named: written(&named) }
     }
 
-    /// The document behind `path` in the best version that `accept` asks for, or `None` where it prefers the plain
-    /// document or `path` is no root.
-    pub(super) fn find(&self, path: &str, accept: &str, brand: &Brand) -> Option<&Aggregated> {
+    /// The document behind `path` in the best version and encoding that `accept` asks for, or `None` where it prefers the
+    /// plain document or `path` is no root.
+    pub(super) fn find(&self, path: &str, accept: &str, brand: &Brand) -> Option<(&Aggregated, Encoding)> {
         let lists = match path {
             "/api" => &self.core,
             "/apis" => &self.named,
             _ => return None,
         };
         for clause in clauses(accept) {
-            if !matches!(clause.media_type, "application/json" | "*/*") {
-                continue;
-            }
+            let Some(encoding) = encoding_of(clause.media_type, brand) else { continue };
             let is_group = clause.parameter("g") == brand.group(GROUP_STEM);
             let version = VERSIONS.iter().position(|version| clause.parameter("v") == *version);
             match (clause.parameter("as"), version) {
                 ("", _) => return None,
-                (LIST_KIND, Some(at)) if is_group => return lists.get(at),
+                (LIST_KIND, Some(at)) if is_group => return lists.get(at).map(|list| (list, encoding)),
                 _ => {}
             }
         }
@@ -82,9 +83,9 @@ fn list(brand: &Brand, version: &str, groups: &[Value]) -> Aggregated {
     let text = list.to_string();
     let hash: String = Sha512::digest(&text).iter().map(|byte| format!("{byte:02X}")).collect();
     Aggregated {
-        content_type: format!("application/json;g={group};v={version};as={LIST_KIND}"),
+        parameters: format!(";g={group};v={version};as={LIST_KIND}"),
         etag: format!("\"{hash}\""),
-        document: text.into(),
+        value: list,
     }
 }
 

@@ -17,10 +17,11 @@ use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
 use super::Document;
+use crate::negotiate::Encoding;
 use crate::registry::{Registry, Resource};
 use order::{groups, parts};
 
-pub(super) use aggregated::Aggregated;
+pub(super) use aggregated::{Aggregated, LIST_MESSAGE};
 
 /// All documents.
 pub(super) struct Documents {
@@ -100,8 +101,8 @@ impl Documents {
         }
     }
 
-    /// The aggregated document behind `path`, where `accept` asks for it.
-    pub(super) fn find_aggregated(&self, path: &str, accept: &str) -> Option<&Aggregated> {
+    /// The aggregated document behind `path`, where `accept` asks for it, and the encoding it asks for.
+    pub(super) fn find_aggregated(&self, path: &str, accept: &str) -> Option<(&Aggregated, Encoding)> {
         self.aggregated.find(path.strip_suffix('/').unwrap_or(path), accept, self.brand)
     }
 }

@@ -94,6 +94,32 @@ async fn nothing_is_deleted_in_all_namespaces_at_once() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn the_collection_of_all_namespaces_is_only_read() {
+    let server = filled(&["a"]).await;
+    let inside = json!({"metadata": {"name": "b", "namespace": "ns"}}).to_string();
+    let outside = json!({"metadata": {"name": "b"}}).to_string();
+    for path in
+        ["/api/v1/configmaps", "/api/v1/pods", "/apis/rbac.authorization.orch.io/v1/roles", "/api/v1/events"]
+    {
+        for method in [Method::POST, Method::PUT, Method::PATCH, Method::DELETE] {
+            for (query, body) in [("", ""), ("?dryRun=All", &*inside), ("?dryRun=All", &*outside)] {
+                let headers = [("content-type", "application/json")];
+                let path = format!("{path}{query}");
+                let answered =
+                    server.send(method.clone(), &path, &headers, Body::from(body.to_owned())).await;
+                let reason = &answered.json()["reason"];
+                assert_eq!(
+                    (answered.code.as_u16(), reason),
+                    (405, &json!("MethodNotAllowed")),
+                    "{method} {path}"
+                );
+            }
+        }
+    }
+    assert_eq!(server.get("/api/v1/configmaps").await.names(), ["a"]);
+}
+
+#[tokio::test(start_paused = true)]
 async fn whoever_asks_in_anothers_name_is_refused_and_nothing_happens() {
     let server = filled(&["a"]).await;
     for header in ["impersonate-user", "impersonate-group", "impersonate-uid", "impersonate-extra-scopes"] {

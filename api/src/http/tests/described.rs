@@ -42,6 +42,38 @@ fn aggregated_discovery_is_given_to_those_who_ask_for_it() {
 }
 
 #[test]
+fn aggregated_discovery_is_given_in_every_form() {
+    block_on(async {
+        let server = Server::new().await;
+        let list = "g=apidiscovery.orch.io;v=v2;as=APIGroupDiscoveryList";
+        for path in ["/api", "/apis"] {
+            let json = get(&server, path, &[("accept", AGGREGATED)]).await;
+            let accept = format!("application/yaml;{list}");
+            let yaml = get(&server, path, &[("accept", &accept)]).await;
+            assert_eq!((yaml.code.as_u16(), header(&yaml, "content-type")), (200, &*accept), "{path}");
+            let value =
+                crate::schema::yaml_value(crate::schema::tests::orch(), yaml.text.as_bytes()).unwrap();
+            assert_eq!(value, json.json(), "{path}");
+            assert_eq!(header(&yaml, "etag"), header(&json, "etag"), "{path}");
+            let accept = format!("application/vnd.orch.protobuf;{list}");
+            let headers = [("accept", &*format!("{accept},application/json"))];
+            let response = server.open(Method::GET, path, &headers, Body::empty()).await;
+            assert_eq!(response.headers()["content-type"], &*accept, "{path}");
+            let bytes = http_body_util::BodyExt::collect(response.into_body()).await.unwrap().to_bytes();
+            let holds = |text: &[u8]| bytes.windows(text.len()).any(|window| window == text);
+            assert!(
+                bytes.starts_with(b"k8s\0") && holds(b"apidiscovery.orch.io/v2\x12\x15APIGroupDiscoveryList")
+            );
+            assert!(holds(b"Namespaced") && holds(b"deletecollection") && holds(b"Current"), "{path}");
+            let known = [("accept", &*accept), ("if-none-match", header(&json, "etag"))];
+            assert_eq!(get(&server, path, &known).await.code, 304, "{path}");
+        }
+        let pretty = get(&server, "/apis?pretty=true", &[("accept", AGGREGATED)]).await;
+        assert!(pretty.text.starts_with("{\n  \"kind\""), "{}", pretty.text);
+    });
+}
+
+#[test]
 fn discovery_is_negotiated_like_everything_else() {
     block_on(async {
         let server = Server::new().await;
@@ -87,6 +119,9 @@ fn the_version_is_json_for_those_who_take_it() {
             let response = server.open(Method::GET, "/version", &[("accept", accept)], Body::empty()).await;
             assert_eq!(response.status(), code, "{accept}");
         }
+        let refused = get(&server, "/version", &[("accept", "text/html")]).await.json();
+        let told = "406: Not Acceptable\n\nAvailable representations: application/json";
+        assert_eq!(refused["message"], told, "no form is named that would be refused as well");
     });
 }
 

@@ -156,6 +156,7 @@ async fn fields_that_the_reference_does_not_select_by_are_refused() {
             "field label not supported: metadata.namespace".to_owned(),
         ),
         ("/apis/apps/v1/replicasets", "status.replicas", format!("\"status.replicas\" {known}")),
+        ("/api/v1/persistentvolumeclaims", "name", format!("\"name\" {known}")),
         (events, "involvedObject.kind", "field label not supported: involvedObject.kind".to_owned()),
         (events, "source", "field label not supported: source".to_owned()),
     ] {
@@ -168,6 +169,9 @@ async fn fields_that_the_reference_does_not_select_by_are_refused() {
         (events, "regarding.kind"),
         (events, "metadata.namespace"),
         ("/api/v1/events", "involvedObject.kind"),
+        ("/api/v1/pods", "spec.host"),
+        ("/api/v1/namespaces", "metadata.name"),
+        ("/api/v1/persistentvolumeclaims", "metadata.name"),
     ] {
         assert_eq!(server.get(&format!("{path}?fieldSelector={selector}%3Dx")).await.code, 200, "{path}");
     }

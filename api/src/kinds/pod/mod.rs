@@ -139,6 +139,10 @@ impl Strategy for Pod {
         ]
     }
 
+    fn field_synonyms(&self) -> &'static [(&'static str, &'static str)] {
+        &[("spec.host", "spec.nodeName")]
+    }
+
     fn field_values(&self, object: &Value) -> Vec<String> {
         let (spec, status) = (object.at("spec"), object.at("status"));
         let texts = ["nodeName", "restartPolicy", "schedulerName", "serviceAccountName"];

@@ -51,6 +51,26 @@ async fn system_fields_of_a_new_object_are_the_servers() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn no_write_stores_a_self_link() {
+    let server = Server::new().await;
+    server.create(MAPS, map("a")).await;
+    let path = format!("{MAPS}/a");
+    let mut replaced = map("a");
+    replaced["metadata"]["selfLink"] = json!("/x");
+    let config = json!({
+        "apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a", "selfLink": "/x"}, "data": {"k": "2"}
+    });
+    for reply in [
+        server.put(&path, replaced).await,
+        server.merge(&path, json!({"metadata": {"selfLink": "/x"}})).await,
+        server.apply(&format!("{path}?force=true"), "m", config).await,
+    ] {
+        assert!(reply.object()["metadata"].get("selfLink").is_none());
+    }
+    assert!(server.get(&path).await.object()["metadata"].get("selfLink").is_none());
+}
+
+#[tokio::test(start_paused = true)]
 async fn owner_references_that_are_the_same_are_one() {
     let server = Server::new().await;
     let owner = json!({"apiVersion": "v1", "kind": "ConfigMap", "name": "o", "uid": "u-1"});
