@@ -5,6 +5,7 @@
 mod answers;
 mod copies;
 mod forms;
+mod reading;
 mod states;
 mod words;
 
