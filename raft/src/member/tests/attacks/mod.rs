@@ -3,6 +3,7 @@
 //! Owns peers that answer what they like, and clusters in the states that such peers wait for.
 
 mod answers;
+mod contact;
 mod copies;
 mod forms;
 mod reading;
@@ -57,7 +58,12 @@ async fn with_lying_learner(lie: wire::IdentityResponse) -> Cluster {
 
 /// A cluster of which a voter was removed while another one, which starts alone now, was away; that one, and the removed one.
 async fn away_alone_with_a_removed_voter() -> (Cluster, usize, usize) {
-    let mut cluster = Cluster::start(3).await;
+    away_alone(Cluster::new(3), 0).await
+}
+
+/// The same of a cluster of three that was not started yet, and that writes so much while the one is away.
+async fn away_alone(mut cluster: Cluster, writes: usize) -> (Cluster, usize, usize) {
+    cluster.start_and_found().await;
     known_everywhere(&cluster).await;
     let away = 2;
     let leader = cluster.leader().await;
@@ -73,6 +79,9 @@ async fn away_alone_with_a_removed_voter() -> (Cluster, usize, usize) {
         leader = eventually("the lead", || cluster.handle(0).is_leader().then_some(0)).await;
     }
     cluster.handle(leader).remove(peer(liar).id).await.unwrap();
+    for i in 0..writes {
+        revision_of(cluster.handle(leader).propose(put("busy", &format!("{i}"))).await);
+    }
     for n in [0, 1, liar] {
         cluster.kill(n).await;
     }
