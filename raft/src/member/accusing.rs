@@ -3,13 +3,14 @@
 //! Both end it, the first for ever. But whoever says so may have been removed itself while this member was away, and its
 //! machine be in other hands. So an accusation ends this member only:
 //!
-//! - when as many say so as must say the same (see hearsay): two voters of its log, or one where its log is right;
-//! - or when another member, behind which a leader stands at that moment, knows the one that says so as a member;
+//! - when as many voters of its log stand for it as must say the same (see hearsay): two, or one where its log is right;
+//! - for it stands who says so, and who knows the one that says so as a member while a leader is behind it;
 //!
 //! until then this member answers nobody, says so in its log and asks again. An accusation of somebody that others call
 //! removed is dismissed, unless more call it a member: only somebody that the log of this member knows asks to be believed.
 //!
-//! Owns the accusations that are open. Invariant: one removed member's word puts no mark on a disk and ends no process.
+//! Owns the accusations that are open. Invariant: one removed member's word puts no mark on a disk and ends no process, whatever
+//! other certificates it has.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -158,14 +159,15 @@ impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
             let others = accusers.iter().filter(|(id, accusation)| **id != from && accusation.is_open());
             others.map(|(id, _)| *id).chain([from]).filter(|id| self.is_witness(*id)).count()
         };
-        if witnesses >= self.words_needed() || self.is_confirmed_member(from).await {
+        let needed = self.words_needed();
+        if witnesses >= needed || witnesses + self.confirmations(from).await >= needed {
             return Verdict::Condemned;
         }
         Verdict::Open
     }
 
-    /// Whether another member knows `id` as one, and has a leader behind it.
-    async fn is_confirmed_member(&self, id: NodeId) -> bool {
+    /// How many voters know `id` as a member, and have a leader behind them.
+    async fn confirmations(&self, id: NodeId) -> usize {
         let others = self.others().into_iter().filter(|other| other.id != id && self.is_witness(other.id));
         let others: Vec<Peer> = others.collect();
         let asked = others.iter().map(|peer| async move {
@@ -173,7 +175,7 @@ impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
             let answer = control(&self.transport, peer, request, CONFIRM_TIMEOUT).await;
             matches!(answer, Ok(Response::Identity(answer)) if answer.confirmed && answer.about_member && !answer.about_learner)
         });
-        join_all(asked).await.contains(&true)
+        join_all(asked).await.into_iter().filter(|confirmed| *confirmed).count()
     }
 
     /// Notes whether `peer` says that this member was removed; `true` once as many say so as must say the same.

@@ -10,6 +10,9 @@
 //! one of these in common with the majority that answered. So nobody had been elected when the first was asked, and nothing
 //! was acknowledged that is not in this log up to the place that was taken before.
 //!
+//! A question is a heartbeat to whom it is put, and keeps that one from standing for election. A leader that hands over takes no
+//! writes any more and sends no heartbeats, so that another is elected where its successor does not take over. It asks nobody either.
+//!
 //! Invariant: an answer counts for the round that asked for it, and for no other.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -21,7 +24,8 @@ use futures::future::BoxFuture;
 use futures::stream::{FuturesUnordered, StreamExt};
 use openraft::ServerState;
 use openraft::async_runtime::watch::WatchReceiver;
-use openraft::raft::AppendEntriesRequest;
+use openraft::errors::{LinearizableReadError, RaftError};
+use openraft::raft::{AppendEntriesRequest, ReadPolicy};
 use parking_lot::Mutex;
 
 use crate::Runtime;
@@ -74,12 +78,14 @@ impl Drop for Question {
 }
 
 /// This member as a leader, as of one moment of the consensus task.
-struct Reign {
-    vote: Vote,
+pub(crate) struct Reign {
+    pub(crate) vote: Vote,
+    /// The end of its log.
+    pub(crate) last: Option<LogId>,
     committed: Option<LogId>,
     /// No write that was acknowledged before is behind it.
     read_index: u64,
-    membership: Arc<StoredMembership>,
+    pub(crate) membership: Arc<StoredMembership>,
 }
 
 /// Whether those who follow are majorities of all sets of voters.
@@ -95,7 +101,12 @@ impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
     /// An index that no write acknowledged before the call lies behind, with the leader's term: a majority has said since the
     /// call that it follows this member.
     pub(crate) async fn confirm(&self) -> Result<LogId, ReadError> {
-        let reign = reign(&self.raft, self.options.id().0).await?;
+        let (reign, hands_over) =
+            futures::join!(reign(&self.raft, self.options.id().0), hands_over(&self.raft));
+        let reign = reign?;
+        if hands_over {
+            return Err(ReadError { reason: "this member hands over the lead".to_owned() });
+        }
         let mut following = BTreeSet::from([self.options.id().0]);
         let mut asked = self.ask_voters(&reign);
         let sets = reign.membership.membership().get_joint_config();
@@ -144,8 +155,15 @@ impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
     }
 }
 
+/// Whether the consensus task takes no writes as a leader: it hands over, or does not lead.
+pub(crate) async fn hands_over<R: Runtime, D: Disk>(raft: &Raft<R, D>) -> bool {
+    // Asked for a read by its lease it tells at once. The lease itself decides nothing.
+    let by_lease = raft.get_read_linearizer(ReadPolicy::LeaseRead).await;
+    matches!(by_lease, Err(RaftError::APIError(LinearizableReadError::ForwardToLeader(_))))
+}
+
 /// What the consensus task takes the member `own` for, now.
-async fn reign<R: Runtime, D: Disk>(raft: &Raft<R, D>, own: u64) -> Result<Reign, ReadError> {
+pub(crate) async fn reign<R: Runtime, D: Disk>(raft: &Raft<R, D>, own: u64) -> Result<Reign, ReadError> {
     let asked = raft.with_raft_state(move |state| {
         let vote = *state.vote_ref();
         let leads =
@@ -153,10 +171,16 @@ async fn reign<R: Runtime, D: Disk>(raft: &Raft<R, D>, own: u64) -> Result<Reign
         let committed = state.cluster_committed().copied();
         // Before an entry of its own term is committed a leader may not know what the earlier one has acknowledged; all of
         // that is in its log.
-        let place =
-            committed.filter(|id| term_of(id) == vote.leader_id.term).or(state.log_ids.last().copied());
+        let last = state.log_ids.last().copied();
+        let place = committed.filter(|id| term_of(id) == vote.leader_id.term).or(last);
         let membership = state.membership_state.effective().clone();
-        leads.then_some(Reign { vote, committed, read_index: place.map_or(0, |id| id.index), membership })
+        leads.then_some(Reign {
+            vote,
+            last,
+            committed,
+            read_index: place.map_or(0, |id| id.index),
+            membership,
+        })
     });
     let found = asked.await.map_err(|error| ReadError { reason: error.to_string() })?;
     found.ok_or_else(|| ReadError { reason: "this member does not lead".to_owned() })

@@ -2,19 +2,34 @@
 //!
 //! Owns the choice of a successor and the wait until it leads. Whoever gives up the lead says why: it shuts down, it is to
 //! be removed (change), or its state is wrong (agreement).
+//!
+//! To the consensus library a lead is given up when it is asked to hand over: it takes no writes from then on, and leads on
+//! by name until another is elected. Where the successor did not take over and nobody else stands for election, that is never.
+//! So whoever leads by name only for some seconds gives its vote to another in the next term: it follows, and may be elected anew.
+//! A vote is not taken back, so this is as safe as any vote.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 use std::time::Duration;
 
 use openraft::async_runtime::watch::WatchReceiver;
+use openraft::raft::VoteRequest;
 
 use crate::Runtime;
 use crate::disk::Disk;
+use crate::member::confirming::{hands_over, reign};
+use crate::member::consensus::Vote;
 use crate::member::core::{Core, within};
 use crate::transport::{NodeId, Peer, Transport};
 
 /// How long a leader waits for its successor to take over.
 const HAND_OVER_TIMEOUT: Duration = Duration::from_secs(3);
+
+/// Between two looks at a lead that is held by name only.
+const LOOK_PERIOD: Duration = Duration::from_secs(1);
+
+/// Looks in a row that find the same one before it is given up: several elections.
+const LOOKS_MAX: u32 = 3;
 
 impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
     /// The member to hand over to: of the other voters that answer and that are `fit`, the one with most of the log.
@@ -83,6 +98,45 @@ impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
         };
         if within::<R, _>(HAND_OVER_TIMEOUT, gone).await.is_none() {
             tracing::warn!(to = %to.name, "nobody took over in time");
+        }
+    }
+
+    /// Gives up leads that are held by name only, for as long as the member lives.
+    pub(crate) async fn give_up_vain_leads(self: Arc<Self>) {
+        let (mut found, mut looks) = (None, 0);
+        loop {
+            R::sleep(LOOK_PERIOD).await;
+            let before = std::mem::replace(&mut found, self.led_by_name_only().await);
+            looks = if found.is_some() && found == before { looks + 1 } else { 0 };
+            if looks >= LOOKS_MAX {
+                self.give_up_lead().await;
+                looks = 0;
+            }
+        }
+    }
+
+    /// The term in which this member leads and takes no writes, having handed over.
+    async fn led_by_name_only(&self) -> Option<u64> {
+        let leader = self.leader().filter(|leader| leader.local)?;
+        hands_over(&self.raft).await.then_some(leader.term)
+    }
+
+    /// Votes for another member in the next term. Of no effect where somebody has been elected meanwhile.
+    async fn give_up_lead(&self) {
+        let own = self.options.id().0;
+        let Ok(reign) = reign(&self.raft, own).await else { return };
+        let membership = reign.membership.membership();
+        let Some((other, _)) = membership.nodes().find(|(id, _)| **id != own) else { return };
+        let mut vote = Vote::new(reign.vote.leader_id.term.saturating_add(1), *other);
+        vote.committed = false;
+        let mut request = VoteRequest::new(vote, reign.last);
+        // The leader that has to agree is this one.
+        request.leadership_transfer = true;
+        match self.raft.vote(request).await {
+            Ok(_) => {
+                tracing::warn!("nobody took over: this member gives up the lead, and may be elected anew")
+            }
+            Err(error) => self.fatal.report(error),
         }
     }
 }

@@ -40,6 +40,10 @@ const LOOK_PAUSE: Duration = Duration::from_millis(10);
 /// How long an answer holds. A stranger that asks on and on costs a question to each member in so long.
 const ANSWER_AGE: Duration = Duration::from_secs(2);
 
+/// How much longer it holds while the members are asked again: a leader that nobody else can vouch for asks to be followed many
+/// times a second, and one silent member must not hold up every answer to it.
+const ASKED_AGAIN_AGE: Duration = Duration::from_millis(600);
+
 /// Peers about which answers are kept. Beyond them nobody new is let in: certificates of one authority are few.
 const PEERS_MAX: usize = 64;
 
@@ -88,8 +92,23 @@ enum Word {
     Nothing,
 }
 
+/// What was answered about a peer.
+struct Answer<I> {
+    /// `None` while members are asked for the first time.
+    tally: Option<Tally>,
+    /// When they had answered, or were asked for the first time.
+    at: I,
+    is_asked_again: bool,
+}
+
+impl<I: Instant> Answer<I> {
+    fn holds(&self) -> bool {
+        self.at.elapsed() < ANSWER_AGE.saturating_add(ASKED_AGAIN_AGE)
+    }
+}
+
 /// What was answered about peers.
-pub(crate) struct Hearsay<I>(Mutex<BTreeMap<NodeId, (Option<Tally>, I)>>);
+pub(crate) struct Hearsay<I>(Mutex<BTreeMap<NodeId, Answer<I>>>);
 
 impl<I> Default for Hearsay<I> {
     fn default() -> Self {
@@ -107,23 +126,48 @@ impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
     pub(crate) async fn heard_about(self: &Arc<Self>, peer: NodeId) -> Tally {
         loop {
             {
-                // `None` while members are being asked.
                 let mut answers = self.hearsay.0.lock();
-                answers.retain(|_, (_, at)| at.elapsed() < ANSWER_AGE);
-                match answers.get(&peer) {
-                    Some((Some(tally), _)) => return *tally,
-                    Some((None, _)) => {}
-                    None if answers.len() >= PEERS_MAX => return Tally::default(),
+                answers.retain(|_, answer| answer.holds());
+                let is_full = answers.len() >= PEERS_MAX;
+                match answers.get_mut(&peer) {
+                    Some(answer) => {
+                        if let Some(tally) = answer.tally {
+                            let is_old = answer.at.elapsed() >= ANSWER_AGE;
+                            if is_old && !std::mem::replace(&mut answer.is_asked_again, true) {
+                                self.begin_asking(peer);
+                            }
+                            return tally;
+                        }
+                    }
+                    None if is_full => return Tally::default(),
                     None => {
-                        answers.insert(peer, (None, R::Instant::now()));
-                        // In a task of its own: whoever asks for a vote gives up sooner, and asks again.
-                        let core = self.clone();
-                        drop(R::spawn(async move { core.ask_all_about(peer).await }));
+                        let now = R::Instant::now();
+                        answers.insert(peer, Answer { tally: None, at: now, is_asked_again: false });
+                        self.begin_asking(peer);
                     }
                 }
             }
             R::sleep(LOOK_PAUSE).await;
         }
+    }
+
+    /// In a task of its own: whoever asks for a vote gives up sooner, and asks again.
+    fn begin_asking(self: &Arc<Self>, peer: NodeId) {
+        let core = self.clone();
+        drop(R::spawn(async move { core.ask_all_about(peer).await }));
+    }
+
+    /// Whether `peer`, that may speak as a member, may also end this member: as many voters of the own log stand for it as must
+    /// say the same, itself among them. Of others, what they said when they were asked last: nobody is asked.
+    pub(crate) fn is_believed(&self, peer: NodeId) -> bool {
+        let heard = {
+            let answers = self.hearsay.0.lock();
+            let answer = answers.get(&peer).filter(|answer| answer.holds());
+            answer.and_then(|answer| answer.tally).filter(|tally| tally.said() == Said::Member)
+        };
+        let others = heard.map_or(0, |tally| tally.member);
+        let needed = self.words_needed();
+        needed == 1 || usize::from(self.is_witness(peer)) + others >= needed
     }
 
     /// How many must say the same about a member for it to count: two where the own log may be old, else one.
@@ -158,7 +202,8 @@ impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
                 Word::Nothing => {}
             }
         }
-        self.hearsay.0.lock().insert(peer, (Some(tally), R::Instant::now()));
+        let answer = Answer { tally: Some(tally), at: R::Instant::now(), is_asked_again: false };
+        self.hearsay.0.lock().insert(peer, answer);
     }
 
     async fn ask_about(&self, peer: &Peer, about: NodeId) -> Word {

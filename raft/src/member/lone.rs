@@ -1,7 +1,10 @@
-//! Linearizable reads of a leader that is the only voter: it asks nobody.
+//! Linearizable reads of a leader that is the only member: it asks nobody.
 //!
-//! Owns the question whether this member alone decides, now. Where it does, every acknowledged write was acknowledged by
+//! Owns the question whether this member is alone, now. Where it is, every acknowledged write was acknowledged by
 //! this program after it had published the state with that write, so that the published state is as new as a read must be.
+//! A learner applies by itself what is committed, and may be ahead of its leader in that, as a voter may have been until it
+//! was removed. So a member is alone when its membership, applied here, has no other member: to those that it lacks nothing
+//! is sent from its entry on, and what they have acknowledged before is applied here.
 //!
 //! Why that is safe. Nobody else can be elected, nor commit anything, before this member has appended a membership with
 //! other voters: an election needs a majority of the voters of the newest membership in the candidate's log, every log
@@ -52,14 +55,14 @@ impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
     /// The revision of the published state, where no write acknowledged before the call lies behind it because nobody but
     /// this member acknowledges any. `None`: others have to be asked.
     pub(crate) fn read_alone(&self) -> Option<Revision> {
-        let term = self.term_led_alone()?;
+        let (term, since) = self.term_led_alone()?;
         let first = self.barriers.first_read().index(term)?;
         let applied = self.applied.revision();
-        (applied.0 >= first).then_some(applied)
+        (applied.0 >= first.max(since)).then_some(applied)
     }
 
-    /// The term in which this member leads and is the only voter.
-    fn term_led_alone(&self) -> Option<u64> {
+    /// The term in which this member leads and is the only member, and the index since which it is that.
+    fn term_led_alone(&self) -> Option<(u64, u64)> {
         let metrics = self.raft.server_metrics();
         let now = metrics.borrow_watched();
         let own = self.options.id().0;
@@ -69,7 +72,9 @@ impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
         let membership = &now.membership_config;
         let mut voters = membership.membership().get_joint_config().iter().flatten();
         let is_only_voter = voters.next() == Some(&own) && voters.next().is_none();
+        let is_alone = is_only_voter && membership.membership().nodes().all(|(id, _)| *id == own);
         let shown = membership.log_id().as_ref().map_or(0, |id| id.index);
-        (is_only_voter && shown >= self.log.newest_membership()).then_some(now.vote.leader_id.term)
+        let is_newest = shown >= self.log.newest_membership();
+        (is_alone && is_newest).then_some((now.vote.leader_id.term, shown))
     }
 }

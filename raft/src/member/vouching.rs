@@ -10,10 +10,12 @@
 //!   Before it has a log, a member goes by the voters it was told of when it was let in; one that was told of none has
 //!   nothing to lose, and is led by anybody.
 //!
+//! In touch is who has applied what a leader called committed a moment ago. That leader must have committed an entry of its own
+//! term, since before that it does not know what others have; and somebody else must vouch for it, where the own log may be old.
+//!
 //! Owns the contact with a leader.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use openraft::async_runtime::watch::WatchReceiver;
@@ -23,6 +25,7 @@ use parking_lot::Mutex;
 use crate::Runtime;
 use crate::disk::Disk;
 use crate::key::Revision;
+use crate::member::consensus::{LogId, term_of};
 use crate::member::core::Core;
 use crate::member::hearsay::Said;
 use crate::member::standing::Standing;
@@ -41,15 +44,34 @@ pub(crate) enum Voucher {
 }
 
 /// When this member last followed a leader.
-pub(crate) struct Vouchers<I> {
-    contact: Mutex<Option<I>>,
-    /// The last index that a leader called committed.
-    told: AtomicU64,
+pub(crate) struct Vouchers<I>(Mutex<Contact<I>>);
+
+/// What a leader said, and when.
+struct Contact<I> {
+    /// What was committed then is applied here.
+    at: Option<I>,
+    /// The index that was called committed, and when: not applied here yet.
+    told: Option<(u64, I)>,
 }
 
 impl<I> Default for Vouchers<I> {
     fn default() -> Self {
-        Vouchers { contact: Mutex::default(), told: AtomicU64::new(u64::MAX) }
+        Vouchers(Mutex::new(Contact { at: None, told: None }))
+    }
+}
+
+impl<I: Copy> Contact<I> {
+    /// Notes that everything through `committed` is committed `now`, and everything through `applied` is applied here.
+    /// Under load the newest never is: then it counts as of the time when what is applied was called committed.
+    fn note(&mut self, committed: u64, applied: u64, now: I) {
+        let (index, at) = *self.told.get_or_insert((committed, now));
+        if applied < index {
+            return;
+        }
+        (self.at, self.told) = (Some(at), Some((committed, now)));
+        if applied >= committed {
+            (self.at, self.told) = (Some(now), None);
+        }
     }
 }
 
@@ -81,21 +103,18 @@ impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
         }
     }
 
-    /// Notes that a leader was followed that calls its log committed up to `committed`. It counts once what it called so before
-    /// is applied: under load the newest never is.
-    pub(crate) fn note_contact(&self, from: NodeId, committed: u64) {
-        if self.standing(from) != Standing::Member {
-            return;
-        }
-        let before = self.vouchers.told.swap(committed, Ordering::AcqRel);
-        if self.applied.state().applied() >= Revision(before.min(committed)) {
-            *self.vouchers.contact.lock() = Some(R::Instant::now());
+    /// Notes that `from` was followed as the leader of `term`, if it is one that knows what is committed.
+    pub(crate) fn note_contact(&self, from: NodeId, term: u64, committed: Option<LogId>) {
+        let Some(committed) = committed.filter(|id| term_of(id) == term) else { return };
+        if self.standing(from) == Standing::Member && self.is_believed(from) {
+            let Revision(applied) = self.applied.revision();
+            self.vouchers.0.lock().note(committed.index, applied, R::Instant::now());
         }
     }
 
     /// Whether this member knows who belongs to the cluster, as far as a leader does.
     pub(crate) fn is_in_touch(&self) -> bool {
-        let contact = *self.vouchers.contact.lock();
+        let contact = self.vouchers.0.lock().at;
         self.is_followed() || contact.is_some_and(|contact| contact.elapsed() < CONTACT_AGE)
     }
 
@@ -114,5 +133,28 @@ impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
     /// Whether it is time for another warning about a snapshot that is refused.
     pub(crate) fn may_warn(&self) -> bool {
         self.warnings.may_warn("a snapshot")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_contact_is_as_old_as_what_is_applied() {
+        let mut contact = Contact { at: None, told: None };
+        let mut note = |committed, applied, now: u64| {
+            contact.note(committed, applied, now);
+            contact.at
+        };
+        assert_eq!(note(10, 5, 1), None, "it lacks something");
+        assert_eq!(note(20, 9, 2), None);
+        assert_eq!(note(30, 10, 3), Some(1), "what was committed at 1 is applied");
+        assert_eq!(note(40, 29, 4), Some(1));
+        assert_eq!(note(50, 35, 5), Some(3));
+        assert_eq!(note(50, 50, 6), Some(6));
+        // Cut off, and everybody else went on.
+        assert_eq!(note(5000, 50, 7000), Some(6), "what it has says nothing of what was committed meanwhile");
+        assert_eq!(note(5001, 5000, 7100), Some(7000));
     }
 }

@@ -85,12 +85,12 @@ impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
             self.hear_stranger(from, recall);
             return Err(NO_MEMBER.to_owned());
         };
-        self.check_term(vote, !self.is_believed(voucher))?;
+        self.check_term(vote, !self.is_believed(from))?;
         if self.compare_with_recall(from, recall, voucher).await { Ok(()) } else { Err(COMPARING.to_owned()) }
     }
 
     /// Refuses a term that no election can have led to. `is_doubtful`: only the one that speaks says so.
-    pub(super) fn check_term(&self, vote: Option<&wire::Vote>, is_doubtful: bool) -> Result<(), Refusal> {
+    fn check_term(&self, vote: Option<&wire::Vote>, is_doubtful: bool) -> Result<(), Refusal> {
         let term = vote.map_or(0, |vote| vote.term);
         if term <= self.term_limit(is_doubtful) {
             return Ok(());
@@ -98,16 +98,10 @@ impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
         Err(format!("term {term} cannot have come after term {}", self.term()))
     }
 
-    /// Whether somebody that `voucher` vouches for may also end this member: its own log says so, where that cannot be old, or
-    /// another member does.
-    pub(super) fn is_believed(&self, voucher: Voucher) -> bool {
-        voucher == Voucher::Another || self.words_needed() == 1
-    }
-
     /// Ends this member because of what `from` sent, which only a newer program reads: what it holds must come before
     /// whatever follows it. Somebody that may have been removed is not followed, and ends nobody.
     pub(super) async fn stop_for_newer(self: &Arc<Self>, from: NodeId, error: &DecodeError) {
-        if self.vouch(from).await.is_some_and(|voucher| self.is_believed(voucher)) {
+        if self.vouch(from).await.is_some() && self.is_believed(from) {
             self.fatal.report(error);
         }
     }

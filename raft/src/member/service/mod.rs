@@ -137,10 +137,10 @@ async fn answer<R: Runtime, D: Disk, T: Transport>(
             let request = append_from_wire(request, core.feature.level.supported()).map_err(text)?;
             in_own_name(from, &request.vote)?;
             core.check_history(from, &request)?;
-            let committed = request.leader_commit.as_ref().map_or(0, |committed| committed.index);
+            let (term, committed) = (request.vote.leader_id.term, request.leader_commit);
             let answer = raft.append_entries(request).await.map_err(text)?;
             if answer.is_success() {
-                core.note_contact(from, committed);
+                core.note_contact(from, term, committed);
             }
             Ok(Response::Heartbeat(append_response_to_wire(&answer)))
         }
@@ -207,15 +207,19 @@ fn requests<R: Runtime, D: Disk, T: Transport>(
     from: NodeId,
     receiver: mpsc::Receiver<Bytes>,
 ) -> impl futures::Stream<Item = AppendEntriesRequest<Types<R>>> + Send + 'static {
-    let next = move |(core, mut receiver, is_first): (Arc<Core<R, D, T>>, mpsc::Receiver<Bytes>, bool)| async move {
+    type Left<R, D, T> = (Arc<Core<R, D, T>>, mpsc::Receiver<Bytes>, Option<Vote>);
+    let next = move |(core, mut receiver, leader): Left<R, D, T>| async move {
         let frame = receiver.recv().await?;
         let request = decode("append request", frame).map_err(text);
         let taken = match request {
-            Ok(request) => take_append(&core, from, request, is_first).await,
+            Ok(request) => take_append(&core, from, request, leader).await,
             Err(reason) => Err(reason),
         };
         match taken {
-            Ok(request) => Some((request, (core, receiver, false))),
+            Ok(request) => {
+                let leader = Some(request.vote);
+                Some((request, (core, receiver, leader)))
+            }
             Err(reason) => {
                 if core.warnings.may_warn("a stream of appends is ended") {
                     tracing::warn!(reason, %from, "a stream of appends is ended");
@@ -224,21 +228,23 @@ fn requests<R: Runtime, D: Disk, T: Transport>(
             }
         }
     };
-    futures::stream::unfold((core, receiver, true), next)
+    futures::stream::unfold((core, receiver, None), next)
 }
 
-/// Reads an append and checks that it is one of a leader.
+/// Reads an append and checks that it is one of a leader: of `leader`, to which the stream belongs, once there was one.
 async fn take_append<R: Runtime, D: Disk, T: Transport>(
     core: &Arc<Core<R, D, T>>,
     from: NodeId,
     request: wire::AppendRequest,
-    is_first: bool,
+    leader: Option<Vote>,
 ) -> Result<AppendEntriesRequest<Types<R>>, Refusal> {
     let vote = required_vote(request.vote).map_err(text)?;
     in_own_name(from, &vote)?;
-    match is_first {
-        true => core.check_leader_to_be(from, request.vote.as_ref(), request.recall.as_ref()).await?,
-        false => core.check_term(request.vote.as_ref(), false)?,
+    match leader {
+        None => core.check_leader_to_be(from, request.vote.as_ref(), request.recall.as_ref()).await?,
+        // What was found out about the leader of one term holds for no other.
+        Some(leader) if leader != vote => return Err("the stream is one of another term".to_owned()),
+        Some(_) => {}
     }
     let request = match append_from_wire(request, core.feature.level.supported()) {
         Ok(request) => request,
@@ -252,7 +258,7 @@ async fn take_append<R: Runtime, D: Disk, T: Transport>(
     };
     core.check_history(from, &request)?;
     if vote.leader_id.term >= core.term() {
-        core.note_contact(from, request.leader_commit.as_ref().map_or(0, |committed| committed.index));
+        core.note_contact(from, vote.leader_id.term, request.leader_commit);
     }
     Ok(request)
 }

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use openraft_rt::Instant;
 use orch_proto::store as wire;
 use prost::Message;
 use wire::snapshot_answer::Outcome;
@@ -32,6 +33,9 @@ const FRAME_TIMEOUT: Duration = Duration::from_secs(10);
 /// Looks of compaction for which a part of a snapshot is kept: thirty seconds. A leader that is there tries again within
 /// one or two; the part holds memory and disk.
 const PARTIAL_LOOKS: u32 = 120;
+
+/// How long a state is received of a leader while another one is followed. Whoever has just been elected is followed much sooner.
+const OTHER_LEADER_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Why a state is not received.
 const NO_ROOM: &str = "the disk has no room for the state beside the one that is there";
@@ -57,6 +61,15 @@ pub(crate) struct Partial {
     receiving: Receiving,
     /// Looks of compaction since its last stream broke: while a stream adds to it none are counted.
     looks: u32,
+}
+
+/// Of whom a state comes.
+#[derive(Clone, Copy)]
+struct Sender {
+    /// It sends the state as the leader, unasked.
+    leader: Option<NodeId>,
+    /// It is believed, so that a form which only a newer program reads ends this member.
+    may_end: bool,
 }
 
 /// Why receiving stopped.
@@ -113,17 +126,18 @@ async fn try_receive<R: Runtime, D: Disk, T: Transport>(
     duplex: &mut Duplex,
     first: Result<(Kind, Bytes), Refusal>,
 ) -> Result<Vote, Refusal> {
-    let Ok(mut partial) = core.installing.try_lock() else {
-        return Err("another snapshot is being received".to_owned());
-    };
     let head = head(first?.0)?;
     core.check_leader_to_be(from, head.vote.as_ref(), head.recall.as_ref()).await?;
     let vote = required_vote(head.vote).map_err(text)?;
     in_own_name(from, &vote)?;
     let mark = Mark::from_wire(head.mark.clone().unwrap_or_default()).map_err(text)?;
     core.check_state(from, &vote, mark.log_id)?;
-    let may_end = core.vouch(from).await.is_some_and(|voucher| core.is_believed(voucher));
-    let (mark, state, install) = receive_state(core, duplex, head, &mut partial, may_end).await?;
+    let may_end = core.is_believed(from);
+    let Ok(mut partial) = core.installing.try_lock() else {
+        return Err("another snapshot is being received".to_owned());
+    };
+    let sender = Sender { leader: Some(from), may_end };
+    let (mark, state, install) = receive_state(core, duplex, head, &mut partial, sender).await?;
     let body = SnapshotBody::Received(state, install);
     let meta = SnapshotMeta { last_log_id: mark.log_id, last_membership: mark.membership };
     let installed = core.raft.install_full_snapshot(vote, Snapshot { meta, snapshot: body }).await;
@@ -143,7 +157,8 @@ pub(crate) async fn receive_pulled<R: Runtime, D: Disk, T: Transport>(
     let applied = core.applied.gate().wait(mark.revision());
     within::<R, _>(CATCH_UP_TIMEOUT, applied).await.ok_or("this member lacks the log up to that state")?;
     core.check_lineage(from, mark.log_id)?;
-    receive_state(core, duplex, head, &mut None, core.is_in_touch()).await
+    let sender = Sender { leader: None, may_end: core.is_in_touch() };
+    receive_state(core, duplex, head, &mut None, sender).await
 }
 
 fn head(first: Kind) -> Result<wire::SnapshotHead, Refusal> {
@@ -155,17 +170,16 @@ fn head(first: Kind) -> Result<wire::SnapshotHead, Refusal> {
 }
 
 /// Receives what follows a head: in memory, and beside the current state on disk. What has come is in `partial` until
-/// the end, so that it stays there when the stream breaks. `may_end`: the sender is believed, so that a form which only a
-/// newer program reads ends this member.
+/// the end, so that it stays there when the stream breaks.
 async fn receive_state<R: Runtime, D: Disk, T: Transport>(
     core: &Core<R, D, T>,
     duplex: &mut Duplex,
     head: wire::SnapshotHead,
     partial: &mut Option<Partial>,
-    may_end: bool,
+    sender: Sender,
 ) -> Result<(Mark, State, Box<dyn Install>), Refusal> {
     let reads = core.feature.level.supported();
-    check_format("snapshot", head.format, reads).map_err(|error| newer(core, error, may_end))?;
+    check_format("snapshot", head.format, reads).map_err(|error| newer(core, error, sender.may_end))?;
     if core.space.is_nearly_full() {
         return Err(NO_ROOM.to_owned());
     }
@@ -183,7 +197,7 @@ async fn receive_state<R: Runtime, D: Disk, T: Transport>(
         tracing::info!(objects = receiving.objects, revision = mark.revision().0, "going on with a snapshot");
     }
     let kept = partial.insert(Partial { mark: encoded, receiving, looks: 0 });
-    match receive_objects(core, duplex, &mut kept.receiving, (reads, may_end)).await {
+    match receive_objects(core, duplex, &mut kept.receiving, sender).await {
         Ok(()) => {}
         Err(Broken::Stream(reason)) => return Err(reason),
         Err(Broken::Content(reason)) => {
@@ -203,10 +217,17 @@ async fn receive_objects<R: Runtime, D: Disk, T: Transport>(
     core: &Core<R, D, T>,
     duplex: &mut Duplex,
     receiving: &mut Receiving,
-    (reads, may_end): (u32, bool),
+    Sender { leader, may_end }: Sender,
 ) -> Result<(), Broken> {
+    let (reads, began) = (core.feature.level.supported(), R::Instant::now());
     loop {
-        match next_frame::<R>(duplex).await.map_err(Broken::Stream)? {
+        let next = next_frame::<R>(duplex).await.map_err(Broken::Stream)?;
+        // It was let in when it began; who leads may be another by now, with a state that is needed here.
+        let is_old = began.elapsed() > OTHER_LEADER_TIMEOUT;
+        if is_old && leader.is_some_and(|sender| core.leader().is_some_and(|now| now.peer.id != sender)) {
+            return Err(Broken::Stream("another member leads".to_owned()));
+        }
+        match next {
             (Kind::Objects(objects), frame) => {
                 // Going on would fill the disk, which ends the member and with it the state that it has.
                 if core.space.is_nearly_full() {

@@ -189,3 +189,36 @@ fn a_learner_that_takes_back_what_it_acknowledged_does_not_fill_the_log() {
         });
     });
 }
+
+// Before: a term was held against what one alone may claim in the first frame of a stream only. The one that was away took a term
+// from the second frame that the others do not take from anybody.
+#[test]
+fn a_removed_voter_makes_up_no_term_in_the_middle_of_a_stream() {
+    simulate(1062, async {
+        let (mut cluster, away, liar) = away_alone_with_a_removed_voter().await;
+        let status = cluster.handle(away).status();
+        let append = |term| {
+            let vote = Some(wire::Vote { term, node: peer(liar).id.0, committed: true });
+            let recall = Some(wire::Recall::default());
+            wire::AppendRequest { vote, recall, ..Default::default() }.encode_to_vec()
+        };
+        let transport = cluster.network.transport(peer(liar).id);
+        for _ in 0..5 {
+            let duplex = transport.open(&peer(away), Purpose::Append).await.unwrap();
+            for term in [status.term + 5, (1 << 20) + 1] {
+                drop(duplex.sender.send(Bytes::from(append(term))).await);
+                SimRuntime::sleep(SOON).await;
+            }
+        }
+        cluster.network.unserve(peer(liar).id);
+        for n in [0, 1] {
+            cluster.restart(n).await.unwrap();
+        }
+        SimRuntime::sleep(LONG).await;
+        let terms = [0, 1, away].map(|n| cluster.handle(n).status().term);
+        let at = revision_of(cluster.handle(0).propose(put("b", "1")).await);
+        for n in [0, 1, away] {
+            assert!(cluster.handle(n).wait_applied(at, LONG).await, "n{n}: {terms:?}");
+        }
+    });
+}

@@ -3,8 +3,10 @@
 //! Owns peers that answer what they like, and clusters in the states that such peers wait for.
 
 mod answers;
+mod contact;
 mod copies;
 mod forms;
+mod reading;
 mod states;
 mod words;
 

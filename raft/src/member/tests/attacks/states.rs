@@ -107,3 +107,47 @@ fn the_one_that_keeps_what_a_majority_lost_is_not_ended_by_their_state() {
         }
     });
 }
+
+// Before: whoever sends a state is looked at when it begins, and one state is received at a time. The removed one began to send one
+// while nobody else was there, and never ended; the leader's state was refused for as long as that went on.
+#[test]
+fn a_state_that_a_removed_voter_never_ends_keeps_no_member_from_the_leaders() {
+    simulate(1064, async {
+        let mut cluster = Cluster::new(3);
+        cluster.log = LogOptions { snapshot_every: 50, keep: 30, ..LogOptions::default() };
+        cluster.history = HistoryOptions { entries_max: 20, ..HistoryOptions::default() };
+        let (mut cluster, away, liar) = away_alone(cluster, 500).await;
+        let status = cluster.handle(away).status();
+        let term = status.term + 5;
+        let vote = Some(wire::Vote { term, node: peer(liar).id.0, committed: true });
+        let log_id = Some(wire::LogId { term, index: 10_000 });
+        let mark = wire::StateMark { log_id, revision: 10_000, ..Default::default() };
+        let recall = Some(wire::Recall::default());
+        let head = wire::SnapshotHead { vote, mark: Some(mark), recall, ..Default::default() };
+        let frame = |kind| Bytes::from(wire::SnapshotFrame { kind: Some(kind) }.encode_to_vec());
+        let (head, objects) = (
+            frame(wire::snapshot_frame::Kind::Head(head)),
+            frame(wire::snapshot_frame::Kind::Objects(wire::SnapshotObjects::default())),
+        );
+        let transport = cluster.network.transport(peer(liar).id);
+        let sending = SimRuntime::spawn(async move {
+            // It comes again as often as it is turned away.
+            for _ in 0..40 {
+                let duplex = transport.open(&peer(away), Purpose::Snapshot).await.unwrap();
+                let mut next = head.clone();
+                while duplex.sender.send(next).await.is_ok() {
+                    next = objects.clone();
+                    SimRuntime::sleep(Duration::from_secs(3)).await;
+                }
+            }
+        });
+        SimRuntime::sleep(SOON).await;
+        for n in [0, 1] {
+            cluster.restart(n).await.unwrap();
+        }
+        let leader = cluster.leader_among(&[0, 1]).await;
+        let at = revision_of(cluster.handle(leader).propose(put("a", "1")).await);
+        assert!(cluster.handle(away).wait_applied(at, LONG).await);
+        drop(sending);
+    });
+}

@@ -1,0 +1,150 @@
+//! Members that take their log for up to date when it is not, and believe one word therefore.
+
+use super::*;
+
+/// An append of `from` in `term`, as a leader. `format`: 999 is one that only a newer program reads.
+fn append(from: usize, term: u64, format: u32) -> wire::AppendRequest {
+    let vote = Some(wire::Vote { term, node: peer(from).id.0, committed: true });
+    let committed = Some(wire::LogId { term, index: 1 });
+    wire::AppendRequest {
+        vote,
+        committed,
+        recall: Some(wire::Recall::default()),
+        format,
+        ..Default::default()
+    }
+}
+
+async fn beat(cluster: &Cluster, from: usize, to: usize, term: u64) -> Result<(), String> {
+    let (kind, recall) = (Some(Request::Heartbeat(append(from, term, 0))), Some(wire::Recall::default()));
+    let frame = Bytes::from(wire::ControlRequest { kind, recall, format: 0 }.encode_to_vec());
+    let answer =
+        cluster.network.transport(peer(from).id).call(&peer(to), Purpose::Control, frame, SOON).await;
+    answer.map(drop).map_err(|error| error.to_string())
+}
+
+async fn send_newer(cluster: &Cluster, from: usize, to: usize, term: u64) {
+    let transport = cluster.network.transport(peer(from).id);
+    let Ok(duplex) = transport.open(&peer(to), Purpose::Append).await else { return };
+    drop(duplex.sender.send(Bytes::from(append(from, term, 999).encode_to_vec())).await);
+    SimRuntime::sleep(Duration::from_millis(5)).await;
+}
+
+// Before: a leader that nobody else vouches for was a contact like any other. So the removed one led first, and then its word was
+// enough for everything.
+#[test]
+fn a_removed_voter_that_leads_is_no_contact_with_the_cluster() {
+    simulate(1070, async {
+        let (cluster, away, liar) = away_alone_with_a_removed_voter().await;
+        let mut led = Ok(());
+        for _ in 0..20 {
+            led = beat(&cluster, liar, away, 30).await;
+            SimRuntime::sleep(Duration::from_millis(100)).await;
+        }
+        assert_eq!(led, Ok(()), "nobody else is there, so it leads");
+        let is_in_touch = cluster.handle(away).0.is_in_touch();
+        send_newer(&cluster, liar, away, 31).await;
+        let end = ended(&cluster, away, Duration::from_secs(20)).await;
+        assert_eq!((is_in_touch, end), (false, None));
+    });
+}
+
+// Before: the first heartbeat after a cut was a contact, as what the leader had called committed before the cut was applied.
+#[test]
+fn a_member_that_was_cut_off_is_in_touch_once_it_has_applied_what_it_missed() {
+    simulate(1071, async {
+        let mut cluster = Cluster::start(3).await;
+        known_everywhere(&cluster).await;
+        let leader = cluster.leader().await;
+        let liar = cluster.join().await;
+        cluster.handle(leader).add_learner(&peer(liar)).await.unwrap();
+        known_everywhere(&cluster).await;
+        cluster.handle(leader).promote(peer(liar).id).await.unwrap();
+        converge(&cluster).await;
+        let leader = cluster.leader().await;
+        let away = (0..3).find(|n| *n != leader).unwrap();
+        cluster.network.isolate(peer(away).id, (0..4).map(|n| peer(n).id));
+        SimRuntime::sleep(Duration::from_secs(5)).await;
+        let rest: Vec<usize> = (0..4).filter(|n| *n != away).collect();
+        let mut leader = cluster.leader_among(&rest).await;
+        if leader == liar {
+            let heir = rest[0];
+            cluster.handle(liar).transfer_leader(peer(heir).id).await.unwrap();
+            leader = eventually("the lead", || cluster.handle(heir).is_leader().then_some(heir)).await;
+        }
+        cluster.handle(leader).remove(peer(liar).id).await.unwrap();
+        let removed_at = cluster.handle(leader).barrier().await.unwrap();
+        cluster.kill(liar).await;
+        cluster.network.serve(peer(liar).id, Arc::new(Liar(wire::IdentityResponse::default())));
+        let handle = cluster.handle(away);
+        // It hears from the leader, and has to wait for what it missed.
+        cluster.network.refuse(Purpose::Append, peer(away).id, true);
+        cluster.network.heal();
+        for _ in 0..100 {
+            SimRuntime::sleep(Duration::from_millis(10)).await;
+            assert!(handle.state().applied() < removed_at);
+            assert!(!handle.0.is_in_touch(), "its log has a removed voter");
+        }
+        cluster.network.refuse(Purpose::Append, peer(away).id, false);
+        eventually("it is in touch again", || handle.0.is_in_touch().then_some(())).await;
+    });
+}
+
+// Before: whoever accuses needs no vote of its own if one voter says that it knows it, and has a leader behind it: two
+// certificates of one removed voter, one of which was never anything.
+#[test]
+fn a_removed_voter_condemns_no_disk_by_another_certificate() {
+    simulate(1072, async {
+        let (mut cluster, away, liar) = away_alone_with_a_removed_voter().await;
+        let lie = wire::IdentityResponse { about_member: true, confirmed: true, ..Default::default() };
+        cluster.network.serve(peer(liar).id, Arc::new(Liar(lie)));
+        let vote = Some(wire::Vote { term: 30, node: peer(9).id.0, committed: false });
+        let ballot = wire::VoteRequest { vote, ..Default::default() };
+        let recall = wire::Recall { starts: 1000, incarnation: 77, ..Default::default() };
+        let kind = Some(Request::PreVote(ballot));
+        let frame = wire::ControlRequest { kind, recall: Some(recall), format: 0 };
+        let transport = cluster.network.transport(peer(9).id);
+        for _ in 0..20 {
+            let frame = Bytes::from(frame.encode_to_vec());
+            drop(transport.call(&peer(away), Purpose::Control, frame, SOON).await);
+            SimRuntime::sleep(Duration::from_millis(100)).await;
+        }
+        let end = ended(&cluster, away, LONG).await;
+        cluster.kill(away).await;
+        let again = cluster.restart(away).await.map_err(|error| error.to_string());
+        assert_eq!((end, again), (None, Ok(())));
+    });
+}
+
+// Before: whom one voter vouches for was believed whatever one voter alone is not believed: two certificates of one removed voter.
+#[test]
+fn a_removed_voter_is_not_believed_by_another_certificate() {
+    let mut ends = Vec::new();
+    for (what, term) in [("a form of the future", 31), ("a term that is used up", (1 << 20) + 1)] {
+        let run = simulate(1073, async move {
+            let (mut cluster, away, liar) = away_alone_with_a_removed_voter().await;
+            let lie = wire::IdentityResponse { about_member: true, confirmed: true, ..Default::default() };
+            cluster.network.serve(peer(liar).id, Arc::new(Liar(lie)));
+            for _ in 0..20 {
+                drop(beat(&cluster, 9, away, 30).await);
+                SimRuntime::sleep(Duration::from_millis(100)).await;
+            }
+            for _ in 0..5 {
+                drop(beat(&cluster, 9, away, term).await);
+            }
+            send_newer(&cluster, 9, away, term).await;
+            let is_in_touch = cluster.handle(away).0.is_in_touch();
+            let end = ended(&cluster, away, Duration::from_secs(5)).await;
+            let taken = cluster.handle(away).status().term;
+            cluster.network.unserve(peer(liar).id);
+            for n in [0, 1] {
+                cluster.restart(n).await.unwrap();
+            }
+            (is_in_touch, end, taken <= 1 << 19)
+        });
+        if run != (false, None, true) {
+            ends.push(format!("{what}: {run:?}"));
+        }
+    }
+    assert!(ends.is_empty(), "{ends:#?}");
+}
