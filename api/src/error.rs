@@ -132,6 +132,9 @@ pub enum ApiError {
     /// A patch of more operations than are carried out.
     #[error("too many operations: {0}")]
     TooManyOperations(String),
+    /// The node holds as much for this user, or for all of them, as it may.
+    #[error("too much waits for this user to send or to take it")]
+    TooMuchHeld,
     /// A body that would hold more memory than one request may.
     #[error("{0}")]
     OverBudget(String),

@@ -64,6 +64,13 @@ pub struct Representation {
     pub pretty: bool,
 }
 
+impl Representation {
+    /// Whether stored bytes are handed out as they are.
+    pub fn is_as_stored(&self) -> bool {
+        self.encoding == Encoding::Json && self.view == View::Whole && !self.pretty
+    }
+}
+
 /// Plain JSON on one line: what most clients ask for.
 pub const JSON: Representation = Representation {
     encoding: Encoding::Json,

@@ -9,6 +9,7 @@ use serde_json::{Map, Value, json};
 
 use crate::error::{ApiError, NotAcceptable, Subject};
 use crate::validate::errors::{ERRORS_SHOWN_MAX, FieldErrors};
+use crate::validate::field::mark;
 use crate::validate::quoted;
 
 /// A Status document before it is encoded.
@@ -44,6 +45,12 @@ pub struct Details {
 /// that certainly changed nothing.
 const RETRY_AFTER_SECONDS: u32 = 1;
 
+/// Bytes of a message: a hundred errors of usual length. An answer holds it while its client reads slowly.
+const MESSAGE_BYTES_MAX: usize = 64 * 1024;
+
+/// Bytes of any other text of a Status: a value as errors show it with all of it escaped, and what is wrong with it.
+const DETAIL_BYTES_MAX: usize = 8 * 1024;
+
 impl Status {
     /// The answer of a delete that removed the object.
     pub fn deleted(subject: Subject, uid: String) -> Self {
@@ -51,8 +58,28 @@ impl Status {
     }
 
     /// The Status of a failure under this brand.
-    #[expect(clippy::too_many_lines, reason = "one flat match over every error, most a line each")]
     pub fn of(error: &ApiError, brand: &Brand) -> Self {
+        Self::worded(error, brand).bounded()
+    }
+
+    /// The same with no more than a part of what somebody wrote: a name, a uid or a version may be as long as the body.
+    fn bounded(mut self) -> Self {
+        bound(&mut self.message, MESSAGE_BYTES_MAX);
+        if let Some(Details { subject, uid, causes, .. }) = &mut self.details {
+            for text in [&mut subject.group, &mut subject.kind, &mut subject.name, uid] {
+                bound(text, DETAIL_BYTES_MAX);
+            }
+            for (reason, message, field) in causes {
+                for text in [reason, message, field] {
+                    bound(text, DETAIL_BYTES_MAX);
+                }
+            }
+        }
+        self
+    }
+
+    #[expect(clippy::too_many_lines, reason = "one flat match over every error, most a line each")]
+    fn worded(error: &ApiError, brand: &Brand) -> Self {
         match error {
             ApiError::NotFound(subject) => {
                 about(404, "NotFound", format!("{} not found", named(subject)), subject)
@@ -120,6 +147,11 @@ impl Status {
                 503,
                 "ServiceUnavailable",
                 format!("the server is currently unable to handle the request: {reason}"),
+            ),
+            ApiError::TooMuchHeld => waiting(
+                429,
+                "TooManyRequests",
+                "too many requests: the answers that are under way must be taken first".to_owned(),
             ),
             ApiError::TooManyOperations(message) => {
                 plain(413, "RequestEntityTooLarge", &format!("Request entity too large: {message}"))
@@ -198,6 +230,16 @@ impl Details {
             details.insert("retryAfterSeconds".to_owned(), json!(self.retry_after_seconds));
         }
         Value::Object(details)
+    }
+}
+
+/// Cuts what is longer than `bytes_max`, and says so.
+fn bound(text: &mut String, bytes_max: usize) {
+    let bytes = text.len();
+    if bytes > bytes_max {
+        text.truncate(text.floor_char_boundary(bytes_max));
+        text.push_str(&mark(bytes));
+        text.shrink_to_fit();
     }
 }
 

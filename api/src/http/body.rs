@@ -47,6 +47,18 @@ impl Upload {
         }
     }
 
+    /// Most bytes that [`Upload::read`] can come to hold.
+    pub(super) fn may_hold(&self, verb: Verb) -> usize {
+        let announced = self.announced.or(self.body.size_hint().exact());
+        match announced {
+            _ if verb.is_read() => 0,
+            // One that is announced as too large is not read.
+            Some(length) if length > BODY_BYTES_MAX as u64 => 0,
+            Some(length) => usize::try_from(length).unwrap_or(BODY_BYTES_MAX),
+            None => BODY_BYTES_MAX,
+        }
+    }
+
     /// The whole body of a write; reads have none that matters.
     ///
     /// # Errors

@@ -11,6 +11,7 @@ mod deadline;
 mod discovery;
 mod gzip;
 mod health;
+mod held;
 mod openapi;
 mod pool;
 mod respond;
@@ -21,7 +22,7 @@ mod version;
 use std::sync::Arc;
 
 use axum::Router;
-use axum::body::Body;
+use axum::body::{Body, HttpBody};
 use axum::extract::State as Shared;
 use bytes::Bytes;
 use futures::future::FutureExt;
@@ -40,19 +41,23 @@ use crate::negotiate::{
 use crate::openapi::Documents;
 use crate::pipeline::{Answer, Pipeline, Remarks, Request, WriteOutcome};
 use crate::registry::Resource;
-use crate::render::{IncludeObject, Renderer, meta_document, whole_document};
+use crate::render::{IncludeObject, Payload, Renderer, meta_document, whole_document};
 use crate::request::{Query, Target, TargetPath, Verb, parse_path};
 use crate::status::Status;
 use crate::validate::quoted;
 use crate::watch::Watch;
 use body::Upload;
 use deadline::{deadline, within};
+use held::{COUNTED_BYTES_MIN, Hold, Ledger, held};
 use pool::{Large, Pool};
 
 pub use respond::Lasting;
 
 /// Internal errors that a client causes again and again must not fill the log.
 static INTERNAL_ERRORS: WarningLimit = WarningLimit::new();
+
+/// Bytes of the largest object that is stored.
+const OBJECT_BYTES_MAX: usize = 3 << 19;
 
 /// The API of one node.
 pub struct Api<S> {
@@ -63,6 +68,7 @@ pub struct Api<S> {
     discovery: discovery::Documents,
     openapi: Documents,
     pool: Pool,
+    ledger: Ledger,
 }
 
 /// A request, taken apart as far as no body is needed.
@@ -87,7 +93,15 @@ impl<S: Store> Api<S> {
         stopping: CancellationToken,
     ) -> Self {
         let discovery = discovery::Documents::of(&pipeline.registry, None);
-        Api { pipeline, authenticator, stopping, discovery, openapi: Documents::default(), pool: Pool::new() }
+        Api {
+            pipeline,
+            authenticator,
+            stopping,
+            discovery,
+            openapi: Documents::default(),
+            pool: Pool::new(),
+            ledger: Ledger::new(),
+        }
     }
 
     /// The same, telling clients that the server is at `address` (`HOST:PORT`).
@@ -123,6 +137,13 @@ async fn handle<S: Store>(Shared(api): Shared<Arc<Api<S>>>, request: HttpRequest
         upload.drop_rest(&api.pipeline.store).await;
     }
     response
+}
+
+/// What a body of `bytes` and the answer to it hold: the answer shows the object, which a change may leave larger than what
+/// was sent.
+fn with_answer(verb: Verb, bytes: usize) -> usize {
+    let answer = if matches!(verb, Verb::Update | Verb::Patch) { bytes.max(OBJECT_BYTES_MAX) } else { bytes };
+    bytes + answer
 }
 
 /// The budget of a request of this verb. A read goes over stored objects, not over what its client sent: it has no bound of
@@ -179,6 +200,10 @@ impl<S: Store> Api<S> {
         let content_type = header_text(&parts.headers, &header::CONTENT_TYPE).to_ascii_lowercase();
         let budget = Arc::new(budget_of(verb));
         within(&self.pipeline.store, limit, verb, &budget, async {
+            let hold = match upload.may_hold(verb) {
+                small if small < COUNTED_BYTES_MIN => None,
+                bytes => Some(self.ledger.wait(&user.name, with_answer(verb, bytes)).await?),
+            };
             let body = upload.read(verb).await?;
             let request = Request {
                 verb,
@@ -195,6 +220,10 @@ impl<S: Store> Api<S> {
             if !self.is_large(request, representation) {
                 return self.carry_out(request, representation).await;
             }
+            let hold = match hold {
+                None => self.room_for_answer(request, representation).await?,
+                both => both,
+            };
             let large = Large {
                 verb,
                 target: target.clone(),
@@ -207,9 +236,46 @@ impl<S: Store> Api<S> {
                 remarks: Remarks::default(),
                 budget: budget.clone(),
             };
-            Box::pin(self.carry_out_aside(large, representation, &parts.remarks)).await
+            let response = Box::pin(self.carry_out_aside(large, representation, &parts.remarks)).await?;
+            Ok(match hold {
+                Some(hold) => held(response, hold),
+                None => response,
+            })
         })
         .await
+    }
+
+    /// Room for the answer to a small request about one large object, taken before anything is done: a write that was
+    /// carried out is not refused any more. A list's size is not known before, and a plain read shares what is stored.
+    async fn room_for_answer(
+        &self,
+        request: Request<'_>,
+        representation: Representation,
+    ) -> Result<Option<Hold>, ApiError> {
+        let is_of_one = !matches!(request.verb, Verb::List | Verb::Watch | Verb::DeleteCollection);
+        if !is_of_one || request.verb == Verb::Get && representation.is_as_stored() {
+            return Ok(None);
+        }
+        let stored = request.key().ok().and_then(|key| {
+            let state = self.pipeline.store.state();
+            state.object(&key).map(|object| object.json.len())
+        });
+        self.ledger.wait(&request.user.name, stored.unwrap_or_default()).await.map(Some)
+    }
+
+    /// The answer of a list, with room for what it holds.
+    fn list_answer(
+        &self,
+        user: &User,
+        content_type: &'static str,
+        payload: Payload,
+    ) -> Result<Response<Body>, ApiError> {
+        let bytes = payload.held();
+        if bytes < COUNTED_BYTES_MIN {
+            return Ok(respond::payload(200, content_type, payload));
+        }
+        let hold = self.ledger.take(&user.name, bytes)?;
+        Ok(held(respond::payload(200, content_type, payload), hold))
     }
 
     /// Runs the pipeline and writes its answer.
@@ -232,14 +298,14 @@ impl<S: Store> Api<S> {
             let stopping = self.stopping.clone().cancelled_owned().boxed();
             let content_type = renderer.watch_content_type();
             let watch = Watch::start(self.pipeline.clone(), request, renderer, stopping).await?;
-            return Ok(respond::stream(&content_type, watch));
+            return Ok(respond::stream(&content_type, watch, self.clone()));
         }
         let answer = self.pipeline.run(request).await?;
         let now = self.pipeline.ambient.now();
         let content_type = renderer.content_type();
         Ok(match answer {
             Answer::Stored(object) => respond::payload(200, content_type, renderer.object(&object, now)?),
-            Answer::List(list) => respond::payload(200, content_type, renderer.list(list, now)?),
+            Answer::List(list) => self.list_answer(request.user, content_type, renderer.list(list, now)?)?,
             Answer::Listed { list, warnings } => {
                 let mut response = respond::payload(200, content_type, renderer.list(list, now)?);
                 respond::warn(&mut response, &warnings);
@@ -316,7 +382,12 @@ impl<S: Store> Api<S> {
         let verb = parts.method.as_str().to_ascii_lowercase();
         authorize(user, Attributes::Path { verb: &verb, path: &parts.path })?;
         if openapi::is_one(&parts.path) {
-            return openapi::answer(self.clone(), parts).await;
+            let response = openapi::answer(self.clone(), parts).await?;
+            let bytes = response.body().size_hint().lower();
+            return match usize::try_from(bytes).unwrap_or(usize::MAX) {
+                small if small < COUNTED_BYTES_MIN => Ok(response),
+                bytes => Ok(held(response, self.ledger.take(&user.name, bytes)?)),
+            };
         }
         let (index, document) = (self.discovery.index(&parts.path), self.discovery.find(&parts.path));
         if index.is_none() && document.is_none() {

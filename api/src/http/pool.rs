@@ -23,10 +23,11 @@ use super::Api;
 use crate::authn::User;
 use crate::budget::Budget;
 use crate::error::ApiError;
-use crate::negotiate::{Encoding, Representation, View};
+use crate::negotiate::Representation;
 use crate::pipeline::{Remarks, Request};
 use crate::registry::Resource;
 use crate::request::{Query, Target, Verb};
+use crate::watch::{Looked, Watch};
 
 /// Bytes of a body, or of the stored object it changes, from which on a request goes to the pool: half a millisecond of
 /// work, against some ten microseconds for the way to the pool and back.
@@ -36,8 +37,12 @@ const LARGE_BYTES_MIN: usize = 64 * 1024;
 /// pool.
 const MANY_OBJECTS_MIN: usize = 256;
 
-/// Objects of a collection from which on a list with a selector goes to the pool: a match takes a tenth of a microsecond.
-const MATCHED_OBJECTS_MIN: usize = 8 * 1024;
+/// The same for one that is handed out as stored, or matches objects against a selector: a tenth of a microsecond for
+/// each. A client may ask for a hundred of them at once.
+pub(super) const GATHERED_OBJECTS_MIN: usize = 8 * 1024;
+
+/// Bytes of selectors from which on reading them alone takes as long.
+const SELECTOR_BYTES_MIN: usize = 4 * 1024;
 
 /// Requests for each thread that hold a large decoded document at the same time: while some wait for a quorum, the thread
 /// works on others. Further requests wait with their undecoded body.
@@ -70,7 +75,11 @@ type Job<T> = Pin<Box<dyn Future<Output = T> + Send>>;
 impl Pool {
     /// A pool with as many threads as there are processors.
     pub(super) fn new() -> Self {
-        let threads = available_parallelism().map_or(1, NonZero::get);
+        Pool::of(available_parallelism().map_or(1, NonZero::get))
+    }
+
+    /// A pool of so many threads; without any, what comes to it waits.
+    pub(super) fn of(threads: usize) -> Self {
         Pool {
             threads: Arc::new(Semaphore::new(threads)),
             requests: Arc::new(Semaphore::new(HELD_PER_THREAD * threads)),
@@ -104,6 +113,28 @@ impl Pool {
             job = back;
             woken.0.notified().await;
         }
+    }
+}
+
+impl Pool {
+    /// The next frame of `watch`. `None`: it is over, or the node stops.
+    pub(super) async fn next_frame<S: Store>(&self, mut watch: Watch<S>) -> Option<(Watch<S>, Bytes)> {
+        while watch.has_much_to_look_at(GATHERED_OBJECTS_MIN) {
+            // Each look is a job of its own, so that others have their turn and a client that is gone is not worked for.
+            let job = Box::pin(async move {
+                let looked = watch.look();
+                (watch, looked)
+            });
+            let (back, looked) = self.run(&Arc::new(Budget::of(u64::MAX)), job).await.ok()?;
+            watch = back;
+            match looked {
+                Looked::Frame(frame) => return Some((watch, frame)),
+                Looked::Ended => return None,
+                Looked::Nothing => {}
+            }
+        }
+        let frame = watch.next().await?;
+        Some((watch, frame))
     }
 }
 
@@ -145,17 +176,19 @@ impl Large {
 impl<S: Store> Api<S> {
     /// Whether the request is over a document that is too large, or over too many objects, for a thread of the runtime.
     pub(super) fn is_large(&self, request: Request<'_>, representation: Representation) -> bool {
-        let as_stored = representation.encoding == Encoding::Json && representation.view == View::Whole;
+        let as_stored = representation.is_as_stored();
         let state = || self.pipeline.store.state();
+        let selectors = || {
+            let texts = ["labelSelector", "fieldSelector"].map(|name| request.query.text(name).len());
+            texts.iter().sum::<usize>()
+        };
         match request.verb {
-            Verb::Watch => false,
+            Verb::Watch => selectors() >= SELECTOR_BYTES_MIN,
             Verb::Get if as_stored => false,
             Verb::List => {
-                let selects = ["labelSelector", "fieldSelector"]
-                    .iter()
-                    .any(|name| !request.query.text(name).is_empty());
-                let many = if selects && as_stored { MATCHED_OBJECTS_MIN } else { MANY_OBJECTS_MIN };
-                (selects || !as_stored) && state().collection(&request.resource.storage).len() >= many
+                let many = if as_stored { GATHERED_OBJECTS_MIN } else { MANY_OBJECTS_MIN };
+                selectors() >= SELECTOR_BYTES_MIN
+                    || state().collection(&request.resource.storage).len() >= many
             }
             _ if request.body.len() >= LARGE_BYTES_MIN => true,
             Verb::Create | Verb::DeleteCollection => false,
@@ -212,8 +245,7 @@ mod tests {
     }
 
     fn pool(threads: usize) -> Arc<Pool> {
-        let semaphore = |count| Arc::new(Semaphore::new(count));
-        Arc::new(Pool { threads: semaphore(threads), requests: semaphore(HELD_PER_THREAD * threads) })
+        Arc::new(Pool::of(threads))
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! Building responses: bytes with their length, streams, warnings, times to wait.
 
 use std::convert::Infallible;
+use std::sync::Arc;
 
 use axum::body::Body;
 use bytes::Bytes;
@@ -12,6 +13,8 @@ use http::header::{
 use http::{HeaderMap, HeaderValue, Response, StatusCode};
 use orch_raft::Store;
 
+use super::Api;
+use super::discovery::Aggregated;
 use crate::render::Payload;
 use crate::watch::Watch;
 
@@ -91,10 +94,14 @@ pub(super) fn payload(code: u16, content_type: &'static str, payload: Payload) -
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Lasting;
 
-/// An answer that goes on until the watch ends.
-pub(super) fn stream<S: Store>(content_type: &str, watch: Watch<S>) -> Response<Body> {
-    let frames = stream::unfold(watch, |mut watch| async move {
-        watch.next().await.map(|frame| (Ok::<Bytes, Infallible>(frame), watch))
+/// An answer that goes on until the watch ends. Where it has many objects to look at, it does so in the pool.
+pub(super) fn stream<S: Store>(content_type: &str, watch: Watch<S>, api: Arc<Api<S>>) -> Response<Body> {
+    let frames = stream::unfold(watch, move |watch| {
+        let api = api.clone();
+        async move {
+            let (watch, frame) = api.pool.next_frame(watch).await?;
+            Some((Ok::<Bytes, Infallible>(frame), watch))
+        }
     });
     let mut response = respond(200, "application/json", Body::from_stream(frames));
     response.extensions_mut().insert(Lasting);

@@ -18,6 +18,7 @@ use crate::kinds::{DefaultPropagation, Strategy};
 use crate::registry::Resource;
 use crate::schema::{DecodeError, Decoded, Limits, decode_json};
 use crate::status::Status;
+use crate::validate::field::part;
 use crate::validate::tree::{Tree, child_mut, set};
 use crate::validate::validate_delete_options;
 
@@ -160,6 +161,7 @@ impl DeleteOptions {
             if !wanted.has(field) || given == found {
                 continue;
             }
+            let given = part(given);
             let resource = request.resource;
             let (subject, reason) = match resource.strategy.has_own_deletion() {
                 true => (

@@ -17,6 +17,7 @@ use crate::schema::{
     DecodeError, Decoded, Head, Limits, StrictError, decode_json, decode_protobuf_object, decode_yaml,
     read_json, read_yaml,
 };
+use crate::validate::field::part;
 use crate::validate::tree::{Tree, child_mut, object_mut, set, unset};
 
 /// An object as it came in.
@@ -145,7 +146,9 @@ fn check_head(request: Request<'_>, head: &Head) -> Result<(), ApiError> {
     {
         return Ok(());
     }
-    if kind_given == resource.kind || kind_given.is_empty() {
+    let is_kind = kind_given == resource.kind || kind_given.is_empty();
+    let (kind_given, version_given) = (part(kind_given), part(version_given));
+    if is_kind {
         return Err(ApiError::BadRequest(format!(
             "the API version in the data ({version_given}) does not match the expected API version ({version})"
         )));

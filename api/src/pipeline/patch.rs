@@ -21,8 +21,11 @@ use crate::fields::{ApplyError, ApplyOptions, apply};
 use crate::patch::{PatchError, merge_patch, printed, strategic_merge_patch};
 use crate::schema::{DecodeError, Decoded, Head, Limits, StrictError, decode_json, write_value};
 use crate::validate::WriteKind;
-use crate::validate::field::quoted;
+use crate::validate::field::{FieldError, part, quoted};
 use crate::validate::tree::{self, Tree, child_mut, unset};
+
+/// What stands for the reason of a refusal that could quote the data of a confidential object.
+const NOT_REPEATED: &str = "it breaks a rule; what it holds is not repeated";
 
 impl<S: Store> Pipeline<S> {
     /// PATCH.
@@ -38,7 +41,9 @@ impl<S: Store> Pipeline<S> {
             .modify(&key, request.budget, options.dry_run, |current| {
                 // A patch goes over into the object; another attempt reads the body again instead of a copy kept for it.
                 let parsed = first.take().map_or_else(parse, Ok)?;
+                let may_move_data = matches!(parsed.patch, Patch::Json(_));
                 self.try_patch(request, &options, parsed, current, &mut warnings)
+                    .map_err(|error| if may_move_data { withheld(request, error) } else { error })
             })
             .await?;
         if let Some(modified) = changed {
@@ -234,7 +239,13 @@ fn check_kept_head(request: Request<'_>, document: &Value) -> Result<(), ApiErro
     if (kind.is_empty() || kind == resource.kind) && version == resource.api_version() {
         return Ok(());
     }
-    let told = format!("the patch makes {version} {kind} of {} {}", resource.api_version(), resource.kind);
+    let told = format!(
+        "the patch makes {} {} of {} {}",
+        part(version),
+        part(kind),
+        resource.api_version(),
+        resource.kind
+    );
     Err(ApiError::PatchResult(format!("{}: {told}", go_string(request, document))))
 }
 
@@ -251,7 +262,7 @@ fn check_config(request: Request<'_>, config: &Value) -> Result<(), ApiError> {
         _ => "/".to_owned(),
     };
     let kind = if version == "/" && !config.text("apiVersion").is_empty() { "" } else { kind };
-    Err(ApiError::BadRequest(format!("invalid object type: {version}, Kind={kind}")))
+    Err(ApiError::BadRequest(format!("invalid object type: {}, Kind={}", part(&version), part(kind))))
 }
 
 /// Duplicate keys of a configuration.
@@ -288,6 +299,24 @@ fn hidden(request: Request<'_>, error: ApiError) -> ApiError {
         ApiError::BadRequest(_) if request.resource.strategy.is_confidential() => {
             ApiError::BadRequest("the patch does not have the form of its format".to_owned())
         }
+        other => other,
+    }
+}
+
+/// A refusal of what a JSON patch made. Such a patch can copy data of the stored object to where errors quote it (a uid, a
+/// name, a finalizer): of a confidential kind they say where something is wrong, and not what stands there.
+fn withheld(request: Request<'_>, error: ApiError) -> ApiError {
+    if !request.resource.strategy.is_confidential() {
+        return error;
+    }
+    let shown = || go_string(request, &Value::Null);
+    match error {
+        ApiError::Invalid { subject, errors } => {
+            let errors = errors.into_iter().map(FieldError::withheld).collect();
+            ApiError::Invalid { subject, errors }
+        }
+        ApiError::PatchResult(_) => ApiError::PatchResult(format!("{}: {NOT_REPEATED}", shown())),
+        ApiError::BadRequest(_) => ApiError::BadRequest(format!("the patched object: {NOT_REPEATED}")),
         other => other,
     }
 }

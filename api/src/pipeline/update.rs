@@ -18,6 +18,7 @@ use crate::error::{ApiError, Subject};
 use crate::fields::{Writer, keep_times_if_unchanged, track_update};
 use crate::kinds::NameRule;
 use crate::schema::apply_defaults;
+use crate::validate::field::part;
 use crate::validate::tree::{Tree, child_mut, set, unset};
 use crate::validate::{
     Path, WriteKind, carry_system_fields, validate_object_meta, validate_object_meta_update,
@@ -179,7 +180,8 @@ pub(super) fn check_name(request: Request<'_>, value: &Value) -> Result<(), ApiE
     }
     if name != url {
         return Err(ApiError::BadRequest(format!(
-            "the name of the object ({name}) does not match the name on the URL ({url})"
+            "the name of the object ({}) does not match the name on the URL ({url})",
+            part(name)
         )));
     }
     Ok(())
@@ -198,8 +200,11 @@ fn check_uid(request: Request<'_>, current: &SharedObject, new: &Value) -> Resul
 fn uid_conflict(request: Request<'_>, given: &str, stored: &str) -> ApiError {
     let reason = format!(
         "StorageError: invalid object, Code: 4, Key: {}/{}/{}, ResourceVersion: 0, AdditionalErrorMsg: \
-         Precondition failed: UID in precondition: {given}, UID in object meta: {stored}",
-        request.resource.storage, request.target.namespace, request.target.name
+         Precondition failed: UID in precondition: {}, UID in object meta: {stored}",
+        request.resource.storage,
+        request.target.namespace,
+        request.target.name,
+        part(given)
     );
     ApiError::Conflict { subject: request.subject(), reason }
 }

@@ -3,7 +3,7 @@
 //! Owns every form in which objects, lists, tables, watch events and Statuses are written. It reads no store and no
 //! clock, and never negotiates, compresses or sends.
 //!
-//!     one object:  head + stored bytes                      one buffer
+//!     one object:  head + stored bytes                      one frame, or, of a large one, the stored bytes themselves
 //!     a list:      envelope + stored bytes with commas      length by summing, frames filled as they are asked for
 //!     an event:    {"type":...,"object": head + stored bytes
 //!
@@ -26,6 +26,7 @@ mod tests;
 use std::borrow::Cow;
 use std::sync::Arc;
 
+use bytes::Bytes;
 use orch_proto::Brand;
 use orch_raft::object::SharedObject;
 use serde_json::Value;
@@ -137,7 +138,15 @@ impl Renderer {
     }
 
     /// JSON or YAML of the object whose stored form is `json`.
-    fn text_answer(&self, json: &[u8], now: Timestamp) -> Result<Payload, ApiError> {
+    fn text_answer(&self, json: &Bytes, now: Timestamp) -> Result<Payload, ApiError> {
+        let Representation { encoding, view, pretty, .. } = self.representation;
+        let is_as_stored = encoding == Encoding::Json
+            && view == View::Whole
+            && !pretty
+            && self.resource.conversion.is_none();
+        if is_as_stored && json.len() > payload::FRAME_BYTES {
+            return Ok(Payload::line(self.resource.head.clone(), json.slice(1..)));
+        }
         // The newline takes the place of the brace that the head brings along.
         let mut document = Vec::with_capacity(self.resource.head.len() + json.len());
         self.document(json, now, true, &mut document)?;

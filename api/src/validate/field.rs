@@ -144,6 +144,19 @@ impl FieldError {
         FieldError { path, kind: FieldErrorKind::TooLong, message }
     }
 
+    /// The error without the value it is about and without the detail, which may quote one.
+    pub fn withheld(self) -> Self {
+        let class = match self.kind {
+            // These name a bound, and no value.
+            FieldErrorKind::Required | FieldErrorKind::TooLong => self.message,
+            _ => {
+                let class = self.message.split(':').next().unwrap_or_default();
+                format!("{class}: what stands there is not repeated")
+            }
+        };
+        FieldError { message: class, ..self }
+    }
+
     fn with_detail(path: Path, kind: FieldErrorKind, message: String, detail: &str) -> Self {
         let detail = prefix(detail, MESSAGE_BYTES_MAX);
         let message = if detail.is_empty() { message } else { format!("{message}: {detail}") };
@@ -212,6 +225,14 @@ fn cut(shown: &str) -> Cow<'_, str> {
         return Cow::Borrowed(shown);
     }
     Cow::Owned(format!("{}{}", beginning(shown), mark(shown.len())))
+}
+
+/// `text` as it is, or the beginning of a long one: for messages that show it without quotes.
+pub fn part(text: &str) -> Cow<'_, str> {
+    match beginning(text) {
+        all if all.len() == text.len() => Cow::Borrowed(text),
+        some => Cow::Owned(format!("{some}{}", mark(text.len()))),
+    }
 }
 
 /// Says that a value goes on.

@@ -55,8 +55,8 @@ impl Scope {
         }
     }
 
-    /// The selected objects behind `after`, in order of paths.
-    pub(super) fn objects<'a>(
+    /// The objects behind `after` that the selector chooses from, in order of paths.
+    pub(super) fn candidates<'a>(
         &'a self,
         collection: &'a Collection,
         after: Option<&'a str>,
@@ -66,7 +66,6 @@ impl Scope {
             .range_from(start)
             .skip_while(move |(path, _)| after == Some(&**path))
             .take_while(|(path, _)| self.covers(path))
-            .filter(|(path, object)| self.selector.matches(path, object))
     }
 
     fn covers(&self, path: &str) -> bool {

@@ -28,6 +28,9 @@ use event::{Event, Scope};
 /// Bytes of events after which a frame is handed to the socket: four TLS records, and what one slow reader holds.
 const FRAME_BYTES: usize = 64 << 10;
 
+/// Objects or changes that are looked at before others have their turn: some hundred microseconds with usual selectors.
+const LOOKED_AT_MAX: usize = 4096;
+
 /// How often a watcher that asked for bookmarks gets one: as often as the reference does.
 const BOOKMARK_EVERY: Duration = Duration::from_secs(60);
 
@@ -50,7 +53,7 @@ pub struct Watch<S> {
     /// All changes up to here were sent or are none of this watch's.
     position: Revision,
     is_first_event: bool,
-    /// The cursor is before what memory holds: older changes are read from the disk.
+    /// There is more to look at than was looked at last: older changes that are read from the disk, or many at all.
     is_behind: bool,
     wants_bookmarks: bool,
     /// The bookmark that says that the initial events are through is still to come.
@@ -78,6 +81,8 @@ enum Written {
     All,
     /// The frame is full; the remaining changes go into the next one.
     FrameFull,
+    /// As many as are looked at at a time.
+    Enough,
 }
 
 /// Why a watch that had nothing to send goes on.
@@ -96,31 +101,27 @@ fn sleep<S: Store>(store: &S, duration: Duration) -> BoxFuture<'static, ()> {
     async move { store.sleep(duration).await }.boxed()
 }
 
+/// What a watch has to send without waiting for anything.
+pub enum Looked {
+    /// A frame.
+    Frame(Bytes),
+    /// Nothing.
+    Nothing,
+    /// It is over.
+    Ended,
+}
+
 impl<S: Store> Watch<S> {
     /// The next frame: whole events of the negotiated representation. `None` when the watch is over.
     pub async fn next(&mut self) -> Option<Bytes> {
         loop {
-            if self.is_over() {
-                return self.finish();
-            }
-            let frame = match self.phase {
-                Phase::Ended => return None,
-                _ if self.is_revoked() => Err((Vec::new(), ApiError::revoked())),
-                Phase::Initial { .. } => self.initial_frame(),
-                Phase::Following => self.frame_of_changes(),
-            };
-            let mut frame = match frame {
-                Ok(frame) => frame,
-                Err((frame, error)) => self.end_with(frame, &error),
-            };
-            if matches!(self.phase, Phase::Following) && self.take_due_bookmark() {
-                frame.extend(self.bookmark_frame().unwrap_or_default());
-            }
-            if !frame.is_empty() {
-                return Some(frame.into());
+            match self.look() {
+                Looked::Frame(frame) => return Some(frame),
+                Looked::Ended => return None,
+                Looked::Nothing => {}
             }
             if self.is_behind {
-                // The selectors matched no change of this block: yield to other tasks before the next block is read.
+                // The selectors matched nothing of what was looked at: yield to other tasks before more is.
                 self.pipeline.store.sleep(Duration::ZERO).await;
                 continue;
             }
@@ -133,6 +134,46 @@ impl<S: Store> Watch<S> {
                 }
             }
         }
+    }
+
+    /// Whether what is to be looked at next, object by object, holds up a thread that has others to serve: `many` or more,
+    /// with selectors. What a watch without selectors looks at, it sends.
+    pub fn has_much_to_look_at(&self, many: usize) -> bool {
+        if self.scope.selector.is_everything() || self.scope.path.is_some() {
+            return false;
+        }
+        match &self.phase {
+            Phase::Initial { collection, .. } => collection.len() >= many,
+            Phase::Following => {
+                // No more changes than revisions, but for transactions of several.
+                let changed = self.pipeline.store.state().collection(&self.storage).changed();
+                changed.0.saturating_sub(self.position.0) >= u64::try_from(many).unwrap_or(u64::MAX)
+            }
+            Phase::Ended => false,
+        }
+    }
+
+    /// What is there to be sent, of a bounded number of objects.
+    pub fn look(&mut self) -> Looked {
+        let ended = |last: Option<Bytes>| last.map_or(Looked::Ended, Looked::Frame);
+        if self.is_over() {
+            return ended(self.finish());
+        }
+        self.is_behind = false;
+        let frame = match self.phase {
+            Phase::Ended => return Looked::Ended,
+            _ if self.is_revoked() => Err((Vec::new(), ApiError::revoked())),
+            Phase::Initial { .. } => self.initial_frame(),
+            Phase::Following => self.frame_of_changes(),
+        };
+        let mut frame = match frame {
+            Ok(frame) => frame,
+            Err((frame, error)) => self.end_with(frame, &error),
+        };
+        if matches!(self.phase, Phase::Following) && self.take_due_bookmark() {
+            frame.extend(self.bookmark_frame().unwrap_or_default());
+        }
+        if frame.is_empty() { Looked::Nothing } else { Looked::Frame(frame.into()) }
     }
 
     /// Whether its time has passed or the node stops. Asked before every frame: changes may come without an end.
@@ -194,7 +235,17 @@ impl<S: Store> Watch<S> {
         let Phase::Initial { collection, after } = &mut self.phase else { return Ok(frame) };
         let (collection, sent) = (collection.clone(), after.take());
         let now = self.pipeline.ambient.now();
-        for (path, object) in self.scope.objects(&collection, sent.as_deref()) {
+        let mut passed = None;
+        for (at, (path, object)) in self.scope.candidates(&collection, sent.as_deref()).enumerate() {
+            if at >= LOOKED_AT_MAX {
+                self.is_behind = true;
+                self.phase = Phase::Initial { collection: collection.clone(), after: passed };
+                return Ok(frame);
+            }
+            passed = Some(path.clone());
+            if !self.scope.selector.matches(path, object) {
+                continue;
+            }
             let first = std::mem::take(&mut self.is_first_event);
             let event = Event::added(object);
             if let Err(error) =
@@ -231,7 +282,6 @@ impl<S: Store> Watch<S> {
         }
         let collection = state.collection(&self.storage);
         let mut frame = Vec::new();
-        self.is_behind = false;
         if collection.changed() > self.position {
             let written = match collection.changes_after(self.position) {
                 Ok(changes) => self.write_changes(changes, &mut frame)?,
@@ -250,7 +300,8 @@ impl<S: Store> Watch<S> {
                     return Ok(frame);
                 }
             };
-            if written == Written::FrameFull {
+            if written != Written::All {
+                self.is_behind |= written == Written::Enough;
                 return Ok(frame);
             }
         }
@@ -265,9 +316,14 @@ impl<S: Store> Watch<S> {
         frame: &mut Vec<u8>,
     ) -> Result<Written, Cut> {
         let now = self.pipeline.ambient.now();
-        for change in changes {
-            if frame.len() >= FRAME_BYTES && change.revision > self.position {
-                return Ok(Written::FrameFull);
+        for (at, change) in changes.enumerate() {
+            if change.revision > self.position {
+                if frame.len() >= FRAME_BYTES {
+                    return Ok(Written::FrameFull);
+                }
+                if at >= LOOKED_AT_MAX {
+                    return Ok(Written::Enough);
+                }
             }
             self.position = change.revision;
             let Some(event) = self.scope.event(change) else { continue };

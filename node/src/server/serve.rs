@@ -131,6 +131,8 @@ async fn accept_all<S: Answers>(
                 let place = places.take(address.ip()).await;
                 let terms = Terms { place, waits, stopping: stopping.clone() };
                 tasks.spawn(connection(port, stream, address, service.clone(), terms));
+                // A flood of connections gets one handshake, a signature each, for one turn of everybody else's work.
+                tokio::task::yield_now().await;
             }
             Err(error) => {
                 if let Some(left_out) = failures.pass() {

@@ -6,6 +6,7 @@ use std::time::Duration;
 use futures::future::{join, join_all};
 
 use super::*;
+use crate::http::pool::{GATHERED_OBJECTS_MIN, Pool};
 use crate::testing::{Directed, Fate};
 
 fn large(name: &str) -> Value {
@@ -87,5 +88,115 @@ fn a_large_write_that_had_no_turn_has_certainly_changed_nothing() {
             assert_eq!(code, 504);
             assert!(message.contains("may or may not have been carried out"), "{message}");
         }
+    });
+}
+
+/// As many config maps as make lists and watches of them large, `on` at some places, and one secret.
+async fn filled() -> Server {
+    let server = Server::new().await;
+    for at in 0..=GATHERED_OBJECTS_MIN {
+        let on = [0, 1, 4095, 4096, 4097, 8191, GATHERED_OBJECTS_MIN].contains(&at);
+        let object = json!({"metadata": {"name": format!("m{at:05}"), "labels": {"on": on.to_string()}}});
+        server.create(MAPS, object).await;
+    }
+    server.create("/api/v1/namespaces/ns/secrets", json!({"metadata": {"name": "s"}})).await;
+    server
+}
+
+#[test]
+fn a_watch_that_looks_at_many_objects_tells_of_those_that_are_selected() {
+    block_on(async {
+        let server = filled().await;
+        let names = |events: &[Value]| -> Vec<String> {
+            events
+                .iter()
+                .map(|event| event["object"]["metadata"]["name"].as_str().unwrap().to_owned())
+                .collect()
+        };
+        let all = ["m00000", "m00001", "m04095", "m04096", "m04097", "m08191", "m08192"];
+        for query in ["labelSelector=on%3Dtrue", "labelSelector=on%3Dtrue&resourceVersion=3"] {
+            let path = format!("{MAPS}?watch=1&timeoutSeconds=1&{query}");
+            let events = server.events(&path).await;
+            let expected = if query.ends_with('3') { &all[1..] } else { &all[..] };
+            assert_eq!(names(&events), expected, "{query}: {}", events.len());
+        }
+    });
+}
+
+#[test]
+fn what_goes_over_many_objects_is_done_beside_the_threads_that_serve() {
+    block_on(async {
+        let server = filled().await;
+        let pipeline = Arc::new(Pipeline {
+            store: server.store.clone(),
+            registry: Registry::builtin(&ORCH),
+            token_key: TokenKey::new([7; 32]),
+            ambient: server.clock.clone(),
+            features: Features::default(),
+            turns: Turns::default(),
+        });
+        let authenticator =
+            Arc::new(Authenticator::new(&ORCH, TokenTable::default(), AnonymousAccess::Refused));
+        let api = Api::new(pipeline, authenticator, server.stopping.clone());
+        // Nothing that needs the pool gets on.
+        let server = Server { router: Api { pool: Pool::of(0), ..api }.router(), ..server };
+        let long = format!("labelSelector={}", "x!%3Dy,".repeat(1000).trim_end_matches(','));
+        let secrets = "/api/v1/namespaces/ns/secrets";
+        for (path, waits) in [
+            (MAPS.to_owned(), true),
+            (format!("{MAPS}?limit=1"), true),
+            (format!("{MAPS}?labelSelector=on%3Dtrue"), true),
+            (format!("{MAPS}?watch=1&labelSelector=on%3Dtrue"), true),
+            (format!("{MAPS}?watch=1&labelSelector=on%3Dtrue&resourceVersion=3"), true),
+            (format!("{secrets}?{long}"), true),
+            (format!("{secrets}?watch=1&{long}"), true),
+            (format!("{MAPS}?watch=1"), false),
+            (format!("{MAPS}?watch=1&fieldSelector=metadata.name%3Dm00001"), false),
+            (format!("{MAPS}/m00001"), false),
+            (secrets.to_owned(), false),
+            (format!("{secrets}?watch=1&labelSelector=x!%3Dy"), false),
+        ] {
+            let first = async {
+                let mut body = server.open(Method::GET, &path, &[], Body::empty()).await.into_body();
+                body.frame().await.unwrap().unwrap()
+            };
+            let answered = tokio::time::timeout(Duration::from_secs(5), first).await;
+            assert_eq!(answered.is_err(), waits, "{path}");
+        }
+    });
+}
+
+#[test]
+fn answers_that_are_not_taken_have_a_bound_for_each_user() {
+    block_on(async {
+        let server = filled().await;
+        let table = [("accept", "application/json;as=Table;g=meta.orch.io;v=v1")];
+        let mut held = Vec::new();
+        let refused = loop {
+            let response = server.open(Method::GET, MAPS, &table, Body::empty()).await;
+            if response.status() != StatusCode::OK {
+                break response;
+            }
+            let length: usize = response.headers()["content-length"].to_str().unwrap().parse().unwrap();
+            held.push((response, length));
+            assert!(held.len() < 1000);
+        };
+        assert_eq!(
+            (refused.status().as_u16(), &refused.headers()["retry-after"]),
+            (429, &"1".parse().unwrap())
+        );
+        let bytes: usize = held.iter().map(|(_, length)| length).sum();
+        assert!((48 << 20..=64 << 20).contains(&bytes), "{bytes}");
+        assert_eq!(
+            server.get("/api/v1/namespaces/ns/secrets").await.code,
+            StatusCode::OK,
+            "small ones go on"
+        );
+        let (first, length) = held.pop().unwrap();
+        // Taken to its end, or dropped.
+        assert_eq!(first.into_body().collect().await.unwrap().to_bytes().len(), length);
+        drop(held);
+        let body = Body::from(large("late").to_string());
+        assert_eq!(server.send(Method::POST, MAPS, &[], body).await.code, StatusCode::CREATED);
     });
 }

@@ -15,6 +15,7 @@ use super::PatchError;
 use super::go_text::{printed, type_name};
 use crate::budget::goes_on;
 use crate::schema::types::{Schema, TypeId};
+use crate::validate::field::part;
 
 const DIRECTIVE: &str = "$patch";
 const RETAIN_KEYS: &str = "$retainKeys";
@@ -208,11 +209,13 @@ fn without_directives(value: Value) -> Option<Value> {
 fn unknown_directive(directive: Value, mut patch: Map<String, Value>) -> PatchError {
     let shown = printed(&directive);
     patch.insert(DIRECTIVE.to_owned(), directive);
-    malformed(&format!("unknown patch type: {shown} in map: {}", printed(&Value::Object(patch))))
+    let map = printed(&Value::Object(patch));
+    malformed(&format!("unknown patch type: {} in map: {}", part(&shown), part(&map)))
 }
 
 fn no_merge_key(item: &Value, merge_key: &str) -> PatchError {
-    malformed(&format!("map: {} does not contain declared merge key: {merge_key}", printed(item)))
+    let map = printed(item);
+    malformed(&format!("map: {} does not contain declared merge key: {merge_key}", part(&map)))
 }
 
 fn wrong_type(expected: &str, actual: &Value) -> PatchError {

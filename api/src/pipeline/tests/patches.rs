@@ -276,3 +276,69 @@ async fn a_put_may_create_what_may_be_created_so() {
     let wrong = json!({"metadata": {"name": "l", "uid": "u-1"}});
     assert_eq!(server.put(&format!("{leases}/l"), wrong).await.code, 409);
 }
+
+#[tokio::test(start_paused = true)]
+async fn no_refusal_of_a_json_patch_shows_what_it_copied_out_of_a_secret() {
+    let server = Server::new().await;
+    let secrets = "/api/v1/namespaces/ns/secrets";
+    server.create(secrets, json!({"metadata": {"name": "s"}, "stringData": {"k": "hidden"}})).await;
+    let path = format!("{secrets}/s");
+    for to in [
+        "kind",
+        "apiVersion",
+        "type",
+        "immutable",
+        "metadata/name",
+        "metadata/uid",
+        "metadata/resourceVersion",
+        "metadata/namespace",
+        "metadata/creationTimestamp",
+        "metadata/generation",
+        "metadata/finalizers/0",
+        "metadata/ownerReferences",
+    ] {
+        let patch = json!([{"op": "add", "path": "/metadata/finalizers", "value": []},
+            {"op": "copy", "from": "/data/k", "path": format!("/{to}")}]);
+        let refused = server.patch(&path, JSON_PATCH, patch).await;
+        assert!((400..500).contains(&refused.code), "{to}: {}", refused.json);
+        // The data in base64.
+        assert!(!refused.json.to_string().contains("aGlkZGVu"), "{to}: {}", refused.json);
+    }
+    let wrong = json!([{"op": "add", "path": "/metadata/finalizers", "value": ["a.b/c", "not a name"]}]);
+    let refused = server.patch(&path, JSON_PATCH, wrong).await;
+    assert!(refused.causes()[0].starts_with("FieldValueInvalid metadata.finalizers: Invalid value: "));
+}
+
+#[tokio::test(start_paused = true)]
+async fn no_refusal_repeats_a_long_text_as_a_whole() {
+    let server = Server::new().await;
+    server.create(MAPS, map("a")).await;
+    server.create(PODS, pod("p")).await;
+    let (path, long) = (format!("{MAPS}/a"), "\u{1}x".repeat(500_000));
+    let head =
+        |kind: &str, version: &str| json!({"kind": kind, "apiVersion": version, "metadata": {"name": "b"}});
+    let number = format!(r#"{{"metadata":{{"name":"b","generation":{}}}}}"#, "9".repeat(1_000_000));
+    let refusals = [
+        server.post(MAPS, head(&long, "v1")).await,
+        server.post(MAPS, head("ConfigMap", &long)).await,
+        server.post(MAPS, json!({"metadata": {"name": "b", "creationTimestamp": long}})).await,
+        server.send(http::Method::POST, MAPS, "application/json", &number).await,
+        server.put(&path, json!({"metadata": {"name": long}})).await,
+        server.put(&path, json!({"metadata": {"name": "a", "uid": long}})).await,
+        server.delete(&path, json!({"preconditions": {"uid": long}})).await,
+        server.delete(&path, json!({"preconditions": {"resourceVersion": long}})).await,
+        server.apply(&path, "m", json!({"apiVersion": "v1", "kind": long})).await,
+        server.merge(&path, json!({"kind": long})).await,
+        server
+            .patch(
+                &format!("{PODS}/p"),
+                STRATEGIC,
+                json!({"spec": {"containers": [{"name": "c", "$patch": long}]}}),
+            )
+            .await,
+    ];
+    for (at, refused) in refusals.iter().enumerate() {
+        let answer = refused.json.to_string();
+        assert!((400..500).contains(&refused.code) && answer.len() < 20_000, "{at}: {} bytes", answer.len());
+    }
+}

@@ -380,3 +380,31 @@ fn a_message_that_was_not_finished_is_not_kept() {
     assert!(object.protobuf.get().is_none());
     assert!(renderer.object(&object, NOW).is_ok());
 }
+
+#[test]
+fn large_objects_are_handed_out_without_a_copy() {
+    let renderer = renderer("configmaps", JSON);
+    let mut value = config_map("a");
+    value["data"] = json!({"k": "x".repeat(200_000)});
+    let object = stored(&renderer, &value);
+    let (from, to) = (object.json.as_ptr() as usize, object.json.as_ptr() as usize + object.json.len());
+    let copied = |payload: Payload| {
+        let (mut all, mut copied, len) = (Vec::new(), 0, payload.len());
+        for frame in payload.into_frames() {
+            let at = frame.as_ptr() as usize;
+            copied += if (from..to).contains(&at) { 0 } else { frame.len() };
+            all.extend_from_slice(&frame);
+        }
+        assert_eq!(all.len(), len);
+        (String::from_utf8(all).unwrap(), copied)
+    };
+    let (whole, of_whole) = copied(renderer.object(&object, NOW).unwrap());
+    assert_eq!(whole, with_head(std::str::from_utf8(&object.json).unwrap()) + "\n");
+    let small = stored(&renderer, &config_map("b"));
+    let list = page(vec![small.clone(), object.clone(), small.clone(), object.clone()]);
+    let (listed, of_list) = copied(renderer.list(list, NOW).unwrap());
+    let items: Value = serde_json::from_str(&listed).unwrap();
+    assert_eq!(items["items"][3]["data"], value["data"]);
+    assert_eq!(items["items"][2]["metadata"]["name"], json!("b"));
+    assert!(of_whole < 100 && of_list < 4000, "{of_whole} and {of_list} bytes are copies");
+}

@@ -13,6 +13,7 @@ use crate::budget::goes_on;
 use crate::schema::instant::{self, Precision};
 use crate::schema::quantity;
 use crate::schema::types::Scalar;
+use crate::validate::field::part;
 
 /// Unknown and duplicate fields that are reported; the reference stops there too.
 const STRICT_ERRORS_MAX: usize = 100;
@@ -32,7 +33,7 @@ impl<'a> Decoder<'_, 'a> {
             Scalar::Double => {
                 let text = self.number("a number")?;
                 let float = text.parse().ok().and_then(scalar::float);
-                float.ok_or_else(|| self.form(format!("the number {text} is out of range")))?
+                float.ok_or_else(|| self.form(format!("the number {} is out of range", part(text))))?
             }
             Scalar::Bytes => {
                 let text = self.text("a base64 string")?;
@@ -64,7 +65,7 @@ impl<'a> Decoder<'_, 'a> {
             Precision::Micros => "2006-01-02T15:04:05.000000Z",
         };
         let canonical = instant::canonical(&text, precision).ok_or_else(|| {
-            self.form(format!("cannot parse the time {text:?}: it must look like {layout}"))
+            self.form(format!("cannot parse the time {:?}: it must look like {layout}", part(&text)))
         })?;
         Ok(canonical.map_or(Value::Null, Value::String))
     }
@@ -84,7 +85,7 @@ impl<'a> Decoder<'_, 'a> {
         text.parse().map_err(|_| DecodeError::Type {
             path: self.place(None),
             expected,
-            found: format!("the number {text}"),
+            found: format!("the number {}", part(text)),
         })
     }
 
@@ -121,7 +122,8 @@ impl<'a> Decoder<'_, 'a> {
             Some(b'n') => self.reader.literal("null").map(|()| Value::Null),
             Some(b'-' | b'0'..=b'9') => {
                 let text = self.reader.number()?;
-                scalar::number(text).ok_or_else(|| self.form(format!("the number {text} is out of range")))
+                scalar::number(text)
+                    .ok_or_else(|| self.form(format!("the number {} is out of range", part(text))))
             }
             _ => Err(self.reader.unexpected("looking for the start of a value")),
         }

@@ -1,0 +1,156 @@
+//! What the node holds for its clients: bodies that come in, and answers that were written for one client alone.
+//!
+//! Owns the account of both, in bytes, for the node and for each user. A client decides how fast it sends and takes, for
+//! minutes; without an account a hundred streams of each connection hold 3 MiB of body each, or a table of all objects.
+//! A body waits for room before it is read: what is sent meanwhile is bounded by the connection's window. An answer that
+//! finds no room is refused, because it is there already. What an answer shares with the store is not counted.
+//!
+//! Invariant: one user takes a quarter of the node's room at most, so that no user takes the room of all others.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+
+use axum::body::Body;
+use bytes::Bytes;
+use http::Response;
+use http_body_util::BodyExt;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+use crate::error::ApiError;
+
+/// Bytes for all users together: eighty bodies of the largest size, next to a state of 4 GiB.
+const NODE_BYTES_MAX: usize = 256 << 20;
+
+/// Bytes for one user: twenty bodies of the largest size, or six lists of 20,000 objects as tables.
+const USER_BYTES_MAX: usize = NODE_BYTES_MAX / 4;
+
+/// Bytes from which on something is counted: less than the window of a stream holds anyhow.
+pub(super) const COUNTED_BYTES_MIN: usize = 64 << 10;
+
+/// Bytes of one permit, so that a permit's number fits.
+const UNIT: usize = 1 << 10;
+
+/// The account of one node.
+pub(super) struct Ledger {
+    node: Arc<Semaphore>,
+    /// Of users for whom something is held, or was until shortly.
+    users: Mutex<HashMap<String, Weak<Semaphore>>>,
+}
+
+/// Room that is taken until this is dropped.
+#[derive(Debug)]
+pub(super) struct Hold {
+    _user: OwnedSemaphorePermit,
+    _node: OwnedSemaphorePermit,
+}
+
+impl Ledger {
+    /// An empty account.
+    pub(super) fn new() -> Self {
+        Ledger { node: Arc::new(Semaphore::new(NODE_BYTES_MAX / UNIT)), users: Mutex::default() }
+    }
+
+    /// Room for `bytes` of `user`, once there is some; all of the user's room for more than that.
+    pub(super) async fn wait(&self, user: &str, bytes: usize) -> Result<Hold, ApiError> {
+        let ended = |_| ApiError::Unavailable("the node is stopping".to_owned());
+        let units = units(bytes);
+        // The own room first: who waits for it keeps nothing of the others'.
+        let user = self.of(user).acquire_many_owned(units).await.map_err(ended)?;
+        let node = self.node.clone().acquire_many_owned(units).await.map_err(ended)?;
+        Ok(Hold { _user: user, _node: node })
+    }
+
+    /// The same at once.
+    ///
+    /// # Errors
+    /// `TooMuchHeld`: there is none.
+    pub(super) fn take(&self, user: &str, bytes: usize) -> Result<Hold, ApiError> {
+        let units = units(bytes);
+        let user = self.of(user).try_acquire_many_owned(units).map_err(|_| ApiError::TooMuchHeld)?;
+        let node = self.node.clone().try_acquire_many_owned(units).map_err(|_| ApiError::TooMuchHeld)?;
+        Ok(Hold { _user: user, _node: node })
+    }
+
+    fn of(&self, user: &str) -> Arc<Semaphore> {
+        let mut users = self.users.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(room) = users.get(user).and_then(Weak::upgrade) {
+            return room;
+        }
+        users.retain(|_, room| room.strong_count() > 0);
+        let room = Arc::new(Semaphore::new(USER_BYTES_MAX / UNIT));
+        users.insert(user.to_owned(), Arc::downgrade(&room));
+        room
+    }
+}
+
+fn units(bytes: usize) -> u32 {
+    u32::try_from(bytes.min(USER_BYTES_MAX).div_ceil(UNIT)).unwrap_or(u32::MAX)
+}
+
+/// `response`, which keeps `hold` until the connection has written or dropped its last byte.
+pub(super) fn held(response: Response<Body>, hold: Hold) -> Response<Body> {
+    let hold = Arc::new(hold);
+    response.map(|body| {
+        Body::new(body.map_frame(move |frame| {
+            frame.map_data(|bytes| Bytes::from_owner(Piece { bytes, _hold: hold.clone() }))
+        }))
+    })
+}
+
+/// A frame that was handed over: an HTTP/2 connection keeps it for longer than the body.
+struct Piece {
+    bytes: Bytes,
+    _hold: Arc<Hold>,
+}
+
+impl AsRef<[u8]> for Piece {
+    fn as_ref(&self) -> &[u8] {
+        &self.bytes
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_user_leaves_room_for_others_and_gets_it_back() {
+        let ledger = Ledger::new();
+        let held: Vec<Hold> = (0..20).map(|_| ledger.take("a", 3 << 20).unwrap()).collect();
+        assert_eq!(ledger.take("a", 5 << 20).unwrap_err(), ApiError::TooMuchHeld);
+        let all = ledger.take("b", usize::MAX).unwrap();
+        assert_eq!(ledger.take("b", 1).unwrap_err(), ApiError::TooMuchHeld);
+        drop((held, all));
+        assert!(ledger.take("a", usize::MAX).is_ok() && ledger.take("b", usize::MAX).is_ok());
+        let four: Vec<Hold> = ["a", "b", "c", "d"].map(|user| ledger.take(user, usize::MAX).unwrap()).into();
+        assert_eq!(ledger.take("e", 1).unwrap_err(), ApiError::TooMuchHeld, "the node has no more");
+        drop(four);
+        drop(ledger.take("e", 1));
+        assert_eq!(ledger.users.lock().unwrap().len(), 1, "users without anything are forgotten");
+    }
+
+    #[tokio::test]
+    async fn who_waits_for_the_own_room_takes_none_of_the_others() {
+        let ledger = Ledger::new();
+        let first = ledger.take("a", usize::MAX).unwrap();
+        let mut waiting = Box::pin(ledger.wait("a", usize::MAX));
+        assert!(futures::poll!(waiting.as_mut()).is_pending());
+        assert_eq!(ledger.node.available_permits(), (NODE_BYTES_MAX - USER_BYTES_MAX) / UNIT);
+        drop(first);
+        drop(waiting.await.unwrap());
+        assert_eq!(ledger.node.available_permits(), NODE_BYTES_MAX / UNIT);
+    }
+
+    #[tokio::test]
+    async fn an_answer_is_held_until_its_last_frame_is_gone() {
+        let ledger = Ledger::new();
+        let hold = ledger.take("a", 1 << 20).unwrap();
+        let mut body = held(Response::new(Body::from("whole")), hold).into_body();
+        let frame = body.frame().await.unwrap().unwrap();
+        drop(body);
+        assert!(ledger.node.available_permits() < NODE_BYTES_MAX / UNIT, "a connection may keep the frame");
+        assert_eq!(frame.data_ref().unwrap(), "whole");
+        drop(frame);
+        assert_eq!(ledger.node.available_permits(), NODE_BYTES_MAX / UNIT);
+    }
+}
