@@ -4,6 +4,9 @@
 //! which believes them: a term it then takes over, a vote it counts, an acknowledgement it commits by. So they are judged
 //! here first. What cannot be true is an answer lost.
 //!
+//! And what a leader calls committed is told in heartbeats only while a majority follows it: who hears it takes that for contact with the
+//! cluster (see vouching).
+//!
 //! Owns the rules, and the links' way to them: links are made before the member that they belong to.
 
 use std::sync::{Arc, OnceLock, Weak};
@@ -34,6 +37,9 @@ pub(crate) trait Scrutiny: Send + Sync {
     /// Whether an election can have led to `term`, as an answer says.
     fn is_term_possible(&self, term: u64) -> bool;
 
+    /// Whether a majority has followed this member as its leader a moment ago.
+    fn is_followed(&self) -> bool;
+
     /// Whether it is time for another warning of this cause.
     fn may_warn(&self, cause: &'static str) -> bool;
 }
@@ -63,6 +69,10 @@ impl Scrutiny for Scrutinized {
         self.ask(|member| member.is_term_possible(term))
     }
 
+    fn is_followed(&self) -> bool {
+        self.ask(|member| member.is_followed())
+    }
+
     fn may_warn(&self, cause: &'static str) -> bool {
         self.ask(|member| member.may_warn(cause))
     }
@@ -75,6 +85,10 @@ impl<R: Runtime, D: Disk, T: Transport> Scrutiny for Core<R, D, T> {
 
     fn is_term_possible(&self, term: u64) -> bool {
         term <= self.term_limit(true)
+    }
+
+    fn is_followed(&self) -> bool {
+        Core::is_followed(self)
     }
 
     fn may_warn(&self, cause: &'static str) -> bool {
