@@ -14,7 +14,6 @@ use http::{HeaderMap, HeaderValue, Response, StatusCode};
 use orch_raft::Store;
 
 use super::Api;
-use super::discovery::Aggregated;
 use crate::render::Payload;
 use crate::watch::Watch;
 

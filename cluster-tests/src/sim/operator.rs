@@ -162,9 +162,10 @@ impl Operator {
         let removing = move |store: MemberStore| async move { store.remove(member).await };
         let gone = move |store: &MemberStore| {
             let status = store.status();
-            // Between two sets of voters it may still be one of those that are needed.
+            // Until that is committed, the removed one may be needed.
             status.leader.as_ref() == Some(&status.node)
                 && !status.changing
+                && !status.uncommitted
                 && status.members.iter().all(|one| one.peer.id != member)
         };
         self.world().set_leaving(member, true);

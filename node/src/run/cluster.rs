@@ -42,7 +42,7 @@ struct ClusterView {
     committed: u64,
     feature_level: u32,
     oldest: u64,
-    /// A change of the voters has been begun and is not completed.
+    /// A change of the members has been begun and is not committed, or not completed.
     changing: bool,
     members: Vec<MemberView>,
     state: StateView,
@@ -298,7 +298,7 @@ fn view(status: Status) -> ClusterView {
         committed: status.committed,
         feature_level: status.feature_level,
         oldest: status.oldest.0,
-        changing: status.changing,
+        changing: status.changing || status.uncommitted,
         members: members.collect(),
         state: StateView { bytes: status.usage.bytes(), quota: status.usage.quota() },
         space,

@@ -4,6 +4,9 @@
 //! which believes them: it adopts their terms, counts their votes and commits by their acknowledgements. So answers are
 //! checked here first, and one that cannot be true is treated as lost.
 //!
+//! A leader says in heartbeats what is committed only while a majority follows it: who hears it takes that for contact with
+//! the cluster (see vouching).
+//!
 //! Owns the rules, and how links reach them: links are made before the member that they belong to.
 
 use std::sync::{Arc, OnceLock, Weak};
@@ -35,6 +38,9 @@ pub(crate) trait Scrutiny: Send + Sync {
     /// Whether an election can have led to `term`, as an answer says.
     fn is_term_possible(&self, term: u64) -> bool;
 
+    /// Whether a majority has followed this member as its leader a moment ago.
+    fn is_followed(&self) -> bool;
+
     /// Whether it is time for another warning of this cause.
     fn may_warn(&self, cause: &'static str) -> bool;
 }
@@ -64,6 +70,10 @@ impl Scrutiny for Scrutinized {
         self.ask(|member| member.is_term_possible(term))
     }
 
+    fn is_followed(&self) -> bool {
+        self.ask(|member| member.is_followed())
+    }
+
     fn may_warn(&self, cause: &'static str) -> bool {
         self.ask(|member| member.may_warn(cause))
     }
@@ -76,6 +86,10 @@ impl<R: Runtime, D: Disk, T: Transport> Scrutiny for Core<R, D, T> {
 
     fn is_term_possible(&self, term: u64) -> bool {
         term <= self.term_limit(true)
+    }
+
+    fn is_followed(&self) -> bool {
+        Core::is_followed(self)
     }
 
     fn may_warn(&self, cause: &'static str) -> bool {

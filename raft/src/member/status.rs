@@ -63,9 +63,10 @@ pub struct Status {
     pub feature_level: u32,
     /// The oldest revision that its history can rebuild.
     pub oldest: Revision,
-    /// A change of the members has been begun and is not completed: `members` may not be committed, or voters from before the
-    /// change may still be needed.
+    /// The cluster is between two sets of voters, and needs majorities of both.
     pub changing: bool,
+    /// The newest change of the members is not known to be committed: `members` may not stay.
+    pub uncommitted: bool,
     /// All members, by id.
     pub members: Vec<MemberStatus>,
     /// The size of the state here, and how large it may become.
@@ -111,7 +112,8 @@ impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
             applied: state.applied(),
             feature_level: level.agreed(),
             oldest: state.floor(),
-            changing: membership.get_joint_config().len() > 1 || !is_applied,
+            changing: membership.get_joint_config().len() > 1,
+            uncommitted: !is_applied,
             members: members.collect(),
             usage: state.usage(),
             space: self.space.status(self.options.id()),

@@ -11,7 +11,8 @@
 //!   nothing to lose, and is led by anybody.
 //!
 //! In touch is who has applied what a leader called committed a moment ago. That leader must have committed an entry of its own
-//! term, since before that it does not know what others have; and somebody else must vouch for it, where the own log may be old.
+//! term, since before that it does not know what others have; it must be followed itself, which it says by telling in heartbeats
+//! what is committed; and somebody else must vouch for it, where the own log may be old.
 //!
 //! Owns the contact with a leader.
 
@@ -119,7 +120,7 @@ impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
     }
 
     /// Whether this member leads and a quorum follows it. One that is cut off goes on taking itself for the leader.
-    fn is_followed(&self) -> bool {
+    pub(crate) fn is_followed(&self) -> bool {
         if self.leader().is_none_or(|leader| !leader.local) {
             return false;
         }

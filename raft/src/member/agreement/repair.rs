@@ -28,7 +28,7 @@ use crate::transport::{Duplex, Peer, Purpose, Transport};
 /// attempt costs every member that answers a look at its state.
 const ROUNDS_BETWEEN_MAX: u32 = 30;
 
-/// Receiving a state, as long as the consensus library gives a snapshot. A slower one is begun again.
+/// Receiving a state, or sending one, as long as the consensus library gives a snapshot. A slower one is begun again.
 const PULL_TIMEOUT: Duration = Duration::from_secs(600);
 
 /// How long the sender of a state waits for the receiver to have read it.
@@ -104,7 +104,8 @@ pub(crate) async fn serve_pull<R: Runtime, D: Disk, T: Transport>(
         return Err("another member is being repaired".to_owned());
     };
     let (state, mark) = core.applied.now();
-    send_pulled(duplex, &mark, &state).await?;
+    let sent = within::<R, _>(PULL_TIMEOUT, send_pulled(duplex, &mark, &state).boxed()).await;
+    sent.ok_or("the member that asked reads too slowly")??;
     // The receiver ends the stream when it has everything. Ending it here would cut off frames under way.
     within::<R, _>(END_TIMEOUT, duplex.receiver.recv()).await;
     Ok(())

@@ -155,7 +155,10 @@ impl<R: Runtime, T: Transport> Link<R, T> {
     ) -> Result<AppendEntriesResponse<Types<R>>, Rpc<R>> {
         self.require_compared()?;
         let (term, previous) = (request.vote.leader_id.term, request.prev_log_id.map_or(0, |id| id.index));
-        let request = Request::Heartbeat(append::append_to_wire(request, self.level.agreed()));
+        let mut request = append::append_to_wire(request, self.level.agreed());
+        // Replication tells it as well: what is committed stays so.
+        request.committed = request.committed.filter(|_| self.scrutiny.is_followed());
+        let request = Request::Heartbeat(request);
         let answer = match self.control(request, timeout).await? {
             Response::Heartbeat(answer) => append::append_response_from_wire(answer)?,
             _ => return Err(unexpected()),

@@ -257,8 +257,5 @@ async fn take_append<R: Runtime, D: Disk, T: Transport>(
         }
     };
     core.check_history(from, &request)?;
-    if vote.leader_id.term >= core.term() {
-        core.note_contact(from, vote.leader_id.term, request.leader_commit);
-    }
     Ok(request)
 }

@@ -148,3 +148,40 @@ fn a_removed_voter_is_not_believed_by_another_certificate() {
     }
     assert!(ends.is_empty(), "{ends:#?}");
 }
+
+// Before: whom a leader led was in touch, though nobody else followed that leader any more, and was sure of its log for as long as that
+// went on.
+#[test]
+fn who_follows_a_leader_that_is_cut_off_is_in_touch_with_nobody() {
+    simulate(1074, async {
+        let cluster = Cluster::start(5).await;
+        known_everywhere(&cluster).await;
+        converge(&cluster).await;
+        let leader = cluster.leader().await;
+        let others: Vec<usize> = (0..5).filter(|n| *n != leader).collect();
+        let [away, liar, kept @ ..] = others.as_slice() else { panic!() };
+        let (away, liar) = (*away, *liar);
+        let rest = || others.iter().filter(|n| **n != away).map(|n| peer(*n).id);
+        cluster.network.isolate(peer(leader).id, rest());
+        cluster.network.isolate(peer(away).id, rest());
+        let living: Vec<usize> = kept.iter().copied().chain([liar]).collect();
+        let mut now = cluster.leader_among(&living).await;
+        if now == liar {
+            cluster.handle(liar).transfer_leader(peer(kept[0]).id).await.unwrap();
+            now = eventually("the lead", || cluster.handle(kept[0]).is_leader().then_some(kept[0])).await;
+        }
+        for n in [leader, liar] {
+            cluster.handle(now).remove(peer(n).id).await.unwrap();
+        }
+        SimRuntime::sleep(Duration::from_secs(10)).await;
+        let handle = cluster.handle(away);
+        assert_eq!(handle.status().leader.map(|leader| leader.id), Some(peer(leader).id));
+        let has_removed = handle.0.membership().membership().get_node(&peer(liar).id.0).is_some();
+        assert!(has_removed, "it does not know of the removal");
+        assert!(!handle.0.is_in_touch());
+        // The leader of the others reaches it again.
+        cluster.network.heal();
+        eventually("it is in touch again", || handle.0.is_in_touch().then_some(())).await;
+        assert!(!handle.0.is_voter(peer(liar).id));
+    });
+}

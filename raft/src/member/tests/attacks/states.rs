@@ -151,3 +151,32 @@ fn a_state_that_a_removed_voter_never_ends_keeps_no_member_from_the_leaders() {
         drop(sending);
     });
 }
+
+// Before: a member that asked for a state and read none of it was waited for without end, and one is sent at a time.
+#[test]
+fn a_member_that_reads_nothing_of_a_state_keeps_no_other_from_a_repair() {
+    simulate(1065, async {
+        let cluster = Cluster::start(3).await;
+        known_everywhere(&cluster).await;
+        let leader = cluster.leader().await;
+        // More than the buffers of a stream hold.
+        let large = "x".repeat(1 << 20);
+        for i in 0..24 {
+            revision_of(cluster.handle(leader).propose(put(&format!("a{i}"), &large)).await);
+        }
+        let pull = async |from: usize| {
+            let transport = cluster.network.transport(peer(from).id);
+            let duplex = transport.open(&peer(leader), Purpose::Snapshot).await.unwrap();
+            let kind = Some(wire::snapshot_frame::Kind::Pull(wire::SnapshotPull::default()));
+            let frame = wire::SnapshotFrame { kind }.encode_to_vec();
+            duplex.sender.send(Bytes::from(frame)).await.unwrap();
+            duplex
+        };
+        let stalled = pull((leader + 1) % 3).await;
+        SimRuntime::sleep(Duration::from_secs(700)).await;
+        let mut other = pull((leader + 2) % 3).await;
+        let first = wire::SnapshotFrame::decode(other.receiver.recv().await.unwrap()).unwrap();
+        assert!(matches!(first.kind, Some(wire::snapshot_frame::Kind::Head(_))), "{first:?}");
+        drop(stalled);
+    });
+}
