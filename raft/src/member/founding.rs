@@ -176,7 +176,10 @@ impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
     pub(crate) async fn enter_first_membership(&self) {
         let founding = self.identity().founding.unwrap_or_default();
         let peers = founding.founders.into_iter().filter_map(|founder| founder.member).map(peer_from_wire);
-        let members: BTreeMap<u64, Place> = peers.map(|peer| (peer.id.0, Place::of(&peer))).collect();
+        let peers: Vec<Peer> = peers.collect();
+        let members: BTreeMap<u64, Place> = peers.iter().map(|peer| (peer.id.0, Place::of(peer))).collect();
+        // Until the membership is in the log, these and nobody else may have this member's vote.
+        *self.introduced.lock() = peers.into_iter().filter(|peer| peer.id != self.options.id()).collect();
         self.admitted.store(true, Ordering::Release);
         match self.raft.initialize(members).await {
             // Another founder may have been elected and sent us its log meanwhile.

@@ -87,7 +87,7 @@ impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
         let introduced = || self.introduced.lock().iter().any(|peer| peer.id == from);
         let (is_voter, knows_nobody) = match membership.nodes().next().is_some() {
             true => (membership.voter_ids().any(|id| id == from.0), false),
-            false => (introduced(), self.introduced.lock().is_empty()),
+            false => (introduced(), self.knows_of_no_cluster()),
         };
         if knows_nobody || (is_voter && self.is_in_touch()) {
             return Some(Voucher::Own);
@@ -102,6 +102,12 @@ impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
                 None
             }
         }
+    }
+
+    /// Whether this member, which has no log, was neither told of any voter nor takes part in a founding: it has nothing to
+    /// lose.
+    fn knows_of_no_cluster(&self) -> bool {
+        self.introduced.lock().is_empty() && self.identity.lock().founding.is_none()
     }
 
     /// Notes that `from` was followed as the leader of `term`, if it is one that knows what is committed.

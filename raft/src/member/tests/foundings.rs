@@ -287,3 +287,43 @@ fn a_founder_that_missed_the_founding_is_told_of_it_until_it_has_registered() {
         assert!(told(handle.0.answer_identity(stranger, about).await).is_none());
     });
 }
+
+/// The founding is on the disk, this member takes part, and its first entry is on the way: nobody else may have its vote.
+#[test]
+fn a_founder_without_an_entry_lets_in_founders_only() {
+    simulate(213, async {
+        let mut cluster = Cluster::new(3);
+        for n in 0..3 {
+            cluster.restart(n).await.unwrap();
+        }
+        let core = cluster.handle(1).0.clone();
+        let mut founding = wire::Founding { cluster: "test".to_owned(), ..Default::default() };
+        founding.founders = (0..3)
+            .map(|n| wire::Founder {
+                member: Some(wire::Member {
+                    id: peer(n).id.0,
+                    name: peer(n).name.to_string(),
+                    address: peer(n).address.to_string(),
+                }),
+                ..Default::default()
+            })
+            .collect();
+        let mut entering = Box::pin(core.enter(founding));
+        let mut looks = 0;
+        loop {
+            let entered = futures::FutureExt::now_or_never(&mut entering);
+            let has_entry = core.membership().membership().nodes().next().is_some();
+            if core.admitted.load(std::sync::atomic::Ordering::Acquire) && !has_entry {
+                looks += 1;
+                assert_eq!(core.vouch(peer(8).id).await, None, "a stranger");
+                assert!(core.vouch(peer(2).id).await.is_some(), "a founder");
+            }
+            if let Some(entered) = entered {
+                entered.unwrap();
+                break;
+            }
+            SimRuntime::sleep(Duration::from_micros(10)).await;
+        }
+        assert!(looks > 0);
+    });
+}
