@@ -146,11 +146,10 @@ impl<R: Runtime, D: Disk, T: Transport> Member<R, D, T> {
             }
             false => Returning::first_start(),
         };
-        let promises = Promises::default();
+        let (promises, scrutiny) = (Promises::default(), Scrutinized::default());
         let (meter, holds, purging) = (log.meter(), Arc::new(holds::Holds::default()), log.clone());
         let recollection = recollection(options.id(), applied.clone(), promises.clone());
         let (sent, reads, held) = (promises.clone(), level.clone(), holds.clone());
-        let scrutiny = Scrutinized::default();
         let known = (sent, recollection, scrutiny.clone());
         let network = Network::<R, T>::new(transport.clone(), held, known, reads, agreement.clone());
         let (links, machine) = (network.clone(), Machine::new(applied.clone(), holds.clone()));
