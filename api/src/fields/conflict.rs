@@ -21,7 +21,7 @@ pub struct Owner {
     pub subresource: String,
 }
 
-/// One field that another manager owns with another value. An apply may have tens of thousands of such conflicts, so conflicts
+/// A conflict: a field of the configuration that another manager owns with another value. An apply may have tens of thousands of such conflicts, so conflicts
 /// share their owners, and the path is put into words only where the conflict is shown.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Conflict {

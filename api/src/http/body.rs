@@ -52,7 +52,7 @@ impl Upload {
         let announced = self.announced.or(self.body.size_hint().exact());
         match announced {
             _ if verb.is_read() => 0,
-            // One that is announced as too large is not read.
+            // A body whose announced length is too large is not read.
             Some(length) if length > BODY_BYTES_MAX as u64 => 0,
             Some(length) => usize::try_from(length).unwrap_or(BODY_BYTES_MAX),
             None => BODY_BYTES_MAX,

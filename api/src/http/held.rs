@@ -1,4 +1,4 @@
-//! What the node holds for its clients: bodies that come in, and answers that were written for one client alone.
+//! The memory that a node holds for its clients: request bodies, and answers that were written for one client alone.
 //!
 //! Owns the account of both, in bytes, for the node and for each user. A client decides how fast it sends and takes, for
 //! minutes; without an account a hundred streams of each connection hold 3 MiB of body each, or a table of all objects.

@@ -24,7 +24,7 @@ use crate::validate::WriteKind;
 use crate::validate::field::{FieldError, part, quoted};
 use crate::validate::tree::{self, Tree, child_mut, unset};
 
-/// What stands for the reason of a refusal that could quote the data of a confidential object.
+/// The reason given in a refusal whose own reason could quote the data of a confidential object.
 const NOT_REPEATED: &str = "it breaks a rule; what it holds is not repeated";
 
 impl<S: Store> Pipeline<S> {

@@ -50,7 +50,7 @@ impl Verb {
         }
     }
 
-    /// What a request asks for, as authorization judges it: also where no path takes the method. A method of no verb
+    /// The verb that authorization judges a request by, also where no path takes the method. A method of no verb
     /// (HEAD, OPTIONS) is judged as a read of the path.
     pub fn asked(method: &http::Method, target: &Target, query: &Query) -> Verb {
         let reads = || Verb::of(&http::Method::GET, target, query).unwrap_or(Verb::Get);

@@ -82,7 +82,7 @@ pub fn validate_object_meta_update(new: &Value, old: &Value, path: &Path) -> Fie
 /// creation time, a pending deletion. Both are `metadata` fields.
 pub fn carry_system_fields(old: &Value, new: &mut Value) {
     object_mut(new);
-    // Nobody sets it any more, and no object is stored with it.
+    // Clients no longer set `selfLink`, and no object is stored with one.
     unset(new, "selfLink");
     carry(old, new, "generation");
     if new.text("uid").is_empty() {

@@ -101,7 +101,7 @@ fn sleep<S: Store>(store: &S, duration: Duration) -> BoxFuture<'static, ()> {
     async move { store.sleep(duration).await }.boxed()
 }
 
-/// What a watch has to send without waiting for anything.
+/// The result of one look of a watch at its collection; a look waits for nothing.
 pub enum Looked {
     /// A frame.
     Frame(Bytes),
@@ -153,7 +153,7 @@ impl<S: Store> Watch<S> {
         }
     }
 
-    /// What is there to be sent, of a bounded number of objects.
+    /// Looks at a bounded number of objects, and gives the frame of events among them.
     pub fn look(&mut self) -> Looked {
         let ended = |last: Option<Bytes>| last.map_or(Looked::Ended, Looked::Frame);
         if self.is_over() {

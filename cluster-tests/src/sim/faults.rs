@@ -134,7 +134,7 @@ pub async fn rage(world: World) {
         if world.is_busy() && !world.is_quiet() {
             match fault_due(&world).filter(|_| dice.percent(DUE_PERCENT)) {
                 Some(Fault::AtPoint) => {
-                    // Whoever the others are to vote for has gone.
+                    // Without the leader the others must vote.
                     world.members().into_iter().for_each(|node| arm(&world, node, &dice, (Point::Vote, 1)));
                     strike(&world, &dice, Fault::LeaderLoss);
                 }

@@ -24,7 +24,7 @@ const VERSIONS: [&str; 2] = ["v2", "v2beta1"];
 
 /// A document with what clients keep it by.
 pub(in crate::http) struct Aggregated {
-    /// What follows the media type in the `Content-Type` header: `;g=GROUP;v=VERSION;as=KIND`.
+    /// The parameters of the media type in the `Content-Type` header: `;g=GROUP;v=VERSION;as=KIND`.
     pub(in crate::http) parameters: String,
     /// In quotes, as it stands in the header; the same for every encoding, as in the reference.
     pub(in crate::http) etag: String,

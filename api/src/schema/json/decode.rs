@@ -115,7 +115,7 @@ pub(crate) fn read_json(
     Ok((value, decoder.strict))
 }
 
-/// One reading of one text. How objects are read stands in `object.rs`, and leaves in `leaf.rs`.
+/// The state of decoding one JSON text. Objects are decoded in `object.rs`, leaves in `leaf.rs`.
 pub(super) struct Decoder<'s, 'a> {
     pub(super) schema: &'s Schema,
     pub(super) reader: Reader<'a>,
