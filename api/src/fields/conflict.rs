@@ -21,8 +21,9 @@ pub struct Owner {
     pub subresource: String,
 }
 
-/// A conflict: a field of the configuration that another manager owns with another value. An apply may have tens of thousands of such conflicts, so conflicts
-/// share their owners, and the path is put into words only where the conflict is shown.
+/// A conflict: a field of the configuration that another manager owns with another value. An apply may have tens of
+/// thousands of such conflicts, so conflicts share their owners, and the path is put into words only where the
+/// conflict is shown.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Conflict {
     /// Whose field it is.

@@ -139,8 +139,8 @@ async fn handle<S: Store>(Shared(api): Shared<Arc<Api<S>>>, request: HttpRequest
     response
 }
 
-/// The bytes that a body of `bytes` and the answer to it hold: the answer shows the object, which a change may leave larger than what
-/// was sent.
+/// The bytes that a body of `bytes` and the answer to it hold: the answer shows the object, which a change may leave
+/// larger than what was sent.
 fn with_answer(verb: Verb, bytes: usize) -> usize {
     let answer = if matches!(verb, Verb::Update | Verb::Patch) { bytes.max(OBJECT_BYTES_MAX) } else { bytes };
     bytes + answer
