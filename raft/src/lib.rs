@@ -8,8 +8,6 @@ mod digest;
 pub mod disk;
 mod encoding;
 mod fields;
-#[cfg(test)]
-mod golden;
 pub mod key;
 pub mod member;
 pub mod memory;
@@ -17,6 +15,8 @@ mod notify;
 pub mod object;
 pub mod state;
 pub mod store;
+#[cfg(test)]
+mod tests;
 pub mod transaction;
 pub mod transport;
 pub mod warnings;

@@ -82,6 +82,31 @@ async fn fill(clients: &[Client], from: usize) -> usize {
     panic!("{OBJECTS_MAX} objects fit into {QUOTA}");
 }
 
+/// Asks `client` for growth until it refuses: what fits once more, because a compaction gave room back meanwhile, is
+/// kept. The number of the first object that was refused.
+async fn fill_by(client: &Client, from: usize) -> usize {
+    for i in from..OBJECTS_MAX {
+        let created = create(client, i).await;
+        if created.status != 201 {
+            refused(&created);
+            return i;
+        }
+    }
+    panic!("{OBJECTS_MAX} objects fit into {QUOTA}");
+}
+
+/// Rewrites the object at `path` with ever new values until the growth of its history is refused.
+async fn rewrite_by(client: &Client, path: &str) {
+    for seed in OBJECTS_MAX..2 * OBJECTS_MAX {
+        let written =
+            client.merge_patch(path, &json!({"data": {"value": noise(seed as u64)}})).await.unwrap();
+        if written.status != 200 {
+            return refused(&written);
+        }
+    }
+    panic!("{OBJECTS_MAX} versions of an object fit into {QUOTA}");
+}
+
 /// Waits until every member says that `holds` of its space.
 async fn wait_for(clients: &[Client], what: &str, holds: impl Fn(&Value) -> bool) {
     let looked = async {
@@ -112,23 +137,26 @@ async fn a_disk_that_runs_full_refuses_growth_and_stops_nobody_from_deleting() {
     let held = json!({"apiVersion": "v1", "kind": "ConfigMap",
         "metadata": {"name": "held", "finalizers": ["example.com/hold"]}, "data": {}});
     clients[0].post(COLLECTION, &held).await.unwrap().success().unwrap();
-    let count = fill(&clients, 0).await;
+    let mut count = fill(&clients, 0).await;
     assert!(count > 50, "only {count} objects of 200 kB fitted into 320 MiB");
     wait_for(&clients, "some member is short", |space| !space["short"].as_array().unwrap().is_empty()).await;
-    let mut kept: BTreeSet<String> = (0..count).map(|i| format!("fill-{i}")).collect();
+    let mut removed = BTreeSet::new();
 
     for (node, client) in clients.iter().enumerate() {
-        refused(&create(client, count + node).await);
+        count = fill_by(client, count).await;
         let ready = client.get("/readyz?verbose").await.unwrap();
         let report = String::from_utf8_lossy(&ready.body).into_owned();
         assert!(ready.status == 200 && report.contains("[+]space low: "), "{report}");
-        let rewrite = |value: &str| json!({"data": {"value": value}});
         let path = format!("{COLLECTION}/fill-{}", node + 10);
-        refused(&client.merge_patch(&path, &rewrite(&noise(9999))).await.unwrap());
-        client.merge_patch(&path, &rewrite(&noise(9999)[..50_000])).await.unwrap().success().unwrap();
+        rewrite_by(client, &path).await;
+        let shorter = json!({"data": {"value": noise(9999)[..50_000]}});
+        client.merge_patch(&path, &shorter).await.unwrap().success().unwrap();
         client.delete(&format!("{COLLECTION}/fill-{}", node + 1)).await.unwrap().success().unwrap();
-        kept.remove(&format!("fill-{}", node + 1));
+        removed.insert(format!("fill-{}", node + 1));
     }
+    let mut kept: BTreeSet<String> =
+        (0..count).map(|i| format!("fill-{i}")).filter(|name| !removed.contains(name)).collect();
+
     // In two phases: the mark adds to the object, the end of its finalizers takes away.
     let marked = clients[1].delete(&format!("{COLLECTION}/held")).await.unwrap().success().unwrap();
     assert!(marked["metadata"]["deletionTimestamp"].is_string(), "{marked}");

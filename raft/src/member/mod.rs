@@ -28,8 +28,6 @@ mod feasible;
 mod feature;
 mod forward;
 mod founding;
-#[cfg(test)]
-pub(crate) mod golden;
 mod handle;
 mod handover;
 mod hearsay;
@@ -52,7 +50,7 @@ mod standing;
 mod status;
 mod succession;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 mod vouching;
 
 use std::sync::atomic::{AtomicBool, Ordering};

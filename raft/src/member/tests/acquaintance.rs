@@ -44,19 +44,27 @@ async fn add_registered(cluster: &mut Cluster, leader: usize) -> usize {
     fresh
 }
 
+/// Which founder is away in `promoted_while_away`.
+const AWAY: usize = 2;
+
+/// Three founders, and a fourth member that became a voter while `AWAY` did not run: the leader's number and the fourth's.
+async fn promoted_while_away() -> (Cluster, usize, usize) {
+    let mut cluster = Cluster::start(3).await;
+    known_everywhere(&cluster).await;
+    lead(&cluster, 1).await;
+    let fresh = add_registered(&mut cluster, 1).await;
+    cluster.kill(AWAY).await;
+    let leader = cluster.leader().await;
+    cluster.handle(leader).promote(peer(fresh).id).await.unwrap();
+    (cluster, leader, fresh)
+}
+
 /// The one that is away knows the newer one as a learner; it lets in voters of its own log only.
 #[test]
 fn a_learner_that_became_a_voter_is_new_to_those_that_were_away() {
     simulate(900, async {
-        let mut cluster = Cluster::start(3).await;
-        known_everywhere(&cluster).await;
-        let away = 2;
-        lead(&cluster, 1).await;
-        let fresh = add_registered(&mut cluster, 1).await;
-        cluster.kill(away).await;
-        let leader = cluster.leader().await;
-        let replaced = 1 - leader;
-        cluster.handle(leader).promote(peer(fresh).id).await.unwrap();
+        let (mut cluster, leader, fresh) = promoted_while_away().await;
+        let (away, replaced) = (AWAY, 1 - leader);
         let refused = cluster.handle(leader).remove(peer(replaced).id).await.unwrap_err();
         let reason = format!("n{away} would not know n{fresh} if the others were lost");
         assert!(refused.to_string().contains(&reason), "{refused}");
@@ -154,15 +162,8 @@ fn several_that_are_away_can_be_removed_one_after_the_other() {
 #[test]
 fn a_leader_that_was_just_elected_does_not_take_a_voter_for_one_that_vouches_for_nobody() {
     simulate(920, async {
-        let mut cluster = Cluster::start(3).await;
-        known_everywhere(&cluster).await;
-        let away = 2;
-        lead(&cluster, 1).await;
-        let fresh = add_registered(&mut cluster, 1).await;
-        cluster.kill(away).await;
-        let first = cluster.leader().await;
-        cluster.handle(first).promote(peer(fresh).id).await.unwrap();
-        let replaced = 1 - first;
+        let (cluster, first, fresh) = promoted_while_away().await;
+        let (away, replaced) = (AWAY, 1 - first);
         // It votes and answers, and its first acknowledgement is on the way.
         cluster.network.refuse(Purpose::Append, peer(replaced).id, true);
         cluster.handle(first).transfer_leader(peer(fresh).id).await.unwrap();

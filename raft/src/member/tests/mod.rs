@@ -11,6 +11,7 @@ mod casts;
 pub(in crate::member) mod disk;
 mod forwarding;
 mod foundings;
+pub(crate) mod golden;
 mod impostors;
 mod liars;
 mod membership;

@@ -13,7 +13,7 @@ use wire::read_index_response::Outcome as ReadIndex;
 use wire::transfer_response::Outcome as Transfer;
 
 use super::{Case, frame};
-use crate::member::golden;
+use crate::member::tests::golden;
 
 const POSITION: wire::LogId = wire::LogId { term: 3, index: 9 };
 const VOTE: wire::Vote = wire::Vote { term: 3, node: 7, committed: true };

@@ -24,7 +24,7 @@ use crate::encoding::{
 };
 use crate::fields::Fields;
 use crate::key::{Key, Revision};
-use crate::member::golden::{self, Command, Entry};
+use crate::member::tests::golden::{self, Command, Entry};
 use crate::object::{Index, Object};
 use crate::transaction::{Condition, Operation, Put, Transaction};
 
@@ -248,7 +248,7 @@ fn cases(level: u32) -> Vec<Case> {
 }
 
 fn file(level: u32) -> PathBuf {
-    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join(format!("src/golden/format-{level}.txt"))
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join(format!("src/tests/golden/format-{level}.txt"))
 }
 
 fn hex(bytes: &[u8]) -> String {

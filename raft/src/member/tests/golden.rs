@@ -1,12 +1,12 @@
-//! What the golden test of stored forms (`crate::golden`) needs of this module's own types.
+//! What the golden test of stored forms (`crate::tests::golden`) needs of this module's own types.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-pub(crate) use super::codec::{Mark, entry_from_wire, entry_to_wire};
-pub(crate) use super::consensus::{Command, Entry, Payload, log_id};
-use super::consensus::{Membership, Place, StoredMembership};
 use crate::key::Revision;
+pub(crate) use crate::member::codec::{Mark, entry_from_wire, entry_to_wire};
+pub(crate) use crate::member::consensus::{Command, Entry, Payload, log_id};
+use crate::member::consensus::{Membership, Place, StoredMembership};
 
 /// A membership in the middle of a change.
 pub(crate) fn membership() -> Membership {
