@@ -76,7 +76,7 @@ use self::hearsay::Hearsay;
 pub use self::identity::{CLUSTER_RESOURCE, ClusterIdentity, DiskIdentity, node_id};
 use self::log::Log;
 use self::machine::{Applied, Machine};
-use self::network::Network;
+use self::network::{Network, Shared};
 pub use self::options::{
     Clock, ClusterSeed, HistoryOptions, LogOptions, Options, SpaceOptions, StartError, Timing,
 };
@@ -146,10 +146,15 @@ impl<R: Runtime, D: Disk, T: Transport> Member<R, D, T> {
         };
         let (promises, scrutiny) = (Promises::default(), Scrutinized::default());
         let (meter, holds, purging) = (log.meter(), Arc::new(holds::Holds::default()), log.clone());
-        let recollection = recollection(options.id(), applied.clone(), promises.clone());
-        let (sent, reads, held) = (promises.clone(), level.clone(), holds.clone());
-        let known = (sent, recollection, scrutiny.clone());
-        let network = Network::<R, T>::new(transport.clone(), held, known, reads, agreement.clone());
+        let network = Network::<R, T>::new(Shared {
+            transport: transport.clone(),
+            holds: holds.clone(),
+            level: level.clone(),
+            promises: promises.clone(),
+            recollection: recollection(options.id(), applied.clone(), promises.clone()),
+            scrutiny: scrutiny.clone(),
+            agreement: agreement.clone(),
+        });
         let (links, machine) = (network.clone(), Machine::new(applied.clone(), holds.clone()));
         let raft = Raft::<R, D>::new(options.id().0, Arc::new(settings), network, log, machine).await;
         let core = Core {

@@ -88,24 +88,23 @@ impl<R: Runtime, T: Transport> Link<R, T> {
     where
         S: Stream<Item = AppendEntriesRequest<Types<R>>> + OptionalSend + Unpin + 'static,
     {
-        let (transport, peer) = (self.transport.clone(), self.peer.clone());
-        let (promises, level) = (self.promises.clone(), self.level.clone());
-        let (recall, scrutiny) = ((self.recollection)(peer.id.0), self.scrutiny.clone());
+        let (shared, peer) = (self.shared.clone(), self.peer.clone());
+        let recall = (shared.recollection)(peer.id.0);
         async move {
-            if !scrutiny.may_promise(peer.id.0) {
+            if !shared.scrutiny.may_promise(peer.id.0) {
                 R::sleep(COMPARING_PAUSE).await;
                 return Err(not_compared());
             }
-            let opened = R::timeout(OPEN_TIMEOUT, transport.open(&peer, Purpose::Append)).await;
+            let opened = R::timeout(OPEN_TIMEOUT, shared.transport.open(&peer, Purpose::Append)).await;
             let opened = opened.map_err(|_| network_error(&"no connection in time"))?;
             let duplex = opened.map_err(|error| from_transport(&error))?;
             let pipeline = Pipeline {
                 input: Some(input),
-                level,
+                level: shared.level.clone(),
                 duplex,
                 peer: peer.id.0,
-                promises,
-                scrutiny,
+                promises: shared.promises.clone(),
+                scrutiny: shared.scrutiny.clone(),
                 recall: Some(recall),
                 term: 0,
                 next: None,

@@ -45,42 +45,38 @@ use crate::member::recall::Recollection;
 use crate::member::scrutiny::{Scrutinized, Scrutiny};
 use crate::transport::{Peer, Purpose, Transport, TransportError};
 
+/// What every link of a member uses.
+pub(crate) struct Shared<T> {
+    pub(crate) transport: T,
+    /// Snapshots that are on their way.
+    pub(crate) holds: Arc<Holds>,
+    /// In which frames are written.
+    pub(crate) level: Arc<FeatureLevel>,
+    /// What peers have promised.
+    pub(crate) promises: Promises,
+    /// What is told to a peer of its disk.
+    pub(crate) recollection: Recollection,
+    /// The checks of answers.
+    pub(crate) scrutiny: Scrutinized,
+    /// Whether the state of this member may be sent.
+    pub(crate) agreement: Arc<Agreement>,
+}
+
 /// Makes links to members.
 pub(crate) struct Network<R, T> {
-    transport: T,
-    holds: Arc<Holds>,
-    level: Arc<FeatureLevel>,
-    promises: Promises,
-    recollection: Recollection,
-    scrutiny: Scrutinized,
-    agreement: Arc<Agreement>,
+    shared: Arc<Shared<T>>,
     runtime: PhantomData<fn() -> R>,
 }
 
-impl<R, T: Clone> Clone for Network<R, T> {
+impl<R, T> Clone for Network<R, T> {
     fn clone(&self) -> Self {
-        Network {
-            transport: self.transport.clone(),
-            holds: self.holds.clone(),
-            level: self.level.clone(),
-            promises: self.promises.clone(),
-            recollection: self.recollection.clone(),
-            scrutiny: self.scrutiny.clone(),
-            agreement: self.agreement.clone(),
-            runtime: PhantomData,
-        }
+        Network { shared: self.shared.clone(), runtime: PhantomData }
     }
 }
 
 /// A link to one member, for one task.
 pub(crate) struct Link<R, T> {
-    transport: T,
-    holds: Arc<Holds>,
-    level: Arc<FeatureLevel>,
-    promises: Promises,
-    recollection: Recollection,
-    scrutiny: Scrutinized,
-    agreement: Arc<Agreement>,
+    shared: Arc<Shared<T>>,
     peer: Peer,
     /// Replicates over a stream; other tasks send an entry-less append at most, as a call.
     pipelined: bool,
@@ -90,37 +86,13 @@ pub(crate) struct Link<R, T> {
 type Rpc<R> = RPCError<Types<R>>;
 
 impl<R: Runtime, T: Transport> Network<R, T> {
-    /// `known`: the promises of peers, the recalls sent to them, and the checks of their answers.
-    pub(crate) fn new(
-        transport: T,
-        holds: Arc<Holds>,
-        known: (Promises, Recollection, Scrutinized),
-        level: Arc<FeatureLevel>,
-        agreement: Arc<Agreement>,
-    ) -> Self {
-        let (promises, recollection, scrutiny) = known;
-        let runtime = PhantomData;
-        Network { transport, holds, promises, recollection, scrutiny, level, agreement, runtime }
+    pub(crate) fn new(shared: Shared<T>) -> Self {
+        Network { shared: Arc::new(shared), runtime: PhantomData }
     }
 
     /// A link to `target`, at `place`.
     pub(crate) fn link(&self, target: u64, place: &Place, pipelined: bool) -> Link<R, T> {
-        let (transport, holds, level) = (self.transport.clone(), self.holds.clone(), self.level.clone());
-        let (promises, recollection) = (self.promises.clone(), self.recollection.clone());
-        let (scrutiny, agreement, peer) = (self.scrutiny.clone(), self.agreement.clone(), place.peer(target));
-        let runtime = PhantomData;
-        Link {
-            transport,
-            holds,
-            promises,
-            recollection,
-            scrutiny,
-            level,
-            agreement,
-            peer,
-            pipelined,
-            runtime,
-        }
+        Link { shared: self.shared.clone(), peer: place.peer(target), pipelined, runtime: PhantomData }
     }
 }
 
@@ -143,8 +115,8 @@ impl<R: Runtime, T: Transport> RaftNetworkFactory<Types<R>> for Network<R, T> {
 impl<R: Runtime, T: Transport> Link<R, T> {
     /// One control call, with what is known of the peer's disk.
     async fn control(&self, request: Request, timeout: Duration) -> Result<Response, Rpc<R>> {
-        let recall = Some((self.recollection)(self.peer.id.0));
-        control_with(&self.transport, &self.peer, request, recall, timeout).await.map_err(to_rpc_error)
+        let recall = Some((self.shared.recollection)(self.peer.id.0));
+        control_with(&self.shared.transport, &self.peer, request, recall, timeout).await.map_err(to_rpc_error)
     }
 
     /// Asks the peer to follow, without entries.
@@ -155,9 +127,9 @@ impl<R: Runtime, T: Transport> Link<R, T> {
     ) -> Result<AppendEntriesResponse<Types<R>>, Rpc<R>> {
         self.require_compared()?;
         let (term, previous) = (request.vote.leader_id.term, request.prev_log_id.map_or(0, |id| id.index));
-        let mut request = append::append_to_wire(request, self.level.agreed());
+        let mut request = append::append_to_wire(request, self.shared.level.agreed());
         // Replication tells it as well: what is committed stays so.
-        request.committed = request.committed.filter(|_| self.scrutiny.is_followed());
+        request.committed = request.committed.filter(|_| self.shared.scrutiny.is_followed());
         let request = Request::Heartbeat(request);
         let answer = match self.control(request, timeout).await? {
             Response::Heartbeat(answer) => append::append_response_from_wire(answer)?,
@@ -168,7 +140,9 @@ impl<R: Runtime, T: Transport> Link<R, T> {
         }
         let conflicts = matches!(answer, AppendEntriesResponse::Conflict);
         let peer = self.peer.id.0;
-        if conflicts && append::is_reversion(&self.promises, &self.scrutiny, peer, term, previous) {
+        if conflicts
+            && append::is_reversion(&self.shared.promises, &self.shared.scrutiny, peer, term, previous)
+        {
             return Err(network_error(&append::REVERSION));
         }
         Ok(answer)
@@ -188,7 +162,7 @@ impl<R: Runtime, T: Transport> Link<R, T> {
 
     /// Fails for a peer that may know this disk to be an older copy: nothing that it promises counts.
     fn require_compared(&self) -> Result<(), Rpc<R>> {
-        match self.scrutiny.may_promise(self.peer.id.0) {
+        match self.shared.scrutiny.may_promise(self.peer.id.0) {
             true => Ok(()),
             false => Err(not_compared()),
         }
@@ -197,10 +171,10 @@ impl<R: Runtime, T: Transport> Link<R, T> {
     /// Fails for an answer in a term that no election can have led to: it would be taken over.
     fn require_possible(&self, vote: &Vote) -> Result<(), Rpc<R>> {
         let term = vote.leader_id.term;
-        if self.scrutiny.is_term_possible(term) {
+        if self.shared.scrutiny.is_term_possible(term) {
             return Ok(());
         }
-        if self.scrutiny.may_warn("an impossible term") {
+        if self.shared.scrutiny.may_warn("an impossible term") {
             tracing::error!(peer = %self.peer.name, term, "a peer answers in a term that cannot be");
         }
         Err(network_error(&"the member answered in a term that cannot be"))
@@ -304,7 +278,7 @@ impl<R: Runtime, T: Transport> RaftNetworkV2<Types<R>> for Link<R, T> {
     ) -> Result<VoteResponse<Types<R>>, Rpc<R>> {
         let answer = self.ballot(Request::Vote(vote_request_to_wire(&request)), &option).await?;
         if answer.vote_granted {
-            self.promises.note(self.peer.id.0, answer.vote.leader_id.term, None);
+            self.shared.promises.note(self.peer.id.0, answer.vote.leader_id.term, None);
         }
         Ok(answer)
     }

@@ -51,12 +51,12 @@ impl<R: Runtime, T: Transport> Link<R, T> {
         };
         // Who leads only for the sake of its log does not spread a state that is known to be wrong: two of three would
         // agree on it then.
-        self.agreement.may_serve().map_err(|error| failure(&error.reason))?;
+        self.shared.agreement.may_serve().map_err(|error| failure(&error.reason))?;
         self.require_compared()?;
         let changed = Some(state.changed_at_floor(state.applied()));
         let mark =
             Mark { log_id: snapshot.meta.last_log_id, membership: snapshot.meta.last_membership, changed };
-        let held = self.holds.hold(self.peer.id, &state, &mark);
+        let held = self.shared.holds.hold(self.peer.id, &state, &mark);
         let sending = R::timeout(timeout, self.exchange(vote, &mark, &state, &held)).boxed();
         match R::select2(cancel.boxed(), sending).await {
             Select2::First(closed) => Err(StreamingError::Closed(closed)),
@@ -78,10 +78,10 @@ impl<R: Runtime, T: Transport> Link<R, T> {
         held: &Hold,
     ) -> Result<SnapshotResponse<Types<R>>, Streaming<R>> {
         let resumes_after = if held.continues { self.received(mark).await } else { 0 };
-        let opened = self.transport.open(&self.peer, Purpose::Snapshot).await;
+        let opened = self.shared.transport.open(&self.peer, Purpose::Snapshot).await;
         let mut duplex = opened.map_err(|error| Streaming::<R>::from(from_transport::<R>(&error)))?;
         let (vote, mark) = (Some(vote_to_wire(&vote)), Some(mark.to_wire()));
-        let recall = Some((self.recollection)(self.peer.id.0));
+        let recall = Some((self.shared.recollection)(self.peer.id.0));
         let head = wire::SnapshotHead { vote, mark, resumes_after, format: 0, recall };
         // A receiver that has refused answers before the end and stops reading.
         if send(&mut duplex, Kind::Head(head)).await.is_ok() {
@@ -109,7 +109,9 @@ impl<R: Runtime, T: Transport> Link<R, T> {
     /// is of a version that cannot, has none.
     async fn received(&self, mark: &Mark) -> u64 {
         let request = wire::SnapshotOffsetRequest { mark: Some(mark.to_wire()) };
-        match control(&self.transport, &self.peer, Request::SnapshotOffset(request), OFFSET_TIMEOUT).await {
+        match control(&self.shared.transport, &self.peer, Request::SnapshotOffset(request), OFFSET_TIMEOUT)
+            .await
+        {
             Ok(Response::SnapshotOffset(answer)) => answer.objects,
             _ => 0,
         }
