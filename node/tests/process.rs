@@ -389,7 +389,10 @@ fn a_member_joins_is_promoted_and_takes_the_lead() {
     };
     let alone = format!("--initial-cluster=a=127.0.0.1:{first_peer}");
     let first = start("a", [format!("--secure-port={secure}"), alone, "--v=0".to_owned()]);
-    cluster_shows(&["found"], &config, |_| true);
+    cluster_shows(&["found"], &config, |shown| {
+        assert!(shown.contains("leader a"), "not there yet: {shown}");
+        true
+    });
     cluster_shows(&["status"], &config, |shown| shown.contains("leader a"));
     let address = format!("127.0.0.1:{second_peer}");
     cluster_shows(&["add", "b", &address], &config, |shown| shown.contains("b     learner"));

@@ -12,6 +12,7 @@
 //! are made by the leader. These paths are this product's own and the same under every brand.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::Router;
 use axum::body::{Body, to_bytes};
@@ -30,6 +31,9 @@ use super::store::Handle;
 
 /// Bytes of a request's body: a name and an address.
 const BODY_BYTES_MAX: usize = 4096;
+
+/// For the first leader after the founding, which is elected within half a second where all founders run.
+const FIRST_LEADER_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The cluster as this node sees it.
 #[derive(Serialize)]
@@ -208,7 +212,14 @@ async fn lead(State(handle): State<Handle>, Path(name): Path<String>) -> Respons
 async fn found(State(handle): State<Handle>) -> Response {
     tracing::info!("founding the cluster");
     match handle.found().await {
-        Ok(()) => json(StatusCode::OK, &view(handle.status())),
+        Ok(()) => {
+            // Who has founded wants to see the cluster. Founded it is also where its first leader takes longer.
+            let seen = tokio::time::timeout(FIRST_LEADER_TIMEOUT, handle.wait_cluster()).await;
+            if seen.is_err() {
+                tracing::info!("the cluster is founded and has no leader yet");
+            }
+            json(StatusCode::OK, &view(handle.status()))
+        }
         Err(error @ FoundError::Refused { .. }) => {
             failure(StatusCode::CONFLICT, "Conflict", &error.to_string())
         }
