@@ -44,6 +44,59 @@ async fn paths_and_methods_that_are_not_served() {
     }
 }
 
+/// What is open to everyone is no exception: without credentials such a path is not even said to be absent.
+#[tokio::test(start_paused = true)]
+async fn no_path_is_served_under_another_spelling_with_empty_segments() {
+    let mut server = Server::new().await;
+    let paths = [
+        "//",
+        "//readyz",
+        "/readyz//",
+        "/readyz//store",
+        "//livez",
+        "/livez//ping",
+        "//healthz",
+        "/healthz//",
+        "//version",
+        "/version//",
+        "//apis",
+        "/apis//",
+        "/apis//apps",
+        "/apis/apps//",
+        "/apis/apps//v1",
+        "/api//v1",
+        "//api/v1",
+        "//openapi/v2",
+        "/openapi//v2",
+        "/openapi/v2//",
+        "/openapi/v3//",
+        "/openapi/v3//apis/apps/v1",
+        "/openapi/v3/apis/apps/v1//",
+    ];
+    for path in paths {
+        for method in [Method::GET, Method::POST] {
+            let answered = server.send(method.clone(), path, &[], Body::empty()).await;
+            assert_eq!(answered.code, 404, "{method} {path}: {}", answered.text);
+        }
+    }
+    for path in [
+        "/readyz/",
+        "/readyz/store/",
+        "/version/",
+        "/apis/apps/",
+        "/openapi/v3/",
+        "/openapi/v3/apis/apps/v1/",
+    ] {
+        assert_eq!(server.get(path).await.code, 200, "{path}");
+    }
+    assert_eq!(server.get("/readyz/store/x").await.code, 404);
+    let address = "127.0.0.1:1".parse().unwrap();
+    server.peer = std::sync::Arc::new(crate::authn::Peer { address, certificate: None, local_admin: false });
+    for path in paths {
+        assert_eq!(server.get(path).await.code, 401, "{path}");
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn paths_below_no_api_are_no_pages_and_others_no_resources() {
     let server = Server::new().await;
