@@ -127,6 +127,20 @@ async fn a_refused_value_is_not_repeated_at_any_length() {
     }
 }
 
+/// A hundred errors repeat the name, each byte of which is escaped twice.
+#[tokio::test(start_paused = true)]
+async fn a_manager_of_control_characters_is_answered_in_little() {
+    let server = Server::new().await;
+    let query = format!("?fieldManager={}", "%01".repeat(20_000));
+    for accept in ["application/json", "application/json;pretty=1", "application/yaml"] {
+        let headers = [("accept", accept)];
+        let answered = server.send(Method::POST, &format!("{MAPS}{query}"), &headers, Body::from("{}")).await;
+        assert_eq!(answered.code, 422, "{}", answered.text);
+        assert!(answered.text.contains("and more: 100 errors are shown"), "{}", answered.text);
+        assert!(answered.text.len() < 160_000, "{accept}: {}", answered.text.len());
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn numbers_in_queries_are_told_as_the_reference_tells_them() {
     let server = Server::new().await;
