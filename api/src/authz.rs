@@ -6,6 +6,7 @@
 use crate::authn::{GROUP_MASTERS, User};
 use crate::error::{ApiError, Subject};
 use crate::request::{Target, Verb};
+use crate::validate::shown::{part, quoted};
 
 /// What is asked.
 #[derive(Clone, Copy, Debug)]
@@ -40,7 +41,8 @@ pub fn authorize(user: &User, attributes: Attributes<'_>) -> Result<(), ApiError
 fn forbidden(user: &User, attributes: Attributes<'_>) -> ApiError {
     let (subject, message) = match attributes {
         Attributes::Path { verb, path } => {
-            let message = format!("forbidden: User {:?} cannot {verb} path {path:?}", user.name);
+            let (name, path) = (quoted(&user.name), quoted(path));
+            let message = format!("forbidden: User {name} cannot {} path {path}", part(verb));
             (Subject::default(), message)
         }
         Attributes::Resource { verb, target } => {
@@ -57,21 +59,22 @@ fn forbidden(user: &User, attributes: Attributes<'_>) -> ApiError {
 }
 
 fn resource_message(user: &User, verb: Verb, target: &Target, subject: &Subject) -> String {
-    let named = if target.name.is_empty() { String::new() } else { format!(" {:?}", target.name) };
+    let named = if target.name.is_empty() { String::new() } else { format!(" {}", quoted(&target.name)) };
     let scope = match target.namespace_of_rules() {
         "" => "at the cluster scope".to_owned(),
-        namespace => format!("in the namespace {namespace:?}"),
+        namespace => format!("in the namespace {}", quoted(namespace)),
     };
     let mut resource = target.resource.clone();
     if !target.subresource.is_empty() {
         resource = format!("{resource}/{}", target.subresource);
     }
     format!(
-        "{}{named} is forbidden: User {:?} cannot {} resource {resource:?} in API group {:?} {scope}",
-        subject.qualified(),
-        user.name,
+        "{}{named} is forbidden: User {} cannot {} resource {} in API group {} {scope}",
+        part(&subject.qualified()),
+        quoted(&user.name),
         verb.as_str(),
-        target.group
+        quoted(&resource),
+        quoted(&target.group)
     )
 }
 

@@ -9,8 +9,8 @@ use serde_json::{Map, Value, json};
 
 use crate::error::{ApiError, NotAcceptable, Subject};
 use crate::validate::errors::{ERRORS_SHOWN_MAX, FieldErrors};
-use crate::validate::field::mark;
 use crate::validate::quoted;
+use crate::validate::shown::{bytes_in_answer, fitting, mark};
 
 /// A Status document before it is encoded.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -45,10 +45,14 @@ pub struct Details {
 /// that certainly changed nothing.
 const RETRY_AFTER_SECONDS: u32 = 1;
 
-/// Bytes of a message: a hundred errors of usual length. An answer holds it while its client reads slowly.
-const MESSAGE_BYTES_MAX: usize = 64 * 1024;
+/// Bytes of a message, as its answer holds them: a hundred errors, each with as much of a value as is shown and 200 bytes
+/// around it. An answer holds it while its client reads slowly.
+const MESSAGE_BYTES_MAX: usize = 72 * 1024;
 
-/// Bytes of any other text of a Status: a value as errors show it with all of it escaped, and what is wrong with it.
+/// The same of all causes together, which repeat the errors of the message.
+const CAUSES_BYTES_MAX: usize = MESSAGE_BYTES_MAX;
+
+/// The same of any other text of a Status, and of one cause: the longest error of one field.
 const DETAIL_BYTES_MAX: usize = 8 * 1024;
 
 impl Status {
@@ -63,17 +67,14 @@ impl Status {
     }
 
     /// The same with no more than a part of what somebody wrote: a name, a uid or a version may be as long as the body.
+    /// Every failure comes by here, whatever its error was made of.
     fn bounded(mut self) -> Self {
         bound(&mut self.message, MESSAGE_BYTES_MAX);
         if let Some(Details { subject, uid, causes, .. }) = &mut self.details {
             for text in [&mut subject.group, &mut subject.kind, &mut subject.name, uid] {
                 bound(text, DETAIL_BYTES_MAX);
             }
-            for (reason, message, field) in causes {
-                for text in [reason, message, field] {
-                    bound(text, DETAIL_BYTES_MAX);
-                }
-            }
+            bound_causes(causes);
         }
         self
     }
@@ -233,14 +234,31 @@ impl Details {
     }
 }
 
-/// Cuts what is longer than `bytes_max`, and says so.
+/// Cuts what takes more than `bytes_max` in the answer, and says so.
 fn bound(text: &mut String, bytes_max: usize) {
-    let bytes = text.len();
-    if bytes > bytes_max {
-        text.truncate(text.floor_char_boundary(bytes_max));
+    let (bytes, fitting) = (text.len(), fitting(text, bytes_max).len());
+    if bytes > fitting {
+        text.truncate(fitting);
         text.push_str(&mark(bytes));
         text.shrink_to_fit();
     }
+}
+
+/// Cuts the texts of each cause, and leaves out the causes for which there is no room.
+fn bound_causes(causes: &mut Vec<(String, String, String)>) {
+    let mut left = CAUSES_BYTES_MAX;
+    let mut fit = 0;
+    for (reason, message, field) in causes.iter_mut() {
+        let mut bytes = 0;
+        for text in [reason, message, field] {
+            bound(text, DETAIL_BYTES_MAX);
+            bytes += bytes_in_answer(text);
+        }
+        let Some(rest) = left.checked_sub(bytes) else { break };
+        left = rest;
+        fit += 1;
+    }
+    causes.truncate(fit);
 }
 
 fn insert_text(into: &mut Map<String, Value>, name: &str, text: &str) {

@@ -23,6 +23,7 @@ use super::update::{Writer, metadata_of};
 use super::versions::{Views, translated};
 use crate::schema::types::{Schema, TypeId};
 use crate::validate::errors::ERRORS_SHOWN_MAX;
+use crate::validate::field::part;
 use orch_proto::Brand;
 
 /// The manager that is recorded for everything an object has when it is first applied to without having managers.
@@ -101,7 +102,7 @@ pub fn apply(
 }
 
 fn name_of(config: &Value) -> String {
-    let text = |value: Option<&Value>| value.and_then(Value::as_str).unwrap_or_default().to_owned();
+    let text = |value: Option<&Value>| part(value.and_then(Value::as_str).unwrap_or_default()).into_owned();
     let metadata = |name: &str| text(config.get("metadata").and_then(|metadata| metadata.get(name)));
     let version = text(config.get("apiVersion"));
     let version = if version.contains('/') { version } else { format!("/{version}") };

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::element::PathElement;
 use super::managed::{ManagedEntry, Operation};
 use crate::validate::errors::ERRORS_SHOWN_MAX;
-use crate::validate::field::{beginning, quoted};
+use crate::validate::field::{beginning, part, quoted};
 
 /// The manager that owns a field which an apply would take.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -91,7 +91,12 @@ impl Conflicts {
 impl std::fmt::Display for Conflicts {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         if let [conflict] = self.kept.as_slice() {
-            return write!(f, "Apply failed with 1 conflict: {}: {}", conflict.cause(), conflict.path());
+            return write!(
+                f,
+                "Apply failed with 1 conflict: {}: {}",
+                conflict.cause(),
+                part(&conflict.path())
+            );
         }
         write!(f, "Apply failed with {} conflicts: ", self.count)?;
         let shown = &self.kept[..self.kept.len().min(ERRORS_SHOWN_MAX)];

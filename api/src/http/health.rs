@@ -19,16 +19,22 @@ const BARRIER_WAIT: Duration = Duration::from_secs(2);
 /// One check: its name and whether it holds.
 type Check = (&'static str, bool);
 
-/// The answer for a health path, or for one check below it (`/readyz/store`). `None` for any other path.
+/// The answer for a health path, or for one check below it (`/readyz/store`). `None` for any other path. `path` has no
+/// empty segments.
 pub(super) async fn answer<S: Store>(
     path: &str,
     query: &Query,
     store: &S,
     stopping: &CancellationToken,
 ) -> Option<Response<Body>> {
-    let mut segments = path.strip_prefix('/')?.split('/').filter(|segment| !segment.is_empty());
-    let endpoint = segments.next().filter(|name| matches!(*name, "livez" | "readyz" | "healthz"))?;
-    let only = segments.next();
+    let path = path.strip_prefix('/')?;
+    let (endpoint, only) = match path.split_once('/') {
+        Some((endpoint, check)) => (endpoint, Some(check)),
+        None => (path, None),
+    };
+    if !matches!(endpoint, "livez" | "readyz" | "healthz") {
+        return None;
+    }
     let mut checks: Vec<Check> = vec![("ping", true)];
     if endpoint != "livez" {
         checks.push(("store", reaches_quorum(store).await));

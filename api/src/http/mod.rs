@@ -42,7 +42,7 @@ use crate::openapi::Documents;
 use crate::pipeline::{Answer, Pipeline, Remarks, Request, WriteOutcome};
 use crate::registry::Resource;
 use crate::render::{IncludeObject, Payload, Renderer, meta_document, whole_document};
-use crate::request::{Query, Target, TargetPath, Verb, parse_path};
+use crate::request::{Query, Target, TargetPath, Verb, parse_path, plain_path};
 use crate::status::Status;
 use crate::validate::quoted;
 use crate::watch::Watch;
@@ -365,7 +365,8 @@ impl<S: Store> Api<S> {
 
     /// Health and version: for everyone, as probes carry no credentials.
     async fn open_path(&self, parts: &Parts) -> Option<Result<Response<Body>, ApiError>> {
-        if parts.path == "/version" || parts.path == "/version/" {
+        let path = plain_path(&parts.path)?;
+        if path == "/version" {
             let is_read = parts.method == Method::GET || parts.method == Method::HEAD;
             return Some(if is_read {
                 require_json(accept(&parts.headers).as_deref())
@@ -374,35 +375,36 @@ impl<S: Store> Api<S> {
                 Err(ApiError::MethodNotAllowed)
             });
         }
-        health::answer(&parts.path, &parts.query, &self.pipeline.store, &self.stopping).await.map(Ok)
+        health::answer(path, &parts.query, &self.pipeline.store, &self.stopping).await.map(Ok)
     }
 
     /// Paths that name no resource: discovery, OpenAPI, or nothing.
     async fn other_path(self: &Arc<Self>, parts: &Parts, user: &User) -> Result<Response<Body>, ApiError> {
         let verb = parts.method.as_str().to_ascii_lowercase();
         authorize(user, Attributes::Path { verb: &verb, path: &parts.path })?;
-        if openapi::is_one(&parts.path) {
-            let response = openapi::answer(self.clone(), parts).await?;
+        let path = plain_path(&parts.path).ok_or_else(|| self.nothing_at(&parts.path))?;
+        if openapi::is_one(path) {
+            let response = openapi::answer(self.clone(), parts, path).await?;
             let bytes = response.body().size_hint().lower();
             return match usize::try_from(bytes).unwrap_or(usize::MAX) {
                 small if small < COUNTED_BYTES_MIN => Ok(response),
                 bytes => Ok(held(response, self.ledger.take(&user.name, bytes)?)),
             };
         }
-        let (index, document) = (self.discovery.index(&parts.path), self.discovery.find(&parts.path));
+        let (index, document) = (self.discovery.index(path), self.discovery.find(path));
         if index.is_none() && document.is_none() {
-            return Err(self.nothing_at(&parts.path));
+            return Err(self.nothing_at(path));
         }
         if parts.method != Method::GET && parts.method != Method::HEAD {
             return Err(ApiError::MethodNotAllowed);
         }
         let accept = accept(&parts.headers);
-        let aggregated = self.discovery.find_aggregated(&parts.path, accept.as_deref().unwrap_or_default());
+        let aggregated = self.discovery.find_aggregated(path, accept.as_deref().unwrap_or_default());
         match (index, aggregated, document) {
             (Some(index), _, _) => Ok(respond::json(200, index)),
             (_, Some((found, encoding)), _) => Ok(self.aggregated_discovery(found, encoding, parts)),
             (_, _, Some(document)) => self.plain_discovery(document, parts, accept.as_deref()),
-            (None, None, None) => Err(self.nothing_at(&parts.path)),
+            (None, None, None) => Err(self.nothing_at(path)),
         }
     }
 

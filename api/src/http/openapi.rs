@@ -42,9 +42,12 @@ pub(super) fn is_one(path: &str) -> bool {
         .any(|root| path.strip_prefix(root).is_some_and(|rest| rest.is_empty() || rest.starts_with('/')))
 }
 
-/// The answer to a request for one of these documents.
-pub(super) async fn answer<S: Store>(api: Arc<Api<S>>, parts: &Parts) -> Result<Response<Body>, ApiError> {
-    let path = parts.path.trim_end_matches('/');
+/// The answer to a request for the document behind `path`, which has no empty segments.
+pub(super) async fn answer<S: Store>(
+    api: Arc<Api<S>>,
+    parts: &Parts,
+    path: &str,
+) -> Result<Response<Body>, ApiError> {
     let Some(form) = form(path, accept(&parts.headers).as_deref()) else {
         return Ok(empty(StatusCode::NOT_ACCEPTABLE));
     };
@@ -53,7 +56,7 @@ pub(super) async fn answer<S: Store>(api: Arc<Api<S>>, parts: &Parts) -> Result<
     if parts.method != Method::GET && parts.method != Method::HEAD {
         return Err(ApiError::MethodNotAllowed);
     }
-    told(&document, parts, form, now)
+    told(&document, parts, path, form, now)
 }
 
 /// The document behind `path`. Making one takes long for a thread that serves others, so another one does it.
@@ -68,8 +71,13 @@ async fn find<S: Store>(api: Arc<Api<S>>, path: &str, form: Form) -> Result<Arc<
     }
 }
 
-fn told(document: &Document, parts: &Parts, form: Form, now: Timestamp) -> Result<Response<Body>, ApiError> {
-    let path = parts.path.trim_end_matches('/');
+fn told(
+    document: &Document,
+    parts: &Parts,
+    path: &str,
+    form: Form,
+    now: Timestamp,
+) -> Result<Response<Body>, ApiError> {
     let hash = parts.query.text("hash");
     let by_hash = !hash.is_empty() && path != VERSION_3 && path != VERSION_2;
     if by_hash && hash != document.hash {

@@ -59,7 +59,6 @@ impl Documents {
     /// # Errors
     /// Where compression fails, which only a fault of this program makes it.
     pub fn find(&self, registry: &Registry, path: &str, form: Form) -> io::Result<Option<Arc<Document>>> {
-        let path = path.trim_end_matches('/');
         let key = (form, path.to_owned());
         // Made under the lock: of several who ask first, one does the work and the others wait for it.
         let mut kept = self.kept();

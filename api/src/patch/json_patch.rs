@@ -11,6 +11,7 @@ use serde_json::Value;
 use super::pointer::{Pointer, index};
 use super::{DEPTH_MAX, PatchError, depth_of};
 use crate::budget::goes_on;
+use crate::validate::field::part;
 
 /// Operations a patch may have; more is refused outright.
 pub const OPERATIONS_MAX: usize = 10_000;
@@ -62,8 +63,8 @@ impl JsonPatch {
         let mut patch = JsonPatch { operations: Vec::with_capacity(items.len()), unknown: Vec::new() };
         for (at, item) in items.into_iter().enumerate() {
             let operation: Operation = serde_json::from_value(item)
-                .map_err(|error| malformed(format!("operation {at}: {error}")))?;
-            patch.unknown.extend(operation.unknown.keys().map(|name| format!("[{at}].{name}")));
+                .map_err(|error| malformed(format!("operation {at}: {}", part(&error.to_string()))))?;
+            patch.unknown.extend(operation.unknown.keys().map(|name| format!("[{at}].{}", part(name))));
             patch.operations.push(operation);
         }
         Ok(patch)

@@ -16,8 +16,9 @@ use crate::error::{ApiError, Subject};
 use crate::fields::{Writer, track_update};
 use crate::kinds::Context;
 use crate::schema::apply_defaults;
+use crate::validate::field::part;
 use crate::validate::tree::{Tree, child_mut, set, unset};
-use crate::validate::{Path, WriteKind, validate_object_meta};
+use crate::validate::{Path, WriteKind, quoted, validate_object_meta};
 
 /// How often a colliding generated name is drawn again: as often as the reference does.
 const NAME_ATTEMPTS: usize = 8;
@@ -219,9 +220,10 @@ impl<S: Store> Pipeline<S> {
             return ApiError::NotFound(Subject { group: String::new(), kind, name: namespace.clone() });
         }
         let subject = Subject::resource(request.resource, name);
+        let namespace = part(namespace);
         let reason =
             format!("unable to create new content in namespace {namespace} because it is being terminated");
-        let message = format!("{} {name:?} is forbidden: {reason}", subject.qualified());
+        let message = format!("{} {} is forbidden: {reason}", subject.qualified(), quoted(name));
         let told = format!("namespace {namespace} is being terminated");
         ApiError::Forbidden {
             subject,
@@ -257,6 +259,6 @@ fn taken(request: Request<'_>, name: &str, is_generated: bool, by: Option<&Share
 /// A write that admission refused.
 pub(super) fn forbidden(request: Request<'_>, name: &str, reason: &str) -> ApiError {
     let subject = Subject::resource(request.resource, name);
-    let message = format!("{} {name:?} is forbidden: {reason}", subject.qualified());
+    let message = format!("{} {} is forbidden: {reason}", subject.qualified(), quoted(name));
     ApiError::Forbidden { subject, message, cause: None }
 }

@@ -16,12 +16,14 @@ use super::{Answer, Pipeline, Request, WriteOutcome, Written};
 use crate::error::{ApiError, Subject};
 use crate::kinds::{DefaultPropagation, Strategy};
 use crate::registry::Resource;
-use crate::schema::{DecodeError, Decoded, Limits, decode_json};
+use crate::schema::{DecodeError, Decoded, Head, Limits, decode_json};
 use crate::status::Status;
-use crate::validate::field::part;
+use crate::validate::field::{part, quoted};
 use crate::validate::tree::{Tree, child_mut, set};
 use crate::validate::validate_delete_options;
 
+/// The kind of a body that says how to delete.
+const OPTIONS: &str = "DeleteOptions";
 /// The finalizer of an object that waits for its dependents.
 const FOREGROUND: &str = "foregroundDeletion";
 /// The finalizer of an object whose dependents are to be orphaned.
@@ -113,7 +115,7 @@ impl<S: Store> Pipeline<S> {
             if request.body.is_empty() { query_options(request)? } else { self.body_options(request)? };
         let errors = validate_delete_options(&value);
         if !errors.is_empty() {
-            return Err(ApiError::Invalid { subject: self.options_subject("DeleteOptions"), errors });
+            return Err(ApiError::Invalid { subject: self.options_subject(OPTIONS), errors });
         }
         let dry_run = !value.items("dryRun").is_empty();
         Ok(DeleteOptions { value, dry_run })
@@ -139,12 +141,31 @@ impl<S: Store> Pipeline<S> {
             DecodeError::OverBudget => ApiError::OverBudget(error.to_string()),
             other => ApiError::BadRequest(format!("DeleteOptions: {other}")),
         })?;
-        if !matches!(head.kind.as_str(), "" | "DeleteOptions") {
-            let message =
-                format!("decoded object cannot be converted to DeleteOptions: it is a {}", head.kind);
-            return Err(ApiError::BadRequest(message));
-        }
+        self.check_options_head(&head)?;
         Ok(if value.is_object() { value } else { json!({}) })
+    }
+
+    /// The options must be known as such: a body that is something else asks for something else than a deletion. They
+    /// may name the version of any served group, as clients of old do.
+    fn check_options_head(&self, head: &Head) -> Result<(), ApiError> {
+        let registry = &self.registry;
+        let meta = registry.brand.group("meta");
+        let own = format!("{meta}/v1");
+        let version = if head.api_version.is_empty() { &own } else { &head.api_version };
+        let kind = if head.kind.is_empty() { OPTIONS } else { head.kind.as_str() };
+        let is_known = || {
+            version == "v1"
+                || *version == own
+                || registry.resources().any(|resource| resource.api_version() == *version)
+        };
+        if kind == OPTIONS && is_known() {
+            return Ok(());
+        }
+        let (kind, version) = (quoted(kind), quoted(version));
+        Err(ApiError::BadRequest(format!(
+            "no kind {kind} is registered for version {version} in scheme {}",
+            quoted(&meta)
+        )))
     }
 }
 

@@ -81,7 +81,8 @@ impl<S: Store> Pipeline<S> {
         let uid = incoming.value.at("metadata").text("uid");
         if !uid.is_empty() {
             let reason = format!(
-                "uid mismatch: the provided object specified uid {uid}, and no existing object was found"
+                "uid mismatch: the provided object specified uid {}, and no existing object was found",
+                part(uid)
             );
             return Err(ApiError::Conflict { subject: request.subject(), reason });
         }

@@ -172,13 +172,14 @@ pub(super) fn writer<'a>(
 
 /// The name in the object must be the one on the URL.
 pub(super) fn check_name(request: Request<'_>, value: &Value) -> Result<(), ApiError> {
-    let (name, url) = (value.at("metadata").text("name"), &request.target.name);
+    let (name, wanted) = (value.at("metadata").text("name"), &request.target.name);
+    let url = part(wanted);
     if name.is_empty() {
         return Err(ApiError::BadRequest(format!(
             "the name of the object ({url} based on URL) was undeterminable: name must be provided"
         )));
     }
-    if name != url {
+    if name != wanted {
         return Err(ApiError::BadRequest(format!(
             "the name of the object ({}) does not match the name on the URL ({url})",
             part(name)
@@ -202,8 +203,8 @@ fn uid_conflict(request: Request<'_>, given: &str, stored: &str) -> ApiError {
         "StorageError: invalid object, Code: 4, Key: {}/{}/{}, ResourceVersion: 0, AdditionalErrorMsg: \
          Precondition failed: UID in precondition: {}, UID in object meta: {stored}",
         request.resource.storage,
-        request.target.namespace,
-        request.target.name,
+        part(&request.target.namespace),
+        part(&request.target.name),
         part(given)
     );
     ApiError::Conflict { subject: request.subject(), reason }

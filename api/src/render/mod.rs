@@ -37,6 +37,7 @@ use crate::negotiate::{Encoding, Representation, View};
 use crate::pipeline::Written;
 use crate::registry::{Registry, Resource};
 use crate::schema::Schema;
+use crate::validate::quoted;
 
 pub use event::EventType;
 pub use payload::{Frames, Payload};
@@ -75,8 +76,9 @@ impl IncludeObject {
             "Object" => Ok(Self::Object),
             "None" => Ok(Self::None),
             other => Err(ApiError::BadRequest(format!(
-                "Unable to convert to Table as requested: includeObject: Invalid value: {other:?}: \
-                 must be 'Metadata', 'Object', 'None', or empty"
+                "Unable to convert to Table as requested: includeObject: Invalid value: {}: \
+                 must be 'Metadata', 'Object', 'None', or empty",
+                quoted(other)
             ))),
         }
     }

@@ -5,7 +5,7 @@
 mod path;
 mod query;
 
-pub use path::{Target, TargetPath, parse_path};
+pub use path::{Target, TargetPath, parse_path, plain_path};
 pub use query::Query;
 pub(crate) use query::echoed;
 

@@ -45,6 +45,17 @@ pub enum TargetPath {
 /// Longest chain of segments that means anything: `apis/g/v/watch/namespaces/n/resource/name/sub/and/more`.
 const SEGMENTS_MAX: usize = 32;
 
+/// `path` without the slash that may stand at its end; the root is empty. `None`: segments are empty, so that it is no
+/// path that is served, and is not made one by leaving them out.
+pub fn plain_path(path: &str) -> Option<&str> {
+    let path = path.strip_suffix('/').unwrap_or(path);
+    if path.is_empty() {
+        return Some(path);
+    }
+    let mut segments = path.strip_prefix('/')?.split('/');
+    segments.all(|segment| !segment.is_empty()).then_some(path)
+}
+
 /// Takes `path` apart.
 pub fn parse_path(path: &str) -> TargetPath {
     // Decoded before it is split: there is no other spelling of a slash.
@@ -127,6 +138,16 @@ mod tests {
         check("/api/v1/namespaces/n%2Fpods/p", ["", "v1", "n", "pods", "p", ""]);
         check("/api/v1/watch/namespaces/n/pods/p", ["", "v1", "n", "pods", "p", ""]);
         check("/api/v1/namespaces/n/services/s/proxy/a/b", ["", "v1", "n", "services", "s", "proxy/a/b"]);
+    }
+
+    #[test]
+    fn a_path_with_empty_segments_is_none() {
+        for (path, plain) in [("/", ""), ("/readyz", "/readyz"), ("/apis/apps/", "/apis/apps")] {
+            assert_eq!(plain_path(path), Some(plain), "{path}");
+        }
+        for path in ["//", "//readyz", "/readyz//", "/apis//apps", "*", "x/y"] {
+            assert_eq!(plain_path(path), None, "{path}");
+        }
     }
 
     #[test]

@@ -7,6 +7,7 @@
 use orch_raft::Object;
 
 use super::split_path;
+use crate::validate::shown::{part, quoted};
 
 /// All terms must hold; none selects everything.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -63,10 +64,14 @@ impl FieldSelector {
         let mut conditions: Vec<Condition> = Vec::new();
         for term in split_terms(text).into_iter().filter(|term| !term.is_empty()) {
             let (name, equal, value) = split_term(term).ok_or_else(|| {
-                FieldSelectorError(format!("invalid selector: '{text}'; can't understand '{term}'"))
+                FieldSelectorError(format!(
+                    "invalid selector: '{}'; can't understand '{}'",
+                    part(text),
+                    part(term)
+                ))
             })?;
             let value = unescape(value).ok_or_else(|| {
-                FieldSelectorError(format!("invalid field selector: invalid escape in '{value}'"))
+                FieldSelectorError(format!("invalid field selector: invalid escape in '{}'", part(value)))
             })?;
             let field = resolve(name, fields)?;
             // few: no more conditions than the kind has selectable fields.
@@ -171,14 +176,15 @@ fn resolve(name: &str, fields: SelectableFields<'_>) -> Result<Field, FieldSelec
     match position.filter(|_| allowed.any(|allowed| *allowed == name)) {
         Some(at) => Ok(Field::Declared(name.into(), at)),
         None if is_plain => Err(FieldSelectorError(format!(
-            "{name:?} is not a known field selector: only \"metadata.name\", \"metadata.namespace\""
+            "{} is not a known field selector: only \"metadata.name\", \"metadata.namespace\"",
+            quoted(name)
         ))),
         None => Err(not_supported(name)),
     }
 }
 
 fn not_supported(name: &str) -> FieldSelectorError {
-    FieldSelectorError(format!("field label not supported: {name}"))
+    FieldSelectorError(format!("field label not supported: {}", part(name)))
 }
 
 /// Splits at commas that no backslash precedes.

@@ -3,6 +3,7 @@
 //! Owns turning text into requirements; the meaning of a requirement is in `label`. Linear in the text.
 
 use super::label::{Operator, Requirement};
+use crate::validate::shown::{part, quoted};
 use crate::validate::{Path, names};
 
 /// Why a label selector is refused. The text is the interface.
@@ -133,7 +134,7 @@ impl<'a> Parser<'a> {
         let value = self.value()?;
         value.parse().map_err(|_| {
             let detail = "for 'Gt', 'Lt' operators, the value must be an integer";
-            fail(format!("values[0][{key}]: Invalid value: {value:?}: {detail}"))
+            fail(format!("values[0][{}]: Invalid value: {}: {detail}", part(key), quoted(value)))
         })
     }
 
@@ -141,7 +142,7 @@ impl<'a> Parser<'a> {
     fn set(&mut self) -> Result<Vec<&'a str>> {
         let open = self.take();
         if open != Token::Symbol("(") {
-            return Err(fail(format!("found '{}' expected: '('", open.text())));
+            return Err(fail(format!("found '{}' expected: '('", part(open.text()))));
         }
         let mut values = Vec::new();
         loop {
@@ -179,7 +180,7 @@ impl Token<'_> {
 }
 
 fn expected(found: &Token<'_>, wanted: &str) -> LabelSelectorError {
-    fail(format!("found '{}', expected: {wanted}", found.text()))
+    fail(format!("found '{}', expected: {wanted}", part(found.text())))
 }
 
 fn fail(text: String) -> LabelSelectorError {
@@ -190,7 +191,7 @@ fn check_key(key: &str) -> Result<()> {
     let details = names::qualified_name(key);
     match details.first() {
         None => Ok(()),
-        Some(_) => Err(fail(format!("<nil>: Invalid value: {key:?}: {}", details.join("; ")))),
+        Some(_) => Err(fail(format!("<nil>: Invalid value: {}: {}", quoted(key), details.join("; ")))),
     }
 }
 
@@ -199,7 +200,7 @@ fn checked(key: &str, values: Vec<&str>) -> Result<Box<[Box<str>]>> {
         let details = names::label_value(value);
         if !details.is_empty() {
             let path = Path::new("values").index(position).key(key);
-            return Err(fail(format!("{path}: Invalid value: {value:?}: {}", details.join("; "))));
+            return Err(fail(format!("{path}: Invalid value: {}: {}", quoted(value), details.join("; "))));
         }
     }
     let mut values: Vec<Box<str>> = values.into_iter().map(Box::from).collect();

@@ -102,3 +102,46 @@ fn an_unknown_outcome_is_a_timeout_that_says_so() {
         "Timeout: the outcome of the request is unknown, it may or may not have been carried out: the leader changed"
     );
 }
+
+/// Every text that a client may have written, of any length, with as many escapes as characters.
+fn one_of_each_with(text: &str) -> Vec<ApiError> {
+    let subject = || Subject { group: text.to_owned(), kind: text.to_owned(), name: text.to_owned() };
+    let path = crate::validate::Path::new(text).key(text).child(text);
+    let error = crate::validate::FieldError::invalid_str(path, text, text);
+    let causes = vec![(text.to_owned(), text.to_owned()); 100];
+    vec![
+        ApiError::NotFound(subject()),
+        ApiError::AlreadyExists(subject()),
+        ApiError::BeingDeleted(Box::new(ApiError::AlreadyExists(subject()))),
+        ApiError::NameGenerationExhausted(subject()),
+        ApiError::Conflict { subject: subject(), reason: text.to_owned() },
+        ApiError::ApplyConflict { message: text.to_owned(), causes },
+        ApiError::Invalid { subject: subject(), errors: std::iter::repeat_n(error, 200).collect() },
+        ApiError::BadRequest(text.to_owned()),
+        ApiError::PatchResult(text.to_owned()),
+        ApiError::Forbidden {
+            subject: subject(),
+            message: text.to_owned(),
+            cause: Some(("x", text.to_owned(), "y")),
+        },
+        ApiError::NotAcceptable(NotAcceptable::View(text.to_owned())),
+        ApiError::UnsupportedMediaType(text.to_owned()),
+        ApiError::Expired { message: text.to_owned(), continue_token: None },
+        ApiError::Unavailable(text.to_owned()),
+        ApiError::Internal(text.to_owned()),
+    ]
+}
+
+#[test]
+fn an_answer_is_bounded_by_its_own_bytes_whatever_an_error_repeats() {
+    for piece in ["x", "\u{1}", "\"", "\\", "<", "\u{2028}"] {
+        for error in one_of_each_with(&piece.repeat(200_000)) {
+            let status = Status::of(&error, &ORCH);
+            let mut answer = Vec::new();
+            crate::schema::write_value(&status.to_value(), &mut answer);
+            let texts_max = MESSAGE_BYTES_MAX + CAUSES_BYTES_MAX + 3 * DETAIL_BYTES_MAX;
+            // The frame around the texts: names of fields, quotes and commas, of a hundred causes.
+            assert!(answer.len() < texts_max + 8 * 1024, "{piece:?}: {} bytes of {error:.60}", answer.len());
+        }
+    }
+}

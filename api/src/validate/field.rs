@@ -1,18 +1,18 @@
 //! Field paths and field errors: how a rule says which field is wrong and why.
 //!
-//! Owns the wording that all rules share, and how much of a client's own values an error repeats. The texts are the
-//! interface: clients compare them (spec 7).
+//! Owns the wording that all rules share. How much of a client's own values an error repeats is in `shown`. The texts are
+//! the interface: clients compare them (spec 7).
 
-use std::borrow::Cow;
 use std::fmt;
 
-/// Bytes of a value that a message repeats; a mark says that there is more. The reference repeats values whole, and its
-/// recorded answers have values of 300 bytes. Whoever sent a value knows it, and a hundred errors stay below 100 kB, or
-/// half a megabyte where every byte has to be escaped.
-pub const VALUE_BYTES_MAX: usize = 512;
+use super::shown::cut;
 
-/// Bytes of one error's message. Rules put up to a few values into one text; the longest recorded one has 541 bytes.
-const MESSAGE_BYTES_MAX: usize = 16 * 1024;
+pub use super::shown::{VALUE_BYTES_MAX, part, quoted};
+pub(crate) use super::shown::{beginning, fitting};
+
+/// Bytes of one error's detail, as answers hold them. Rules put up to a few values into one text, or what an update would
+/// change; the longest recorded one has 541 bytes.
+const DETAIL_BYTES_MAX: usize = 16 * 1024;
 
 /// The path of a field as messages print it: `spec.containers[0].name`, `data[bad key!]`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -158,7 +158,7 @@ impl FieldError {
     }
 
     fn with_detail(path: Path, kind: FieldErrorKind, message: String, detail: &str) -> Self {
-        let detail = prefix(detail, MESSAGE_BYTES_MAX);
+        let detail = fitting(detail, DETAIL_BYTES_MAX);
         let message = if detail.is_empty() { message } else { format!("{message}: {detail}") };
         FieldError { path, kind, message }
     }
@@ -187,68 +187,6 @@ impl FieldErrorKind {
     }
 }
 
-/// `text` in double quotes as messages show a string value: control characters escaped, everything else as it is, and
-/// no more than [`VALUE_BYTES_MAX`] bytes of it.
-pub fn quoted(text: &str) -> String {
-    let shown = beginning(text);
-    let mut out = String::with_capacity(shown.len() + 2);
-    out.push('"');
-    for character in shown.chars() {
-        match character {
-            '"' => out.push_str("\\\""),
-            '\\' => out.push_str("\\\\"),
-            '\n' => out.push_str("\\n"),
-            '\r' => out.push_str("\\r"),
-            '\t' => out.push_str("\\t"),
-            '\u{7}' => out.push_str("\\a"),
-            '\u{8}' => out.push_str("\\b"),
-            '\u{b}' => out.push_str("\\v"),
-            '\u{c}' => out.push_str("\\f"),
-            control if control < ' ' || control == '\u{7f}' => {
-                out.push_str(&format!("\\x{:02x}", u32::from(control)));
-            }
-            control if control.is_control() => out.push_str(&format!("\\u{:04x}", u32::from(control))),
-            other => out.push(other),
-        }
-    }
-    out.push('"');
-    if shown.len() < text.len() {
-        out.push_str(&mark(text.len()));
-    }
-    out
-}
-
-/// A value as it is put into a message, of which a long one is cut. What [`quoted`] made fits.
-fn cut(shown: &str) -> Cow<'_, str> {
-    // Escapes make a quoted text longer than what it quotes: up to ten bytes for two.
-    if shown.len() <= 6 * VALUE_BYTES_MAX {
-        return Cow::Borrowed(shown);
-    }
-    Cow::Owned(format!("{}{}", beginning(shown), mark(shown.len())))
-}
-
-/// `text` as it is, or the beginning of a long one: for messages that show it without quotes.
-pub fn part(text: &str) -> Cow<'_, str> {
-    match beginning(text) {
-        all if all.len() == text.len() => Cow::Borrowed(text),
-        some => Cow::Owned(format!("{some}{}", mark(text.len()))),
-    }
-}
-
-/// Says that a value goes on.
-pub(crate) fn mark(bytes: usize) -> String {
-    format!("... ({bytes} bytes)")
-}
-
-/// As much of `text` as a message repeats.
-pub(crate) fn beginning(text: &str) -> &str {
-    prefix(text, VALUE_BYTES_MAX)
-}
-
-fn prefix(text: &str, bytes_max: usize) -> &str {
-    &text[..text.floor_char_boundary(bytes_max)]
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -267,14 +205,5 @@ mod tests {
             format!("\"{whole}\""),
             "the reference shows recorded values of this length"
         );
-    }
-
-    #[test]
-    fn quoting_escapes_control_characters() {
-        for (text, expected) in
-            [("a", "\"a\""), ("a\"b", "\"a\\\"b\""), ("\n\u{1}", "\"\\n\\x01\""), ("ä", "\"ä\"")]
-        {
-            assert_eq!(quoted(text), expected);
-        }
     }
 }

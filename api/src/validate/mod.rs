@@ -13,6 +13,7 @@ pub mod names;
 pub mod options;
 pub mod quantity;
 pub mod selector;
+pub mod shown;
 pub mod tree;
 
 pub use distinct::Distinct;

@@ -9,7 +9,7 @@ use std::io;
 use serde::Serialize;
 use serde_json::{Map, Value};
 
-use super::field::VALUE_BYTES_MAX;
+use super::shown::{VALUE_BYTES_MAX, fitting};
 use crate::budget::goes_on;
 
 /// Bytes up to which a composite value is shown whole: recorded answers have whole selectors and claims, and a pod's
@@ -124,7 +124,7 @@ fn shown_json(value: &(impl Serialize + ?Sized)) -> String {
     let is_whole = serde_json::to_writer(&mut beginning, value).is_ok();
     let mut text = String::from_utf8_lossy(&beginning.json).into_owned();
     if !is_whole {
-        text.truncate(text.floor_char_boundary(VALUE_BYTES_MAX));
+        text.truncate(fitting(&text, VALUE_BYTES_MAX).len());
         text.push_str("...");
     }
     text

@@ -81,19 +81,19 @@ impl Documents {
         Documents { brand: registry.brand, plain, index, aggregated: aggregated::Lists::of(registry) }
     }
 
-    /// The plain document behind `path`.
+    /// The plain document behind `path`, which has no slash at its end.
     pub(super) fn find(&self, path: &str) -> Option<&Plain> {
-        self.plain.get(path.strip_suffix('/').unwrap_or(path))
+        self.plain.get(path)
     }
 
-    /// All paths, where `path` is the root.
+    /// All paths, where `path` is the root: empty without the slash at its end.
     pub(super) fn index(&self, path: &str) -> Option<Document> {
-        Some(self.index.clone()).filter(|_| path.strip_suffix('/').unwrap_or(path).is_empty())
+        Some(self.index.clone()).filter(|_| path.is_empty())
     }
 
     /// Whether `path` lies below the core API or a group that is served.
     pub(super) fn covers(&self, path: &str) -> bool {
-        let mut segments = path.split('/').filter(|segment| !segment.is_empty());
+        let mut segments = path.strip_prefix('/').unwrap_or(path).split('/');
         match (segments.next(), segments.next()) {
             (Some("api"), _) => true,
             (Some("apis"), Some(group)) => self.plain.contains_key(&format!("/apis/{group}")),
@@ -101,9 +101,9 @@ impl Documents {
         }
     }
 
-    /// The aggregated document behind `path`, where `accept` asks for it, and the encoding it asks for.
+    /// The aggregated document behind `path`, which has no slash at its end, where `accept` asks for it, and the encoding it asks for.
     pub(super) fn find_aggregated(&self, path: &str, accept: &str) -> Option<(&Aggregated, Encoding)> {
-        self.aggregated.find(path.strip_suffix('/').unwrap_or(path), accept, self.brand)
+        self.aggregated.find(path, accept, self.brand)
     }
 }
 
@@ -181,6 +181,7 @@ mod tests {
 
     fn found(path: &str) -> Value {
         let documents = Documents::of(&Registry::builtin(&ORCH), Some("10.0.0.1:6443"));
+        let path = path.strip_suffix('/').unwrap_or(path);
         let index = documents.index(path).map(|index| serde_json::from_slice(&index).unwrap());
         index.or_else(|| documents.find(path).map(|plain| plain.value.clone())).unwrap_or_default()
     }

@@ -44,6 +44,59 @@ async fn paths_and_methods_that_are_not_served() {
     }
 }
 
+/// What is open to everyone is no exception: without credentials such a path is not even said to be absent.
+#[tokio::test(start_paused = true)]
+async fn no_path_is_served_under_another_spelling_with_empty_segments() {
+    let mut server = Server::new().await;
+    let paths = [
+        "//",
+        "//readyz",
+        "/readyz//",
+        "/readyz//store",
+        "//livez",
+        "/livez//ping",
+        "//healthz",
+        "/healthz//",
+        "//version",
+        "/version//",
+        "//apis",
+        "/apis//",
+        "/apis//apps",
+        "/apis/apps//",
+        "/apis/apps//v1",
+        "/api//v1",
+        "//api/v1",
+        "//openapi/v2",
+        "/openapi//v2",
+        "/openapi/v2//",
+        "/openapi/v3//",
+        "/openapi/v3//apis/apps/v1",
+        "/openapi/v3/apis/apps/v1//",
+    ];
+    for path in paths {
+        for method in [Method::GET, Method::POST] {
+            let answered = server.send(method.clone(), path, &[], Body::empty()).await;
+            assert_eq!(answered.code, 404, "{method} {path}: {}", answered.text);
+        }
+    }
+    for path in [
+        "/readyz/",
+        "/readyz/store/",
+        "/version/",
+        "/apis/apps/",
+        "/openapi/v3/",
+        "/openapi/v3/apis/apps/v1/",
+    ] {
+        assert_eq!(server.get(path).await.code, 200, "{path}");
+    }
+    assert_eq!(server.get("/readyz/store/x").await.code, 404);
+    let address = "127.0.0.1:1".parse().unwrap();
+    server.peer = std::sync::Arc::new(crate::authn::Peer { address, certificate: None, local_admin: false });
+    for path in paths {
+        assert_eq!(server.get(path).await.code, 401, "{path}");
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn paths_below_no_api_are_no_pages_and_others_no_resources() {
     let server = Server::new().await;
@@ -71,6 +124,20 @@ async fn a_refused_value_is_not_repeated_at_any_length() {
         let answered = server.get(&format!("{MAPS}?{query}={long}")).await;
         assert_eq!(answered.code, 400, "{query}");
         assert!(answered.text.contains("99999") && answered.text.len() < 500, "{query}: {}", answered.text);
+    }
+}
+
+/// A hundred errors repeat the name, each byte of which is escaped twice.
+#[tokio::test(start_paused = true)]
+async fn a_manager_of_control_characters_is_answered_in_little() {
+    let server = Server::new().await;
+    let query = format!("?fieldManager={}", "%01".repeat(20_000));
+    for accept in ["application/json", "application/json;pretty=1", "application/yaml"] {
+        let headers = [("accept", accept)];
+        let answered = server.send(Method::POST, &format!("{MAPS}{query}"), &headers, Body::from("{}")).await;
+        assert_eq!(answered.code, 422, "{}", answered.text);
+        assert!(answered.text.contains("and more: 100 errors are shown"), "{}", answered.text);
+        assert!(answered.text.len() < 160_000, "{accept}: {}", answered.text.len());
     }
 }
 

@@ -3,6 +3,7 @@
 use crate::budget::Numbered;
 use serde_json::Value;
 
+use crate::validate::field::part;
 use crate::validate::metadata::invalid_each;
 use crate::validate::tree::Tree;
 use crate::validate::{Distinct, FieldError, FieldErrors, Path, names};
@@ -135,7 +136,7 @@ pub(super) fn validate_field_reference(reference: &Value, in_volume: bool, path:
     if all.contains(&field) || VOLUME_FIELD_PATHS.contains(&field) {
         return FieldErrors::from(FieldError::not_supported(path, field, known));
     }
-    let detail = format!("error converting fieldPath: field label not supported: {field}");
+    let detail = format!("error converting fieldPath: field label not supported: {}", part(field));
     FieldErrors::from(FieldError::invalid_str(path, field, &detail))
 }
 

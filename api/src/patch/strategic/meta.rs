@@ -2,6 +2,7 @@
 
 use crate::patch::PatchError;
 use crate::schema::types::{ObjectType, PatchStrategy, Schema, ValueType, Wire};
+use crate::validate::quoted;
 
 /// The type of an object under patch.
 #[derive(Clone, Copy)]
@@ -35,8 +36,9 @@ impl<'s> Meta<'s> {
                 Some(field) => Ok((Meta::of(schema, &field.value), &field.patch)),
                 None if ty.preserve_unknown => Ok((Meta::Anything, &PLAIN)),
                 None => Err(PatchError::Malformed(format!(
-                    "unable to find api field in struct {} for the json field {key:?}",
-                    ty.name.rsplit('.').next().unwrap_or_default()
+                    "unable to find api field in struct {} for the json field {}",
+                    ty.name.rsplit('.').next().unwrap_or_default(),
+                    quoted(key)
                 ))),
             },
             Meta::Values(value) => Ok((Meta::of(schema, value), &PLAIN)),

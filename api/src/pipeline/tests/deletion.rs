@@ -49,9 +49,37 @@ async fn options_of_any_group_are_taken() {
             json!({"kind": "DeleteOptions", "apiVersion": version, "propagationPolicy": "Background"});
         assert_eq!(server.delete(&format!("{MAPS}/{name}"), options).await.code, 200, "{version}");
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn options_of_an_unknown_kind_or_version_delete_nothing() {
+    let server = Server::new().await;
     server.create(MAPS, map("a")).await;
-    let refused = server.delete(&format!("{MAPS}/a"), json!({"kind": "Pod", "apiVersion": "v1"})).await;
-    assert_eq!(refused.code, 400, "{}", refused.json);
+    let registered = |kind: &str, version: &str| {
+        format!("no kind \"{kind}\" is registered for version \"{version}\" in scheme \"meta.orch.io\"")
+    };
+    let meta = "meta.orch.io/v1";
+    for (head, message) in [
+        (json!({"kind": "Pod", "apiVersion": "v1"}), registered("Pod", "v1")),
+        (json!({"kind": "Pod"}), registered("Pod", meta)),
+        (json!({"kind": "deleteoptions", "apiVersion": "v1"}), registered("deleteoptions", "v1")),
+        (json!({"kind": "DeleteOptions", "apiVersion": "v9"}), registered("DeleteOptions", "v9")),
+        (json!({"apiVersion": "example.com/v1"}), registered("DeleteOptions", "example.com/v1")),
+        (json!({"apiVersion": "apps/v1/x"}), registered("DeleteOptions", "apps/v1/x")),
+        (json!({"apiVersion": "meta.orch.io/v9"}), registered("DeleteOptions", "meta.orch.io/v9")),
+    ] {
+        for path in [format!("{MAPS}/a"), MAPS.to_owned(), format!("{MAPS}/absent")] {
+            let refused = server.delete(&path, head.clone()).await;
+            assert_eq!(refused.refusal(), (400, message.as_str()), "{path}");
+        }
+        let yaml = format!("kind: {}\napiVersion: {}\n", head["kind"], head["apiVersion"]);
+        let refused = server.send(http::Method::DELETE, MAPS, super::YAML, &yaml).await;
+        assert_eq!(refused.refusal(), (400, message.as_str()), "{yaml}");
+    }
+    let long = json!({"kind": "x".repeat(100_000)});
+    let refused = server.delete(MAPS, long).await;
+    assert!(refused.code == 400 && refused.refusal().1.len() < 1000, "{}", refused.json);
+    assert_eq!(server.get(&format!("{MAPS}/a")).await.code, 200);
 }
 
 #[tokio::test(start_paused = true)]
