@@ -3,7 +3,8 @@
 //! Owns the account of both, in bytes, for the node and for each user. A client decides how fast it sends and takes, for
 //! minutes; without an account a hundred streams of each connection hold 3 MiB of body each, or a table of all objects.
 //! A body waits for room before it is read: what is sent meanwhile is bounded by the connection's window. An answer that
-//! finds no room is refused, because it is there already. What an answer shares with the store is not counted.
+//! finds no room is refused, because it is there already. What an answer shares with the store is not counted. A list gives
+//! its room back as its frames are taken, because it keeps less and less.
 //!
 //! Invariant: one user takes a quarter of the node's room at most, so that no user takes the room of all others.
 
@@ -17,6 +18,7 @@ use http_body_util::BodyExt;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::error::ApiError;
+use crate::render::Frames;
 
 /// Bytes for all users together: eighty bodies of the largest size, next to a state of 4 GiB.
 const NODE_BYTES_MAX: usize = 256 << 20;
@@ -38,10 +40,24 @@ pub(super) struct Ledger {
 }
 
 /// Room that is taken until this is dropped.
+///
+/// Invariant: both have the same number of permits.
 #[derive(Debug)]
 pub(super) struct Hold {
-    _user: OwnedSemaphorePermit,
-    _node: OwnedSemaphorePermit,
+    user: OwnedSemaphorePermit,
+    node: OwnedSemaphorePermit,
+}
+
+impl Hold {
+    /// Keeps room for `bytes`, and gives what it has beyond that, if anything.
+    fn keep(&mut self, bytes: usize) -> Option<Hold> {
+        let beyond = self.user.num_permits().saturating_sub(bytes.div_ceil(UNIT));
+        if beyond == 0 {
+            return None;
+        }
+        let (user, node) = (self.user.split(beyond)?, self.node.split(beyond)?);
+        Some(Hold { user, node })
+    }
 }
 
 impl Ledger {
@@ -57,7 +73,7 @@ impl Ledger {
         // The own room first: who waits for it keeps nothing of the others'.
         let user = self.of(user).acquire_many_owned(units).await.map_err(ended)?;
         let node = self.node.clone().acquire_many_owned(units).await.map_err(ended)?;
-        Ok(Hold { _user: user, _node: node })
+        Ok(Hold { user, node })
     }
 
     /// The same at once.
@@ -68,7 +84,7 @@ impl Ledger {
         let units = units(bytes);
         let user = self.of(user).try_acquire_many_owned(units).map_err(|_| ApiError::TooMuchHeld)?;
         let node = self.node.clone().try_acquire_many_owned(units).map_err(|_| ApiError::TooMuchHeld)?;
-        Ok(Hold { _user: user, _node: node })
+        Ok(Hold { user, node })
     }
 
     fn of(&self, user: &str) -> Arc<Semaphore> {
@@ -97,13 +113,39 @@ pub(super) fn held(response: Response<Body>, hold: Hold) -> Response<Body> {
     })
 }
 
-/// A frame that was handed over: an HTTP/2 connection keeps it for longer than the body.
-struct Piece {
-    bytes: Bytes,
-    _hold: Arc<Hold>,
+/// The frames of an answer that keeps less with each of them. What a frame takes out of the answer is held until the
+/// connection has written or dropped the frame.
+pub(super) struct HeldFrames {
+    frames: Frames,
+    hold: Hold,
 }
 
-impl AsRef<[u8]> for Piece {
+impl HeldFrames {
+    /// `hold` is room for what `frames` hold.
+    pub(super) fn new(frames: Frames, hold: Hold) -> Self {
+        HeldFrames { frames, hold }
+    }
+}
+
+impl Iterator for HeldFrames {
+    type Item = Bytes;
+
+    fn next(&mut self) -> Option<Bytes> {
+        let bytes = self.frames.next()?;
+        Some(match self.hold.keep(self.frames.held()) {
+            Some(hold) => Bytes::from_owner(Piece { bytes, _hold: hold }),
+            None => bytes,
+        })
+    }
+}
+
+/// A frame that was handed over, with the room that it takes: an HTTP/2 connection keeps it for longer than the body.
+struct Piece<H> {
+    bytes: Bytes,
+    _hold: H,
+}
+
+impl<H> AsRef<[u8]> for Piece<H> {
     fn as_ref(&self) -> &[u8] {
         &self.bytes
     }

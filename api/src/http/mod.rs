@@ -48,7 +48,7 @@ use crate::validate::quoted;
 use crate::watch::Watch;
 use body::Upload;
 use deadline::{deadline, within};
-use held::{COUNTED_BYTES_MIN, Hold, Ledger, held};
+use held::{COUNTED_BYTES_MIN, HeldFrames, Hold, Ledger, held};
 use pool::{Large, Pool};
 
 pub use respond::Lasting;
@@ -275,7 +275,8 @@ impl<S: Store> Api<S> {
             return Ok(respond::payload(200, content_type, payload));
         }
         let hold = self.ledger.take(&user.name, bytes)?;
-        Ok(held(respond::payload(200, content_type, payload), hold))
+        let (length, frames) = (payload.len(), HeldFrames::new(payload.into_frames(), hold));
+        Ok(respond::frames(200, content_type, length, frames))
     }
 
     /// Runs the pipeline and writes its answer.

@@ -76,8 +76,16 @@ pub(super) fn put(headers: &mut HeaderMap, name: HeaderName, text: &str) {
 
 /// An answer whose bytes are put together as the socket takes them.
 pub(super) fn payload(code: u16, content_type: &'static str, payload: Payload) -> Response<Body> {
-    let length = payload.len();
-    let mut frames = payload.into_frames();
+    frames(code, content_type, payload.len(), payload.into_frames())
+}
+
+/// An answer of `length` bytes, which `frames` give together.
+pub(super) fn frames(
+    code: u16,
+    content_type: &'static str,
+    length: usize,
+    mut frames: impl Iterator<Item = Bytes> + Send + 'static,
+) -> Response<Body> {
     let first = frames.next().unwrap_or_default();
     if first.len() == length {
         return bytes(code, content_type, first);

@@ -2,11 +2,12 @@
 
 use serde_json::Value;
 
+use super::pieces::Pieces;
 use super::{Payload, Renderer, pretty};
 use crate::error::ApiError;
 use crate::negotiate::{Encoding, Representation};
 use crate::schema::json::write_value;
-use crate::schema::{encode_json, write_yaml};
+use crate::schema::{encode_json, write_yaml_to};
 
 impl Renderer {
     /// Appends the object with its kind and version.
@@ -35,16 +36,19 @@ impl Renderer {
 
     /// The answer whose JSON on one line is `document`.
     pub(super) fn finish(&self, document: Vec<u8>) -> Result<Payload, ApiError> {
-        Ok(Payload::whole(match self.representation {
-            Representation { encoding: Encoding::Yaml, .. } => {
-                let value: Value = serde_json::from_slice(&document)
-                    .map_err(|error| ApiError::Internal(format!("an answer is not JSON: {error}")))?;
-                let mut yaml = Vec::with_capacity(document.len() * 2);
-                write_yaml(&value, &mut yaml);
-                yaml
-            }
-            representation => lines(document, representation.pretty),
-        }))
+        match self.representation {
+            Representation { encoding: Encoding::Yaml, .. } => self.yaml(&document),
+            representation => Ok(Payload::whole(lines(document, representation.pretty))),
+        }
+    }
+
+    /// `document`, which is JSON, as YAML.
+    pub(super) fn yaml(&self, document: &[u8]) -> Result<Payload, ApiError> {
+        let value: Value = serde_json::from_slice(document)
+            .map_err(|error| ApiError::Internal(format!("an answer is not JSON: {error}")))?;
+        let mut pieces = Pieces::with_capacity(document.len() * 2);
+        write_yaml_to(&value, &mut pieces);
+        Ok(pieces.into_payload())
     }
 }
 

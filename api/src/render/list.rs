@@ -5,6 +5,7 @@ use orch_raft::object::SharedObject;
 
 use super::json::write_text;
 use super::payload::{Framing, Items};
+use super::pieces::Pieces;
 use super::{Payload, Renderer, pretty};
 use crate::ambient::Timestamp;
 use crate::budget::goes_on;
@@ -26,9 +27,9 @@ impl Renderer {
         match self.representation {
             Representation { encoding: Encoding::Protobuf, .. } => self.protobuf_list(&list),
             Representation { view: View::Table, .. } => {
-                let mut document = Vec::new();
+                let mut document = self.pieces();
                 self.table(&list, now, &mut document)?;
-                self.finish(document)
+                self.finish_list(document)
             }
             Representation { encoding: Encoding::Json, pretty: false, view: View::MetadataList, .. } => {
                 let parts = list
@@ -36,7 +37,7 @@ impl Renderer {
                     .iter()
                     .take_while(|_| goes_on())
                     .map(|object| self.metadata_part(&object.json));
-                let items = Items::Parts(parts.collect::<Result<_, _>>()?);
+                let items = Items::parts(parts.collect::<Result<_, _>>()?);
                 let framing = Framing::Commas { before: self.partial_head().into(), after: b"}" };
                 Ok(Payload::list(self.list_open(&list).into(), items, framing, CLOSE))
             }
@@ -52,27 +53,53 @@ impl Renderer {
         let open = self.list_open(&list);
         if !is_pretty {
             let framing = Framing::Commas { before: Bytes::new(), after: b"" };
-            return Payload::list(open.into(), Items::Objects(list.objects), framing, CLOSE);
+            return Payload::list(open.into(), Items::objects(list.objects), framing, CLOSE);
         }
         let mut lines = Vec::new();
         pretty::indent(&open, 0, &mut lines);
         // The re-indenter has already gone to the line of the first item, which writes its own.
         lines.truncate(lines.iter().rposition(|&byte| byte == b'[').map_or(lines.len(), |at| at + 1));
         let close: &'static [u8] = if list.objects.is_empty() { b"]\n}" } else { b"\n  ]\n}" };
-        Payload::list(lines.into(), Items::Objects(list.objects), Framing::Pretty, close)
+        Payload::list(lines.into(), Items::objects(list.objects), Framing::Pretty, close)
     }
 
-    /// A list that is written as a whole before its first byte goes out.
+    /// A list that is written to its end before its first byte goes out.
     fn encoded_list(&self, list: &ListAnswer) -> Result<Payload, ApiError> {
-        let mut document = self.list_open(list);
+        let mut document = self.pieces();
+        document.last().extend_from_slice(&self.list_open(list));
         for (at, object) in list.objects.iter().take_while(|_| goes_on()).enumerate() {
+            let out = document.last();
             if at > 0 {
-                document.push(b',');
+                out.push(b',');
             }
-            self.list_item(object, &mut document)?;
+            self.list_item(object, out)?;
         }
-        document.extend_from_slice(b"]}");
-        self.finish(document)
+        document.last().extend_from_slice(b"]}");
+        self.finish_list(document)
+    }
+
+    /// What a list's document is written to: in one piece where it is made into another one afterwards.
+    fn pieces(&self) -> Pieces {
+        match self.representation {
+            Representation { encoding: Encoding::Json, pretty: false, .. } => Pieces::default(),
+            _ => Pieces::one(),
+        }
+    }
+
+    /// The answer whose JSON on one line is `document`, in pieces that are dropped as they are sent.
+    fn finish_list(&self, mut document: Pieces) -> Result<Payload, ApiError> {
+        match self.representation {
+            Representation { encoding: Encoding::Yaml, .. } => self.yaml(&document.into_one()),
+            Representation { pretty: true, .. } => {
+                let mut lines = Pieces::default();
+                pretty::indent(&document.into_one(), 0, &mut lines);
+                Ok(lines.into_payload())
+            }
+            _ => {
+                document.last().push(b'\n');
+                Ok(document.into_payload())
+            }
+        }
     }
 
     fn list_item(&self, object: &SharedObject, out: &mut Vec<u8>) -> Result<(), ApiError> {

@@ -5,6 +5,7 @@
 //!
 //!     one object:  head + stored bytes                      one frame, or, of a large one, the stored bytes themselves
 //!     a list:      envelope + stored bytes with commas      length by summing, frames filled as they are asked for
+//!                  a table or YAML, of many objects         pieces of the size of a frame
 //!     an event:    {"type":...,"object": head + stored bytes
 //!
 //! Invariant: plain JSON (no table, not pretty, no conversion) is never parsed and never encoded again; what an
@@ -15,6 +16,7 @@ mod json;
 mod list;
 mod metadata;
 mod payload;
+mod pieces;
 mod pretty;
 mod protobuf;
 mod scan;

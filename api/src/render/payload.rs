@@ -3,6 +3,8 @@
 //! Owns framing. A body is an opening, items that are shared with the store, and a closing; frames are filled by
 //! copying from the items, so that a slow reader holds one frame and references, not a body. An item larger than a frame
 //! is not copied: a connection keeps what it was given until its client takes it, for each of a hundred streams.
+//! Each item is dropped when it went into a frame: a client that takes minutes for a list keeps alive what it has yet to
+//! be sent, and no object that was deleted or replaced meanwhile and that it has already.
 //!
 //! Invariant: the frames of a payload have exactly [`Payload::len`] bytes together.
 
@@ -32,24 +34,36 @@ pub struct Payload {
 /// The pieces of an answer, in order.
 #[derive(Debug)]
 pub struct Frames {
+    /// Empty once it was written.
     open: Bytes,
+    /// Those that were not written yet.
     items: Items,
+    /// Items that were written.
+    written: usize,
     framing: Framing,
+    /// Empty once it was written.
     close: &'static [u8],
     /// A large item and what stands behind it, to be handed out as they are before anything else.
     shared: VecDeque<Bytes>,
-    /// Of the opening (0), the items (from 1 on) and the closing (last), what comes next.
-    next: usize,
+    /// Bytes of the frames to come.
     left: usize,
+    /// See [`Frames::held`].
+    held: usize,
 }
 
 /// What stands between opening and closing.
 #[derive(Debug)]
 pub(super) enum Items {
     /// The stored bytes of objects.
-    Objects(Vec<SharedObject>),
-    /// Parts of them, or of their Protobuf form.
-    Parts(Vec<Bytes>),
+    Objects(VecDeque<SharedObject>),
+    /// Parts of them, or of their Protobuf form, or of a rendered document.
+    Parts(VecDeque<Bytes>),
+}
+
+/// One of [`Items`].
+enum Item {
+    Object(SharedObject),
+    Part(Bytes),
 }
 
 /// What is written around an item.
@@ -68,22 +82,26 @@ pub(super) enum Framing {
 impl Payload {
     /// A body that is one buffer.
     pub(super) fn whole(body: Vec<u8>) -> Self {
-        Self::list(body.into(), Items::Parts(Vec::new()), Framing::Fields, b"")
+        Self::list(body.into(), Items::parts(Vec::new()), Framing::Fields, b"")
     }
 
     /// `head` before `rest`, which is shared, and a newline.
     pub(super) fn line(head: Bytes, rest: Bytes) -> Self {
-        Self::list(head, Items::Parts(vec![rest]), Framing::Plain, b"\n")
+        Self::list(head, Items::parts(vec![rest]), Framing::Plain, b"\n")
+    }
+
+    /// A body in pieces of its own.
+    pub(super) fn pieces(pieces: Vec<Bytes>) -> Self {
+        Self::list(Bytes::new(), Items::parts(pieces), Framing::Plain, b"")
     }
 
     /// A body with items.
     pub(super) fn list(open: Bytes, items: Items, framing: Framing, close: &'static [u8]) -> Self {
-        let middle: usize = (0..items.len()).map(|at| framing.len(at, items.get(at))).sum();
-        let len = open.len() + middle + close.len();
-        Payload {
-            len,
-            frames: Frames { open, items, framing, close, shared: VecDeque::new(), next: 0, left: len },
-        }
+        let (middle, of_items) = items.sizes(&framing);
+        let (len, held) = (open.len() + middle + close.len(), open.len() + of_items);
+        let frames =
+            Frames { open, items, written: 0, framing, close, shared: VecDeque::new(), left: len, held };
+        Payload { len, frames }
     }
 
     /// Bytes of the whole body.
@@ -91,13 +109,9 @@ impl Payload {
         self.len
     }
 
-    /// Bytes that the answer keeps for itself while it is handed out: not those of stored objects, but where they are.
+    /// Bytes that the answer keeps for itself until it is handed out: not those of stored objects, but where they are.
     pub fn held(&self) -> usize {
-        let of_items = match &self.frames.items {
-            Items::Objects(objects) => objects.len() * size_of::<SharedObject>(),
-            Items::Parts(parts) => parts.iter().map(|part| part.len() + size_of::<Bytes>()).sum(),
-        };
-        self.frames.open.len() + of_items
+        self.frames.held
     }
 
     /// Whether there is no byte.
@@ -119,26 +133,22 @@ impl Iterator for Frames {
             self.left = self.left.saturating_sub(shared.len());
             return Some(shared);
         }
-        let last = self.items.len() + 1;
-        if self.next == 0 && self.open.len() == self.left {
-            self.next = last + 1;
-            self.left = 0;
-            return Some(std::mem::take(&mut self.open)).filter(|open| !open.is_empty());
+        if !self.open.is_empty() && self.open.len() == self.left {
+            (self.left, self.held) = (0, 0);
+            return Some(std::mem::take(&mut self.open));
         }
         let mut frame = Vec::new();
-        while self.next <= last {
+        while let Some(size) = self.size_hint_of_next() {
             if self.share_next(&mut frame) {
                 frame.shrink_to_fit();
                 break;
             }
-            let size = self.size_hint_of_next();
             if frame.is_empty() {
                 frame.reserve_exact(size.max(self.left.min(FRAME_BYTES)));
             } else if frame.len() + size > FRAME_BYTES {
                 break;
             }
             self.write_next(&mut frame);
-            self.next += 1;
         }
         if frame.is_empty() {
             return self.shared.pop_front().inspect(|item| self.left = self.left.saturating_sub(item.len()));
@@ -149,16 +159,21 @@ impl Iterator for Frames {
 }
 
 impl Frames {
+    /// Bytes that are kept for the frames to come: not those of stored objects, but where they are.
+    pub fn held(&self) -> usize {
+        self.held
+    }
+
     /// Hands the next item out without a copy, if it is larger than a frame: what stands before it ends `frame`.
     fn share_next(&mut self, frame: &mut Vec<u8>) -> bool {
-        let Some(at) = self.next.checked_sub(1).filter(|&at| at < self.items.len()) else { return false };
-        if self.items.get(at).len() <= FRAME_BYTES {
+        let is_large = self.open.is_empty() && self.items.next_len().is_some_and(|len| len > FRAME_BYTES);
+        if !is_large {
             return false;
         }
         let behind = match &self.framing {
             Framing::Plain => Bytes::new(),
             Framing::Commas { before, after } => {
-                if at > 0 {
+                if self.written > 0 {
                     frame.push(b',');
                 }
                 frame.extend_from_slice(before);
@@ -167,51 +182,109 @@ impl Frames {
             // These write an item anew.
             Framing::Pretty | Framing::Fields => return false,
         };
-        let pieces = [self.items.shared(at), behind];
-        self.shared.extend(pieces.into_iter().filter(|piece| !piece.is_empty()));
-        self.next += 1;
+        let item = self.take_item().map(Item::into_bytes).unwrap_or_default();
+        self.shared.extend([item, behind].into_iter().filter(|piece| !piece.is_empty()));
         true
     }
 
-    /// Bytes of what comes next; a little less where an item is framed or indented.
-    fn size_hint_of_next(&self) -> usize {
-        match self.next {
-            0 => self.open.len(),
-            next if next <= self.items.len() => self.items.get(next - 1).len(),
-            _ => self.close.len(),
+    /// Bytes of what comes next; a little less where an item is framed or indented. `None`: nothing does.
+    fn size_hint_of_next(&self) -> Option<usize> {
+        if !self.open.is_empty() {
+            return Some(self.open.len());
+        }
+        self.items.next_len().or_else(|| (!self.close.is_empty()).then_some(self.close.len()))
+    }
+
+    fn write_next(&mut self, frame: &mut Vec<u8>) {
+        if !self.open.is_empty() {
+            let open = std::mem::take(&mut self.open);
+            self.held = self.held.saturating_sub(open.len());
+            frame.extend_from_slice(&open);
+        } else if let Some(item) = self.take_item() {
+            self.framing.write(self.written - 1, item.bytes(), frame);
+        } else {
+            frame.extend_from_slice(std::mem::take(&mut self.close));
         }
     }
 
-    fn write_next(&self, frame: &mut Vec<u8>) {
-        match self.next {
-            0 => frame.extend_from_slice(&self.open),
-            next if next <= self.items.len() => {
-                self.framing.write(next - 1, self.items.get(next - 1), frame);
-            }
-            _ => frame.extend_from_slice(self.close),
-        }
+    fn take_item(&mut self) -> Option<Item> {
+        let item = self.items.take()?;
+        self.written += 1;
+        self.held = self.held.saturating_sub(item.held());
+        Some(item)
     }
 }
 
 impl Items {
-    fn len(&self) -> usize {
+    pub(super) fn objects(objects: Vec<SharedObject>) -> Items {
+        Items::Objects(objects.into())
+    }
+
+    pub(super) fn parts(parts: Vec<Bytes>) -> Items {
+        Items::Parts(parts.into())
+    }
+
+    /// Bytes of all items with what is around them, and bytes that are kept for them.
+    fn sizes(&self, framing: &Framing) -> (usize, usize) {
+        let len = |(at, item): (usize, &[u8])| framing.len(at, item);
         match self {
-            Items::Objects(objects) => objects.len(),
-            Items::Parts(parts) => parts.len(),
+            Items::Objects(objects) => {
+                let items = objects.iter().map(|object| &object.json[..]);
+                (items.enumerate().map(len).sum(), objects.len() * size_of::<SharedObject>())
+            }
+            Items::Parts(parts) => {
+                let held = parts.iter().map(|part| part.len() + size_of::<Bytes>());
+                (parts.iter().map(|part| &part[..]).enumerate().map(len).sum(), held.sum())
+            }
         }
     }
 
-    fn get(&self, at: usize) -> &[u8] {
+    /// Bytes of the next item.
+    fn next_len(&self) -> Option<usize> {
         match self {
-            Items::Objects(objects) => &objects[at].json,
-            Items::Parts(parts) => &parts[at],
+            Items::Objects(objects) => objects.front().map(|object| object.json.len()),
+            Items::Parts(parts) => parts.front().map(Bytes::len),
         }
     }
 
-    fn shared(&self, at: usize) -> Bytes {
+    fn take(&mut self) -> Option<Item> {
         match self {
-            Items::Objects(objects) => objects[at].json.clone(),
-            Items::Parts(parts) => parts[at].clone(),
+            Items::Objects(objects) => take_front(objects).map(Item::Object),
+            Items::Parts(parts) => take_front(parts).map(Item::Part),
+        }
+    }
+}
+
+/// Takes the first of `items`, and gives the room of those before it back.
+fn take_front<T>(items: &mut VecDeque<T>) -> Option<T> {
+    let item = items.pop_front();
+    // At each halving, so that all items together are moved once.
+    if items.len() < items.capacity() / 2 {
+        items.shrink_to_fit();
+    }
+    item
+}
+
+impl Item {
+    fn bytes(&self) -> &[u8] {
+        match self {
+            Item::Object(object) => &object.json,
+            Item::Part(part) => part,
+        }
+    }
+
+    fn into_bytes(self) -> Bytes {
+        match self {
+            Item::Object(object) => object.json.clone(),
+            Item::Part(part) => part,
+        }
+    }
+
+    /// Bytes that were kept for it.
+    fn held(&self) -> usize {
+        match self {
+            Item::Object(_) => size_of::<SharedObject>(),
+            Item::Part(part) => part.len() + size_of::<Bytes>(),
         }
     }
 }

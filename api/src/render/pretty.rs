@@ -7,7 +7,8 @@ use super::scan::string_end;
 use crate::budget::goes_on;
 
 /// Takes output; counting it is one way.
-trait Sink {
+pub(super) trait Sink {
+    /// Appends `bytes`.
     fn put(&mut self, bytes: &[u8]);
 }
 
@@ -26,7 +27,7 @@ impl Sink for Counter {
 }
 
 /// Appends `json` over several lines; all but the first start with `depth` levels of spaces.
-pub(super) fn indent(json: &[u8], depth: usize, out: &mut Vec<u8>) {
+pub(super) fn indent(json: &[u8], depth: usize, out: &mut impl Sink) {
     write(json, depth, out);
 }
 

@@ -97,7 +97,7 @@ impl Renderer {
         write_envelope_head(&api_version, &kind, &mut open);
         write_field_open(2, meta.len() + items, &mut open);
         open.extend_from_slice(&meta);
-        Ok(Payload::list(open.into(), Items::Parts(messages), Framing::Fields, ENVELOPE_END))
+        Ok(Payload::list(open.into(), Items::parts(messages), Framing::Fields, ENVELOPE_END))
     }
 
     fn list_meta(&self, list: &ListAnswer) -> Vec<u8> {

@@ -6,6 +6,7 @@ use orch_raft::object::SharedObject;
 use serde_json::{Value, json};
 
 use super::list::write_list_meta;
+use super::pieces::Pieces;
 use super::{IncludeObject, Renderer};
 use crate::ambient::Timestamp;
 use crate::budget::goes_on;
@@ -17,10 +18,16 @@ use crate::schema::{Column, default_columns};
 use crate::validate::tree::Tree;
 
 impl Renderer {
-    /// Appends the table of a list.
-    pub(super) fn table(&self, list: &ListAnswer, now: Timestamp, out: &mut Vec<u8>) -> Result<(), ApiError> {
+    /// Writes the table of a list.
+    pub(super) fn table(
+        &self,
+        list: &ListAnswer,
+        now: Timestamp,
+        table: &mut Pieces,
+    ) -> Result<(), ApiError> {
         let mut metadata = Vec::new();
         write_list_meta(list, &mut metadata);
+        let out = table.last();
         self.table_open(&metadata, true, out);
         if list.objects.is_empty() && !self.has_own_cells() {
             out.extend_from_slice(b"null}");
@@ -29,12 +36,13 @@ impl Renderer {
         out.push(b'[');
         let now = now.seconds_text();
         for (at, object) in list.objects.iter().take_while(|_| goes_on()).enumerate() {
+            let out = table.last();
             if at > 0 {
                 out.push(b',');
             }
             self.row_of(object, &now, out)?;
         }
-        out.extend_from_slice(TABLE_END);
+        table.last().extend_from_slice(TABLE_END);
         Ok(())
     }
 

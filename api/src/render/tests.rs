@@ -2,6 +2,7 @@
 
 mod binary;
 mod properties;
+mod taken;
 mod text;
 
 use std::sync::{Arc, LazyLock, OnceLock};

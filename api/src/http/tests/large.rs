@@ -200,3 +200,38 @@ fn answers_that_are_not_taken_have_a_bound_for_each_user() {
         assert_eq!(server.send(Method::POST, MAPS, &[], body).await.code, StatusCode::CREATED);
     });
 }
+
+#[test]
+fn a_list_gives_its_room_back_as_it_is_taken() {
+    block_on(async {
+        let server = filled().await;
+        let accept = "application/json;as=Table;g=meta.orch.io;v=v1";
+        for accept in [accept, "application/yaml"] {
+            let accept = [("accept", accept)];
+            let open = || server.open(Method::GET, MAPS, &accept, Body::empty());
+            let mut held = Vec::new();
+            loop {
+                let response = open().await;
+                if response.status() != StatusCode::OK {
+                    break;
+                }
+                let length: usize = response.headers()["content-length"].to_str().unwrap().parse().unwrap();
+                held.push((response.into_body(), length));
+                assert!(held.len() < 1000);
+            }
+            // Each client takes half of its list; what was taken is dropped.
+            for (body, length) in &mut held {
+                let mut taken = 0;
+                while taken < *length / 2 {
+                    taken += body.frame().await.unwrap().unwrap().data_ref().unwrap().len();
+                }
+            }
+            let count = held.len();
+            for more in 0..count * 2 / 5 {
+                let response = open().await;
+                assert_eq!(response.status(), StatusCode::OK, "{accept:?}: {more} beside {count}");
+                held.push((response.into_body(), 0));
+            }
+        }
+    });
+}

@@ -14,9 +14,26 @@ use crate::budget::goes_on;
 
 /// Appends `value` as a YAML document.
 pub fn write_yaml(value: &Value, out: &mut Vec<u8>) {
+    write_yaml_to(value, out);
+}
+
+/// Writes `value` as a YAML document.
+pub(crate) fn write_yaml_to(value: &Value, out: &mut impl YamlSink) {
     let mut emitter = Emitter { out, column: 0, indent: None, after_space: true, only_indented: true };
     emitter.node(value, Place::Other);
     emitter.new_line();
+}
+
+/// Takes a document.
+pub(crate) trait YamlSink {
+    /// Where the next bytes are appended.
+    fn place(&mut self) -> &mut Vec<u8>;
+}
+
+impl YamlSink for Vec<u8> {
+    fn place(&mut self) -> &mut Vec<u8> {
+        self
+    }
 }
 
 /// Text goes on in the next line at the first space behind this column.
@@ -28,8 +45,8 @@ const INDENT: usize = 2;
 /// Bytes of the longest key that stands before its colon.
 const SIMPLE_KEY_BYTES_MAX: usize = 128;
 
-struct Emitter<'a> {
-    out: &'a mut Vec<u8>,
+struct Emitter<'a, S> {
+    out: &'a mut S,
     /// Characters in the current line.
     column: usize,
     /// Level of the innermost open collection; none is open at first.
@@ -51,7 +68,7 @@ enum Place {
     Other,
 }
 
-impl Emitter<'_> {
+impl<S: YamlSink> Emitter<'_, S> {
     fn node(&mut self, value: &Value, place: Place) {
         match value {
             Value::Null => self.plain("null", false),
@@ -268,17 +285,17 @@ impl Emitter<'_> {
     }
 
     fn put_break(&mut self) {
-        self.out.push(b'\n');
+        self.out.place().push(b'\n');
         self.column = 0;
     }
 
     fn put(&mut self, char: char) {
-        self.out.extend_from_slice(char.encode_utf8(&mut [0; 4]).as_bytes());
+        self.out.place().extend_from_slice(char.encode_utf8(&mut [0; 4]).as_bytes());
         self.column += 1;
     }
 
     fn put_byte(&mut self, byte: u8) {
-        self.out.push(byte);
+        self.out.place().push(byte);
         self.column += 1;
     }
 }
