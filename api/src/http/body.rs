@@ -2,7 +2,8 @@
 //!
 //! Owns what happens to the rest of a body that nobody wants. A client that is still sending when its connection is
 //! closed sees a broken pipe instead of the answer, so that the rest is read and dropped first, up to a bound. One that
-//! waits for leave to send (`Expect: 100-continue`) gets the answer in place of the leave.
+//! waits for leave to send (`Expect: 100-continue`) gets the answer in place of the leave. A body is taken as it is: one
+//! that says it is compressed is refused, and not taken for what it would be without that.
 
 use std::time::Duration;
 
@@ -14,6 +15,7 @@ use orch_raft::Store;
 
 use crate::error::ApiError;
 use crate::request::Verb;
+use crate::validate::quoted;
 
 /// Bytes of a request body: the reference's limit.
 const BODY_BYTES_MAX: usize = 3 * 1024 * 1024;
@@ -32,6 +34,8 @@ pub(super) struct Upload {
     announced: Option<u64>,
     /// The client sends nothing before it is told to, which asking for the first piece does.
     awaits_leave: bool,
+    /// How the client says that the body is encoded, if not as it is.
+    encoding: Option<String>,
 }
 
 impl Upload {
@@ -44,6 +48,7 @@ impl Upload {
             body,
             announced: text(header::CONTENT_LENGTH).and_then(|length| length.parse().ok()),
             awaits_leave,
+            encoding: encoding(headers),
         }
     }
 
@@ -62,13 +67,20 @@ impl Upload {
     /// The whole body of a write; reads have none that matters.
     ///
     /// # Errors
-    /// `BodyTooLarge`, before anything is read where the client says so; `BadRequest` when the body breaks off.
+    /// Before anything is read: `UnsupportedMediaType` for a body that is encoded, `BodyTooLarge` where the client says so.
+    /// `BadRequest` when the body breaks off.
     pub(super) async fn read(&mut self, verb: Verb) -> Result<Bytes, ApiError> {
         if verb.is_read() {
             return Ok(Bytes::new());
         }
         if self.announced.is_some_and(|length| length > BODY_BYTES_MAX as u64) {
             return Err(ApiError::BodyTooLarge { limit: BODY_BYTES_MAX });
+        }
+        if let Some(encoding) = self.encoding.as_ref().filter(|_| self.may_hold(verb) > 0) {
+            return Err(ApiError::UnsupportedMediaType(format!(
+                "the body of the request has the content encoding {}: bodies are taken without any",
+                quoted(encoding)
+            )));
         }
         self.awaits_leave = false;
         match Limited::new(&mut self.body, BODY_BYTES_MAX).collect().await {
@@ -98,4 +110,16 @@ impl Upload {
         });
         futures::future::select(dropping, deadline).await;
     }
+}
+
+/// The content encodings of a body, unless there is none but `identity`.
+fn encoding(headers: &HeaderMap) -> Option<String> {
+    let texts: Vec<_> = headers
+        .get_all(header::CONTENT_ENCODING)
+        .iter()
+        .map(|text| String::from_utf8_lossy(text.as_bytes()))
+        .collect();
+    let all = texts.join(", ");
+    let is_plain = |name: &str| name.trim().is_empty() || name.trim().eq_ignore_ascii_case("identity");
+    Some(all).filter(|all| !all.split(',').all(is_plain))
 }

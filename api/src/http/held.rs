@@ -87,6 +87,12 @@ impl Ledger {
         Ok(Hold { user, node })
     }
 
+    /// The room of the node, in permits.
+    #[cfg(test)]
+    pub(super) fn room(&self) -> Arc<Semaphore> {
+        self.node.clone()
+    }
+
     fn of(&self, user: &str) -> Arc<Semaphore> {
         let mut users = self.users.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(room) = users.get(user).and_then(Weak::upgrade) {

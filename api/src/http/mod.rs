@@ -301,14 +301,18 @@ impl<S: Store> Api<S> {
             let watch = Watch::start(self.pipeline.clone(), request, renderer, stopping).await?;
             return Ok(respond::stream(&content_type, watch, self.clone()));
         }
-        let answer = self.pipeline.run(request).await?;
+        let (answer, hold) = self.run(request).await?;
         let now = self.pipeline.ambient.now();
         let content_type = renderer.content_type();
         Ok(match answer {
             Answer::Stored(object) => respond::payload(200, content_type, renderer.object(&object, now)?),
             Answer::List(list) => self.list_answer(request.user, content_type, renderer.list(list, now)?)?,
             Answer::Listed { list, warnings } => {
-                let mut response = respond::payload(200, content_type, renderer.list(list, now)?);
+                let response = respond::payload(200, content_type, renderer.list(list, now)?);
+                let mut response = match hold {
+                    Some(hold) => held(response, hold),
+                    None => response,
+                };
                 respond::warn(&mut response, &warnings);
                 response
             }
@@ -324,6 +328,23 @@ impl<S: Store> Api<S> {
             }
             Answer::Done(status) => self.status(200, &status, representation),
         })
+    }
+
+    /// Runs the pipeline. What a deletion of many objects answers has its room before the first of them goes: a write that
+    /// was begun is not refused any more.
+    async fn run(&self, request: Request<'_>) -> Result<(Answer, Option<Hold>), ApiError> {
+        if request.verb != Verb::DeleteCollection {
+            return Ok((self.pipeline.run(request).await?, None));
+        }
+        self.pipeline.store.may_serve()?;
+        let doomed = self.pipeline.find_doomed(request).await?;
+        // A collection that was not found within the request's time, or for nobody, is not deleted.
+        request.budget.check()?;
+        let hold = match doomed.bytes() {
+            small if small < COUNTED_BYTES_MIN => None,
+            bytes => Some(self.ledger.take(&request.user.name, bytes)?),
+        };
+        Ok((self.pipeline.delete_collection(request, doomed).await?, hold))
     }
 
     /// Who asks.

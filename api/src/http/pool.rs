@@ -17,6 +17,7 @@ use axum::body::Body;
 use bytes::Bytes;
 use http::Response;
 use orch_raft::Store;
+use orch_raft::object::SharedObject;
 use tokio::sync::{Notify, Semaphore};
 
 use super::Api;
@@ -34,7 +35,7 @@ use crate::watch::{Looked, Watch};
 const LARGE_BYTES_MIN: usize = 64 * 1024;
 
 /// Objects of a collection from which on a list that is not handed out as stored (a table, YAML, Protobuf) goes to the
-/// pool.
+/// pool, and a deletion of all that are selected.
 const MANY_OBJECTS_MIN: usize = 256;
 
 /// The same for one that is handed out as stored, or matches objects against a selector: a tenth of a microsecond for
@@ -191,7 +192,15 @@ impl<S: Store> Api<S> {
                     || state().collection(&request.resource.storage).len() >= many
             }
             _ if request.body.len() >= LARGE_BYTES_MIN => true,
-            Verb::Create | Verb::DeleteCollection => false,
+            Verb::Create => false,
+            Verb::DeleteCollection => {
+                let objects = state().collection(&request.resource.storage);
+                let is_large = |object: &SharedObject| object.json.len() >= LARGE_BYTES_MIN;
+                // Each object that goes is decoded.
+                selectors() >= SELECTOR_BYTES_MIN
+                    || objects.len() >= MANY_OBJECTS_MIN
+                    || objects.range_from("").any(|(_, object)| is_large(object))
+            }
             Verb::Get | Verb::Update | Verb::Patch | Verb::Delete => {
                 let key = request.key();
                 key.is_ok_and(|key| state().object(&key).is_some_and(|o| o.json.len() >= LARGE_BYTES_MIN))

@@ -156,6 +156,7 @@ impl<S: Store> Pipeline<S> {
         let is_known = || {
             version == "v1"
                 || *version == own
+                // once: one body, over what is served.
                 || registry.resources().any(|resource| resource.api_version() == *version)
         };
         if kind == OPTIONS && is_known() {

@@ -9,7 +9,7 @@ use orch_raft::{Key, Store};
 
 use super::delete::DeleteOptions;
 use super::stored::tree_of;
-use super::{Answer, Pipeline, Request};
+use super::{Answer, ListAnswer, Pipeline, Request};
 use crate::error::ApiError;
 use crate::validate::tree::Tree;
 
@@ -17,12 +17,34 @@ use crate::validate::tree::Tree;
 /// for others.
 const UNDER_WAY_MAX: usize = 32;
 
+/// What a DELETE of a collection is about to delete.
+pub(crate) struct Doomed {
+    options: DeleteOptions,
+    list: ListAnswer,
+}
+
+impl Doomed {
+    /// Bytes of the objects: what the answer holds until it is taken, because the store lets go of them.
+    pub(crate) fn bytes(&self) -> usize {
+        self.list.objects.iter().map(|object| object.json.len()).sum()
+    }
+}
+
 impl<S: Store> Pipeline<S> {
-    /// DELETE of a collection. Answers with the objects as they were found; one that went by itself is no error.
-    pub(super) async fn delete_collection(&self, request: Request<'_>) -> Result<Answer, ApiError> {
+    /// Finds the objects that a DELETE of a collection is about. Nothing is changed yet.
+    pub(crate) async fn find_doomed(&self, request: Request<'_>) -> Result<Doomed, ApiError> {
         let options = self.delete_options(request)?;
+        Ok(Doomed { options, list: self.list(request).await? })
+    }
+
+    /// DELETE of a collection. Answers with the objects as they were found; one that went by itself is no error.
+    pub(crate) async fn delete_collection(
+        &self,
+        request: Request<'_>,
+        doomed: Doomed,
+    ) -> Result<Answer, ApiError> {
+        let Doomed { options, mut list } = doomed;
         let is_part = request.query.integer("limit")?.is_some_and(|limit| limit > 0);
-        let mut list = self.list(request).await?;
         let is_one = list.objects.len() == 1;
         let mut waiting = list.objects.iter().map(|object| self.delete_found(request, object, &options));
         let mut under_way: FuturesOrdered<_> = waiting.by_ref().take(UNDER_WAY_MAX).collect();

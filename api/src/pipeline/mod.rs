@@ -189,7 +189,10 @@ impl<S: Store> Pipeline<S> {
             Verb::Update => self.update(request).await.map(Answer::Written),
             Verb::Patch => self.patch(request).await.map(Answer::Written),
             Verb::Delete => self.delete(request).await,
-            Verb::DeleteCollection => self.delete_collection(request).await,
+            Verb::DeleteCollection => {
+                let doomed = self.find_doomed(request).await?;
+                self.delete_collection(request, doomed).await
+            }
             Verb::Watch => Err(ApiError::MethodNotAllowed),
         }
     }

@@ -13,16 +13,15 @@ use saphyr_parser::{Event, Parser, ScalarStyle, ScanError, Span, Tag};
 use serde_json::Value;
 
 use self::ahead::{Ahead, Counted};
-use super::json::{DecodeError, Decoded, Limits, StrictError, decode_json, float, read_json, write_value};
+use super::json::{
+    DecodeError, Decoded, Limits, StrictError, TWICE_MAX, already_set, decode_json, float, read_json_by_line,
+    write_value,
+};
 use super::types::{Schema, TypeId};
 use crate::budget::Held;
-use crate::validate::field::beginning;
 
 /// Bytes that anchors and aliases may copy in one document. A body has at most 3 MiB; nobody repeats more by hand.
 const COPIED_BYTES_MAX: usize = 4 << 20;
-
-/// Duplicate keys that are named, as many as of JSON.
-const DUPLICATES_MAX: usize = 100;
 
 /// Reads the YAML of an object of type `type_id`; otherwise like [`super::decode_json`].
 pub fn decode_yaml(
@@ -115,7 +114,8 @@ impl Builder {
 
     fn document(&mut self, schema: &Schema, yaml: &[u8]) -> Result<Value, DecodeError> {
         let text = std::str::from_utf8(yaml).map_err(|_| broken("yaml: invalid UTF-8"))?;
-        if let Some(value) = as_json(schema, text, self.limits)? {
+        if let Some((value, duplicates)) = as_json(schema, text, self.limits)? {
+            self.duplicates = duplicates;
             return Ok(value);
         }
         let ahead = Ahead::default();
@@ -226,9 +226,8 @@ impl Builder {
                 Some(Key::Merge) => merged.push(value),
                 Some(Key::Name(name)) => {
                     self.held.entry()?;
-                    if members.contains_key(&name) && self.duplicates.len() < DUPLICATES_MAX {
-                        let name = beginning(&name);
-                        self.duplicates.push(format!("line {line}: key {name:?} already set in map"));
+                    if members.contains_key(&name) && self.duplicates.len() < TWICE_MAX {
+                        self.duplicates.push(already_set(line, &name));
                     }
                     members.insert(name, value);
                 }
@@ -240,19 +239,18 @@ impl Builder {
     }
 }
 
-/// The value of a text that is JSON, with its keys sorted. `None`: it is not, or has a member twice, which is told by its
-/// line.
-fn as_json(schema: &Schema, text: &str, limits: Limits) -> Result<Option<Value>, DecodeError> {
+/// The value of a text that is JSON, with its keys sorted, and a line of text for each duplicate key. `None`: it is not.
+fn as_json(schema: &Schema, text: &str, limits: Limits) -> Result<Option<(Value, Vec<String>)>, DecodeError> {
     if !text.trim_start().starts_with(['{', '[']) {
         return Ok(None);
     }
-    match read_json(schema, text.as_bytes(), limits) {
-        Ok((mut value, twice)) if twice.is_empty() => {
+    match read_json_by_line(schema, text, limits) {
+        Ok((mut value, duplicates)) => {
             value.sort_all_objects();
-            Ok(Some(value))
+            Ok(Some((value, duplicates)))
         }
         Err(error @ (DecodeError::OverBudget | DecodeError::TooDeep { .. })) => Err(error),
-        Ok(_) | Err(_) => Ok(None),
+        Err(_) => Ok(None),
     }
 }
 

@@ -101,7 +101,8 @@ impl Documents {
         }
     }
 
-    /// The aggregated document behind `path`, which has no slash at its end, where `accept` asks for it, and the encoding it asks for.
+    /// The aggregated document behind `path`, which has no slash at its end, where `accept` asks for it, and the encoding
+    /// it asks for.
     pub(super) fn find_aggregated(&self, path: &str, accept: &str) -> Option<(&Aggregated, Encoding)> {
         self.aggregated.find(path, accept, self.brand)
     }

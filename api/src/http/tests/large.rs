@@ -91,6 +91,8 @@ fn a_large_write_that_had_no_turn_has_certainly_changed_nothing() {
     });
 }
 
+const ROLES: &str = "/apis/rbac.authorization.orch.io/v1/namespaces/ns/roles";
+
 /// As many config maps as make lists and watches of them large, `on` at some places, and one secret.
 async fn filled() -> Server {
     let server = Server::new().await;
@@ -127,6 +129,8 @@ fn a_watch_that_looks_at_many_objects_tells_of_those_that_are_selected() {
 fn what_goes_over_many_objects_is_done_beside_the_threads_that_serve() {
     block_on(async {
         let server = filled().await;
+        let rule = json!({"apiGroups": [""], "verbs": ["get"], "resources": ["x".repeat(70_000)]});
+        server.create(ROLES, json!({"metadata": {"name": "large"}, "rules": [rule]})).await;
         let pipeline = Arc::new(Pipeline {
             store: server.store.clone(),
             registry: Registry::builtin(&ORCH),
@@ -142,7 +146,7 @@ fn what_goes_over_many_objects_is_done_beside_the_threads_that_serve() {
         let server = Server { router: Api { pool: Pool::of(0), ..api }.router(), ..server };
         let long = format!("labelSelector={}", "x!%3Dy,".repeat(1000).trim_end_matches(','));
         let secrets = "/api/v1/namespaces/ns/secrets";
-        for (path, waits) in [
+        let reads = [
             (MAPS.to_owned(), true),
             (format!("{MAPS}?limit=1"), true),
             (format!("{MAPS}?labelSelector=on%3Dtrue"), true),
@@ -155,13 +159,22 @@ fn what_goes_over_many_objects_is_done_beside_the_threads_that_serve() {
             (format!("{MAPS}/m00001"), false),
             (secrets.to_owned(), false),
             (format!("{secrets}?watch=1&labelSelector=x!%3Dy"), false),
-        ] {
+        ];
+        let deletions = [
+            (MAPS.to_owned(), true),
+            (format!("{secrets}?{long}"), true),
+            (ROLES.to_owned(), true),
+            (secrets.to_owned(), false),
+        ];
+        let reads = reads.into_iter().map(|(path, waits)| (Method::GET, path, waits));
+        let deletions = deletions.into_iter().map(|(path, waits)| (Method::DELETE, path, waits));
+        for (method, path, waits) in reads.chain(deletions) {
             let first = async {
-                let mut body = server.open(Method::GET, &path, &[], Body::empty()).await.into_body();
+                let mut body = server.open(method.clone(), &path, &[], Body::empty()).await.into_body();
                 body.frame().await.unwrap().unwrap()
             };
             let answered = tokio::time::timeout(Duration::from_secs(5), first).await;
-            assert_eq!(answered.is_err(), waits, "{path}");
+            assert_eq!(answered.is_err(), waits, "{method} {path}");
         }
     });
 }
@@ -233,5 +246,34 @@ fn a_list_gives_its_room_back_as_it_is_taken() {
                 held.push((response.into_body(), 0));
             }
         }
+    });
+}
+
+#[test]
+fn a_deletion_of_many_objects_has_room_for_its_answer_or_deletes_nothing() {
+    block_on(async {
+        let server = Server::new().await;
+        for at in 0..70 {
+            server.create(MAPS, map(&format!("m{at}"), &"x".repeat(1_000_000))).await;
+        }
+        let secrets = "/api/v1/namespaces/ns/secrets";
+        server.create(secrets, json!({"metadata": {"name": "s"}})).await;
+        // A client that takes nothing of its answer.
+        let dry = format!("{MAPS}?dryRun=All&limit=60");
+        let first = server.open(Method::DELETE, &dry, &[], Body::empty()).await;
+        assert_eq!(first.status(), StatusCode::OK);
+        let refused = server.delete(MAPS).await;
+        assert_eq!((refused.code.as_u16(), &refused.headers["retry-after"]), (429, &"1".parse().unwrap()));
+        assert_eq!(server.get(MAPS).await.names().len(), 70, "nothing is deleted without an answer");
+        assert_eq!(server.delete(secrets).await.names(), ["s"], "small ones go on");
+        drop(first);
+        assert_eq!(server.delete(MAPS).await.names().len(), 70);
+        assert!(server.get(MAPS).await.names().is_empty());
+        let body = Body::from(large("late").to_string());
+        assert_eq!(
+            server.send(Method::POST, MAPS, &[], body).await.code,
+            StatusCode::CREATED,
+            "all is given back"
+        );
     });
 }

@@ -3,6 +3,7 @@
 mod collections;
 mod described;
 mod dry_runs;
+mod gone;
 mod large;
 mod matrix;
 mod refusals;

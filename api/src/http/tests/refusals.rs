@@ -136,7 +136,9 @@ async fn a_manager_of_control_characters_is_answered_in_little() {
         let headers = [("accept", accept)];
         let answered = server.send(Method::POST, &format!("{MAPS}{query}"), &headers, Body::from("{}")).await;
         assert_eq!(answered.code, 422, "{}", answered.text);
-        assert!(answered.text.contains("and more: 100 errors are shown"), "{}", answered.text);
+        // YAML breaks lines where it likes.
+        let text = answered.text.split_whitespace().collect::<Vec<_>>().join(" ");
+        assert!(text.contains("and more: 100 errors are shown"), "{text}");
         assert!(answered.text.len() < 160_000, "{accept}: {}", answered.text.len());
     }
 }

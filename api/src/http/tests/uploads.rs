@@ -106,3 +106,38 @@ async fn while_the_rest_of_a_body_drains_nothing_of_its_request_is_kept() {
     assert_eq!(response.status(), 413);
     assert!(seen.load(Ordering::Relaxed) > 10, "the headers were kept to the end of the body");
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_body_that_is_encoded_is_not_taken_for_one_that_is_not() {
+    let server = Server::new().await;
+    server.create(MAPS, json!({"metadata": {"name": "a"}})).await;
+    let object = format!("{MAPS}/a");
+    let patches =
+        ["application/merge-patch+json", "application/apply-patch+yaml", "application/json-patch+json"];
+    let bodies = ["application/json", "application/yaml", "application/vnd.orch.protobuf"];
+    let requests =
+        [(Method::POST, MAPS), (Method::PUT, &*object), (Method::DELETE, &*object), (Method::DELETE, MAPS)];
+    let plain = requests.iter().flat_map(|(method, path)| bodies.map(|body| (method.clone(), *path, body)));
+    let requests = plain.chain(patches.map(|patch| (Method::PATCH, &*object, patch)));
+    for (method, path, content_type) in requests {
+        for encoding in ["gzip", "identity, GZIP", "br", "x"] {
+            let headers = [("content-type", content_type), ("content-encoding", encoding)];
+            let answered = server.send(method.clone(), path, &headers, Body::from("{}")).await;
+            assert_eq!(answered.code, 415, "{method} {path} {content_type}: {}", answered.text);
+            let told = format!("the content encoding \"{encoding}\": bodies are taken without any");
+            assert!(answered.json()["message"].as_str().unwrap().ends_with(&told), "{}", answered.text);
+        }
+    }
+    for encoding in ["identity", "", "Identity, identity"] {
+        let body = Body::from(json!({"data": {"k": encoding}}).to_string());
+        let headers = [("content-type", "application/merge-patch+json"), ("content-encoding", encoding)];
+        assert_eq!(server.send(Method::PATCH, &object, &headers, body).await.code, 200, "{encoding}");
+    }
+    let nothing = [("content-encoding", "gzip")];
+    assert_eq!(server.send(Method::GET, &object, &nothing, Body::empty()).await.code, 200);
+    assert_eq!(
+        server.send(Method::DELETE, &object, &nothing, Body::empty()).await.code,
+        200,
+        "there is no body"
+    );
+}

@@ -13,6 +13,7 @@ use smallvec::SmallVec;
 use super::error::{DecodeError, StrictError};
 use super::object::Level;
 use super::reader::Reader;
+use super::twice::{TWICE_MAX, Twice, told};
 use crate::budget::{HELD_BYTES_MAX, Held, PATCHED_BYTES_MAX};
 use crate::schema::fill::{empty_object, zero_value};
 use crate::schema::types::{Scalar, Schema, TypeId, ValueType, Wire};
@@ -115,6 +116,18 @@ pub(crate) fn read_json(
     Ok((value, decoder.strict))
 }
 
+/// The same with the texts of the reference's YAML reader for duplicate members.
+pub(crate) fn read_json_by_line(
+    schema: &Schema,
+    text: &str,
+    limits: Limits,
+) -> Result<(Value, Vec<String>), DecodeError> {
+    let mut decoder = Decoder::new(schema, text, limits);
+    let value = decoder.untyped()?;
+    decoder.reader.end()?;
+    Ok((value, told(&decoder.twice, text)))
+}
+
 /// The state of decoding one JSON text. Objects are decoded in `object.rs`, leaves in `leaf.rs`.
 pub(super) struct Decoder<'s, 'a> {
     pub(super) schema: &'s Schema,
@@ -125,6 +138,8 @@ pub(super) struct Decoder<'s, 'a> {
     pub(super) path: SmallVec<[Step<'s, 'a>; 16]>,
     pub(super) head: Head,
     pub(super) strict: Vec<StrictError>,
+    /// Duplicate members of maps and of content without a type, the first [`TWICE_MAX`].
+    twice: Vec<Twice>,
 }
 
 /// One element of a path.
@@ -145,6 +160,7 @@ impl<'s, 'a> Decoder<'s, 'a> {
             path: SmallVec::new(),
             head: Head::default(),
             strict: Vec::new(),
+            twice: Vec::new(),
         }
     }
 
@@ -245,6 +261,8 @@ impl<'s, 'a> Decoder<'s, 'a> {
             let key = self.key()?;
             self.held.entry()?;
             self.path.push(Step::Key(key));
+            self.reader.peek();
+            let offset = self.reader.offset();
             let value = read(self)?;
             match map.entry(self.leave_key()) {
                 Entry::Vacant(entry) => {
@@ -253,6 +271,9 @@ impl<'s, 'a> Decoder<'s, 'a> {
                 Entry::Occupied(mut entry) => {
                     entry.insert(value);
                     let key = entry.key().clone();
+                    if self.twice.len() < TWICE_MAX {
+                        self.twice.push(Twice { key: key.clone(), offset });
+                    }
                     self.report(StrictError::Duplicate, &key);
                 }
             }

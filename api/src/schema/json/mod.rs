@@ -12,13 +12,15 @@ mod object;
 mod reader;
 mod scalar;
 mod text;
+mod twice;
 
 pub use decode::{Decoded, Head, Limits, decode_json, decode_value};
-pub(crate) use decode::{decode_untyped, read_json};
+pub(crate) use decode::{decode_untyped, read_json, read_json_by_line};
 pub use encode::encode_json;
 pub(crate) use encode::write_value;
 pub use error::{DecodeError, StrictError};
 pub(crate) use scalar::float;
+pub(crate) use twice::{TWICE_MAX, already_set};
 
 #[cfg(test)]
 mod tests;

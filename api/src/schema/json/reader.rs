@@ -30,6 +30,11 @@ impl<'a> Reader<'a> {
         None
     }
 
+    /// How many bytes were taken.
+    pub(super) fn offset(&self) -> usize {
+        self.at
+    }
+
     /// Takes the byte that [`Reader::peek`] showed.
     pub(super) fn bump(&mut self) {
         self.at += 1;

@@ -8,6 +8,7 @@ use super::decode::decode_protobuf;
 use super::wire::{write_bytes, write_nested};
 use crate::schema::json::{DecodeError, Decoded, Head, Limits};
 use crate::schema::types::{Schema, TypeId};
+use crate::validate::quoted;
 
 /// The first bytes of every object in Protobuf.
 pub const PREFIX: [u8; 4] = [0x6b, 0x38, 0x73, 0x00];
@@ -34,6 +35,9 @@ pub enum EnvelopeError {
     /// What follows the prefix is no message.
     #[error("cannot read the envelope: {0}")]
     Message(String),
+    /// The message in it is encoded otherwise than as it is.
+    #[error("the message has the content encoding {0}: messages are taken without any")]
+    Encoded(String),
 }
 
 /// Opens the envelope; nothing is copied.
@@ -61,9 +65,18 @@ pub fn decode_protobuf_object(
     limits: Limits,
 ) -> Result<Decoded, DecodeError> {
     let envelope = read_envelope(Bytes::copy_from_slice(body))
+        .and_then(plain)
         .map_err(|problem| DecodeError::Envelope { problem, summary: summary(body) })?;
     let value = decode_protobuf(schema, type_id, &envelope.raw, limits)?;
     Ok(Decoded { value, head: envelope.head, strict: Vec::new() })
+}
+
+/// `envelope`, whose message must not be taken for what it is not.
+fn plain(envelope: Envelope) -> Result<Envelope, EnvelopeError> {
+    match envelope.content_encoding.as_str() {
+        "" | "identity" => Ok(envelope),
+        other => Err(EnvelopeError::Encoded(quoted(other))),
+    }
 }
 
 /// The first thirty bytes: as text where they look like JSON, in hexadecimal digits otherwise.

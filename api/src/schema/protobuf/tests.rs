@@ -159,3 +159,17 @@ fn objects_come_out_of_their_envelope() {
         assert_eq!(error.to_string(), wanted);
     }
 }
+
+#[test]
+fn a_message_that_is_encoded_in_its_envelope_is_refused() {
+    use orch_proto::envelope::Unknown;
+    use prost::Message as _;
+
+    let type_id = orch().named("core.v1.ConfigMap").unwrap();
+    for (encoding, is_taken) in [("", true), ("identity", true), ("gzip", false)] {
+        let unknown = Unknown { content_encoding: encoding.to_owned(), ..Unknown::default() };
+        let body = [&PREFIX[..], &unknown.encode_to_vec()].concat();
+        let decoded = decode_protobuf_object(orch(), type_id, &body, Limits::default());
+        assert_eq!(decoded.is_ok(), is_taken, "{encoding}: {decoded:?}");
+    }
+}

@@ -130,3 +130,43 @@ fn binary_scalars_hold_base64() {
         "error converting YAML to JSON: yaml: !!binary value contains invalid base64 data"
     );
 }
+
+/// The texts of duplicate keys, of `text` and of the same text behind a line that makes it no JSON.
+fn duplicates(text: &str) -> (Value, Vec<String>, Vec<String>) {
+    let (value, as_json) = read_yaml(orch(), text.as_bytes()).unwrap();
+    let (same, as_yaml) = read_yaml(orch(), format!("---\n{text}").as_bytes()).unwrap();
+    assert_eq!(value, same, "{text}");
+    (value, as_json, as_yaml)
+}
+
+#[test]
+fn duplicate_keys_of_json_are_told_by_line_like_those_of_yaml() {
+    for text in [
+        r#"{"a":1,"b":2,"a":3,"a":4}"#,
+        "{\n\"a\":1,\r\n\"x\":{\"p\":[1],\n\"p\":\n\n{\"q\":\"1\",\n\"q\":\"2\"}},\n\"a\": [\n1]}\n",
+        r#"[{"é\u0041":1,"éA":2},{"é":1}]"#,
+    ] {
+        let (_, as_json, as_yaml) = duplicates(text);
+        let moved = |line: &String| {
+            let (number, rest) = line.strip_prefix("line ").unwrap().split_once(':').unwrap();
+            format!("line {}:{rest}", number.parse::<usize>().unwrap() + 1)
+        };
+        assert!(!as_json.is_empty(), "{text}");
+        assert_eq!(as_json.iter().map(moved).collect::<Vec<_>>(), as_yaml, "{text}");
+    }
+    let (value, as_json, _) = duplicates(r#"{"a":1,"b":2,"a":3}"#);
+    assert_eq!(
+        (value, as_json),
+        (json!({"a": 3, "b": 2}), vec!["line 1: key \"a\" already set in map".to_owned()])
+    );
+}
+
+/// The scanner of YAML looks ahead to the end of a collection in braces, and reads pairs of escapes apart.
+#[test]
+fn a_member_that_stands_twice_makes_json_no_other_text() {
+    let members: String = (0..150_000).map(|at| format!("\"k{at}\":1,")).collect();
+    let text = format!("{{{members}\"t\":\"\\ud83d\\ude00\",\"k7\":2}}");
+    let (value, twice) = read_yaml(orch(), text.as_bytes()).unwrap();
+    assert_eq!((value["k7"].as_i64(), value["t"].as_str()), (Some(2), Some("\u{1f600}")));
+    assert_eq!(twice, ["line 1: key \"k7\" already set in map"]);
+}

@@ -1,0 +1,185 @@
+//! Clients that go away while their large document is worked on: the connection breaks, or the stream is reset. Spoken over
+//! HTTP as a node speaks it, without a socket.
+
+use std::sync::Mutex;
+use std::sync::atomic::AtomicBool;
+use std::sync::mpsc as waiting;
+use std::time::Duration;
+
+use hyper::body::Incoming;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use hyper_util::server::conn::auto::Builder;
+use orch_raft::Store;
+use tokio::io::{DuplexStream, duplex};
+use tokio::sync::{Semaphore, mpsc};
+use tokio::task::JoinHandle;
+
+use super::*;
+use crate::budget::goes_on;
+use crate::http::pool::Pool;
+
+/// How a client goes.
+#[derive(Clone, Copy, Debug)]
+enum Leaves {
+    /// HTTP/1.1, whose connection breaks.
+    Http1,
+    /// HTTP/2, whose connection breaks.
+    Http2,
+    /// HTTP/2, whose stream is reset; the connection stays.
+    Stream,
+}
+
+/// A clock that a job of the pool stops at when it looks at the time, as each stage does once.
+struct Gate {
+    clock: Arc<HandMoved>,
+    is_closed: AtomicBool,
+    arrived: mpsc::Sender<()>,
+    opened: Mutex<waiting::Receiver<()>>,
+    /// Whether the job was to end when the gate opened.
+    was_cancelled: mpsc::Sender<bool>,
+}
+
+impl Ambient for Gate {
+    fn now(&self) -> Timestamp {
+        if self.is_closed.swap(false, Ordering::SeqCst) {
+            self.arrived.try_send(()).unwrap();
+            self.opened.lock().unwrap().recv().unwrap();
+            self.was_cancelled.try_send(!(0..10_000).all(|_| goes_on())).unwrap();
+        }
+        self.clock.now()
+    }
+
+    fn random(&self) -> u128 {
+        self.clock.random()
+    }
+}
+
+/// A server whose pool has one thread, with the gate in its way.
+struct Gated {
+    server: Server,
+    gate: Arc<Gate>,
+    arrived: mpsc::Receiver<()>,
+    open: waiting::Sender<()>,
+    was_cancelled: mpsc::Receiver<bool>,
+    /// The room for bodies and answers of all users.
+    room: Arc<Semaphore>,
+}
+
+impl Gated {
+    async fn new() -> Gated {
+        let server = Server::new().await;
+        let ((arrives, arrived), (tells, was_cancelled)) = (mpsc::channel(1), mpsc::channel(1));
+        let (open, opened) = waiting::channel();
+        let gate = Arc::new(Gate {
+            clock: server.clock.clone(),
+            is_closed: AtomicBool::new(false),
+            arrived: arrives,
+            opened: Mutex::new(opened),
+            was_cancelled: tells,
+        });
+        let pipeline = Arc::new(Pipeline {
+            store: server.store.clone(),
+            registry: Registry::builtin(&ORCH),
+            token_key: TokenKey::new([7; 32]),
+            ambient: gate.clone(),
+            features: Features::default(),
+            turns: Turns::default(),
+        });
+        let authenticator =
+            Arc::new(Authenticator::new(&ORCH, TokenTable::default(), AnonymousAccess::Refused));
+        let api = Api { pool: Pool::of(1), ..Api::new(pipeline, authenticator, server.stopping.clone()) };
+        let room = api.ledger.room();
+        Gated { server: Server { router: api.router(), ..server }, gate, arrived, open, was_cancelled, room }
+    }
+
+    /// Sends a request over a connection of its own. Dropping the tasks is going away: of the stream, of the connection.
+    async fn send(&self, leaves: Leaves, request: Request<Body>) -> (JoinHandle<()>, JoinHandle<()>) {
+        let (ours, theirs) = duplex(1 << 16);
+        self.serve(theirs);
+        let io = TokioIo::new(ours);
+        if let Leaves::Http1 = leaves {
+            let (mut sender, connection) = hyper::client::conn::http1::handshake(io).await.unwrap();
+            let connection = tokio::spawn(async move { drop(connection.await) });
+            return (tokio::spawn(async move { drop(sender.send_request(request).await) }), connection);
+        }
+        let (mut sender, connection) =
+            hyper::client::conn::http2::handshake(TokioExecutor::new(), io).await.unwrap();
+        // Without anybody who may send the connection ends after its last stream.
+        let kept = sender.clone();
+        let connection = tokio::spawn(async move { drop((connection.await, kept)) });
+        let stream = tokio::spawn(async move { drop(sender.send_request(request).await) });
+        (stream, connection)
+    }
+
+    fn serve(&self, stream: DuplexStream) {
+        let (router, peer) = (self.server.router.clone(), self.server.peer.clone());
+        let service = service_fn(move |mut request: Request<Incoming>| {
+            request.extensions_mut().insert(peer.clone());
+            router.clone().oneshot(request)
+        });
+        tokio::spawn(async move {
+            // That its client went is what the connection ends with.
+            drop(Builder::new(TokioExecutor::new()).serve_connection(TokioIo::new(stream), service).await);
+        });
+    }
+
+    /// A client that goes while its request is at the gate. Nothing is changed, and nothing kept.
+    async fn check(&mut self, leaves: Leaves, what: &str, request: Request<Body>) {
+        let (all, revision) = (self.room.available_permits(), self.server.store.state().applied());
+        self.gate.is_closed.store(true, Ordering::SeqCst);
+        let (stream, connection) = self.send(leaves, request).await;
+        self.arrived.recv().await.unwrap();
+        assert!(self.room.available_permits() < all, "{leaves:?} {what}: its bytes are counted");
+        stream.abort();
+        if !matches!(leaves, Leaves::Stream) {
+            connection.abort();
+        }
+        // While its job is still at work.
+        drop(self.room.acquire_many(u32::try_from(all).unwrap()).await.unwrap());
+        self.open.send(()).unwrap();
+        assert!(self.was_cancelled.recv().await.unwrap(), "{leaves:?} {what}: the work goes on");
+        // The only thread of the pool has ended that job.
+        let table = [("accept", TABLE)];
+        let path = format!("{MAPS}/large");
+        assert_eq!(self.server.send(Method::GET, &path, &table, Body::empty()).await.code, StatusCode::OK);
+        assert_eq!(self.server.store.state().applied(), revision, "{leaves:?} {what}: something was written");
+        connection.abort();
+    }
+}
+
+const TABLE: &str = "application/json;as=Table;g=meta.orch.io;v=v1";
+
+/// A request of each stage that looks at the time: behind the decoding of a body, in the middle of a patch, before the
+/// rendering of an answer.
+fn stages() -> [(&'static str, Request<Body>); 3] {
+    let data: serde_json::Map<String, Value> =
+        (0..10_000).map(|at| (format!("k{at}"), json!("value"))).collect();
+    let object = |name: &str| {
+        json!({"kind": "ConfigMap", "apiVersion": "v1", "metadata": {"name": name}, "data": data}).to_string()
+    };
+    let uri = |path: &str| format!("http://orch{path}");
+    let request = |method: Method, path: &str| Request::builder().method(method).uri(uri(path));
+    let created = request(Method::POST, MAPS).body(Body::from(object("new"))).unwrap();
+    let applied = request(Method::PATCH, &format!("{MAPS}/large?fieldManager=m&force=true"))
+        .header("content-type", "application/apply-patch+yaml")
+        .body(Body::from(object("large")));
+    let rendered = request(Method::GET, &format!("{MAPS}/large")).header("accept", TABLE).body(Body::empty());
+    [("decode", created), ("patch", applied.unwrap()), ("render", rendered.unwrap())]
+}
+
+#[test]
+fn the_work_for_a_client_that_is_gone_ends_and_its_bytes_come_back() {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+    let body = async {
+        let mut gated = Gated::new().await;
+        let large = json!({"metadata": {"name": "large"}, "data": {"k": "x".repeat(100_000)}});
+        gated.server.create(MAPS, large).await;
+        for leaves in [Leaves::Http1, Leaves::Http2, Leaves::Stream] {
+            for (what, request) in stages() {
+                gated.check(leaves, what, request).await;
+            }
+        }
+    };
+    runtime.block_on(async { tokio::time::timeout(Duration::from_secs(60), body).await.unwrap() });
+}
