@@ -187,6 +187,11 @@ impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
         self.membership().membership().voter_ids().any(|voter| voter == id.0)
     }
 
+    /// Whether `id` is a member without a vote, as far as the own log tells.
+    pub(crate) fn is_learner(&self, id: NodeId) -> bool {
+        self.membership().membership().get_node(&id.0).is_some() && !self.is_voter(id)
+    }
+
     async fn ask_all_about(self: Arc<Self>, peer: NodeId) {
         let needed = self.words_needed();
         let others = self.others().into_iter().filter(|other| other.id != peer && self.is_witness(other.id));

@@ -262,12 +262,13 @@ impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
         }
     }
 
-    /// Whether `from` may be answered: nobody that is to be believed contradicts what this disk holds.
+    /// Whether `from` may be answered: nobody that is to be believed contradicts what this disk holds. A learner's word counts
+    /// for nothing, so it is not asked, and is answered at once.
     pub(crate) fn is_compared(&self, from: NodeId) -> bool {
         let returning = &self.returning;
         let is_compared =
             returning.finished.load(Ordering::Acquire) || returning.compared.lock().contains(&from);
-        is_compared && !self.is_accused()
+        (is_compared || self.is_learner(from)) && !self.is_accused()
     }
 
     /// Completes when `from` may be answered.
