@@ -192,6 +192,9 @@ impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
         voucher: Voucher,
     ) -> bool {
         let returning = &self.returning;
+        if recall.is_some_and(|recall| self.is_of_another_disk(from, recall)) {
+            return false;
+        }
         if returning.is_new {
             return true;
         }
@@ -207,6 +210,20 @@ impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
             self.watch_accusation(from, reason);
         }
         false
+    }
+
+    /// Whether `from` knows this member with another disk than it has. Admission asks for that, but whoever answered there may
+    /// have been wrong: what the other disk promised, this one does not know.
+    fn is_of_another_disk(&self, from: NodeId, recall: &wire::Recall) -> bool {
+        let is_other = !recall.directory.is_empty() && recall.directory != self.identity.lock().directory;
+        if is_other && self.warnings.may_warn("another disk") {
+            tracing::error!(
+                peer = %self.name_heard(from),
+                "a member knows this one with another disk, and gets no vote and no acknowledgement: if that disk is lost, \
+                 remove this member and add one with a new name"
+            );
+        }
+        is_other
     }
 
     /// Takes the recall of a stranger. A member that knows of no other may have forgotten the others: it ends if the
