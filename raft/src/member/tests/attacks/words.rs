@@ -67,3 +67,38 @@ fn a_learner_does_not_condemn_the_disk_of_every_member_that_restarts() {
         assert_eq!((reason, again), (None, Ok(())));
     });
 }
+
+// Before: whoever waits to be let in ended at one word of anybody it was told to ask, and the third of these words marked its
+// disk for ever.
+#[test]
+fn one_of_several_that_are_asked_keeps_nobody_out() {
+    let lies = [
+        wire::IdentityResponse { removed: true, ..Default::default() },
+        wire::IdentityResponse { directory: "another".into(), ..Default::default() },
+        wire::IdentityResponse { starts: 1000, incarnation: 77, ..Default::default() },
+    ];
+    for (seed, lie) in (1041..).zip(lies) {
+        simulate(seed, async move {
+            let mut cluster = Cluster::start(3).await;
+            known_everywhere(&cluster).await;
+            let leader = cluster.leader().await;
+            let (liar, late) = (9, cluster.members.len());
+            cluster.network.serve(peer(liar).id, Arc::new(Liar(lie)));
+            cluster.disks.push(Arc::default());
+            cluster.members.push(None);
+            for _ in 0..2 {
+                let mut options = cluster.options(late);
+                options.join = vec![peer(liar), peer(0), peer(1), peer(2)];
+                let transport = cluster.network.transport(peer(late).id);
+                let member = Member::start(options, cluster.disks[late].clone(), transport).await.unwrap();
+                cluster.network.serve(peer(late).id, member.service());
+                cluster.members[late] = Some(member);
+                assert_eq!(ended(&cluster, late, SOON).await, None);
+                cluster.handle(leader).add_learner(&peer(late)).await.unwrap();
+                let at = revision_of(cluster.handle(leader).propose(put("a", "1")).await);
+                assert!(cluster.handle(late).wait_applied(at, LONG).await);
+                cluster.kill(late).await;
+            }
+        });
+    }
+}
