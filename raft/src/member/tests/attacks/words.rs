@@ -102,3 +102,40 @@ fn one_of_several_that_are_asked_keeps_nobody_out() {
         });
     }
 }
+
+/// Asks `to` for its vote with the certificates of strangers, ten times a second each.
+fn flood(cluster: &Cluster, to: usize, strangers: std::ops::Range<usize>) {
+    for stranger in strangers {
+        let transport = cluster.network.transport(peer(stranger).id);
+        let kind = Some(Request::PreVote(ballot(stranger, 9)));
+        let frame = Bytes::from(wire::ControlRequest { kind, ..Default::default() }.encode_to_vec());
+        drop(SimRuntime::spawn(async move {
+            loop {
+                drop(transport.call(&peer(to), Purpose::Control, frame.clone(), SOON).await);
+                SimRuntime::sleep(Duration::from_millis(100)).await;
+            }
+        }));
+    }
+}
+
+// Before: with 64 of them the table of answers was full, and a leader that had joined meanwhile was not asked about.
+#[test]
+fn strangers_without_number_keep_no_newer_leader_from_being_heard() {
+    simulate(1044, async {
+        let mut cluster = Cluster::start(3).await;
+        known_everywhere(&cluster).await;
+        let leader = cluster.leader().await;
+        let away = (leader + 1) % 3;
+        cluster.kill(away).await;
+        let joined = join_as_voter(&mut cluster, leader).await;
+        cluster.handle(leader).transfer_leader(peer(joined).id).await.unwrap();
+        cluster.leader_among(&[joined]).await;
+        flood(&cluster, away, 100..170);
+        cluster.network.isolate(peer(away).id, [peer(joined).id].into_iter());
+        cluster.restart(away).await.unwrap();
+        SimRuntime::sleep(Duration::from_secs(3)).await;
+        cluster.network.heal();
+        let at = revision_of(cluster.handle(joined).propose(put("a", "1")).await);
+        assert!(cluster.handle(away).wait_applied(at, LONG).await);
+    });
+}
