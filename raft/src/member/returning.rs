@@ -78,6 +78,11 @@ impl Returning {
         Returning { starts, incarnation, term, last, compared, finished, is_new: false }
     }
 
+    /// Whether every voter that this member knows was asked.
+    pub(crate) fn is_finished(&self) -> bool {
+        self.finished.load(Ordering::Acquire)
+    }
+
     /// The evidence in the answer of a peer that the disk is an older copy.
     pub(crate) fn contradicted_by(&self, answer: &wire::IdentityResponse) -> Option<String> {
         self.contradiction(&wire::Recall {

@@ -139,3 +139,50 @@ fn strangers_without_number_keep_no_newer_leader_from_being_heard() {
         assert!(cluster.handle(away).wait_applied(at, LONG).await);
     });
 }
+
+// Before: a member that was accused while it compared its disk stood for no election any more when nobody stood for the
+// accusation, until it was restarted.
+#[test]
+fn an_accusation_that_ends_leaves_a_member_that_can_be_elected() {
+    simulate(1045, async {
+        let mut cluster = Cluster::start(3).await;
+        known_everywhere(&cluster).await;
+        let leader = cluster.leader().await;
+        let (accused, other) = ((leader + 1) % 3, (leader + 2) % 3);
+        cluster.kill(accused).await;
+        let liar = join_as_voter(&mut cluster, leader).await;
+        known_everywhere(&cluster).await;
+        converge(&cluster).await;
+        for n in [liar, other, leader] {
+            cluster.kill(n).await;
+        }
+        // Without the vote of the one that is accused there is no leader, and so nobody that condemns its disk.
+        for n in [leader, other, accused] {
+            cluster.restart(n).await.unwrap();
+        }
+        for _ in 0..20 {
+            let recall = wire::Recall { starts: 1000, incarnation: 5, ..Default::default() };
+            let ballot = Request::PreVote(ballot(liar, 9));
+            ask(&cluster, liar, accused, ballot, recall).await.unwrap_err();
+            SimRuntime::sleep(Duration::from_millis(20)).await;
+        }
+        let core = cluster.handle(accused).0.clone();
+        assert!(core.is_accused() && core.returning.is_finished());
+        cluster.network.isolate(peer(accused).id, (0..4).map(|n| peer(n).id));
+        eventually("nobody calls the liar a member", || (!core.is_accused()).then_some(())).await;
+        cluster.network.heal();
+        let now = cluster.leader_among(&[leader, other, accused]).await;
+        cluster.handle(now).remove(peer(liar).id).await.unwrap();
+        converge(&cluster).await;
+        // Now one of the others lacks a write, and the third is cut off: it is the only one that can lead.
+        let keeps = if now == accused { leader } else { now };
+        let lags = leader + other - keeps;
+        cluster.network.isolate(peer(lags).id, (0..4).map(|n| peer(n).id));
+        let now = cluster.leader_among(&[accused, keeps]).await;
+        revision_of(cluster.handle(now).propose(put("acknowledged", "1")).await);
+        SimRuntime::sleep(SOON).await;
+        cluster.network.heal();
+        cluster.network.isolate(peer(keeps).id, (0..4).map(|n| peer(n).id));
+        assert_eq!(cluster.leader_among(&[accused, lags]).await, accused);
+    });
+}
