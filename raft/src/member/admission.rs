@@ -50,6 +50,12 @@ const CONFIRM_TIMEOUT: Duration = Duration::from_millis(700);
 /// Time between two attempts to register this member in the cluster's state.
 const WRITE_PAUSE: Duration = Duration::from_millis(200);
 
+/// Attempts without a leader, 200 ms apart, before that is logged: ten seconds, longer than several elections.
+const UNLED_ROUNDS: u64 = 50;
+
+/// Attempts between two such lines: a minute.
+const UNLED_ROUNDS_AGAIN: u64 = 300;
+
 /// The sum of the answers of one round.
 #[derive(Debug, PartialEq)]
 enum Decision {
@@ -266,7 +272,9 @@ impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
     /// Sees to it that the cluster has an identity, that this disk remembers it, and that the cluster knows this disk.
     async fn make_known(&self) {
         let now_ms = || (self.options.clock)();
+        let mut rounds = 0u64;
         let cluster = loop {
+            self.log_unled(&mut rounds);
             if let Some(cluster) = ClusterIdentity::read(&self.applied.state()) {
                 break cluster;
             }
@@ -287,6 +295,7 @@ impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
         };
         let name = self.options.node.name.to_string();
         loop {
+            self.log_unled(&mut rounds);
             let state = self.applied.state();
             match registered(&state, self.options.id()) {
                 Some(known) if known == own => return,
@@ -303,6 +312,18 @@ impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
                 _ => self.write(registration(&state, self.options.id(), &own, now_ms())).await,
             }
             R::sleep(WRITE_PAUSE).await;
+        }
+    }
+
+    /// Logs, now and then, that no leader has been heard of for long. Counts the attempts to register without one.
+    fn log_unled(&self, rounds: &mut u64) {
+        *rounds = if self.leader().is_some() { 0 } else { *rounds + 1 };
+        if *rounds == UNLED_ROUNDS || (*rounds > 0 && rounds.is_multiple_of(UNLED_ROUNDS_AGAIN)) {
+            tracing::warn!(
+                address = %self.options.node.address,
+                "no leader reaches this member: was it added to the cluster, do the others reach it at this address, and is a \
+                 majority of them running?"
+            );
         }
     }
 
