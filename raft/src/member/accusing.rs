@@ -90,7 +90,8 @@ impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
                 "a member says that this disk is an older copy of itself, and nobody can be asked whether that one still is \
                  a member: this one takes part in nothing until another member answers. Start the others"
             ),
-            Verdict::Open | Verdict::Dismissed => {}
+            Verdict::Dismissed => self.resume_elections(),
+            Verdict::Open => {}
         }
         verdict
     }
@@ -137,6 +138,15 @@ impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
     /// Notes that `from` no longer contradicts this disk.
     pub(crate) fn drop_accusation(&self, from: NodeId) {
         self.accusations.older_copy.lock().remove(&from);
+        self.resume_elections();
+    }
+
+    /// Lets this member stand for election again, if that was the last accusation. Until the disk was compared with all
+    /// others, the comparison sees to it.
+    fn resume_elections(&self) {
+        if self.returning.is_finished() {
+            self.release_elections();
+        }
     }
 
     /// Whether a member, by this one's log or by another's word, calls this disk an older copy, and it is not known yet

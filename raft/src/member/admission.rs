@@ -6,7 +6,8 @@
 //!
 //! - A member has the founding of the cluster on its disk, with this very disk in it: found it with the others.
 //! - A member has a leader behind it and does not know this one with another disk: join and be replicated to.
-//! - A member knows this one with another disk, or as removed: refuse to start.
+//! - A member knows this one with another disk, or as removed: refuse to start. One that stands alone with that against several
+//!   that have a leader behind them is not believed: its machine may be in other hands.
 //! - Nothing of that: wait. An empty disk founds no cluster by itself (see founding).
 //!
 //! Invariant: what disks hold decides; configuration and clocks do not.
@@ -49,6 +50,12 @@ const CONFIRM_TIMEOUT: Duration = Duration::from_millis(700);
 /// Time between two attempts to register this member in the cluster's state.
 const WRITE_PAUSE: Duration = Duration::from_millis(200);
 
+/// Attempts without a leader, 200 ms apart, before that is logged: ten seconds, longer than several elections.
+const UNLED_ROUNDS: u64 = 50;
+
+/// Attempts between two such lines: a minute.
+const UNLED_ROUNDS_AGAIN: u64 = 300;
+
 /// The sum of the answers of one round.
 #[derive(Debug, PartialEq)]
 enum Decision {
@@ -60,13 +67,23 @@ enum Decision {
     Ask,
 }
 
+/// Whether a member knows the asker with another disk than `own_directory`.
+fn knows_other(answer: &wire::IdentityResponse, own_directory: &str) -> bool {
+    !answer.directory.is_empty() && answer.directory != own_directory
+}
+
+/// Whether `others` refute what `against` say. Who has a leader behind it has applied every registration and every removal up to
+/// now, so that a sound member is never refuted by one; two that lie could.
+fn is_outvoted(against: &[wire::IdentityResponse], others: &[wire::IdentityResponse]) -> bool {
+    let confirmed = others.iter().filter(|answer| answer.confirmed).count();
+    !against.is_empty() && confirmed > against.len()
+}
+
 fn decide(answers: &[wire::IdentityResponse], node: NodeId, own_directory: &str) -> Decision {
-    let other_disk =
-        |answer: &wire::IdentityResponse| !answer.directory.is_empty() && answer.directory != own_directory;
     if answers.iter().any(|answer| answer.removed) {
         return Decision::Removed;
     }
-    if answers.iter().any(other_disk) {
+    if answers.iter().any(|answer| knows_other(answer, own_directory)) {
         return Decision::LostData;
     }
     let foundings = answers.iter().filter_map(|answer| answer.identity.as_ref()?.founding.as_ref());
@@ -101,7 +118,7 @@ impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
         // As the first of the founders this member is told to found by its operator, not by an answer.
         while !self.admitted.load(Ordering::Acquire) {
             let answers = join_all(asked.iter().map(|peer| self.ask_identity(peer, false))).await;
-            let answers: Vec<wire::IdentityResponse> = answers.into_iter().flatten().collect();
+            let answers = self.believable(answers.into_iter().flatten().collect());
             if self.admitted.load(Ordering::Acquire) {
                 // Founded meanwhile; what it has promised since contradicts nothing.
                 break;
@@ -122,8 +139,10 @@ impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
                     self.fatal.report(StartError::Removed { name });
                     return false;
                 }
+                // Unmarked: a disk without a log is found out at every start.
                 _ if contradicted.is_some() => {
-                    self.refuse_older_copy(contradicted.unwrap_or_default()).await;
+                    let reason = contradicted.unwrap_or_default();
+                    self.fatal.report(StartError::RolledBack { name, reason });
                     return false;
                 }
                 Decision::Found(founding) => {
@@ -144,6 +163,28 @@ impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
             rounds += 1;
         }
         true
+    }
+
+    /// The answers without those that speak against this disk, if those are outvoted.
+    fn believable(&self, answers: Vec<wire::IdentityResponse>) -> Vec<wire::IdentityResponse> {
+        let own = self.identity().directory;
+        let is_against = |answer: &wire::IdentityResponse| {
+            answer.removed || knows_other(answer, &own) || self.returning.contradicted_by(answer).is_some()
+        };
+        let (against, others): (Vec<_>, Vec<_>) = answers.into_iter().partition(is_against);
+        if is_outvoted(&against, &others) {
+            if self.warnings.may_warn("outvoted") {
+                let nodes = against.iter().filter_map(|answer| answer.identity.as_ref());
+                let names: Vec<&str> = nodes.map(|identity| &*identity.name).collect();
+                tracing::error!(
+                    ?names,
+                    "some say that this member was removed or lost its data, more that have a leader behind them do not: it \
+                     goes on; look at those that said so"
+                );
+            }
+            return others;
+        }
+        against.into_iter().chain(others).collect()
     }
 
     /// Notes the voters named in the answers of members that are in touch with a leader.
@@ -231,7 +272,9 @@ impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
     /// Sees to it that the cluster has an identity, that this disk remembers it, and that the cluster knows this disk.
     async fn make_known(&self) {
         let now_ms = || (self.options.clock)();
+        let mut rounds = 0u64;
         let cluster = loop {
+            self.log_unled(&mut rounds);
             if let Some(cluster) = ClusterIdentity::read(&self.applied.state()) {
                 break cluster;
             }
@@ -252,6 +295,7 @@ impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
         };
         let name = self.options.node.name.to_string();
         loop {
+            self.log_unled(&mut rounds);
             let state = self.applied.state();
             match registered(&state, self.options.id()) {
                 Some(known) if known == own => return,
@@ -268,6 +312,18 @@ impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
                 _ => self.write(registration(&state, self.options.id(), &own, now_ms())).await,
             }
             R::sleep(WRITE_PAUSE).await;
+        }
+    }
+
+    /// Logs, now and then, that no leader has been heard of for long. Counts the attempts to register without one.
+    fn log_unled(&self, rounds: &mut u64) {
+        *rounds = if self.leader().is_some() { 0 } else { *rounds + 1 };
+        if *rounds == UNLED_ROUNDS || (*rounds > 0 && rounds.is_multiple_of(UNLED_ROUNDS_AGAIN)) {
+            tracing::warn!(
+                address = %self.options.node.address,
+                "no leader reaches this member: was it added to the cluster, do the others reach it at this address, and is a \
+                 majority of them running?"
+            );
         }
     }
 
@@ -376,6 +432,17 @@ mod tests {
     fn a_cluster_is_joined_only_with_its_leader_behind_it() {
         assert_eq!(decide(&[answer("", false), answer("", true)], NODE, "d"), Decision::Join);
         assert_eq!(decide(&[answer("d", true)], NODE, "d"), Decision::Join);
+    }
+
+    #[test]
+    fn one_alone_is_outvoted_by_two_with_a_leader_behind_them() {
+        let (against, confirmed, silent) = (answer("old", true), answer("", true), answer("", false));
+        let all = |one: &wire::IdentityResponse, count| vec![one.clone(); count];
+        assert!(is_outvoted(&all(&against, 1), &all(&confirmed, 2)));
+        assert!(!is_outvoted(&all(&against, 1), &all(&confirmed, 1)), "one word against another");
+        assert!(!is_outvoted(&all(&against, 2), &all(&confirmed, 2)));
+        assert!(!is_outvoted(&all(&against, 1), &all(&silent, 5)), "they may have been away");
+        assert!(!is_outvoted(&[], &all(&confirmed, 2)));
     }
 
     #[test]

@@ -44,8 +44,13 @@ const ANSWER_AGE: Duration = Duration::from_secs(2);
 /// times a second, and one silent member must not hold up every answer to it.
 const ASKED_AGAIN_AGE: Duration = Duration::from_millis(600);
 
-/// Peers about which answers are kept. Beyond them nobody new is let in: certificates of one authority are few.
+/// Peers about which answers are kept, beside the voters of the own log: certificates of one authority are few. Beyond them
+/// whoever is new takes the place of somebody that nobody calls a member.
 const PEERS_MAX: usize = 64;
+
+/// How old an answer is at least that makes room for another: whoever waits for it has seen it, and strangers without number
+/// cost each member a few hundred questions in a second at most.
+const ROOM_AGE: Duration = Duration::from_millis(200);
 
 /// Voters of the own log from which on one of them may have been removed without this member.
 const MAY_BE_OLD_FROM: usize = 3;
@@ -110,6 +115,19 @@ impl<I: Instant> Answer<I> {
 /// What was answered about peers.
 pub(crate) struct Hearsay<I>(Mutex<BTreeMap<NodeId, Answer<I>>>);
 
+/// Whether there is room for one more answer. Forgets the oldest one that makes nobody a member, if that makes room.
+fn make_room<I: Instant>(answers: &mut BTreeMap<NodeId, Answer<I>>) -> bool {
+    let is_useless = |answer: &Answer<I>| {
+        answer.at.elapsed() >= ROOM_AGE && answer.tally.is_some_and(|tally| tally.said() != Said::Member)
+    };
+    if answers.len() < PEERS_MAX {
+        return true;
+    }
+    let useless = answers.iter().filter(|(_, answer)| is_useless(answer));
+    let oldest = useless.min_by_key(|(_, answer)| answer.at).map(|(peer, _)| *peer);
+    oldest.is_some_and(|peer| answers.remove(&peer).is_some())
+}
+
 impl<I> Default for Hearsay<I> {
     fn default() -> Self {
         Hearsay(Mutex::default())
@@ -124,11 +142,14 @@ impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
 
     /// The answers to the question about `peer`, counted.
     pub(crate) async fn heard_about(self: &Arc<Self>, peer: NodeId) -> Tally {
+        let is_voter = self.is_voter(peer);
         loop {
             {
                 let mut answers = self.hearsay.0.lock();
                 answers.retain(|_, answer| answer.holds());
-                let is_full = answers.len() >= PEERS_MAX;
+                if !is_voter && !answers.contains_key(&peer) && !make_room(&mut answers) {
+                    return Tally::default();
+                }
                 match answers.get_mut(&peer) {
                     Some(answer) => {
                         if let Some(tally) = answer.tally {
@@ -139,7 +160,6 @@ impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
                             return tally;
                         }
                     }
-                    None if is_full => return Tally::default(),
                     None => {
                         let now = R::Instant::now();
                         answers.insert(peer, Answer { tally: None, at: now, is_asked_again: false });
@@ -185,6 +205,11 @@ impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
     /// Whether `id` has a vote, as far as the own log tells.
     pub(crate) fn is_voter(&self, id: NodeId) -> bool {
         self.membership().membership().voter_ids().any(|voter| voter == id.0)
+    }
+
+    /// Whether `id` is a member without a vote, as far as the own log tells.
+    pub(crate) fn is_learner(&self, id: NodeId) -> bool {
+        self.membership().membership().get_node(&id.0).is_some() && !self.is_voter(id)
     }
 
     async fn ask_all_about(self: Arc<Self>, peer: NodeId) {

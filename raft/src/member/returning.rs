@@ -78,6 +78,11 @@ impl Returning {
         Returning { starts, incarnation, term, last, compared, finished, is_new: false }
     }
 
+    /// Whether every voter that this member knows was asked.
+    pub(crate) fn is_finished(&self) -> bool {
+        self.finished.load(Ordering::Acquire)
+    }
+
     /// The evidence in the answer of a peer that the disk is an older copy.
     pub(crate) fn contradicted_by(&self, answer: &wire::IdentityResponse) -> Option<String> {
         self.contradiction(&wire::Recall {
@@ -192,6 +197,9 @@ impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
         voucher: Voucher,
     ) -> bool {
         let returning = &self.returning;
+        if recall.is_some_and(|recall| self.is_of_another_disk(from, recall)) {
+            return false;
+        }
         if returning.is_new {
             return true;
         }
@@ -207,6 +215,20 @@ impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
             self.watch_accusation(from, reason);
         }
         false
+    }
+
+    /// Whether `from` knows this member with another disk than it has. Admission asks for that, but whoever answered there may
+    /// have been wrong: what the other disk promised, this one does not know.
+    fn is_of_another_disk(&self, from: NodeId, recall: &wire::Recall) -> bool {
+        let is_other = !recall.directory.is_empty() && recall.directory != self.identity.lock().directory;
+        if is_other && self.warnings.may_warn("another disk") {
+            tracing::error!(
+                peer = %self.name_heard(from),
+                "a member knows this one with another disk, and gets no vote and no acknowledgement: if that disk is lost, \
+                 remove this member and add one with a new name"
+            );
+        }
+        is_other
     }
 
     /// Takes the recall of a stranger. A member that knows of no other may have forgotten the others: it ends if the
@@ -262,12 +284,13 @@ impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
         }
     }
 
-    /// Whether `from` may be answered: nobody that is to be believed contradicts what this disk holds.
+    /// Whether `from` may be answered: nobody that is to be believed contradicts what this disk holds. A learner's word counts
+    /// for nothing, so it is not asked, and is answered at once.
     pub(crate) fn is_compared(&self, from: NodeId) -> bool {
         let returning = &self.returning;
         let is_compared =
             returning.finished.load(Ordering::Acquire) || returning.compared.lock().contains(&from);
-        is_compared && !self.is_accused()
+        (is_compared || self.is_learner(from)) && !self.is_accused()
     }
 
     /// Completes when `from` may be answered.

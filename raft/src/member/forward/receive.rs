@@ -61,7 +61,8 @@ impl Drop for Frame {
     }
 }
 
-/// Serves one member's stream until it ends.
+/// Serves one member's stream until it ends. Frames that come before this member knows that the sender still is a member
+/// are answered as not appended: a stream that is cut would leave their outcome unknown.
 pub(crate) async fn serve_forwarded<R: Runtime, D: Disk, T: Transport>(
     core: Arc<Core<R, D, T>>,
     from: NodeId,
@@ -92,11 +93,15 @@ pub(crate) async fn serve_forwarded<R: Runtime, D: Disk, T: Transport>(
         }
     };
     let taking = async {
+        let mut is_let_in = false;
         while let Some(frame) = receiver.recv().await {
             match read_frame(frame, core.feature.level.supported()) {
                 Ok(request) => {
                     taken.fetch_add(1, Ordering::Relaxed);
-                    take_frame(&core, from, request, &answers).await;
+                    is_let_in = is_let_in || core.check_member(from).await.is_ok();
+                    // Asked for each frame: a stream that was opened by a member may be that of a removed one by now.
+                    let is_let_in = is_let_in && core.standing(from) == Standing::Member;
+                    take_frame(&core, is_let_in, request, &answers).await;
                 }
                 Err(error) => {
                     if core.warnings.may_warn("forwarded and unreadable") {
@@ -129,16 +134,14 @@ fn refusal(bytes: &[u8], reads: u32) -> Option<String> {
 
 async fn take_frame<R: Runtime, D: Disk, T: Transport>(
     core: &Core<R, D, T>,
-    from: NodeId,
+    is_let_in: bool,
     request: wire::ForwardRequest,
     answers: &mpsc::Sender<(u64, Settled)>,
 ) {
     let answers = answers.clone();
     let frame = Arc::new(Frame { sequence: request.sequence, settled: Mutex::default(), answers });
-    // Asked for each frame: a stream that was opened by a member may be that of a removed one by now.
-    let is_member = core.standing(from) == Standing::Member;
     for (position, bytes) in (0u32..).zip(request.transactions) {
-        if !is_member {
+        if !is_let_in {
             frame.settled.lock().not_appended.push(position);
             continue;
         }

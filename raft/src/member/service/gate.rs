@@ -107,7 +107,7 @@ impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
     }
 
     /// Refuses whoever may not have a state sent, or hand on writes. A log that may be old does not say who may.
-    pub(super) async fn check_member(self: &Arc<Self>, from: NodeId) -> Result<(), Refusal> {
+    pub(crate) async fn check_member(self: &Arc<Self>, from: NodeId) -> Result<(), Refusal> {
         match self.standing(from) {
             Standing::Member if self.is_in_touch() || self.vouch(from).await == Some(Voucher::Another) => {
                 let compared = within::<R, _>(COMPARING_TIMEOUT, self.wait_compared(from)).await;

@@ -32,6 +32,7 @@ use crate::member::network::{
     append_from_wire, append_response_to_wire, stream_result_to_wire, vote_request_from_wire,
     vote_response_to_wire,
 };
+use crate::member::standing::Standing;
 use crate::transport::{Duplex, NodeId, PeerService, Purpose, Transport};
 
 pub(crate) use self::snapshot::{Partial, receive_pulled};
@@ -94,10 +95,10 @@ impl<R: Runtime, D: Disk, T: Transport> PeerService for Service<R, D, T> {
                         core.check_leader(from).await;
                     }
                     Purpose::Snapshot => snapshot::receive(&core, from, duplex).await,
-                    Purpose::Forward => match core.check_member(from).await {
-                        Ok(()) => serve_forwarded(core.clone(), from, duplex).await,
-                        Err(reason) => tracing::debug!(%from, reason, "a stream of writes is refused"),
-                    },
+                    Purpose::Forward if core.standing(from) == Standing::Member => {
+                        serve_forwarded(core.clone(), from, duplex).await;
+                    }
+                    Purpose::Forward => tracing::debug!(%from, "a stream of writes is refused"),
                 }
             };
             R::select2(ended, serving.boxed()).await;

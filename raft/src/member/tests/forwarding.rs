@@ -110,3 +110,27 @@ fn a_peer_that_reads_no_answers_loses_its_stream() {
 fn nothing() -> Bytes {
     encode_transaction(ProposalId::default(), &Transaction::default(), 0)
 }
+
+/// A leader that was cut off for seconds knows only by the first acknowledgement who belongs to the cluster now. Another member
+/// that could be asked does not run.
+#[test]
+fn a_write_that_comes_before_the_leader_is_in_touch_is_sent_again() {
+    simulate(305, async {
+        let (mut cluster, leader, follower) = forwarding().await;
+        SimRuntime::sleep(Duration::from_secs(2)).await;
+        cluster.kill(3 - leader - follower).await;
+        cluster.network.isolate(peer(leader).id, [peer(follower).id].into_iter());
+        // What goes into the stream that was cut is lost, and the stream with it.
+        let handle = cluster.handle(follower);
+        drop(SimRuntime::spawn(async move { handle.propose(create("lost", "x")).await }));
+        SimRuntime::sleep(Duration::from_secs(5)).await;
+        let handle = cluster.handle(follower);
+        let written = SimRuntime::spawn(async move { handle.propose(create("a", "x")).await });
+        SimRuntime::sleep(Duration::from_millis(500)).await;
+        cluster.network.heal();
+        let start = SimInstant::now();
+        revision_of(written.await.unwrap());
+        let took = SimInstant::now().saturating_duration_since(start);
+        assert!(took < Duration::from_secs(2), "{took:?}");
+    });
+}

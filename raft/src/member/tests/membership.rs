@@ -338,3 +338,29 @@ fn a_change_asked_for_when_the_leader_has_died_goes_to_the_next() {
         assert!(reason.contains("nothing was changed"), "{reason}");
     });
 }
+
+/// Everybody was started again, and one of the voters never comes back: who takes its place gets the log all the same.
+#[test]
+fn a_member_is_added_while_a_voter_stays_away_for_good() {
+    simulate(115, async {
+        let mut cluster = with_registered_members(3).await;
+        for n in 0..3 {
+            cluster.kill(n).await;
+        }
+        cluster.restart(0).await.unwrap();
+        cluster.restart(1).await.unwrap();
+        let leader = cluster.leader_among(&[0, 1]).await;
+        let joined = cluster.join().await;
+        cluster.handle(leader).add_learner(&peer(joined)).await.unwrap();
+        let at = revision_of(cluster.handle(leader).propose(put("a", "1")).await);
+        assert!(
+            cluster.handle(joined).wait_applied(at, Duration::from_secs(20)).await,
+            "nothing is replicated to it"
+        );
+        revision_of(cluster.handle(joined).propose(put("a", "2")).await);
+        cluster.handle(joined).barrier().await.unwrap();
+        cluster.handle(leader).promote(peer(joined).id).await.unwrap();
+        cluster.handle(leader).remove(peer(2).id).await.unwrap();
+        revision_of(cluster.handle(joined).propose(put("a", "3")).await);
+    });
+}

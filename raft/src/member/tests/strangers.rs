@@ -301,3 +301,22 @@ fn refused_streams_do_not_fill_the_log() {
         });
     });
 }
+
+/// Its address is wrong, or it was never added.
+#[test]
+fn a_member_that_no_leader_reaches_says_so() {
+    use crate::warnings::counting::Warned;
+    let warned = Warned::default();
+    tracing::subscriber::with_default(warned.clone(), || {
+        simulate(314, async {
+            let mut cluster = Cluster::start(1).await;
+            cluster.leader().await;
+            let joined = cluster.join().await;
+            cluster.network.unserve(peer(joined).id);
+            cluster.handle(0).add_learner(&peer(joined)).await.unwrap();
+            let before = warned.count();
+            SimRuntime::sleep(Duration::from_secs(30)).await;
+            assert_eq!(warned.count() - before, 1);
+        });
+    });
+}

@@ -149,3 +149,39 @@ fn an_older_copy_takes_no_vote_of_one_that_was_promised_more() {
     }
     assert!(led.is_empty(), "{led:#?}");
 }
+
+// Before: what a leader knows of the disk was held against older copies only. One that the word of a removed member had let in
+// with nothing on it gave its vote to a member that lacked what it had acknowledged.
+#[test]
+fn an_emptied_disk_that_a_removed_member_lets_in_has_no_vote() {
+    simulate(1040, async {
+        let mut cluster = Cluster::start(3).await;
+        known_everywhere(&cluster).await;
+        let (late, emptied, liar) = (0, 1, 2);
+        let leader = cluster.leader().await;
+        let joined = join_as_voter(&mut cluster, leader).await;
+        known_everywhere(&cluster).await;
+        converge(&cluster).await;
+        // The new leader removes the old one, if that is the one to go.
+        cluster.handle(late).remove(peer(liar).id).await.unwrap();
+        cluster.kill(liar).await;
+        converge(&cluster).await;
+        cluster.kill(late).await;
+        let leader = cluster.leader_among(&[emptied, joined]).await;
+        revision_of(cluster.handle(leader).propose(put("acknowledged", "1")).await);
+        cluster.kill(joined).await;
+        cluster.kill(emptied).await;
+        cluster.disks[emptied] = Arc::default();
+        let lie = wire::IdentityResponse { confirmed: true, ..Default::default() };
+        cluster.network.serve(peer(liar).id, Arc::new(Liar(lie)));
+        cluster.restart(emptied).await.unwrap();
+        SimRuntime::sleep(SOON).await;
+        cluster.restart(late).await.unwrap();
+        SimRuntime::sleep(Duration::from_secs(10)).await;
+        assert!(!cluster.handle(late).is_leader(), "elected by a disk that forgot what it acknowledged");
+        cluster.restart(joined).await.unwrap();
+        let now = cluster.leader_among(&[late, joined]).await;
+        cluster.handle(now).barrier().await.unwrap();
+        assert_eq!(value(&cluster.handle(now), "acknowledged").as_deref(), Some("1"));
+    });
+}

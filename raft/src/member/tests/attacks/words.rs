@@ -67,3 +67,122 @@ fn a_learner_does_not_condemn_the_disk_of_every_member_that_restarts() {
         assert_eq!((reason, again), (None, Ok(())));
     });
 }
+
+// Before: whoever waits to be let in ended at one word of anybody it was told to ask, and the third of these words marked its
+// disk for ever.
+#[test]
+fn one_of_several_that_are_asked_keeps_nobody_out() {
+    let lies = [
+        wire::IdentityResponse { removed: true, ..Default::default() },
+        wire::IdentityResponse { directory: "another".into(), ..Default::default() },
+        wire::IdentityResponse { starts: 1000, incarnation: 77, ..Default::default() },
+    ];
+    for (seed, lie) in (1041..).zip(lies) {
+        simulate(seed, async move {
+            let mut cluster = Cluster::start(3).await;
+            known_everywhere(&cluster).await;
+            let leader = cluster.leader().await;
+            let (liar, late) = (9, cluster.members.len());
+            cluster.network.serve(peer(liar).id, Arc::new(Liar(lie)));
+            cluster.disks.push(Arc::default());
+            cluster.members.push(None);
+            for _ in 0..2 {
+                let mut options = cluster.options(late);
+                options.join = vec![peer(liar), peer(0), peer(1), peer(2)];
+                let transport = cluster.network.transport(peer(late).id);
+                let member = Member::start(options, cluster.disks[late].clone(), transport).await.unwrap();
+                cluster.network.serve(peer(late).id, member.service());
+                cluster.members[late] = Some(member);
+                assert_eq!(ended(&cluster, late, SOON).await, None);
+                cluster.handle(leader).add_learner(&peer(late)).await.unwrap();
+                let at = revision_of(cluster.handle(leader).propose(put("a", "1")).await);
+                assert!(cluster.handle(late).wait_applied(at, LONG).await);
+                cluster.kill(late).await;
+            }
+        });
+    }
+}
+
+/// Asks `to` for its vote with the certificates of strangers, ten times a second each.
+fn flood(cluster: &Cluster, to: usize, strangers: std::ops::Range<usize>) {
+    for stranger in strangers {
+        let transport = cluster.network.transport(peer(stranger).id);
+        let kind = Some(Request::PreVote(ballot(stranger, 9)));
+        let frame = Bytes::from(wire::ControlRequest { kind, ..Default::default() }.encode_to_vec());
+        drop(SimRuntime::spawn(async move {
+            loop {
+                drop(transport.call(&peer(to), Purpose::Control, frame.clone(), SOON).await);
+                SimRuntime::sleep(Duration::from_millis(100)).await;
+            }
+        }));
+    }
+}
+
+// Before: with 64 of them the table of answers was full, and a leader that had joined meanwhile was not asked about.
+#[test]
+fn strangers_without_number_keep_no_newer_leader_from_being_heard() {
+    simulate(1044, async {
+        let mut cluster = Cluster::start(3).await;
+        known_everywhere(&cluster).await;
+        let leader = cluster.leader().await;
+        let away = (leader + 1) % 3;
+        cluster.kill(away).await;
+        let joined = join_as_voter(&mut cluster, leader).await;
+        cluster.handle(leader).transfer_leader(peer(joined).id).await.unwrap();
+        cluster.leader_among(&[joined]).await;
+        flood(&cluster, away, 100..170);
+        cluster.network.isolate(peer(away).id, [peer(joined).id].into_iter());
+        cluster.restart(away).await.unwrap();
+        SimRuntime::sleep(Duration::from_secs(3)).await;
+        cluster.network.heal();
+        let at = revision_of(cluster.handle(joined).propose(put("a", "1")).await);
+        assert!(cluster.handle(away).wait_applied(at, LONG).await);
+    });
+}
+
+// Before: a member that was accused while it compared its disk stood for no election any more when nobody stood for the
+// accusation, until it was restarted.
+#[test]
+fn an_accusation_that_ends_leaves_a_member_that_can_be_elected() {
+    simulate(1045, async {
+        let mut cluster = Cluster::start(3).await;
+        known_everywhere(&cluster).await;
+        let leader = cluster.leader().await;
+        let (accused, other) = ((leader + 1) % 3, (leader + 2) % 3);
+        cluster.kill(accused).await;
+        let liar = join_as_voter(&mut cluster, leader).await;
+        known_everywhere(&cluster).await;
+        converge(&cluster).await;
+        for n in [liar, other, leader] {
+            cluster.kill(n).await;
+        }
+        // Without the vote of the one that is accused there is no leader, and so nobody that condemns its disk.
+        for n in [leader, other, accused] {
+            cluster.restart(n).await.unwrap();
+        }
+        for _ in 0..20 {
+            let recall = wire::Recall { starts: 1000, incarnation: 5, ..Default::default() };
+            let ballot = Request::PreVote(ballot(liar, 9));
+            ask(&cluster, liar, accused, ballot, recall).await.unwrap_err();
+            SimRuntime::sleep(Duration::from_millis(20)).await;
+        }
+        let core = cluster.handle(accused).0.clone();
+        assert!(core.is_accused() && core.returning.is_finished());
+        cluster.network.isolate(peer(accused).id, (0..4).map(|n| peer(n).id));
+        eventually("nobody calls the liar a member", || (!core.is_accused()).then_some(())).await;
+        cluster.network.heal();
+        let now = cluster.leader_among(&[leader, other, accused]).await;
+        cluster.handle(now).remove(peer(liar).id).await.unwrap();
+        converge(&cluster).await;
+        // Now one of the others lacks a write, and the third is cut off: it is the only one that can lead.
+        let keeps = if now == accused { leader } else { now };
+        let lags = leader + other - keeps;
+        cluster.network.isolate(peer(lags).id, (0..4).map(|n| peer(n).id));
+        let now = cluster.leader_among(&[accused, keeps]).await;
+        revision_of(cluster.handle(now).propose(put("acknowledged", "1")).await);
+        SimRuntime::sleep(SOON).await;
+        cluster.network.heal();
+        cluster.network.isolate(peer(keeps).id, (0..4).map(|n| peer(n).id));
+        assert_eq!(cluster.leader_among(&[accused, lags]).await, accused);
+    });
+}
