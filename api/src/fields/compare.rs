@@ -11,6 +11,7 @@ use super::set::FieldSet;
 use super::shape::{self, ItemError, Shape, Slot, for_each_emitted, same};
 use crate::budget::goes_on;
 use crate::schema::types::{Field, ObjectType, Schema, TypeId};
+use crate::validate::tree::Alongside;
 
 /// The differences between an old and a new state.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -270,11 +271,13 @@ impl<'s> Walker<'s> {
         new: &Map<String, Value>,
         node: &mut Node,
     ) -> Result<(), ItemError> {
+        let (mut before, mut after) = (Alongside::new(old), Alongside::new(new));
         for (name, value) in new.iter().take_while(|_| goes_on()) {
-            let child = self.place(slot, old.get(name), Some(value), Level::Inner)?;
+            let child = self.place(slot, before.get(name), Some(value), Level::Inner)?;
             node.take(|| PathElement::field(name), child);
         }
-        for (name, value) in old.iter().take_while(|_| goes_on()).filter(|(name, _)| !new.contains_key(*name))
+        for (name, value) in
+            old.iter().take_while(|_| goes_on()).filter(|(name, _)| after.get(name).is_none())
         {
             let child = self.place(slot, Some(value), None, Level::Inner)?;
             node.take(|| PathElement::field(name), child);

@@ -7,6 +7,7 @@ use serde_json::{Map, Value};
 use super::element::{KeyValue, PathElement};
 use crate::budget::goes_on;
 use crate::schema::types::{Field, ListTopology, ObjectType, Scalar, Schema, TypeId, ValueType, Wire};
+use crate::validate::tree::Alongside;
 
 /// The merge behaviour of a value.
 #[derive(Clone, Copy, Debug)]
@@ -265,7 +266,9 @@ pub(super) fn same(a: &Value, b: &Value) -> bool {
             a.len() == b.len() && a.iter().zip(b).all(|(a, b)| goes_on() && same(a, b))
         }
         (Value::Object(a), Value::Object(b)) => {
-            a.len() == b.len() && a.iter().all(|(key, a)| goes_on() && b.get(key).is_some_and(|b| same(a, b)))
+            let mut there = Alongside::new(b);
+            a.len() == b.len()
+                && a.iter().all(|(key, a)| goes_on() && there.get(key).is_some_and(|b| same(a, b)))
         }
         _ => false,
     }

@@ -5,11 +5,13 @@
 //! RFC: negative indexes count from the end, a missing `value` is null, and `test` finds null where nothing is.
 //! A library exists, but it has none of these bounds and would have to be driven one operation at a time.
 
+use std::collections::BTreeMap;
+
 use serde::Deserialize;
 use serde_json::Value;
 
 use super::pointer::{Pointer, index};
-use super::{DEPTH_MAX, PatchError, depth_of};
+use super::{DEPTH_MAX, PatchError, Reach, depth_of};
 use crate::budget::goes_on;
 use crate::validate::field::part;
 
@@ -73,6 +75,20 @@ impl JsonPatch {
     /// Members of operations that mean nothing, as `[1].foo`; field validation warns of them or refuses the patch.
     pub fn unknown_fields(&self) -> &[String] {
         &self.unknown
+    }
+
+    /// The members that the operations speak of. A path that is none reaches everything: it is for the application to refuse.
+    pub fn reach(&self) -> Reach {
+        let mut reach = Reach::Members(BTreeMap::new());
+        for operation in &self.operations {
+            for path in [Some(&operation.path), operation.from.as_ref()].into_iter().flatten() {
+                match Pointer::parse(path) {
+                    Ok(path) => reach.extend(path.steps()),
+                    Err(_) => return Reach::Whole,
+                }
+            }
+        }
+        reach
     }
 
     /// Applies all operations to `document`, in order. Their values go over into it.

@@ -11,6 +11,7 @@ mod go_text;
 mod json_patch;
 mod merge_patch;
 mod pointer;
+mod reach;
 mod strategic;
 
 #[cfg(test)]
@@ -21,7 +22,8 @@ use crate::budget::goes_on;
 pub(crate) use go_text::printed;
 pub use json_patch::{COPIED_BYTES_MAX, JsonPatch, LOOKED_AT_MAX, MOVED_ITEMS_MAX, OPERATIONS_MAX};
 pub use merge_patch::merge_patch;
-pub use strategic::strategic_merge_patch;
+pub use reach::Reach;
+pub use strategic::{strategic_merge_patch, strategic_reach};
 
 /// Levels an object may have: as many as the JSON parser accepts, so that what is stored can be read.
 pub const DEPTH_MAX: usize = 127;

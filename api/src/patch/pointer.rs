@@ -26,6 +26,11 @@ impl<'a> Pointer<'a> {
         self.steps.len()
     }
 
+    /// The steps.
+    pub(super) fn steps(&self) -> impl Iterator<Item = &str> {
+        self.steps.iter().map(|step| &**step)
+    }
+
     /// The container of the place and the last step; `None` for the whole document.
     pub(super) fn parent_in<'v>(
         &self,

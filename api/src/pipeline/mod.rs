@@ -22,6 +22,7 @@ mod options;
 mod owners;
 mod patch;
 mod patch_body;
+mod patch_part;
 mod point;
 mod stored;
 #[cfg(test)]

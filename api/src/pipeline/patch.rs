@@ -75,7 +75,7 @@ impl<S: Store> Pipeline<S> {
         let now = self.ambient.now().seconds_text();
         let applied = self.applied(request, options, None, config, &now)?;
         let shown = |applied: &Value| go_string(request, applied);
-        let mut incoming = self.patched(request, applied, options.field_validation, &[], shown)?;
+        let mut incoming = self.applied_object(request, applied, options.field_validation, shown)?;
         incoming.warnings.extend(met_in_config(strict, options.field_validation)?);
         request.remarks.note(&incoming.warnings);
         let uid = incoming.value.at("metadata").text("uid");
@@ -101,49 +101,89 @@ impl<S: Store> Pipeline<S> {
         warnings: &mut Vec<String>,
     ) -> Result<Change, ApiError> {
         request.budget.check()?;
-        let (resource, validation) = (request.resource, options.field_validation);
-        let mut document = with_head(request, resource.in_version(tree_of(current)?));
-        let Parsed { patch, strict } = parsed;
-        let origin = if matches!(patch, Patch::Apply(_)) { Origin::Applied } else { Origin::Sent };
-        let shown = |document: &Value| go_string(request, document);
-        let incoming = match patch {
-            Patch::Json(patch) => {
-                patch.apply(&mut document).map_err(|error| failed(request, error))?;
-                check_kept_head(request, &document)?;
-                self.patched(request, document, validation, &strict, shown)?
-            }
-            Patch::Merge(patch) => {
-                merge_patch(&mut document, patch).map_err(|error| failed(request, error))?;
-                check_kept_head(request, &document)?;
-                self.patched(request, document, validation, &strict, shown)?
-            }
-            Patch::Strategic(patch) => {
-                let schema = &self.registry.schema;
-                strategic_merge_patch(schema, resource.type_id, &mut document, patch)
-                    .map_err(|error| failed(request, error))?;
-                let shown = |_: &Value| self.shown_patch(request);
-                self.patched(request, document, validation, &strict, shown)?
-            }
-            Patch::Apply(config) => {
-                let now = self.ambient.now().seconds_text();
-                let applied = self.applied(request, options, Some(document), &config, &now)?;
-                drop(config);
-                let told = met_in_config(&strict, validation)?;
-                let mut incoming = self.patched(request, applied, validation, &[], shown)?;
-                incoming.warnings.extend(told);
-                incoming
-            }
-        };
+        let origin = if matches!(parsed.patch, Patch::Apply(_)) { Origin::Applied } else { Origin::Sent };
+        let (incoming, stored) = self.after_patch(request, options, parsed, current)?;
         request.budget.check()?;
         request.remarks.note(&incoming.warnings);
         let mut value = incoming.value;
         self.settle_namespace(request, &mut value)?;
         check_name(request, &value)?;
         let mut more = Vec::new();
-        let change = self.replace(request, options, current, value, origin, &mut more)?;
+        let change = self.replace(request, options, stored, value, origin, &mut more)?;
         *warnings = incoming.warnings;
         warnings.append(&mut more);
         Ok(change)
+    }
+
+    /// The object after the patch, and as it is stored.
+    fn after_patch(
+        &self,
+        request: Request<'_>,
+        options: &Options,
+        parsed: Parsed,
+        current: &SharedObject,
+    ) -> Result<(Incoming, Value), ApiError> {
+        let stored = tree_of(current)?;
+        let parsed = match self.reach(request, &parsed.patch) {
+            None => parsed,
+            Some(reach) => {
+                match self.patched_part(request, parsed, &stored, &reach, options.field_validation) {
+                    Some(incoming) => return Ok((incoming, stored)),
+                    None => self.parsed(request)?,
+                }
+            }
+        };
+        // The stored object goes over into the document, and is read again when that is gone: a copy would be held beside it.
+        let incoming = self.patched_whole(request, options, parsed, stored)?;
+        Ok((incoming, tree_of(current)?))
+    }
+
+    /// `stored` after the patch, of which every member is decoded again.
+    pub(super) fn patched_whole(
+        &self,
+        request: Request<'_>,
+        options: &Options,
+        parsed: Parsed,
+        stored: Value,
+    ) -> Result<Incoming, ApiError> {
+        request.budget.check()?;
+        let validation = options.field_validation;
+        let mut document = with_head(request, request.resource.in_version(stored));
+        let Parsed { patch, strict } = parsed;
+        let shown = |document: &Value| go_string(request, document);
+        if let Patch::Apply(config) = patch {
+            let now = self.ambient.now().seconds_text();
+            let applied = self.applied(request, options, Some(document), &config, &now)?;
+            drop(config);
+            let told = met_in_config(&strict, validation)?;
+            let mut incoming = self.applied_object(request, applied, validation, shown)?;
+            incoming.warnings.extend(told);
+            return Ok(incoming);
+        }
+        let is_strategic = matches!(patch, Patch::Strategic(_));
+        self.apply_patch(request, patch, &mut document).map_err(|error| failed(request, error))?;
+        if is_strategic {
+            return self.patched(request, document, validation, &strict, |_| self.shown_patch(request));
+        }
+        check_kept_head(request, &document)?;
+        self.patched(request, document, validation, &strict, shown)
+    }
+
+    /// Applies a patch to a document, or to the part of one that it reaches. An apply is none of these.
+    pub(super) fn apply_patch(
+        &self,
+        request: Request<'_>,
+        patch: Patch,
+        document: &mut Value,
+    ) -> Result<(), PatchError> {
+        match patch {
+            Patch::Json(patch) => patch.apply(document),
+            Patch::Merge(patch) => merge_patch(document, patch),
+            Patch::Strategic(patch) => {
+                strategic_merge_patch(&self.registry.schema, request.resource.type_id, document, patch)
+            }
+            Patch::Apply(_) => Err(PatchError::Unsupported),
+        }
     }
 
     /// What errors show of a strategic patch: all of it as it was sent.
@@ -160,7 +200,7 @@ impl<S: Store> Pipeline<S> {
 
     /// The patched document as an object of the kind. `strict` is what the patch itself has that is refused or warned
     /// of; `shown` is what errors show of it all. Of document and object one is held at a time.
-    fn patched(
+    pub(super) fn patched(
         &self,
         request: Request<'_>,
         document: Value,
@@ -215,7 +255,7 @@ impl<S: Store> Pipeline<S> {
 }
 
 /// Patches see the whole document, head included.
-fn with_head(request: Request<'_>, object: Value) -> Value {
+pub(super) fn with_head(request: Request<'_>, object: Value) -> Value {
     let mut document = Map::new();
     document.insert("kind".to_owned(), json!(request.resource.kind));
     document.insert("apiVersion".to_owned(), json!(request.resource.api_version()));
@@ -227,7 +267,7 @@ fn with_head(request: Request<'_>, object: Value) -> Value {
 
 /// A patch of the whole document may not make another kind of it. Without a kind it is what it was; without a version
 /// nobody can tell.
-fn check_kept_head(request: Request<'_>, document: &Value) -> Result<(), ApiError> {
+pub(super) fn check_kept_head(request: Request<'_>, document: &Value) -> Result<(), ApiError> {
     let resource = request.resource;
     let (kind, version) = (document.text("kind"), document.text("apiVersion"));
     if !document.is_object() {

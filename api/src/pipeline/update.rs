@@ -38,7 +38,8 @@ impl<S: Store> Pipeline<S> {
                 let incoming = first.take().map_or_else(sent, Ok)?;
                 warnings = incoming.warnings;
                 check_uid(request, current, &incoming.value)?;
-                self.replace(request, &options, current, incoming.value, Origin::Sent, &mut more)
+                let stored = tree_of(current)?;
+                self.replace(request, &options, stored, incoming.value, Origin::Sent, &mut more)
             })
             .await?;
         if let Some(modified) = changed {
@@ -69,18 +70,18 @@ impl<S: Store> Pipeline<S> {
         Ok(Incoming { value, warnings })
     }
 
-    /// Turns `current` into `new`, which is in the request's version; `origin` says whose its fields are.
+    /// Turns `stored`, the object as it is stored, into `new`, which is in the request's version; `origin` says whose its
+    /// fields are.
     pub(super) fn replace(
         &self,
         request: Request<'_>,
         options: &Options,
-        current: &SharedObject,
+        stored: Value,
         mut new: Value,
         origin: Origin,
         warnings: &mut Vec<String>,
     ) -> Result<Change, ApiError> {
         let resource = request.resource;
-        let stored = tree_of(current)?;
         // Where the version has the stored form, the object is held once.
         let converted = resource.conversion.map(|_| resource.in_version(stored.clone()));
         let old = converted.as_ref().unwrap_or(&stored);

@@ -15,6 +15,7 @@
 pub mod compile;
 mod compile_resource;
 mod fill;
+mod held;
 mod index;
 mod instant;
 pub mod json;
@@ -27,6 +28,7 @@ mod yaml;
 pub use compile::{CompileError, compile};
 pub use compile_resource::default_columns;
 pub use fill::{apply_defaults, fill_empty, missing_required};
+pub(crate) use held::check_held;
 pub(crate) use instant::{Instant, Precision};
 pub use json::{DecodeError, Decoded, Head, Limits, StrictError, decode_json, decode_value, encode_json};
 pub(crate) use json::{read_json, write_value};

@@ -70,6 +70,35 @@ impl Tree for Value {
     }
 }
 
+/// Finds members of a map for one who goes through another map. Mostly both have the same members in the same order: then
+/// each is found where the last one was, and no key is hashed.
+#[derive(Clone, Debug)]
+pub struct Alongside<'m> {
+    map: &'m Map<String, Value>,
+    rest: serde_json::map::Iter<'m>,
+}
+
+impl<'m> Alongside<'m> {
+    /// Nothing was looked for yet.
+    pub fn new(map: &'m Map<String, Value>) -> Self {
+        Alongside { map, rest: map.iter() }
+    }
+
+    /// The member `key`.
+    pub fn get(&mut self, key: &str) -> Option<&'m Value> {
+        let mut ahead = self.rest.clone();
+        // The one behind it too: the other map may lack a member.
+        for _ in 0..2 {
+            let Some((name, value)) = ahead.next() else { break };
+            if name == key {
+                self.rest = ahead;
+                return Some(value);
+            }
+        }
+        self.map.get(key)
+    }
+}
+
 /// The entries of a map, ordered by key.
 pub fn sorted_entries(map: &Value) -> Vec<(&str, &Value)> {
     let Some(map) = map.as_object() else { return Vec::new() };
@@ -95,8 +124,9 @@ pub fn is_empty(value: &Value) -> bool {
 pub fn same(left: &Value, right: &Value) -> bool {
     match (left, right) {
         (Value::Object(a), Value::Object(b)) => {
-            a.iter().all(|(key, value)| goes_on() && same(value, b.get(key).unwrap_or(&NULL)))
-                && b.iter().all(|(key, value)| a.contains_key(key) || same(&NULL, value))
+            let (mut here, mut there) = (Alongside::new(a), Alongside::new(b));
+            a.iter().all(|(key, value)| goes_on() && same(value, there.get(key).unwrap_or(&NULL)))
+                && b.iter().all(|(key, value)| here.get(key).is_some() || same(&NULL, value))
         }
         (Value::Array(a), Value::Array(b)) => {
             a.len() == b.len() && a.iter().zip(b).all(|(a, b)| goes_on() && same(a, b))
@@ -256,6 +286,21 @@ mod tests {
         assert!(of_items.starts_with(r#"[{"at":0,"t":"é"},{"at":1"#), "{of_items}");
         assert!(of_items.ends_with("...") && of_items.len() <= VALUE_BYTES_MAX + 3, "{of_items}");
         assert_eq!(shown_items(&items[..2]), json!(items[..2]).to_string());
+    }
+
+    #[test]
+    fn members_are_found_alongside_in_any_order() {
+        let maps = [
+            json!({"a": 1, "b": 2, "c": 3, "d": 4}),
+            json!({"d": 4, "a": 1, "c": 3, "b": 2}),
+            json!({"c": 3}),
+        ];
+        for (map, other) in maps.iter().flat_map(|map| maps.iter().map(move |other| (map, other))) {
+            let mut there = Alongside::new(map.as_object().unwrap());
+            for key in other.as_object().unwrap().keys().chain(other.as_object().unwrap().keys()) {
+                assert_eq!(there.get(key), map.get(key), "{key} of {map} for {other}");
+            }
+        }
     }
 
     #[test]

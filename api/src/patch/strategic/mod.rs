@@ -11,8 +11,8 @@ mod order;
 use serde_json::{Map, Value};
 
 use self::meta::Meta;
-use super::PatchError;
 use super::go_text::{printed, type_name};
+use super::{PatchError, Reach};
 use crate::budget::goes_on;
 use crate::schema::types::{Schema, TypeId};
 use crate::validate::field::part;
@@ -38,6 +38,28 @@ pub fn strategic_merge_patch(
     }
     let Value::Object(target) = target else { return Ok(()) };
     Merger { schema }.merge(target, patch, Meta::Struct(schema.get(root)))
+}
+
+/// The members of an object of the type `root` that `patch` may look at or change: those that it has, at any depth. A
+/// directive, and an object that is replaced, reach all around them.
+pub fn strategic_reach(schema: &Schema, root: TypeId, patch: &Value) -> Reach {
+    reach(schema, Meta::Struct(schema.get(root)), patch)
+}
+
+fn reach(schema: &Schema, meta: Meta<'_>, patch: &Value) -> Reach {
+    let Value::Object(patch) = patch else { return Reach::Whole };
+    // few: the members of an object are mostly fields.
+    if patch.is_empty() || patch.len() > Reach::MEMBERS_MAX || patch.keys().any(|key| key.starts_with('$')) {
+        return Reach::Whole;
+    }
+    let below = |(key, value): (&String, &Value)| {
+        let reach = match meta.field(schema, key) {
+            Ok((inner, strategy)) if !strategy.replace => reach(schema, inner, value),
+            _ => Reach::Whole,
+        };
+        (key.clone(), reach)
+    };
+    Reach::Members(patch.iter().map(below).collect())
 }
 
 struct Merger<'s> {

@@ -4,6 +4,7 @@ mod apply;
 mod deletion;
 mod field_validation;
 mod metadata;
+mod parts;
 mod patches;
 
 use std::sync::Arc;

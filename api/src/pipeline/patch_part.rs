@@ -1,0 +1,97 @@
+//! Patching the members alone that a patch reaches.
+//!
+//! Owns the short way from a stored object and a patch to the patched object. It is taken where the result is certainly
+//! that of the long way, and never refuses: what does not go well here is patched again as a whole, so that every refusal
+//! has the text that it has there.
+//!
+//! Invariant: both ways make the same object and the same warnings.
+
+use orch_raft::Store;
+use serde_json::Value;
+
+use super::incoming::{Incoming, forget_owners, has_emptied_owners, met};
+use super::options::FieldValidation;
+use super::patch::{check_kept_head, with_head};
+use super::patch_body::{Parsed, Patch};
+use super::{Pipeline, Request};
+use crate::error::ApiError;
+use crate::patch::{Reach, strategic_reach};
+use crate::schema::{Decoded, Head, Limits, check_held, decode_json, write_value};
+use crate::validate::tree::{child_mut, existing_mut, set};
+
+impl<S: Store> Pipeline<S> {
+    /// The members that `patch` reaches of an object in the stored form. `None`: it has to be patched as a whole.
+    pub(super) fn reach(&self, request: Request<'_>, patch: &Patch) -> Option<Reach> {
+        if request.resource.conversion.is_some() {
+            return None;
+        }
+        let reach = match patch {
+            Patch::Json(patch) => patch.reach(),
+            Patch::Merge(patch) => Reach::of_merge_patch(patch),
+            Patch::Strategic(patch) => {
+                strategic_reach(&self.registry.schema, request.resource.type_id, patch)
+            }
+            Patch::Apply(_) => return None,
+        };
+        Some(reach).filter(|reach| *reach != Reach::Whole)
+    }
+
+    /// `stored` after the patch, which reaches `reach`. `None`: it has to be patched as a whole.
+    pub(super) fn patched_part(
+        &self,
+        request: Request<'_>,
+        parsed: Parsed,
+        stored: &Value,
+        reach: &Reach,
+        validation: FieldValidation,
+    ) -> Option<Incoming> {
+        let (schema, type_id) = (&self.registry.schema, request.resource.type_id);
+        let Parsed { patch, strict } = parsed;
+        let keeps_head = !matches!(patch, Patch::Strategic(_));
+        let mut document = with_head(request, reach.part_of(stored));
+        self.apply_patch(request, patch, &mut document).ok()?;
+        if keeps_head {
+            check_kept_head(request, &document).ok()?;
+        }
+        let empties_owners = has_emptied_owners(&document);
+        let mut json = Vec::with_capacity(1024);
+        write_value(&document, &mut json);
+        drop(document);
+        let decoded = decode_json(schema, type_id, &json, Limits::patched()).ok()?;
+        let Decoded { value: part, strict: found, .. } = decoded;
+        if !found.is_empty() {
+            return None;
+        }
+        let warnings = met(request, &Head::default(), strict, validation).ok()?;
+        let mut value = reach.joined(stored, part)?;
+        check_held(schema, type_id, &value, Limits::patched()).ok()?;
+        if empties_owners {
+            forget_owners(&mut value);
+        }
+        Some(Incoming { value, warnings })
+    }
+
+    /// What an apply made, as an object of the kind. Its managers are this server's own words, which need no decoding.
+    pub(super) fn applied_object(
+        &self,
+        request: Request<'_>,
+        mut applied: Value,
+        validation: FieldValidation,
+        shown: impl Fn(&Value) -> String,
+    ) -> Result<Incoming, ApiError> {
+        let metadata = existing_mut(&mut applied, "metadata").and_then(Value::as_object_mut);
+        let Some(managers) = metadata.and_then(|metadata| metadata.shift_remove("managedFields")) else {
+            return self.patched(request, applied, validation, &[], shown);
+        };
+        let with_managers = |document: &Value| {
+            let mut document = document.clone();
+            set(child_mut(&mut document, "metadata"), "managedFields", managers.clone());
+            shown(&document)
+        };
+        let mut incoming = self.patched(request, applied, validation, &[], with_managers)?;
+        set(child_mut(&mut incoming.value, "metadata"), "managedFields", managers);
+        check_held(&self.registry.schema, request.resource.type_id, &incoming.value, Limits::patched())
+            .map_err(|error| ApiError::OverBudget(error.to_string()))?;
+        Ok(incoming)
+    }
+}
