@@ -136,14 +136,9 @@ impl<R: Runtime, D: Disk, T: Transport> Member<R, D, T> {
         // Whoever has a log or a vote has been part of the cluster with this disk.
         let admitted = AtomicBool::new(ended.is_some() || log.vote().is_some());
         // Nor is an empty disk new that was started before: it may be a copy from before it had a log.
-        let returning = match admitted.load(Ordering::Relaxed) || !is_new {
-            true => {
-                let (earlier, term) =
-                    (identity.starts.saturating_sub(1), log.vote().map_or(0, |vote| vote.leader_id.term));
-                Returning::after(earlier, options.incarnation, term, ended)
-            }
-            false => Returning::first_start(),
-        };
+        let is_first = is_new && !admitted.load(Ordering::Relaxed);
+        let term = log.vote().map_or(0, |vote| vote.leader_id.term);
+        let returning = Returning::at(is_first, identity.starts, options.incarnation, term, ended);
         let (promises, scrutiny) = (Promises::default(), Scrutinized::default());
         let (meter, holds, purging) = (log.meter(), Arc::new(holds::Holds::default()), log.clone());
         let network = Network::<R, T>::new(Shared {

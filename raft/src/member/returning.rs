@@ -66,14 +66,22 @@ pub(crate) struct Returning {
 }
 
 impl Returning {
+    /// A disk on which `starts` starts are counted, this one included. Where `is_first` nobody can know an older one.
+    pub(crate) fn at(is_first: bool, starts: u64, incarnation: u64, term: u64, last: Option<LogId>) -> Self {
+        match is_first {
+            true => Returning::first_start(),
+            false => Returning::after(starts.saturating_sub(1), incarnation, term, last),
+        }
+    }
+
     /// A disk that was first used by this start.
-    pub(crate) fn first_start() -> Self {
+    fn first_start() -> Self {
         let (compared, finished) = (Mutex::default(), AtomicBool::new(true));
         Returning { starts: 0, incarnation: 0, term: 0, last: None, compared, finished, is_new: true }
     }
 
     /// A disk on which `starts` starts are counted before this one, whose random number is `incarnation`.
-    pub(crate) fn after(starts: u64, incarnation: u64, term: u64, last: Option<LogId>) -> Self {
+    fn after(starts: u64, incarnation: u64, term: u64, last: Option<LogId>) -> Self {
         let (compared, finished) = (Mutex::default(), AtomicBool::new(false));
         Returning { starts, incarnation, term, last, compared, finished, is_new: false }
     }
