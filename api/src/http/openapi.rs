@@ -25,8 +25,16 @@ use crate::openapi::{Document, Form, VERSION_2, VERSION_3, url};
 const ROOTS: [&str; 2] = [VERSION_2, VERSION_3];
 
 /// The Protobuf form of version 2, and the name by which most clients ask for it.
-const PROTOBUF: &str = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf";
-const PROTOBUF_OF_OLD: &str = "application/com.github.proto-openapi.spec.v2@v1.0+protobuf";
+const PROTOBUF_2: [&str; 2] = [
+    "application/com.github.proto-openapi.spec.v2.v1.0+protobuf",
+    "application/com.github.proto-openapi.spec.v2@v1.0+protobuf",
+];
+
+/// That of version 3, and its name of old.
+const PROTOBUF_3: [&str; 2] = [
+    "application/com.github.proto-openapi.spec.v3.v1.0+protobuf",
+    "application/com.github.proto-openapi.spec.v3@v1.0+protobuf",
+];
 
 /// How long a document that is asked for by its hash may be kept: it never changes.
 const KEPT_SECONDS: u64 = 365 * 24 * 3600;
@@ -89,7 +97,7 @@ fn told(
     let mut response = if respond::is_known(&parts.headers, &etag) {
         respond::not_modified()
     } else {
-        whole(document, form, &parts.headers).map_err(|error| broken(path, &error))?
+        whole(document, path, form, &parts.headers).map_err(|error| broken(path, &error))?
     };
     let headers = response.headers_mut();
     respond::put(headers, ETAG, &etag);
@@ -101,10 +109,15 @@ fn told(
     Ok(response)
 }
 
-fn whole(document: &Document, form: Form, asked: &HeaderMap) -> io::Result<Response<Body>> {
+/// The names of the Protobuf form of what lies behind `path`.
+fn protobuf(path: &str) -> [&'static str; 2] {
+    if path == VERSION_2 { PROTOBUF_2 } else { PROTOBUF_3 }
+}
+
+fn whole(document: &Document, path: &str, form: Form, asked: &HeaderMap) -> io::Result<Response<Body>> {
     let content_type = match form {
         Form::Json => "application/json",
-        Form::Protobuf => PROTOBUF,
+        Form::Protobuf => protobuf(path)[0],
     };
     if !takes_gzip(asked) {
         return Ok(respond::bytes(200, content_type, document.text()?));
@@ -121,7 +134,7 @@ fn form(path: &str, accept: Option<&str>) -> Option<Form> {
     };
     clauses(accept).iter().find_map(|clause| match clause.media_type {
         "application/json" | "application/*" | "*/*" => Some(Form::Json),
-        PROTOBUF | PROTOBUF_OF_OLD if path == VERSION_2 => Some(Form::Protobuf),
+        name if protobuf(path).contains(&name) => Some(Form::Protobuf),
         _ => None,
     })
 }

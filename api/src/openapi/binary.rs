@@ -1,7 +1,11 @@
-//! The Protobuf form of version 2: the one that older clients ask for and have no other for.
+//! The Protobuf forms of documents: older clients read nothing else.
 //!
-//! Owns the numbers of the fields, as tables over the JSON form, and the walk that encodes by them. It knows as much
-//! of the format as our documents use; a member it does not know is an error and never left out.
+//! Owns the walk that encodes a document by tables over its JSON form. The tables, one for each version, have the numbers
+//! of the fields. They know as much of the format as our documents use; a member that they do not know is an error and
+//! never left out.
+
+mod version2;
+mod version3;
 
 use std::io;
 
@@ -14,6 +18,9 @@ use serde_json::Value;
 enum Shape {
     Text,
     Flag,
+    Number,
+    /// A message without fields.
+    Nothing,
     /// As text of its own, in field 2 of a message.
     Any,
     /// A list of these.
@@ -27,7 +34,7 @@ enum Shape {
     Either(fn(&Value) -> Shape),
 }
 
-struct Message {
+pub(super) struct Message {
     /// JSON names with their numbers and shapes.
     members: &'static [(&'static str, u32, Shape)],
     /// Number of the list of extensions; 0 where there is none.
@@ -35,154 +42,27 @@ struct Message {
 }
 
 const TEXTS: Shape = Shape::Each(&Shape::Text);
-const OPERATION: Shape = Shape::Message(&OPERATION_MESSAGE);
-static SCHEMA: Shape = Shape::Message(&SCHEMA_MESSAGE);
-const PARAMETER: Shape = Shape::Either(parameter);
-const PARAMETERS: Shape = Shape::Each(&Shape::Either(parameters_item));
-const RESPONSES: Shape = Shape::Named(1, &Shape::Within(1, &Shape::Message(&RESPONSE)));
 
-static DOCUMENT: Message = Message {
-    members: &[
-        ("swagger", 1, Shape::Text),
-        ("info", 2, Shape::Message(&INFO)),
-        ("paths", 8, Shape::Named(2, &Shape::Message(&PATH_ITEM))),
-        ("definitions", 9, Shape::Named(1, &SCHEMA)),
-        ("parameters", 10, Shape::Named(1, &PARAMETER)),
-        ("security", 12, Shape::Each(&Shape::Named(1, &Shape::Within(1, &TEXTS)))),
-        ("securityDefinitions", 13, Shape::Named(1, &Shape::Within(2, &Shape::Message(&API_KEY)))),
-    ],
-    extensions: 16,
-};
-
-static INFO: Message =
-    Message { members: &[("title", 1, Shape::Text), ("version", 2, Shape::Text)], extensions: 7 };
-
-static API_KEY: Message = Message {
-    members: &[
-        ("type", 1, Shape::Text),
-        ("name", 2, Shape::Text),
-        ("in", 3, Shape::Text),
-        ("description", 4, Shape::Text),
-    ],
-    extensions: 5,
-};
-
-static PATH_ITEM: Message = Message {
-    members: &[
-        ("get", 2, OPERATION),
-        ("put", 3, OPERATION),
-        ("post", 4, OPERATION),
-        ("delete", 5, OPERATION),
-        ("patch", 8, OPERATION),
-        ("parameters", 9, PARAMETERS),
-    ],
-    extensions: 10,
-};
-
-static OPERATION_MESSAGE: Message = Message {
-    members: &[
-        ("tags", 1, TEXTS),
-        ("description", 3, Shape::Text),
-        ("operationId", 5, Shape::Text),
-        ("produces", 6, TEXTS),
-        ("consumes", 7, TEXTS),
-        ("parameters", 8, PARAMETERS),
-        ("responses", 9, RESPONSES),
-        ("schemes", 10, TEXTS),
-    ],
-    extensions: 13,
-};
-
-static RESPONSE: Message = Message {
-    members: &[("description", 1, Shape::Text), ("schema", 2, Shape::Within(1, &SCHEMA))],
-    extensions: 5,
-};
-
-static REFERENCE: Message = Message { members: &[("$ref", 1, Shape::Text)], extensions: 0 };
-
-static BODY: Message = Message {
-    members: &[
-        ("description", 1, Shape::Text),
-        ("name", 2, Shape::Text),
-        ("in", 3, Shape::Text),
-        ("required", 4, Shape::Flag),
-        ("schema", 5, Shape::Message(&SCHEMA_MESSAGE)),
-    ],
-    extensions: 6,
-};
-
-static IN_QUERY: Message = Message {
-    members: &[
-        ("required", 1, Shape::Flag),
-        ("in", 2, Shape::Text),
-        ("description", 3, Shape::Text),
-        ("name", 4, Shape::Text),
-        ("type", 6, Shape::Text),
-        ("uniqueItems", 20, Shape::Flag),
-    ],
-    extensions: 23,
-};
-
-static IN_PATH: Message = Message {
-    members: &[
-        ("required", 1, Shape::Flag),
-        ("in", 2, Shape::Text),
-        ("description", 3, Shape::Text),
-        ("name", 4, Shape::Text),
-        ("type", 5, Shape::Text),
-        ("uniqueItems", 19, Shape::Flag),
-    ],
-    extensions: 22,
-};
-
-static SCHEMA_MESSAGE: Message = Message {
-    members: &[
-        ("$ref", 1, Shape::Text),
-        ("format", 2, Shape::Text),
-        ("description", 4, Shape::Text),
-        ("required", 19, TEXTS),
-        ("enum", 20, Shape::Each(&Shape::Any)),
-        ("additionalProperties", 21, Shape::Within(1, &SCHEMA)),
-        ("type", 22, Shape::Within(1, &Shape::Text)),
-        ("items", 23, Shape::Within(1, &SCHEMA)),
-        ("properties", 25, Shape::Named(1, &SCHEMA)),
-    ],
-    extensions: 31,
-};
-
-static A_REFERENCE: Shape = Shape::Within(2, &Shape::Message(&REFERENCE));
-static A_PARAMETER: Shape = Shape::Within(1, &PARAMETER);
-static A_BODY: Shape = Shape::Within(1, &Shape::Message(&BODY));
-static A_PART_OF_THE_PATH: Shape = Shape::Within(2, &Shape::Within(4, &Shape::Message(&IN_PATH)));
-static A_PART_OF_THE_QUERY: Shape = Shape::Within(2, &Shape::Within(3, &Shape::Message(&IN_QUERY)));
-
-fn parameters_item(value: &Value) -> Shape {
-    if value.get("$ref").is_some() { A_REFERENCE } else { A_PARAMETER }
-}
-
-fn parameter(value: &Value) -> Shape {
-    match value.get("in").and_then(Value::as_str) {
-        Some("body") => A_BODY,
-        Some("path") => A_PART_OF_THE_PATH,
-        _ => A_PART_OF_THE_QUERY,
-    }
-}
+pub(super) use version2::DOCUMENT as VERSION_2;
+pub(super) use version3::DOCUMENT as VERSION_3;
 
 /// A document that is encoded member by member.
 pub(super) struct Binary {
+    document: &'static Message,
     brand: &'static Brand,
     bytes: Vec<u8>,
 }
 
 impl Binary {
-    pub(super) fn new(brand: &'static Brand) -> Self {
-        Self { brand, bytes: Vec::new() }
+    /// An empty document with the members of `document`.
+    pub(super) fn new(document: &'static Message, brand: &'static Brand) -> Self {
+        Self { document, brand, bytes: Vec::new() }
     }
 
     /// Adds a member of the document.
     pub(super) fn member(&mut self, name: &str, value: &Value) -> io::Result<()> {
-        let Self { brand, bytes } = self;
-        put_member(&DOCUMENT, brand, name, value, bytes)
+        let Self { document, brand, bytes } = self;
+        put_member(document, brand, name, value, bytes)
     }
 
     /// Adds a member of the document that is a map, by its entries.
@@ -192,7 +72,7 @@ impl Binary {
         entries: impl IntoIterator<Item = io::Result<(String, Value)>>,
     ) -> io::Result<()> {
         let Some((_, number, Shape::Named(within, shape))) =
-            DOCUMENT.members.iter().find(|(known, ..)| *known == name)
+            self.document.members.iter().find(|(known, ..)| *known == name)
         else {
             return Err(unknown(name));
         };
@@ -239,6 +119,13 @@ fn put(number: u32, shape: Shape, brand: &Brand, value: &Value, out: &mut Vec<u8
             encode_varint(u64::from(*flag), out);
             return Ok(());
         }
+        (Shape::Number, Value::Number(digits)) => {
+            let double = digits.as_f64().ok_or_else(|| unknown(&value.to_string()))?;
+            encode_key(number, WireType::SixtyFourBit, out);
+            out.extend_from_slice(&double.to_le_bytes());
+            return Ok(());
+        }
+        (Shape::Nothing, _) => {}
         (Shape::Text, Value::String(text)) => inner.extend_from_slice(text.as_bytes()),
         (Shape::Any, _) => put_bytes(2, format!("{value}\n").as_bytes(), &mut inner),
         (Shape::Within(within, shape), _) => put(within, *shape, brand, value, &mut inner)?,
@@ -252,7 +139,10 @@ fn put(number: u32, shape: Shape, brand: &Brand, value: &Value, out: &mut Vec<u8
                 put_named(within, shape, brand, (name, value), &mut inner)?;
             }
         }
-        (Shape::Each(_) | Shape::Flag | Shape::Text | Shape::Message(_) | Shape::Named(..), _) => {
+        (
+            Shape::Each(_) | Shape::Flag | Shape::Number | Shape::Text | Shape::Message(_) | Shape::Named(..),
+            _,
+        ) => {
             return Err(unknown(&value.to_string()));
         }
     }

@@ -8,7 +8,7 @@ use std::io::{self, Write};
 
 use serde_json::{Map, Value, json};
 
-use super::binary::Binary;
+use super::binary::{Binary, VERSION_2, VERSION_3};
 use super::definitions::Definitions;
 use super::dialect::Dialect;
 use super::names::{Names, capitalized};
@@ -69,6 +69,30 @@ pub(super) fn version3(registry: &Registry, path: &str) -> io::Result<Option<Doc
     text.finish().map(Some)
 }
 
+/// The same, in its Protobuf form, under the hash of its JSON form: clients have that from the index, whatever form they ask
+/// for.
+pub(super) fn version3_binary(registry: &Registry, path: &str) -> io::Result<Option<Document>> {
+    let sections = sections(registry);
+    let (Some(section), Some(told)) = (sections.get(path), version3(registry, path)?) else {
+        return Ok(None);
+    };
+    let names = Names::of(registry);
+    let mut definitions = Definitions::new(&names, Dialect::V3);
+    let mut binary = Binary::new(&VERSION_3, names.brand);
+    binary.member("openapi", &json!("3.0.0"))?;
+    binary.member("info", &info(&names))?;
+    let items = section_items(registry, &names, path, section).into_iter();
+    binary.entries("paths", items.map(|item| Ok((item.path.clone(), described(&item, &mut definitions)))))?;
+    let schemas = definitions.finish().into_iter();
+    let schemas = schemas.map(|(name, text)| Ok((name, serde_json::from_str(&text)?)));
+    let schemas: Map<String, Value> = schemas.collect::<io::Result<_>>()?;
+    let schemes = json!({"BearerToken": bearer_token()});
+    binary.member("components", &json!({"schemas": schemas, "securitySchemes": schemes}))?;
+    let mut text = Text::new();
+    text.write_all(&binary.finish())?;
+    Ok(Some(text.finish()?.known_by(told.hash)))
+}
+
 /// The one document of version 2.
 pub(super) fn version2(registry: &Registry) -> io::Result<Document> {
     let names = Names::of(registry);
@@ -90,7 +114,7 @@ pub(super) fn version2(registry: &Registry) -> io::Result<Document> {
 pub(super) fn version2_binary(registry: &Registry) -> io::Result<Document> {
     let names = Names::of(registry);
     let mut definitions = Definitions::new(&names, Dialect::V2);
-    let mut binary = Binary::new(names.brand);
+    let mut binary = Binary::new(&VERSION_2, names.brand);
     binary.member("swagger", &json!("2.0"))?;
     binary.member("info", &info(&names))?;
     let items = all_items(registry, &names);

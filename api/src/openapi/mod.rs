@@ -42,7 +42,7 @@ pub const VERSION_2: &str = "/openapi/v2";
 pub enum Form {
     /// JSON.
     Json,
-    /// Protobuf, which only version 2 has.
+    /// Protobuf, which the index has not.
     Protobuf,
 }
 
@@ -81,16 +81,16 @@ fn make(registry: &Registry, path: &str, form: Form) -> io::Result<Option<Docume
     match (path, form) {
         (VERSION_2, Form::Json) => return document::version2(registry).map(Some),
         (VERSION_2, Form::Protobuf) => return document::version2_binary(registry).map(Some),
-        (_, Form::Protobuf) => return Ok(None),
-        (_, Form::Json) => {}
+        (VERSION_3, Form::Json) => return index(registry).map(Some),
+        (VERSION_3, Form::Protobuf) => return Ok(None),
+        _ => {}
     }
-    match path.strip_prefix(VERSION_3) {
-        Some("") => index(registry).map(Some),
-        Some(section) => match section.strip_prefix('/') {
-            Some(section) => document::version3(registry, section),
-            None => Ok(None),
-        },
-        None => Ok(None),
+    let Some(section) = path.strip_prefix(VERSION_3).and_then(|path| path.strip_prefix('/')) else {
+        return Ok(None);
+    };
+    match form {
+        Form::Json => document::version3(registry, section),
+        Form::Protobuf => document::version3_binary(registry, section),
     }
 }
 

@@ -225,3 +225,66 @@ fn the_binary_form_of_version_2_says_what_its_json_says() {
     let item = below(containers, &[(23, ""), (1, ""), (1, "")]);
     assert_eq!(item, b"#/definitions/io.k8s.api.core.v1.Container");
 }
+
+#[test]
+fn the_binary_form_of_version_3_says_what_its_json_says() {
+    let registry = Registry::builtin(&KUBERNETES);
+    let documents = Documents::default();
+    let path = "/openapi/v3/api/v1";
+    let found = documents.find(&registry, path, Form::Protobuf).unwrap().unwrap();
+    assert_eq!(found.hash, documents.find(&registry, path, Form::Json).unwrap().unwrap().hash);
+    let binary = found.text().unwrap();
+    let json = document(&registry, path);
+    assert_eq!(below(&binary, &[(1, "")]), b"3.0.0");
+    assert_eq!(below(&binary, &[(2, ""), (6, "")]), b"v1");
+    let names_in = |bytes: &[u8]| -> Vec<String> {
+        let entries = fields(bytes).into_iter();
+        entries.map(|(_, entry)| String::from_utf8(fields(entry)[0].1.to_vec()).unwrap()).collect()
+    };
+    let expected =
+        |members: &Value| -> Vec<String> { members.as_object().unwrap().keys().cloned().collect() };
+    assert_eq!(names_in(below(&binary, &[(4, "")])), expected(&json["paths"]));
+    assert_eq!(names_in(below(&binary, &[(5, ""), (1, "")])), expected(&json["components"]["schemas"]));
+    let pod = "/api/v1/namespaces/{namespace}/pods/{name}";
+    let patch = below(&binary, &[(4, ""), (1, pod), (2, ""), (10, "")]);
+    assert_eq!(below(patch, &[(5, "")]), b"patchCoreV1NamespacedPod");
+    assert_eq!(below(patch, &[(13, "x-kubernetes-action"), (2, ""), (2, "")]), b"\"patch\"\n");
+    let apply =
+        [(7, ""), (1, ""), (2, ""), (1, "application/apply-patch+yaml"), (2, ""), (1, ""), (2, ""), (1, "")];
+    assert_eq!(below(patch, &apply), b"#/components/schemas/io.k8s.apimachinery.pkg.apis.meta.v1.Patch");
+    let answer = [(8, ""), (2, "200"), (2, ""), (1, ""), (3, ""), (1, "application/json"), (2, ""), (1, "")];
+    assert_eq!(
+        below(patch, &[&answer[..], &[(2, ""), (1, "")]].concat()),
+        b"#/components/schemas/io.k8s.api.core.v1.Pod"
+    );
+    let schemas = |name: &'static str| [(5, ""), (1, ""), (1, name), (2, ""), (1, "")];
+    let port = below(&binary, &schemas("io.k8s.api.core.v1.ContainerPort"));
+    let property = |name: &'static str| [(31, ""), (1, name), (2, ""), (1, "")];
+    let protocol = below(port, &property("protocol"));
+    assert_eq!(
+        (below(protocol, &[(25, "")]), below(protocol, &[(33, ""), (3, "")])),
+        (&b"string"[..], &b"TCP"[..])
+    );
+    // A number: field 1, eight bytes.
+    assert_eq!(below(below(port, &property("containerPort")), &[(33, "")]), [9, 0, 0, 0, 0, 0, 0, 0, 0]);
+    let spec = below(&binary, &schemas("io.k8s.api.core.v1.PodSpec"));
+    let containers = below(spec, &property("containers"));
+    let item = below(containers, &[(30, ""), (1, ""), (1, "")]);
+    assert_eq!(below(item, &[(33, "")]), b"", "an object that is empty is told of, and has no form");
+    assert_eq!(
+        below(item, &[(26, ""), (2, ""), (1, "")]),
+        b"#/components/schemas/io.k8s.api.core.v1.Container"
+    );
+    assert!(documents.find(&registry, VERSION_3, Form::Protobuf).unwrap().is_none());
+    assert!(documents.find(&registry, "/openapi/v3/apis/nope/v1", Form::Protobuf).unwrap().is_none());
+}
+
+#[test]
+fn every_document_of_version_3_has_a_binary_form() {
+    let registry = Registry::builtin(&KUBERNETES);
+    for section in document::section_paths(&registry) {
+        let path = format!("{VERSION_3}/{section}");
+        let found = Documents::default().find(&registry, &path, Form::Protobuf).unwrap().unwrap();
+        assert!(!fields(&found.text().unwrap()).is_empty(), "{path}");
+    }
+}

@@ -23,7 +23,7 @@ pub(super) struct Text {
 /// A document as it is kept.
 #[derive(Clone, Debug)]
 pub struct Document {
-    /// Hash of the text, in capital hexadecimal digits.
+    /// Hash of the text, in capital hexadecimal digits; of a form besides JSON it is that of the JSON.
     pub hash: String,
     /// The text, compressed with gzip.
     pub compressed: Bytes,
@@ -59,6 +59,11 @@ impl Write for Text {
 }
 
 impl Document {
+    /// The same document, known by `hash`.
+    pub(super) fn known_by(self, hash: String) -> Self {
+        Self { hash, ..self }
+    }
+
     /// The text itself.
     ///
     /// # Errors

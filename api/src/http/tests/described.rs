@@ -188,7 +188,8 @@ fn documents_are_refused_in_forms_that_are_not_written() {
             ("/openapi/v3/apis/apps/v1", "application/x+protobuf, */*;q=0.1", 200),
             ("/openapi/v3", "text/html", 200),
             ("/openapi/v2", "text/html", 406),
-            ("/openapi/v3/apis/apps/v1", "application/com.github.proto-openapi.spec.v3@v1.0+protobuf", 406),
+            ("/openapi/v3/apis/apps/v1", "application/com.github.proto-openapi.spec.v2@v1.0+protobuf", 406),
+            ("/openapi/v2", "application/com.github.proto-openapi.spec.v3.v1.0+protobuf", 406),
             ("/openapi/v3/apis/nope/v1", "*/*", 404),
             ("/openapi/v4", "*/*", 404),
         ] {
@@ -200,17 +201,25 @@ fn documents_are_refused_in_forms_that_are_not_written() {
 }
 
 #[test]
-fn version_2_is_given_in_the_binary_form_that_older_clients_ask_for() {
+fn documents_are_given_in_the_binary_forms_that_older_clients_ask_for() {
     block_on(async {
         let server = Server::new().await;
-        for accept in ["v2@v1.0", "v2.v1.0"] {
-            let accept = format!("application/com.github.proto-openapi.spec.{accept}+protobuf");
-            let headers = [("accept", accept.as_str())];
-            let response = server.open(Method::GET, "/openapi/v2", &headers, Body::empty()).await;
-            let expected = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf";
-            assert_eq!(response.headers()["content-type"], expected);
-            let bytes = response.into_body().collect().await.unwrap().to_bytes();
-            assert!(bytes.starts_with(b"\x0a\x032.0"), "{:?}", &bytes[..8]);
+        let index = get(&server, "/openapi/v3", &[]).await.json();
+        let by_hash = index["paths"]["apis/apps/v1"]["serverRelativeURL"].as_str().unwrap().to_owned();
+        let beginnings =
+            [("/openapi/v2", "v2", &b"\x0a\x032.0"[..]), (&by_hash, "v3", &b"\x0a\x053.0.0"[..])];
+        for (path, version, beginning) in beginnings {
+            for sign in ["@", "."] {
+                let accept =
+                    format!("application/com.github.proto-openapi.spec.{version}{sign}v1.0+protobuf");
+                let headers = [("accept", accept.as_str())];
+                let response = server.open(Method::GET, path, &headers, Body::empty()).await;
+                assert_eq!(response.status(), StatusCode::OK, "{path}");
+                let expected = format!("application/com.github.proto-openapi.spec.{version}.v1.0+protobuf");
+                assert_eq!(response.headers()["content-type"], expected);
+                let bytes = response.into_body().collect().await.unwrap().to_bytes();
+                assert!(bytes.starts_with(beginning), "{path}: {:?}", &bytes[..8]);
+            }
         }
     });
 }

@@ -1,0 +1,126 @@
+//! Numbers of the fields of version 3.
+//!
+//! Owns the tables alone; how a document is encoded by them is the parent module's.
+
+use serde_json::Value;
+
+use super::{Message, Shape, TEXTS};
+
+const OPERATION: Shape = Shape::Message(&OPERATION_MESSAGE);
+const PARAMETERS: Shape = Shape::Each(&Shape::Within(1, &Shape::Message(&PARAMETER)));
+static SCHEMA: Shape = Shape::Either(schema);
+const CONTENT: Shape = Shape::Named(1, &Shape::Message(&MEDIA_TYPE));
+const RESPONSES: Shape = Shape::Named(2, &Shape::Within(1, &Shape::Message(&RESPONSE)));
+
+pub(in crate::openapi) static DOCUMENT: Message = Message {
+    members: &[
+        ("openapi", 1, Shape::Text),
+        ("info", 2, Shape::Message(&INFO)),
+        ("paths", 4, Shape::Named(1, &Shape::Message(&PATH_ITEM))),
+        ("components", 5, Shape::Message(&COMPONENTS)),
+    ],
+    extensions: 9,
+};
+
+static INFO: Message =
+    Message { members: &[("title", 1, Shape::Text), ("version", 6, Shape::Text)], extensions: 7 };
+
+static COMPONENTS: Message = Message {
+    members: &[
+        ("schemas", 1, Shape::Named(1, &SCHEMA)),
+        ("securitySchemes", 7, Shape::Named(1, &Shape::Within(1, &Shape::Message(&SECURITY_SCHEME)))),
+    ],
+    extensions: 10,
+};
+
+static SECURITY_SCHEME: Message = Message {
+    members: &[
+        ("type", 1, Shape::Text),
+        ("description", 2, Shape::Text),
+        ("name", 3, Shape::Text),
+        ("in", 4, Shape::Text),
+    ],
+    extensions: 9,
+};
+
+static PATH_ITEM: Message = Message {
+    members: &[
+        ("get", 4, OPERATION),
+        ("put", 5, OPERATION),
+        ("post", 6, OPERATION),
+        ("delete", 7, OPERATION),
+        ("patch", 10, OPERATION),
+        ("parameters", 13, PARAMETERS),
+    ],
+    extensions: 14,
+};
+
+static OPERATION_MESSAGE: Message = Message {
+    members: &[
+        ("tags", 1, TEXTS),
+        ("description", 3, Shape::Text),
+        ("operationId", 5, Shape::Text),
+        ("parameters", 6, PARAMETERS),
+        ("requestBody", 7, Shape::Within(1, &Shape::Message(&REQUEST_BODY))),
+        ("responses", 8, RESPONSES),
+    ],
+    extensions: 13,
+};
+
+static REQUEST_BODY: Message =
+    Message { members: &[("content", 2, CONTENT), ("required", 3, Shape::Flag)], extensions: 4 };
+
+static RESPONSE: Message =
+    Message { members: &[("description", 1, Shape::Text), ("content", 3, CONTENT)], extensions: 5 };
+
+static MEDIA_TYPE: Message = Message { members: &[("schema", 1, Shape::Either(schema))], extensions: 5 };
+
+static PARAMETER: Message = Message {
+    members: &[
+        ("name", 1, Shape::Text),
+        ("in", 2, Shape::Text),
+        ("description", 3, Shape::Text),
+        ("required", 4, Shape::Flag),
+        ("schema", 10, Shape::Either(schema)),
+    ],
+    extensions: 14,
+};
+
+static REFERENCE: Message = Message { members: &[("$ref", 1, Shape::Text)], extensions: 0 };
+
+static SCHEMA_MESSAGE: Message = Message {
+    members: &[
+        ("uniqueItems", 20, Shape::Flag),
+        ("required", 23, TEXTS),
+        ("enum", 24, Shape::Each(&Shape::Any)),
+        ("type", 25, Shape::Text),
+        ("allOf", 26, Shape::Each(&Shape::Either(schema))),
+        ("oneOf", 27, Shape::Each(&Shape::Either(schema))),
+        ("items", 30, Shape::Within(1, &SCHEMA)),
+        ("properties", 31, Shape::Named(1, &SCHEMA)),
+        ("additionalProperties", 32, Shape::Within(1, &SCHEMA)),
+        ("default", 33, Shape::Either(default)),
+        ("description", 34, Shape::Text),
+        ("format", 35, Shape::Text),
+    ],
+    extensions: 36,
+};
+
+static A_REFERENCE: Shape = Shape::Within(2, &Shape::Message(&REFERENCE));
+static A_SCHEMA: Shape = Shape::Within(1, &Shape::Message(&SCHEMA_MESSAGE));
+
+/// A schema, or a reference to one, inside of the message that holds either.
+fn schema(value: &Value) -> Shape {
+    if value.get("$ref").is_some() { A_REFERENCE } else { A_SCHEMA }
+}
+
+/// A default has a field for numbers, one for flags, and one for texts. Of lists and objects, all of them empty here, the
+/// reference writes that there is one.
+fn default(value: &Value) -> Shape {
+    match value {
+        Value::Number(_) => Shape::Within(1, &Shape::Number),
+        Value::Bool(_) => Shape::Within(2, &Shape::Flag),
+        Value::String(_) => Shape::Within(3, &Shape::Text),
+        Value::Null | Value::Array(_) | Value::Object(_) => Shape::Nothing,
+    }
+}
