@@ -6,7 +6,7 @@
 use crate::budget::Numbered;
 use serde_json::Value;
 
-use crate::validate::tree::{Tree, child_mut, set, sorted_entries};
+use crate::validate::tree::{Tree, set, sorted_entries};
 
 /// What stands for a field that is not set.
 #[derive(Clone, Copy)]
