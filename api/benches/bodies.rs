@@ -106,7 +106,9 @@ fn measured(name: &str) {
         let output = command.output().expect("the program runs");
         String::from_utf8_lossy(&output.stdout).trim().to_owned()
     };
-    println!("{name:<44} {} {}", told(TIME), told(MEMORY));
+    // The kernel counts pages in batches, and the allocator gives some back late.
+    let most = (0..3).filter_map(|_| told(MEMORY).parse::<u64>().ok()).max().unwrap_or_default();
+    println!("{name:<44} {} {most:>6} kB", told(TIME));
 }
 
 fn time(case: &Case) {
@@ -128,7 +130,7 @@ fn memory(case: &Case) {
         fs::write("/proc/self/clear_refs", "5").expect("Linux forgets the peak");
         let before = status_kb("VmRSS");
         sent(&router, case).await;
-        println!("{:>6} kB", status_kb("VmHWM").saturating_sub(before));
+        println!("{}", status_kb("VmHWM").saturating_sub(before));
     });
 }
 

@@ -29,6 +29,10 @@ use orch_proto::Brand;
 /// The manager that is recorded for everything an object has when it is first applied to without having managers.
 pub const BEFORE_FIRST_APPLY: &str = "before-first-apply";
 
+/// Bytes of the written form of one manager's fields: the largest object that is stored. A configuration with more of them
+/// is refused before it is merged, because an object with such an owner could not be stored.
+const OWNED_BYTES_MAX: usize = 3 << 19;
+
 /// What an apply request says besides its configuration.
 #[derive(Clone, Copy, Debug)]
 pub struct ApplyOptions {
@@ -55,6 +59,11 @@ pub enum ApplyError {
         /// What is wrong, as `.path: message`; at least one.
         errors: Vec<String>,
     },
+    /// The fields that the manager would own take more bytes than any object may have that is stored.
+    #[error(
+        "the fields of the configuration take {0} bytes as fields of their manager; at most {OWNED_BYTES_MAX} are stored"
+    )]
+    TooManyFields(usize),
     /// The stored managers cannot be read.
     #[error("failed to decode managed fields: {0}")]
     Managed(#[from] ManagedError),
@@ -133,6 +142,10 @@ impl Job<'_> {
         let mut set = field_set(self.schema, self.root, self.config)?;
         set.subtract_below(&self.writer.reset_set());
         strip(&mut set);
+        let bytes = set.wire_len();
+        if bytes > OWNED_BYTES_MAX {
+            return Err(ApplyError::TooManyFields(bytes));
+        }
         if let Some(Value::Array(list)) = &mut stored
             && list.len() == 1
             && stored::own_place(list, &set, self.writer).is_some()

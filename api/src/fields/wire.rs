@@ -30,6 +30,11 @@ impl FieldSet {
         read(value, DEPTH_MAX).map(|(set, _)| set)
     }
 
+    /// Bytes of the JSON of that value, escapes left out of account.
+    pub(super) fn wire_len(&self) -> usize {
+        len(self, false, &mut String::new())
+    }
+
     /// The `FieldsV1` value of the set.
     pub fn to_fields_v1(&self) -> Value {
         let mut key = String::new();
@@ -66,6 +71,23 @@ fn read(value: &Value, depth: usize) -> Result<(FieldSet, bool), WireError> {
     set.seal();
     let member = member || set.is_empty();
     Ok((set, member))
+}
+
+fn len(set: &FieldSet, include_self: bool, key: &mut String) -> usize {
+    const BRACES: usize = "{}".len();
+    const AROUND_KEY: usize = "\"\":,".len();
+    let own = if include_self { ".".len() + AROUND_KEY + BRACES } else { 0 };
+    let entries = set.entries().iter().take_while(|_| goes_on()).map(|entry| {
+        key.clear();
+        entry.element.write_wire(key);
+        let key_len = key.len() + AROUND_KEY;
+        let is_within = entry.member && !entry.children.is_empty();
+        key_len + len(&entry.children, is_within, key)
+    });
+    let of_entries: usize = entries.sum();
+    // The last entry has no comma behind it.
+    let commas = usize::from(include_self || !set.is_empty());
+    BRACES + own + of_entries - commas
 }
 
 fn write(set: &FieldSet, include_self: bool, key: &mut String) -> Map<String, Value> {

@@ -372,6 +372,7 @@ fn apply_error(request: Request<'_>, error: &ApplyError) -> ApiError {
             ApiError::BadRequest(format!("failed to create typed patch object ({object})"))
         }
         ApplyError::ManagedFieldsGiven | ApplyError::Typed { .. } => ApiError::BadRequest(error.to_string()),
+        ApplyError::TooManyFields(_) => ApiError::ObjectTooLarge(error.to_string()),
         ApplyError::Managed(_) | ApplyError::Item(_) => ApiError::Internal(error.to_string()),
     }
 }

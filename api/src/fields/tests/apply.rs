@@ -337,3 +337,19 @@ fn reset_fields_are_neither_owned_nor_contested() {
     let live = apply(schema(), root, Some(live), &config, &writer("two", &[&["spec"]]), options).unwrap();
     assert_eq!(live["metadata"]["managedFields"][1]["fieldsV1"], json!({"f:status": {"f:phase": {}}}));
 }
+
+#[test]
+fn fields_that_no_object_could_be_stored_with_are_refused_before_they_are_merged() {
+    let ports = |count: usize| -> Value {
+        let ports: Vec<Value> = (0..count).map(|at| json!({"containerPort": at})).collect();
+        json!({"metadata": {"name": "p"}, "spec": {"containers": [{"name": "c", "ports": ports}]}})
+    };
+    let mut cluster = Cluster::new("Pod");
+    cluster.apply("a", ports(10_000));
+    let stored = cluster.live.clone();
+    let Err(ApplyError::TooManyFields(bytes)) = cluster.try_apply("b", &ports(30_000), true) else {
+        panic!("30,000 ports have an owner");
+    };
+    assert!((3 << 19..4 << 20).contains(&bytes), "{bytes}");
+    assert_eq!(cluster.live, stored);
+}

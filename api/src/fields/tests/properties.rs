@@ -190,7 +190,10 @@ proptest! {
     #[test]
     fn field_sets_survive_their_wire_form(object in pod(0..3u8)) {
         let set = field_set(schema(), root("Pod"), &object).unwrap();
-        prop_assert_eq!(FieldSet::from_fields_v1(&set.to_fields_v1()).unwrap(), set);
+        let wire = set.to_fields_v1();
+        let text = wire.to_string();
+        prop_assert_eq!(set.wire_len(), text.len() - text.matches('\\').count());
+        prop_assert_eq!(FieldSet::from_fields_v1(&wire).unwrap(), set);
     }
 
     #[test]

@@ -7,21 +7,23 @@ mod form;
 
 use serde_json::Value;
 
-use self::form::{claim_lines, pod_lines};
+use self::form::{claim_form, pod_form};
 
 /// Lines around a change.
 const AROUND: usize = 3;
 /// Past this many pairs of lines the part between the first and the last change is shown as one change.
 const PAIRS_MAX: usize = 1_000_000;
+/// Bytes after which a difference ends: more than a message shows of it.
+const DIFF_BYTES_MAX: usize = 64 * 1024;
 
 /// The difference between two pod specs; empty when their shown forms are the same.
 pub(super) fn spec_diff(before: &Value, after: &Value) -> String {
-    unified(&pod_lines(before), &pod_lines(after))
+    unified(&pod_form(before), &pod_form(after))
 }
 
 /// The difference between two specs of volume claims, in the same way.
 pub(crate) fn claim_diff(before: &Value, after: &Value) -> String {
-    unified(&claim_lines(before), &claim_lines(after))
+    unified(&claim_form(before), &claim_form(after))
 }
 
 /// A changed stretch: line ranges in the old and in the new text.
@@ -31,9 +33,13 @@ struct Change {
     new: (usize, usize),
 }
 
-fn unified(before: &[String], after: &[String]) -> String {
+fn unified(before: &str, after: &str) -> String {
+    let (before, after): (Vec<&str>, Vec<&str>) = (before.lines().collect(), after.lines().collect());
     let mut out = String::new();
-    for group in grouped(&changes(before, after)) {
+    for group in grouped(&changes(&before, &after)) {
+        if out.len() > DIFF_BYTES_MAX {
+            break;
+        }
         let (first, last) = (group[0], group[group.len() - 1]);
         let start = first.old.0.saturating_sub(AROUND);
         let lead = first.old.0 - start;
@@ -61,8 +67,11 @@ fn range(start: usize, end: usize) -> String {
     }
 }
 
-fn push_lines(out: &mut String, mark: char, lines: &[String]) {
+fn push_lines(out: &mut String, mark: char, lines: &[&str]) {
     for line in lines {
+        if out.len() > DIFF_BYTES_MAX {
+            break;
+        }
         out.push(mark);
         out.push_str(line);
         out.push('\n');
@@ -84,7 +93,7 @@ fn grouped(changes: &[Change]) -> Vec<Vec<Change>> {
 }
 
 // The longest common subsequence by dynamic programming, after what is common at both ends is set aside.
-fn changes(before: &[String], after: &[String]) -> Vec<Change> {
+fn changes(before: &[&str], after: &[&str]) -> Vec<Change> {
     let head = before.iter().zip(after).take_while(|(a, b)| a == b).count();
     let (old, new) = (&before[head..], &after[head..]);
     let tail = old.iter().rev().zip(new.iter().rev()).take_while(|(a, b)| a == b).count();
@@ -119,7 +128,7 @@ fn changes(before: &[String], after: &[String]) -> Vec<Change> {
     found
 }
 
-fn common_lengths(old: &[String], new: &[String]) -> Vec<Vec<u32>> {
+fn common_lengths(old: &[&str], new: &[&str]) -> Vec<Vec<u32>> {
     let mut lengths = vec![vec![0_u32; new.len() + 1]; old.len() + 1];
     for i in (0..old.len()).rev() {
         for j in (0..new.len()).rev() {

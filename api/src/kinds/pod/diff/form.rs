@@ -6,7 +6,7 @@
 use crate::budget::Numbered;
 use serde_json::Value;
 
-use crate::validate::tree::{Tree, child_mut, set, sorted_entries};
+use crate::validate::tree::{Tree, set, sorted_entries};
 
 /// What stands for a field that is not set.
 #[derive(Clone, Copy)]
@@ -152,39 +152,51 @@ const CLAIM: &[Member] = &[
 ];
 const CLAIM_RESOURCES: &[Member] =
     &[Member("Limits", "limits", Shape::Null), Member("Requests", "requests", Shape::Null)];
+const SECURITY_CONTEXT: &str = "securityContext";
+
 /// Fields that stand in the spec and in the reference's memory in the security context.
 const HOSTED: [&str; 5] = ["hostNetwork", "hostPID", "hostIPC", "shareProcessNamespace", "hostUsers"];
 
-/// The lines of the form of a volume claim's spec.
-pub(super) fn claim_lines(spec: &Value) -> Vec<String> {
+/// The form of a volume claim's spec.
+pub(super) fn claim_form(spec: &Value) -> String {
     let mut out = String::new();
     write_object(spec, CLAIM, 0, &mut out);
-    out.lines().map(str::to_owned).collect()
+    out
 }
 
-/// The lines of the form of a pod's spec.
-pub(super) fn pod_lines(spec: &Value) -> Vec<String> {
-    let mut spec = spec.clone();
+/// The form of a pod's spec.
+pub(super) fn pod_form(spec: &Value) -> String {
+    let mut security = spec.at(SECURITY_CONTEXT).clone();
     for field in HOSTED {
-        if let Some(value) = spec.get(field).cloned() {
-            set(child_mut(&mut spec, "securityContext"), field, value);
+        if let Some(value) = spec.get(field) {
+            set(&mut security, field, value.clone());
         }
     }
     let mut out = String::new();
-    write_object(&spec, SPEC, 0, &mut out);
-    out.lines().map(str::to_owned).collect()
+    let member = |name: &str| if name == SECURITY_CONTEXT { &security } else { spec.at(name) };
+    write_members(member, SPEC, 0, &mut out);
+    out
 }
 
 fn write_object(value: &Value, members: &[Member], depth: usize, out: &mut String) {
+    write_members(|name| value.at(name), members, depth, out);
+}
+
+/// Writes an object whose members `value` gives.
+fn write_members<'v>(value: impl Fn(&str) -> &'v Value, members: &[Member], depth: usize, out: &mut String) {
     out.push_str("{\n");
     for (at, Member(shown, name, shape)) in members.iter().numbered() {
-        out.push_str(&" ".repeat(depth + 1));
-        out.push_str(&format!("\"{shown}\": "));
-        write_field(value.at(name), *shape, depth + 1, out);
+        indent(depth + 1, out);
+        out.extend(["\"", shown, "\": "]);
+        write_field(value(name), *shape, depth + 1, out);
         out.push_str(if at + 1 < members.len() { ",\n" } else { "\n" });
     }
-    out.push_str(&" ".repeat(depth));
+    indent(depth, out);
     out.push('}');
+}
+
+fn indent(depth: usize, out: &mut String) {
+    out.extend(std::iter::repeat_n(' ', depth));
 }
 
 fn write_field(value: &Value, shape: Shape, depth: usize, out: &mut String) {
@@ -209,11 +221,11 @@ fn write_list(items: &[Value], depth: usize, out: &mut String, write: impl Fn(&V
     }
     out.push_str("[\n");
     for (at, item) in items.iter().numbered() {
-        out.push_str(&" ".repeat(depth + 1));
+        indent(depth + 1, out);
         write(item, out);
         out.push_str(if at + 1 < items.len() { ",\n" } else { "\n" });
     }
-    out.push_str(&" ".repeat(depth));
+    indent(depth, out);
     out.push(']');
 }
 
@@ -225,12 +237,12 @@ fn write_any(value: &Value, depth: usize, out: &mut String) {
             out.push_str("{\n");
             let entries = sorted_entries(value);
             for (at, (name, value)) in entries.iter().numbered() {
-                out.push_str(&" ".repeat(depth + 1));
-                out.push_str(&format!("{}: ", super::super::quoted(name)));
+                indent(depth + 1, out);
+                out.extend([&*super::super::quoted(name), ": "]);
                 write_any(value, depth + 1, out);
                 out.push_str(if at + 1 < entries.len() { ",\n" } else { "\n" });
             }
-            out.push_str(&" ".repeat(depth));
+            indent(depth, out);
             out.push('}');
         }
         other => out.push_str(&other.to_string()),
