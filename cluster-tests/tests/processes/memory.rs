@@ -88,16 +88,22 @@ async fn fill(client: &Client) {
     filling.join_all().await;
 }
 
-/// Takes a frame of a full list now and then; the bytes taken.
+/// What a slow reader takes at most in each of its pauses: in the time of the test, half of a list.
+const TAKEN_BYTES: usize = 256 << 10;
+
+/// Takes a frame of a full list now and then, and waits the longer the larger it was: how much one has depends on how fast
+/// the node and the network are. The bytes taken.
 async fn read_slowly(client: &Client) -> usize {
     let (_connection, answer) = client.start(Method::GET, COLLECTION, &[], Bytes::new()).await.unwrap();
     assert_eq!(answer.status(), 200);
     let mut body = answer.into_body();
     let (began, mut size) = (Instant::now(), 0);
     while began.elapsed() < Duration::from_secs(5) {
-        let frame = body.frame().await.expect("more of the list").unwrap();
-        size += frame.into_data().map_or(0, |data| data.len());
-        sleep(Duration::from_millis(50)).await;
+        let frame = body.frame().await.unwrap_or_else(|| panic!("the list ends after {size} bytes")).unwrap();
+        let taken = frame.into_data().map_or(0, |data| data.len());
+        size += taken;
+        let pauses = u32::try_from(taken.div_ceil(TAKEN_BYTES)).unwrap_or(u32::MAX);
+        sleep(Duration::from_millis(50) * pauses).await;
     }
     size
 }
