@@ -17,7 +17,7 @@ use crate::validate::tree::Tree;
 /// for others.
 const UNDER_WAY_MAX: usize = 32;
 
-/// What a DELETE of a collection is about to delete.
+/// The objects that a DELETE of a collection is about to delete.
 pub(crate) struct Doomed {
     options: DeleteOptions,
     list: ListAnswer,

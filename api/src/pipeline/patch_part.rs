@@ -71,7 +71,7 @@ impl<S: Store> Pipeline<S> {
         Some(Incoming { value, warnings })
     }
 
-    /// What an apply made, as an object of the kind. Its managers are this server's own words, which need no decoding.
+    /// The result of an apply as an object of the kind. Its managers are this server's own words, which need no decoding.
     pub(super) fn applied_object(
         &self,
         request: Request<'_>,

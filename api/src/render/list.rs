@@ -78,7 +78,7 @@ impl Renderer {
         self.finish_list(document)
     }
 
-    /// What a list's document is written to: in one piece where it is made into another one afterwards.
+    /// The buffer of a list's document: in one piece where it is made into another one afterwards.
     fn pieces(&self) -> Pieces {
         match self.representation {
             Representation { encoding: Encoding::Json, pretty: false, .. } => Pieces::default(),

@@ -60,7 +60,7 @@ pub(super) enum Items {
     Parts(VecDeque<Bytes>),
 }
 
-/// One of [`Items`].
+/// An object or a part out of [`Items`].
 enum Item {
     Object(SharedObject),
     Part(Bytes),

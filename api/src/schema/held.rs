@@ -1,4 +1,4 @@
-//! What an object in canonical form holds in memory, counted as a decoder counts it.
+//! The memory that an object in canonical form holds, counted as a decoder counts it.
 //!
 //! Owns the bound of objects that were not decoded as a whole: of a patched object the members that the patch does not
 //! reach, of an applied one its managers.

@@ -14,7 +14,7 @@ use std::borrow::Cow;
 /// stay below 160 KiB.
 pub const VALUE_BYTES_MAX: usize = 512;
 
-/// What quotes and a mark add to a value that was cut.
+/// Bytes that quotes and a mark add to a value that was cut.
 const CUT_BYTES_MAX: usize = 40;
 
 /// `text` in double quotes as messages show a string value: control characters escaped, everything else as it is, and

@@ -79,7 +79,7 @@ pub struct Alongside<'m> {
 }
 
 impl<'m> Alongside<'m> {
-    /// Nothing was looked for yet.
+    /// No search has begun.
     pub fn new(map: &'m Map<String, Value>) -> Self {
         Alongside { map, rest: map.iter() }
     }

@@ -213,7 +213,7 @@ async fn found(State(handle): State<Handle>) -> Response {
     tracing::info!("founding the cluster");
     match handle.found().await {
         Ok(()) => {
-            // Who has founded wants to see the cluster. Founded it is also where its first leader takes longer.
+            // The operator wants to see the cluster. The cluster is founded even where its first leader takes longer.
             let seen = tokio::time::timeout(FIRST_LEADER_TIMEOUT, handle.wait_cluster()).await;
             if seen.is_err() {
                 tracing::info!("the cluster is founded and has no leader yet");

@@ -97,7 +97,7 @@ enum Word {
     Nothing,
 }
 
-/// What was answered about a peer.
+/// The answers of members about a peer.
 struct Answer<I> {
     /// `None` while members are asked for the first time.
     tally: Option<Tally>,

@@ -41,7 +41,7 @@ pub(super) fn connect_stand_in(way: Way, purpose: Purpose, service: Arc<dyn Peer
     Duplex { sender, receiver }
 }
 
-/// One direction of a connection: what is sent on the returned sender comes out of the returned receiver, later.
+/// One direction of a connection: bytes sent on the returned sender come out of the returned receiver, later.
 fn pump(
     network: &SimNetwork,
     way: Way,

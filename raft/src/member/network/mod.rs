@@ -45,14 +45,14 @@ use crate::member::recall::Recollection;
 use crate::member::scrutiny::{Scrutinized, Scrutiny};
 use crate::transport::{Peer, Purpose, Transport, TransportError};
 
-/// What every link of a member uses.
+/// The parts of a member that all its links use.
 pub(crate) struct Shared<T> {
     pub(crate) transport: T,
     /// Snapshots that are on their way.
     pub(crate) holds: Arc<Holds>,
     /// In which frames are written.
     pub(crate) level: Arc<FeatureLevel>,
-    /// What peers have promised.
+    /// The promises of peers.
     pub(crate) promises: Promises,
     /// What is told to a peer of its disk.
     pub(crate) recollection: Recollection,
