@@ -15,7 +15,7 @@ use orch_raft::Store;
 
 use super::Api;
 use crate::render::Payload;
-use crate::watch::Watch;
+use crate::watch::{InitialEvents, Watch};
 
 /// Answers belong to the one who asked and are old at once.
 const NO_CACHE: HeaderValue = HeaderValue::from_static("no-cache, private");
@@ -98,11 +98,15 @@ pub(super) fn frames(
 
 /// In an answer's extensions: it is a watch, which goes on for as long as its client stays. All other answers have an end
 /// that their clients have to reach in time.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Lasting;
+#[derive(Clone, Debug)]
+pub struct Lasting {
+    /// Until they are through, the client has an end to reach in time.
+    pub initial_events: InitialEvents,
+}
 
 /// An answer that goes on until the watch ends. Where it has many objects to look at, it does so in the pool.
 pub(super) fn stream<S: Store>(content_type: &str, watch: Watch<S>, api: Arc<Api<S>>) -> Response<Body> {
+    let lasting = Lasting { initial_events: watch.initial_events() };
     let frames = stream::unfold(watch, move |watch| {
         let api = api.clone();
         async move {
@@ -111,7 +115,7 @@ pub(super) fn stream<S: Store>(content_type: &str, watch: Watch<S>, api: Arc<Api
         }
     });
     let mut response = respond(200, "application/json", Body::from_stream(frames));
-    response.extensions_mut().insert(Lasting);
+    response.extensions_mut().insert(lasting);
     if let Ok(content_type) = HeaderValue::from_str(content_type) {
         response.headers_mut().insert(CONTENT_TYPE, content_type);
     }

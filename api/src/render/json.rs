@@ -1,5 +1,6 @@
 //! Objects as JSON, and the last step from JSON to bytes: a newline, several lines, or YAML.
 
+use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use super::pieces::Pieces;
@@ -44,12 +45,17 @@ impl Renderer {
 
     /// `document`, which is JSON, as YAML.
     pub(super) fn yaml(&self, document: &[u8]) -> Result<Payload, ApiError> {
-        let value: Value = serde_json::from_slice(document)
-            .map_err(|error| ApiError::Internal(format!("an answer is not JSON: {error}")))?;
+        let value: Value = parsed(document)?;
         let mut pieces = Pieces::with_capacity(document.len() * 2);
         write_yaml_to(&value, &mut pieces);
         Ok(pieces.into_payload())
     }
+}
+
+/// What was written as JSON for an answer, as a tree.
+pub(super) fn parsed<T: DeserializeOwned>(json: &[u8]) -> Result<T, ApiError> {
+    serde_json::from_slice(json)
+        .map_err(|error| ApiError::Internal(format!("an answer is not JSON: {error}")))
 }
 
 /// JSON as the reference ends it: on one line with a newline, on several without.

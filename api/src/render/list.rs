@@ -2,16 +2,19 @@
 
 use bytes::Bytes;
 use orch_raft::object::SharedObject;
+use serde_json::Value;
 
-use super::json::write_text;
+use super::json::{parsed, write_text};
 use super::payload::{Framing, Items};
 use super::pieces::Pieces;
+use super::pretty::Sink;
 use super::{Payload, Renderer, pretty};
 use crate::ambient::Timestamp;
 use crate::budget::goes_on;
 use crate::error::ApiError;
 use crate::negotiate::{Encoding, Representation, View};
 use crate::pipeline::ListAnswer;
+use crate::schema::write_yaml_list;
 
 impl Renderer {
     /// The answer of a list.
@@ -26,11 +29,7 @@ impl Renderer {
         }
         match self.representation {
             Representation { encoding: Encoding::Protobuf, .. } => self.protobuf_list(&list),
-            Representation { view: View::Table, .. } => {
-                let mut document = self.pieces();
-                self.table(&list, now, &mut document)?;
-                self.finish_list(document)
-            }
+            Representation { view: View::Table, .. } => self.table(&list, now),
             Representation { encoding: Encoding::Json, pretty: false, view: View::MetadataList, .. } => {
                 let parts = list
                     .objects
@@ -55,51 +54,63 @@ impl Renderer {
             let framing = Framing::Commas { before: Bytes::new(), after: b"" };
             return Payload::list(open.into(), Items::objects(list.objects), framing, CLOSE);
         }
-        let mut lines = Vec::new();
-        pretty::indent(&open, 0, &mut lines);
-        // The re-indenter has already gone to the line of the first item, which writes its own.
-        lines.truncate(lines.iter().rposition(|&byte| byte == b'[').map_or(lines.len(), |at| at + 1));
-        let close: &'static [u8] = if list.objects.is_empty() { b"]\n}" } else { b"\n  ]\n}" };
-        Payload::list(lines.into(), Items::objects(list.objects), Framing::Pretty, close)
+        let close: &'static [u8] = if list.objects.is_empty() { b"]\n}" } else { PRETTY_CLOSE };
+        Payload::list(pretty_open(&open).into(), Items::objects(list.objects), Framing::Pretty, close)
     }
 
     /// A list that is written to its end before its first byte goes out.
     fn encoded_list(&self, list: &ListAnswer) -> Result<Payload, ApiError> {
-        let mut document = self.pieces();
-        document.last().extend_from_slice(&self.list_open(list));
-        for (at, object) in list.objects.iter().take_while(|_| goes_on()).enumerate() {
-            let out = document.last();
-            if at > 0 {
-                out.push(b',');
+        let item = |object: &SharedObject, out: &mut Vec<u8>| self.list_item(object, out);
+        self.sequence(self.list_open(list), "items", &list.objects, item)
+    }
+
+    /// A document with one long list, in pieces that are dropped as they are sent. No more than one item of it is a tree at
+    /// any time.
+    ///
+    /// `open`: the document as JSON up to the bracket that opens `list`, its last member. `item` appends an item as JSON.
+    pub(super) fn sequence(
+        &self,
+        mut open: Vec<u8>,
+        list: &str,
+        objects: &[SharedObject],
+        item: impl Fn(&SharedObject, &mut Vec<u8>) -> Result<(), ApiError>,
+    ) -> Result<Payload, ApiError> {
+        let mut document = Pieces::with_capacity(open.len());
+        let objects = objects.iter().take_while(|_| goes_on());
+        match self.representation {
+            Representation { encoding: Encoding::Yaml, .. } => {
+                open.extend_from_slice(b"]}");
+                let mut json = Vec::new();
+                let items = objects.map(|object| {
+                    json.clear();
+                    item(object, &mut json)?;
+                    parsed::<Value>(&json)
+                });
+                write_yaml_list(&parsed(&open)?, list, items, &mut document)?;
             }
-            self.list_item(object, out)?;
-        }
-        document.last().extend_from_slice(b"]}");
-        self.finish_list(document)
-    }
-
-    /// The buffer of a list's document: in one piece where it is made into another one afterwards.
-    fn pieces(&self) -> Pieces {
-        match self.representation {
-            Representation { encoding: Encoding::Json, pretty: false, .. } => Pieces::default(),
-            _ => Pieces::one(),
-        }
-    }
-
-    /// The answer whose JSON on one line is `document`, in pieces that are dropped as they are sent.
-    fn finish_list(&self, mut document: Pieces) -> Result<Payload, ApiError> {
-        match self.representation {
-            Representation { encoding: Encoding::Yaml, .. } => self.yaml(&document.into_one()),
             Representation { pretty: true, .. } => {
-                let mut lines = Pieces::default();
-                pretty::indent(&document.into_one(), 0, &mut lines);
-                Ok(lines.into_payload())
+                document.put(&pretty_open(&open));
+                let mut json = Vec::new();
+                for (at, object) in objects.enumerate() {
+                    json.clear();
+                    item(object, &mut json)?;
+                    Framing::Pretty.write(at, &json, document.last());
+                }
+                document.put(if json.is_empty() { b"]\n}" } else { PRETTY_CLOSE });
             }
             _ => {
-                document.last().push(b'\n');
-                Ok(document.into_payload())
+                document.put(&open);
+                for (at, object) in objects.enumerate() {
+                    let out = document.last();
+                    if at > 0 {
+                        out.push(b',');
+                    }
+                    item(object, out)?;
+                }
+                document.put(CLOSE);
             }
         }
+        Ok(document.into_payload())
     }
 
     fn list_item(&self, object: &SharedObject, out: &mut Vec<u8>) -> Result<(), ApiError> {
@@ -132,6 +143,18 @@ impl Renderer {
 
 /// What follows the last item.
 const CLOSE: &[u8] = b"]}\n";
+
+/// The same, over several lines.
+const PRETTY_CLOSE: &[u8] = b"\n  ]\n}";
+
+/// `open`, which ends with a bracket, over several lines.
+fn pretty_open(open: &[u8]) -> Vec<u8> {
+    let mut lines = Vec::new();
+    pretty::indent(open, 0, &mut lines);
+    // The re-indenter has already gone to the line of the first item, which writes its own.
+    lines.truncate(lines.iter().rposition(|&byte| byte == b'[').map_or(lines.len(), |at| at + 1));
+    lines
+}
 
 /// Appends the metadata of a list.
 pub(super) fn write_list_meta(list: &ListAnswer, out: &mut Vec<u8>) {

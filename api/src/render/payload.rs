@@ -301,7 +301,8 @@ impl Framing {
         }
     }
 
-    fn write(&self, at: usize, item: &[u8], out: &mut Vec<u8>) {
+    /// Appends the item number `at`.
+    pub(super) fn write(&self, at: usize, item: &[u8], out: &mut Vec<u8>) {
         if at > 0 && !matches!(self, Framing::Plain | Framing::Fields) {
             out.push(b',');
         }

@@ -15,26 +15,13 @@ const FULL: usize = FRAME_BYTES + 1;
 const ROOM: usize = FRAME_BYTES + FRAME_BYTES / 4;
 
 /// A document that is being written.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Pieces {
     full: Vec<Bytes>,
     last: Vec<u8>,
-    /// Bytes from which on a piece ends.
-    full_at: usize,
-}
-
-impl Default for Pieces {
-    fn default() -> Self {
-        Pieces { full: Vec::new(), last: Vec::new(), full_at: FULL }
-    }
 }
 
 impl Pieces {
-    /// A document of one piece, however long.
-    pub(super) fn one() -> Self {
-        Pieces { full_at: usize::MAX, ..Pieces::default() }
-    }
-
     /// A document of about `bytes`.
     pub(super) fn with_capacity(bytes: usize) -> Self {
         Pieces { last: Vec::with_capacity(bytes.min(ROOM)), ..Pieces::default() }
@@ -42,17 +29,11 @@ impl Pieces {
 
     /// Where the document is written on: a new piece, if the last one is full.
     pub(super) fn last(&mut self) -> &mut Vec<u8> {
-        if self.last.len() >= self.full_at {
+        if self.last.len() >= FULL {
             let full = std::mem::replace(&mut self.last, Vec::with_capacity(ROOM));
             self.full.push(full.into());
         }
         &mut self.last
-    }
-
-    /// The bytes of a document of one piece.
-    pub(super) fn into_one(self) -> Vec<u8> {
-        debug_assert!(self.full.is_empty(), "the document was begun as one piece");
-        self.last
     }
 
     /// The document as an answer.

@@ -6,10 +6,8 @@ use orch_raft::object::SharedObject;
 use serde_json::{Value, json};
 
 use super::list::write_list_meta;
-use super::pieces::Pieces;
-use super::{IncludeObject, Renderer};
+use super::{IncludeObject, Payload, Renderer};
 use crate::ambient::Timestamp;
-use crate::budget::goes_on;
 use crate::error::ApiError;
 use crate::kinds::Cell;
 use crate::pipeline::ListAnswer;
@@ -18,32 +16,19 @@ use crate::schema::{Column, default_columns};
 use crate::validate::tree::Tree;
 
 impl Renderer {
-    /// Writes the table of a list.
-    pub(super) fn table(
-        &self,
-        list: &ListAnswer,
-        now: Timestamp,
-        table: &mut Pieces,
-    ) -> Result<(), ApiError> {
+    /// The table of a list.
+    pub(super) fn table(&self, list: &ListAnswer, now: Timestamp) -> Result<Payload, ApiError> {
         let mut metadata = Vec::new();
         write_list_meta(list, &mut metadata);
-        let out = table.last();
-        self.table_open(&metadata, true, out);
+        let mut open = Vec::new();
+        self.table_open(&metadata, true, &mut open);
         if list.objects.is_empty() && !self.has_own_cells() {
-            out.extend_from_slice(b"null}");
-            return Ok(());
+            open.extend_from_slice(b"null}");
+            return self.finish(open);
         }
-        out.push(b'[');
+        open.push(b'[');
         let now = now.seconds_text();
-        for (at, object) in list.objects.iter().take_while(|_| goes_on()).enumerate() {
-            let out = table.last();
-            if at > 0 {
-                out.push(b',');
-            }
-            self.row_of(object, &now, out)?;
-        }
-        table.last().extend_from_slice(TABLE_END);
-        Ok(())
+        self.sequence(open, "rows", &list.objects, |object, out| self.row_of(object, &now, out))
     }
 
     /// Appends the table of one object, given its stored form. `headers`: with columns.

@@ -42,7 +42,7 @@ pub use types::{
 };
 
 pub(crate) use yaml::read_yaml;
-pub(crate) use yaml::{YamlSink, write_yaml_to};
+pub(crate) use yaml::{YamlSink, write_yaml_list, write_yaml_to};
 pub use yaml::{decode_yaml, write_yaml, yaml_value};
 
 #[cfg(test)]

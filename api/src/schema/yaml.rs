@@ -360,7 +360,7 @@ mod scalar;
 mod write;
 
 pub use write::write_yaml;
-pub(crate) use write::{YamlSink, write_yaml_to};
+pub(crate) use write::{YamlSink, write_yaml_list, write_yaml_to};
 
 #[cfg(test)]
 mod tests;

@@ -8,6 +8,7 @@
 //! Invariant: the cursor passes a revision only when all its events are in a frame.
 
 mod event;
+mod initial;
 mod start;
 
 use std::sync::Arc;
@@ -24,6 +25,8 @@ use crate::pipeline::Pipeline;
 use crate::render::Renderer;
 use crate::status::Status;
 use event::{Event, Scope};
+
+pub use initial::InitialEvents;
 
 /// Bytes of events after which a frame is handed to the socket: four TLS records, and what one slow reader holds.
 const FRAME_BYTES: usize = 64 << 10;
@@ -50,6 +53,7 @@ pub struct Watch<S> {
     /// The store's count when the watch began: at a later one, what it has shown may have been wrong.
     revocations: u64,
     phase: Phase,
+    initial_events: InitialEvents,
     /// All changes up to here were sent or are none of this watch's.
     position: Revision,
     is_first_event: bool,
@@ -134,6 +138,11 @@ impl<S: Store> Watch<S> {
                 }
             }
         }
+    }
+
+    /// The watch's initial events, for who delivers its frames.
+    pub fn initial_events(&self) -> InitialEvents {
+        self.initial_events.clone()
     }
 
     /// Whether what is to be looked at next, object by object, holds up a thread that has others to serve: `many` or more,
@@ -260,6 +269,7 @@ impl<S: Store> Watch<S> {
             }
         }
         self.phase = Phase::Following;
+        self.initial_events.end();
         if std::mem::take(&mut self.owes_initial_end)
             && let Err(error) = self.renderer.bookmark(
                 self.position,

@@ -7,7 +7,7 @@ use futures::future::BoxFuture;
 use orch_raft::Store;
 
 use super::event::Scope;
-use super::{BOOKMARK_EVERY, Phase, Watch};
+use super::{BOOKMARK_EVERY, InitialEvents, Phase, Watch};
 use crate::error::ApiError;
 use crate::pipeline::{Pipeline, Request, revision_parameter};
 use crate::render::Renderer;
@@ -71,6 +71,7 @@ impl<S: Store> Watch<S> {
             scope: scope(request, selector),
             subscription,
             revocations,
+            initial_events: InitialEvents::new(matches!(phase, Phase::Initial { .. })),
             phase,
             position,
             is_first_event: true,

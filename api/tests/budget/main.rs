@@ -390,6 +390,20 @@ fn selectors_of_many_terms() {
 }
 
 #[test]
+fn a_list_in_yaml() {
+    let server = Server::new();
+    // Many small values: as a tree they take fifty times their bytes.
+    let data: serde_json::Map<String, Value> = (0..200).map(|at| (format!("k{at}"), json!("v"))).collect();
+    for at in 0..1_000 {
+        server.create(MAPS, &json!({"metadata": {"name": format!("m{at}")}, "data": data}));
+    }
+    for accept in ["application/yaml", "application/yaml;as=Table;g=meta.orch.io;v=v1"] {
+        let cost = with_answer(server.measure(Method::GET, MAPS, accept, String::new()));
+        check_held(accept, &cost, &[200], 3);
+    }
+}
+
+#[test]
 fn the_smallest_entries() {
     let server = Server::new();
     let body = filled(r#"{"metadata":{"name":"a"},"data":{"#, |at| format!(r#""{at}":"""#), "}}", 1_480_000);

@@ -15,7 +15,7 @@ use orch_api::ambient::{Ambient, Timestamp};
 use orch_api::authn::{AnonymousAccess, Authenticator, Peer, TokenTable};
 use orch_api::http::Api;
 use orch_api::paging::TokenKey;
-use orch_api::pipeline::{Features, Pipeline, Turns};
+use orch_api::pipeline::{Features, Pipeline};
 use orch_api::registry::Registry;
 use orch_proto::brand::ORCH;
 use orch_raft::memory::MemoryStore;
@@ -69,14 +69,13 @@ impl Server {
     /// A server with the namespace `ns`.
     pub(crate) fn new() -> Server {
         let alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
-        let pipeline = Arc::new(Pipeline {
-            store: MemoryStore::default(),
-            registry: Registry::builtin(&ORCH),
-            token_key: TokenKey::new([7; 32]),
-            ambient: Arc::new(Still),
-            features: Features::default(),
-            turns: Turns::default(),
-        });
+        let pipeline = Arc::new(Pipeline::new(
+            MemoryStore::default(),
+            Registry::builtin(&ORCH),
+            TokenKey::new([7; 32]),
+            Arc::new(Still),
+            Features::default(),
+        ));
         let authenticator =
             Arc::new(Authenticator::new(&ORCH, TokenTable::default(), AnonymousAccess::Refused));
         let router = Api::new(pipeline, authenticator, CancellationToken::new()).router();
@@ -94,8 +93,10 @@ impl Server {
         assert_eq!(code, 201, "{}", String::from_utf8_lossy(&answer));
     }
 
-    fn send(&self, method: Method, path: &str, content_type: &str, body: Bytes) -> (u16, Bytes) {
-        let request = Request::builder().method(method).uri(path).header("content-type", content_type);
+    /// `media_type`: of the body; of a read, the one asked for.
+    fn send(&self, method: Method, path: &str, media_type: &str, body: Bytes) -> (u16, Bytes) {
+        let header = if method == Method::GET { "accept" } else { "content-type" };
+        let request = Request::builder().method(method).uri(path).header(header, media_type);
         let request = request.extension(self.peer.clone()).body(Body::from(body)).unwrap();
         let router = self.router.clone();
         // On a worker, as in a node: what holds a worker up is measured with what it costs.
@@ -107,14 +108,14 @@ impl Server {
         self.runtime.block_on(answering).unwrap()
     }
 
-    /// What a request costs. The body is made before.
-    pub(crate) fn measure(&self, method: Method, path: &str, content_type: &str, body: String) -> Cost {
+    /// What a request costs. The body is made before; `media_type` is its, or for a read the one asked for.
+    pub(crate) fn measure(&self, method: Method, path: &str, media_type: &str, body: String) -> Cost {
         let sent = body.len() + path.len();
         let body = Bytes::from(body);
         let (held, cpu) = (status_bytes("VmRSS:"), cpu_nanos());
         // Brings the peak down to what is resident now.
         fs::write("/proc/self/clear_refs", "5").unwrap();
-        let (code, answer) = self.send(method, path, content_type, body);
+        let (code, answer) = self.send(method, path, media_type, body);
         let cpu_ms = cpu_nanos().saturating_sub(cpu) / 1_000_000;
         let peak = status_bytes("VmHWM:").saturating_sub(held);
         Cost { code, answer, sent, cpu_ms, peak }

@@ -75,7 +75,7 @@ pub(super) const TCP_KEEPALIVE: Duration = Duration::from_secs(60);
 /// that reads slowly falls out of the history; one that reads nothing is ended here.
 pub(super) const STALL_MAX: Duration = Duration::from_secs(60);
 
-/// From the head of an answer that is no watch to its last byte. At the lowest rate a client gets 19 MB in that time; a
+/// From the head of an answer that is no watch to its last byte, and of a watch to the last of its initial events. At the lowest rate a client gets 19 MB in that time; a
 /// list of hundreds of megabytes takes seconds on a usual network.
 pub(super) const ANSWER_MAX: Duration = Duration::from_secs(600);
 

@@ -5,7 +5,8 @@
 //! in memory. Three things end an answer: a frame that is not taken in a minute; an answer with an end that comes slower
 //! than a least rate, or takes longer than a limit; and bytes of one that the connection holds, ready to be sent, for
 //! more than a minute ([`Untaken`]), which ends the connection. A watch has only the first of them, and none while it
-//! waits for something to send.
+//! waits for something to send; until its initial events are through, which are a list of the moment it began, it has
+//! the second, too.
 //!
 //! [`paced`] goes around what drives bodies: a stream's task of HTTP/2, the whole connection of HTTP/1.1. It ends what
 //! it drives, which resets the stream or closes the connection.
@@ -99,7 +100,7 @@ impl Pacing {
 
     /// `response`, whose body [`paced`] around it keeps an eye on, with what is to be dropped at its end.
     pub(super) fn around(&self, response: Response<Body>, under_way: UnderWay) -> Response<Paced> {
-        let lasts = response.extensions().get::<Lasting>().is_some();
+        let watch = response.extensions().get::<Lasting>().cloned();
         response.map(|body| {
             let paced = Paced {
                 body,
@@ -107,7 +108,8 @@ impl Pacing {
                 waits: self.waits,
                 began: Instant::now(),
                 bytes: 0,
-                untaken: (!lasts).then(|| Arc::clone(&self.untaken)),
+                untaken: watch.is_none().then(|| Arc::clone(&self.untaken)),
+                watch,
                 _under_way: under_way,
             };
             // A stream without a window is not asked for its first frame.
@@ -137,6 +139,8 @@ pub(super) struct Paced {
     bytes: u64,
     /// `None` for an answer without an end.
     untaken: Option<Arc<Untaken>>,
+    /// Of an answer without an end.
+    watch: Option<Lasting>,
     _under_way: UnderWay,
 }
 
@@ -144,11 +148,13 @@ impl Paced {
     /// Something is there for the client since `now`.
     fn wait_for_client(&self, now: Instant) {
         let frame_end = now + self.waits.frame;
-        let end = match self.untaken {
-            None => frame_end,
-            Some(_) => frame_end.min(self.end()),
-        };
+        let end = if self.has_end() { frame_end.min(self.end()) } else { frame_end };
         *self.clock.0.lock() = Some(end);
+    }
+
+    /// Whether the client has to reach an end in time: that of the answer, or that of a watch's initial events.
+    fn has_end(&self) -> bool {
+        self.watch.as_ref().is_none_or(|watch| watch.initial_events.are_due())
     }
 
     /// When an answer that has an end must have been taken as far as it was handed out.
@@ -169,7 +175,7 @@ impl hyper::body::Body for Paced {
     ) -> Poll<Option<Result<Frame<Piece>, axum::Error>>> {
         let Poll::Ready(frame) = Pin::new(&mut self.body).poll_frame(cx) else {
             // Not the client is waited for, but the time of an answer that has an end goes on.
-            *self.clock.0.lock() = self.untaken.is_some().then(|| self.began + self.waits.answer);
+            *self.clock.0.lock() = self.has_end().then(|| self.began + self.waits.answer);
             return Poll::Pending;
         };
         if let Some(Ok(frame)) = &frame {

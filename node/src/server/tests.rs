@@ -16,6 +16,7 @@ use hyper::client::conn::{http1, http2};
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use orch_api::authn::{Admission, Peer, User};
 use orch_api::http::Lasting;
+use orch_api::watch::InitialEvents;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use time::{Duration, OffsetDateTime};
@@ -35,8 +36,8 @@ struct Meeting {
     go_on: tokio::sync::Notify,
 }
 
-/// Answers who is connected; `/slow` waits until it is told to go on, `/endless` and `/watch` have no end. Whoever says in
-/// a header which `user` that is, is believed.
+/// Answers who is connected; `/slow` waits until it is told to go on, `/endless` and `/watch` have no end, and
+/// `/watch-of-much` sends initial events for ever. Whoever says in a header which `user` that is, is believed.
 fn service(meeting: Arc<Meeting>) -> axum::Router {
     axum::Router::new().fallback(move |request: axum::extract::Request| {
         let meeting = Arc::clone(&meeting);
@@ -45,11 +46,13 @@ fn service(meeting: Arc<Meeting>) -> axum::Router {
             if let Some(name) = request.headers().get("user") {
                 admission.accept(&User { name: name.to_str().unwrap().to_owned(), ..User::default() });
             }
-            if matches!(request.uri().path(), "/endless" | "/watch") {
+            let path = request.uri().path();
+            if matches!(path, "/endless" | "/watch" | "/watch-of-much") {
                 let pieces = futures::stream::repeat(Ok::<_, Infallible>(Bytes::from_static(&[0; 16 << 10])));
                 let mut response = Response::new(Body::from_stream(pieces));
-                if request.uri().path() == "/watch" {
-                    response.extensions_mut().insert(Lasting);
+                if path != "/endless" {
+                    let initial_events = InitialEvents::new(path == "/watch-of-much");
+                    response.extensions_mut().insert(Lasting { initial_events });
                 }
                 return Ok(response);
             }

@@ -331,6 +331,7 @@ async fn the_listener_learns_of_the_user_and_of_watches() {
     use std::sync::Arc;
     use std::sync::atomic::{AtomicUsize, Ordering};
 
+    use http_body_util::BodyExt;
     use tower::ServiceExt;
 
     use crate::authn::{Admission, Peer, USER_ADMIN, User};
@@ -355,6 +356,12 @@ async fn the_listener_learns_of_the_user_and_of_watches() {
         let request = http::Request::builder().uri(&path).extension(peer).extension(admission);
         let response = server.router.clone().oneshot(request.body(Body::empty()).unwrap()).await.unwrap();
         assert_eq!(accepted.load(Ordering::Relaxed), users, "{path}");
-        assert_eq!(response.extensions().get::<Lasting>().is_some(), lasts, "{path}");
+        let lasting = response.extensions().get::<Lasting>().cloned();
+        assert_eq!(lasting.is_some(), lasts, "{path}");
+        if let Some(Lasting { initial_events }) = lasting {
+            assert!(initial_events.are_due(), "{path}: nothing was sent yet");
+            let frames = response.into_body().collect().await.unwrap().to_bytes();
+            assert!(frames.is_empty() && !initial_events.are_due(), "{path}: there are none");
+        }
     }
 }

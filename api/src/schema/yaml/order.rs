@@ -7,20 +7,41 @@ use serde_json::{Map, Value};
 use crate::budget::goes_on;
 
 /// The members in the order in which they are written.
+///
+/// The library's sorts may panic where an order contradicts itself, as comparing runs of digits by their value does once
+/// they overflow; this merge of sorted runs takes any order. Stored objects come nearly sorted, in few runs.
 pub(super) fn sorted(members: &Map<String, Value>) -> Vec<(&str, &Value)> {
-    let mut sorted: Vec<(&str, &Value)> = Vec::with_capacity(members.len());
-    for (key, value) in members.iter().take_while(|_| goes_on()) {
-        // Comparing runs of digits by their value is no total order once they overflow, and the library's sort may
-        // panic on such; a search for the place cannot. Mostly the place is the end.
-        let at = match sorted.last() {
-            Some((last, _)) if !is_before(last, key) => {
-                sorted.partition_point(|(other, _)| is_before(other, key))
-            }
-            _ => sorted.len(),
-        };
-        sorted.insert(at, (key, value));
+    let members: Vec<Member> =
+        members.iter().take_while(|_| goes_on()).map(|(key, value)| (key.as_str(), value)).collect();
+    let mut runs: Vec<Vec<Member>> =
+        members.chunk_by(|left, right| !is_before(right.0, left.0)).map(<[Member]>::to_vec).collect();
+    while runs.len() > 1 {
+        let mut merged_runs = Vec::with_capacity(runs.len().div_ceil(2));
+        let mut pairs = runs.into_iter();
+        while let Some(left) = pairs.next() {
+            merged_runs.push(match pairs.next() {
+                Some(right) => merged(left, right),
+                None => left,
+            });
+        }
+        runs = merged_runs;
     }
-    sorted
+    runs.pop().unwrap_or_default()
+}
+
+type Member<'v> = (&'v str, &'v Value);
+
+/// One sorted run of two; of equals, the left one's come first.
+fn merged<'v>(left: Vec<Member<'v>>, right: Vec<Member<'v>>) -> Vec<Member<'v>> {
+    let mut merged = Vec::with_capacity(left.len() + right.len());
+    let (mut left, mut right) = (left.into_iter().peekable(), right.into_iter().peekable());
+    while let (Some(first), Some(second)) = (left.peek(), right.peek()) {
+        let is_right = is_before(second.0, first.0);
+        merged.extend(if is_right { right.next() } else { left.next() });
+    }
+    merged.extend(left);
+    merged.extend(right);
+    merged
 }
 
 /// Whether `left` is written before `right`: at their first difference other signs come before letters, and digits

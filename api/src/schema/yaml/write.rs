@@ -19,9 +19,39 @@ pub fn write_yaml(value: &Value, out: &mut Vec<u8>) {
 
 /// Writes `value` as a YAML document.
 pub(crate) fn write_yaml_to(value: &Value, out: &mut impl YamlSink) {
-    let mut emitter = Emitter { out, column: 0, indent: None, after_space: true, only_indented: true };
+    let mut emitter = Emitter::new(out);
     emitter.node(value, Place::Other);
     emitter.new_line();
+}
+
+/// Writes the mapping `members` as a YAML document, with `items` as the value of its member `list`, which is
+/// an empty list. The items are taken one after the other, each when the one before it is written.
+///
+/// # Errors
+/// The first error among the items; the document is not finished then.
+pub(crate) fn write_yaml_list<E>(
+    members: &Map<String, Value>,
+    list: &str,
+    items: impl Iterator<Item = Result<Value, E>>,
+    out: &mut impl YamlSink,
+) -> Result<(), E> {
+    let mut emitter = Emitter::new(out);
+    let outer = emitter.indent;
+    emitter.deeper();
+    let mut items = items.peekable();
+    for (key, value) in sorted(members).into_iter().take_while(|_| goes_on()) {
+        emitter.key(key);
+        if key != list || items.peek().is_none() {
+            emitter.node(value, Place::Member);
+            continue;
+        }
+        for item in items.by_ref().take_while(|_| goes_on()) {
+            emitter.item(&item?);
+        }
+    }
+    emitter.indent = outer;
+    emitter.new_line();
+    Ok(())
 }
 
 /// Takes a document.
@@ -68,7 +98,11 @@ enum Place {
     Other,
 }
 
-impl<S: YamlSink> Emitter<'_, S> {
+impl<'a, S: YamlSink> Emitter<'a, S> {
+    fn new(out: &'a mut S) -> Self {
+        Emitter { out, column: 0, indent: None, after_space: true, only_indented: true }
+    }
+
     fn node(&mut self, value: &Value, place: Place) {
         match value {
             Value::Null => self.plain("null", false),
@@ -89,32 +123,41 @@ impl<S: YamlSink> Emitter<'_, S> {
             self.deeper();
         }
         for item in items.iter().take_while(|_| goes_on()) {
-            self.new_line();
-            self.mark(b'-');
-            self.node(item, Place::Other);
+            self.item(item);
         }
         self.indent = outer;
+    }
+
+    fn item(&mut self, item: &Value) {
+        self.new_line();
+        self.mark(b'-');
+        self.node(item, Place::Other);
     }
 
     fn members(&mut self, members: &Map<String, Value>) {
         let outer = self.indent;
         self.deeper();
         for (key, value) in sorted(members).into_iter().take_while(|_| goes_on()) {
-            self.new_line();
-            if key.len() <= SIMPLE_KEY_BYTES_MAX && !key.contains('\n') {
-                self.text(key, Place::Key);
-                self.put_byte(b':');
-                self.after_space = false;
-                self.only_indented = false;
-            } else {
-                self.mark(b'?');
-                self.text(key, Place::Member);
-                self.new_line();
-                self.mark(b':');
-            }
+            self.key(key);
             self.node(value, Place::Member);
         }
         self.indent = outer;
+    }
+
+    /// Writes a key and its colon.
+    fn key(&mut self, key: &str) {
+        self.new_line();
+        if key.len() <= SIMPLE_KEY_BYTES_MAX && !key.contains('\n') {
+            self.text(key, Place::Key);
+            self.put_byte(b':');
+            self.after_space = false;
+            self.only_indented = false;
+        } else {
+            self.mark(b'?');
+            self.text(key, Place::Member);
+            self.new_line();
+            self.mark(b':');
+        }
     }
 
     /// Writes a text in the style that it allows; what goes on in another line is one level deeper.

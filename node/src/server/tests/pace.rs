@@ -46,13 +46,14 @@ async fn a_stream_without_a_window_is_reset() {
 }
 
 #[tokio::test]
-async fn an_answer_that_is_taken_slowly_is_given_up_and_a_watch_is_not() {
+async fn a_list_and_initial_events_that_are_taken_slowly_are_given_up_and_a_watch_is_not() {
     let fixture = start_with(|server| {
         server.waits.frame = SHORT * 5;
         server.waits.bytes_per_second = 64 << 20;
     });
     let (mut sender, _connection) = client(&fixture, WINDOW).await;
     let list = sender.send_request(request("http://localhost/endless")).await.unwrap().into_body();
+    let initial = sender.send_request(request("http://localhost/watch-of-much")).await.unwrap().into_body();
     let mut watch = sender.send_request(request("http://localhost/watch")).await.unwrap().into_body();
     let watching = tokio::spawn(async move {
         while watch.frame().await.expect("a watch goes on").is_ok() {
@@ -60,7 +61,7 @@ async fn an_answer_that_is_taken_slowly_is_given_up_and_a_watch_is_not() {
         }
     });
     // Each frame is taken in time.
-    read_slowly(list, SHORT / 10).await;
+    tokio::join!(read_slowly(list, SHORT / 10), read_slowly(initial, SHORT / 10));
     assert!(!watching.is_finished(), "a watch was given up");
     assert_eq!(text(sender.send_request(request("http://localhost/")).await.unwrap()).await, "none true");
 }

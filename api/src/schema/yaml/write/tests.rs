@@ -21,6 +21,23 @@ fn check(value: Value, wanted: &str) {
 }
 
 #[test]
+fn a_list_is_written_item_by_item_as_it_is_at_once() {
+    let members = json!({"kind": "L", "apiVersion": "v1", "items": [], "metadata": {"resourceVersion": "7"}});
+    for items in [json!([]), json!([{"b": [1, [2, {"c": 3}]], "a": "x"}, {}, "text", [4]])] {
+        let mut whole = members.clone();
+        whole["items"] = items.clone();
+        let mut out = Vec::new();
+        let each = items.as_array().unwrap().iter().cloned().map(Ok::<_, ()>);
+        write_yaml_list(members.as_object().unwrap(), "items", each, &mut out).unwrap();
+        let expected = written(&whole);
+        assert_eq!(String::from_utf8(out).unwrap(), expected);
+    }
+    let failing = [Ok(json!(1)), Err("second"), Err("third")].into_iter();
+    let failed = write_yaml_list(members.as_object().unwrap(), "items", failing, &mut Vec::new());
+    assert_eq!(failed, Err("second"));
+}
+
+#[test]
 fn objects_are_laid_out_like_the_reference() {
     check(
         json!({
