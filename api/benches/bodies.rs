@@ -20,7 +20,7 @@ use orch_api::ambient::{Ambient, Timestamp};
 use orch_api::authn::{AnonymousAccess, Authenticator, Peer, TokenTable};
 use orch_api::http::Api;
 use orch_api::paging::TokenKey;
-use orch_api::pipeline::{Features, Pipeline, Turns};
+use orch_api::pipeline::{Features, Pipeline};
 use orch_api::registry::Registry;
 use orch_proto::brand::ORCH;
 use orch_raft::memory::MemoryStore;
@@ -154,14 +154,13 @@ fn status_kb(name: &str) -> u64 {
 
 /// A server with the object of `case`, and the bytes of that.
 async fn prepared(case: &Case) -> (Router, usize) {
-    let pipeline = Pipeline {
-        store: MemoryStore::default(),
-        registry: Registry::builtin(&ORCH),
-        token_key: TokenKey::new([7; 32]),
-        ambient: Arc::new(Clock(AtomicU64::new(1))),
-        features: Features::default(),
-        turns: Turns::default(),
-    };
+    let pipeline = Pipeline::new(
+        MemoryStore::default(),
+        Registry::builtin(&ORCH),
+        TokenKey::new([7; 32]),
+        Arc::new(Clock(AtomicU64::new(1))),
+        Features::default(),
+    );
     let authenticator = Authenticator::new(&ORCH, TokenTable::default(), AnonymousAccess::Refused);
     let router = Api::new(Arc::new(pipeline), Arc::new(authenticator), CancellationToken::new()).router();
     let namespace = r#"{"metadata":{"name":"ns"}}"#.to_owned();

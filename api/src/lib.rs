@@ -3,11 +3,13 @@
 //! A request flows one way: parse, authenticate, authorize, decode, mutate, validate, encode, propose, answer. Every
 //! kind takes the same path. Inside the crate errors know no HTTP; one file maps them to Status.
 
+pub mod admission;
 pub mod ambient;
 pub mod authn;
 pub mod authz;
 pub mod budget;
 pub mod controllers;
+pub mod endpoint;
 pub mod error;
 pub mod fields;
 pub mod http;

@@ -9,6 +9,7 @@ use bytes::Bytes;
 use orch_proto::Brand;
 use serde_json::Value;
 
+use crate::endpoint::Action;
 use crate::fields::OtherVersion;
 use crate::kinds::{Strategy, strategy_for};
 use crate::request::Verb;
@@ -121,6 +122,12 @@ impl Resource {
         self.subresources.iter().find(|subresource| subresource.name == name)
     }
 
+    /// What a request does through the served sub-resource of this name; empty for the object itself.
+    pub fn action(&self, subresource: &str) -> Option<Action> {
+        let is_served = subresource.is_empty() || self.subresource(subresource).is_some();
+        Action::of(subresource).filter(|_| is_served)
+    }
+
     /// `stored` in the form of this version.
     pub fn in_version(&self, stored: Value) -> Value {
         match self.conversion {
@@ -155,9 +162,6 @@ impl std::fmt::Debug for Registry {
     }
 }
 
-/// Sub-resources that the pipeline carries out; the others come with the features they belong to.
-const SERVED_SUBRESOURCES: [&str; 2] = ["status", "finalize"];
-
 /// The versions that share their objects with the one at `at`.
 fn others(resources: &[Resource], at: usize) -> Vec<OtherVersion> {
     let own = &resources[at];
@@ -191,7 +195,7 @@ fn resource(schema: &Schema, brand: &'static Brand, definition: &ResourceType) -
         stored_type: schema.named("core.v1.Event").expect("the core kinds are in the schema"),
     });
     let served = definition.subresources.iter();
-    let subresources = served.filter(|sub| SERVED_SUBRESOURCES.contains(&sub.name.as_str())).cloned();
+    let subresources = served.filter(|sub| Action::of(&sub.name).is_some()).cloned();
     let api_version = match definition.group.as_str() {
         "" => definition.version.clone(),
         group => format!("{group}/{}", definition.version),

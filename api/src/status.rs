@@ -2,15 +2,15 @@
 //!
 //! Owns the mapping, exhaustively. It never logs and never decides what failed.
 
-use std::collections::HashSet;
+mod causes;
 
 use orch_proto::Brand;
 use serde_json::{Map, Value, json};
 
 use crate::error::{ApiError, NotAcceptable, Subject};
-use crate::validate::errors::{ERRORS_SHOWN_MAX, FieldErrors};
 use crate::validate::quoted;
-use crate::validate::shown::{bytes_in_answer, fitting, mark};
+use crate::validate::shown::{fitting, mark};
+use causes::{apply_conflict, bound_causes, forbidden, internal, invalid, patch_result, too_large_revision};
 
 /// A Status document before it is encoded.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -48,9 +48,6 @@ const RETRY_AFTER_SECONDS: u32 = 1;
 /// Bytes of a message, as its answer holds them: a hundred errors, each with as much of a value as is shown and 200 bytes
 /// around it. An answer holds it while its client reads slowly.
 const MESSAGE_BYTES_MAX: usize = 72 * 1024;
-
-/// The same of all causes together, which repeat the errors of the message.
-const CAUSES_BYTES_MAX: usize = MESSAGE_BYTES_MAX;
 
 /// The same of any other text of a Status, and of one cause: the longest error of one field.
 const DETAIL_BYTES_MAX: usize = 8 * 1024;
@@ -244,23 +241,6 @@ fn bound(text: &mut String, bytes_max: usize) {
     }
 }
 
-/// Cuts the texts of each cause, and leaves out the causes for which there is no room.
-fn bound_causes(causes: &mut Vec<(String, String, String)>) {
-    let mut left = CAUSES_BYTES_MAX;
-    let mut fit = 0;
-    for (reason, message, field) in causes.iter_mut() {
-        let mut bytes = 0;
-        for text in [reason, message, field] {
-            bound(text, DETAIL_BYTES_MAX);
-            bytes += bytes_in_answer(text);
-        }
-        let Some(rest) = left.checked_sub(bytes) else { break };
-        left = rest;
-        fit += 1;
-    }
-    causes.truncate(fit);
-}
-
 fn insert_text(into: &mut Map<String, Value>, name: &str, text: &str) {
     if !text.is_empty() {
         into.insert(name.to_owned(), json!(text));
@@ -302,60 +282,6 @@ fn exhausted(subject: &Subject) -> Status {
     Status { code: 409, reason: "AlreadyExists", message, details: Some(details), ..Status::default() }
 }
 
-fn invalid(subject: &Subject, errors: &FieldErrors) -> Status {
-    let mut texts: Vec<String> = Vec::with_capacity(errors.shown().len() + 1);
-    let mut told = HashSet::new();
-    for text in errors.shown().iter().map(ToString::to_string) {
-        if told.insert(text.clone()) {
-            texts.push(text);
-        }
-    }
-    if errors.has_more() {
-        texts.push(format!("and more: {ERRORS_SHOWN_MAX} errors are shown"));
-    }
-    let told = if texts.len() == 1 { texts.remove(0) } else { format!("[{}]", texts.join(", ")) };
-    let message = format!("{} is invalid: {told}", named(subject));
-    let causes = errors
-        .shown()
-        .iter()
-        .map(|error| (error.kind.reason().to_owned(), error.message.clone(), error.path.as_str().to_owned()));
-    let details = Details { subject: subject.clone(), causes: causes.collect(), ..Details::default() };
-    Status { code: 422, reason: "Invalid", message, details: Some(details), ..Status::default() }
-}
-
-fn patch_result(message: &str) -> Status {
-    let cause = ("FieldValueInvalid".to_owned(), format!("Invalid value: {message}"), "patch".to_owned());
-    let details = Details { causes: vec![cause], ..Details::default() };
-    let message = format!(" \"\" is invalid: patch: Invalid value: {message}");
-    Status { code: 422, reason: "Invalid", message, details: Some(details), ..Status::default() }
-}
-
-fn apply_conflict(message: &str, causes: &[(String, String)]) -> Status {
-    let causes = causes
-        .iter()
-        .map(|(manager, field)| ("FieldManagerConflict".to_owned(), manager.clone(), field.clone()));
-    let details = Details { causes: causes.collect(), ..Details::default() };
-    Status {
-        code: 409,
-        reason: "Conflict",
-        message: message.to_owned(),
-        details: Some(details),
-        ..Status::default()
-    }
-}
-
-fn forbidden(
-    subject: &Subject,
-    message: &str,
-    cause: Option<&(&'static str, String, &'static str)>,
-) -> Status {
-    let mut status = about(403, "Forbidden", message.to_owned(), subject);
-    if let (Some(details), Some((reason, message, field))) = (status.details.as_mut(), cause) {
-        details.causes.push(((*reason).to_owned(), message.clone(), (*field).to_owned()));
-    }
-    status
-}
-
 fn not_acceptable(which: &NotAcceptable, brand: &Brand) -> Status {
     let protobuf = brand.protobuf_media_type;
     match which {
@@ -383,22 +309,6 @@ fn not_acceptable(which: &NotAcceptable, brand: &Brand) -> Status {
 /// The text of a 406 for a path whose documents come in the media types of `list`.
 fn available(list: &str) -> String {
     format!("406: Not Acceptable\n\nAvailable representations: {list}")
-}
-
-fn internal(message: &str) -> Status {
-    let causes = vec![(String::new(), message.to_owned(), String::new())];
-    let details = Details { causes, ..Details::default() };
-    let message = format!("Internal error occurred: {message}");
-    Status { code: 500, reason: "InternalError", message, details: Some(details), ..Status::default() }
-}
-
-fn too_large_revision(requested: u64, current: u64) -> Status {
-    let cause =
-        ("ResourceVersionTooLarge".to_owned(), "Too large resource version".to_owned(), String::new());
-    let details =
-        Details { causes: vec![cause], retry_after_seconds: RETRY_AFTER_SECONDS, ..Details::default() };
-    let message = format!("Timeout: Too large resource version: {requested}, current: {current}");
-    Status { code: 504, reason: "Timeout", message, details: Some(details), ..Status::default() }
 }
 
 #[cfg(test)]

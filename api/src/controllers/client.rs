@@ -15,6 +15,7 @@ use serde_json::{Value, json};
 
 use crate::authn::{GROUP_AUTHENTICATED, GROUP_MASTERS, User};
 use crate::budget::Budget;
+use crate::endpoint::Action;
 use crate::error::ApiError;
 use crate::pipeline::{Answer, Pipeline, Remarks, Request};
 use crate::registry::{Registry, Resource};
@@ -127,17 +128,17 @@ impl<S: Store> Client<S> {
         object: &Value,
     ) -> Result<(), ApiError> {
         let path = if namespace.is_empty() { String::new() } else { format!("{namespace}/") };
-        self.send(Verb::Create, Place { resource, path: &path }, "", object).await
+        self.send(Verb::Create, Place { resource, path: &path }, Action::Object, object).await
     }
 
     /// Merges `patch` into the object or its sub-resource. The uid and resourceVersion in the patch are conditions.
     pub(super) async fn patch(
         &self,
         place: Place<'_>,
-        subresource: &str,
+        action: Action,
         patch: &Value,
     ) -> Result<(), ApiError> {
-        self.send(Verb::Patch, place, subresource, patch).await
+        self.send(Verb::Patch, place, action, patch).await
     }
 
     /// Deletes the object if it still has `uid` and, where given, is still of `revision`.
@@ -153,16 +154,10 @@ impl<S: Store> Client<S> {
             preconditions["resourceVersion"] = json!(revision.to_string());
         }
         let options = json!({"preconditions": preconditions, "propagationPolicy": propagation.as_str()});
-        self.send(Verb::Delete, place, "", &options).await
+        self.send(Verb::Delete, place, Action::Object, &options).await
     }
 
-    async fn send(
-        &self,
-        verb: Verb,
-        place: Place<'_>,
-        subresource: &str,
-        body: &Value,
-    ) -> Result<(), ApiError> {
+    async fn send(&self, verb: Verb, place: Place<'_>, action: Action, body: &Value) -> Result<(), ApiError> {
         let Place { resource, path } = place;
         let (namespace, name) = path.split_once('/').unwrap_or(("", path));
         let target = Target {
@@ -171,7 +166,7 @@ impl<S: Store> Client<S> {
             namespace: namespace.to_owned(),
             resource: resource.plural.clone(),
             name: name.to_owned(),
-            subresource: subresource.to_owned(),
+            subresource: action.subresource().to_owned(),
             deprecated_watch: false,
         };
         let content_type =
@@ -180,6 +175,7 @@ impl<S: Store> Client<S> {
             verb,
             target: &target,
             resource,
+            action,
             query: &Query::default(),
             user: &self.user,
             user_agent: self.manager,

@@ -15,9 +15,10 @@ use super::client::Client;
 use crate::ambient::{Ambient, Timestamp};
 use crate::authn::User;
 use crate::budget::Budget;
+use crate::endpoint::Action;
 use crate::error::ApiError;
 use crate::paging::TokenKey;
-use crate::pipeline::{Answer, Features, Pipeline, Remarks, Request, Turns};
+use crate::pipeline::{Answer, Features, Pipeline, Remarks, Request};
 use crate::registry::Registry;
 use crate::request::{Query, Target, Verb};
 
@@ -148,6 +149,7 @@ impl Fixture {
             verb,
             target: &target,
             resource: &resource,
+            action: Action::Object,
             query: &Query::default(),
             user: &User::local_admin(),
             user_agent: "test",
@@ -190,14 +192,13 @@ impl Fixture {
 }
 
 fn pipeline<S: Store>(store: S, ambient: Arc<HandMoved>) -> Arc<Pipeline<S>> {
-    Arc::new(Pipeline {
+    Arc::new(Pipeline::new(
         store,
-        registry: Registry::builtin(&ORCH),
-        token_key: TokenKey::new([7; 32]),
+        Registry::builtin(&ORCH),
+        TokenKey::new([7; 32]),
         ambient,
-        features: Features::default(),
-        turns: Turns::default(),
-    })
+        Features::default(),
+    ))
 }
 
 fn key(storage: &str, path: &str) -> Key {

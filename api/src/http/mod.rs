@@ -34,13 +34,13 @@ use tokio_util::sync::CancellationToken;
 use crate::authn::{Admission, Authenticator, Peer, User};
 use crate::authz::{Attributes, authorize};
 use crate::budget::Budget;
+use crate::endpoint::Endpoint;
 use crate::error::{ApiError, NotAcceptable};
 use crate::negotiate::{
     Encoding, JSON, Representation, View, negotiate, negotiate_whole, require_json, wants_pretty,
 };
 use crate::openapi::Documents;
 use crate::pipeline::{Answer, Pipeline, Remarks, Request, WriteOutcome};
-use crate::registry::Resource;
 use crate::render::{IncludeObject, Payload, Renderer, meta_document, whole_document};
 use crate::request::{Query, Target, TargetPath, Verb, parse_path, plain_path};
 use crate::status::Status;
@@ -192,9 +192,10 @@ impl<S: Store> Api<S> {
         let verb = Verb::of(&parts.method, &target, &parts.query);
         let asked = Verb::asked(&parts.method, &target, &parts.query);
         authorize(&user, Attributes::Resource { verb: asked, target: &target })?;
-        let resource = self.resource(&parts.path, &target)?;
+        let endpoint = self.endpoint(&parts.path, &target)?;
         check_name(&target.name)?;
-        let verb = verb.filter(|&verb| allows(resource, &target, verb)).ok_or(ApiError::MethodNotAllowed)?;
+        let verb = verb.ok_or(ApiError::MethodNotAllowed)?;
+        endpoint.check_verb(&target, verb)?;
         let representation = self.representation(parts)?;
         let limit = deadline(verb, &parts.query)?;
         let content_type = header_text(&parts.headers, &header::CONTENT_TYPE).to_ascii_lowercase();
@@ -208,7 +209,8 @@ impl<S: Store> Api<S> {
             let request = Request {
                 verb,
                 target: &target,
-                resource,
+                resource: endpoint.resource,
+                action: endpoint.action,
                 query: &parts.query,
                 user: &user,
                 user_agent: header_text(&parts.headers, &header::USER_AGENT),
@@ -227,7 +229,8 @@ impl<S: Store> Api<S> {
             let large = Large {
                 verb,
                 target: target.clone(),
-                resource: resource.clone(),
+                resource: endpoint.resource.clone(),
+                action: endpoint.action,
                 query: parts.query.clone(),
                 user: user.clone(),
                 user_agent: request.user_agent.to_owned(),
@@ -364,15 +367,11 @@ impl<S: Store> Api<S> {
         }
     }
 
-    fn resource(&self, path: &str, target: &Target) -> Result<&Arc<Resource>, ApiError> {
-        let found = self.pipeline.registry.find(&target.group, &target.version, &target.resource);
-        let resource = found.ok_or_else(|| self.nothing_at(path))?;
-        let misplaced = !resource.namespaced && !target.namespace.is_empty();
-        // One object lies in one namespace: without it there is no such path.
-        let adrift = resource.namespaced && target.namespace.is_empty() && !target.name.is_empty();
-        let unknown_part =
-            !target.subresource.is_empty() && resource.subresource(&target.subresource).is_none();
-        if misplaced || adrift || unknown_part { Err(ApiError::UnknownPath) } else { Ok(resource) }
+    fn endpoint(&self, path: &str, target: &Target) -> Result<Endpoint<'_>, ApiError> {
+        self.pipeline.registry.endpoint(target).map_err(|error| match error {
+            ApiError::NoPage => self.nothing_at(path),
+            error => error,
+        })
     }
 
     /// What is wrong with a path that names nothing: the core API and each group know their own paths.
@@ -502,18 +501,6 @@ fn check_name(name: &str) -> Result<(), ApiError> {
         _ => return Ok(()),
     };
     Err(ApiError::BadRequest(format!("Name parameter invalid: {}: {fault}", quoted(name))))
-}
-
-/// Whether the resource, or its sub-resource, knows the verb.
-fn allows(resource: &Resource, target: &Target, verb: Verb) -> bool {
-    if target.subresource.is_empty() {
-        // The collection of all namespaces is there to be read: what writes names one.
-        let is_too_wide = !verb.is_read() && resource.namespaced && target.namespace.is_empty();
-        // The name of a created object is in its body; collections are not written to by PUT.
-        return resource.allows(verb) && !is_too_wide && (verb != Verb::Create || target.name.is_empty());
-    }
-    let subresource = resource.subresource(&target.subresource);
-    subresource.is_some_and(|found| found.verbs.iter().any(|allowed| allowed == verb.as_str()))
 }
 
 fn header_text<'a>(headers: &'a http::HeaderMap, name: &header::HeaderName) -> &'a str {

@@ -23,6 +23,7 @@ use tokio::sync::{Notify, Semaphore};
 use super::Api;
 use crate::authn::User;
 use crate::budget::Budget;
+use crate::endpoint::Action;
 use crate::error::ApiError;
 use crate::negotiate::Representation;
 use crate::pipeline::{Remarks, Request};
@@ -62,6 +63,7 @@ pub(super) struct Large {
     pub(super) verb: Verb,
     pub(super) target: Target,
     pub(super) resource: Arc<Resource>,
+    pub(super) action: Action,
     pub(super) query: Query,
     pub(super) user: Arc<User>,
     pub(super) user_agent: String,
@@ -163,6 +165,7 @@ impl Large {
             verb: self.verb,
             target: &self.target,
             resource: &self.resource,
+            action: self.action,
             query: &self.query,
             user: &self.user,
             user_agent: &self.user_agent,

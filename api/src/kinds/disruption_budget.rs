@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use crate::kinds::workload::{number_or_percent, within_hundred_percent};
-use crate::kinds::{Cell, Context, NameRule, Strategy, age, object_meta};
+use crate::kinds::{Action, Cell, Context, NameRule, Strategy, age, object_meta};
 use crate::validate::conditions::validate_conditions;
 use crate::validate::metadata::nonnegative;
 use crate::validate::selector::validate_label_selector;
@@ -36,7 +36,7 @@ impl Strategy for PodDisruptionBudget {
     }
 
     fn validate_update(&self, context: &Context<'_>, _old: &Value, new: &Value) -> FieldErrors {
-        if context.subresource != "status" {
+        if context.action != Action::Status {
             return self.validate_create(context, new);
         }
         let (status, path) = (new.at("status"), Path::new("status"));
@@ -54,8 +54,8 @@ impl Strategy for PodDisruptionBudget {
         true
     }
 
-    fn reset_fields(&self, subresource: &str) -> &'static [&'static [&'static str]] {
-        if subresource == "status" { &[&["f:spec"]] } else { &[&["f:status"]] }
+    fn reset_fields(&self, action: Action) -> &'static [&'static [&'static str]] {
+        if action == Action::Status { &[&["f:spec"]] } else { &[&["f:status"]] }
     }
 
     fn table_row(&self, object: &Value, now: &str) -> Option<Vec<Cell>> {
@@ -145,7 +145,7 @@ mod tests {
             json!({"spec": {"minAvailable": 1}, "status": {"expectedPods": 9}}),
         );
         assert_eq!((&old["status"], &old["metadata"]["generation"]), (&json!({}), &json!(1)));
-        let new = updated(&PodDisruptionBudget, "", &old, json!({"spec": {"minAvailable": 2}}));
+        let new = updated(&PodDisruptionBudget, Action::Object, &old, json!({"spec": {"minAvailable": 2}}));
         assert_eq!(new["metadata"]["generation"], 2);
     }
 }

@@ -25,7 +25,8 @@ pub(crate) mod testing;
 pub mod volume_claim;
 pub mod workload;
 
-pub use strategy::{Cell, Context, DefaultPropagation, NameRule, Objects, Plain, Strategy};
+pub use crate::endpoint::Action;
+pub use strategy::{Cell, Context, DefaultPropagation, NameRule, Plain, Strategy};
 
 /// The strategy of a storage resource; `None` for a kind that is not served. `events` serves both spellings.
 pub fn strategy_for(storage_resource: &str) -> Option<&'static dyn Strategy> {

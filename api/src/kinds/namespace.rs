@@ -3,7 +3,7 @@
 use crate::budget::Numbered;
 use serde_json::{Value, json};
 
-use crate::kinds::{Cell, Context, NameRule, Strategy, age, object_meta};
+use crate::kinds::{Action, Cell, Context, NameRule, Strategy, age, object_meta};
 use crate::validate::metadata::{bare_finalizer, invalid_each};
 use crate::validate::tree::{Tree, carry, child_mut, set, set_default_text, unset};
 use crate::validate::{FieldError, FieldErrors, Path, names};
@@ -41,10 +41,10 @@ impl Strategy for Namespace {
     }
 
     fn prepare_for_update(&self, context: &Context<'_>, old: &Value, new: &mut Value) {
-        match context.subresource {
-            "status" => carry(old, new, "spec"),
-            "finalize" => carry(old, new, "status"),
-            _ => {
+        match context.action {
+            Action::Status => carry(old, new, "spec"),
+            Action::Finalize => carry(old, new, "status"),
+            Action::Object => {
                 carry(old.at("spec"), child_mut(new, "spec"), "finalizers");
                 carry(old, new, "status");
             }
@@ -59,15 +59,15 @@ impl Strategy for Namespace {
 
     fn validate_update(&self, context: &Context<'_>, old: &Value, new: &Value) -> FieldErrors {
         let mut errors = object_meta::on_update(context, old, new);
-        match context.subresource {
-            "status" => errors.extend(validate_phase(new)),
-            "finalize" => {
+        match context.action {
+            Action::Status => errors.extend(validate_phase(new)),
+            Action::Finalize => {
                 let path = Path::new("spec").child("finalizers");
                 for (at, name) in new.at("spec").texts("finalizers").into_iter().numbered() {
                     errors.extend(validate_finalizer(context.brand, name, &path.index(at)));
                 }
             }
-            _ => {
+            Action::Object => {
                 errors.extend(object_meta::whole(context, new, false, NameRule::Dns1123Label));
                 errors.extend(validate_finalizers(context.brand, new));
             }
@@ -88,18 +88,11 @@ impl Strategy for Namespace {
         vec![object.at("metadata").text("name").to_owned(), object.at("status").text("phase").to_owned()]
     }
 
-    fn reset_fields(&self, subresource: &str) -> &'static [&'static [&'static str]] {
-        match subresource {
-            "status" => &[&["f:spec"]],
-            "finalize" => &[&["f:status"]],
-            _ => &[&["f:status"]],
+    fn reset_fields(&self, action: Action) -> &'static [&'static [&'static str]] {
+        match action {
+            Action::Status => &[&["f:spec"]],
+            Action::Object | Action::Finalize => &[&["f:status"]],
         }
-    }
-
-    fn forbids_deletion(&self, brand: &Brand, name: &str) -> Option<&'static str> {
-        let immortal = ["default", brand.system_namespace, brand.public_namespace];
-        // few: the namespaces of the system.
-        immortal.contains(&name).then_some("this namespace may not be deleted")
     }
 
     fn has_own_deletion(&self) -> bool {
@@ -175,17 +168,17 @@ mod tests {
     fn each_sub_resource_changes_its_own_part() {
         let old = created(&Namespace, json!({"metadata": {"name": "a"}}));
         let new = json!({"metadata": {"name": "a"}, "spec": {"finalizers": []}, "status": {"phase": "Terminating"}});
-        let main = updated(&Namespace, "", &old, new.clone());
+        let main = updated(&Namespace, Action::Object, &old, new.clone());
         assert_eq!((&main["spec"], &main["status"]), (&old["spec"], &old["status"]));
-        let finalized = updated(&Namespace, "finalize", &old, new.clone());
+        let finalized = updated(&Namespace, Action::Finalize, &old, new.clone());
         assert_eq!((&finalized["spec"], &finalized["status"]), (&json!({"finalizers": []}), &old["status"]));
-        let status = updated(&Namespace, "status", &old, new);
+        let status = updated(&Namespace, Action::Status, &old, new);
         assert_eq!((&status["spec"], &status["status"]["phase"]), (&old["spec"], &json!("Terminating")));
     }
 
     #[test]
     fn phases_follow_the_deletion() {
-        let context = Context { subresource: "status", ..CONTEXT };
+        let context = Context { action: Action::Status, ..CONTEXT };
         let old = cluster(created(&Namespace, json!({"metadata": {"name": "a"}})));
         let mut new = old.clone();
         set(child_mut(&mut new, "status"), "phase", "Terminating");

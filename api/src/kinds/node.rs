@@ -7,9 +7,9 @@ use serde_json::{Value, json};
 
 use crate::kinds::pod::resources::validate_quantity;
 use crate::kinds::pod::scheduling::validate_effect;
-use crate::kinds::{Cell, Context, NameRule, Objects, Strategy, age, object_meta};
+use crate::kinds::{Action, Cell, Context, NameRule, Strategy, age, object_meta};
 use crate::validate::metadata::validate_label_name;
-use crate::validate::tree::{Tree, child_mut, existing_mut, set, shown};
+use crate::validate::tree::{Tree, existing_mut, set, shown};
 use crate::validate::{Distinct, FieldError, FieldErrors, Path, names};
 use orch_proto::brand::{KUBERNETES, ORCH};
 
@@ -30,28 +30,6 @@ impl Strategy for Node {
         }
     }
 
-    // A new node takes no pods until something has seen that it is ready.
-    fn admit(
-        &self,
-        context: &Context<'_>,
-        old: Option<&Value>,
-        new: &mut Value,
-        _objects: &dyn Objects,
-    ) -> Result<(), String> {
-        if old.is_none() && context.subresource.is_empty() {
-            let key = format!("node.{}", context.brand.label("not-ready"));
-            let spec = child_mut(new, "spec");
-            let mut taints = spec.items("taints").to_vec();
-            let tainted = |taint: &Value| taint.text("key") == key && taint.text("effect") == "NoSchedule";
-            // once: one taint is looked for.
-            if !taints.iter().any(tainted) {
-                taints.push(json!({"key": key, "effect": "NoSchedule"}));
-                set(spec, "taints", taints);
-            }
-        }
-        Ok(())
-    }
-
     fn prepare_for_update(&self, context: &Context<'_>, old: &Value, new: &mut Value) {
         object_meta::separate_status(context, old, new, &["spec"]);
     }
@@ -64,7 +42,7 @@ impl Strategy for Node {
 
     fn validate_update(&self, context: &Context<'_>, old: &Value, new: &Value) -> FieldErrors {
         let mut errors = object_meta::on_update(context, old, new);
-        if context.subresource.is_empty() {
+        if context.action == Action::Object {
             errors.extend(object_meta::whole(context, new, false, NameRule::Dns1123Subdomain));
             errors.extend(validate_node(context, new));
         }
@@ -83,8 +61,8 @@ impl Strategy for Node {
         vec![object.at("spec").flag("unschedulable").to_string()]
     }
 
-    fn reset_fields(&self, subresource: &str) -> &'static [&'static [&'static str]] {
-        if subresource == "status" { &[&["f:spec"]] } else { &[&["f:status"]] }
+    fn reset_fields(&self, action: Action) -> &'static [&'static [&'static str]] {
+        if action == Action::Status { &[&["f:spec"]] } else { &[&["f:status"]] }
     }
 
     fn table_row(&self, object: &Value, now: &str) -> Option<Vec<Cell>> {
@@ -266,16 +244,9 @@ mod tests {
     use crate::kinds::testing::{CONTEXT, check_create, check_hostile, created, updated};
 
     #[test]
-    fn a_new_node_is_not_ready() {
-        let node = created(
-            &Node,
-            json!({"spec": {"taints": [{"key": "k", "effect": "NoSchedule"}], "podCIDR": "10.0.0.0/24"},
-                "status": {"capacity": {"cpu": "4"}}}),
-        );
-        assert_eq!(
-            node["spec"]["taints"],
-            json!([{"key": "k", "effect": "NoSchedule"}, {"key": "node.orch.io/not-ready", "effect": "NoSchedule"}])
-        );
+    fn a_new_node_has_its_ranges_and_what_can_be_allocated() {
+        let node =
+            created(&Node, json!({"spec": {"podCIDR": "10.0.0.0/24"}, "status": {"capacity": {"cpu": "4"}}}));
         assert_eq!(node["status"]["allocatable"], json!({"cpu": "4"}));
         assert_eq!(node["spec"]["podCIDRs"], json!(["10.0.0.0/24"]));
     }
@@ -366,9 +337,9 @@ mod tests {
     fn status_and_spec_are_written_apart() {
         let old = created(&Node, json!({"spec": {"unschedulable": true}, "status": {"phase": "A"}}));
         let new = json!({"spec": {"unschedulable": false}, "status": {"phase": "B"}});
-        let main = updated(&Node, "", &old, new.clone());
+        let main = updated(&Node, Action::Object, &old, new.clone());
         assert_eq!((&main["spec"], &main["status"]), (&json!({"unschedulable": false}), &old["status"]));
-        let status = updated(&Node, "status", &old, new);
+        let status = updated(&Node, Action::Status, &old, new);
         assert_eq!((&status["spec"], &status["status"]), (&old["spec"], &json!({"phase": "B"})));
     }
 

@@ -6,7 +6,7 @@
 
 use serde_json::{Value, json};
 
-use crate::kinds::{Context, NameRule};
+use crate::kinds::{Action, Context, NameRule};
 use crate::validate::tree::{Tree, carry, child_mut, same, set};
 use crate::validate::{
     FieldErrors, Path, validate_finalizer_domains, validate_object_meta, validate_object_meta_update,
@@ -54,7 +54,7 @@ pub(super) fn next_generation(old: &Value, new: &mut Value) {
 
 /// On the main resource the status stays; on `status` everything else in `others` stays.
 pub(super) fn separate_status(context: &Context<'_>, old: &Value, new: &mut Value, others: &[&str]) {
-    if context.subresource == "status" {
+    if context.action == Action::Status {
         for field in others {
             carry(old, new, field);
         }
@@ -73,7 +73,7 @@ pub(super) fn start_spec_and_status(new: &mut Value) {
 /// raises the generation.
 pub(super) fn update_spec_or_status(context: &Context<'_>, old: &Value, new: &mut Value) {
     separate_status(context, old, new, &["spec"]);
-    if context.subresource.is_empty() {
+    if context.action == Action::Object {
         raise_generation(old, new, &["spec"]);
     }
 }

@@ -3,10 +3,9 @@
 use serde_json::{Value, json};
 
 use crate::kinds::pod::scheduling::validate_preemption_policy;
-use crate::kinds::{Cell, Context, Objects, Strategy, age, object_meta};
+use crate::kinds::{Cell, Context, Strategy, age, object_meta};
 use crate::validate::tree::{Tree, set_default_text};
 use crate::validate::{FieldError, FieldErrors, Path};
-use orch_proto::Brand;
 
 const SYSTEM_PREFIX: &str = "system-";
 const USER_VALUE_MAX: i64 = 1_000_000_000;
@@ -20,26 +19,6 @@ pub struct PriorityClass;
 impl Strategy for PriorityClass {
     fn default(&self, _context: &Context<'_>, new: &mut Value) {
         set_default_text(new, "preemptionPolicy", "PreemptLowerPriority");
-    }
-
-    fn admit(
-        &self,
-        _context: &Context<'_>,
-        _old: Option<&Value>,
-        new: &mut Value,
-        objects: &dyn Objects,
-    ) -> Result<(), String> {
-        if !new.flag("globalDefault") {
-            return Ok(());
-        }
-        let name = new.at("metadata").text("name");
-        let classes = objects.list("priorityclasses.scheduling", "");
-        // once: one class is looked for.
-        let other = classes.iter().find(|c| c.flag("globalDefault") && c.at("metadata").text("name") != name);
-        other.map_or(Ok(()), |other| {
-            let other = other.at("metadata").text("name");
-            Err(format!("PriorityClass {other} is already marked as default. Only one default can exist"))
-        })
     }
 
     fn prepare_for_create(&self, _context: &Context<'_>, new: &mut Value) {
@@ -71,7 +50,7 @@ impl Strategy for PriorityClass {
         errors
     }
 
-    fn forbids_deletion(&self, _brand: &Brand, name: &str) -> Option<&'static str> {
+    fn forbids_deletion(&self, name: &str) -> Option<&'static str> {
         let known = SYSTEM_CLASSES.iter().any(|(system, _)| *system == name);
         known.then_some("this is a system priority class and cannot be deleted")
     }
@@ -111,19 +90,7 @@ fn validate_system_class(name: &str, class: &Value) -> Option<FieldError> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::kinds::testing::{CONTEXT, check_create, check_hostile, check_update, created};
-
-    struct Default;
-
-    impl Objects for Default {
-        fn find(&self, _resource: &str, _namespace: &str, _name: &str) -> Option<Value> {
-            None
-        }
-
-        fn list(&self, _resource: &str, _namespace: &str) -> Vec<Value> {
-            vec![json!({"metadata": {"name": "usual"}, "globalDefault": true})]
-        }
-    }
+    use crate::kinds::testing::{check_create, check_hostile, check_update, created};
 
     #[test]
     fn names_and_values() {
@@ -160,15 +127,6 @@ mod tests {
                 "value: Forbidden: may not be changed in an update.",
                 "preemptionPolicy: Invalid value: \"Never\": field is immutable",
             ],
-        );
-    }
-
-    #[test]
-    fn one_class_is_the_default() {
-        let mut class = json!({"metadata": {"name": "mine"}, "globalDefault": true});
-        assert_eq!(
-            PriorityClass.admit(&CONTEXT, None, &mut class, &Default),
-            Err("PriorityClass usual is already marked as default. Only one default can exist".to_owned())
         );
     }
 }

@@ -5,6 +5,7 @@
 
 use serde_json::Value;
 
+use crate::endpoint::Action;
 use crate::validate::FieldErrors;
 use orch_proto::Brand;
 
@@ -17,8 +18,8 @@ pub struct Context<'a> {
     pub group: &'a str,
     /// Namespace of the request; empty for cluster-scoped kinds.
     pub namespace: &'a str,
-    /// Sub-resource of the request (`status`, `finalize`); empty for the main resource.
-    pub subresource: &'a str,
+    /// What the request does with the object.
+    pub action: Action,
     /// Name of the authenticated user.
     pub user: &'a str,
     /// Time of the request, RFC 3339 with second precision.
@@ -51,15 +52,6 @@ pub enum DefaultPropagation {
     Unsupported,
 }
 
-/// What admission may read of the store, at some recent revision.
-pub trait Objects {
-    /// The object of this storage resource (`priorityclasses.scheduling`); the namespace is empty for cluster scope.
-    fn find(&self, resource: &str, namespace: &str, name: &str) -> Option<Value>;
-
-    /// All objects of this storage resource in the namespace, or everywhere when it is empty.
-    fn list(&self, resource: &str, namespace: &str) -> Vec<Value>;
-}
-
 /// One cell of a table row before it is printed.
 pub type Cell = Value;
 
@@ -72,21 +64,6 @@ pub trait Strategy: Send + Sync + 'static {
 
     /// Fills in what the kind's defaults say. Runs on every decoded object of a write, before everything else.
     fn default(&self, _context: &Context<'_>, _new: &mut Value) {}
-
-    /// Built-in admission: completes or refuses a write in view of other objects, after [`Strategy::default`] and
-    /// before [`Strategy::prepare_for_create`] or [`Strategy::prepare_for_update`]. `old` is absent on create.
-    ///
-    /// # Errors
-    /// What stands behind `is forbidden: ` in the answer, which is a 403.
-    fn admit(
-        &self,
-        _context: &Context<'_>,
-        _old: Option<&Value>,
-        _new: &mut Value,
-        _objects: &dyn Objects,
-    ) -> Result<(), String> {
-        Ok(())
-    }
 
     /// Sets what the server decides on create (status reset, generation, derived fields), before validation.
     fn prepare_for_create(&self, _context: &Context<'_>, _new: &mut Value) {}
@@ -150,8 +127,8 @@ pub trait Strategy: Send + Sync + 'static {
         Vec::new()
     }
 
-    /// Field paths (as in managed fields, for example `f:status`) that this sub-resource may not own.
-    fn reset_fields(&self, _subresource: &str) -> &'static [&'static [&'static str]] {
+    /// Field paths (as in managed fields, for example `f:status`) that whoever does this may not own.
+    fn reset_fields(&self, _action: Action) -> &'static [&'static [&'static str]] {
         &[]
     }
 
@@ -181,7 +158,7 @@ pub trait Strategy: Send + Sync + 'static {
     }
 
     /// Why the object of this name is never deleted, as it stands behind `is forbidden: ` in the answer.
-    fn forbids_deletion(&self, _brand: &Brand, _name: &str) -> Option<&'static str> {
+    fn forbids_deletion(&self, _name: &str) -> Option<&'static str> {
         None
     }
 

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use crate::kinds::pod::diff::claim_diff;
 use crate::kinds::pod::resources::validate_quantity;
-use crate::kinds::{Cell, Context, NameRule, Objects, Strategy, age, object_meta};
+use crate::kinds::{Action, Cell, Context, NameRule, Strategy, age, object_meta};
 use crate::validate::metadata::{immutable, invalid_each};
 use crate::validate::quantity::Quantity;
 use crate::validate::selector::validate_label_selector;
@@ -31,37 +31,6 @@ impl Strategy for PersistentVolumeClaim {
         unify_sources(spec);
     }
 
-    // A claim in use is not taken away, and one without a class gets the default one.
-    fn admit(
-        &self,
-        context: &Context<'_>,
-        old: Option<&Value>,
-        new: &mut Value,
-        objects: &dyn Objects,
-    ) -> Result<(), String> {
-        if old.is_some() || !context.subresource.is_empty() {
-            return Ok(());
-        }
-        let protection = json!(context.brand.label("pvc-protection"));
-        let metadata = child_mut(new, "metadata");
-        let mut finalizers = metadata.items("finalizers").to_vec();
-        // once: one finalizer is looked for.
-        if !finalizers.contains(&protection) {
-            finalizers.push(protection);
-            set(metadata, "finalizers", finalizers);
-        }
-        if !new.at("spec").has("storageClassName") {
-            let mark = format!("storageclass.{}", context.brand.label("is-default-class"));
-            let mut classes = objects.list("storageclasses.storage", "");
-            classes.retain(|class| class.at("metadata").at("annotations").text(&mark) == "true");
-            let newest = classes.iter().max_by_key(|class| class.at("metadata").text("creationTimestamp"));
-            if let Some(class) = newest {
-                set(child_mut(new, "spec"), "storageClassName", class.at("metadata").text("name"));
-            }
-        }
-        Ok(())
-    }
-
     fn prepare_for_create(&self, _context: &Context<'_>, new: &mut Value) {
         set(new, "status", json!({"phase": "Pending"}));
     }
@@ -78,7 +47,7 @@ impl Strategy for PersistentVolumeClaim {
 
     fn validate_update(&self, context: &Context<'_>, old: &Value, new: &Value) -> FieldErrors {
         let mut errors = object_meta::on_update(context, old, new);
-        if context.subresource == "status" {
+        if context.action == Action::Status {
             errors.extend(validate_capacity(new.at("status")));
             return errors;
         }
@@ -101,8 +70,8 @@ impl Strategy for PersistentVolumeClaim {
         vec![object.at("metadata").text("name").to_owned()]
     }
 
-    fn reset_fields(&self, subresource: &str) -> &'static [&'static [&'static str]] {
-        if subresource == "status" { &[&["f:spec"]] } else { &[&["f:status"]] }
+    fn reset_fields(&self, action: Action) -> &'static [&'static [&'static str]] {
+        if action == Action::Status { &[&["f:spec"]] } else { &[&["f:status"]] }
     }
 
     fn returns_deleted(&self) -> bool {
@@ -258,9 +227,8 @@ mod tests {
     }
 
     #[test]
-    fn a_new_claim_waits_and_is_protected() {
+    fn a_new_claim_waits() {
         let object = created(&PersistentVolumeClaim, claim("1Gi"));
-        assert_eq!(object["metadata"]["finalizers"], json!(["orch.io/pvc-protection"]));
         assert_eq!(
             (&object["status"], &object["spec"]["volumeMode"]),
             (&json!({"phase": "Pending"}), &json!("Filesystem"))

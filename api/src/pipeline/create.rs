@@ -2,23 +2,27 @@
 //!
 //! Owns names (given or generated), what the server sets on a new object, and the order of stages of a create.
 
+use std::sync::Arc;
+
+use bytes::Bytes;
 use orch_raft::object::SharedObject;
-use orch_raft::{Condition, Key, Operation, Outcome, Store, Transaction};
+use orch_raft::{Condition, Key, Operation, Outcome, Put, State, Store};
 use serde_json::Value;
 
 use super::incoming::Incoming;
-use super::objects::StateObjects;
+use super::modify::ATTEMPTS_MAX;
 use super::options::Options;
 use super::stored::{check_size, without_revision};
 use super::{Pipeline, Request, WriteOutcome, Written, owners};
+use crate::admission::{self, Additions, Attributes, StateView};
 use crate::ambient::{SUFFIX_LENGTH, suffix_text, uuid_text};
+use crate::endpoint::Action;
 use crate::error::{ApiError, Subject};
 use crate::fields::{Writer, track_update};
 use crate::kinds::Context;
 use crate::schema::apply_defaults;
-use crate::validate::field::part;
 use crate::validate::tree::{Tree, child_mut, set, unset};
-use crate::validate::{Path, WriteKind, quoted, validate_object_meta};
+use crate::validate::{Path, WriteKind, validate_object_meta};
 
 /// How often a colliding generated name is drawn again: as often as the reference does.
 const NAME_ATTEMPTS: usize = 8;
@@ -33,6 +37,23 @@ pub(super) enum Origin {
     Sent,
     /// The result of an apply: who owns what is settled.
     Applied,
+}
+
+/// A new object on its way into the store, without its value.
+struct Draft<'a> {
+    request: Request<'a>,
+    attributes: Attributes<'a>,
+    key: Key,
+    /// The client left the end of the name to the server.
+    is_generated: bool,
+}
+
+/// The outcome of a proposal.
+enum Stored {
+    /// The JSON to answer with, and the object unless this was a dry run.
+    Done(Bytes, Option<SharedObject>),
+    /// This condition of admission did not hold, and its plugin knows no answer to that.
+    Broken(usize),
 }
 
 impl<S: Store> Pipeline<S> {
@@ -81,46 +102,110 @@ impl<S: Store> Pipeline<S> {
         origin: Origin,
     ) -> Result<Written, ApiError> {
         let Incoming { mut value, mut warnings } = incoming;
-        let now = self.ambient.now();
-        let now_text = now.seconds_text();
-        self.check_namespace(request, known_name(&value)).await?;
-        self.set_system_fields(&mut value, &now_text);
-        let name = value.at("metadata").text("name").to_owned();
-        self.complete(request, options, &mut value, &now_text, origin)?;
-        request.budget.check()?;
-        self.validate_new(request, &value, &now_text)?;
-        let context = self.context(request, &now_text);
-        warnings.extend(request.resource.strategy.warnings(&context, None, &value));
-        let key = Key::new(&request.resource.storage, &request.target.namespace, &name)
-            .map_err(|error| ApiError::BadRequest(error.to_string()))?;
+        let resource = request.resource;
+        let now = self.ambient.now().seconds_text();
+        let labels_given = !value.at("metadata").is_empty_at("labels");
+        let context = Context { labels_given, ..self.context(request, &now) };
+        // The name in the attributes of the first phase, and so in its refusals, is what a generated one begins with.
+        let asked_name = known_name(&value).to_owned();
         let is_generated = !value.at("metadata").text("generateName").is_empty();
-        let taken = |by: Option<&SharedObject>| taken(request, &name, is_generated, by);
-        let put = self.put(request.resource, key.clone(), value)?;
+        self.set_system_fields(&mut value, &now);
+        let name = value.at("metadata").text("name").to_owned();
+        let attributes = Attributes {
+            name: &asked_name,
+            dry_run: options.dry_run,
+            ..self.attributes(request, admission::Operation::Create)
+        };
+        let size = self.default_new(request, options, &mut value, &context, origin);
+        let (mut state, mut additions) = (self.store.state(), Additions::default());
+        let mutated =
+            self.admission.mutate(&attributes, &mut value, &StateView(state.clone()), &mut additions).await;
+        if mutated.is_err() {
+            // This node may not have applied what its client was told.
+            (state, additions) = (self.most_recent().await?, Additions::default());
+            self.admission.mutate(&attributes, &mut value, &StateView(state.clone()), &mut additions).await?;
+        }
+        size?;
+        resource.strategy.prepare_for_create(&context, &mut value);
         request.budget.check()?;
-        if options.dry_run {
-            if let Some(by) = self.most_recent().await?.object(&key) {
-                return Err(taken(Some(by)));
+        self.validate_new(request, &value, &now)?;
+        warnings.extend(resource.strategy.warnings(&self.context(request, &now), None, &value));
+        let key = Key::new(&resource.storage, &request.target.namespace, &name)
+            .map_err(|error| ApiError::BadRequest(error.to_string()))?;
+        let attributes = Attributes { name: &name, ..attributes };
+        let draft = Draft { request, attributes, key, is_generated };
+        let (json, stored) = self.create_validated(draft, value, state, additions).await?;
+        Ok(Written { json, stored, outcome: WriteOutcome::Created, warnings })
+    }
+
+    /// The second phase of admission, and the proposal; again where what a plugin had seen in that phase has changed.
+    async fn create_validated(
+        &self,
+        draft: Draft<'_>,
+        mut value: Value,
+        mut state: Arc<State>,
+        mut additions: Additions,
+    ) -> Result<(Bytes, Option<SharedObject>), ApiError> {
+        let Draft { request, attributes, .. } = &draft;
+        let mutated = additions.extent();
+        for _ in 0..ATTEMPTS_MAX {
+            let validated =
+                self.admission.validate(attributes, Some(&value), &StateView(state), &mut additions).await;
+            if validated.is_err() {
+                additions.truncate(mutated);
+                let newest = StateView(self.most_recent().await?);
+                self.admission.validate(attributes, Some(&value), &newest, &mut additions).await?;
             }
-            let json = without_revision(&put);
-            return Ok(Written { json, stored: None, outcome: WriteOutcome::Created, warnings });
+            let put = self.put(request.resource, draft.key.clone(), &mut value)?;
+            if additions.extent() == mutated {
+                // It is not validated again: its tree, many times its bytes, need not wait for the quorum.
+                value = Value::Null;
+            } else {
+                unset(child_mut(&mut value, "metadata"), "resourceVersion");
+            }
+            request.budget.check()?;
+            match self.store_new(&draft, put, &additions).await? {
+                Stored::Done(json, stored) => return Ok((json, stored)),
+                Stored::Broken(condition) if condition < mutated.conditions => break,
+                Stored::Broken(_) => {}
+            }
+            state = self.store.state();
+            additions.truncate(mutated);
         }
-        let mut conditions = vec![Condition::Absent(key)];
-        if !request.target.namespace.is_empty() {
-            conditions.push(Condition::NamespaceActive(request.target.namespace.as_str().into()));
+        Err(ApiError::Unavailable(
+            "what the object depends on changes faster than it can be written".to_owned(),
+        ))
+    }
+
+    /// Stores a new object, unless this is a dry run.
+    async fn store_new(
+        &self,
+        draft: &Draft<'_>,
+        put: Put,
+        additions: &Additions,
+    ) -> Result<Stored, ApiError> {
+        let Draft { request, attributes, key, is_generated } = draft;
+        let taken = |by: Option<&SharedObject>| taken(*request, attributes.name, *is_generated, by);
+        if attributes.dry_run {
+            return match self.most_recent().await?.object(key) {
+                Some(by) => Err(taken(Some(by))),
+                None => Ok(Stored::Done(without_revision(&put), None)),
+            };
         }
-        let transaction =
-            Transaction { proposed_ms: now.millis(), conditions, operations: vec![Operation::Put(put)] };
         request.budget.begin_write()?;
-        match self.store.propose(transaction).await? {
+        match self.propose(Condition::Absent(key.clone()), Operation::Put(put), additions).await? {
             Outcome::Applied { object: Some(object), .. } => {
-                let (json, stored) = (object.json.clone(), Some(object));
-                Ok(Written { json, stored, outcome: WriteOutcome::Created, warnings })
+                Ok(Stored::Done(object.json.clone(), Some(object)))
             }
             Outcome::Applied { .. } => Err(ApiError::Internal("a put left no object".to_owned())),
             Outcome::Full { used, quota, .. } => Err(ApiError::StateFull { used, quota }),
             Outcome::Refused { condition: 0, current, .. } => Err(taken(current.as_ref())),
-            Outcome::Refused { current, .. } => {
-                Err(self.namespace_refusal(request, &name, current.is_some()))
+            Outcome::Refused { condition, current, .. } => {
+                let (added, found) = (condition - 1, current.is_some());
+                match self.admission.broken_condition(attributes, additions, added, found) {
+                    Some(error) => Err(error),
+                    None => Ok(Stored::Broken(added)),
+                }
             }
         }
     }
@@ -144,29 +229,31 @@ impl<S: Store> Pipeline<S> {
         }
     }
 
-    /// Defaults, ownership, admission and what the kind prepares, in the reference's order.
-    fn complete(
+    /// Defaults and ownership. The value is in its stored form afterwards, also where it is too large, which is an answer
+    /// that comes after those of the first phase of admission.
+    fn default_new(
         &self,
         request: Request<'_>,
         options: &Options,
         value: &mut Value,
-        now: &str,
+        context: &Context<'_>,
         origin: Origin,
     ) -> Result<(), ApiError> {
         let resource = request.resource;
-        let labels_given = !value.at("metadata").is_empty_at("labels");
-        let context = Context { labels_given, ..self.context(request, now) };
         apply_defaults(&self.registry.schema, resource.type_id, value);
-        resource.strategy.default(&context, value);
+        resource.strategy.default(context, value);
+        let mut size = Ok(());
         if origin == Origin::Sent {
-            check_size(&self.registry.schema, request, value)?;
+            size = check_size(&self.registry.schema, request, value);
+        }
+        if origin == Origin::Sent && size.is_ok() {
             let api_version = resource.api_version();
             let writer = Writer {
                 manager: &options.manager,
                 api_version: &api_version,
-                subresource: "",
-                now,
-                reset: resource.strategy.reset_fields(""),
+                subresource: Action::Object.subresource(),
+                now: context.now,
+                reset: resource.strategy.reset_fields(Action::Object),
                 others: &resource.others,
             };
             if let Err(error) = track_update(&self.registry.schema, resource.type_id, None, value, &writer) {
@@ -174,12 +261,7 @@ impl<S: Store> Pipeline<S> {
             }
         }
         *value = resource.in_store(value.take());
-        let objects = StateObjects(self.store.state());
-        if let Err(reason) = resource.strategy.admit(&context, None, value, &objects) {
-            return Err(forbidden(request, known_name(value), &reason));
-        }
-        resource.strategy.prepare_for_create(&context, value);
-        Ok(())
+        size
     }
 
     fn validate_new(&self, request: Request<'_>, value: &Value, now: &str) -> Result<(), ApiError> {
@@ -192,44 +274,6 @@ impl<S: Store> Pipeline<S> {
             return Ok(());
         }
         Err(ApiError::Invalid { subject: Subject::kind(resource, metadata.text("name")), errors })
-    }
-
-    /// Nothing is created in a namespace that is not there or on its way out. The transaction checks again.
-    async fn check_namespace(&self, request: Request<'_>, name: &str) -> Result<(), ApiError> {
-        let namespace = request.target.namespace.as_str();
-        if namespace.is_empty() {
-            return Ok(());
-        }
-        let active = |state: &orch_raft::State| {
-            state
-                .collection(orch_raft::state::NAMESPACES)
-                .get(namespace)
-                .map(|found| !found.index.terminating)
-        };
-        let seen = match active(&self.store.state()) {
-            Some(true) => return Ok(()),
-            _ => active(&*self.most_recent().await?),
-        };
-        if seen == Some(true) { Ok(()) } else { Err(self.namespace_refusal(request, name, seen.is_some())) }
-    }
-
-    fn namespace_refusal(&self, request: Request<'_>, name: &str, exists: bool) -> ApiError {
-        let namespace = &request.target.namespace;
-        if !exists {
-            let kind = orch_raft::state::NAMESPACES.to_owned();
-            return ApiError::NotFound(Subject { group: String::new(), kind, name: namespace.clone() });
-        }
-        let subject = Subject::resource(request.resource, name);
-        let namespace = part(namespace);
-        let reason =
-            format!("unable to create new content in namespace {namespace} because it is being terminated");
-        let message = format!("{} {} is forbidden: {reason}", subject.qualified(), quoted(name));
-        let told = format!("namespace {namespace} is being terminated");
-        ApiError::Forbidden {
-            subject,
-            message,
-            cause: Some(("NamespaceTerminating", told, "metadata.namespace")),
-        }
     }
 }
 
@@ -254,11 +298,4 @@ fn taken(request: Request<'_>, name: &str, is_generated: bool, by: Option<&Share
         return ApiError::BeingDeleted(Box::new(error));
     }
     error
-}
-
-/// A write that admission refused.
-pub(super) fn forbidden(request: Request<'_>, name: &str, reason: &str) -> ApiError {
-    let subject = Subject::resource(request.resource, name);
-    let message = format!("{} {} is forbidden: {reason}", subject.qualified(), quoted(name));
-    ApiError::Forbidden { subject, message, cause: None }
 }

@@ -4,15 +4,13 @@
 //! nothing holds goes at once; one that is held is marked and stays until the last hold is gone.
 
 use orch_raft::Store;
-use orch_raft::object::SharedObject;
 use serde_json::{Map, Value, json};
 
-use super::create::forbidden;
 use super::grace::Grace;
 use super::media_type::{media_type, unsupported};
-use super::modify::{Change, Modified};
-use super::stored::tree_of;
+use super::modify::{Attempt, Change, Current, Modified, Write};
 use super::{Answer, Pipeline, Request, WriteOutcome, Written};
+use crate::admission::{Additions, Attributes, Operation, StateView, forbidden};
 use crate::error::{ApiError, Subject};
 use crate::kinds::{DefaultPropagation, Strategy};
 use crate::registry::Resource;
@@ -42,8 +40,8 @@ impl<S: Store> Pipeline<S> {
     pub(super) async fn delete(&self, request: Request<'_>) -> Result<Answer, ApiError> {
         let strategy = request.resource.strategy;
         let options = self.delete_options(request)?;
-        if let Some(reason) = strategy.forbids_deletion(self.registry.brand, &request.target.name) {
-            return Err(forbidden(request, &request.target.name, reason));
+        if let Some(reason) = strategy.forbids_deletion(&request.target.name) {
+            return Err(forbidden(request.subject(), reason));
         }
         let key = request.key()?;
         let removed = self.remove(request, &key, &options).await?;
@@ -66,20 +64,19 @@ impl<S: Store> Pipeline<S> {
         key: &orch_raft::Key,
         options: &DeleteOptions,
     ) -> Result<Option<Modified>, ApiError> {
-        let attempt = |current: &SharedObject| self.try_delete(request, key, options, current);
-        self.modify(key, request.budget, options.dry_run, attempt).await
+        let attempt = Deletion { pipeline: self, request, key, options };
+        self.modify(request, key, options.dry_run, attempt).await
     }
 
+    /// What becomes of the object `old`, which is to be deleted.
     fn try_delete(
         &self,
         request: Request<'_>,
         key: &orch_raft::Key,
         options: &DeleteOptions,
-        current: &SharedObject,
-    ) -> Result<Change, ApiError> {
+        mut old: Value,
+    ) -> Result<Write, ApiError> {
         let resource = request.resource;
-        let old = tree_of(current)?;
-        options.check_preconditions(request, key.name(), &old)?;
         let strategy = resource.strategy;
         let now = self.ambient.now();
         let requested = options.value.int("gracePeriodSeconds");
@@ -87,7 +84,7 @@ impl<S: Store> Pipeline<S> {
         let ends_by_itself = old.at("metadata").has("deletionTimestamp") && strategy.holds_deletion(&old);
         if grace == Grace::Pending || ends_by_itself {
             // Its end is under way: nothing about it can be changed, its finalizers neither.
-            return Ok(Change::Put(self.put(resource, key.clone(), old)?));
+            return Ok(Write::Put(self.put(resource, key.clone(), &mut old)?));
         }
         let mut new = old.clone();
         let finalizers = options.finalizers(&old, strategy);
@@ -102,11 +99,12 @@ impl<S: Store> Pipeline<S> {
         if is_held || grace != Grace::None {
             grace.mark(child_mut(&mut new, "metadata"), now);
             strategy.prepare_for_delete(&mut new);
-            let put = self.put(resource, key.clone(), new)?;
-            return Ok(if is_held { Change::Put(put) } else { Change::Remove(Some(put)) });
+            let put = self.put(resource, key.clone(), &mut new)?;
+            return Ok(if is_held { Write::Put(put) } else { Write::Remove(Some(put)) });
         }
-        let shown = strategy.returns_deleted().then(|| self.put(resource, key.clone(), old)).transpose()?;
-        Ok(Change::Remove(shown))
+        let shown =
+            strategy.returns_deleted().then(|| self.put(resource, key.clone(), &mut old)).transpose()?;
+        Ok(Write::Remove(shown))
     }
 
     /// The options of a delete: the body, or the query where there is none. As in the reference a body stands alone.
@@ -167,6 +165,32 @@ impl<S: Store> Pipeline<S> {
             "no kind {kind} is registered for version {version} in scheme {}",
             quoted(&meta)
         )))
+    }
+}
+
+/// A deletion of a stored object.
+struct Deletion<'a, S> {
+    pipeline: &'a Pipeline<S>,
+    request: Request<'a>,
+    key: &'a orch_raft::Key,
+    options: &'a DeleteOptions,
+}
+
+impl<S: Store> Attempt for Deletion<'_, S> {
+    async fn change(&mut self, current: Current) -> Result<Change, ApiError> {
+        let Deletion { pipeline, request, key, options } = *self;
+        let Current { value: old, state, .. } = current;
+        options.check_preconditions(request, key.name(), &old)?;
+        let (view, mut additions) = (StateView(state), Additions::default());
+        let attributes = Attributes {
+            namespace: key.namespace(),
+            name: key.name(),
+            old: Some(&old),
+            dry_run: options.dry_run,
+            ..pipeline.attributes(request, Operation::Delete)
+        };
+        pipeline.admission.validate(&attributes, None, &view, &mut additions).await?;
+        Ok(Change { write: pipeline.try_delete(request, key, options, old)?, additions })
     }
 }
 

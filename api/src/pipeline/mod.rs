@@ -3,7 +3,8 @@
 //! Owns the order of stages for reads and writes of every kind. It knows no socket, no clock and no chance: the store,
 //! time and randomness are handed in, so that simulated clients drive the same code.
 //!
-//!     write: decode -> default -> ownership -> admit -> prepare -> validate -> encode once -> propose -> answer
+//!     write: decode -> default -> ownership -> admission mutates -> prepare -> validate -> admission validates
+//!            -> encode once -> propose -> answer
 //!     read:  point in time -> state of this node -> select -> answer
 //!
 //! Invariant: a handler never changes an object by another way than a proposed transaction.
@@ -17,7 +18,6 @@ mod incoming;
 mod list;
 mod media_type;
 mod modify;
-mod objects;
 mod options;
 mod owners;
 mod patch;
@@ -36,9 +36,11 @@ use bytes::Bytes;
 use orch_raft::object::SharedObject;
 use orch_raft::{Key, Revision, Store};
 
+use crate::admission::{Attributes, Chain, Operation};
 use crate::ambient::Ambient;
 use crate::authn::User;
 use crate::budget::Budget;
+use crate::endpoint::Action;
 use crate::error::{ApiError, Subject};
 use crate::kinds::Context;
 use crate::paging::TokenKey;
@@ -86,6 +88,8 @@ pub struct Pipeline<S> {
     pub store: S,
     /// What is served.
     pub registry: Registry,
+    /// The rules over the writes of several kinds.
+    pub admission: Chain,
     /// The cluster's key for continue tokens.
     pub token_key: TokenKey,
     /// Time and chance.
@@ -105,6 +109,8 @@ pub struct Request<'a> {
     pub target: &'a Target,
     /// The resource that the target names.
     pub resource: &'a Arc<Resource>,
+    /// What is done with its objects.
+    pub action: Action,
     /// Parameters.
     pub query: &'a Query,
     /// Who asks.
@@ -180,6 +186,18 @@ pub enum WriteOutcome {
 }
 
 impl<S: Store> Pipeline<S> {
+    /// A pipeline with the built-in admission plugins.
+    pub fn new(
+        store: S,
+        registry: Registry,
+        token_key: TokenKey,
+        ambient: Arc<dyn Ambient>,
+        features: Features,
+    ) -> Self {
+        let (admission, turns) = (Chain::builtin(), Turns::default());
+        Pipeline { store, registry, admission, token_key, ambient, features, turns }
+    }
+
     /// Carries out everything but watches.
     pub async fn run(&self, request: Request<'_>) -> Result<Answer, ApiError> {
         self.store.may_serve()?;
@@ -216,13 +234,28 @@ impl<S: Store> Pipeline<S> {
         Ok(Selector { labels, fields })
     }
 
+    /// The write of `request` as admission sees it: of a stored object, not a dry run, with the names of the path.
+    pub(crate) fn attributes<'a>(&self, request: Request<'a>, operation: Operation) -> Attributes<'a> {
+        Attributes {
+            brand: self.registry.brand,
+            operation,
+            resource: request.resource,
+            action: request.action,
+            namespace: &request.target.namespace,
+            name: &request.target.name,
+            old: None,
+            user: request.user,
+            dry_run: false,
+        }
+    }
+
     /// The context that strategies see.
     pub(crate) fn context<'a>(&self, request: Request<'a>, now: &'a str) -> Context<'a> {
         Context {
             brand: self.registry.brand,
             group: &request.target.group,
             namespace: &request.target.namespace,
-            subresource: &request.target.subresource,
+            action: request.action,
             user: &request.user.name,
             now,
             labels_given: true,

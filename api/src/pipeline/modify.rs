@@ -2,19 +2,45 @@
 //!
 //! Owns the retries. A request that came too late once waits for its turn (`turns`). A change is first tried on the state
 //! that this node has applied. A node may lag, so nothing is refused because of that state before a current one was read.
+//! Each attempt gets the object parsed.
 
+use std::collections::BTreeSet;
+use std::iter;
 use std::sync::Arc;
 
 use orch_raft::object::SharedObject;
-use orch_raft::{Condition, Key, Operation, Outcome, Put, Store, Transaction};
+use orch_raft::{Condition, Key, Operation, Outcome, Put, State, Store, Transaction};
+use serde_json::Value;
 
-use super::stored::{is_same, without_revision};
-use super::{Pipeline, WriteOutcome, Written};
-use crate::budget::Budget;
+use super::stored::{is_same, tree_of, without_revision};
+use super::{Pipeline, Request, WriteOutcome, Written};
+use crate::admission::{self, Additions, Attributes};
 use crate::error::ApiError;
 
+/// A version of an object that is to be changed.
+pub(super) struct Current {
+    /// The object.
+    pub object: SharedObject,
+    /// Its tree, in the stored form.
+    pub value: Value,
+    /// The state that it is from.
+    pub state: Arc<State>,
+}
+
+/// Makes one change out of any version of an object.
+pub(super) trait Attempt: Send {
+    /// What becomes of `current`. Asked again for each newer version that turns up before the change is applied.
+    fn change(&mut self, current: Current) -> impl Future<Output = Result<Change, ApiError>> + Send;
+}
+
+/// A change of an object, and what admission adds to its transaction.
+pub(super) struct Change {
+    pub write: Write,
+    pub additions: Additions,
+}
+
 /// The outcome of a change to an object's value.
-pub(super) enum Change {
+pub(super) enum Write {
     /// Write this.
     Put(Put),
     /// Remove the object; `Some` is what it looked like at the end, for the answer.
@@ -35,18 +61,19 @@ pub(super) struct Modified {
     pub is_removal: bool,
 }
 
-/// Attempts on ever newer versions before the client is told to try again itself. Requests for one object take turns, so
-/// few come near this number; it bounds the cost of one request.
-const ATTEMPTS_MAX: usize = 100;
+/// Attempts on ever newer versions before the client is told to try again itself. Changes of one object take turns, so
+/// few come near this number; creates whose plugins claim something of one object come near it when a hundred do at once.
+/// It bounds the cost of one request.
+pub(super) const ATTEMPTS_MAX: usize = 100;
 
 impl<S: Store> Pipeline<S> {
-    /// Applies `change` to the object under `key`. `None`: there is no such object.
+    /// Applies the change that `attempt` makes to the object under `key`. `None`: there is no such object.
     pub(super) async fn modify(
         &self,
+        request: Request<'_>,
         key: &Key,
-        budget: &Budget,
         dry_run: bool,
-        mut change: impl FnMut(&SharedObject) -> Result<Change, ApiError> + Send,
+        mut attempt: impl Attempt,
     ) -> Result<Option<Modified>, ApiError> {
         // A change without effect is not proposed, so only a barrier tells whether it was tried on the newest version.
         let mut turn = if dry_run { None } else { self.turns.join(key, &self.store).await };
@@ -54,10 +81,16 @@ impl<S: Store> Pipeline<S> {
         let mut surely_current = dry_run;
         for _ in 0..ATTEMPTS_MAX {
             let found = state.object(key).cloned();
-            let changed = found.as_ref().map(&mut change);
+            let changed = match &found {
+                None => None,
+                Some(object) => {
+                    let (object, value) = (object.clone(), tree_of(object)?);
+                    Some(attempt.change(Current { object, value, state: state.clone() }).await)
+                }
+            };
             match (found, changed) {
                 (Some(before), Some(Ok(change))) if surely_current || !change.is_nothing(&before) => {
-                    match self.carry_out(key, budget, before, change, dry_run).await? {
+                    match self.carry_out(request, key, before, change, dry_run).await? {
                         Some(modified) => return Ok(Some(modified)),
                         None if turn.is_none() => turn = Some(self.turns.take(key, &self.store).await),
                         None => {}
@@ -80,39 +113,52 @@ impl<S: Store> Pipeline<S> {
     /// Proposes the change of `before`. `None`: it was no longer the newest version.
     async fn carry_out(
         &self,
+        request: Request<'_>,
         key: &Key,
-        budget: &Budget,
         before: SharedObject,
         change: Change,
         dry_run: bool,
     ) -> Result<Option<Modified>, ApiError> {
-        let (operation, last) = match change {
-            Change::Put(put) if is_same(&put, &before) => return Ok(Some(unchanged(before))),
-            Change::Put(put) if dry_run => {
+        let Change { write, additions } = change;
+        let (operation, last) = match write {
+            Write::Put(put) if is_same(&put, &before) => return Ok(Some(unchanged(before))),
+            Write::Put(put) if dry_run => {
                 let json = with_revision(&put, &before);
                 return Ok(Some(Modified { json, stored: None, before, is_removal: false }));
             }
-            Change::Remove(last) if dry_run => {
+            Write::Remove(last) if dry_run => {
                 let json = last.as_ref().map_or(before.json.clone(), |put| with_revision(put, &before));
                 return Ok(Some(Modified { json, stored: None, before, is_removal: true }));
             }
-            Change::Free(put) if dry_run => {
+            Write::Free(put) if dry_run => {
                 let json = with_revision(&put, &before);
                 return Ok(Some(Modified { json, stored: None, before, is_removal: true }));
             }
-            Change::Put(put) => (Operation::Put(put), Last::Stored),
-            Change::Remove(None) => (Operation::Delete(key.clone()), Last::Before),
-            Change::Remove(Some(put)) => (Operation::Delete(key.clone()), Last::Removed(put)),
-            Change::Free(put) => (Operation::Delete(key.clone()), Last::Freed(put)),
+            Write::Put(put) => (Operation::Put(put), Last::Stored),
+            Write::Remove(None) => (Operation::Delete(key.clone()), Last::Before),
+            Write::Remove(Some(put)) => (Operation::Delete(key.clone()), Last::Removed(put)),
+            Write::Free(put) => (Operation::Delete(key.clone()), Last::Freed(put)),
         };
-        let transaction = Transaction {
-            proposed_ms: self.ambient.now().millis(),
-            conditions: vec![Condition::AtRevision(key.clone(), before.revision)],
-            operations: vec![operation],
-        };
-        budget.begin_write()?;
-        match self.store.propose(transaction).await? {
-            Outcome::Refused { .. } => Ok(None),
+        let unchanged = Condition::AtRevision(key.clone(), before.revision);
+        request.budget.begin_write()?;
+        match self.propose(unchanged, operation, &additions).await? {
+            Outcome::Refused { condition: 0, .. } => Ok(None),
+            Outcome::Refused { condition, current, .. } => {
+                let is_delete = matches!(last, Last::Before | Last::Removed(_));
+                let operation =
+                    if is_delete { admission::Operation::Delete } else { admission::Operation::Update };
+                let attributes = Attributes {
+                    namespace: key.namespace(),
+                    name: key.name(),
+                    dry_run,
+                    ..self.attributes(request, operation)
+                };
+                let found = current.is_some();
+                match self.admission.broken_condition(&attributes, &additions, condition - 1, found) {
+                    Some(error) => Err(error),
+                    None => Ok(None),
+                }
+            }
             Outcome::Full { used, quota, .. } => Err(ApiError::StateFull { used, quota }),
             Outcome::Applied { object, revision, .. } => {
                 let json = match (&object, last) {
@@ -126,6 +172,38 @@ impl<S: Store> Pipeline<S> {
             }
         }
     }
+}
+
+impl<S: Store> Pipeline<S> {
+    /// Proposes `operation`, if `condition` and those of admission hold, with the operations that admission adds.
+    pub(super) async fn propose(
+        &self,
+        condition: Condition,
+        operation: Operation,
+        additions: &Additions,
+    ) -> Result<Outcome, ApiError> {
+        let transaction = Transaction {
+            proposed_ms: self.ambient.now().millis(),
+            conditions: iter::once(condition).chain(additions.conditions()).collect(),
+            operations: iter::once(operation).chain(additions.operations()).collect(),
+        };
+        if let Some(resource) = repeated_resource(&transaction.operations) {
+            let message = format!("a transaction changes two objects of {resource}");
+            return Err(ApiError::Internal(message));
+        }
+        Ok(self.store.propose(transaction).await?)
+    }
+}
+
+/// A resource of which `operations` change two objects. A watch that resumes behind a revision would miss the second.
+fn repeated_resource(operations: &[Operation]) -> Option<&Arc<str>> {
+    let mut seen = BTreeSet::new();
+    let mut resources = operations.iter().map(|operation| match operation {
+        Operation::Put(put) => put.key.resource(),
+        Operation::Delete(key) => key.resource(),
+    });
+    // set: `seen` is one.
+    resources.find(|resource| !seen.insert(*resource))
 }
 
 /// What the answer shows of an object that may be gone.
@@ -143,7 +221,7 @@ enum Last {
 impl Change {
     /// Whether `before` would stay as it is.
     fn is_nothing(&self, before: &SharedObject) -> bool {
-        matches!(self, Change::Put(put) if is_same(put, before))
+        matches!(&self.write, Write::Put(put) if is_same(put, before))
     }
 }
 

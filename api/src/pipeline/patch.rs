@@ -4,18 +4,18 @@
 //! every update. A patch is parsed once, however often it is tried.
 
 use orch_raft::Store;
-use orch_raft::object::SharedObject;
 use serde_json::{Map, Value, json};
 
 use super::create::Origin;
 use super::incoming::{Incoming, forget_owners, has_emptied_owners, met};
 use super::media_type::patch_media_type;
-use super::modify::Change;
+use super::modify::{Attempt, Change, Current};
 use super::options::{FieldValidation, Options};
 use super::patch_body::{APPLY, Parsed, Patch, patch_error};
 use super::stored::tree_of;
 use super::update::{check_name, writer};
 use super::{Pipeline, Request, Written};
+use crate::endpoint::Action;
 use crate::error::ApiError;
 use crate::fields::{ApplyError, ApplyOptions, apply};
 use crate::patch::{PatchError, merge_patch, printed, strategic_merge_patch};
@@ -23,6 +23,10 @@ use crate::schema::{DecodeError, Decoded, Head, Limits, StrictError, decode_json
 use crate::validate::WriteKind;
 use crate::validate::field::{FieldError, part, quoted};
 use crate::validate::tree::{self, Tree, child_mut, unset};
+
+/// Bytes of the largest object of which a copy is held beside the patched document. A larger one is read again when the
+/// document is gone: its tree takes many times its bytes.
+const COPIED_BYTES_MAX: usize = 64 << 10;
 
 /// The reason given in a refusal whose own reason could quote the data of a confidential object.
 const NOT_REPEATED: &str = "it breaks a rule; what it holds is not repeated";
@@ -37,19 +41,17 @@ impl<S: Store> Pipeline<S> {
         let mut first = Some(parse()?);
         let key = request.key()?;
         let mut warnings = Vec::new();
-        let changed = self
-            .modify(&key, request.budget, options.dry_run, |current| {
-                // A patch goes over into the object; another attempt reads the body again instead of a copy kept for it.
-                let parsed = first.take().map_or_else(parse, Ok)?;
-                let may_move_data = matches!(parsed.patch, Patch::Json(_));
-                self.try_patch(request, &options, parsed, current, &mut warnings)
-                    .map_err(|error| if may_move_data { withheld(request, error) } else { error })
-            })
-            .await?;
-        if let Some(modified) = changed {
+        let attempt = Patching {
+            pipeline: self,
+            request,
+            options: &options,
+            first: &mut first,
+            warnings: &mut warnings,
+        };
+        if let Some(modified) = self.modify(request, &key, options.dry_run, attempt).await? {
             return Ok(modified.written(warnings));
         }
-        if format != APPLY || !request.target.subresource.is_empty() {
+        if format != APPLY || request.action != Action::Object {
             return Err(ApiError::NotFound(request.subject()));
         }
         let Parsed { patch, strict } = first.take().map_or_else(parse, Ok)?;
@@ -92,50 +94,52 @@ impl<S: Store> Pipeline<S> {
         Ok(incoming)
     }
 
-    fn try_patch(
+    async fn try_patch(
         &self,
         request: Request<'_>,
         options: &Options,
         parsed: Parsed,
-        current: &SharedObject,
+        mut current: Current,
         warnings: &mut Vec<String>,
     ) -> Result<Change, ApiError> {
         request.budget.check()?;
         let origin = if matches!(parsed.patch, Patch::Apply(_)) { Origin::Applied } else { Origin::Sent };
-        let (incoming, stored) = self.after_patch(request, options, parsed, current)?;
+        let incoming = self.after_patch(request, options, parsed, &mut current)?;
         request.budget.check()?;
         request.remarks.note(&incoming.warnings);
         let mut value = incoming.value;
         self.settle_namespace(request, &mut value)?;
         check_name(request, &value)?;
         let mut more = Vec::new();
-        let change = self.replace(request, options, stored, value, origin, &mut more)?;
+        let change = self.replace(request, options, current, value, origin, &mut more).await?;
         *warnings = incoming.warnings;
         warnings.append(&mut more);
         Ok(change)
     }
 
-    /// The object after the patch, and as it is stored.
+    /// The object after the patch.
     fn after_patch(
         &self,
         request: Request<'_>,
         options: &Options,
         parsed: Parsed,
-        current: &SharedObject,
-    ) -> Result<(Incoming, Value), ApiError> {
-        let stored = tree_of(current)?;
+        current: &mut Current,
+    ) -> Result<Incoming, ApiError> {
         let parsed = match self.reach(request, &parsed.patch) {
             None => parsed,
             Some(reach) => {
-                match self.patched_part(request, parsed, &stored, &reach, options.field_validation) {
-                    Some(incoming) => return Ok((incoming, stored)),
+                match self.patched_part(request, parsed, &current.value, &reach, options.field_validation) {
+                    Some(incoming) => return Ok(incoming),
                     None => self.parsed(request)?,
                 }
             }
         };
-        // The stored object goes over into the document, and is read again when that is gone: a copy would be held beside it.
-        let incoming = self.patched_whole(request, options, parsed, stored)?;
-        Ok((incoming, tree_of(current)?))
+        if current.object.json.len() <= COPIED_BYTES_MAX {
+            return self.patched_whole(request, options, parsed, current.value.clone());
+        }
+        let incoming = self.patched_whole(request, options, parsed, current.value.take())?;
+        current.value = tree_of(&current.object)?;
+        Ok(incoming)
     }
 
     /// `stored` after the patch, of which every member is decoded again.
@@ -251,6 +255,28 @@ impl<S: Store> Pipeline<S> {
         let options = ApplyOptions { force: options.force, brand: self.registry.brand };
         apply(&self.registry.schema, resource.type_id, live, config, &writer, options)
             .map_err(|error| apply_error(request, &error))
+    }
+}
+
+/// A PATCH of a stored object.
+struct Patching<'a, S> {
+    pipeline: &'a Pipeline<S>,
+    request: Request<'a>,
+    options: &'a Options,
+    /// The patch, until an attempt takes it: it goes over into the object. Another attempt reads the body again instead of
+    /// a copy kept for it.
+    first: &'a mut Option<Parsed>,
+    /// Of the newest attempt.
+    warnings: &'a mut Vec<String>,
+}
+
+impl<S: Store> Attempt for Patching<'_, S> {
+    async fn change(&mut self, current: Current) -> Result<Change, ApiError> {
+        let (pipeline, request) = (self.pipeline, self.request);
+        let parsed = self.first.take().map_or_else(|| pipeline.parsed(request), Ok)?;
+        let may_move_data = matches!(parsed.patch, Patch::Json(_));
+        let changed = pipeline.try_patch(request, self.options, parsed, current, self.warnings).await;
+        changed.map_err(|error| if may_move_data { withheld(request, error) } else { error })
     }
 }
 

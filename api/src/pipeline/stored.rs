@@ -25,10 +25,10 @@ const OBJECT_BYTES_MAX: usize = 3 * 1024 * 1024 / 2;
 
 impl<S: Store> Pipeline<S> {
     /// What is written for `value`, an object in the stored form.
-    pub(super) fn put(&self, resource: &Resource, key: Key, mut value: Value) -> Result<Put, ApiError> {
-        set(child_mut(&mut value, "metadata"), "resourceVersion", "0");
+    pub(super) fn put(&self, resource: &Resource, key: Key, value: &mut Value) -> Result<Put, ApiError> {
+        set(child_mut(value, "metadata"), "resourceVersion", "0");
         let mut json = Vec::with_capacity(1024);
-        encode_json(&self.registry.schema, resource.stored_type(), &value, &mut json);
+        encode_json(&self.registry.schema, resource.stored_type(), value, &mut json);
         // Only `metadata` can hold the field this early: it is written first, and quotes inside strings are escaped.
         let field = memmem::find(&json, REVISION_FIELD).ok_or_else(|| {
             ApiError::Internal("an encoded object has no place for its revision".to_owned())
@@ -39,7 +39,7 @@ impl<S: Store> Pipeline<S> {
             return Err(too_large(json.len()));
         }
         let revision_at = u32::try_from(digits).expect("bounded by OBJECT_BYTES_MAX");
-        let index = index_of(resource, &value);
+        let index = index_of(resource, value);
         Ok(Put { key, json: Bytes::from(json), revision_at, index })
     }
 }

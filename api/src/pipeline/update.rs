@@ -7,13 +7,14 @@ use orch_raft::Store;
 use orch_raft::object::SharedObject;
 use serde_json::Value;
 
-use super::create::{Origin, forbidden};
+use super::create::Origin;
 use super::incoming::Incoming;
-use super::modify::Change;
-use super::objects::StateObjects;
+use super::modify::{Attempt, Change, Current, Write};
 use super::options::Options;
-use super::stored::{check_size, tree_of};
+use super::stored::check_size;
 use super::{Pipeline, Request, Written, owners};
+use crate::admission::{Additions, Attributes, Operation, StateView};
+use crate::endpoint::Action;
 use crate::error::{ApiError, Subject};
 use crate::fields::{Writer, keep_times_if_unchanged, track_update};
 use crate::kinds::NameRule;
@@ -31,23 +32,18 @@ impl<S: Store> Pipeline<S> {
         let sent = || self.sent(request, &options);
         let mut first = Some(sent()?);
         let key = request.key()?;
-        let (mut warnings, mut more) = (Vec::new(), Vec::new());
-        let changed = self
-            .modify(&key, request.budget, options.dry_run, |current| {
-                // Another attempt reads the body again: most need none, and a copy would be kept for nothing.
-                let incoming = first.take().map_or_else(sent, Ok)?;
-                warnings = incoming.warnings;
-                check_uid(request, current, &incoming.value)?;
-                let stored = tree_of(current)?;
-                self.replace(request, &options, stored, incoming.value, Origin::Sent, &mut more)
-            })
-            .await?;
-        if let Some(modified) = changed {
-            warnings.append(&mut more);
+        let mut warnings = Vec::new();
+        let attempt = Replacement {
+            pipeline: self,
+            request,
+            options: &options,
+            first: &mut first,
+            warnings: &mut warnings,
+        };
+        if let Some(modified) = self.modify(request, &key, options.dry_run, attempt).await? {
             return Ok(modified.written(warnings));
         }
-        let creates =
-            request.resource.strategy.allows_create_on_update() && request.target.subresource.is_empty();
+        let creates = request.resource.strategy.allows_create_on_update() && request.action == Action::Object;
         if !creates {
             return Err(ApiError::NotFound(request.subject()));
         }
@@ -70,18 +66,18 @@ impl<S: Store> Pipeline<S> {
         Ok(Incoming { value, warnings })
     }
 
-    /// Turns `stored`, the object as it is stored, into `new`, which is in the request's version; `origin` says whose its
-    /// fields are.
-    pub(super) fn replace(
+    /// Turns `current` into `new`, which is in the request's version; `origin` says whose its fields are.
+    pub(super) async fn replace(
         &self,
         request: Request<'_>,
         options: &Options,
-        stored: Value,
+        current: Current,
         mut new: Value,
         origin: Origin,
         warnings: &mut Vec<String>,
     ) -> Result<Change, ApiError> {
         let resource = request.resource;
+        let Current { value: stored, state, .. } = current;
         // Where the version has the stored form, the object is held once.
         let converted = resource.conversion.map(|_| resource.in_version(stored.clone()));
         let old = converted.as_ref().unwrap_or(&stored);
@@ -98,30 +94,34 @@ impl<S: Store> Pipeline<S> {
         request.budget.check()?;
         drop(converted);
         let (old, mut new) = (stored, resource.in_store(new));
-        let objects = StateObjects(self.store.state());
-        if let Err(reason) = resource.strategy.admit(&context, Some(&old), &mut new, &objects) {
-            return Err(forbidden(request, &request.target.name, &reason));
-        }
+        let (view, mut additions) = (StateView(state), Additions::default());
+        let attributes = Attributes {
+            old: Some(&old),
+            dry_run: options.dry_run,
+            ..self.attributes(request, Operation::Update)
+        };
+        self.admission.mutate(&attributes, &mut new, &view, &mut additions).await?;
         carry_system_fields(old.at("metadata"), child_mut(&mut new, "metadata"));
         resource.strategy.prepare_for_update(&context, &old, &mut new);
         self.validate_change(request, &old, &new, &now)?;
         request.budget.check()?;
+        self.admission.validate(&attributes, Some(&new), &view, &mut additions).await?;
         *warnings = repeated.into_iter().collect();
         warnings.extend(resource.strategy.warnings(&context, Some(&old), &new));
         keep_times_if_unchanged(&old, &mut new);
-        self.settle(request, new)
+        Ok(Change { write: self.settle(request, new)?, additions })
     }
 
     /// Writes the object, or removes it when the last thing that held its deletion is gone.
-    pub(super) fn settle(&self, request: Request<'_>, new: Value) -> Result<Change, ApiError> {
+    fn settle(&self, request: Request<'_>, mut new: Value) -> Result<Write, ApiError> {
         let metadata = new.at("metadata");
         let grace_over = metadata.int("deletionGracePeriodSeconds").unwrap_or(0) == 0;
         let gone = metadata.has("deletionTimestamp")
             && grace_over
             && metadata.items("finalizers").is_empty()
             && !request.resource.strategy.holds_deletion(&new);
-        let put = self.put(request.resource, request.key()?, new)?;
-        Ok(if gone { Change::Free(put) } else { Change::Put(put) })
+        let put = self.put(request.resource, request.key()?, &mut new)?;
+        Ok(if gone { Write::Free(put) } else { Write::Put(put) })
     }
 
     fn track(&self, request: Request<'_>, options: &Options, old: &Value, new: &mut Value, now: &str) {
@@ -153,6 +153,32 @@ impl<S: Store> Pipeline<S> {
     }
 }
 
+/// A PUT on a stored object.
+struct Replacement<'a, S> {
+    pipeline: &'a Pipeline<S>,
+    request: Request<'a>,
+    options: &'a Options,
+    /// The decoded body, until an attempt takes it. Another one reads the body again: most writes need none, and a copy
+    /// would be kept for nothing.
+    first: &'a mut Option<Incoming>,
+    /// Of the newest attempt.
+    warnings: &'a mut Vec<String>,
+}
+
+impl<S: Store> Attempt for Replacement<'_, S> {
+    async fn change(&mut self, current: Current) -> Result<Change, ApiError> {
+        let (pipeline, request, options) = (self.pipeline, self.request, self.options);
+        let incoming = self.first.take().map_or_else(|| pipeline.sent(request, options), Ok)?;
+        *self.warnings = incoming.warnings;
+        check_uid(request, &current.object, &incoming.value)?;
+        let mut more = Vec::new();
+        let change =
+            pipeline.replace(request, options, current, incoming.value, Origin::Sent, &mut more).await?;
+        self.warnings.append(&mut more);
+        Ok(change)
+    }
+}
+
 /// The owner of what `request` changes in a stored object. `api_version` is the resource's.
 pub(super) fn writer<'a>(
     request: Request<'a>,
@@ -160,13 +186,12 @@ pub(super) fn writer<'a>(
     api_version: &'a str,
     now: &'a str,
 ) -> Writer<'a> {
-    let subresource = request.target.subresource.as_str();
     Writer {
         manager: &options.manager,
         api_version,
-        subresource,
+        subresource: request.action.subresource(),
         now,
-        reset: request.resource.strategy.reset_fields(subresource),
+        reset: request.resource.strategy.reset_fields(request.action),
         others: &request.resource.others,
     }
 }

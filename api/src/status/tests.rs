@@ -2,7 +2,9 @@
 
 use orch_proto::brand::ORCH;
 
+use super::causes::CAUSES_BYTES_MAX;
 use super::*;
+use crate::validate::errors::FieldErrors;
 
 /// Whether the Status of `error` may carry `Retry-After`. The match has no wildcard,
 /// so that a new variant has to be listed.

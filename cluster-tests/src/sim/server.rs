@@ -16,7 +16,7 @@ use orch_api::controllers;
 use orch_api::error::ApiError;
 use orch_api::negotiate::JSON;
 use orch_api::paging::TokenKey;
-use orch_api::pipeline::{Answer, Features, Pipeline, Remarks, Request, Turns};
+use orch_api::pipeline::{Answer, Features, Pipeline, Remarks, Request};
 use orch_api::registry::{Registry, Resource};
 use orch_api::render::{IncludeObject, Renderer};
 use orch_api::request::{Query, Target, Verb};
@@ -117,14 +117,13 @@ impl Server {
     /// The API of `cluster` on the store of `node`, in its `start`th process.
     pub fn new(world: &World, node: NodeId, start: u64, store: Handle, cluster: &ClusterIdentity) -> Self {
         let dice = world.dice(&format!("api {} {start}", node.0));
-        Server(Arc::new(Pipeline {
+        Server(Arc::new(Pipeline::new(
             store,
-            registry: registry(),
-            token_key: TokenKey::new(cluster.token_key),
-            ambient: Arc::new(SimAmbient { clock_ms: world.clock(node), dice }),
-            features: Features::default(),
-            turns: Turns::default(),
-        }))
+            registry(),
+            TokenKey::new(cluster.token_key),
+            Arc::new(SimAmbient { clock_ms: world.clock(node), dice }),
+            Features::default(),
+        )))
     }
 
     /// Runs the loops that act for the cluster while this member leads. Never completes.
@@ -140,11 +139,13 @@ impl Server {
     pub async fn run(&self, ask: &Ask) -> Result<Answer, ApiError> {
         let resource = self.resource(ask)?;
         let (target, query, user) = (ask.target(&resource), Query::parse(&ask.query), User::local_admin());
+        let action = resource.action(&target.subresource).ok_or(ApiError::UnknownPath)?;
         let body = Bytes::from(ask.body.clone());
         let request = Request {
             verb: ask.verb,
             target: &target,
             resource: &resource,
+            action,
             query: &query,
             user: &user,
             user_agent: "simulated",
@@ -163,10 +164,12 @@ impl Server {
     pub async fn watch(&self, ask: &Ask) -> Result<Watch<Handle>, ApiError> {
         let resource = self.resource(ask)?;
         let (target, query, user) = (ask.target(&resource), Query::parse(&ask.query), User::local_admin());
+        let action = resource.action(&target.subresource).ok_or(ApiError::UnknownPath)?;
         let request = Request {
             verb: Verb::Watch,
             target: &target,
             resource: &resource,
+            action,
             query: &query,
             user: &user,
             user_agent: "simulated",

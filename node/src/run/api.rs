@@ -8,7 +8,7 @@ use orch_api::authn::Authenticator;
 use orch_api::controllers;
 use orch_api::http::Api as ResourceApi;
 use orch_api::paging::TokenKey;
-use orch_api::pipeline::{Pipeline, Turns};
+use orch_api::pipeline::Pipeline;
 use orch_api::registry::Registry;
 use orch_proto::Brand;
 use orch_raft::ClusterIdentity;
@@ -39,14 +39,13 @@ impl Api {
         let tokens = std::mem::take(&mut plan.tokens);
         let authenticator = Arc::new(Authenticator::new(brand, tokens, plan.anonymous));
         let stopping = CancellationToken::new();
-        let pipeline = Arc::new(Pipeline {
-            store: handle.clone(),
-            registry: Registry::builtin(brand),
-            token_key: TokenKey::new(cluster.token_key),
-            ambient: Arc::new(SystemAmbient),
-            features: plan.features,
-            turns: Turns::default(),
-        });
+        let pipeline = Arc::new(Pipeline::new(
+            handle.clone(),
+            Registry::builtin(brand),
+            TokenKey::new(cluster.token_key),
+            Arc::new(SystemAmbient),
+            plan.features,
+        ));
         let options = controllers::Options { event_ttl: plan.event_ttl };
         tokio::spawn(controllers::run(pipeline.clone(), options, stopping.clone().cancelled_owned()));
         let resources = ResourceApi::new(pipeline, authenticator.clone(), stopping.clone());

@@ -29,6 +29,7 @@ use self::misplaced::{Misplaced, report_all};
 use self::ownership::Ownership;
 use super::client::{Client, Moment, Place, Propagation, any_changed, for_each, is_overtaken};
 use super::queue::Queue;
+use crate::endpoint;
 use crate::error::ApiError;
 
 /// Objects that cannot be read: thousands may be due at once.
@@ -170,7 +171,7 @@ async fn write<S: Store>(client: &Client<S>, action: &Action) -> Result<(), ApiE
             let mut metadata = fields.clone();
             metadata["uid"] = json!(uid);
             metadata["resourceVersion"] = json!(revision.to_string());
-            client.patch(place, "", &json!({"metadata": metadata})).await
+            client.patch(place, endpoint::Action::Object, &json!({"metadata": metadata})).await
         }
     }
 }

@@ -24,6 +24,7 @@ use self::content::Doomed;
 use super::client::{Client, Moment, Place, Propagation, any_changed, for_each, is_overtaken};
 use super::cursor::Cursor;
 use super::queue::Queue;
+use crate::endpoint::Action;
 use crate::error::ApiError;
 use crate::registry::Resource;
 use crate::validate::tree::Tree;
@@ -237,7 +238,7 @@ impl<S: Store> Ender<'_, S> {
         if let Some(conditions) = conditions {
             patch["status"]["conditions"] = Value::Array(conditions);
         }
-        self.client.patch(self.place(name), "status", &patch).await
+        self.client.patch(self.place(name), Action::Status, &patch).await
     }
 
     /// Takes the cluster's finalizer out of the namespace.
@@ -249,7 +250,7 @@ impl<S: Store> Ender<'_, S> {
             "metadata": {"uid": found.index.uid, "resourceVersion": found.revision.to_string()},
             "spec": {"finalizers": finalizers},
         });
-        self.client.patch(self.place(name), "finalize", &patch).await
+        self.client.patch(self.place(name), Action::Finalize, &patch).await
     }
 
     /// The namespace's other finalizers; `None` when ours is not among them.

@@ -10,7 +10,6 @@ use hyper::body::Incoming;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use hyper_util::server::conn::auto::Builder;
-use orch_raft::Store;
 use tokio::io::{DuplexStream, duplex};
 use tokio::sync::{Semaphore, mpsc};
 use tokio::task::JoinHandle;
@@ -78,17 +77,8 @@ impl Gated {
             opened: Mutex::new(opened),
             was_cancelled: tells,
         });
-        let pipeline = Arc::new(Pipeline {
-            store: server.store.clone(),
-            registry: Registry::builtin(&ORCH),
-            token_key: TokenKey::new([7; 32]),
-            ambient: gate.clone(),
-            features: Features::default(),
-            turns: Turns::default(),
-        });
-        let authenticator =
-            Arc::new(Authenticator::new(&ORCH, TokenTable::default(), AnonymousAccess::Refused));
-        let api = Api { pool: Pool::of(1), ..Api::new(pipeline, authenticator, server.stopping.clone()) };
+        let over = api(server.store.clone(), gate.clone(), Features::default(), server.stopping.clone());
+        let api = Api { pool: Pool::of(1), ..over };
         let room = api.ledger.room();
         Gated { server: Server { router: api.router(), ..server }, gate, arrived, open, was_cancelled, room }
     }

@@ -57,21 +57,12 @@ async fn created(router: &Router, server: &Server, name: &str, path: &str) -> (u
 fn a_large_write_that_had_no_turn_has_certainly_changed_nothing() {
     block_on(async {
         let server = Server::new().await;
-        let pipeline = Arc::new(Pipeline {
-            store: Directed {
-                below: server.store.clone(),
-                leads: Arc::new(AtomicBool::new(true)),
-                fate: Fate::Silence,
-            },
-            registry: Registry::builtin(&ORCH),
-            token_key: TokenKey::new([7; 32]),
-            ambient: server.clock.clone(),
-            features: Features::default(),
-            turns: Turns::default(),
-        });
-        let authenticator =
-            Arc::new(Authenticator::new(&ORCH, TokenTable::default(), AnonymousAccess::Refused));
-        let router = Api::new(pipeline, authenticator, server.stopping.clone()).router();
+        let store = Directed {
+            below: server.store.clone(),
+            leads: Arc::new(AtomicBool::new(true)),
+            fate: Fate::Silence,
+        };
+        let router = server.api_over(store).router();
         // As many as the pool takes wait for an answer to their proposals.
         let held = crate::http::pool::HELD_PER_THREAD
             * std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
@@ -131,17 +122,7 @@ fn what_goes_over_many_objects_is_done_beside_the_threads_that_serve() {
         let server = filled().await;
         let rule = json!({"apiGroups": [""], "verbs": ["get"], "resources": ["x".repeat(70_000)]});
         server.create(ROLES, json!({"metadata": {"name": "large"}, "rules": [rule]})).await;
-        let pipeline = Arc::new(Pipeline {
-            store: server.store.clone(),
-            registry: Registry::builtin(&ORCH),
-            token_key: TokenKey::new([7; 32]),
-            ambient: server.clock.clone(),
-            features: Features::default(),
-            turns: Turns::default(),
-        });
-        let authenticator =
-            Arc::new(Authenticator::new(&ORCH, TokenTable::default(), AnonymousAccess::Refused));
-        let api = Api::new(pipeline, authenticator, server.stopping.clone());
+        let api = server.api_over(server.store.clone());
         // Nothing that needs the pool gets on.
         let server = Server { router: Api { pool: Pool::of(0), ..api }.router(), ..server };
         let long = format!("labelSelector={}", "x!%3Dy,".repeat(1000).trim_end_matches(','));

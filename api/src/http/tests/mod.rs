@@ -22,6 +22,7 @@ use axum::body::Body;
 use http::{HeaderMap, Method, Request, StatusCode};
 use http_body_util::BodyExt;
 use orch_proto::brand::ORCH;
+use orch_raft::Store;
 use orch_raft::memory::MemoryStore;
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
@@ -31,7 +32,7 @@ use super::Api;
 use crate::ambient::{Ambient, Timestamp};
 use crate::authn::{AnonymousAccess, Authenticator, Peer, TokenTable};
 use crate::paging::TokenKey;
-use crate::pipeline::{Features, Pipeline, Turns};
+use crate::pipeline::{Features, Pipeline};
 use crate::registry::Registry;
 
 /// The collection that most tests write to.
@@ -71,7 +72,24 @@ struct Answered {
     text: String,
 }
 
+fn api<S: Store>(
+    store: S,
+    ambient: Arc<dyn Ambient>,
+    features: Features,
+    stopping: CancellationToken,
+) -> Api<S> {
+    let (registry, key) = (Registry::builtin(&ORCH), TokenKey::new([7; 32]));
+    let pipeline = Arc::new(Pipeline::new(store, registry, key, ambient, features));
+    let authenticator = Arc::new(Authenticator::new(&ORCH, TokenTable::default(), AnonymousAccess::Refused));
+    Api::new(pipeline, authenticator, stopping)
+}
+
 impl Server {
+    /// An API over `store` that shares the clock and the end of this server.
+    fn api_over<S: Store>(&self, store: S) -> Api<S> {
+        api(store, self.clock.clone(), Features::default(), self.stopping.clone())
+    }
+
     /// A server with the namespace `ns`.
     async fn new() -> Server {
         Server::with(Features::default()).await
@@ -81,18 +99,8 @@ impl Server {
         let store = MemoryStore::default();
         let clock =
             Arc::new(HandMoved { micros: AtomicU64::new(1_767_322_145_000_000), count: AtomicU64::new(1) });
-        let pipeline = Arc::new(Pipeline {
-            store: store.clone(),
-            registry: Registry::builtin(&ORCH),
-            token_key: TokenKey::new([7; 32]),
-            ambient: clock.clone(),
-            features,
-            turns: Turns::default(),
-        });
         let stopping = CancellationToken::new();
-        let authenticator =
-            Arc::new(Authenticator::new(&ORCH, TokenTable::default(), AnonymousAccess::Refused));
-        let router = Api::new(pipeline, authenticator, stopping.clone()).router();
+        let router = api(store.clone(), clock.clone(), features, stopping.clone()).router();
         let address = "127.0.0.1:1".parse().unwrap();
         let peer = Arc::new(Peer { address, certificate: None, local_admin: true });
         let server = Server { router, store, clock, stopping, peer };

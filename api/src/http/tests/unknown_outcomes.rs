@@ -19,16 +19,8 @@ async fn answered(
     path: &str,
     body: &str,
 ) -> (StatusCode, Option<String>, Value) {
-    let pipeline = Arc::new(Pipeline {
-        store: Directed { below: server.store.clone(), leads: Arc::new(AtomicBool::new(true)), fate },
-        registry: Registry::builtin(&ORCH),
-        token_key: TokenKey::new([7; 32]),
-        ambient: server.clock.clone(),
-        features: Features::default(),
-        turns: Turns::default(),
-    });
-    let authenticator = Arc::new(Authenticator::new(&ORCH, TokenTable::default(), AnonymousAccess::Refused));
-    let router = Api::new(pipeline, authenticator, server.stopping.clone()).router();
+    let store = Directed { below: server.store.clone(), leads: Arc::new(AtomicBool::new(true)), fate };
+    let router = server.api_over(store).router();
     let request = Request::builder().method(&method).uri(path);
     let request = if method == Method::PATCH {
         request.header("content-type", "application/merge-patch+json")

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use crate::kinds::batch::schedule::schedule_error;
 use crate::kinds::batch::validate_job_spec;
 use crate::kinds::workload::{container_images, container_names, default_template};
-use crate::kinds::{Cell, Context, NameRule, Strategy, age, object_meta};
+use crate::kinds::{Action, Cell, Context, NameRule, Strategy, age, object_meta};
 use crate::validate::metadata::nonnegative;
 use crate::validate::selector::format_label_selector;
 use crate::validate::tree::{Tree, child_mut, set_default, set_default_text, shown};
@@ -51,7 +51,7 @@ impl Strategy for CronJob {
 
     fn validate_update(&self, context: &Context<'_>, old: &Value, new: &Value) -> FieldErrors {
         let mut errors = object_meta::on_update(context, old, new);
-        if context.subresource.is_empty() {
+        if context.action == Action::Object {
             errors.extend(validate_spec(context, new.at("spec"), &Path::new("spec")));
         }
         errors
@@ -61,8 +61,8 @@ impl Strategy for CronJob {
         true
     }
 
-    fn reset_fields(&self, subresource: &str) -> &'static [&'static [&'static str]] {
-        if subresource == "status" { &[&["f:spec"]] } else { &[&["f:status"]] }
+    fn reset_fields(&self, action: Action) -> &'static [&'static [&'static str]] {
+        if action == Action::Status { &[&["f:spec"]] } else { &[&["f:status"]] }
     }
 
     fn name_rule(&self) -> NameRule {

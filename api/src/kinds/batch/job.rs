@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use crate::kinds::batch::validate_job_spec;
 use crate::kinds::workload::{container_images, container_names, default_template};
-use crate::kinds::{Cell, Context, DefaultPropagation, Strategy, age, object_meta};
+use crate::kinds::{Action, Cell, Context, DefaultPropagation, Strategy, age, object_meta};
 use crate::validate::metadata::{immutable, nonnegative};
 use crate::validate::selector::{format_label_selector, selects, validate_label_selector};
 use crate::validate::tree::{Tree, carry, child_mut, is_empty, set, set_default, shown, shown_map};
@@ -57,7 +57,7 @@ impl Strategy for Job {
 
     fn validate_update(&self, context: &Context<'_>, old: &Value, new: &Value) -> FieldErrors {
         let mut errors = object_meta::on_update(context, old, new);
-        if context.subresource == "status" {
+        if context.action == Action::Status {
             let path = Path::new("status");
             let counts = ["active", "succeeded", "failed", "ready", "terminating"];
             let status = new.at("status");
@@ -89,8 +89,8 @@ impl Strategy for Job {
         vec![object.at("status").int("succeeded").unwrap_or(0).to_string()]
     }
 
-    fn reset_fields(&self, subresource: &str) -> &'static [&'static [&'static str]] {
-        if subresource == "status" { &[&["f:spec"]] } else { &[&["f:status"]] }
+    fn reset_fields(&self, action: Action) -> &'static [&'static [&'static str]] {
+        if action == Action::Status { &[&["f:spec"]] } else { &[&["f:status"]] }
     }
 
     fn table_row(&self, object: &Value, now: &str) -> Option<Vec<Cell>> {

@@ -6,9 +6,9 @@ use std::net::IpAddr;
 use serde_json::{Value, json};
 
 use crate::kinds::pod::spec::validate_ip;
-use crate::kinds::{Cell, Context, NameRule, Objects, Strategy, age, object_meta};
+use crate::kinds::{Action, Cell, Context, NameRule, Strategy, age, object_meta};
 use crate::validate::metadata::invalid_each;
-use crate::validate::tree::{Tree, child_mut, set};
+use crate::validate::tree::Tree;
 use crate::validate::{FieldError, FieldErrors, Path, names};
 
 const PATH_TYPES: [&str; 3] = ["Exact", "ImplementationSpecific", "Prefix"];
@@ -23,37 +23,6 @@ const COLUMN_WIDTH: usize = 16;
 pub struct Ingress;
 
 impl Strategy for Ingress {
-    // An ingress without a class gets the one that is the default, when it is new.
-    fn admit(
-        &self,
-        context: &Context<'_>,
-        old: Option<&Value>,
-        new: &mut Value,
-        objects: &dyn Objects,
-    ) -> Result<(), String> {
-        let annotations = new.at("metadata").at("annotations");
-        let named = new.at("spec").has("ingressClassName")
-            || annotations.get(context.brand.label("ingress.class")).is_some();
-        if old.is_some() || named || !context.subresource.is_empty() {
-            return Ok(());
-        }
-        let mark = format!("ingressclass.{}", context.brand.label("is-default-class"));
-        let mut defaults = objects.list("ingressclasses.networking", "");
-        defaults.retain(|class| class.at("metadata").at("annotations").text(&mark) == "true");
-        // Of several the newest counts, then the first by name.
-        let order = |class: &Value| {
-            let metadata = class.at("metadata");
-            (
-                std::cmp::Reverse(metadata.text("creationTimestamp").to_owned()),
-                metadata.text("name").to_owned(),
-            )
-        };
-        if let Some(class) = defaults.iter().min_by_key(|class| order(class)) {
-            set(child_mut(new, "spec"), "ingressClassName", class.at("metadata").text("name"));
-        }
-        Ok(())
-    }
-
     fn prepare_for_create(&self, _context: &Context<'_>, new: &mut Value) {
         object_meta::start_spec_and_status(new);
     }
@@ -79,7 +48,7 @@ impl Strategy for Ingress {
 
     fn validate_update(&self, context: &Context<'_>, old: &Value, new: &Value) -> FieldErrors {
         let mut errors = object_meta::on_update(context, old, new);
-        if context.subresource == "status" {
+        if context.action == Action::Status {
             errors.extend(validate_status(new.at("status").at("loadBalancer")));
             return errors;
         }
@@ -92,8 +61,8 @@ impl Strategy for Ingress {
         true
     }
 
-    fn reset_fields(&self, subresource: &str) -> &'static [&'static [&'static str]] {
-        if subresource == "status" { &[&["f:spec"]] } else { &[&["f:status"]] }
+    fn reset_fields(&self, action: Action) -> &'static [&'static [&'static str]] {
+        if action == Action::Status { &[&["f:spec"]] } else { &[&["f:status"]] }
     }
 
     fn table_row(&self, object: &Value, now: &str) -> Option<Vec<Cell>> {

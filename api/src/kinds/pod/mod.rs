@@ -2,7 +2,6 @@
 //!
 //! Owns also the parts that other kinds share through their templates: the defaults and the rules of a pod spec.
 
-mod admission;
 mod container;
 pub(crate) mod defaults;
 pub(crate) mod diff;
@@ -23,7 +22,7 @@ mod volume;
 use serde_json::{Value, json};
 
 use self::spec::{Place, validate_only_pod, validate_pod_spec};
-use crate::kinds::{Cell, Context, NameRule, Objects, Strategy, object_meta};
+use crate::kinds::{Action, Cell, Context, NameRule, Strategy, object_meta};
 use crate::validate::field::quoted;
 use crate::validate::tree::{Tree, carry, child_mut, items_mut, set, set_default_text, unset};
 use crate::validate::{FieldError, FieldErrors, Path, names};
@@ -38,26 +37,6 @@ impl Strategy for Pod {
         defaults::default_pod(new);
     }
 
-    fn admit(
-        &self,
-        context: &Context<'_>,
-        old: Option<&Value>,
-        new: &mut Value,
-        objects: &dyn Objects,
-    ) -> Result<(), String> {
-        if !context.subresource.is_empty() {
-            return Ok(());
-        }
-        admission::default_tolerations(context.brand, new);
-        match old {
-            None => admission::set_priority(new, objects),
-            Some(old) => {
-                admission::keep_priority(old, new);
-                Ok(())
-            }
-        }
-    }
-
     fn prepare_for_create(&self, context: &Context<'_>, new: &mut Value) {
         object_meta::start_generation(new);
         merge_label_keys(new);
@@ -69,7 +48,7 @@ impl Strategy for Pod {
     }
 
     fn prepare_for_update(&self, context: &Context<'_>, old: &Value, new: &mut Value) {
-        if context.subresource != "status" {
+        if context.action != Action::Status {
             carry(old, new, "status");
             object_meta::raise_generation(old, new, &["spec"]);
             return;
@@ -98,7 +77,7 @@ impl Strategy for Pod {
 
     fn validate_update(&self, context: &Context<'_>, old: &Value, new: &Value) -> FieldErrors {
         let mut errors = object_meta::on_update(context, old, new);
-        if context.subresource == "status" {
+        if context.action == Action::Status {
             errors.extend(status::validate_status_update(old, new));
             return errors;
         }
@@ -155,12 +134,12 @@ impl Strategy for Pod {
         values
     }
 
-    fn reset_fields(&self, subresource: &str) -> &'static [&'static [&'static str]] {
-        match subresource {
-            "status" => {
+    fn reset_fields(&self, action: Action) -> &'static [&'static [&'static str]] {
+        match action {
+            Action::Status => {
                 &[&["f:spec"], &["f:metadata", "f:deletionTimestamp"], &["f:metadata", "f:ownerReferences"]]
             }
-            _ => &[&["f:status"]],
+            Action::Object | Action::Finalize => &[&["f:status"]],
         }
     }
 

@@ -7,7 +7,7 @@ use crate::kinds::workload::{
     validate_counts, validate_keeps_running, validate_match, validate_same_selector, validate_template,
     within_hundred_percent,
 };
-use crate::kinds::{Cell, Context, Strategy, age, object_meta};
+use crate::kinds::{Action, Cell, Context, Strategy, age, object_meta};
 use crate::validate::selector::{self, format_label_selector, validate_label_selector};
 use crate::validate::tree::{
     Tree, child_mut, same, set, set_default, set_default_text, shown, sorted_entries,
@@ -46,7 +46,7 @@ impl Strategy for DaemonSet {
 
     fn prepare_for_update(&self, context: &Context<'_>, old: &Value, new: &mut Value) {
         object_meta::separate_status(context, old, new, &["spec"]);
-        if context.subresource == "status" {
+        if context.action == Action::Status {
             return;
         }
         let before = template_generation(old);
@@ -63,7 +63,7 @@ impl Strategy for DaemonSet {
 
     fn validate_update(&self, context: &Context<'_>, old: &Value, new: &Value) -> FieldErrors {
         let mut errors = object_meta::on_update(context, old, new);
-        if context.subresource == "status" {
+        if context.action == Action::Status {
             let fields = [
                 "currentNumberScheduled",
                 "numberMisscheduled",
@@ -88,8 +88,8 @@ impl Strategy for DaemonSet {
         true
     }
 
-    fn reset_fields(&self, subresource: &str) -> &'static [&'static [&'static str]] {
-        if subresource == "status" { &[&["f:spec"]] } else { &[&["f:status"]] }
+    fn reset_fields(&self, action: Action) -> &'static [&'static [&'static str]] {
+        if action == Action::Status { &[&["f:spec"]] } else { &[&["f:status"]] }
     }
 
     fn table_row(&self, object: &Value, now: &str) -> Option<Vec<Cell>> {
@@ -200,7 +200,7 @@ mod tests {
             old["spec"]["updateStrategy"],
             json!({"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": 1, "maxSurge": 0}})
         );
-        let new = updated(&DaemonSet, "", &old, daemon_set("j"));
+        let new = updated(&DaemonSet, Action::Object, &old, daemon_set("j"));
         assert_eq!(new["metadata"]["annotations"], json!({TEMPLATE_GENERATION: "2"}));
         assert_eq!(new["metadata"]["generation"], 2);
         assert_eq!(

@@ -7,7 +7,7 @@ use crate::kinds::workload::{
     validate_collisions, validate_counts, validate_keeps_running, validate_match, validate_same_selector,
     validate_selector, validate_template, within_hundred_percent,
 };
-use crate::kinds::{Cell, Context, Strategy, age, object_meta};
+use crate::kinds::{Action, Cell, Context, Strategy, age, object_meta};
 use crate::validate::selector::format_label_selector;
 use crate::validate::tree::{Tree, child_mut, set_default, set_default_text, shown};
 use crate::validate::{FieldError, FieldErrors, Path};
@@ -38,7 +38,7 @@ impl Strategy for Deployment {
 
     fn prepare_for_update(&self, context: &Context<'_>, old: &Value, new: &mut Value) {
         object_meta::separate_status(context, old, new, &["spec"]);
-        if context.subresource == "status" {
+        if context.action == Action::Status {
             object_meta::keep_metadata(old, new, "labels");
             return;
         }
@@ -58,7 +58,7 @@ impl Strategy for Deployment {
 
     fn validate_update(&self, context: &Context<'_>, old: &Value, new: &Value) -> FieldErrors {
         let mut errors = object_meta::on_update(context, old, new);
-        if context.subresource == "status" {
+        if context.action == Action::Status {
             errors.extend(validate_status(new.at("status"), &Path::new("status")));
             errors.extend(validate_collisions(old, new));
             return errors;
@@ -72,8 +72,8 @@ impl Strategy for Deployment {
         true
     }
 
-    fn reset_fields(&self, subresource: &str) -> &'static [&'static [&'static str]] {
-        if subresource == "status" { &[&["f:spec"], &["f:metadata", "f:labels"]] } else { &[&["f:status"]] }
+    fn reset_fields(&self, action: Action) -> &'static [&'static [&'static str]] {
+        if action == Action::Status { &[&["f:spec"], &["f:metadata", "f:labels"]] } else { &[&["f:status"]] }
     }
 
     fn table_row(&self, object: &Value, now: &str) -> Option<Vec<Cell>> {
@@ -272,7 +272,8 @@ mod tests {
     #[test]
     fn the_generation_follows_spec_and_annotations() {
         let old = created(&Deployment, deployment(json!({})));
-        let generation = |new: Value| updated(&Deployment, "", &old, new)["metadata"]["generation"].clone();
+        let generation =
+            |new: Value| updated(&Deployment, Action::Object, &old, new)["metadata"]["generation"].clone();
         let mut same = deployment(json!({}));
         set(&mut same, "metadata", json!({"generation": 1}));
         assert_eq!(generation(same.clone()), 1);
@@ -283,7 +284,7 @@ mod tests {
 
     #[test]
     fn status_counts_add_up() {
-        let context = Context { subresource: "status", ..CONTEXT };
+        let context = Context { action: Action::Status, ..CONTEXT };
         let mut new = deployment(json!({}));
         set(&mut new, "status", json!({"replicas": 1, "readyReplicas": 2, "availableReplicas": 1}));
         check_update_in(

@@ -6,7 +6,7 @@ use crate::kinds::workload::{
     container_images, container_names, default_template, validate_at_most, validate_counts,
     validate_keeps_running, validate_match, validate_same_selector, validate_selector, validate_template,
 };
-use crate::kinds::{Cell, Context, NameRule, Strategy, age, object_meta};
+use crate::kinds::{Action, Cell, Context, NameRule, Strategy, age, object_meta};
 use crate::validate::selector::format_label_selector;
 use crate::validate::tree::{Tree, child_mut, set_default};
 use crate::validate::{FieldErrors, Path};
@@ -38,7 +38,7 @@ impl Strategy for ReplicaSet {
 
     fn validate_update(&self, context: &Context<'_>, old: &Value, new: &Value) -> FieldErrors {
         let mut errors = object_meta::on_update(context, old, new);
-        if context.subresource == "status" {
+        if context.action == Action::Status {
             errors.extend(validate_status(new.at("status"), &Path::new("status")));
             return errors;
         }
@@ -64,8 +64,8 @@ impl Strategy for ReplicaSet {
         vec![object.at("status").int("replicas").unwrap_or(0).to_string()]
     }
 
-    fn reset_fields(&self, subresource: &str) -> &'static [&'static [&'static str]] {
-        if subresource == "status" { &[&["f:spec"]] } else { &[&["f:status"]] }
+    fn reset_fields(&self, action: Action) -> &'static [&'static [&'static str]] {
+        if action == Action::Status { &[&["f:spec"]] } else { &[&["f:status"]] }
     }
 
     fn name_rule(&self) -> NameRule {

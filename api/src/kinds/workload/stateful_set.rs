@@ -7,7 +7,7 @@ use crate::kinds::workload::{
     validate_collisions, validate_counts, validate_keeps_running, validate_match, validate_selector,
     validate_template, within_hundred_percent,
 };
-use crate::kinds::{Cell, Context, NameRule, Strategy, age, object_meta};
+use crate::kinds::{Action, Cell, Context, NameRule, Strategy, age, object_meta};
 use crate::validate::tree::{
     Tree, carry, child_mut, existing_mut, items_mut, same, set, set_default, set_default_text, shown,
 };
@@ -79,7 +79,7 @@ impl Strategy for StatefulSet {
 
     fn validate_update(&self, context: &Context<'_>, old: &Value, new: &Value) -> FieldErrors {
         let mut errors = object_meta::on_update(context, old, new);
-        if context.subresource == "status" {
+        if context.action == Action::Status {
             errors.extend(validate_status(new.at("status"), &Path::new("status")));
             errors.extend(validate_collisions(old, new));
             return errors;
@@ -99,8 +99,8 @@ impl Strategy for StatefulSet {
         true
     }
 
-    fn reset_fields(&self, subresource: &str) -> &'static [&'static [&'static str]] {
-        if subresource == "status" { &[&["f:spec"]] } else { &[&["f:status"]] }
+    fn reset_fields(&self, action: Action) -> &'static [&'static [&'static str]] {
+        if action == Action::Status { &[&["f:spec"]] } else { &[&["f:status"]] }
     }
 
     fn table_row(&self, object: &Value, now: &str) -> Option<Vec<Cell>> {

@@ -1,5 +1,6 @@
 //! The pipeline over one state machine in memory, asked in the words of HTTP but without it.
 
+mod admission;
 mod apply;
 mod deletion;
 mod field_validation;
@@ -16,10 +17,11 @@ use orch_proto::brand::ORCH;
 use orch_raft::memory::MemoryStore;
 use serde_json::{Value, json};
 
-use super::{Answer, Features, Pipeline, Remarks, Request, Turns, WriteOutcome};
+use super::{Answer, Features, Pipeline, Remarks, Request, WriteOutcome};
 use crate::ambient::{Ambient, Timestamp};
 use crate::authn::User;
 use crate::budget::Budget;
+use crate::endpoint::Endpoint;
 use crate::paging::TokenKey;
 use crate::registry::Registry;
 use crate::request::{Query, TargetPath, Verb, parse_path};
@@ -76,14 +78,13 @@ impl Server {
             count: AtomicU64::new(1),
             step: AtomicU64::new(1),
         });
-        let pipeline = Pipeline {
-            store: MemoryStore::default(),
-            registry: Registry::builtin(&ORCH),
-            token_key: TokenKey::new([7; 32]),
-            ambient: ambient.clone(),
-            features: Features::default(),
-            turns: Turns::default(),
-        };
+        let pipeline = Pipeline::new(
+            MemoryStore::default(),
+            Registry::builtin(&ORCH),
+            TokenKey::new([7; 32]),
+            ambient.clone(),
+            Features::default(),
+        );
         let server = Server { pipeline, ambient };
         server.create("/api/v1/namespaces", json!({"metadata": {"name": "ns"}})).await;
         server
@@ -105,12 +106,13 @@ impl Server {
         let query = Query::parse(query);
         let verb = Verb::of(&method, &target, &query).unwrap();
         let registry = &self.pipeline.registry;
-        let resource = registry.find(&target.group, &target.version, &target.resource).unwrap();
+        let Endpoint { resource, action } = registry.endpoint(&target).unwrap();
         let remarks = Remarks::default();
         let request = Request {
             verb,
             target: &target,
             resource,
+            action,
             query: &query,
             user: &User::local_admin(),
             user_agent: "agent/1",

@@ -141,11 +141,12 @@ fn operations() -> impl Strategy<Value = Value> {
 fn both_ways(server: &Server, path: &str, content_type: &str, patch: &Value) -> Option<(Value, Vec<String>)> {
     let TargetPath::Resource(target) = parse_path(path) else { panic!("{path} names no resource") };
     let pipeline = &server.pipeline;
-    let resource = pipeline.registry.find(&target.group, &target.version, &target.resource).unwrap();
+    let Endpoint { resource, action } = pipeline.registry.endpoint(&target).unwrap();
     let request = Request {
         verb: Verb::Patch,
         target: &target,
         resource,
+        action,
         query: &Query::parse(""),
         user: &User::local_admin(),
         user_agent: "agent/1",

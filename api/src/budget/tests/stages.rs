@@ -4,7 +4,7 @@
 
 use serde_json::{Map, Value, json};
 
-use super::stopping::check_stops;
+use crate::budget::stopping::check_stops;
 use crate::fields::{FieldSet, compare, field_set};
 use crate::kinds::strategy_for;
 use crate::kinds::testing::CONTEXT;

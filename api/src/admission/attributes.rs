@@ -1,0 +1,58 @@
+//! What admission knows of a write besides its object.
+
+use orch_proto::Brand;
+use serde_json::Value;
+
+use crate::authn::User;
+use crate::endpoint::Action;
+use crate::error::Subject;
+use crate::registry::Resource;
+
+/// What is to be done to an object.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Operation {
+    /// It is new.
+    Create,
+    /// It is replaced, by a PUT, a patch or an apply.
+    Update,
+    /// It is deleted, or marked for deletion, or its deletion is asked for again.
+    Delete,
+}
+
+/// A write, without its object.
+#[derive(Clone, Copy, Debug)]
+pub struct Attributes<'a> {
+    /// The cluster's names.
+    pub brand: &'static Brand,
+    /// What is to be done.
+    pub operation: Operation,
+    /// Resource of the object.
+    pub resource: &'a Resource,
+    /// What the request does with it.
+    pub action: Action,
+    /// Namespace of the object; empty where it has none.
+    pub namespace: &'a str,
+    /// Name of the object, or what its generated name begins with.
+    pub name: &'a str,
+    /// The object before, in its stored form; absent where it is created.
+    pub old: Option<&'a Value>,
+    /// The authenticated user.
+    pub user: &'a User,
+    /// The write is judged and not stored.
+    pub dry_run: bool,
+}
+
+impl Attributes<'_> {
+    /// Whether the write is one of `operations` on the objects stored under `storage` themselves.
+    pub fn is(&self, storage: &str, operations: &[Operation]) -> bool {
+        // few: three operations.
+        *self.resource.storage == *storage
+            && self.action == Action::Object
+            && operations.contains(&self.operation)
+    }
+
+    /// The object as refusals name it.
+    pub fn subject(&self) -> Subject {
+        Subject::resource(self.resource, self.name)
+    }
+}

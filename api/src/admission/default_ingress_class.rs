@@ -1,0 +1,39 @@
+//! `DefaultIngressClass`: an ingress that names no class gets the one that is marked as the default.
+
+use serde_json::Value;
+
+use super::default_storage_class::find_default;
+use super::{Additions, Attributes, Operation, Plugin, Ruling, View, rule};
+use crate::validate::tree::{Tree, child_mut, set};
+
+#[derive(Debug)]
+pub(super) struct DefaultIngressClass;
+
+impl Plugin for DefaultIngressClass {
+    fn name(&self) -> &'static str {
+        "DefaultIngressClass"
+    }
+
+    fn handles(&self, attributes: &Attributes<'_>) -> bool {
+        attributes.is("ingresses.networking", &[Operation::Create])
+    }
+
+    fn mutate<'a>(
+        &'a self,
+        attributes: &'a Attributes<'a>,
+        ingress: &'a mut Value,
+        view: &'a dyn View,
+        _additions: &'a mut Additions,
+    ) -> Ruling<'a> {
+        let annotations = ingress.at("metadata").at("annotations");
+        // Older clients name the class in an annotation.
+        let is_annotated = annotations.get(attributes.brand.label("ingress.class")).is_some();
+        if !is_annotated && !ingress.at("spec").has("ingressClassName") {
+            let mark = format!("ingressclass.{}", attributes.brand.label("is-default-class"));
+            if let Some(class) = find_default(&view.list("ingressclasses.networking", ""), &[mark]) {
+                set(child_mut(ingress, "spec"), "ingressClassName", class);
+            }
+        }
+        rule(Ok(()))
+    }
+}

@@ -1,0 +1,74 @@
+//! `DefaultTolerationSeconds`: pods tolerate a node that is gone for a while, unless they say for how long.
+
+use orch_proto::Brand;
+use serde_json::{Value, json};
+
+use super::{Additions, Attributes, Operation, Plugin, Ruling, View, rule};
+use crate::validate::tree::{Tree, child_mut, set};
+
+/// As long as the reference's default.
+const TOLERATION_SECONDS: i64 = 300;
+
+#[derive(Debug)]
+pub(super) struct DefaultTolerationSeconds;
+
+impl Plugin for DefaultTolerationSeconds {
+    fn name(&self) -> &'static str {
+        "DefaultTolerationSeconds"
+    }
+
+    fn handles(&self, attributes: &Attributes<'_>) -> bool {
+        attributes.is("pods", &[Operation::Create, Operation::Update])
+    }
+
+    fn mutate<'a>(
+        &'a self,
+        attributes: &'a Attributes<'a>,
+        pod: &'a mut Value,
+        _view: &'a dyn View,
+        _additions: &'a mut Additions,
+    ) -> Ruling<'a> {
+        add_tolerations(attributes.brand, pod);
+        rule(Ok(()))
+    }
+}
+
+fn add_tolerations(brand: &Brand, pod: &mut Value) {
+    let spec = child_mut(pod, "spec");
+    let mut tolerations = spec.items("tolerations").to_vec();
+    let given = tolerations.len();
+    for condition in ["not-ready", "unreachable"] {
+        let key = format!("node.{}", brand.label(condition));
+        let fits = |value: &str, wanted: &str| value.is_empty() || value == wanted;
+        let tolerates = |t: &Value| fits(t.text("key"), &key) && fits(t.text("effect"), "NoExecute");
+        // few: asked about two taints.
+        if !tolerations.iter().any(tolerates) {
+            let seconds = TOLERATION_SECONDS;
+            tolerations.push(
+                json!({"key": key, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": seconds}),
+            );
+        }
+    }
+    if tolerations.len() > given {
+        set(spec, "tolerations", tolerations);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tolerations_are_added_once() {
+        let mut pod =
+            json!({"spec": {"tolerations": [{"key": "node.orch.io/not-ready", "operator": "Exists"}]}});
+        add_tolerations(&orch_proto::brand::ORCH, &mut pod);
+        let expected = json!([
+            {"key": "node.orch.io/not-ready", "operator": "Exists"},
+            {"key": "node.orch.io/unreachable", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 300}
+        ]);
+        assert_eq!(pod["spec"]["tolerations"], expected);
+        add_tolerations(&orch_proto::brand::ORCH, &mut pod);
+        assert_eq!(pod["spec"]["tolerations"], expected);
+    }
+}

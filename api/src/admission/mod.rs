@@ -1,0 +1,191 @@
+//! Admission: plugins that complete a write or refuse it, in view of other objects (DESIGN 13).
+//!
+//! Owns the chain and its two phases. A plugin mutates before the kind prepares the object, and validates after the kind's
+//! own rules; a deletion has the second phase alone. Conditions that have to hold when the write is applied, and counters
+//! that change with it, go into the same transaction.
+//!
+//! Plugins are asynchronous so that a webhook fits. A [`Ruling`] that needs nobody else allocates nothing.
+//!
+//! A refusal in view of a state that may be stale is not final: the write is judged again in view of the newest state.
+//!
+//! Invariant: every write of an API object passes the chain, those of sub-resources and controllers too. The one exception is
+//! the removal of events that have ended (`controllers::expiry`).
+
+mod additions;
+mod attributes;
+mod default_ingress_class;
+mod default_storage_class;
+mod default_toleration_seconds;
+mod namespace_lifecycle;
+mod priority;
+mod storage_object_in_use_protection;
+mod taint_nodes_by_condition;
+#[cfg(test)]
+pub(crate) mod testing;
+mod view;
+
+use futures::future::{BoxFuture, Either, Ready, ready};
+use serde_json::Value;
+
+use crate::error::{ApiError, Subject};
+use crate::validate::quoted;
+
+pub use additions::Additions;
+pub use attributes::{Attributes, Operation};
+pub(crate) use view::StateView;
+pub use view::View;
+
+/// Why a plugin does not let a write pass.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Refusal {
+    /// What stands behind `is forbidden: ` in the answer, which is a 403.
+    Forbidden(String),
+    /// Any other answer.
+    Error(ApiError),
+}
+
+/// A plugin's decision: ready, or a future that waits for another server.
+pub type Ruling<'a> = Either<Ready<Result<(), Refusal>>, BoxFuture<'a, Result<(), Refusal>>>;
+
+/// A ruling that is ready.
+pub fn rule<'a>(result: Result<(), Refusal>) -> Ruling<'a> {
+    Either::Left(ready(result))
+}
+
+/// One rule over the writes of several kinds. Every method lets pass.
+pub trait Plugin: Send + Sync + 'static {
+    /// Name under the reference's `--enable-admission-plugins`.
+    fn name(&self) -> &'static str;
+
+    /// Whether the plugin has a say in the write at all.
+    fn handles(&self, attributes: &Attributes<'_>) -> bool;
+
+    /// Completes `object`, in its stored form with defaults, or refuses the write.
+    fn mutate<'a>(
+        &'a self,
+        _attributes: &'a Attributes<'a>,
+        _object: &'a mut Value,
+        _view: &'a dyn View,
+        _additions: &'a mut Additions,
+    ) -> Ruling<'a> {
+        rule(Ok(()))
+    }
+
+    /// Refuses the write of `object`, valid by the rules of its kind; `None` where it is to be deleted.
+    fn validate<'a>(
+        &'a self,
+        _attributes: &'a Attributes<'a>,
+        _object: Option<&'a Value>,
+        _view: &'a dyn View,
+        _additions: &'a mut Additions,
+    ) -> Ruling<'a> {
+        rule(Ok(()))
+    }
+
+    /// The answer to a write one of whose conditions, added by this plugin, did not hold when it was to be applied.
+    /// `attributes.old` is absent here. `found`: the condition's key holds an object. `None`: the write is tried again; a
+    /// create is so only for conditions of the second phase, and fails with a 503 for one of the first.
+    fn broken_condition(&self, _attributes: &Attributes<'_>, _found: bool) -> Option<Refusal> {
+        None
+    }
+}
+
+/// The plugins, in the order in which they are asked.
+pub struct Chain(Vec<Box<dyn Plugin>>);
+
+impl Chain {
+    /// These plugins, in the order in which they are asked.
+    pub fn new(plugins: Vec<Box<dyn Plugin>>) -> Chain {
+        Chain(plugins)
+    }
+
+    /// The built-in plugins in the reference's order.
+    pub fn builtin() -> Chain {
+        Chain::new(vec![
+            Box::new(namespace_lifecycle::NamespaceLifecycle),
+            Box::new(taint_nodes_by_condition::TaintNodesByCondition),
+            Box::new(priority::Priority),
+            Box::new(default_toleration_seconds::DefaultTolerationSeconds),
+            Box::new(default_storage_class::DefaultStorageClass),
+            Box::new(storage_object_in_use_protection::StorageObjectInUseProtection),
+            Box::new(default_ingress_class::DefaultIngressClass),
+        ])
+    }
+
+    /// Names of the plugins, in order.
+    pub fn names(&self) -> impl Iterator<Item = &'static str> {
+        self.0.iter().map(|plugin| plugin.name())
+    }
+
+    /// Has every plugin complete `object`.
+    ///
+    /// # Errors
+    /// The first refusal.
+    pub(crate) async fn mutate(
+        &self,
+        attributes: &Attributes<'_>,
+        object: &mut Value,
+        view: &dyn View,
+        additions: &mut Additions,
+    ) -> Result<(), ApiError> {
+        for (at, plugin) in self.0.iter().enumerate().filter(|(_, plugin)| plugin.handles(attributes)) {
+            additions.begin(at);
+            let ruling = plugin.mutate(attributes, object, view, additions).await;
+            ruling.map_err(|refusal| refusal.into_error(attributes))?;
+        }
+        Ok(())
+    }
+
+    /// Asks every plugin whether `object` may be stored, or deleted where it is `None`.
+    ///
+    /// # Errors
+    /// The first refusal.
+    pub(crate) async fn validate(
+        &self,
+        attributes: &Attributes<'_>,
+        object: Option<&Value>,
+        view: &dyn View,
+        additions: &mut Additions,
+    ) -> Result<(), ApiError> {
+        for (at, plugin) in self.0.iter().enumerate().filter(|(_, plugin)| plugin.handles(attributes)) {
+            additions.begin(at);
+            let ruling = plugin.validate(attributes, object, view, additions).await;
+            ruling.map_err(|refusal| refusal.into_error(attributes))?;
+        }
+        Ok(())
+    }
+
+    /// What a write ends with whose condition number `at` of `additions` did not hold. `None`: it is tried again.
+    pub(crate) fn broken_condition(
+        &self,
+        attributes: &Attributes<'_>,
+        additions: &Additions,
+        at: usize,
+        found: bool,
+    ) -> Option<ApiError> {
+        let plugin = self.0.get(additions.author(at)?)?;
+        let refusal = plugin.broken_condition(attributes, found)?;
+        Some(refusal.into_error(attributes))
+    }
+}
+
+impl std::fmt::Debug for Chain {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_list().entries(self.names()).finish()
+    }
+}
+
+impl Refusal {
+    fn into_error(self, attributes: &Attributes<'_>) -> ApiError {
+        match self {
+            Refusal::Forbidden(reason) => forbidden(attributes.subject(), &reason),
+            Refusal::Error(error) => error,
+        }
+    }
+}
+
+/// The answer to a write that a rule forbids, for the reason `reason`.
+pub(crate) fn forbidden(subject: Subject, reason: &str) -> ApiError {
+    let message = format!("{} {} is forbidden: {reason}", subject.qualified(), quoted(&subject.name));
+    ApiError::Forbidden { subject, message, cause: None }
+}

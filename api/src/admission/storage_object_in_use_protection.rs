@@ -1,0 +1,57 @@
+//! `StorageObjectInUseProtection`: a claim has a finalizer from the start, so that it outlives the pods that use it.
+
+use serde_json::{Value, json};
+
+use super::{Additions, Attributes, Operation, Plugin, Ruling, View, rule};
+use crate::validate::tree::{Tree, child_mut, set};
+
+#[derive(Debug)]
+pub(super) struct StorageObjectInUseProtection;
+
+impl Plugin for StorageObjectInUseProtection {
+    fn name(&self) -> &'static str {
+        "StorageObjectInUseProtection"
+    }
+
+    fn handles(&self, attributes: &Attributes<'_>) -> bool {
+        attributes.is("persistentvolumeclaims", &[Operation::Create])
+    }
+
+    fn mutate<'a>(
+        &'a self,
+        attributes: &'a Attributes<'a>,
+        claim: &'a mut Value,
+        _view: &'a dyn View,
+        _additions: &'a mut Additions,
+    ) -> Ruling<'a> {
+        let protection = json!(attributes.brand.label("pvc-protection"));
+        let metadata = child_mut(claim, "metadata");
+        let mut finalizers = metadata.items("finalizers").to_vec();
+        // once: one finalizer is looked for.
+        if !finalizers.contains(&protection) {
+            finalizers.push(protection);
+            set(metadata, "finalizers", finalizers);
+        }
+        rule(Ok(()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::admission::testing::{Objects, attributes, mutate};
+    use crate::endpoint::Action;
+
+    #[test]
+    fn a_new_claim_is_protected_once() {
+        let mut claim = json!({"metadata": {"finalizers": ["a/b"]}, "spec": {}});
+        let create = attributes("persistentvolumeclaims", Operation::Create);
+        for _ in 0..2 {
+            mutate(&create, &mut claim, &Objects::default()).unwrap();
+            assert_eq!(claim["metadata"]["finalizers"], json!(["a/b", "orch.io/pvc-protection"]));
+        }
+        let mut claim = json!({"metadata": {}});
+        mutate(&Attributes { action: Action::Status, ..create }, &mut claim, &Objects::default()).unwrap();
+        assert_eq!(claim, json!({"metadata": {}}), "only the object itself");
+    }
+}

@@ -1,0 +1,293 @@
+//! The admission chain around a write: which plugins are asked, with what, and what they add to the transaction.
+
+use std::sync::Mutex;
+
+use orch_raft::{Condition, Index, Key, Operation as Write, Put, Store};
+
+use super::*;
+use crate::admission::{Additions, Attributes, Chain, Operation, Plugin, Refusal, Ruling, View, rule};
+
+/// Counts the config maps of a namespace in the data of a secret there, and lets two of them be.
+struct Quota;
+
+/// Where [`Quota`] counts.
+const COUNTER: &str = "count";
+
+impl Quota {
+    fn charge(
+        attributes: &Attributes<'_>,
+        view: &dyn View,
+        additions: &mut Additions,
+    ) -> Result<(), Refusal> {
+        let key = Key::new(&"secrets".into(), attributes.namespace, COUNTER).unwrap();
+        let counter = view.find("secrets", attributes.namespace, COUNTER);
+        let revision =
+            counter.as_ref().map(|counter| counter["metadata"]["resourceVersion"].as_str().unwrap());
+        additions.require(match revision {
+            None => Condition::Absent(key.clone()),
+            Some(revision) => {
+                Condition::AtRevision(key.clone(), orch_raft::Revision(revision.parse().unwrap()))
+            }
+        });
+        let count = counter.map_or(0, |counter| counter["count"].as_u64().unwrap());
+        if count == 2 {
+            return Err(Refusal::Forbidden("exceeded quota: 2 config maps".to_owned()));
+        }
+        let json =
+            format!(r#"{{"metadata":{{"name":"{COUNTER}","resourceVersion":""}},"count":{}}}"#, count + 1);
+        let revision_at = u32::try_from(json.find(r#""},"#).unwrap()).unwrap();
+        let index = Index::default();
+        additions.operate(Write::Put(Put { key, json: json.into(), revision_at, index }));
+        Ok(())
+    }
+}
+
+impl Plugin for Quota {
+    fn name(&self) -> &'static str {
+        "Quota"
+    }
+
+    fn handles(&self, attributes: &Attributes<'_>) -> bool {
+        attributes.is("configmaps", &[Operation::Create])
+    }
+
+    fn validate<'a>(
+        &'a self,
+        attributes: &'a Attributes<'a>,
+        _object: Option<&'a Value>,
+        view: &'a dyn View,
+        additions: &'a mut Additions,
+    ) -> Ruling<'a> {
+        // As a plugin that has to ask somebody first.
+        futures::future::Either::Right(Box::pin(async move {
+            tokio::task::yield_now().await;
+            Quota::charge(attributes, view, additions)
+        }))
+    }
+}
+
+/// Notes what it is asked, and changes the labels of what it is asked to complete.
+#[derive(Default)]
+struct Witness(Arc<Mutex<Vec<String>>>);
+
+impl Plugin for Witness {
+    fn name(&self) -> &'static str {
+        "Witness"
+    }
+
+    fn handles(&self, attributes: &Attributes<'_>) -> bool {
+        *attributes.resource.storage == *"deployments.apps"
+    }
+
+    fn mutate<'a>(
+        &'a self,
+        attributes: &'a Attributes<'a>,
+        object: &'a mut Value,
+        _view: &'a dyn View,
+        _additions: &'a mut Additions,
+    ) -> Ruling<'a> {
+        let Attributes { operation, action, name, old, dry_run, .. } = *attributes;
+        let generation = &object["metadata"]["generation"];
+        let replicas = &object["spec"]["replicas"];
+        self.0.lock().unwrap().push(format!(
+            "mutate {operation:?} {action:?} {name} old {} dry {dry_run} generation {generation} replicas {replicas}",
+            old.is_some()
+        ));
+        object["metadata"]["labels"]["witness"] = json!("present");
+        rule(Ok(()))
+    }
+
+    fn validate<'a>(
+        &'a self,
+        attributes: &'a Attributes<'a>,
+        object: Option<&'a Value>,
+        _view: &'a dyn View,
+        _additions: &'a mut Additions,
+    ) -> Ruling<'a> {
+        let Attributes { operation, name, old, user, .. } = *attributes;
+        let generation = object.map(|object| object["metadata"]["generation"].clone());
+        self.0.lock().unwrap().push(format!(
+            "validate {operation:?} {name} old {} by {} generation {generation:?}",
+            old.is_some(),
+            user.name
+        ));
+        rule(Ok(()))
+    }
+}
+
+#[tokio::test]
+async fn every_way_of_a_write_passes_both_phases_in_their_places() {
+    let mut server = Server::new().await;
+    let notes = Arc::new(Mutex::new(Vec::new()));
+    server.pipeline.admission = Chain::new(vec![Box::new(Witness(notes.clone()))]);
+    let noted = || std::mem::take(&mut *notes.lock().unwrap());
+    let created = server.post(DEPLOYMENTS, deployment("d")).await;
+    assert_eq!(created.json["metadata"]["labels"]["witness"], "present");
+    // After defaults and before the kind prepares; then after that.
+    assert_eq!(
+        noted(),
+        [
+            "mutate Create Object d old false dry false generation null replicas 1",
+            "validate Create d old false by system:admin generation Some(Number(1))",
+        ]
+    );
+    let path = format!("{DEPLOYMENTS}/d");
+    let scale = json!({"spec": {"replicas": 3}});
+    server.merge(&path, scale.clone()).await;
+    assert_eq!(
+        noted(),
+        [
+            "mutate Update Object d old true dry false generation 1 replicas 3",
+            "validate Update d old true by system:admin generation Some(Number(2))",
+        ]
+    );
+    server
+        .apply(
+            &format!("{path}?dryRun=All"),
+            "m",
+            json!({"apiVersion": "apps/v1", "kind": "Deployment",
+        "metadata": {"name": "d", "annotations": {"k": "v"}}}),
+        )
+        .await;
+    assert_eq!(noted()[0], "mutate Update Object d old true dry true generation 2 replicas 3");
+    server.merge(&format!("{path}/status"), json!({"status": {"observedGeneration": 2}})).await;
+    assert_eq!(noted()[0], "mutate Update Status d old true dry false generation 2 replicas 3");
+    server.delete(&path, Value::Null).await;
+    assert_eq!(noted(), ["validate Delete d old true by system:admin generation None"]);
+}
+
+#[tokio::test]
+async fn what_a_plugin_adds_is_applied_with_the_write() {
+    let mut server = Server::new().await;
+    server.pipeline.admission = Chain::new(vec![Box::new(Quota)]);
+    let made = |name: &str| json!({"metadata": {"name": name}});
+    let first = server.post(MAPS, made("a")).await;
+    assert_eq!(first.code, 201);
+    let state = server.pipeline.store.state();
+    let counter = state.object(&Key::new(&"secrets".into(), "ns", COUNTER).unwrap()).unwrap().clone();
+    assert_eq!(
+        first.json["metadata"]["resourceVersion"],
+        counter.revision.0.to_string(),
+        "one entry wrote both"
+    );
+    // A dry run and a refused create are charged nothing.
+    assert_eq!(server.post(&format!("{MAPS}?dryRun=All"), made("b")).await.code, 201);
+    assert_eq!(server.post(MAPS, made("a")).await.code, 409);
+    assert_eq!(server.post(MAPS, made("b")).await.code, 201);
+    let refused = server.post(MAPS, made("c")).await;
+    assert_eq!(refused.code, 403);
+    assert_eq!(refused.json["message"], "configmaps \"c\" is forbidden: exceeded quota: 2 config maps");
+}
+
+#[tokio::test]
+async fn of_creates_at_one_time_as_many_are_let_in_as_the_plugin_allows() {
+    let mut server = Server::new().await;
+    server.pipeline.admission = Chain::new(vec![Box::new(Quota)]);
+    let create = |at: usize| server.post(MAPS, json!({"metadata": {"name": format!("m{at}")}}));
+    let replies = futures::future::join_all((0..8).map(create)).await;
+    let mut codes: Vec<u16> = replies.iter().map(|reply| reply.code).collect();
+    codes.sort_unstable();
+    assert_eq!(
+        codes,
+        [201, 201, 403, 403, 403, 403, 403, 403],
+        "those that came too late were counted again"
+    );
+    assert_eq!(server.get(MAPS).await.json["items"].as_array().unwrap().len(), 2);
+}
+
+#[test]
+fn the_built_in_plugins_are_asked_in_the_order_of_the_reference() {
+    let names: Vec<_> = Chain::builtin().names().collect();
+    assert_eq!(
+        names,
+        [
+            "NamespaceLifecycle",
+            "TaintNodesByCondition",
+            "Priority",
+            "DefaultTolerationSeconds",
+            "DefaultStorageClass",
+            "StorageObjectInUseProtection",
+            "DefaultIngressClass",
+        ]
+    );
+}
+
+/// Requires that a secret exists, when it is asked to complete a config map.
+struct Dependent;
+
+impl Plugin for Dependent {
+    fn name(&self) -> &'static str {
+        "Dependent"
+    }
+
+    fn handles(&self, attributes: &Attributes<'_>) -> bool {
+        attributes.is("configmaps", &[Operation::Create])
+    }
+
+    fn mutate<'a>(
+        &'a self,
+        attributes: &'a Attributes<'a>,
+        _object: &'a mut Value,
+        _view: &'a dyn View,
+        additions: &'a mut Additions,
+    ) -> Ruling<'a> {
+        let key = Key::new(&"secrets".into(), attributes.namespace, "needed").unwrap();
+        additions.require(Condition::Exists(key));
+        rule(Ok(()))
+    }
+}
+
+#[tokio::test]
+async fn a_broken_condition_of_the_first_phase_ends_a_create() {
+    let mut server = Server::new().await;
+    server.pipeline.admission = Chain::new(vec![Box::new(Dependent), Box::new(Quota)]);
+    let refused = server.post(MAPS, map("a")).await;
+    assert_eq!(refused.code, 503, "{}", refused.json);
+    assert_eq!(server.get(MAPS).await.json["items"], json!([]));
+    server.create("/api/v1/namespaces/ns/secrets", json!({"metadata": {"name": "needed"}})).await;
+    assert_eq!(server.post(MAPS, map("a")).await.code, 201);
+}
+
+/// Writes a second config map with each.
+struct Twice;
+
+impl Plugin for Twice {
+    fn name(&self) -> &'static str {
+        "Twice"
+    }
+
+    fn handles(&self, attributes: &Attributes<'_>) -> bool {
+        attributes.is("configmaps", &[Operation::Create])
+    }
+
+    fn mutate<'a>(
+        &'a self,
+        attributes: &'a Attributes<'a>,
+        _object: &'a mut Value,
+        _view: &'a dyn View,
+        additions: &'a mut Additions,
+    ) -> Ruling<'a> {
+        let key = Key::new(&"configmaps".into(), attributes.namespace, "second").unwrap();
+        additions.operate(Write::Delete(key));
+        rule(Ok(()))
+    }
+}
+
+#[tokio::test]
+async fn two_objects_of_a_resource_are_not_changed_in_one_entry() {
+    let mut server = Server::new().await;
+    server.pipeline.admission = Chain::new(vec![Box::new(Twice)]);
+    let refused = server.post(MAPS, map("a")).await;
+    assert_eq!(refused.code, 500);
+    assert!(refused.refusal().1.contains("changes two objects of configmaps"), "{}", refused.json);
+    assert_eq!(server.get(MAPS).await.json["items"], json!([]));
+}
+
+#[tokio::test]
+async fn an_object_that_is_too_large_is_first_of_all_in_no_namespace() {
+    let server = Server::new().await;
+    let large = json!({"metadata": {"name": "a"}, "data": {"k": "x".repeat(1_600_000)}});
+    let refused = server.post("/api/v1/namespaces/nope/configmaps", large.clone()).await;
+    assert_eq!(refused.refusal(), (404, "namespaces \"nope\" not found"));
+    assert_eq!(server.post(MAPS, large).await.code, 500);
+}

@@ -1,0 +1,98 @@
+//! Failures that name their causes, and how much of these an answer repeats.
+
+use std::collections::HashSet;
+
+use super::{DETAIL_BYTES_MAX, Details, MESSAGE_BYTES_MAX, RETRY_AFTER_SECONDS, Status, about, bound, named};
+use crate::error::Subject;
+use crate::validate::errors::{ERRORS_SHOWN_MAX, FieldErrors};
+use crate::validate::shown::bytes_in_answer;
+
+/// Bytes of all causes together, as their answer holds them. They repeat the errors of the message.
+pub(super) const CAUSES_BYTES_MAX: usize = MESSAGE_BYTES_MAX;
+
+pub(super) fn invalid(subject: &Subject, errors: &FieldErrors) -> Status {
+    let mut texts: Vec<String> = Vec::with_capacity(errors.shown().len() + 1);
+    let mut told = HashSet::new();
+    for text in errors.shown().iter().map(ToString::to_string) {
+        if told.insert(text.clone()) {
+            texts.push(text);
+        }
+    }
+    if errors.has_more() {
+        texts.push(format!("and more: {ERRORS_SHOWN_MAX} errors are shown"));
+    }
+    let told = if texts.len() == 1 { texts.remove(0) } else { format!("[{}]", texts.join(", ")) };
+    let message = format!("{} is invalid: {told}", named(subject));
+    let causes = errors
+        .shown()
+        .iter()
+        .map(|error| (error.kind.reason().to_owned(), error.message.clone(), error.path.as_str().to_owned()));
+    let details = Details { subject: subject.clone(), causes: causes.collect(), ..Details::default() };
+    Status { code: 422, reason: "Invalid", message, details: Some(details), ..Status::default() }
+}
+
+pub(super) fn patch_result(message: &str) -> Status {
+    let cause = ("FieldValueInvalid".to_owned(), format!("Invalid value: {message}"), "patch".to_owned());
+    let details = Details { causes: vec![cause], ..Details::default() };
+    let message = format!(" \"\" is invalid: patch: Invalid value: {message}");
+    Status { code: 422, reason: "Invalid", message, details: Some(details), ..Status::default() }
+}
+
+pub(super) fn apply_conflict(message: &str, causes: &[(String, String)]) -> Status {
+    let causes = causes
+        .iter()
+        .map(|(manager, field)| ("FieldManagerConflict".to_owned(), manager.clone(), field.clone()));
+    let details = Details { causes: causes.collect(), ..Details::default() };
+    Status {
+        code: 409,
+        reason: "Conflict",
+        message: message.to_owned(),
+        details: Some(details),
+        ..Status::default()
+    }
+}
+
+pub(super) fn forbidden(
+    subject: &Subject,
+    message: &str,
+    cause: Option<&(&'static str, String, &'static str)>,
+) -> Status {
+    let mut status = about(403, "Forbidden", message.to_owned(), subject);
+    if let (Some(details), Some((reason, message, field))) = (status.details.as_mut(), cause) {
+        details.causes.push(((*reason).to_owned(), message.clone(), (*field).to_owned()));
+    }
+    status
+}
+
+pub(super) fn internal(message: &str) -> Status {
+    let causes = vec![(String::new(), message.to_owned(), String::new())];
+    let details = Details { causes, ..Details::default() };
+    let message = format!("Internal error occurred: {message}");
+    Status { code: 500, reason: "InternalError", message, details: Some(details), ..Status::default() }
+}
+
+pub(super) fn too_large_revision(requested: u64, current: u64) -> Status {
+    let cause =
+        ("ResourceVersionTooLarge".to_owned(), "Too large resource version".to_owned(), String::new());
+    let details =
+        Details { causes: vec![cause], retry_after_seconds: RETRY_AFTER_SECONDS, ..Details::default() };
+    let message = format!("Timeout: Too large resource version: {requested}, current: {current}");
+    Status { code: 504, reason: "Timeout", message, details: Some(details), ..Status::default() }
+}
+
+/// Cuts the texts of each cause, and leaves out the causes for which there is no room.
+pub(super) fn bound_causes(causes: &mut Vec<(String, String, String)>) {
+    let mut left = CAUSES_BYTES_MAX;
+    let mut fit = 0;
+    for (reason, message, field) in causes.iter_mut() {
+        let mut bytes = 0;
+        for text in [reason, message, field] {
+            bound(text, DETAIL_BYTES_MAX);
+            bytes += bytes_in_answer(text);
+        }
+        let Some(rest) = left.checked_sub(bytes) else { break };
+        left = rest;
+        fit += 1;
+    }
+    causes.truncate(fit);
+}
