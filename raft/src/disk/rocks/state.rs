@@ -130,6 +130,7 @@ impl Core {
         if step.generation != generations.current() {
             return Ok(StateWritten::Superseded);
         }
+        assert!(step.writes.is_empty() || step.mark.is_some(), "stored objects change with their mark");
         let mut batch = WriteBatch::default();
         put_objects(&self.db, &mut batch, &generations.family(), &step.writes)?;
         history::put_blocks(&self.db, &mut batch, &generations.family(), step)?;
@@ -224,6 +225,7 @@ impl RocksInstall {
             // Before anything else can fail: dropping this value must not take the current state with it.
             self.is_committed = true;
             let old = generations.family();
+            assert_ne!(old, self.name, "the state that becomes current is not the one that is dropped");
             generations.current = self.number;
             old
         };
