@@ -18,7 +18,7 @@ use prost::Message;
 pub(crate) use self::check::check_transaction;
 use crate::fields::Fields;
 use crate::key::{Key, Revision};
-use crate::object::{Index, Object, SharedObject};
+use crate::object::{Index, Object, SharedObject, holds_revision, takes_revision};
 use crate::transaction::{Condition, Operation, Put, Transaction};
 
 /// The highest feature level that this program reads and writes.
@@ -185,8 +185,8 @@ fn operation_from_wire(operation: wire::Operation) -> Result<Operation, DecodeEr
         Kind::Delete(key) => return Ok(Operation::Delete(key_from_wire(key))),
         Kind::Put(put) => put,
     };
-    if put.revision_at as usize > put.json.len() {
-        return Err(DecodeError::new("put", "the revision's place lies outside the object"));
+    if !takes_revision(&put.json, put.revision_at as usize) {
+        return Err(misplaced_revision("put"));
     }
     let key = key_from_wire(put.key.ok_or_else(|| DecodeError::missing("put", "key"))?);
     let index = index_from_wire(put.index.unwrap_or_default());
@@ -238,14 +238,22 @@ pub(crate) fn object_to_wire(object: &Object) -> wire::StoredObject {
     }
 }
 
+fn misplaced_revision(what: &'static str) -> DecodeError {
+    DecodeError::new(what, "its revision does not stand between two quotes of the object")
+}
+
 /// Reads an object back into memory of its own.
 pub(crate) fn object_from_wire(object: wire::StoredObject) -> Result<SharedObject, DecodeError> {
     check_format("stored object", object.format, FEATURE_LEVEL_MAX)?;
-    if object.revision_at as usize > object.json.len() {
-        return Err(DecodeError::new("object", "the revision's place lies outside the object"));
+    let revision = Revision(object.revision);
+    if !holds_revision(&object.json, object.revision_at as usize, revision) {
+        return Err(misplaced_revision("object"));
+    }
+    if object.created > object.revision {
+        return Err(DecodeError::new("object", "it was written before it was created"));
     }
     Ok(Arc::new(Object {
-        revision: Revision(object.revision),
+        revision,
         created: Revision(object.created),
         written_ms: object.written_ms,
         json: Bytes::copy_from_slice(&object.json),
@@ -264,7 +272,7 @@ mod tests {
         let put = Put {
             key: key("a"),
             json: Bytes::from_static(b"{\"metadata\":{\"resourceVersion\":\"\"}}"),
-            revision_at: 33,
+            revision_at: 32,
             index: Index {
                 uid: "u".into(),
                 labels: vec![("k".into(), "v".into())],
@@ -298,28 +306,54 @@ mod tests {
             revision: Revision(9),
             created: Revision(4),
             written_ms: 5,
-            json: Bytes::from_static(b"{}"),
-            revision_at: 1,
+            json: Bytes::from_static(b"{\"v\":\"9\"}"),
+            revision_at: 6,
             index: Index { uid: "u".into(), ..Index::default() },
             protobuf: OnceLock::new(),
         };
         let frame = Bytes::from(object_to_wire(&object).encode_to_vec());
         let back = object_from_wire(decode("object", frame.clone()).unwrap()).unwrap();
         assert_eq!((back.revision, back.created, back.written_ms), (Revision(9), Revision(4), 5));
-        assert_eq!(back.revision_at, 1);
+        assert_eq!(back.revision_at, 6);
         assert_eq!((&back.json, &back.index), (&object.json, &object.index));
         assert!(!frame.as_ptr_range().contains(&back.json.as_ptr()), "a slice would keep the frame alive");
     }
 
     #[test]
+    fn an_object_that_contradicts_itself_is_an_error() {
+        let object = |revision, created, revision_at| {
+            let json = Bytes::from_static(b"{\"v\":\"9\"}");
+            object_from_wire(wire::StoredObject {
+                revision,
+                created,
+                json,
+                revision_at,
+                ..Default::default()
+            })
+        };
+        assert!(object(9, 9, 6).is_ok());
+        for (revision, created, revision_at) in [(9, 10, 6), (8, 8, 6), (9, 9, 7), (9, 9, 99)] {
+            let refused = object(revision, created, revision_at);
+            assert!(refused.is_err(), "revision {revision}, created {created}, place {revision_at}");
+        }
+    }
+
+    #[test]
     fn malformed_transactions_are_errors() {
-        let outside = wire::Put { json: Bytes::from_static(b"{}"), revision_at: 3, ..wire::Put::default() };
+        let key = Some(wire::Key::default());
+        let outside = |revision_at| {
+            let json = Bytes::from_static(b"{\"v\":\"\"}");
+            wire::Put { key: key.clone(), json, revision_at, ..wire::Put::default() }
+        };
         let put = |put| wire::Operation { kind: Some(wire::operation::Kind::Put(put)) };
         let of = |operations, conditions| {
             let message = wire::Transaction { operations, conditions, ..wire::Transaction::default() };
             decode_transaction(Bytes::from(message.encode_to_vec()))
         };
-        assert!(of(vec![put(outside)], vec![]).is_err());
+        assert!(of(vec![put(outside(6))], vec![]).is_ok());
+        assert!(of(vec![put(outside(99))], vec![]).is_err());
+        assert!(of(vec![put(outside(5))], vec![]).is_err(), "no quote before it");
+        assert!(of(vec![put(outside(7))], vec![]).is_err(), "no quote behind it");
         assert!(of(vec![put(wire::Put::default())], vec![]).is_err(), "no key");
         assert!(of(vec![wire::Operation { kind: None }], vec![]).is_err());
         assert!(of(vec![], vec![wire::Condition { kind: None }]).is_err());

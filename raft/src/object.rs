@@ -61,10 +61,26 @@ impl Object {
     }
 }
 
+/// Whether the digits of a revision may be put in at byte `at` of `json`: between two quotes. Outside them they would
+/// become part of another value, or of none.
+pub(crate) fn takes_revision(json: &[u8], at: usize) -> bool {
+    at > 0 && json.get(at - 1) == Some(&b'"') && json.get(at) == Some(&b'"')
+}
+
+/// Whether the digits of `revision` stand at byte `at` of `json`, between two quotes.
+pub(crate) fn holds_revision(json: &[u8], at: usize, revision: Revision) -> bool {
+    let Some((before, rest)) = json.split_at_checked(at) else { return false };
+    let digits = rest.iter().take_while(|byte| byte.is_ascii_digit()).count();
+    let (digits, behind) = rest.split_at(digits);
+    let number = std::str::from_utf8(digits).ok().and_then(|digits| digits.parse().ok());
+    before.ends_with(b"\"") && behind.starts_with(b"\"") && number == Some(revision.0)
+}
+
 /// `json` with the digits of `revision` put in at byte `at`. One allocation of exactly the final size.
 ///
-/// `at` comes from a checked [`crate::transaction::Put`] (Invariant: `at <= json.len()`).
+/// `at` is that of a [`crate::transaction::Put`], which was checked before it entered the log, and when it was read.
 pub(crate) fn splice_revision(json: &[u8], at: usize, revision: Revision) -> Bytes {
+    assert!(takes_revision(json, at), "a revision stands between two quotes of its object");
     let digits = revision.0.to_string();
     let mut whole = Vec::with_capacity(json.len() + digits.len());
     whole.extend_from_slice(&json[..at]);
@@ -75,3 +91,27 @@ pub(crate) fn splice_revision(json: &[u8], at: usize, revision: Revision) -> Byt
 
 /// Objects are shared between the state, the history and every answer on its way out.
 pub type SharedObject = Arc<Object>;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_revision_goes_between_quotes() {
+        let json = br#"{"v":"","n":1}"#;
+        let places = (0..=json.len() + 1).filter(|at| takes_revision(json, *at));
+        assert_eq!(places.collect::<Vec<_>>(), [6]);
+        let whole = splice_revision(json, 6, Revision(70));
+        assert_eq!(whole, br#"{"v":"70","n":1}"#.as_slice());
+        assert!(holds_revision(&whole, 6, Revision(70)));
+        for (at, revision) in [(6, 7), (6, 700), (7, 0), (5, 70), (13, 1), (99, 70)] {
+            assert!(!holds_revision(&whole, at, Revision(revision)), "{revision} at {at}");
+        }
+    }
+
+    #[test]
+    #[should_panic(expected = "a revision stands between two quotes of its object")]
+    fn a_revision_is_put_nowhere_else() {
+        splice_revision(b"{}", 1, Revision(7));
+    }
+}

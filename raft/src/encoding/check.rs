@@ -8,7 +8,8 @@
 //! Invariant: what passes decodes ([`super::decode_transaction`]) without an error, and nothing of it is dropped.
 //! Fields ascend and only repeated ones repeat: merging two halves of a message could give what neither half is.
 
-use super::{DecodeError, LEVEL_NAMED_FIELDS};
+use super::{DecodeError, LEVEL_NAMED_FIELDS, misplaced_revision};
+use crate::object::takes_revision;
 
 const WIRE_VARINT: u64 = 0;
 const WIRE_BYTES: u64 = 2;
@@ -102,23 +103,24 @@ fn one_kind(what: &'static str, kinds: u32) -> Check {
 
 fn put(bytes: &[u8], reads: u32) -> Check {
     let mut fields = Walk::over("put", bytes, &[]);
-    let (mut has_key, mut json_bytes, mut revision_at) = (false, 0, 0);
+    let (mut has_key, mut json, mut revision_at) = (false, [].as_slice(), 0);
     while let Some(field) = fields.next()? {
         match field {
             (1, Value::Bytes(named)) => {
                 has_key = true;
                 key(named)?;
             }
-            (2, Value::Bytes(json)) => json_bytes = json.len() as u64,
+            (2, Value::Bytes(written)) => json = written,
             (3, Value::Varint(at)) => revision_at = at,
             (4, Value::Bytes(kept)) => index(kept, reads)?,
             (number, _) => return Err(DecodeError::unknown_field("put", number)),
         }
     }
-    match (has_key, revision_at <= json_bytes) {
+    let has_place = usize::try_from(revision_at).is_ok_and(|at| takes_revision(json, at));
+    match (has_key, has_place) {
         (true, true) => Ok(()),
         (false, _) => Err(DecodeError::missing("put", "key")),
-        (_, false) => Err(DecodeError::new("put", "the revision's place lies outside the object")),
+        (_, false) => Err(misplaced_revision("put")),
     }
 }
 

@@ -215,7 +215,7 @@ impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
     }
 
     /// Waits until the leader's log, but for its newest entries, is on the disk of `id`. A voter without data takes part
-    /// in nothing until a leader speaks for it (see admission): were it needed for the quorum that elects one, none
+    /// in nothing until a leader speaks for it (see enrolment): were it needed for the quorum that elects one, none
     /// ever would be.
     async fn catches_up(&self, id: u64) -> bool {
         // Of a stranger, the library says that it is one.

@@ -72,8 +72,8 @@ pub(crate) struct Core<R: Runtime, D: Disk, T: Transport> {
     pub(crate) identity: Mutex<wire::Identity>,
     /// It is written by one at a time.
     pub(crate) identifying: tokio::sync::Mutex<()>,
-    /// Admission is over: this member votes and replicates.
-    pub(crate) admitted: AtomicBool,
+    /// Enrolment is over: this member votes and replicates.
+    pub(crate) enrolled: AtomicBool,
     /// Comparison of this member's state with the others'; quarantine.
     pub(crate) agreement: Arc<Agreement>,
     /// One founding is decided at a time.
@@ -85,7 +85,7 @@ pub(crate) struct Core<R: Runtime, D: Disk, T: Transport> {
     pub(crate) promises: Promises,
     /// Comparison of this disk with what other members remember of it, after a restart.
     pub(crate) returning: Returning,
-    /// The voters that admission was told of: the peers that this member knows before it has any log.
+    /// The voters that enrolment was told of: the peers that this member knows before it has any log.
     pub(crate) introduced: Mutex<Vec<Peer>>,
     /// When this member last followed a leader.
     pub(crate) vouchers: Vouchers<R::Instant>,

@@ -114,7 +114,7 @@ impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
 
     /// Asks every other founder.
     async fn agree_on_founding(&self) -> Result<wire::Founding, String> {
-        if self.admitted.load(Ordering::Acquire) {
+        if self.enrolled.load(Ordering::Acquire) {
             return Err("this member belongs to a cluster that was not founded by its founders".to_owned());
         }
         let founders = &self.options.initial_cluster;
@@ -180,7 +180,7 @@ impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
         let members: BTreeMap<u64, Place> = peers.iter().map(|peer| (peer.id.0, Place::of(peer))).collect();
         // Until the membership is in the log, these and nobody else may have this member's vote.
         *self.introduced.lock() = peers.into_iter().filter(|peer| peer.id != self.options.id()).collect();
-        self.admitted.store(true, Ordering::Release);
+        self.enrolled.store(true, Ordering::Release);
         match self.raft.initialize(members).await {
             // Another founder may have been elected and sent us its log meanwhile.
             Ok(()) | Err(RaftError::APIError(InitializeError::NotAllowed(_))) => {}

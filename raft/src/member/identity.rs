@@ -3,7 +3,7 @@
 //! Owns the three identities and their checks. The cluster's is the first thing its first leader writes, an object like
 //! any other. A member's is on its disk from the first start. A disk's is registered in the cluster's state with the number
 //! of its newest start, so that a member that comes back under its old name with an empty disk or an older copy of it is
-//! found out: it has forgotten votes and entries that others count on (see admission and returning).
+//! found out: it has forgotten votes and entries that others count on (see enrolment and returning).
 
 use std::sync::Arc;
 

@@ -13,7 +13,6 @@
 
 mod accusing;
 mod acquaintance;
-mod admission;
 mod agreement;
 mod barrier;
 mod change;
@@ -23,6 +22,7 @@ mod completion;
 mod confirming;
 mod consensus;
 mod core;
+mod enrolment;
 mod fatal;
 mod feasible;
 mod feature;
@@ -134,9 +134,9 @@ impl<R: Runtime, D: Disk, T: Transport> Member<R, D, T> {
         let ended = log_end.max(applied.now().1.log_id);
         let agreement = Arc::new(Agreement::load(&*disk).map_err(|error| unreadable(&error))?);
         // Whoever has a log or a vote has been part of the cluster with this disk.
-        let admitted = AtomicBool::new(ended.is_some() || log.vote().is_some());
+        let enrolled = AtomicBool::new(ended.is_some() || log.vote().is_some());
         // Nor is an empty disk new that was started before: it may be a copy from before it had a log.
-        let is_first = is_new && !admitted.load(Ordering::Relaxed);
+        let is_first = is_new && !enrolled.load(Ordering::Relaxed);
         let term = log.vote().map_or(0, |vote| vote.leader_id.term);
         let returning = Returning::at(is_first, identity.starts, options.incarnation, term, ended);
         let (promises, scrutiny) = (Promises::default(), Scrutinized::default());
@@ -171,7 +171,7 @@ impl<R: Runtime, D: Disk, T: Transport> Member<R, D, T> {
             changing: tokio::sync::Mutex::default(),
             identity: Mutex::new(identity),
             identifying: tokio::sync::Mutex::new(()),
-            admitted,
+            enrolled,
             agreement,
             deciding: tokio::sync::Mutex::new(()),
             spoken_to_by: Mutex::default(),

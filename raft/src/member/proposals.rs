@@ -109,7 +109,8 @@ impl Proposals {
             return Err(not_proposed("too many writes are waiting"));
         }
         waiting.bytes += bytes.len();
-        waiting.proposals.insert(sequence, Proposal { bytes, sent: None, answer });
+        let other = waiting.proposals.insert(sequence, Proposal { bytes, sent: None, answer });
+        assert!(other.is_none(), "a sequence names one proposal");
         waiting.queue.insert(sequence);
         drop(waiting);
         self.queued.notify_one();
@@ -136,14 +137,15 @@ impl Proposals {
         }
         let (mut taken, mut bytes) = (Vec::new(), 0);
         while let Some(sequence) = waiting.queue.first().copied().filter(|_| taken.len() < count_max) {
-            if let Some(proposal) = waiting.proposals.get_mut(&sequence) {
-                bytes += proposal.bytes.len();
-                if bytes > bytes_max && !taken.is_empty() {
-                    break;
-                }
-                proposal.sent = Some(term);
-                taken.push((sequence, proposal.bytes.clone()));
+            let proposal = waiting.proposals.get_mut(&sequence);
+            let proposal = proposal.expect("whatever is queued waits for its outcome");
+            bytes += proposal.bytes.len();
+            if bytes > bytes_max && !taken.is_empty() {
+                break;
             }
+            assert_eq!(proposal.sent, None, "a proposal that may be in the log is never sent again");
+            proposal.sent = Some(term);
+            taken.push((sequence, proposal.bytes.clone()));
             waiting.queue.pop_first();
         }
         taken

@@ -225,7 +225,7 @@ impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
         false
     }
 
-    /// Whether `from` knows this member with another disk than it has. Admission asks for that, but whoever answered there may
+    /// Whether `from` knows this member with another disk than it has. Enrolment asks for that, but whoever answered there may
     /// have been wrong: what the other disk promised, this one does not know.
     fn is_of_another_disk(&self, from: NodeId, recall: &wire::Recall) -> bool {
         let is_other = !recall.directory.is_empty() && recall.directory != self.identity.lock().directory;

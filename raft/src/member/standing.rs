@@ -120,7 +120,7 @@ impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
         }
     }
 
-    /// The other members, the leader first. Before this member has any log: the voters that admission noted.
+    /// The other members, the leader first. Before this member has any log: the voters that enrolment noted.
     pub(crate) fn others(&self) -> Vec<Peer> {
         let membership = self.membership();
         let peers = membership.membership().nodes().map(|(id, place)| place.peer(*id));

@@ -208,13 +208,17 @@ impl Collection {
 
     /// Makes `change` and keeps it in the history. Returns the bytes that keeping it costs.
     pub(super) fn record(&mut self, change: Change) -> usize {
+        // Not each later than the one before: a transaction may change several objects of a resource.
+        assert!(self.changed <= change.revision, "a resource's changes are in the order of their revisions");
         let cost = change.cost() + self.keep_root(change.revision);
         self.object_bytes = self.object_bytes + bytes_of(&change.new) - bytes_of(&change.old);
         self.changes_cost = self.changes_cost.wrapping_add(change.cost());
-        match &change.new {
+        let replaced = match &change.new {
             Some(new) => self.objects.insert(change.path.clone(), new.clone()),
             None => self.objects.remove(&change.path),
         };
+        let is_undone_by_it = replaced.as_ref().map(Arc::as_ptr) == change.old.as_ref().map(Arc::as_ptr);
+        assert!(is_undone_by_it, "a change keeps the object that it replaced");
         self.changed = change.revision;
         self.since_root += 1;
         self.history.push_back(change);
@@ -241,9 +245,11 @@ impl Collection {
         self.history.get(position)
     }
 
-    /// Takes the oldest change out of the history.
-    pub(super) fn forget_oldest(&mut self) {
-        let Some(oldest) = self.history.pop_front() else { return };
+    /// Takes the oldest change, which is of `revision`, out of the history.
+    pub(super) fn forget_oldest(&mut self, revision: Revision) {
+        let oldest = self.history.pop_front();
+        let oldest = oldest.expect("the ring of all changes lists none that its resource does not hold");
+        assert_eq!(oldest.revision, revision, "a resource's changes leave in the order of the ring");
         self.floor = oldest.revision;
         while self.roots.front().is_some_and(|root| root.revision <= oldest.revision) {
             self.roots.pop_front();
@@ -252,7 +258,8 @@ impl Collection {
 
     /// Ends a restore: the newest change was `changed`, and no change up to it is held.
     pub(super) fn start_history(&mut self, changed: Revision) {
-        debug_assert!(self.changed <= changed, "an object is newer than its resource's last change");
+        assert!(self.changed <= changed, "no object is newer than its resource's last change");
+        assert!(self.history.is_empty(), "history starts where none is held");
         self.changed = changed;
         self.floor = changed;
     }

@@ -69,7 +69,7 @@ impl Fingerprint {
     /// Counts an object out.
     pub(super) fn remove(&mut self, resource: &str, path: &str, object: &Object) {
         self.sum = self.sum.wrapping_sub(hash(resource, path, object));
-        self.objects = self.objects.wrapping_sub(1);
+        self.objects = self.objects.checked_sub(1).expect("an object is counted out that was counted in");
     }
 }
 

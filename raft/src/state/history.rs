@@ -72,6 +72,8 @@ impl Ring {
 
     /// Adds a change that costs `cost` bytes to keep and takes `written` bytes to write elsewhere.
     pub(super) fn push(&mut self, resource: &Arc<str>, revision: Revision, cost: usize, written: usize) {
+        let is_newest = self.slots.back().is_none_or(|newest| newest.revision <= revision);
+        assert!(is_newest, "changes come in the order of their revisions");
         // No object comes near the bound: an entry of the log holds a few megabytes.
         let [cost, written] = [cost, written].map(|bytes| u32::try_from(bytes).unwrap_or(u32::MAX));
         self.bytes += cost as usize;
@@ -107,14 +109,14 @@ impl Ring {
         (resources, last)
     }
 
-    /// Drops the oldest change if it is no later than `floor`, and says whose it is.
-    pub(super) fn forget_through(&mut self, floor: Revision) -> Option<Arc<str>> {
+    /// Drops the oldest change if it is no later than `floor`, and says whose it is, and of which revision.
+    pub(super) fn forget_through(&mut self, floor: Revision) -> Option<(Arc<str>, Revision)> {
         if self.slots.front()?.revision > floor {
             return None;
         }
         let slot = self.slots.pop_front()?;
         self.bytes -= slot.cost as usize;
-        Some(slot.resource)
+        Some((slot.resource, slot.revision))
     }
 
     /// The first revision after `revision` that has a change.

@@ -144,9 +144,11 @@ impl State {
         let mut changes = Vec::with_capacity(resources.len());
         for resource in resources {
             let position = taken.entry(resource.clone()).or_default();
-            let change = self.collections.get(&resource).and_then(|all| all.change(*position));
+            let change = self.collections.get(&resource).and_then(|all| all.change(*position)).cloned();
+            // Left out, it would be dropped from memory without being written to the disk.
+            let change = change.expect("the ring lists no change that its resource does not hold");
             *position += 1;
-            changes.extend(change.cloned().map(|change| Evicted { resource, change }));
+            changes.push(Evicted { resource, change });
         }
         let last = last.unwrap_or(self.floor);
         let cut_short = self.ring.first_after(last).is_some_and(|next| next <= wanted);
@@ -157,8 +159,9 @@ impl State {
     /// Drops every change up to `floor`, which has been written elsewhere. Local to a node: where the floor is differs
     /// between nodes, what lies above it never does.
     pub fn forget(&mut self, floor: Revision) {
-        while let Some(resource) = self.ring.forget_through(floor) {
-            self.collection_mut(&resource).forget_oldest();
+        assert!(floor <= self.applied, "what leaves the history was applied");
+        while let Some((resource, revision)) = self.ring.forget_through(floor) {
+            self.collection_mut(&resource).forget_oldest(revision);
         }
         self.floor = self.floor.max(floor);
     }
@@ -192,6 +195,7 @@ impl State {
                 .for_each(|resource| self.collection_mut(resource).start_history(applied));
         };
         for (resource, revision) in changed {
+            assert!(*revision <= applied, "no resource changed after the state's revision");
             self.collection_mut(resource).start_history(*revision);
         }
     }
@@ -233,9 +237,11 @@ impl State {
 
     fn put(&mut self, revision: Revision, time_ms: u64, put: &Put) -> Changed {
         let old = self.object(&put.key).cloned();
+        let created = old.as_ref().map_or(revision, |old| old.created);
+        assert!(created <= revision, "an object is created before it is changed");
         let new = Arc::new(Object {
             revision,
-            created: old.as_ref().map_or(revision, |old| old.created),
+            created,
             written_ms: time_ms,
             json: splice_revision(&put.json, put.revision_at as usize, revision),
             revision_at: put.revision_at,

@@ -1,5 +1,7 @@
 //! What transactions do to a state, and what its history can bring back.
 
+mod broken;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -124,7 +126,7 @@ fn a_namespace_must_exist_and_not_be_going() {
     let namespace = |terminating| {
         let key = Key::new(&Arc::from(NAMESPACES), "", "ns").unwrap();
         let index = Index { terminating, ..Index::default() };
-        let put = Put { key, json: Bytes::from_static(b"{}"), revision_at: 1, index };
+        let put = Put { key, json: Bytes::from_static(b"{\"v\":\"\"}"), revision_at: 6, index };
         transaction(vec![Operation::Put(put)])
     };
     let active = || when(Condition::NamespaceActive(Arc::from("ns")));

@@ -73,7 +73,8 @@ impl Usage {
     /// Notes that `new` is stored in place of `old`.
     pub(super) fn replace(&mut self, resource: &str, path: &str, old: Option<&Object>, new: Option<&Object>) {
         self.bytes += new.map_or(0, |new| weight(path, new));
-        self.bytes -= old.map_or(0, |old| weight(path, old));
+        let left = self.bytes.checked_sub(old.map_or(0, |old| weight(path, old)));
+        self.bytes = left.expect("what leaves the state was counted when it came");
         if resource == CLUSTER_RESOURCE && path == LIMITS {
             self.quota = new.and_then(|new| quota_of(&new.index));
         }

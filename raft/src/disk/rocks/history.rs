@@ -38,6 +38,7 @@ pub(super) fn put_blocks(
     }
     let mut value = Vec::new();
     for block in &step.history {
+        assert!(block.after < block.through, "a block of history ends after it begins");
         let (span, body) = (key(SPANS, &block.resource, block.through), span_body(block));
         record::seal_into(&mut value, &span, &body);
         batch.put_cf(&objects, &span, &value);

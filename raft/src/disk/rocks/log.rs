@@ -52,7 +52,15 @@ impl LogBounds {
     }
 
     fn grow(&mut self, from: u64, to: u64) {
+        assert!(self.may_follow(from), "the log has no hole");
         self.span = Some((self.span.map_or(from, |(first, _)| first), to));
+        self.assert_ordered();
+    }
+
+    fn assert_ordered(&self) {
+        let Some((first, last)) = self.span else { return };
+        assert!(self.purged.is_none_or(|purged| purged < first), "no entry is purged that the log lists");
+        assert!(first <= last, "the log lists its entries in order");
     }
 
     fn cut_after(&mut self, index: Option<u64>) {
@@ -60,6 +68,7 @@ impl LogBounds {
             (Some((first, last)), Some(index)) if index >= first => Some((first, last.min(index))),
             _ => None,
         };
+        self.assert_ordered();
     }
 
     fn purge(&mut self, index: u64) {
@@ -69,6 +78,7 @@ impl LogBounds {
             // No overflow: last is greater.
             (first.max(purged + 1), last)
         });
+        self.assert_ordered();
     }
 }
 
@@ -198,4 +208,38 @@ fn hole(index: u64) -> DiskError {
 fn index_at(entries: &DBRawIteratorWithThreadMode<'_, Db>) -> Result<Option<u64>, DiskError> {
     entries.status().map_err(failed("read log bounds"))?;
     entries.key().map(record::log_index).transpose()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn bounds() -> LogBounds {
+        LogBounds { purged: Some(4), span: Some((5, 9)) }
+    }
+
+    #[test]
+    fn bounds_follow_what_is_appended_cut_and_purged() {
+        let mut bounds = bounds();
+        bounds.grow(10, 12);
+        bounds.cut_after(Some(10));
+        bounds.purge(6);
+        assert_eq!(bounds, LogBounds { purged: Some(6), span: Some((7, 10)) });
+        bounds.purge(20);
+        assert_eq!(bounds, LogBounds { purged: Some(20), span: None });
+        bounds.grow(21, 21);
+        assert_eq!(bounds.span(), Some((21, 21)));
+    }
+
+    #[test]
+    #[should_panic(expected = "the log has no hole")]
+    fn the_log_does_not_grow_past_a_hole() {
+        bounds().grow(11, 12);
+    }
+
+    #[test]
+    #[should_panic(expected = "the log lists its entries in order")]
+    fn the_log_does_not_end_before_it_begins() {
+        bounds().grow(10, 3);
+    }
 }

@@ -224,6 +224,7 @@ impl RocksInstall {
             // Before anything else can fail: dropping this value must not take the current state with it.
             self.is_committed = true;
             let old = generations.family();
+            assert_ne!(old, self.name, "the state that becomes current is not the one that is dropped");
             generations.current = self.number;
             old
         };

@@ -23,12 +23,9 @@ fn transaction() -> Transaction {
         owners: vec!["o".into(), "p".into()],
         terminating: true,
     };
-    let put = |name| Put {
-        key: key(name),
-        json: Bytes::from(vec![b'j'; 200]),
-        revision_at: 130,
-        index: index.clone(),
-    };
+    // Long enough for numbers of two bytes.
+    let json = Bytes::from(format!("{}\"\"{}", "j".repeat(129), "j".repeat(69)));
+    let put = |name| Put { key: key(name), json: json.clone(), revision_at: 130, index: index.clone() };
     Transaction {
         proposed_ms: u64::MAX,
         conditions: vec![
@@ -84,7 +81,8 @@ fn wrapped(number: u8, inner: &Bytes) -> Vec<u8> {
 #[test]
 fn a_field_that_decoding_would_drop_is_refused_wherever_it_stands() {
     let key = wire::Key { resource: "r".into(), path: "p".into() };
-    let put = wire::Put { key: Some(key.clone()), ..wire::Put::default() };
+    let json = Bytes::from_static(b"\"\"");
+    let put = wire::Put { key: Some(key.clone()), json, revision_at: 1, index: None };
     let nest = |path: &[u8], innermost: Bytes| {
         path.iter().rev().fold(innermost, |inner, number| Bytes::from(wrapped(*number, &inner)))
     };
@@ -111,15 +109,21 @@ fn a_field_that_decoding_would_drop_is_refused_wherever_it_stands() {
 
 #[test]
 fn halves_that_would_be_merged_are_refused() {
-    let key = wire::Key { resource: "r".into(), path: "p".into() };
-    let one = |json: &'static [u8], revision_at| {
-        let put =
-            wire::Put { key: Some(key.clone()), json: Bytes::from_static(json), revision_at, index: None };
-        wire::Operation { kind: Some(wire::operation::Kind::Put(put)) }.encode_to_vec()
+    let half = |json: &'static [u8], uid: &str| {
+        let key = Some(wire::Key { resource: "r".into(), path: "p".into() });
+        let index = Some(wire::Index { uid: uid.into(), ..wire::Index::default() });
+        let put = wire::Put { key, json: Bytes::from_static(json), revision_at: 1, index };
+        Bytes::from(wire::Operation { kind: Some(wire::operation::Kind::Put(put)) }.encode_to_vec())
     };
-    let merged = Bytes::from([one(b"0123456789", 9), one(b"01", 0)].concat());
-    assert!(check_transaction(&wrapped(4, &merged), FEATURE_LEVEL_MAX).is_err());
-    assert!(decode_transaction(Bytes::from(wrapped(4, &merged))).is_err(), "each half alone is fine");
+    let (one, other) = (half(b"\"\"", "u"), half(b"\"\",", ""));
+    for alone in [&one, &other] {
+        check_transaction(&wrapped(4, alone), FEATURE_LEVEL_MAX).unwrap();
+    }
+    let merged = wrapped(4, &Bytes::from([one, other].concat()));
+    assert!(check_transaction(&merged, FEATURE_LEVEL_MAX).is_err());
+    let (_, decoded) = decode_transaction(Bytes::from(merged)).unwrap();
+    let Operation::Put(put) = &decoded.operations[0] else { panic!("two puts are one") };
+    assert_eq!((&*put.json, &*put.index.uid), (b"\"\",".as_slice(), "u"), "neither half");
 }
 
 #[test]
@@ -130,9 +134,16 @@ fn a_missing_or_impossible_part_is_refused() {
     };
     let put = |put| wire::Operation { kind: Some(wire::operation::Kind::Put(put)) };
     let key = Some(wire::Key::default());
-    let outside =
-        wire::Put { key: key.clone(), json: Bytes::from_static(b"{}"), revision_at: 3, index: None };
-    assert!(of(vec![put(outside)], vec![]).is_err());
+    let at = |revision_at| {
+        let json = Bytes::from_static(b"{\"v\":\"\"}");
+        of(vec![put(wire::Put { key: key.clone(), json, revision_at, index: None })], vec![])
+    };
+    assert!(at(6).is_ok());
+    for (elsewhere, what) in
+        [(0, "the first byte"), (5, "no quote before"), (7, "none behind"), (99, "outside")]
+    {
+        assert!(at(elsewhere).is_err(), "{what}");
+    }
     assert!(of(vec![put(wire::Put::default())], vec![]).is_err(), "no key");
     assert!(of(vec![wire::Operation { kind: None }], vec![]).is_err());
     assert!(of(vec![], vec![wire::Condition { kind: None }]).is_err());

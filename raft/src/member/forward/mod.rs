@@ -30,7 +30,7 @@ use crate::disk::Disk;
 use crate::encoding::decode;
 use crate::member::consensus::{Callback, Command, CommittedLeader, WriteResult};
 use crate::member::core::{Core, Leader, within};
-use crate::member::proposals::Proposals;
+use crate::member::proposals::{Proposals, TRANSACTION_BYTES_MAX};
 use crate::transport::{Duplex, Purpose, Transport};
 
 /// Frames on the stream that the leader has not answered. It answers a frame once all of it is applied or refused, so
@@ -304,6 +304,9 @@ pub(super) async fn append<R: Runtime, D: Disk, T: Transport>(
     bytes: Bytes,
     refused: impl FnOnce() + Send + 'static,
 ) {
+    // Whoever proposes or forwards more was refused: no frame would bring it to the followers, and with it in the log
+    // nothing behind it would ever be committed.
+    assert!(bytes.len() <= TRANSACTION_BYTES_MAX, "an entry of the log fits a frame");
     let done = move |result: WriteResult<R>| {
         if let Err(ClientWriteError::ForwardToLeader(_)) = result {
             refused();

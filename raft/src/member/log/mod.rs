@@ -195,6 +195,8 @@ impl<R: Runtime, D: Disk> RaftLogStorage<Types<R>> for Log<R, D> {
     }
 
     async fn save_vote(&mut self, vote: &Vote) -> Result<(), io::Error> {
+        // The library compares before it saves, whoever asks for the vote.
+        assert!(self.vote().is_none_or(|given| *vote >= given), "a vote that was given is never taken back");
         let saved = self.persist_vote(vote).await;
         self.shared.fatal.disk(saved)?;
         *self.shared.vote.lock() = Some(*vote);

@@ -46,7 +46,7 @@ use crate::disk::{Disk, DiskError, Install};
 use crate::encoding::{DecodeError, decode_transaction};
 use crate::key::Revision;
 use crate::member::codec::Mark;
-use crate::member::consensus::{Entry, StoredMembership};
+use crate::member::consensus::{Entry, StoredMembership, term_of};
 use crate::member::fatal::Fatal;
 use crate::member::log::{LogError, Settle};
 use crate::member::options::HistoryOptions;
@@ -262,6 +262,9 @@ impl Writer {
         if entry.log_id.index != expected && !begins {
             return Err(ApplyError::Gap { expected, found: entry.log_id.index });
         }
+        if let Some(newest) = last.as_ref().map(term_of).filter(|newest| term_of(&entry.log_id) < *newest) {
+            return Err(ApplyError::Term { index: revision, term: term_of(&entry.log_id), newest });
+        }
         self.lineage.note(entry.log_id);
         match &entry.payload {
             EntryPayload::Blank => self.state.advance(revision),
@@ -309,4 +312,7 @@ enum ApplyError {
     /// The log or the consensus library skipped or repeated an entry: going on would make this member differ.
     #[error("entry {found} was given to apply where entry {expected} follows")]
     Gap { expected: u64, found: u64 },
+    /// A log's terms never decrease: marks are made, and proposals sent again, on the strength of it.
+    #[error("entry {index} of term {term} was given to apply after one of term {newest}")]
+    Term { index: Revision, term: u64, newest: u64 },
 }

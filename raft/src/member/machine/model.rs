@@ -230,10 +230,10 @@ fn received(disk: &ModelDisk, state: &State) -> (State, Box<dyn Install>) {
                 record: Some(Bytes::from(record)),
             };
             install.put(vec![write]).unwrap();
-            restore.add_object(resource, path, object.clone());
+            restore.add_object(resource, path, object.clone()).unwrap();
         }
     }
-    (restore.finish(&mark(state.applied().0, state)), install)
+    (restore.finish(&mark(state.applied().0, state)).unwrap(), install)
 }
 
 /// One run under the schedule of the checker.

@@ -213,8 +213,8 @@ impl<D: Disk, L: Lock<Writer>> Applied<D, L> {
             revision,
             created: revision,
             written_ms: 0,
-            json: bytes::Bytes::from_static(b"{}"),
-            revision_at: 1,
+            json: crate::object::splice_revision(b"{\"v\":\"\"}", 6, revision),
+            revision_at: 6,
             index: crate::object::Index::default(),
             protobuf: std::sync::OnceLock::new(),
         };

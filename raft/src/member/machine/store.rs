@@ -36,7 +36,7 @@ pub(super) fn load_state(disk: &impl Disk) -> Result<(State, Mark), LogError> {
     })?;
     match failed {
         Some(error) => Err(error.into()),
-        None => Ok((restore.finish(&mark), mark)),
+        None => Ok((restore.finish(&mark)?, mark)),
     }
 }
 
@@ -56,28 +56,52 @@ pub(crate) struct Restore {
     state: State,
     /// One name for all objects of a resource.
     resource: Arc<str>,
+    /// The newest revision of an object.
+    newest: Revision,
 }
 
 impl Restore {
     /// Adds an object as stored.
     pub(crate) fn add(&mut self, resource: &str, path: &str, record: Bytes) -> Result<(), DecodeError> {
-        self.add_object(resource, path, object_from_wire(decode("stored object", record)?)?);
-        Ok(())
+        self.add_object(resource, path, object_from_wire(decode("stored object", record)?)?)
     }
 
-    /// Adds an object. Objects of one resource come together.
-    pub(crate) fn add_object(&mut self, resource: &str, path: &str, object: SharedObject) {
+    /// Adds an object. Objects of one resource come together, and each once: another would be counted and not be there.
+    pub(crate) fn add_object(
+        &mut self,
+        resource: &str,
+        path: &str,
+        object: SharedObject,
+    ) -> Result<(), DecodeError> {
         if *self.resource != *resource {
             self.resource = Arc::from(resource);
         }
         let key = Key::from_stored(self.resource.clone(), Arc::from(path));
+        if self.state.object(&key).is_some() {
+            return Err(DecodeError::new("state", format!("{resource} {path} is in it twice")));
+        }
+        self.newest = self.newest.max(object.revision);
         self.state.restore(&key, object);
+        Ok(())
     }
 
-    /// The whole state, as of `mark`.
-    pub(crate) fn finish(mut self, mark: &Mark) -> State {
-        self.state.finish_restore(mark.revision(), mark.changed.as_ref());
-        self.state
+    /// The whole state, as of `mark`. A mark that contradicts the objects is refused: watches would pass over changes.
+    pub(crate) fn finish(mut self, mark: &Mark) -> Result<State, DecodeError> {
+        let (at, changed) = (mark.revision(), mark.changed.as_ref());
+        let newest = changed.into_iter().flat_map(BTreeMap::values).copied().fold(self.newest, Revision::max);
+        if newest > at {
+            return Err(DecodeError::new("state", format!("it is at {at} and holds a change of {newest}")));
+        }
+        for (resource, collection) in self.state.collections().filter(|_| changed.is_some()) {
+            let told = changed.and_then(|changed| changed.get(resource)).copied().unwrap_or_default();
+            if collection.changed() > told {
+                let newest = collection.changed();
+                let reason = format!("{resource} last changed at {told} and holds an object of {newest}");
+                return Err(DecodeError::new("state", reason));
+            }
+        }
+        self.state.finish_restore(at, changed);
+        Ok(self.state)
     }
 }
 
@@ -144,6 +168,9 @@ fn block(
     through: Revision,
     changes: Vec<wire::HistoricChange>,
 ) -> HistoryBlock {
+    let (first, last) = (changes.first().map(|one| one.revision), changes.last().map(|one| one.revision));
+    assert!(first > Some(after.0), "a block of history begins after the one before it");
+    assert_eq!(last, Some(through.0), "a block of history is found by its last change");
     let record = Bytes::from(wire::HistoryRecord { changes }.encode_to_vec());
     HistoryBlock { resource: Box::from(&**resource), after: after.0, through: through.0, record }
 }

@@ -71,6 +71,7 @@ impl Writer {
     /// A writer of a state that was just loaded from `generation`.
     pub(super) fn new(state: State, mark: &Mark, generation: Generation) -> Self {
         let stored = state.floor();
+        assert_eq!(state.applied(), mark.revision(), "a stored state is at the revision of its mark");
         let lineage = Lineage::starting_at(mark);
         let checkpoints = Checkpoints::default();
         let (wanted, purgeable, is_installing) = (Revision(0), stored, false);
@@ -118,6 +119,7 @@ impl Writer {
         let leaving = self.state.oldest(&bounds, STEP_BYTES)?;
         let changed = self.state.changed_at_floor(leaving.floor);
         let mark = Mark { changed: Some(changed), ..self.lineage.mark_at(leaving.floor) };
+        assert_eq!(mark.revision(), leaving.floor, "the stored state is that of its mark");
         let mut floors = BTreeMap::new();
         for evicted in &leaving.changes {
             let floor = || self.state.collection(&evicted.resource).floor();
@@ -131,9 +133,10 @@ impl Writer {
         if generation != self.generation {
             return false;
         }
+        assert!(self.stored <= floor, "the stored state goes forward");
         self.state.forget(floor);
         self.lineage.forget_before(floor);
-        self.stored = self.stored.max(floor);
+        self.stored = floor;
         true
     }
 
@@ -144,6 +147,8 @@ impl Writer {
 
     /// Replaces this writer by one that continues a state stored as `generation`.
     pub(super) fn continue_as(&mut self, new: &mut Writer, generation: Generation) {
+        assert_eq!(new.state.applied(), self.state.applied(), "a replaced state is at the same revision");
+        self.assert_followed_by(new.stored, generation);
         new.generation = generation;
         (new.wanted, new.purgeable) = (self.wanted, self.purgeable);
         std::mem::swap(self, new);
@@ -151,6 +156,14 @@ impl Writer {
 
     /// Replaces the state by one that is stored as `generation`.
     pub(super) fn finish_install(&mut self, state: State, mark: &Mark, generation: Generation) {
+        self.assert_followed_by(state.applied(), generation);
         *self = Writer::new(state, mark, generation);
+    }
+
+    /// Neither who leads nor a peer decides what is asserted here: the consensus library takes no snapshot of what is
+    /// committed, a replacement looks before it begins, and from then on nothing is purged.
+    fn assert_followed_by(&self, stored: Revision, generation: Generation) {
+        assert!(self.purgeable <= stored, "the log holds every entry after the stored state");
+        assert!(self.generation < generation, "a step of the state before is told from one of this");
     }
 }

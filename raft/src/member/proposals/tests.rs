@@ -128,8 +128,8 @@ fn what_members_could_not_apply_is_not_queued() {
     let proposals = proposals();
     let put = crate::transaction::Put {
         key: crate::key::Key::new(&Arc::from("r"), "", "n").unwrap(),
-        json: Bytes::from_static(b"{}"),
-        revision_at: 3,
+        json: Bytes::from_static(b"{\"v\":\"\"}"),
+        revision_at: 7,
         index: crate::object::Index::default(),
     };
     let outside =
@@ -163,4 +163,23 @@ fn a_batch_ends_at_its_bytes_but_has_one() {
     register(&proposals);
     assert_eq!(proposals.take(1, 10, 1).len(), 1);
     assert_eq!(proposals.take(1, 10, 1).len(), 1);
+}
+
+#[test]
+#[should_panic(expected = "a proposal that may be in the log is never sent again")]
+fn what_was_sent_is_not_taken_again() {
+    let proposals = proposals();
+    let (sequence, _answer) = register(&proposals);
+    proposals.take(1, 10, 1000);
+    // What a bug in the requeueing would do.
+    proposals.waiting.lock().queue.insert(sequence);
+    proposals.take(1, 10, 1000);
+}
+
+#[test]
+#[should_panic(expected = "a sequence names one proposal")]
+fn no_proposal_takes_the_place_of_another() {
+    let proposals = proposals();
+    let (sequence, _answer) = register(&proposals);
+    drop(proposals.enqueue(sequence, Bytes::new()));
 }

@@ -55,7 +55,7 @@ impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
             Request::Found(_) => return self.check_founder(from),
             _ => {}
         }
-        if !self.admitted.load(Ordering::Acquire) {
+        if !self.enrolled.load(Ordering::Acquire) {
             self.note_speaker(from, recall);
             return Err("the member does not take part yet".to_owned());
         }

@@ -73,7 +73,7 @@ impl<R: Runtime, D: Disk, T: Transport> PeerService for Service<R, D, T> {
     fn stream(&self, from: NodeId, purpose: Purpose, duplex: Duplex) -> BoxFuture<'static, ()> {
         let core = self.0.clone();
         async move {
-            if !core.admitted.load(Ordering::Acquire) {
+            if !core.enrolled.load(Ordering::Acquire) {
                 core.note_speaker(from, None);
                 return;
             }

@@ -208,7 +208,7 @@ async fn receive_state<R: Runtime, D: Disk, T: Transport>(
     let Some(Partial { receiving, .. }) = partial.take() else {
         return Err("the snapshot is gone".to_owned());
     };
-    let state = receiving.restore.finish(&mark);
+    let state = receiving.restore.finish(&mark).map_err(text)?;
     Ok((mark, state, receiving.install))
 }
 
@@ -305,7 +305,7 @@ impl Receiving {
             let object = object.ok_or_else(|| DecodeError::new("snapshot", "an object is missing"))?;
             check_format("stored object", object.format, reads)?;
             let record = Some(Bytes::from(object.encode_to_vec()));
-            self.restore.add_object(&resource, &path, object_from_wire(object)?);
+            self.restore.add_object(&resource, &path, object_from_wire(object)?)?;
             writes.push(StateWrite { resource: resource.into(), path: path.into(), record });
             self.objects += 1;
         }

@@ -160,14 +160,15 @@ impl Gapless {
         for (resource, collection) in state.collections() {
             for (path, object) in collection.range_from("") {
                 let record = Some(Bytes::from(object_to_wire(object).encode_to_vec()));
-                restore.add_object(resource, path, object.clone());
+                restore.add_object(resource, path, object.clone()).map_err(io::Error::other)?;
                 let write = StateWrite { resource: (&**resource).into(), path: (&**path).into(), record };
                 install.put(vec![write]).map_err(io::Error::other)?;
             }
         }
         let changed = Some(state.changed_at_floor(state.applied()));
         let mark = Mark { log_id: meta.last_log_id, membership: meta.last_membership.clone(), changed };
-        Ok(SnapshotBody::Received(restore.finish(&mark), install))
+        let state = restore.finish(&mark).map_err(io::Error::other)?;
+        Ok(SnapshotBody::Received(state, install))
     }
 }
 
@@ -284,18 +285,34 @@ fn a_hole_on_the_disk_is_an_error() {
 #[test]
 fn an_entry_is_applied_after_the_one_before_it_and_after_no_other() {
     SimRuntime::with_seed(1).block_on(async {
-        for (next, reason) in [(2, "entry 2 was given to apply where entry 1 follows"), (0, "entry 0 was")] {
+        let refused = [
+            (log_id(1, 2), "entry 2 was given to apply where entry 1 follows"),
+            (log_id(1, 0), "entry 0 was"),
+            (log_id(0, 1), "entry 1 of term 0 was given to apply after one of term 1"),
+        ];
+        for (next, reason) in refused {
             let fatal = Fatal::default();
             let proposals = Arc::new(Proposals::new(1, 1, FeatureLevel::of(1)));
             let history = HistoryOptions::default();
             let disk = Arc::new(MemoryDisk::default());
             let applied = Applied::load(disk, history, proposals, fatal.clone());
             let mut machine: SimMachine = Machine::new(Arc::new(applied.unwrap()), Arc::default());
-            let blank = |index| Ok((Entry::new(log_id(1, index), EntryPayload::Blank), None));
-            machine.apply(futures::stream::iter([blank(0)])).await.unwrap();
+            let blank = |id| Ok((Entry::new(id, EntryPayload::Blank), None));
+            machine.apply(futures::stream::iter([blank(log_id(1, 0))])).await.unwrap();
             let refused = machine.apply(futures::stream::iter([blank(next)])).await.unwrap_err();
             assert!(refused.to_string().contains(reason), "{refused}");
             assert_eq!(fatal.reason().await, refused.to_string(), "the member stops");
         }
+    });
+}
+
+#[test]
+#[should_panic(expected = "a vote that was given is never taken back")]
+fn a_vote_is_not_saved_over_a_newer_one() {
+    SimRuntime::with_seed(1).block_on(async {
+        let (mut log, _) = purged_log().await;
+        log.save_vote(&Vote::new(3, 1)).await.unwrap();
+        log.save_vote(&Vote::new_committed(3, 1)).await.unwrap();
+        drop(log.save_vote(&Vote::new(3, 2)).await);
     });
 }

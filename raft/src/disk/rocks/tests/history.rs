@@ -33,7 +33,8 @@ fn a_burst_of_steps_holds_no_writer_up() {
             record: Some(record),
         }];
         let sender = sender.clone();
-        let batch = StateBatch { generation, writes, ..StateBatch::default() };
+        let mark = Some(Bytes::from_static(b"m1"));
+        let batch = StateBatch { generation, writes, mark, ..StateBatch::default() };
         disk.write_state(batch, Box::new(move |result| sender.send(result).unwrap()));
     }
     for _ in 0..24 {

@@ -1,4 +1,4 @@
-//! Whether a member with an empty disk may take part.
+//! Enrolment: whether a member with an empty disk may take part.
 //!
 //! Owns the decision between a founder, a new member, and a member that lost its data. The last must never vote or
 //! acknowledge again under its name: entries it once acknowledged may be on one other disk only. Until the decision this
@@ -98,14 +98,14 @@ fn decide(answers: &[wire::IdentityResponse], node: NodeId, own_directory: &str)
 impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
     /// Decides whether this member takes part, then keeps the identities.
     pub(crate) async fn take_part(self: Arc<Self>) {
-        if !self.admitted.load(Ordering::Acquire) && !self.admit().await {
+        if !self.enrolled.load(Ordering::Acquire) && !self.enrol().await {
             return;
         }
         self.make_known().await;
     }
 
-    /// Returns `false` when this member must not take part.
-    async fn admit(&self) -> bool {
+    /// Asks the others until they decide; `false` when this member must not take part.
+    async fn enrol(&self) -> bool {
         if self.identity().founding.is_some() {
             // It ended between writing the founding and the first membership.
             self.enter_first_membership().await;
@@ -116,10 +116,10 @@ impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
         let asked: Vec<&Peer> = asked.into_iter().filter(|peer| peer.id != self.options.id()).collect();
         let mut rounds = 0u64;
         // As the first of the founders this member is told to found by its operator, not by an answer.
-        while !self.admitted.load(Ordering::Acquire) {
+        while !self.enrolled.load(Ordering::Acquire) {
             let answers = join_all(asked.iter().map(|peer| self.ask_identity(peer, false))).await;
             let answers = self.believable(answers.into_iter().flatten().collect());
-            if self.admitted.load(Ordering::Acquire) {
+            if self.enrolled.load(Ordering::Acquire) {
                 // Founded meanwhile; what it has promised since contradicts nothing.
                 break;
             }
@@ -153,7 +153,7 @@ impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
                 Decision::Join if !self.supports_level_of(&asked).await => return false,
                 Decision::Join => {
                     self.be_introduced(&answers);
-                    self.admitted.store(true, Ordering::Release);
+                    self.enrolled.store(true, Ordering::Release);
                 }
                 Decision::Ask => R::sleep(ASK_PAUSE).await,
             }
@@ -223,12 +223,12 @@ impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
         asker: NodeId,
         request: wire::IdentityRequest,
     ) -> wire::IdentityResponse {
-        let may_confirm = !request.unconfirmed && self.admitted.load(Ordering::Acquire);
+        let may_confirm = !request.unconfirmed && self.enrolled.load(Ordering::Acquire);
         let confirmed = match may_confirm && self.leader().is_some() {
             true => within::<R, _>(CONFIRM_TIMEOUT, self.barrier()).await.is_some_and(|read| read.is_ok()),
             false => false,
         };
-        let is_waiting = !self.admitted.load(Ordering::Acquire) && self.identity().founding.is_none();
+        let is_waiting = !self.enrolled.load(Ordering::Acquire) && self.identity().founding.is_none();
         let state = self.applied.state();
         let mut identity = self.identity();
         let founder = founding_disk(identity.founding.as_ref(), asker).map(str::to_owned);
