@@ -177,7 +177,7 @@ mod tests {
     #[test]
     fn one_class_is_the_default() {
         let usual = json!({"metadata": {"name": "usual"}, "globalDefault": true});
-        let classes = classes(&[usual.clone()]);
+        let classes = classes(std::slice::from_ref(&usual));
         let class = json!({"metadata": {"name": "mine"}, "globalDefault": true});
         assert_eq!(
             check_only_default(&class, &classes),
