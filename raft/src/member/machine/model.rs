@@ -45,10 +45,12 @@ const SNAPSHOT: u64 = 9;
 const LAST: u64 = 13;
 
 /// What the checks of the model say of a memory, a disk or a log that is not as it must be.
-const FOUND: [&str; 7] = [
+const FOUND: [&str; 9] = [
     "memory holds another state",
     "memory knows other last changes",
     "the disk holds another state",
+    "and holds a change of",
+    "and holds an object of",
     "the stored state is taken to be at",
     "the log lacks what follows",
     "the log is purged through",
