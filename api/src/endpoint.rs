@@ -1,4 +1,4 @@
-//! Endpoints: what a path and a verb lead to (DESIGN 14).
+//! Endpoints: the resource and the action that a path names, and its verbs.
 //!
 //! Owns the actions, and the rules of which path has which verbs. Behind it a request has an [`Action`], and no code compares
 //! the names of sub-resources.
@@ -9,7 +9,7 @@ use crate::error::ApiError;
 use crate::registry::{Registry, Resource};
 use crate::request::{Target, Verb};
 
-/// What a request does with the object, or the objects, that its path names.
+/// Operation of a request on the objects that its path names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action {
     /// Reads or writes the object itself; its status stays as it is.
@@ -39,12 +39,12 @@ impl Action {
     }
 }
 
-/// What a path and a verb lead to.
+/// The resource and the action that a path names.
 #[derive(Clone, Copy, Debug)]
 pub struct Endpoint<'r> {
     /// The objects that it is about.
     pub resource: &'r Arc<Resource>,
-    /// What is done with them.
+    /// Action on them.
     pub action: Action,
 }
 

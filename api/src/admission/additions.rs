@@ -1,4 +1,4 @@
-//! What admission adds to the transaction of a write.
+//! Conditions and operations that plugins add to the transaction of a write.
 
 use orch_raft::{Condition, Operation};
 

@@ -1,4 +1,4 @@
-//! What admission knows of a write besides its object.
+//! Attributes of a write that plugins decide by, besides its object.
 
 use orch_proto::Brand;
 use serde_json::Value;
@@ -8,7 +8,7 @@ use crate::endpoint::Action;
 use crate::error::Subject;
 use crate::registry::Resource;
 
-/// What is to be done to an object.
+/// Kind of a write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Operation {
     /// It is new.
@@ -24,11 +24,11 @@ pub enum Operation {
 pub struct Attributes<'a> {
     /// The cluster's names.
     pub brand: &'static Brand,
-    /// What is to be done.
+    /// Kind of the write.
     pub operation: Operation,
     /// Resource of the object.
     pub resource: &'a Resource,
-    /// What the request does with it.
+    /// Action of the request: on the object itself or through a sub-resource.
     pub action: Action,
     /// Namespace of the object; empty where it has none.
     pub namespace: &'a str,

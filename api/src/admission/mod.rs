@@ -38,7 +38,7 @@ pub use view::View;
 /// Why a plugin does not let a write pass.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Refusal {
-    /// What stands behind `is forbidden: ` in the answer, which is a 403.
+    /// The reason behind `is forbidden: ` in the message of a 403.
     Forbidden(String),
     /// Any other answer.
     Error(ApiError),
@@ -52,7 +52,7 @@ pub fn rule<'a>(result: Result<(), Refusal>) -> Ruling<'a> {
     Either::Left(ready(result))
 }
 
-/// One rule over the writes of several kinds. Every method lets pass.
+/// An admission plugin: a rule over the writes of several kinds. The default methods accept every write.
 pub trait Plugin: Send + Sync + 'static {
     /// Name under the reference's `--enable-admission-plugins`.
     fn name(&self) -> &'static str;
@@ -155,7 +155,7 @@ impl Chain {
         Ok(())
     }
 
-    /// What a write ends with whose condition number `at` of `additions` did not hold. `None`: it is tried again.
+    /// The error of a write whose condition number `at` of `additions` did not hold. `None`: the write is tried again.
     pub(crate) fn broken_condition(
         &self,
         attributes: &Attributes<'_>,

@@ -1,4 +1,4 @@
-//! What admission may read of the store.
+//! The view of stored objects that plugins decide by.
 
 use std::sync::Arc;
 

@@ -109,7 +109,7 @@ pub struct Request<'a> {
     pub target: &'a Target,
     /// The resource that the target names.
     pub resource: &'a Arc<Resource>,
-    /// What is done with its objects.
+    /// Action on its objects.
     pub action: Action,
     /// Parameters.
     pub query: &'a Query,
