@@ -8,15 +8,15 @@
 
 mod steps;
 
-use serde_json::Value;
+use crate::schema::value::{SmolStr, Value};
 
 #[cfg(test)]
 pub(crate) use steps::stopping;
 pub use steps::{Budget, Numbered, STEPS_MAX, goes_on};
 
-/// Bytes that one decoded document may hold, strings excepted, which are no longer than the body. Eight times the largest
-/// body: every config map of the largest stored size fits twice, lists of millions of empty objects do not.
-pub const HELD_BYTES_MAX: usize = 24 * 1024 * 1024;
+/// Bytes that one decoded document may hold, strings excepted, which are no longer than the body. Four times the largest
+/// body: every config map of the largest stored size fits, lists of millions of empty objects do not.
+pub const HELD_BYTES_MAX: usize = 13 * 1024 * 1024;
 
 /// The same for a document after a patch. It has what a create was let in with, and its owners and its changes besides.
 pub const PATCHED_BYTES_MAX: usize = 2 * HELD_BYTES_MAX;
@@ -24,8 +24,8 @@ pub const PATCHED_BYTES_MAX: usize = 2 * HELD_BYTES_MAX;
 /// Bytes of an item of a list.
 const ITEM_BYTES: usize = size_of::<Value>();
 
-/// Bytes of an entry of a map: key, value, hash, and its place in the index.
-const ENTRY_BYTES: usize = size_of::<Value>() + size_of::<String>() + 3 * size_of::<usize>();
+/// Bytes of an entry of a map: key, value, and its place in the index.
+const ENTRY_BYTES: usize = size_of::<Value>() + size_of::<SmolStr>() + size_of::<usize>();
 
 /// Fields that defaults may add to one object. A container gets the most; kinds with more fields leave most of them out.
 const FILLED_FIELDS_MAX: usize = 12;

@@ -7,12 +7,12 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use orch_proto::Brand;
-use serde_json::Value;
 
 use crate::endpoint::Action;
 use crate::fields::OtherVersion;
 use crate::kinds::{Strategy, strategy_for};
 use crate::request::Verb;
+use crate::schema::value::Value;
 use crate::schema::{Column, ResourceType, Schema, Subresource, TypeId};
 
 /// One served resource in one version.

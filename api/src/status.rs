@@ -5,9 +5,10 @@
 mod causes;
 
 use orch_proto::Brand;
-use serde_json::{Map, Value, json};
 
 use crate::error::{ApiError, NotAcceptable, Subject};
+use crate::json;
+use crate::schema::value::{Map, Value};
 use crate::validate::quoted;
 use crate::validate::shown::{fitting, mark};
 use causes::{apply_conflict, bound_causes, forbidden, internal, invalid, patch_result, too_large_revision};
@@ -241,7 +242,7 @@ fn bound(text: &mut String, bytes_max: usize) {
     }
 }
 
-fn insert_text(into: &mut Map<String, Value>, name: &str, text: &str) {
+fn insert_text(into: &mut Map, name: &str, text: &str) {
     if !text.is_empty() {
         into.insert(name.to_owned(), json!(text));
     }

@@ -1,9 +1,8 @@
 //! `DefaultIngressClass`: an ingress that names no class gets the one that is marked as the default.
 
-use serde_json::Value;
-
 use super::default_storage_class::find_default;
 use super::{Additions, Attributes, Operation, Plugin, Ruling, View, rule};
+use crate::schema::value::Value;
 use crate::validate::tree::{Tree, child_mut, set};
 
 #[derive(Debug)]
@@ -27,7 +26,7 @@ impl Plugin for DefaultIngressClass {
     ) -> Ruling<'a> {
         let annotations = ingress.at("metadata").at("annotations");
         // Older clients name the class in an annotation.
-        let is_annotated = annotations.get(attributes.brand.label("ingress.class")).is_some();
+        let is_annotated = annotations.has(&attributes.brand.label("ingress.class"));
         if !is_annotated && !ingress.at("spec").has("ingressClassName") {
             let mark = format!("ingressclass.{}", attributes.brand.label("is-default-class"));
             if let Some(class) = find_default(&view.list("ingressclasses.networking", ""), &[mark]) {

@@ -2,9 +2,8 @@
 
 use std::cmp::Reverse;
 
-use serde_json::Value;
-
 use super::{Additions, Attributes, Operation, Plugin, Ruling, View, rule};
+use crate::schema::value::Value;
 use crate::validate::tree::{Tree, child_mut, set};
 
 #[derive(Debug)]
@@ -53,9 +52,9 @@ pub(super) fn find_default<'a>(classes: &'a [Value], marks: &[String]) -> Option
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
 
     use super::*;
+    use crate::json;
 
     #[test]
     fn the_newest_of_several_defaults_counts_then_the_first_by_name() {

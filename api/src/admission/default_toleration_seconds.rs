@@ -1,9 +1,10 @@
 //! `DefaultTolerationSeconds`: pods tolerate a node that is gone for a while, unless they say for how long.
 
 use orch_proto::Brand;
-use serde_json::{Value, json};
 
 use super::{Additions, Attributes, Operation, Plugin, Ruling, View, rule};
+use crate::json;
+use crate::schema::value::Value;
 use crate::validate::tree::{Tree, child_mut, set};
 
 /// As long as the reference's default.

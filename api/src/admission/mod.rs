@@ -25,9 +25,9 @@ pub(crate) mod testing;
 mod view;
 
 use futures::future::{BoxFuture, Either, Ready, ready};
-use serde_json::Value;
 
 use crate::error::{ApiError, Subject};
+use crate::schema::value::Value;
 use crate::validate::quoted;
 
 pub use additions::Additions;

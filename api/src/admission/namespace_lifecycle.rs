@@ -5,10 +5,10 @@
 
 use orch_raft::Condition;
 use orch_raft::state::NAMESPACES;
-use serde_json::Value;
 
 use super::{Additions, Attributes, Operation, Plugin, Refusal, Ruling, View, rule};
 use crate::error::{ApiError, Subject};
+use crate::schema::value::Value;
 use crate::validate::field::part;
 use crate::validate::quoted;
 

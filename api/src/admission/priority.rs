@@ -1,8 +1,7 @@
 //! `Priority`: pods get their priority from their class, and a class is not made the default beside another.
 
-use serde_json::Value;
-
 use super::{Additions, Attributes, Operation, Plugin, Refusal, Ruling, View, rule};
+use crate::schema::value::Value;
 use crate::validate::tree::{Tree, carry, child_mut, set, set_default};
 
 const CLASSES: &str = "priorityclasses.scheduling";
@@ -123,10 +122,10 @@ fn default_class(view: &dyn View) -> Option<Value> {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
 
     use super::*;
     use crate::admission::testing::Objects;
+    use crate::json;
 
     fn classes(classes: &[Value]) -> Objects {
         let key =

@@ -1,8 +1,8 @@
 //! `StorageObjectInUseProtection`: a claim has a finalizer from the start, so that it outlives the pods that use it.
 
-use serde_json::{Value, json};
-
 use super::{Additions, Attributes, Operation, Plugin, Ruling, View, rule};
+use crate::json;
+use crate::schema::value::Value;
 use crate::validate::tree::{Tree, child_mut, set};
 
 #[derive(Debug)]

@@ -1,8 +1,8 @@
 //! `TaintNodesByCondition`: a new node takes no pods until a controller has seen that it is ready.
 
-use serde_json::{Value, json};
-
 use super::{Additions, Attributes, Operation, Plugin, Ruling, View, rule};
+use crate::json;
+use crate::schema::value::Value;
 use crate::validate::tree::{Tree, child_mut, set};
 
 #[derive(Debug)]

@@ -4,13 +4,13 @@ use std::sync::LazyLock;
 
 use futures::future::FutureExt;
 use orch_proto::brand::ORCH;
-use serde_json::Value;
 
 use super::{Additions, Attributes, Chain, Operation, View};
 use crate::authn::User;
 use crate::endpoint::Action;
 use crate::error::ApiError;
 use crate::registry::Registry;
+use crate::schema::value::Value;
 
 static REGISTRY: LazyLock<Registry> = LazyLock::new(|| Registry::builtin(&ORCH));
 static USER: LazyLock<User> = LazyLock::new(User::local_admin);

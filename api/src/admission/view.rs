@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use orch_raft::State;
 use orch_raft::state::NAMESPACES;
-use serde_json::Value;
+
+use crate::schema::value::Value;
 
 /// Stored objects at one revision, named by the resource they are stored under: `priorityclasses.scheduling`. The
 /// namespace is empty for objects that have none.

@@ -11,15 +11,16 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use orch_raft::{State, Store, Subscription};
-use serde_json::{Value, json};
 
 use crate::authn::{GROUP_AUTHENTICATED, GROUP_MASTERS, User};
 use crate::budget::Budget;
 use crate::endpoint::Action;
 use crate::error::ApiError;
+use crate::json;
 use crate::pipeline::{Answer, Pipeline, Remarks, Request};
 use crate::registry::{Registry, Resource};
 use crate::request::{Query, Target, Verb};
+use crate::schema::value::Value;
 
 /// Name under which loops act.
 const USER: &str = "system:apiserver";

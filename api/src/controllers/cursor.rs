@@ -47,7 +47,8 @@ impl Cursor {
 mod tests {
     use super::*;
     use crate::controllers::testing::Fixture;
-    use serde_json::json;
+
+    use crate::json;
 
     #[tokio::test]
     async fn each_change_is_shown_once_and_lost_history_is_told() {

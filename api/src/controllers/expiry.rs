@@ -133,6 +133,7 @@ fn entry(path: &Arc<str>, object: &SharedObject) -> Entry {
 mod tests {
     use super::*;
     use crate::controllers::testing::{Fixture, event};
+    use crate::json;
 
     const TTL: Duration = Duration::from_secs(3600);
 
@@ -155,7 +156,7 @@ mod tests {
         assert_eq!(ages.quiet(start_ms + 9_999_000, TTL), Some(WAIT_MIN));
         assert!(ages.ended(start_ms).is_empty());
         assert_eq!(&*ages.ended(start_ms + 1)[0].path, "n/a");
-        fixture.merge("events", "n/a", serde_json::json!({"count": 2})).await;
+        fixture.merge("events", "n/a", json!({"count": 2})).await;
         ages.follow(&fixture.state());
         assert!(ages.ended(start_ms + 1).is_empty(), "the second write starts the time again");
         assert_eq!(ages.entries.len(), 2);
@@ -167,10 +168,10 @@ mod tests {
         let mut ages = Ages::default();
         ages.follow(&fixture.state());
         fixture.create("events", "n", event("n", "b")).await;
-        fixture.delete("events", "n/a", serde_json::json!({})).await;
+        fixture.delete("events", "n/a", json!({})).await;
         ages.follow(&fixture.state());
         assert_eq!(ages.entries, Ages::of(&fixture.state()).entries);
-        fixture.delete("events", "n/b", serde_json::json!({})).await;
+        fixture.delete("events", "n/b", json!({})).await;
         fixture.forget_history();
         ages.follow(&fixture.state());
         assert!(ages.entries.is_empty());
@@ -181,7 +182,7 @@ mod tests {
     async fn an_event_written_again_survives_a_removal_decided_before() {
         let fixture = with_event("a").await;
         let ended = Ages::of(&fixture.state()).ended(u64::MAX).remove(0);
-        fixture.merge("events", "n/a", serde_json::json!({"count": 2})).await;
+        fixture.merge("events", "n/a", json!({"count": 2})).await;
         remove(fixture.store(), fixture.now_ms(), ended).await.unwrap();
         assert!(fixture.exists("events", "n/a"));
         let ended = Ages::of(&fixture.state()).ended(u64::MAX).remove(0);
@@ -212,9 +213,9 @@ mod tests {
         let client = fixture.client();
         fixture.while_running(run(&client, TTL), 60).await;
         fixture.advance(Duration::from_secs(1800));
-        fixture.merge("events", "n/updated", serde_json::json!({"count": 2})).await;
+        fixture.merge("events", "n/updated", json!({"count": 2})).await;
         // As in the reference, what changes nothing is no write.
-        fixture.merge("events", "n/unchanged", serde_json::json!({"reason": "Tested"})).await;
+        fixture.merge("events", "n/unchanged", json!({"reason": "Tested"})).await;
         fixture.forget_history();
         fixture.advance(Duration::from_secs(1801));
         let next = fixture.client();

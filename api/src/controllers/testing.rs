@@ -9,7 +9,6 @@ use bytes::Bytes;
 use orch_proto::brand::ORCH;
 use orch_raft::memory::MemoryStore;
 use orch_raft::{Index, Key, Operation, Put, State, Store, Transaction};
-use serde_json::{Value, json};
 
 use super::client::Client;
 use crate::ambient::{Ambient, Timestamp};
@@ -17,10 +16,12 @@ use crate::authn::User;
 use crate::budget::Budget;
 use crate::endpoint::Action;
 use crate::error::ApiError;
+use crate::json;
 use crate::paging::TokenKey;
 use crate::pipeline::{Answer, Features, Pipeline, Remarks, Request};
 use crate::registry::Registry;
 use crate::request::{Query, Target, Verb};
+use crate::schema::value::Value;
 
 /// Time that tests move, and ids that count.
 #[derive(Debug)]

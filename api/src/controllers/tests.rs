@@ -2,10 +2,9 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use serde_json::json;
-
 use super::testing::Fixture;
 use super::*;
+use crate::json;
 use crate::testing::{Directed, Fate};
 
 #[tokio::test(start_paused = true)]

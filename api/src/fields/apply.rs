@@ -6,8 +6,6 @@
 
 use std::sync::LazyLock;
 
-use serde_json::{Map, Value};
-
 use super::check::check;
 use super::compare::{Comparison, UNOWNED_METADATA, compare};
 use super::conflict::{Conflict, Conflicts, Owner};
@@ -22,6 +20,7 @@ use super::stored;
 use super::update::{Writer, metadata_of};
 use super::versions::{Views, translated};
 use crate::schema::types::{Schema, TypeId};
+use crate::schema::value::{Map, Value};
 use crate::validate::errors::ERRORS_SHOWN_MAX;
 use crate::validate::field::part;
 use orch_proto::Brand;

@@ -6,12 +6,11 @@
 use std::collections::BTreeSet;
 use std::fmt::Write;
 
-use serde_json::Value;
-
 use super::element::PathElement;
 use super::shape::{Shape, Slot, element_of_item};
 use crate::budget::goes_on;
 use crate::schema::types::{Scalar, Schema, TypeId, ValueType};
+use crate::schema::value::Value;
 use crate::validate::errors::ERRORS_SHOWN_MAX;
 use crate::validate::field::beginning;
 use crate::validate::tree::shown;

@@ -4,13 +4,12 @@
 //! differs. A field that the wire writes even when empty counts as present on both sides, so that `spec` or an empty
 //! list is not "added" by the first write.
 
-use serde_json::{Map, Value};
-
 use super::element::PathElement;
 use super::set::FieldSet;
 use super::shape::{self, ItemError, Shape, Slot, for_each_emitted, same};
 use crate::budget::goes_on;
 use crate::schema::types::{Field, ObjectType, Schema, TypeId};
+use crate::schema::value::{Map, Value};
 use crate::validate::tree::Alongside;
 
 /// The differences between an old and a new state.
@@ -211,8 +210,8 @@ impl<'s> Walker<'s> {
     fn fields(
         &self,
         ty: &'s ObjectType,
-        old: Option<&Map<String, Value>>,
-        new: Option<&Map<String, Value>>,
+        old: Option<&Map>,
+        new: Option<&Map>,
         level: Level,
         node: &mut Node,
     ) -> Result<(), ItemError> {
@@ -245,13 +244,13 @@ impl<'s> Walker<'s> {
     fn emitted_fields(
         &self,
         ty: &'s ObjectType,
-        present: Option<&Map<String, Value>>,
+        present: Option<&Map>,
         is_added: bool,
         node: &mut Node,
     ) -> Result<(), ItemError> {
         let mut absent = Vec::new();
         for_each_emitted(ty, &mut |field| {
-            if !present.is_some_and(|present| present.contains_key(&*field.name)) {
+            if !present.is_some_and(|present| present.contains_key(&field.name)) {
                 absent.push(field);
             }
         });
@@ -264,13 +263,7 @@ impl<'s> Walker<'s> {
         Ok(())
     }
 
-    fn entries(
-        &self,
-        slot: Slot<'s>,
-        old: &Map<String, Value>,
-        new: &Map<String, Value>,
-        node: &mut Node,
-    ) -> Result<(), ItemError> {
+    fn entries(&self, slot: Slot<'s>, old: &Map, new: &Map, node: &mut Node) -> Result<(), ItemError> {
         let (mut before, mut after) = (Alongside::new(old), Alongside::new(new));
         for (name, value) in new.iter().take_while(|_| goes_on()) {
             let child = self.place(slot, before.get(name), Some(value), Level::Inner)?;
@@ -362,7 +355,7 @@ fn slot_of<'s>(ty: &'s ObjectType, name: &str) -> Option<(Slot<'s>, Option<&'s F
 }
 
 /// What an object that is there, but has no member `name`, is written with.
-fn absent(map: Option<&Map<String, Value>>, name: &str, field: Option<&Field>) -> Option<Value> {
+fn absent(map: Option<&Map>, name: &str, field: Option<&Field>) -> Option<Value> {
     let field = field.filter(|field| field.emit_empty)?;
     map.filter(|map| !map.contains_key(name)).map(|_| field.empty_value())
 }
@@ -377,7 +370,7 @@ fn is_object(value: Option<&Value>) -> bool {
     value.is_some_and(Value::is_object)
 }
 
-fn object(value: Option<&Value>) -> &Map<String, Value> {
+fn object(value: Option<&Value>) -> &Map {
     match value {
         Some(Value::Object(map)) => map,
         _ => shape::empty_object().as_object().expect("the empty object is an object"),

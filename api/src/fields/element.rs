@@ -7,8 +7,7 @@ use std::cmp::Ordering;
 use std::fmt;
 use std::fmt::Write as _;
 
-use serde_json::Value;
-
+use crate::schema::value::{Map, Value};
 use crate::validate::field::quoted;
 
 /// One step of a field path.
@@ -80,8 +79,7 @@ impl PathElement {
                 Ok(PathElement::Value(KeyValue::of(&value)))
             }
             b'k' => {
-                let map: serde_json::Map<String, Value> =
-                    serde_json::from_str(rest).map_err(|_| malformed())?;
+                let map: Map = serde_json::from_str(rest).map_err(|_| malformed())?;
                 Ok(PathElement::key(map.iter().map(|(name, value)| (name.as_str(), value))))
             }
             b'i' => Ok(PathElement::Index(rest.parse().map_err(|_| malformed())?)),

@@ -1,12 +1,11 @@
 //! The fields that an applied configuration speaks of.
 
-use serde_json::Value;
-
 use super::element::PathElement;
 use super::set::FieldSet;
 use super::shape::{ItemError, Shape, element_of_item, is_declared};
 use crate::budget::goes_on;
 use crate::schema::types::{Schema, TypeId};
+use crate::schema::value::{Map, Value};
 
 /// Every leaf, item and map entry of `value`, an object of the type `root`. An object with declared fields is not
 /// itself a member, unless it is there and empty.
@@ -31,7 +30,7 @@ fn collect<'s>(
                 let is_field = matches!(shape, Shape::Struct(ty) if is_declared(ty, name));
                 let mut below = FieldSet::EMPTY;
                 let is_leaf = collect(schema, slot.shape(schema, Some(value)), value, &mut below)?;
-                let is_empty = value.is_null() || value.as_object().is_some_and(serde_json::Map::is_empty);
+                let is_empty = value.is_null() || value.as_object().is_some_and(Map::is_empty);
                 out.push(PathElement::field(name), is_leaf || is_empty || !is_field, below);
             }
         }

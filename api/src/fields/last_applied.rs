@@ -4,8 +4,6 @@
 //! managed that way can be applied to by the same client without conflicts, as long as nobody changed what the
 //! annotation says; and the annotation follows the applied configuration, so that old clients keep working.
 
-use serde_json::{Map, Value};
-
 use super::compare::compare;
 use super::conflict::Conflicts;
 use super::element::write_json_string;
@@ -13,6 +11,7 @@ use super::extract::field_set;
 use super::set::FieldSet;
 use super::update::Writer;
 use crate::schema::types::{Schema, TypeId};
+use crate::schema::value::{Map, SmolStr, Value};
 use orch_proto::Brand;
 
 /// The manager that this applies to; any other name opts out.
@@ -49,7 +48,7 @@ fn last_applied_set(
     writer: &Writer<'_>,
     brand: &Brand,
 ) -> Option<FieldSet> {
-    let text = live.get("metadata")?.get("annotations")?.get(annotation(brand))?.as_str()?;
+    let text = live.get("metadata")?.get("annotations")?.get(&annotation(brand))?.as_str()?;
     let last: Value = serde_json::from_str(text).ok()?;
     if last.get("apiVersion").and_then(Value::as_str) != Some(writer.api_version) {
         return None;
@@ -75,7 +74,7 @@ pub(super) fn keep(object: &mut Value, config: &Value, brand: &Brand) {
     let mut text = String::new();
     write_sorted(&config, &mut text);
     text.push('\n');
-    annotations.insert(name.clone(), Value::String(text));
+    annotations.insert(&*name, text.into());
     let bytes: usize =
         annotations.iter().map(|(key, value)| key.len() + value.as_str().map_or(0, str::len)).sum();
     if bytes > ANNOTATION_BYTES_MAX {
@@ -83,7 +82,7 @@ pub(super) fn keep(object: &mut Value, config: &Value, brand: &Brand) {
     }
 }
 
-fn annotations_of(object: &mut Value) -> Option<&mut Map<String, Value>> {
+fn annotations_of(object: &mut Value) -> Option<&mut Map> {
     object.get_mut("metadata")?.get_mut("annotations")?.as_object_mut()
 }
 
@@ -91,7 +90,7 @@ fn annotations_of(object: &mut Value) -> Option<&mut Map<String, Value>> {
 fn write_sorted(value: &Value, out: &mut String) {
     match value {
         Value::Object(map) => {
-            let mut keys: Vec<&String> = map.keys().collect();
+            let mut keys: Vec<&SmolStr> = map.keys().collect();
             keys.sort();
             out.push('{');
             for (at, key) in keys.into_iter().enumerate() {

@@ -6,11 +6,10 @@
 
 use std::collections::{BTreeMap, btree_map};
 
-use serde_json::{Map, Value};
-
 use super::set::FieldSet;
 use super::wire::WireError;
 use crate::budget::goes_on;
+use crate::schema::value::{Map, Value};
 
 /// Who wrote: by apply, or by create, update and patch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

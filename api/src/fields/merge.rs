@@ -5,13 +5,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use serde_json::{Map, Value};
-
 use super::element::PathElement;
 use super::set::FieldSet;
 use super::shape::{ItemError, Shape, element_of_item, is_same_item, same};
 use crate::budget::goes_on;
 use crate::schema::types::Schema;
+use crate::schema::value::{Map, Value};
 
 /// `live` with everything that `config` has.
 pub(super) fn merge<'s>(
@@ -79,8 +78,8 @@ pub(super) fn merge_into<'s>(
 fn merge_members<'s>(
     schema: &'s Schema,
     shape: Shape<'s>,
-    live: &mut Map<String, Value>,
-    config: &Map<String, Value>,
+    live: &mut Map,
+    config: &Map,
 ) -> Result<Option<Difference>, ItemError> {
     let (mut olds, mut news) = (Map::new(), Map::new());
     for (name, new) in config.iter().take_while(|_| goes_on()) {
@@ -121,7 +120,7 @@ fn merge_items<'s>(
         for side in [&mut difference.old, &mut difference.new] {
             let Value::Object(side) = side else { continue };
             for key in keys {
-                if let Some(value) = item.get(&**key).filter(|_| !side.contains_key(&**key)) {
+                if let Some(value) = item.get(&**key).filter(|_| !side.contains_key(key)) {
                     side.insert(key.to_string(), value.clone());
                 }
             }
@@ -156,12 +155,7 @@ pub(super) fn holds<'s>(schema: &'s Schema, shape: Shape<'s>, live: &Value, conf
     }
 }
 
-fn merge_maps<'s>(
-    schema: &'s Schema,
-    shape: Shape<'s>,
-    old: &Map<String, Value>,
-    new: &Map<String, Value>,
-) -> Result<Value, ItemError> {
+fn merge_maps<'s>(schema: &'s Schema, shape: Shape<'s>, old: &Map, new: &Map) -> Result<Value, ItemError> {
     let mut out = Map::with_capacity(old.len().max(new.len()));
     for (name, old) in old.iter().take_while(|_| goes_on()) {
         let merged = match (new.get(name), shape.member(name)) {
@@ -171,7 +165,7 @@ fn merge_maps<'s>(
         };
         out.insert(name.clone(), merged);
     }
-    for (name, new) in new.iter().take_while(|_| goes_on()).filter(|(name, _)| !old.contains_key(*name)) {
+    for (name, new) in new.iter().take_while(|_| goes_on()).filter(|(name, _)| !old.contains_key(name)) {
         out.insert(name.clone(), new.clone());
     }
     Ok(Value::Object(out))

@@ -5,11 +5,10 @@
 
 use std::collections::BTreeMap;
 
-use serde_json::Value;
-
 use super::element::PathElement;
 use super::managed::{Managed, ManagedEntry, ManagedError, Operation};
 use super::set::FieldSet;
+use crate::schema::value::Value;
 
 /// Where a `Scale` has the replica count.
 const REPLICAS: [&str; 2] = ["spec", "replicas"];

@@ -2,11 +2,10 @@
 //!
 //! Owns the mapping from a place in the tables to a [`Shape`], and the path element of a list item.
 
-use serde_json::{Map, Value};
-
 use super::element::{KeyValue, PathElement};
 use crate::budget::goes_on;
 use crate::schema::types::{Field, ListTopology, ObjectType, Scalar, Schema, TypeId, ValueType, Wire};
+use crate::schema::value::{Map, Value};
 use crate::validate::tree::Alongside;
 
 /// The merge behaviour of a value.
@@ -214,7 +213,7 @@ pub(super) fn is_same_item(schema: &Schema, shape: Shape<'_>, a: &Value, b: &Val
     let mut any = false;
     keys.iter().all(|name| {
         let default = default(name);
-        match (a.get(&**name).or(default), b.get(&**name).or(default)) {
+        match (a.get(name).or(default), b.get(name).or(default)) {
             (Some(a), Some(b)) => {
                 any = true;
                 same(a, b)

@@ -6,8 +6,6 @@
 //!
 //! Invariant: stored managers are in canonical form (this crate wrote them), so a key can be found by its text.
 
-use serde_json::Value;
-
 use super::element::PathElement;
 use super::extract::reconcile;
 use super::fold::{UPDATE_MANAGERS_MAX, fold_old_updates};
@@ -16,6 +14,7 @@ use super::set::{Entry, FieldSet};
 use super::shape::Shape;
 use super::update::Writer;
 use crate::schema::types::Schema;
+use crate::schema::value::Value;
 
 /// Hands `changed` to the writer, and takes `changed` and `removed` from everyone else who wrote in its version. Gives the new list; `None`
 /// where nobody owns anything.
@@ -164,7 +163,7 @@ fn folded(list: Vec<Value>) -> Vec<Value> {
 fn renew_time(entry: &mut Value, writer: &Writer<'_>) -> bool {
     match entry.get_mut("time") {
         Some(Value::String(time)) => {
-            writer.now.clone_into(time);
+            *time = writer.now.into();
             true
         }
         // Its place in the entry would be wrong.

@@ -2,9 +2,9 @@
 
 use std::collections::HashMap;
 
-use serde_json::{Value, json};
-
 use super::*;
+use crate::json;
+use crate::schema::value::Value;
 use crate::schema::{Schema, TypeId};
 
 mod apply;

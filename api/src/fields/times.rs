@@ -3,10 +3,9 @@
 //! Owns the last look at an object before it is stored: defaulting may have undone what a client thought it changed.
 //! If nothing but the times of the managers differs, the stored times stay, so that the write is seen to be none.
 
-use serde_json::{Map, Value};
-
 use super::managed::managed_fields_of;
 use super::shape::same;
+use crate::schema::value::{Map, Value};
 
 /// Gives `new` the stored managers if it differs from `live` in nothing but their times (and its `resourceVersion`).
 pub fn keep_times_if_unchanged(live: &Value, new: &mut Value) {
@@ -35,7 +34,7 @@ pub fn keep_times_if_unchanged(live: &Value, new: &mut Value) {
 fn same_but(a: &Value, b: &Value, members: &[&str]) -> bool {
     let (Some(a), Some(b)) = (a.as_object(), b.as_object()) else { return same(a, b) };
     // few: the members of a time.
-    let rest = |map: &Map<String, Value>| map.keys().filter(|key| !members.contains(&key.as_str())).count();
+    let rest = |map: &Map| map.keys().filter(|key| !members.contains(&key.as_str())).count();
     rest(a) == rest(b)
         // few: the members of a time.
         && a.iter().all(|(key, a)| members.contains(&key.as_str()) || b.get(key).is_some_and(|b| same(a, b)))

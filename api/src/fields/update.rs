@@ -5,8 +5,6 @@
 //! stay untracked until the first apply. This runs on every write: what the comparison finds is recorded in the stored
 //! form (see `stored`), without parsing the sets it does not touch.
 
-use serde_json::Value;
-
 use super::compare::{Comparison, compare};
 use super::element::PathElement;
 use super::managed::{Managed, ManagedEntry, Operation, is_reset, managed_fields_of};
@@ -15,6 +13,7 @@ use super::shape::{ItemError, Shape, empty_object, same};
 use super::stored::record;
 use super::versions::{OtherVersion, Views};
 use crate::schema::types::{Schema, TypeId};
+use crate::schema::value::{Map, Value};
 
 /// Who writes, and how it is recorded.
 #[derive(Clone, Copy, Debug)]
@@ -107,12 +106,8 @@ fn is_stored(live: &Value) -> bool {
     live.get("metadata").and_then(|m| m.get("uid")).and_then(Value::as_str).is_some_and(|uid| !uid.is_empty())
 }
 
-pub(super) fn metadata_of(object: &mut Value) -> Option<&mut serde_json::Map<String, Value>> {
-    object
-        .as_object_mut()?
-        .entry("metadata")
-        .or_insert_with(|| Value::Object(serde_json::Map::new()))
-        .as_object_mut()
+pub(super) fn metadata_of(object: &mut Value) -> Option<&mut Map> {
+    object.as_object_mut()?.entry("metadata").or_insert_with(|| Value::Object(Map::new())).as_object_mut()
 }
 
 /// Where the managers before the write come from.

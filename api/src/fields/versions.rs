@@ -6,8 +6,6 @@
 
 use std::borrow::Cow;
 
-use serde_json::Value;
-
 use super::compare::{Comparison, compare};
 use super::extract::{field_set, reconcile, with_named_fields};
 use super::managed::ManagedEntry;
@@ -16,6 +14,7 @@ use super::set::FieldSet;
 use super::shape::{ItemError, Shape};
 use super::update::Writer;
 use crate::schema::types::{Schema, TypeId};
+use crate::schema::value::Value;
 
 /// From one form of an object to another.
 pub type Convert = fn(&Value) -> Value;

@@ -3,12 +3,11 @@
 //! Owns reading and writing it. Written form: entries in the set's order, `.` first for an entry that is a member and
 //! has members below it, `{}` for a plain member. Reading accepts any order and drops elements of unknown kind.
 
-use serde_json::{Map, Value};
-
 use super::DEPTH_MAX;
 use super::element::{ElementError, PathElement};
 use super::set::FieldSet;
 use crate::budget::goes_on;
+use crate::schema::value::{Map, Value};
 
 /// Why a `FieldsV1` value cannot be read.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -90,7 +89,7 @@ fn len(set: &FieldSet, include_self: bool, key: &mut String) -> usize {
     BRACES + own + of_entries - commas
 }
 
-fn write(set: &FieldSet, include_self: bool, key: &mut String) -> Map<String, Value> {
+fn write(set: &FieldSet, include_self: bool, key: &mut String) -> Map {
     let mut out = Map::with_capacity(set.entries().len() + usize::from(include_self));
     if include_self {
         out.insert(".".to_owned(), Value::Object(Map::new()));

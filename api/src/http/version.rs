@@ -1,8 +1,7 @@
 //! `/version`: what this server is, in the reference's form.
 
-use serde_json::json;
-
 use super::Document;
+use crate::json;
 
 /// The release of the reference whose behaviour is served; clients compare it with their own.
 const MAJOR: &str = "1";

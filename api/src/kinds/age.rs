@@ -2,10 +2,10 @@
 //!
 //! Owns turning two recorded times into an age; it reads no clock.
 
-use serde_json::Value;
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 
+use crate::schema::value::Value;
 use crate::validate::tree::Tree;
 
 /// The age of the object at `now` (RFC 3339); `<unknown>` without a creation time.

@@ -1,9 +1,9 @@
 //! core/v1 ConfigMap: keys, size and immutability.
 
-use serde_json::{Value, json};
-
 use crate::budget::goes_on;
+use crate::json;
 use crate::kinds::{Cell, Context, NameRule, Strategy, age, object_meta};
+use crate::schema::value::Value;
 use crate::validate::tree::{Tree, same};
 use crate::validate::{Distinct, FieldError, FieldErrors, Path, metadata, names};
 

@@ -1,9 +1,9 @@
 //! policy/v1 PodDisruptionBudget: one of two bounds, as a number or a share.
 
-use serde_json::{Value, json};
-
+use crate::json;
 use crate::kinds::workload::{number_or_percent, within_hundred_percent};
 use crate::kinds::{Action, Cell, Context, NameRule, Strategy, age, object_meta};
+use crate::schema::value::Value;
 use crate::validate::conditions::validate_conditions;
 use crate::validate::metadata::nonnegative;
 use crate::validate::selector::validate_label_selector;

@@ -1,8 +1,8 @@
 //! coordination/v1 Lease: durations and counts that make sense.
 
-use serde_json::{Value, json};
-
+use crate::json;
 use crate::kinds::{Cell, Context, Strategy, age};
+use crate::schema::value::Value;
 use crate::validate::tree::{Tree, child_mut, unset};
 use crate::validate::{FieldError, FieldErrors, Path, validate_object_meta_update};
 

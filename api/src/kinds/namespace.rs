@@ -1,9 +1,10 @@
 //! core/v1 Namespace: the label that names it, its finalizers, and the sub-resources `status` and `finalize`.
 
 use crate::budget::Numbered;
-use serde_json::{Value, json};
 
+use crate::json;
 use crate::kinds::{Action, Cell, Context, NameRule, Strategy, age, object_meta};
+use crate::schema::value::Value;
 use crate::validate::metadata::{bare_finalizer, invalid_each};
 use crate::validate::tree::{Tree, carry, child_mut, set, set_default_text, unset};
 use crate::validate::{FieldError, FieldErrors, Path, names};

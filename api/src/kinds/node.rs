@@ -3,11 +3,11 @@
 use crate::budget::Numbered;
 use std::net::IpAddr;
 
-use serde_json::{Value, json};
-
+use crate::json;
 use crate::kinds::pod::resources::validate_quantity;
 use crate::kinds::pod::scheduling::validate_effect;
 use crate::kinds::{Action, Cell, Context, NameRule, Strategy, age, object_meta};
+use crate::schema::value::Value;
 use crate::validate::metadata::validate_label_name;
 use crate::validate::tree::{Tree, existing_mut, set, shown};
 use crate::validate::{Distinct, FieldError, FieldErrors, Path, names};

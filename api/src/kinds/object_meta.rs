@@ -4,9 +4,9 @@
 //! update, and a Status counts its causes, so the repetition shows. Owns also how a kind starts and raises the
 //! generation and what a sub-resource may touch.
 
-use serde_json::{Value, json};
-
+use crate::json;
 use crate::kinds::{Action, Context, NameRule};
+use crate::schema::value::Value;
 use crate::validate::tree::{Tree, carry, child_mut, same, set};
 use crate::validate::{
     FieldErrors, Path, validate_finalizer_domains, validate_object_meta, validate_object_meta_update,

@@ -1,9 +1,9 @@
 //! scheduling/v1 PriorityClass: values that never change, and at most one default.
 
-use serde_json::{Value, json};
-
+use crate::json;
 use crate::kinds::pod::scheduling::validate_preemption_policy;
 use crate::kinds::{Cell, Context, Strategy, age, object_meta};
+use crate::schema::value::Value;
 use crate::validate::tree::{Tree, set_default_text};
 use crate::validate::{FieldError, FieldErrors, Path};
 

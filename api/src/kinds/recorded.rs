@@ -4,13 +4,13 @@
 //! order; what comes out is compared with what the reference answered. A step that needs more than a strategy (other
 //! patch types, deletes, reads, decoding errors) only keeps the state right, or is left out.
 
-use serde_json::{Value, json};
-
 use crate::admission::testing::{Objects, attributes, mutate, validate};
 use crate::admission::{Attributes, Operation, View};
 use crate::error::ApiError;
+use crate::json;
 use crate::kinds::testing::CONTEXT;
 use crate::kinds::{Action, Context, event, strategy_for};
+use crate::schema::value::Value;
 use crate::validate::tree::{Tree, carry, child_mut, same, set, set_default, unset};
 use crate::validate::{
     FieldError, Path, carry_system_fields, validate_object_meta, validate_object_meta_update,
@@ -94,7 +94,7 @@ impl Replay {
             "PATCH" if merge && body.is_object() => {
                 let Some(old) = self.store.0.get(&key(&target.name)).cloned() else { return };
                 let mut new = spelled(&target, &old);
-                json_patch::merge(&mut new, body);
+                crate::patch::merge_patch(&mut new, body.clone()).expect("a recorded patch applies");
                 self.write(place, &target, Some(old), new, step, dry_run);
             }
             "GET" if step.at("headers").text("Accept").contains("as=Table") => {

@@ -2,11 +2,12 @@
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use serde_json::{Value, json};
 
 use crate::budget::goes_on;
+use crate::json;
 use crate::kinds::config_map::{decoded_length, validate_immutable};
 use crate::kinds::{Cell, Context, NameRule, Strategy, age, object_meta};
+use crate::schema::value::{Map, Value};
 use crate::validate::tree::{Tree, child_mut, set, set_default_text, unset};
 use crate::validate::{FieldError, FieldErrors, Path, metadata, names};
 use orch_proto::Brand;
@@ -106,7 +107,7 @@ fn validate_type(brand: &Brand, secret: &Value) -> FieldErrors {
         "dockerconfigjson" => validate_document(secret, ".dockerconfigjson").into_iter().collect(),
         "basic-auth" => {
             // few: two keys.
-            let named = ["username", "password"].iter().any(|key| secret.at("data").get(key).is_some());
+            let named = ["username", "password"].iter().any(|key| secret.at("data").get(*key).is_some());
             if named {
                 return FieldErrors::new();
             }
@@ -137,7 +138,7 @@ fn validate_document(secret: &Value, key: &str) -> Option<FieldError> {
         return Some(FieldError::required(path, ""));
     };
     let decoded = STANDARD.decode(encoded).unwrap_or_default();
-    match serde_json::from_slice::<serde_json::Map<String, Value>>(&decoded) {
+    match serde_json::from_slice::<Map>(&decoded) {
         Ok(_) => None,
         Err(error) => Some(FieldError::invalid_str(path, "<secret contents redacted>", &error.to_string())),
     }

@@ -1,8 +1,8 @@
 //! core/v1 ServiceAccount: references to secrets are names and nothing else.
 
-use serde_json::{Value, json};
-
+use crate::json;
 use crate::kinds::{Cell, Context, NameRule, Strategy, age, object_meta};
+use crate::schema::value::Value;
 use crate::validate::FieldErrors;
 use crate::validate::tree::{Tree, items_mut};
 

@@ -3,9 +3,8 @@
 //! Owns the interface between the request pipeline and a kind. A strategy never reads the store, the clock or the
 //! network: what it needs comes in, what it decides goes out.
 
-use serde_json::Value;
-
 use crate::endpoint::Action;
+use crate::schema::value::Value;
 use crate::validate::FieldErrors;
 use orch_proto::Brand;
 

@@ -1,9 +1,9 @@
 //! Drives one strategy in tests as the pipeline would.
 
-use serde_json::{Value, json};
-
 use crate::endpoint::Action;
+use crate::json;
 use crate::kinds::{Context, Strategy};
+use crate::schema::value::Value;
 use crate::validate::FieldError;
 use crate::validate::tree::{Tree, child_mut, set_default};
 

@@ -1,10 +1,10 @@
 //! core/v1 PersistentVolumeClaim: what is asked for, and that it stays so once it is bound.
 
-use serde_json::{Value, json};
-
+use crate::json;
 use crate::kinds::pod::diff::claim_diff;
 use crate::kinds::pod::resources::validate_quantity;
 use crate::kinds::{Action, Cell, Context, NameRule, Strategy, age, object_meta};
+use crate::schema::value::Value;
 use crate::validate::metadata::{immutable, invalid_each};
 use crate::validate::quantity::Quantity;
 use crate::validate::selector::validate_label_selector;

@@ -11,7 +11,8 @@ use std::io;
 
 use orch_proto::Brand;
 use prost::encoding::{WireType, encode_key, encode_varint};
-use serde_json::Value;
+
+use crate::schema::value::Value;
 
 /// How a JSON value is encoded.
 #[derive(Clone, Copy)]

@@ -6,10 +6,10 @@
 
 use std::collections::BTreeMap;
 
-use serde_json::{Map, Value, json};
-
 use super::dialect::{Dialect, plain};
 use super::names::Names;
+use crate::json;
+use crate::schema::value::{Map, Value};
 use crate::schema::{Field, ListTopology, ObjectType, PatchStrategy, Scalar, TypeId, Union, ValueType};
 
 /// The body of a patch: any of the patch types.

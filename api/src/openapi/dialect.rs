@@ -3,9 +3,9 @@
 //! Owns references, leaves with a definition of their own, and what a version cannot say. The schemas themselves are
 //! written once, for both.
 
-use serde_json::{Map, Value, json};
-
+use crate::json;
 use crate::schema::Scalar;
+use crate::schema::value::{Map, Value};
 
 /// A version of the format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,7 +31,7 @@ impl Dialect {
     }
 
     /// `schema` with `more` beside it. A reference stands alone in version 3, so it is wrapped there.
-    pub(super) fn beside(self, schema: Value, more: Map<String, Value>) -> Value {
+    pub(super) fn beside(self, schema: Value, more: Map) -> Value {
         if more.is_empty() {
             return schema;
         }

@@ -6,8 +6,6 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Write};
 
-use serde_json::{Map, Value, json};
-
 use super::binary::{Binary, VERSION_2, VERSION_3};
 use super::definitions::Definitions;
 use super::dialect::Dialect;
@@ -15,7 +13,9 @@ use super::names::{Names, capitalized};
 use super::parameters;
 use super::paths::{Path, discovery, paths, tag};
 use super::text::{Document, Text};
+use crate::json;
 use crate::registry::Registry;
+use crate::schema::value::{Map, Value};
 
 /// Version that documents claim for the interface: that of its core.
 const INTERFACE_VERSION: &str = "v1";
@@ -85,7 +85,7 @@ pub(super) fn version3_binary(registry: &Registry, path: &str) -> io::Result<Opt
     binary.entries("paths", items.map(|item| Ok((item.path.clone(), described(&item, &mut definitions)))))?;
     let schemas = definitions.finish().into_iter();
     let schemas = schemas.map(|(name, text)| Ok((name, serde_json::from_str(&text)?)));
-    let schemas: Map<String, Value> = schemas.collect::<io::Result<_>>()?;
+    let schemas: Map = schemas.collect::<io::Result<_>>()?;
     let schemes = json!({"BearerToken": bearer_token()});
     binary.member("components", &json!({"schemas": schemas, "securitySchemes": schemes}))?;
     let mut text = Text::new();

@@ -25,9 +25,9 @@ use std::collections::{BTreeMap, HashMap};
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use serde_json::{Value, json};
-
+use crate::json;
 use crate::registry::Registry;
+use crate::schema::value::Value;
 
 pub use text::Document;
 

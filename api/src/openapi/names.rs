@@ -6,9 +6,10 @@
 use std::collections::BTreeMap;
 
 use orch_proto::Brand;
-use serde_json::{Value, json};
 
+use crate::json;
 use crate::registry::Registry;
+use crate::schema::value::Value;
 use crate::schema::{Schema, TypeId};
 
 /// Messages that every group has as kinds of its own.

@@ -2,9 +2,9 @@
 //!
 //! Owns which parameters each operation takes and how a parameter is described. They are the same for every kind.
 
-use serde_json::{Map, Value, json};
-
 use super::dialect::Dialect;
+use crate::json;
+use crate::schema::value::{Map, Value};
 
 /// One parameter.
 #[derive(Clone, Copy, Debug)]

@@ -4,9 +4,9 @@ use std::collections::BTreeSet;
 
 use orch_proto::Brand;
 use orch_proto::brand::{KUBERNETES, ORCH};
-use serde_json::Value;
 
 use super::*;
+use crate::schema::value::{Map, Value};
 
 /// The document behind `path`, parsed.
 fn document(registry: &Registry, path: &str) -> Value {
@@ -24,7 +24,7 @@ fn all(brand: &'static Brand) -> Vec<(String, Value)> {
     paths.map(|path| (path.clone(), document(&registry, &path))).collect()
 }
 
-fn each(value: &Value, seen: &mut impl FnMut(&serde_json::Map<String, Value>)) {
+fn each(value: &Value, seen: &mut impl FnMut(&Map)) {
     match value {
         Value::Object(members) => {
             seen(members);
@@ -41,13 +41,16 @@ fn every_reference_leads_to_a_definition_and_every_definition_is_referred_to() {
         let mut referred = BTreeSet::new();
         each(&document, &mut |members| {
             if let Some(Value::String(reference)) = members.get("$ref") {
-                let pointer = reference.strip_prefix('#').unwrap();
-                assert!(document.pointer(pointer).is_some(), "{path}: {reference}");
+                let steps = reference.strip_prefix("#/").unwrap().split('/');
+                assert!(!steps.fold(&document, |value, step| &value[step]).is_null(), "{path}: {reference}");
                 referred.insert(reference.rsplit('/').next().unwrap().to_owned());
             }
         });
-        let definitions = document.pointer("/components/schemas").unwrap_or(&document["definitions"]);
-        let defined: BTreeSet<String> = definitions.as_object().unwrap().keys().cloned().collect();
+        let definitions = [&document["components"]["schemas"], &document["definitions"]]
+            .into_iter()
+            .find(|all| all.is_object());
+        let defined: BTreeSet<String> =
+            definitions.and_then(Value::as_object).unwrap().keys().map(ToString::to_string).collect();
         assert!(defined.is_subset(&referred), "{path}: {:?}", defined.difference(&referred));
         assert!(!defined.is_empty(), "{path}");
     }
@@ -211,7 +214,7 @@ fn the_binary_form_of_version_2_says_what_its_json_says() {
             .into_iter()
             .map(|(_, entry)| std::str::from_utf8(fields(entry)[0].1).unwrap())
             .collect();
-        let expected: Vec<&String> = json[member].as_object().unwrap().keys().collect();
+        let expected: Vec<&str> = json[member].as_object().unwrap().keys().map(|key| key.as_str()).collect();
         assert_eq!(names, expected, "{member}");
     }
     let pod = "/api/v1/namespaces/{namespace}/pods/{name}";
@@ -241,8 +244,9 @@ fn the_binary_form_of_version_3_says_what_its_json_says() {
         let entries = fields(bytes).into_iter();
         entries.map(|(_, entry)| String::from_utf8(fields(entry)[0].1.to_vec()).unwrap()).collect()
     };
-    let expected =
-        |members: &Value| -> Vec<String> { members.as_object().unwrap().keys().cloned().collect() };
+    let expected = |members: &Value| -> Vec<String> {
+        members.as_object().unwrap().keys().map(ToString::to_string).collect()
+    };
     assert_eq!(names_in(below(&binary, &[(4, "")])), expected(&json["paths"]));
     assert_eq!(names_in(below(&binary, &[(5, ""), (1, "")])), expected(&json["components"]["schemas"]));
     let pod = "/api/v1/namespaces/{namespace}/pods/{name}";

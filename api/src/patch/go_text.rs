@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use serde_json::Value;
+use crate::schema::value::{SmolStr, Value};
 
 /// `value` in the reference's print form: maps by sorted key, strings bare.
 pub(crate) fn printed(value: &Value) -> String {
@@ -26,7 +26,7 @@ fn print(value: &Value, out: &mut String) {
         Value::String(text) => out.push_str(text),
         Value::Array(items) => print_items(items, out),
         Value::Object(map) => {
-            let mut keys: Vec<&String> = map.keys().collect();
+            let mut keys: Vec<&SmolStr> = map.keys().collect();
             keys.sort();
             out.push_str("map[");
             for (at, key) in keys.into_iter().enumerate() {

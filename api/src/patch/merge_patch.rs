@@ -1,9 +1,8 @@
 //! JSON merge patch (RFC 7386).
 
-use serde_json::{Map, Value};
-
 use super::PatchError;
 use crate::budget::goes_on;
+use crate::schema::value::{Map, Value};
 
 /// Merges `patch` into the object `target`: null removes, objects merge, anything else replaces.
 ///
@@ -23,7 +22,7 @@ pub fn merge_patch(target: &mut Value, patch: Value) -> Result<(), PatchError> {
     Err(PatchError::Malformed(format!("error decoding patch: expected an object, got {form}")))
 }
 
-fn merge(target: &mut Value, patch: Map<String, Value>) {
+fn merge(target: &mut Value, patch: Map) {
     if !target.is_object() {
         *target = Value::Object(Map::new());
     }

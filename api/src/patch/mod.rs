@@ -18,6 +18,7 @@ mod strategic;
 mod tests;
 
 use crate::budget::goes_on;
+use crate::schema::value::Value;
 
 pub(crate) use go_text::printed;
 pub use json_patch::{COPIED_BYTES_MAX, JsonPatch, LOOKED_AT_MAX, MOVED_ITEMS_MAX, OPERATIONS_MAX};
@@ -50,8 +51,7 @@ pub enum PatchError {
 }
 
 /// Levels of `value`: 0 for a scalar. Adds to `count` the values that were looked at.
-fn depth_of(value: &serde_json::Value, count: &mut usize) -> usize {
-    use serde_json::Value;
+fn depth_of(value: &Value, count: &mut usize) -> usize {
     *count += 1;
     match value {
         Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => 0,

@@ -2,9 +2,8 @@
 
 use std::borrow::Cow;
 
-use serde_json::Value;
-
 use super::PatchError;
+use crate::schema::value::Value;
 
 /// The steps of a pointer. The empty pointer is the whole document.
 pub(super) struct Pointer<'a> {
@@ -40,7 +39,7 @@ impl<'a> Pointer<'a> {
         let mut place = root;
         for step in above {
             place = match place {
-                Value::Object(map) => map.get_mut(&**step),
+                Value::Object(map) => map.get_mut(step),
                 Value::Array(items) => index(step, items.len()).and_then(|at| items.get_mut(at)),
                 _ => None,
             }
@@ -52,7 +51,7 @@ impl<'a> Pointer<'a> {
     /// The value at the place.
     pub(super) fn find<'v>(&self, root: &'v Value) -> Option<&'v Value> {
         self.steps.iter().try_fold(root, |place, step| match place {
-            Value::Object(map) => map.get(&**step),
+            Value::Object(map) => map.get(step),
             Value::Array(items) => items.get(index(step, items.len())?),
             _ => None,
         })

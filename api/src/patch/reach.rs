@@ -9,7 +9,7 @@
 
 use std::collections::BTreeMap;
 
-use serde_json::{Map, Value};
+use crate::schema::value::{Map, SmolStr, Value};
 
 /// An object with so many members for each that is reached is copied, and the reached ones replaced; any other is put
 /// together from those that stay, so that what is replaced is not copied before.
@@ -21,7 +21,7 @@ pub enum Reach {
     /// All that is there.
     Whole,
     /// These members of the object that is there, and nothing of one that is no object.
-    Members(BTreeMap<String, Reach>),
+    Members(BTreeMap<SmolStr, Reach>),
 }
 
 impl Reach {
@@ -47,7 +47,7 @@ impl Reach {
             return;
         };
         let nothing = || Reach::Members(BTreeMap::new());
-        members.entry(step.to_owned()).or_insert_with(nothing).extend(steps);
+        members.entry(step.into()).or_insert_with(nothing).extend(steps);
         if members.len() > Reach::MEMBERS_MAX {
             *self = Reach::Whole;
         }
@@ -58,7 +58,7 @@ impl Reach {
         match (self, object) {
             (Reach::Members(members), Value::Object(map)) => {
                 let part =
-                    |(name, below): (&String, &Reach)| Some((name.clone(), below.part_of(map.get(name)?)));
+                    |(name, below): (&SmolStr, &Reach)| Some((name.clone(), below.part_of(map.get(name)?)));
                 Value::Object(members.iter().filter_map(part).collect())
             }
             _ => object.clone(),
@@ -78,11 +78,7 @@ impl Reach {
     }
 }
 
-fn joined(
-    old: &Map<String, Value>,
-    members: &BTreeMap<String, Reach>,
-    mut part: Map<String, Value>,
-) -> Option<Map<String, Value>> {
+fn joined(old: &Map, members: &BTreeMap<SmolStr, Reach>, mut part: Map) -> Option<Map> {
     let mut new = if old.len() > SPARSE * members.len() {
         old.clone()
     } else {
@@ -105,9 +101,9 @@ fn joined(
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
 
     use super::*;
+    use crate::json;
 
     #[test]
     fn a_part_is_cut_out_and_put_back() {
@@ -135,17 +131,16 @@ mod tests {
 
     #[test]
     fn many_members_and_everything_are_reached_as_a_whole() {
-        let members: Map<String, Value> =
-            (0..=Reach::MEMBERS_MAX).map(|at| (at.to_string(), json!(1))).collect();
+        let members: Map = (0..=Reach::MEMBERS_MAX).map(|at| (at.to_string(), json!(1))).collect();
         let reach = Reach::of_merge_patch(&json!({"data": members}));
-        assert_eq!(reach, Reach::Members([("data".to_owned(), Reach::Whole)].into()));
+        assert_eq!(reach, Reach::Members([("data".into(), Reach::Whole)].into()));
         let mut reach = Reach::Members(BTreeMap::new());
         for at in 0..=Reach::MEMBERS_MAX {
             reach.extend(["data", &at.to_string()].into_iter());
         }
-        assert_eq!(reach, Reach::Members([("data".to_owned(), Reach::Whole)].into()));
+        assert_eq!(reach, Reach::Members([("data".into(), Reach::Whole)].into()));
         reach.extend(["data", "x", "y"].into_iter());
-        assert_eq!(reach, Reach::Members([("data".to_owned(), Reach::Whole)].into()));
+        assert_eq!(reach, Reach::Members([("data".into(), Reach::Whole)].into()));
         reach.extend([].into_iter());
         assert_eq!(reach, Reach::Whole);
     }

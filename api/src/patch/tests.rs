@@ -1,9 +1,9 @@
 //! Tests of the patch formats.
 
-use serde_json::{Value, json};
-
 use super::*;
 use crate::fields::tests::{root, schema};
+use crate::json;
+use crate::schema::value::{Map, Value};
 
 mod json_patch;
 mod merge_patch;

@@ -7,7 +7,6 @@ use std::sync::Arc;
 use bytes::Bytes;
 use orch_raft::object::SharedObject;
 use orch_raft::{Condition, Key, Operation, Outcome, Put, State, Store};
-use serde_json::Value;
 
 use super::incoming::Incoming;
 use super::modify::ATTEMPTS_MAX;
@@ -21,6 +20,7 @@ use crate::error::{ApiError, Subject};
 use crate::fields::{Writer, track_update};
 use crate::kinds::Context;
 use crate::schema::apply_defaults;
+use crate::schema::value::Value;
 use crate::validate::tree::{Tree, child_mut, set, unset};
 use crate::validate::{Path, WriteKind, validate_object_meta};
 

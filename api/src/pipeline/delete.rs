@@ -4,7 +4,6 @@
 //! nothing holds goes at once; one that is held is marked and stays until the last hold is gone.
 
 use orch_raft::Store;
-use serde_json::{Map, Value, json};
 
 use super::grace::Grace;
 use super::media_type::{media_type, unsupported};
@@ -12,8 +11,10 @@ use super::modify::{Attempt, Change, Current, Modified, Write};
 use super::{Answer, Pipeline, Request, WriteOutcome, Written};
 use crate::admission::{Additions, Attributes, Operation, StateView, forbidden};
 use crate::error::{ApiError, Subject};
+use crate::json;
 use crate::kinds::{DefaultPropagation, Strategy};
 use crate::registry::Resource;
+use crate::schema::value::{Map, Value};
 use crate::schema::{DecodeError, Decoded, Head, Limits, decode_json};
 use crate::status::Status;
 use crate::validate::field::{part, quoted};
@@ -286,7 +287,7 @@ fn query_options(request: Request<'_>) -> Result<Value, ApiError> {
     if !dry_run.is_empty() {
         options.insert("dryRun".to_owned(), json!(dry_run));
     }
-    let preconditions: Map<String, Value> = ["uid", "resourceVersion"]
+    let preconditions: Map = ["uid", "resourceVersion"]
         .into_iter()
         .filter_map(|name| {
             Some((name.to_owned(), json!(request.query.value(name).filter(|text| !text.is_empty())?)))

@@ -4,10 +4,9 @@
 //! options and the time. A grace period only ever gets shorter, counted from the first delete, and never ends in the
 //! past.
 
-use serde_json::Value;
-
 use crate::ambient::Timestamp;
 use crate::kinds::Strategy;
+use crate::schema::value::Value;
 use crate::schema::{Instant, Precision};
 use crate::validate::tree::{Tree, set};
 

@@ -4,7 +4,6 @@
 //! of the kind's own rules has run yet.
 
 use memchr::memmem;
-use serde_json::Value;
 
 use orch_raft::Store;
 
@@ -13,6 +12,7 @@ use super::options::FieldValidation;
 use super::{Pipeline, Request};
 use crate::error::ApiError;
 use crate::request::Verb;
+use crate::schema::value::Value;
 use crate::schema::{
     DecodeError, Decoded, Head, Limits, StrictError, decode_json, decode_protobuf_object, decode_yaml,
     read_json, read_yaml,

@@ -2,8 +2,7 @@
 //!
 //! Owns dropping them and telling the client so. Two references with the same uid that differ in anything both stay.
 
-use serde_json::Value;
-
+use crate::schema::value::Value;
 use crate::validate::Distinct;
 use crate::validate::errors::ERRORS_SHOWN_MAX;
 use crate::validate::field::beginning;

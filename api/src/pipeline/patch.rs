@@ -4,7 +4,6 @@
 //! every update. A patch is parsed once, however often it is tried.
 
 use orch_raft::Store;
-use serde_json::{Map, Value, json};
 
 use super::create::Origin;
 use super::incoming::{Incoming, forget_owners, has_emptied_owners, met};
@@ -18,7 +17,9 @@ use super::{Pipeline, Request, Written};
 use crate::endpoint::Action;
 use crate::error::ApiError;
 use crate::fields::{ApplyError, ApplyOptions, apply};
+use crate::json;
 use crate::patch::{PatchError, merge_patch, printed, strategic_merge_patch};
+use crate::schema::value::{Map, Value};
 use crate::schema::{DecodeError, Decoded, Head, Limits, StrictError, decode_json, write_value};
 use crate::validate::WriteKind;
 use crate::validate::field::{FieldError, part, quoted};

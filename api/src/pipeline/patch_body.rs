@@ -4,12 +4,12 @@
 //! with members that mean nothing. Whether that is refused, told or ignored is decided where the patch is applied.
 
 use orch_raft::Store;
-use serde_json::Value;
 
 use super::Pipeline;
 use super::media_type::unsupported_patch;
 use crate::error::ApiError;
 use crate::patch::{JsonPatch, PatchError};
+use crate::schema::value::Value;
 use crate::schema::{DecodeError, Limits, Schema, StrictError, read_json, read_yaml};
 
 /// The media type of an apply.

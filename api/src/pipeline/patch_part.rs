@@ -7,7 +7,6 @@
 //! Invariant: both ways make the same object and the same warnings.
 
 use orch_raft::Store;
-use serde_json::Value;
 
 use super::incoming::{Incoming, forget_owners, has_emptied_owners, met};
 use super::options::FieldValidation;
@@ -16,6 +15,7 @@ use super::patch_body::{Parsed, Patch};
 use super::{Pipeline, Request};
 use crate::error::ApiError;
 use crate::patch::{Reach, strategic_reach};
+use crate::schema::value::Value;
 use crate::schema::{Decoded, Head, Limits, check_held, decode_json, write_value};
 use crate::validate::tree::{child_mut, existing_mut, set};
 

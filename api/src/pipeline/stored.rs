@@ -6,11 +6,11 @@ use bytes::Bytes;
 use memchr::memmem;
 use orch_raft::object::SharedObject;
 use orch_raft::{Fields, Index, Key, Put, Store};
-use serde_json::Value;
 
 use super::{Pipeline, Request};
 use crate::error::ApiError;
 use crate::registry::Resource;
+use crate::schema::value::Value;
 use crate::schema::{Schema, encode_json};
 use crate::validate::tree::{Tree, child_mut, set};
 
@@ -98,7 +98,7 @@ fn index_of(resource: &Resource, stored: &Value) -> Index {
         .as_object()
         .into_iter()
         .flatten()
-        .map(|(key, value)| (key.clone(), value.as_str().unwrap_or_default().to_owned()))
+        .map(|(key, value)| (key.to_string(), value.as_str().unwrap_or_default().to_owned()))
         .collect();
     labels.sort();
     let owners = metadata.items("ownerReferences").iter().map(|owner| owner.text("uid").to_owned());

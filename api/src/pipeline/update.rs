@@ -5,7 +5,6 @@
 
 use orch_raft::Store;
 use orch_raft::object::SharedObject;
-use serde_json::Value;
 
 use super::create::Origin;
 use super::incoming::Incoming;
@@ -19,6 +18,7 @@ use crate::error::{ApiError, Subject};
 use crate::fields::{Writer, keep_times_if_unchanged, track_update};
 use crate::kinds::NameRule;
 use crate::schema::apply_defaults;
+use crate::schema::value::Value;
 use crate::validate::field::part;
 use crate::validate::tree::{Tree, child_mut, set, unset};
 use crate::validate::{

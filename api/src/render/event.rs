@@ -4,12 +4,12 @@
 
 use orch_raft::Revision;
 use orch_raft::object::SharedObject;
-use serde_json::json;
 
 use super::protobuf::{encoded_meta, message_field_len};
 use super::{Renderer, at_revision};
 use crate::ambient::Timestamp;
 use crate::error::ApiError;
+use crate::json;
 use crate::negotiate::Encoding;
 use crate::schema::encode_json;
 use crate::schema::json::write_value;

@@ -1,13 +1,13 @@
 //! Objects as JSON, and the last step from JSON to bytes: a newline, several lines, or YAML.
 
 use serde::de::DeserializeOwned;
-use serde_json::Value;
 
 use super::pieces::Pieces;
 use super::{Payload, Renderer, pretty};
 use crate::error::ApiError;
 use crate::negotiate::{Encoding, Representation};
 use crate::schema::json::write_value;
+use crate::schema::value::Value;
 use crate::schema::{encode_json, write_yaml_to};
 
 impl Renderer {

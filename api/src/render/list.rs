@@ -2,7 +2,6 @@
 
 use bytes::Bytes;
 use orch_raft::object::SharedObject;
-use serde_json::Value;
 
 use super::json::{parsed, write_text};
 use super::payload::{Framing, Items};
@@ -14,6 +13,7 @@ use crate::budget::goes_on;
 use crate::error::ApiError;
 use crate::negotiate::{Encoding, Representation, View};
 use crate::pipeline::ListAnswer;
+use crate::schema::value::Value;
 use crate::schema::write_yaml_list;
 
 impl Renderer {

@@ -31,7 +31,6 @@ use std::sync::Arc;
 use bytes::Bytes;
 use orch_proto::Brand;
 use orch_raft::object::SharedObject;
-use serde_json::Value;
 
 use crate::ambient::Timestamp;
 use crate::error::{ApiError, NotAcceptable};
@@ -39,6 +38,7 @@ use crate::negotiate::{Encoding, Representation, View};
 use crate::pipeline::Written;
 use crate::registry::{Registry, Resource};
 use crate::schema::Schema;
+use crate::schema::value::Value;
 use crate::validate::quoted;
 
 pub use event::EventType;

@@ -5,18 +5,19 @@
 
 use bytes::Bytes;
 use orch_raft::object::SharedObject;
-use serde_json::{Map, Value, json};
 
 use super::payload::{Framing, Items};
 use super::{Payload, Renderer, unreadable};
 use crate::budget::goes_on;
 use crate::error::ApiError;
+use crate::json;
 use crate::negotiate::View;
 use crate::pipeline::ListAnswer;
 use crate::schema::protobuf::{
     ENVELOPE_END, message_field_end, varint_len, write_envelope, write_envelope_head, write_field_open,
     write_message_field,
 };
+use crate::schema::value::{Map, Value};
 use crate::schema::{Schema, encode_protobuf};
 
 impl Renderer {

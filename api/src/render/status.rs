@@ -1,13 +1,13 @@
 //! Statuses and other documents of the meta types in every encoding.
 
 use bytes::Bytes;
-use serde_json::Value;
 
 use super::json::lines;
 use super::protobuf::encoded_message;
 use crate::negotiate::{Encoding, Representation};
 use crate::schema::json::write_value;
 use crate::schema::protobuf::write_envelope;
+use crate::schema::value::Value;
 use crate::schema::{Schema, write_yaml};
 use crate::status::Status;
 use crate::validate::tree::Tree;

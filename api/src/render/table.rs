@@ -3,15 +3,16 @@
 //! Owns the `Table` document. The cells are the kind's (its strategy), the columns its resource's.
 
 use orch_raft::object::SharedObject;
-use serde_json::{Value, json};
 
 use super::list::write_list_meta;
 use super::{IncludeObject, Payload, Renderer};
 use crate::ambient::Timestamp;
 use crate::error::ApiError;
+use crate::json;
 use crate::kinds::Cell;
 use crate::pipeline::ListAnswer;
 use crate::schema::json::write_value;
+use crate::schema::value::Value;
 use crate::schema::{Column, default_columns};
 use crate::validate::tree::Tree;
 

@@ -3,10 +3,9 @@
 //! Owns both fillings and the report of required fields that are missing. Static defaults of a kind that no table
 //! states are its strategy's.
 
-use serde_json::{Map, Value};
-
 use super::types::{Field, ObjectType, Schema, TypeId, ValueType};
 use crate::budget::goes_on;
+use crate::schema::value::{Map, Value};
 
 /// Adds the fields that are written even when empty, in every object of `value` that stands without them. Decoding
 /// has done so already; this is for objects that code has put together or taken apart.
@@ -14,9 +13,9 @@ pub fn fill_empty(schema: &Schema, type_id: TypeId, value: &mut Value) {
     walk(schema, schema.get(type_id), value, &mut |ty, map| {
         for at in ty.always_written() {
             let field = &ty.fields[at];
-            let is_there = map.get(&*field.name).is_some_and(|value| field.presence || !value.is_null());
+            let is_there = map.get(&field.name).is_some_and(|value| field.presence || !value.is_null());
             if !is_there {
-                map.insert(field.name.to_string(), field.empty_value());
+                map.insert(field.name.clone(), field.empty_value());
             }
         }
     });
@@ -29,8 +28,8 @@ pub fn apply_defaults(schema: &Schema, type_id: TypeId, value: &mut Value) {
             let Some(default) = field.default.as_ref().filter(|default| field.is_written(default)) else {
                 continue;
             };
-            if map.get(&*field.name).is_none_or(|value| value.is_null() || is_unsaid(field, value)) {
-                map.insert(field.name.to_string(), default.clone());
+            if map.get(&field.name).is_none_or(|value| value.is_null() || is_unsaid(field, value)) {
+                map.insert(field.name.clone(), default.clone());
             }
         }
     });
@@ -46,7 +45,7 @@ pub fn missing_required(schema: &Schema, type_id: TypeId, value: &Value) -> Vec<
 /// The object without any field: `{}` with what is always written.
 pub(super) fn empty_object(schema: &Schema, ty: &ObjectType) -> Value {
     let always = ty.always_written().map(|at| &ty.fields[at]);
-    Value::Object(always.map(|field| (field.name.to_string(), empty_field(schema, field))).collect())
+    Value::Object(always.map(|field| (field.name.clone(), empty_field(schema, field))).collect())
 }
 
 /// What stands for an absent field that is written nevertheless.
@@ -72,12 +71,7 @@ fn is_unsaid(field: &Field, value: &Value) -> bool {
 }
 
 /// Visits every object of a declared type, outer ones first: what a visit adds is visited too.
-fn walk(
-    schema: &Schema,
-    ty: &ObjectType,
-    value: &mut Value,
-    visit: &mut impl FnMut(&ObjectType, &mut Map<String, Value>),
-) {
+fn walk(schema: &Schema, ty: &ObjectType, value: &mut Value, visit: &mut impl FnMut(&ObjectType, &mut Map)) {
     let Value::Object(map) = value else { return };
     visit(ty, map);
     for (name, value) in map.iter_mut().take_while(|_| goes_on()) {
@@ -91,7 +85,7 @@ fn walk_value(
     schema: &Schema,
     ty: &ValueType,
     value: &mut Value,
-    visit: &mut impl FnMut(&ObjectType, &mut Map<String, Value>),
+    visit: &mut impl FnMut(&ObjectType, &mut Map),
 ) {
     match (ty, value) {
         (ValueType::Object(id), value) => walk(schema, schema.get(*id), value, visit),
@@ -116,7 +110,7 @@ fn find_missing(schema: &Schema, ty: &ValueType, value: &Value, path: &str, miss
             for field in &schema.get(*id).fields {
                 let path =
                     if path.is_empty() { field.name.to_string() } else { format!("{path}.{}", field.name) };
-                match map.get(&*field.name) {
+                match map.get(&field.name) {
                     Some(value) if !value.is_null() => {
                         find_missing(schema, &field.value, value, &path, missing)
                     }
@@ -141,9 +135,9 @@ fn find_missing(schema: &Schema, ty: &ValueType, value: &Value, path: &str, miss
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
 
     use super::*;
+    use crate::json;
     use crate::schema::tests::orch;
 
     fn id(name: &str) -> TypeId {

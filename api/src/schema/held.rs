@@ -3,11 +3,10 @@
 //! Owns the bound of objects that were not decoded as a whole: of a patched object the members that the patch does not
 //! reach, of an applied one its managers.
 
-use serde_json::{Map, Value};
-
 use super::json::{DecodeError, Limits};
 use super::types::{ObjectType, Schema, TypeId, ValueType, Wire};
 use crate::budget::{Held, OverBudget};
+use crate::schema::value::{Map, Value};
 
 /// Refuses an object of the type `type_id` that holds more than `limits` let it.
 ///
@@ -30,7 +29,7 @@ struct Counter<'s> {
 }
 
 impl Counter<'_> {
-    fn object(&mut self, ty: &ObjectType, map: &Map<String, Value>) -> Result<(), OverBudget> {
+    fn object(&mut self, ty: &ObjectType, map: &Map) -> Result<(), OverBudget> {
         self.held.object(ty.fields.len())?;
         map.iter().try_for_each(|(name, value)| match ty.field(name) {
             Some(field) => self.value(&field.value, field.wire, value),
@@ -79,9 +78,9 @@ impl Counter<'_> {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
 
     use super::*;
+    use crate::json;
     use crate::schema::tests::orch;
     use crate::schema::{decode_json, encode_json};
 

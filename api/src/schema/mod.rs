@@ -23,6 +23,7 @@ pub mod protobuf;
 pub mod quantity;
 pub mod resource;
 pub mod types;
+pub mod value;
 mod yaml;
 
 pub use compile::{CompileError, compile};

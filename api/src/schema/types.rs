@@ -7,11 +7,11 @@
 use std::collections::HashMap;
 
 use orch_proto::Brand;
-use serde_json::Value;
 
 use super::compile::compile;
 use super::index::FieldIndex;
 use super::resource::ResourceType;
+use crate::schema::value::{Map, SmolStr, Value};
 
 /// Index of an [`ObjectType`] in its [`Schema`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -60,8 +60,8 @@ pub struct Union {
 /// One field of an [`ObjectType`].
 #[derive(Debug)]
 pub struct Field {
-    /// JSON name.
-    pub name: Box<str>,
+    /// JSON name, as the members of values have it.
+    pub name: SmolStr,
     /// Protobuf field number.
     pub number: u32,
     /// What the field holds.
@@ -236,7 +236,7 @@ impl ObjectType {
         by_number.sort_unstable();
         Self {
             name: name.into(),
-            by_name: FieldIndex::new(fields.iter().map(|field| &*field.name)),
+            by_name: FieldIndex::new(fields.iter().map(|field| field.name.as_str())),
             always: always.collect(),
             by_number: by_number.into(),
             fields: fields.into(),
@@ -271,7 +271,7 @@ impl ObjectType {
 
 impl Field {
     /// A field with this name, number and value, and nothing special about it.
-    pub fn new(name: impl Into<Box<str>>, number: u32, value: ValueType) -> Self {
+    pub fn new(name: impl Into<SmolStr>, number: u32, value: ValueType) -> Self {
         Self {
             name: name.into(),
             number,
@@ -318,7 +318,7 @@ impl Field {
             return Value::Null;
         }
         match &self.value {
-            ValueType::Object(_) => Value::Object(serde_json::Map::new()),
+            ValueType::Object(_) => Value::Object(Map::new()),
             // Absent bytes are told from empty ones.
             ValueType::Scalar(Scalar::Bytes) => Value::Null,
             ValueType::Scalar(scalar) => scalar.zero_value(),
@@ -331,7 +331,7 @@ impl Scalar {
     /// The zero value; times have none but `null`.
     pub(crate) fn zero_value(&self) -> Value {
         match self {
-            Scalar::String(_) | Scalar::Bytes => Value::String(String::new()),
+            Scalar::String(_) | Scalar::Bytes => Value::from(""),
             Scalar::Bool => Value::Bool(false),
             Scalar::Int32 | Scalar::Int64 | Scalar::Double | Scalar::IntOrString => Value::from(0),
             Scalar::Quantity => Value::from("0"),

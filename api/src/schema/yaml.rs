@@ -10,7 +10,6 @@ use std::collections::{BTreeMap, HashMap};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use saphyr_parser::{Event, Parser, ScalarStyle, ScanError, Span, Tag};
-use serde_json::Value;
 
 use self::ahead::{Ahead, Counted};
 use super::json::{
@@ -19,6 +18,7 @@ use super::json::{
 };
 use super::types::{Schema, TypeId};
 use crate::budget::Held;
+use crate::schema::value::{SmolStr, Value};
 
 /// Bytes that anchors and aliases may copy in one document. A body has at most 3 MiB; nobody repeats more by hand.
 const COPIED_BYTES_MAX: usize = 4 << 20;
@@ -91,12 +91,12 @@ struct Open {
 
 enum Content {
     Items(Vec<Value>),
-    Members { members: BTreeMap<String, Value>, merged: Vec<Value>, key: Option<Key> },
+    Members { members: BTreeMap<SmolStr, Value>, merged: Vec<Value>, key: Option<Key> },
 }
 
 /// A key that waits for its value.
 enum Key {
-    Name(String),
+    Name(SmolStr),
     Merge,
 }
 
@@ -255,7 +255,7 @@ fn as_json(schema: &Schema, text: &str, limits: Limits) -> Result<Option<(Value,
 }
 
 /// Adds the members of a merge key's value that are not there yet.
-fn merge(members: &mut BTreeMap<String, Value>, value: Value) -> Result<(), DecodeError> {
+fn merge(members: &mut BTreeMap<SmolStr, Value>, value: Value) -> Result<(), DecodeError> {
     match value {
         Value::Object(map) => {
             for (key, value) in map {
@@ -271,10 +271,10 @@ fn merge(members: &mut BTreeMap<String, Value>, value: Value) -> Result<(), Deco
 }
 
 /// A key as JSON has it.
-fn name(value: Value) -> Result<String, DecodeError> {
+fn name(value: Value) -> Result<SmolStr, DecodeError> {
     match value {
         Value::String(name) => Ok(name),
-        Value::Bool(_) | Value::Number(_) => Ok(value.to_string()),
+        Value::Bool(_) | Value::Number(_) => Ok(value.to_string().into()),
         Value::Null | Value::Array(_) | Value::Object(_) => Err(broken("yaml: a key that is not a string")),
     }
 }

@@ -3,8 +3,8 @@
 //! Owns the shape of `metav1` conditions; pods and nodes have older ones of their own.
 
 use crate::budget::Numbered;
-use serde_json::Value;
 
+use crate::schema::value::Value;
 use crate::validate::distinct::Distinct;
 use crate::validate::errors::FieldErrors;
 use crate::validate::field::{FieldError, Path, quoted};
@@ -81,9 +81,9 @@ fn is_reason(reason: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
 
     use super::*;
+    use crate::json;
 
     #[test]
     fn conditions_are_complete() {

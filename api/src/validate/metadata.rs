@@ -5,9 +5,9 @@
 //! Status are counted.
 
 use crate::budget::{Numbered, goes_on};
-use serde_json::Value;
 
 use crate::kinds::NameRule;
+use crate::schema::value::Value;
 use crate::validate::distinct::Distinct;
 use crate::validate::errors::{ERRORS_SHOWN_MAX, FieldErrors};
 use crate::validate::field::{FieldError, Path, beginning};

@@ -3,8 +3,7 @@
 //! Owns the messages for option values out of range. The parsing of query and body is the pipeline's; the order of the
 //! errors is the reference's.
 
-use serde_json::Value;
-
+use crate::schema::value::Value;
 use crate::validate::errors::{ERRORS_SHOWN_MAX, FieldErrors};
 use crate::validate::field::{FieldError, Path, quoted};
 use crate::validate::tree::Tree;
@@ -129,9 +128,9 @@ fn is_format(character: char) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
 
     use super::*;
+    use crate::json;
 
     fn texts(errors: impl IntoIterator<Item = FieldError>) -> Vec<String> {
         errors.into_iter().map(|error| error.to_string()).collect()

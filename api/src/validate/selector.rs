@@ -4,8 +4,8 @@
 //! requests are parsed elsewhere.
 
 use crate::budget::Numbered;
-use serde_json::Value;
 
+use crate::schema::value::Value;
 use crate::validate::errors::FieldErrors;
 use crate::validate::field::{FieldError, Path};
 use crate::validate::metadata::{invalid_each, validate_label_name, validate_labels};
@@ -106,9 +106,9 @@ pub fn format_label_selector(selector: &Value) -> String {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
 
     use super::*;
+    use crate::json;
 
     #[test]
     fn requirements_fit_their_operator() {

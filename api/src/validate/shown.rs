@@ -116,9 +116,10 @@ fn push_escaped(character: char, out: &mut String) {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::{Value, json};
 
     use super::*;
+    use crate::json;
+    use crate::schema::value::Value;
     use crate::schema::write_value;
 
     fn in_json(text: &str) -> usize {

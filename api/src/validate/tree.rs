@@ -1,16 +1,16 @@
 //! Reading and filling the fields of a decoded object without ever failing.
 //!
-//! Owns the one way in which rules look at a `serde_json::Value`: an absent field, a null and a value of another type
+//! Owns the one way in which rules look at a `Value`: an absent field, a null and a value of another type
 //! all read as empty, because the decoder has already reported wrong types and untyped parts may hold anything.
 
 use std::collections::BTreeMap;
 use std::io;
 
 use serde::Serialize;
-use serde_json::{Map, Value};
 
 use super::shown::{VALUE_BYTES_MAX, fitting};
 use crate::budget::goes_on;
+use crate::schema::value::{Iter, Map, Value};
 
 /// Bytes up to which a composite value is shown whole: recorded answers have whole selectors and claims, and a pod's
 /// resources. Longer ones are cut at [`VALUE_BYTES_MAX`].
@@ -74,13 +74,13 @@ impl Tree for Value {
 /// each is found where the last one was, and no key is hashed.
 #[derive(Clone, Debug)]
 pub struct Alongside<'m> {
-    map: &'m Map<String, Value>,
-    rest: serde_json::map::Iter<'m>,
+    map: &'m Map,
+    rest: Iter<'m>,
 }
 
 impl<'m> Alongside<'m> {
     /// No search has begun.
-    pub fn new(map: &'m Map<String, Value>) -> Self {
+    pub fn new(map: &'m Map) -> Self {
         Alongside { map, rest: map.iter() }
     }
 
@@ -191,7 +191,7 @@ pub fn shown_map(value: &Value) -> String {
 }
 
 /// The object in `value`, made when it is not one.
-pub fn object_mut(value: &mut Value) -> &mut Map<String, Value> {
+pub fn object_mut(value: &mut Value) -> &mut Map {
     if !value.is_object() {
         *value = Value::Object(Map::new());
     }
@@ -264,9 +264,9 @@ pub fn existing_mut<'a>(value: &'a mut Value, name: &str) -> Option<&'a mut Valu
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
 
     use super::*;
+    use crate::json;
 
     #[test]
     fn wrong_types_read_as_empty() {

@@ -12,6 +12,7 @@ use orch_api::negotiate::negotiate;
 use orch_api::paging::{ContinueToken, TokenKey};
 use orch_api::patch::{JsonPatch, merge_patch, strategic_merge_patch};
 use orch_api::request::{Query, TargetPath, Verb, parse_path};
+use orch_api::schema::value::Value;
 use orch_api::schema::{
     Limits, Schema, TypeId, decode_json, decode_protobuf, decode_protobuf_object, decode_yaml, encode_json,
     encode_protobuf,
@@ -21,7 +22,6 @@ use orch_proto::brand::ORCH;
 use orch_raft::Fields;
 use orch_raft::object::Object;
 use orch_raft::{Index, Key, Revision};
-use serde_json::Value;
 
 pub(crate) static SCHEMA: LazyLock<Schema> = LazyLock::new(|| Schema::builtin(&ORCH));
 
@@ -186,7 +186,7 @@ pub(crate) fn ownership(input: &[u8]) -> bool {
     let options = ApplyOptions { force: false, brand: &ORCH };
     let applied = |live: Option<&Value>, config: &Value, manager: &str| {
         let object = apply(&SCHEMA, type_id, live.cloned(), config, &writer(manager), options).ok()?;
-        Managed::decode(object.pointer("/metadata/managedFields")).expect("stored managers can be read");
+        Managed::decode(object["metadata"].get("managedFields")).expect("stored managers can be read");
         Some(object)
     };
     let one = applied(None, &first, "one");
@@ -195,7 +195,7 @@ pub(crate) fn ownership(input: &[u8]) -> bool {
     let mut new = second;
     // A list whose items cannot be told apart: ownership stays as it was.
     let _ = track_update(&SCHEMA, type_id, Some(&live), &mut new, &writer("three"));
-    Managed::decode(new.pointer("/metadata/managedFields")).expect("stored managers can be read");
+    Managed::decode(new["metadata"].get("managedFields")).expect("stored managers can be read");
     true
 }
 

@@ -3,8 +3,9 @@
 //! A type that comes again in one object is there with its plain fields only: that ends recursion, and keeps a pod
 //! template from being written out for each container list.
 
+use orch_api::json;
+use orch_api::schema::value::{Map, Value};
 use orch_api::schema::{Field, ObjectType, Scalar, Schema, TypeId, ValueType, Wire};
-use serde_json::{Map, Value, json};
 
 /// An object of the type with every field.
 pub(crate) fn object(schema: &Schema, type_id: TypeId) -> Value {
@@ -22,8 +23,7 @@ impl Full<'_> {
         let first = !self.seen.contains(&type_id);
         self.seen.push(type_id);
         let fields = ty.fields.iter().filter(|field| first || matches!(field.value, ValueType::Scalar(_)));
-        let entries: Map<String, Value> =
-            fields.map(|field| (field.name.to_string(), self.field(field))).collect();
+        let entries: Map = fields.map(|field| (field.name.to_string(), self.field(field))).collect();
         Value::Object(entries)
     }
 

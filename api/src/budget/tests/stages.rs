@@ -2,14 +2,14 @@
 //!
 //! Owns one case for each stage below the pipeline. What a stage leaves when it is stopped is not looked at: nobody does.
 
-use serde_json::{Map, Value, json};
-
 use crate::budget::stopping::check_stops;
 use crate::fields::{FieldSet, compare, field_set};
+use crate::json;
 use crate::kinds::strategy_for;
 use crate::kinds::testing::CONTEXT;
 use crate::patch::{JsonPatch, merge_patch, strategic_merge_patch};
 use crate::schema::tests::orch;
+use crate::schema::value::{Map, Value};
 use crate::schema::{
     Limits, TypeId, apply_defaults, decode_json, decode_value, encode_json, encode_protobuf, write_value,
     write_yaml, yaml_value,
@@ -23,7 +23,7 @@ fn id(name: &str) -> TypeId {
 }
 
 fn map(value: &str) -> Value {
-    let data: Map<String, Value> = (0..VALUES).map(|at| (format!("k{at}"), json!(value))).collect();
+    let data: Map = (0..VALUES).map(|at| (format!("k{at}"), json!(value))).collect();
     json!({"metadata": {"name": "m", "namespace": "ns"}, "data": data})
 }
 
@@ -118,7 +118,7 @@ fn validation_ends() {
         strategy.default(&CONTEXT, &mut object);
         check_stops(resource, VALUES, || strategy.validate_create(&CONTEXT, &object));
     }
-    let labels: Map<String, Value> = (0..VALUES).map(|at| (format!("k{at}"), json!("v"))).collect();
+    let labels: Map = (0..VALUES).map(|at| (format!("k{at}"), json!("v"))).collect();
     let path = crate::validate::Path::new("metadata");
     let metadata = json!({"name": "m", "annotations": labels});
     check_stops("metadata", VALUES, || {

@@ -12,13 +12,14 @@ use std::sync::Arc;
 
 use orch_raft::object::SharedObject;
 use orch_raft::{Revision, State};
-use serde_json::{Value, json};
 
 use super::graph::{Graph, ObjectRef};
 use super::misplaced::Misplaced;
 use super::ownership::{FOREGROUND, ORPHAN, Ownership};
 use crate::controllers::client::Propagation;
+use crate::json;
 use crate::registry::{Registry, Resource};
+use crate::schema::value::Value;
 use crate::validate::tree::Tree;
 
 /// Actions about the dependents of one owner at a time; more follow when these are done.

@@ -150,7 +150,8 @@ fn index(object: &Option<SharedObject>) -> Option<&Index> {
 mod tests {
     use super::*;
     use crate::controllers::testing::{Fixture, owned};
-    use serde_json::json;
+
+    use crate::json;
 
     fn storages() -> Vec<Arc<str>> {
         vec!["configmaps".into(), "secrets".into()]

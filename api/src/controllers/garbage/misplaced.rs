@@ -9,13 +9,14 @@ use std::sync::Arc;
 
 use orch_raft::Store;
 use orch_raft::warnings::WarningLimit;
-use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
 use super::decide::View;
 use super::graph::ObjectRef;
 use crate::controllers::client::{Client, Moment, for_each, is_overtaken};
+use crate::json;
 use crate::registry::Resource;
+use crate::schema::value::Value;
 use crate::validate::tree::Tree;
 
 /// References that cannot be reported: clients write them.

@@ -21,7 +21,6 @@ use std::time::Duration;
 
 use orch_raft::warnings::WarningLimit;
 use orch_raft::{State, Store, Subscription};
-use serde_json::json;
 
 use self::decide::{Action, Decision, View, Write};
 use self::graph::{Graph, ObjectRef};
@@ -31,6 +30,7 @@ use super::client::{Client, Moment, Place, Propagation, any_changed, for_each, i
 use super::queue::Queue;
 use crate::endpoint;
 use crate::error::ApiError;
+use crate::json;
 
 /// Objects that cannot be read: thousands may be due at once.
 static UNREADABLE: WarningLimit<Moment> = WarningLimit::new();

@@ -4,8 +4,8 @@
 
 use orch_raft::Object;
 use serde::Deserialize;
-use serde_json::Value;
 
+use crate::schema::value::Value;
 use crate::validate::tree::{Tree, set};
 
 /// The finalizer of an object that waits for its dependents.

@@ -1,11 +1,11 @@
 //! The collector at work, through the pipeline on one state machine in memory.
 
-use serde_json::{Value, json};
-
 use super::*;
 use crate::controllers::testing::{Fixture, event, owned, pod};
+use crate::json;
 use crate::pipeline::Answer;
 use crate::request::Verb;
+use crate::schema::value::Value;
 use crate::validate::tree::Tree;
 
 /// An owner `n/o` with dependents `n/d-0`.. in another resource, and its uid.

@@ -4,8 +4,8 @@
 
 use std::collections::BTreeMap;
 
-use serde_json::{Value, json};
-
+use crate::json;
+use crate::schema::value::Value;
 use crate::validate::tree::{Tree, set};
 
 /// Each condition with its reason and message while there is nothing to report, in the order of the status.

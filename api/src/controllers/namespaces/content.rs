@@ -8,10 +8,10 @@ use std::sync::Arc;
 
 use orch_raft::object::SharedObject;
 use orch_raft::{Collection, State};
-use serde_json::Value;
 
 use super::conditions::Findings;
 use crate::registry::{Registry, Resource};
+use crate::schema::value::Value;
 use crate::validate::tree::Tree;
 
 /// What ends first.
@@ -116,7 +116,8 @@ mod tests {
     use super::*;
     use crate::controllers::testing::{Fixture, pod};
     use orch_proto::brand::ORCH;
-    use serde_json::json;
+
+    use crate::json;
 
     async fn filled() -> (Fixture, Vec<Arc<Resource>>) {
         let fixture = Fixture::new();

@@ -17,7 +17,6 @@ use std::time::Duration;
 
 use orch_raft::warnings::WarningLimit;
 use orch_raft::{State, Store, Subscription};
-use serde_json::{Value, json};
 
 use self::conditions::Findings;
 use self::content::Doomed;
@@ -26,7 +25,9 @@ use super::cursor::Cursor;
 use super::queue::Queue;
 use crate::endpoint::Action;
 use crate::error::ApiError;
+use crate::json;
 use crate::registry::Resource;
+use crate::schema::value::Value;
 use crate::validate::tree::Tree;
 
 /// Where namespaces are stored.

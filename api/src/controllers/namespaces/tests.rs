@@ -1,9 +1,8 @@
 //! Namespaces on their way out, through the pipeline on one state machine in memory.
 
-use serde_json::json;
-
 use super::*;
 use crate::controllers::testing::{Fixture, event, pod};
+use crate::json;
 use crate::request::Verb;
 
 /// A namespace `n` with a config map in it.

@@ -3,11 +3,11 @@
 use proptest::collection::{btree_map, btree_set, vec};
 use proptest::option;
 use proptest::prelude::*;
-use serde_json::Map;
 
 use super::super::merge::{merge, merge_into};
 use super::super::shape::{Shape, same};
 use super::*;
+use crate::schema::value::{Map, SmolStr};
 use orch_proto::brand::ORCH;
 
 const OPTIONS: ApplyOptions = ApplyOptions { force: false, brand: &ORCH };
@@ -36,7 +36,7 @@ fn pod(image: impl Strategy<Value = u8> + Clone + 'static) -> impl Strategy<Valu
                 spec.insert("terminationGracePeriodSeconds".to_owned(), grace.into());
                 spec.insert("securityContext".to_owned(), json!({"runAsUser": grace}));
             }
-            let labels: Map<String, Value> =
+            let labels: Map =
                 labels.into_iter().map(|(name, value)| (name, value.to_string().into())).collect();
             let mut metadata = Map::new();
             if !labels.is_empty() {
@@ -141,7 +141,7 @@ fn applied(live: Option<&Value>, config: &Value, manager: &'static str) -> Value
 fn content(object: &Value) -> Value {
     match object {
         Value::Object(map) => {
-            let mut names: Vec<&String> =
+            let mut names: Vec<&SmolStr> =
                 map.keys().filter(|name| *name != "managedFields" && *name != "uid").collect();
             names.sort();
             let rest = names.into_iter().map(|name| (name.clone(), content(&map[name])));

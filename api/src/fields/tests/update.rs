@@ -141,7 +141,7 @@ fn eleventh_update_manager_is_folded_with_the_oldest() {
     let mut live = stored(json!({"k0": "1"}), "m0");
     for at in 1..12 {
         let mut new = live.clone();
-        new["data"][format!("k{at}")] = "1".into();
+        new["data"][&*format!("k{at}")] = "1".into();
         after(Some(&live), &mut new, &format!("m{at}"), &format!("t{at:02}"));
         live = new;
     }
@@ -222,8 +222,16 @@ fn times_stay_when_nothing_else_changed() {
     assert_eq!(new["metadata"]["managedFields"], live["metadata"]["managedFields"]);
     for change in ["/data/a", "/metadata/name", "/metadata/managedFields/0/manager"] {
         let mut new = with_time(&live);
-        *new.pointer_mut(change).unwrap() = "other".into();
+        *place_in(&mut new, change) = "other".into();
         keep_times_if_unchanged(&live, &mut new);
         assert_eq!(new["metadata"]["managedFields"][0]["time"], "9", "{change}");
     }
+}
+
+/// The value that `steps` lead to, with slashes between them.
+fn place_in<'v>(object: &'v mut Value, steps: &str) -> &'v mut Value {
+    steps.split('/').skip(1).fold(object, |value, step| match step.parse::<usize>() {
+        Ok(at) => &mut value[at],
+        Err(_) => &mut value[step],
+    })
 }

@@ -4,6 +4,7 @@ use axum::body::Body;
 use http::Method;
 
 use super::{MAPS, Server, json, map};
+use crate::schema::value::Value;
 
 const PODS: &str = "/api/v1/namespaces/ns/pods";
 const JSON: &str = "application/json";
@@ -104,7 +105,7 @@ async fn every_verb_runs_dry() {
 async fn options_in_the_body_of_a_delete_stand_alone() {
     let server = filled().await;
     let before = contents(&server).await;
-    let send = |path: String, options: serde_json::Value| {
+    let send = |path: String, options: Value| {
         let server = &server;
         async move { server.send(Method::DELETE, &path, &[], Body::from(options.to_string())).await }
     };

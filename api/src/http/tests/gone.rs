@@ -17,6 +17,7 @@ use tokio::task::JoinHandle;
 use super::*;
 use crate::budget::goes_on;
 use crate::http::pool::Pool;
+use crate::schema::value::Map;
 
 /// How a client goes.
 #[derive(Clone, Copy, Debug)]
@@ -143,8 +144,7 @@ const TABLE: &str = "application/json;as=Table;g=meta.orch.io;v=v1";
 /// A request of each stage that looks at the time: behind the decoding of a body, in the middle of a patch, before the
 /// rendering of an answer.
 fn stages() -> [(&'static str, Request<Body>); 3] {
-    let data: serde_json::Map<String, Value> =
-        (0..10_000).map(|at| (format!("k{at}"), json!("value"))).collect();
+    let data: Map = (0..10_000).map(|at| (format!("k{at}"), json!("value"))).collect();
     let object = |name: &str| {
         json!({"kind": "ConfigMap", "apiVersion": "v1", "metadata": {"name": name}, "data": data}).to_string()
     };

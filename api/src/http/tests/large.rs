@@ -7,11 +7,11 @@ use futures::future::{join, join_all};
 
 use super::*;
 use crate::http::pool::{GATHERED_OBJECTS_MIN, Pool};
+use crate::schema::value::Map;
 use crate::testing::{Directed, Fate};
 
 fn large(name: &str) -> Value {
-    let data: serde_json::Map<String, Value> =
-        (0..10_000).map(|at| (format!("k{at}"), json!("value"))).collect();
+    let data: Map = (0..10_000).map(|at| (format!("k{at}"), json!("value"))).collect();
     json!({"metadata": {"name": name}, "data": data, "unknown": 1})
 }
 

@@ -24,16 +24,17 @@ use http_body_util::BodyExt;
 use orch_proto::brand::ORCH;
 use orch_raft::Store;
 use orch_raft::memory::MemoryStore;
-use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 use tower::ServiceExt;
 
 use super::Api;
 use crate::ambient::{Ambient, Timestamp};
 use crate::authn::{AnonymousAccess, Authenticator, Peer, TokenTable};
+use crate::json;
 use crate::paging::TokenKey;
 use crate::pipeline::{Features, Pipeline};
 use crate::registry::Registry;
+use crate::schema::value::Value;
 
 /// The collection that most tests write to.
 const MAPS: &str = "/api/v1/namespaces/ns/configmaps";

@@ -4,6 +4,7 @@ use axum::body::Body;
 use http::Method;
 
 use super::{MAPS, Server, json, map};
+use crate::schema::value::Value;
 
 #[tokio::test(start_paused = true)]
 async fn what_cannot_be_shown_so_is_not_acceptable() {
@@ -94,7 +95,7 @@ async fn lists_of_metadata_and_tables_have_pages_too() {
             assert_eq!(first["metadata"]["remainingItemCount"], 2, "{kind}");
             let token = first["metadata"]["continue"].as_str().unwrap();
             let rest = get(format!("{MAPS}?continue={token}"), accept(kind)).await;
-            let of_item = |item: &serde_json::Value| {
+            let of_item = |item: &Value| {
                 let object = if kind == "Table" { &item["object"] } else { item };
                 assert_eq!(object["apiVersion"], format!("meta.orch.io/{version}"));
                 assert_eq!(

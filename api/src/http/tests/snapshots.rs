@@ -4,9 +4,9 @@
 use std::collections::BTreeMap;
 
 use proptest::prelude::*;
-use serde_json::Value;
 
 use super::{MAPS, Server, block_on, json, map};
+use crate::schema::value::Value;
 
 /// A write of one of a few objects.
 #[derive(Clone, Debug)]
@@ -72,8 +72,8 @@ fn replay(mut contents: Contents, events: Vec<Value>) -> Contents {
     for mut event in events {
         let mut object = event["object"].take();
         let fields = object.as_object_mut().unwrap();
-        fields.remove("kind");
-        fields.remove("apiVersion");
+        fields.swap_remove("kind");
+        fields.swap_remove("apiVersion");
         let name = fields["metadata"]["name"].as_str().unwrap().to_owned();
         match event["type"].as_str().unwrap() {
             "ADDED" => assert!(contents.insert(name, object).is_none(), "added twice: {event}"),

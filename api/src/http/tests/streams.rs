@@ -5,9 +5,9 @@ use http::Method;
 use http_body_util::BodyExt;
 use orch_proto::envelope::Unknown;
 use prost::Message;
-use serde_json::Value;
 
 use super::{MAPS, Server, json, map};
+use crate::schema::value::Value;
 
 /// A watch event as it is framed in Protobuf: its type, and its object in field 1 of a message.
 #[derive(Clone, PartialEq, Message)]

@@ -3,9 +3,10 @@
 use http_body_util::BodyExt;
 
 use super::{MAPS, Server, json, map};
+use crate::schema::value::Value;
 
-fn kinds(events: &[serde_json::Value]) -> Vec<String> {
-    let told = |event: &serde_json::Value| {
+fn kinds(events: &[Value]) -> Vec<String> {
+    let told = |event: &Value| {
         let object = &event["object"];
         let name = object["metadata"]["name"].as_str().or(object["reason"].as_str()).unwrap_or("-");
         format!("{} {name}", event["type"].as_str().unwrap())
@@ -60,9 +61,8 @@ async fn fields_are_selected_by_as_labels_are() {
 async fn a_removal_shows_the_last_state_under_the_version_of_the_removal() {
     let server = Server::new().await;
     let made = server.create(MAPS, map("a", "1")).await;
-    let version = |object: &serde_json::Value| -> u64 {
-        object["metadata"]["resourceVersion"].as_str().unwrap().parse().unwrap()
-    };
+    let version =
+        |object: &Value| -> u64 { object["metadata"]["resourceVersion"].as_str().unwrap().parse().unwrap() };
     server.delete(&format!("{MAPS}/a")).await;
     let list = server.get(MAPS).await.json();
     let watch = format!("{MAPS}?watch=1&timeoutSeconds=1&resourceVersion={}", version(&made));
@@ -165,7 +165,7 @@ async fn who_reads_too_slowly_is_told_and_ended() {
     }
     server.store.forget_history();
     let frame = body.frame().await.unwrap().unwrap().into_data().unwrap();
-    let event: serde_json::Value = serde_json::from_slice(&frame).unwrap();
+    let event: Value = serde_json::from_slice(&frame).unwrap();
     assert_eq!((&event["type"], &event["object"]["code"]), (&json!("ERROR"), &json!(410)));
     let message = event["object"]["message"].as_str().unwrap();
     assert!(message.starts_with("too old resource version: "), "{message}");
@@ -189,7 +189,7 @@ async fn initial_events_end_with_a_bookmark_that_says_so() {
 async fn a_start_from_nowhere_or_zero_is_one_with_initial_events() {
     let server = Server::new().await;
     server.create(MAPS, map("a", "1")).await;
-    let ended = |event: &serde_json::Value| !event["object"]["metadata"]["annotations"].is_null();
+    let ended = |event: &Value| !event["object"]["metadata"]["annotations"].is_null();
     for start in ["", "&resourceVersion=", "&resourceVersion=0"] {
         let watch = format!("{MAPS}?watch=1&timeoutSeconds=1{start}");
         let events = server.events(&format!("{watch}&allowWatchBookmarks=true")).await;
@@ -226,7 +226,7 @@ async fn a_bookmark_is_not_put_off_by_changes_that_keep_coming() {
         let changed = server.merge(&format!("{MAPS}/a"), json!({"data": {"k": second.to_string()}})).await;
         let frame = body.frame().await.unwrap().unwrap().into_data().unwrap();
         let text = String::from_utf8(frame.to_vec()).unwrap();
-        let last: serde_json::Value = serde_json::from_str(text.lines().last().unwrap()).unwrap();
+        let last: Value = serde_json::from_str(text.lines().last().unwrap()).unwrap();
         since_bookmark += 1;
         if last["type"] == "BOOKMARK" {
             let newest = &changed.json()["metadata"]["resourceVersion"];
@@ -251,7 +251,7 @@ async fn a_bookmark_carries_the_newest_position_of_the_node() {
     };
     let (frame, written) = futures::join!(body.frame(), written);
     let frame = frame.unwrap().unwrap().into_data().unwrap();
-    let event: serde_json::Value = serde_json::from_slice(&frame).unwrap();
+    let event: Value = serde_json::from_slice(&frame).unwrap();
     assert_eq!(event["type"], "BOOKMARK");
     assert_eq!(event["object"]["metadata"]["resourceVersion"], written["metadata"]["resourceVersion"]);
 }
@@ -313,7 +313,7 @@ async fn a_watch_waits_for_changes_and_ends_when_the_node_does() {
     for name in ["a", "b"] {
         server.create(MAPS, map(name, "1")).await;
         let frame = body.frame().await.unwrap().unwrap().into_data().unwrap();
-        let event: serde_json::Value = serde_json::from_slice(&frame).unwrap();
+        let event: Value = serde_json::from_slice(&frame).unwrap();
         assert_eq!(kinds(&[event]), [format!("ADDED {name}")]);
     }
     server.stopping.cancel();

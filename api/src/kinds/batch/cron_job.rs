@@ -1,11 +1,11 @@
 //! batch/v1 CronJob.
 
-use serde_json::{Value, json};
-
+use crate::json;
 use crate::kinds::batch::schedule::schedule_error;
 use crate::kinds::batch::validate_job_spec;
 use crate::kinds::workload::{container_images, container_names, default_template};
 use crate::kinds::{Action, Cell, Context, NameRule, Strategy, age, object_meta};
+use crate::schema::value::Value;
 use crate::validate::metadata::nonnegative;
 use crate::validate::selector::format_label_selector;
 use crate::validate::tree::{Tree, child_mut, set_default, set_default_text, shown};

@@ -1,10 +1,10 @@
 //! batch/v1 Job: its selector is made from its identity unless asked otherwise.
 
-use serde_json::{Value, json};
-
+use crate::json;
 use crate::kinds::batch::validate_job_spec;
 use crate::kinds::workload::{container_images, container_names, default_template};
 use crate::kinds::{Action, Cell, Context, DefaultPropagation, Strategy, age, object_meta};
+use crate::schema::value::{Map, Value};
 use crate::validate::metadata::{immutable, nonnegative};
 use crate::validate::selector::{format_label_selector, selects, validate_label_selector};
 use crate::validate::tree::{Tree, carry, child_mut, is_empty, set, set_default, shown, shown_map};
@@ -166,8 +166,7 @@ fn validate_made_selector(brand: &Brand, job: &Value) -> FieldErrors {
             Some(_) => {}
         }
     }
-    let expected: serde_json::Map<String, Value> =
-        labels.into_iter().map(|(key, value)| (key, Value::from(value))).collect();
+    let expected: Map = labels.into_iter().map(|(key, value)| (key, Value::from(value))).collect();
     if !selects(spec.at("selector"), &Value::Object(expected)) {
         let path = Path::new("spec").child("selector");
         errors.push(FieldError::invalid(path, &shown(spec.at("selector")), "`selector` not auto-generated"));

@@ -9,10 +9,9 @@ mod schedule;
 pub use cron_job::CronJob;
 pub use job::Job;
 
-use serde_json::Value;
-
 use crate::kinds::Context;
 use crate::kinds::workload::validate_template;
+use crate::schema::value::Value;
 use crate::validate::metadata::nonnegative;
 use crate::validate::tree::Tree;
 use crate::validate::{FieldError, FieldErrors, Path};

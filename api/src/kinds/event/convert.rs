@@ -2,7 +2,8 @@
 //!
 //! Owns the mapping and which fields each spelling always shows; no rule reads the events v1 form.
 
-use serde_json::{Map, Value, json};
+use crate::json;
+use crate::schema::value::{Map, Value};
 
 /// Fields that only change their name: core v1, events v1. All others have the same name in both.
 const RENAMED: [(&str, &str); 7] = [
@@ -72,14 +73,14 @@ fn pair(wanted: impl Fn(&(&'static str, &'static str)) -> bool) -> Option<(&'sta
     RENAMED.into_iter().find(|names| wanted(names))
 }
 
-fn renamed<'a>(event: &'a Value, name: impl Fn(&'a str) -> &'a str) -> Map<String, Value> {
+fn renamed<'a>(event: &'a Value, name: impl Fn(&'a str) -> &'a str) -> Map {
     let Some(fields) = event.as_object() else { return Map::new() };
     let head = |field: &str| matches!(field, "kind" | "apiVersion");
     let fields = fields.iter().filter(|(field, _)| !head(field));
     fields.map(|(field, value)| (name(field).to_owned(), value.clone())).collect()
 }
 
-fn show(event: &mut Map<String, Value>, field: &str, empty: Value) {
+fn show(event: &mut Map, field: &str, empty: Value) {
     event.entry(field).or_insert(empty);
 }
 

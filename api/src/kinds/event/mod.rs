@@ -6,11 +6,11 @@
 
 mod convert;
 
-use serde_json::{Value, json};
-
 pub use convert::{from_events_v1, stored_field_label, to_events_v1};
 
+use crate::json;
 use crate::kinds::{Cell, Context, DefaultPropagation, NameRule, Strategy, age, object_meta};
+use crate::schema::value::Value;
 use crate::validate::metadata::{immutable, invalid_each};
 use crate::validate::tree::{Tree, same};
 use crate::validate::{FieldError, FieldErrors, Path, names};

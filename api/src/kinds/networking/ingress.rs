@@ -3,10 +3,10 @@
 use crate::budget::Numbered;
 use std::net::IpAddr;
 
-use serde_json::{Value, json};
-
+use crate::json;
 use crate::kinds::pod::spec::validate_ip;
 use crate::kinds::{Action, Cell, Context, NameRule, Strategy, age, object_meta};
+use crate::schema::value::Value;
 use crate::validate::metadata::invalid_each;
 use crate::validate::tree::Tree;
 use crate::validate::{FieldError, FieldErrors, Path, names};

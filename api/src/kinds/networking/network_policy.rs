@@ -3,11 +3,11 @@
 use crate::budget::Numbered;
 use std::net::IpAddr;
 
-use serde_json::{Value, json};
-
+use crate::json;
 use crate::kinds::node::is_cidr;
 use crate::kinds::pod::probe::validate_port;
 use crate::kinds::{Cell, Context, Strategy, age, object_meta};
+use crate::schema::value::Value;
 use crate::validate::selector::{format_label_selector, validate_label_selector};
 use crate::validate::tree::{Tree, child_mut, items_mut, set, set_default_text, shown};
 use crate::validate::{FieldError, FieldErrors, Path, names};

@@ -1,7 +1,6 @@
 //! Containers of a pod: regular, init and ephemeral ones.
 
 use crate::budget::Numbered;
-use serde_json::Value;
 
 use crate::kinds::pod::environment::{validate_env, validate_env_from, validate_ports};
 use crate::kinds::pod::mount::validate_mounts;
@@ -9,6 +8,7 @@ use crate::kinds::pod::probe::validate_probes;
 use crate::kinds::pod::resources::{Claims, validate_requirements};
 use crate::kinds::pod::security::validate_container_security;
 use crate::kinds::pod::volume::Volumes;
+use crate::schema::value::Value;
 use crate::validate::metadata::invalid_each;
 use crate::validate::tree::Tree;
 use crate::validate::{Distinct, FieldError, FieldErrors, Path, names};

@@ -3,10 +3,10 @@
 //! What stands in a template stays as short as the reference leaves it, so that old templates do not change; what only
 //! a pod gets is filled in by [`default_pod`].
 
-use serde_json::{Value, json};
-
+use crate::json;
 use crate::kinds::Context;
 use crate::kinds::pod::image;
+use crate::schema::value::{SmolStr, Value};
 use crate::validate::Distinct;
 use crate::validate::tree::{
     Tree, child_mut, existing_mut, items_mut, set, set_default, set_default_int, set_default_text,
@@ -205,12 +205,12 @@ fn requests_from_limits(container: &mut Value) {
 
 // Pod-level requests follow the pod-level limits for what no container asks for itself.
 fn requests_from_pod_limits(spec: &mut Value) {
-    let asked: Distinct<String> = spec
+    let asked: Distinct<SmolStr> = spec
         .items("containers")
         .iter()
         .chain(spec.items("initContainers"))
         .flat_map(|container| container.at("resources").entries("requests"))
-        .map(|(name, _)| name.to_owned())
+        .map(|(name, _)| SmolStr::from(name))
         .collect();
     let Some(resources) = existing_mut(spec, "resources") else { return };
     let Some(limits) = resources.at("limits").as_object().cloned() else { return };

@@ -5,9 +5,9 @@
 
 mod form;
 
-use serde_json::Value;
-
 use self::form::{claim_form, pod_form};
+
+use crate::schema::value::Value;
 
 /// Lines around a change.
 const AROUND: usize = 3;

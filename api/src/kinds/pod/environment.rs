@@ -1,8 +1,8 @@
 //! Ports and environment variables of a container.
 
 use crate::budget::Numbered;
-use serde_json::Value;
 
+use crate::schema::value::Value;
 use crate::validate::field::part;
 use crate::validate::metadata::invalid_each;
 use crate::validate::tree::Tree;
@@ -211,9 +211,9 @@ fn validate_reference_name(reference: &Value, path: &Path) -> FieldErrors {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
 
     use super::*;
+    use crate::json;
 
     fn texts(errors: FieldErrors) -> Vec<String> {
         errors.iter().map(ToString::to_string).collect()

@@ -19,10 +19,10 @@ mod status;
 mod update;
 mod volume;
 
-use serde_json::{Value, json};
-
 use self::spec::{Place, validate_only_pod, validate_pod_spec};
+use crate::json;
 use crate::kinds::{Action, Cell, Context, NameRule, Strategy, object_meta};
+use crate::schema::value::Value;
 use crate::validate::field::quoted;
 use crate::validate::tree::{Tree, carry, child_mut, items_mut, set, set_default_text, unset};
 use crate::validate::{FieldError, FieldErrors, Path, names};

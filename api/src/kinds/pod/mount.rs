@@ -4,10 +4,9 @@
 
 use std::collections::HashMap;
 
-use serde_json::Value;
-
 use crate::budget::Numbered;
 use crate::kinds::pod::volume::{Volumes, no_backsteps, validate_descending_path};
+use crate::schema::value::Value;
 use crate::validate::tree::Tree;
 use crate::validate::{Distinct, FieldError, FieldErrors, Path};
 
@@ -103,9 +102,9 @@ fn validate_devices(container: &Value, volumes: &Volumes<'_>, path: &Path) -> Fi
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
 
     use super::*;
+    use crate::json;
 
     #[test]
     fn mounts_refer_to_volumes() {

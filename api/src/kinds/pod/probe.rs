@@ -1,7 +1,6 @@
 //! Probes and lifecycle hooks: exactly one handler, with ports, paths and times that make sense.
 
-use serde_json::Value;
-
+use crate::schema::value::Value;
 use crate::validate::metadata::{invalid_each, nonnegative};
 use crate::validate::tree::Tree;
 use crate::validate::{FieldError, FieldErrors, Path, names};
@@ -112,9 +111,9 @@ fn validate_sleep(sleep: &Value, grace_period: Option<i64>, path: &Path) -> Opti
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
 
     use super::*;
+    use crate::json;
 
     fn check(container: Value, expected: &[&str]) {
         let errors = validate_probes(&container, Some(30), &Path::new("c"));

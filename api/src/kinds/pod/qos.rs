@@ -2,8 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use serde_json::Value;
-
+use crate::schema::value::Value;
 use crate::validate::quantity::Quantity;
 use crate::validate::tree::Tree;
 
@@ -52,9 +51,9 @@ fn add<'a>(amounts: &'a Value, totals: &mut Amounts<'a>) -> usize {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
 
     use super::*;
+    use crate::json;
 
     #[test]
     fn classes() {

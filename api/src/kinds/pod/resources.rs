@@ -1,8 +1,8 @@
 //! Requests and limits: names of resources, amounts, and how the two go together.
 
 use crate::budget::Numbered;
-use serde_json::Value;
 
+use crate::schema::value::Value;
 use crate::validate::field::beginning;
 use crate::validate::metadata::invalid_each;
 use crate::validate::quantity::Quantity;
@@ -204,9 +204,9 @@ fn is_extended(brand: &Brand, name: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
 
     use super::*;
+    use crate::json;
 
     fn check(resources: Value, expected: &[&str]) {
         let errors =

@@ -1,9 +1,10 @@
 //! The row of a pod in a table: how many containers are ready, what state the pod is in, and why.
 
 use crate::budget::Numbered;
-use serde_json::{Value, json};
 
+use crate::json;
 use crate::kinds::{Cell, age};
+use crate::schema::value::Value;
 use crate::validate::Distinct;
 use crate::validate::tree::Tree;
 

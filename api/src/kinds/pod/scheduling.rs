@@ -1,9 +1,9 @@
 //! What steers a pod to a node: selectors, affinity, tolerations, spread constraints and gates.
 
 use crate::budget::Numbered;
-use serde_json::Value;
 
 use crate::kinds::pod::container::one_of;
+use crate::schema::value::Value;
 use crate::validate::metadata::{invalid_each, validate_label_name};
 use crate::validate::selector::validate_label_selector;
 use crate::validate::tree::{Tree, shown};
@@ -258,9 +258,9 @@ fn validate_spread_constraint(constraint: &Value, path: &Path) -> FieldErrors {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
 
     use super::*;
+    use crate::json;
 
     fn texts(errors: FieldErrors) -> Vec<String> {
         errors.iter().map(ToString::to_string).collect()

@@ -1,9 +1,9 @@
 //! Security contexts of pods and containers.
 
 use crate::budget::Numbered;
-use serde_json::Value;
 
 use crate::kinds::pod::volume::validate_descending_path;
+use crate::schema::value::Value;
 use crate::validate::tree::{Tree, shown};
 use crate::validate::{Distinct, FieldError, FieldErrors, Path, names};
 
@@ -154,9 +154,9 @@ fn validate_profile(profile: &Value, field: &str, name: &str, path: &Path) -> Fi
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
 
     use super::*;
+    use crate::json;
 
     fn texts(errors: FieldErrors) -> Vec<String> {
         errors.iter().map(ToString::to_string).collect()

@@ -3,8 +3,6 @@
 use crate::budget::Numbered;
 use std::net::IpAddr;
 
-use serde_json::Value;
-
 use crate::kinds::Context;
 use crate::kinds::pod::container::{Surroundings, one_of, padded_image, validate_containers};
 use crate::kinds::pod::resources::{Claims, validate_requirements};
@@ -13,6 +11,7 @@ use crate::kinds::pod::scheduling::{
 };
 use crate::kinds::pod::security::validate_pod_security;
 use crate::kinds::pod::volume::validate_volumes;
+use crate::schema::value::Value;
 use crate::validate::metadata::{invalid_each, validate_labels};
 use crate::validate::tree::{Tree, shown};
 use crate::validate::{Distinct, FieldError, FieldErrors, Path, names};
@@ -73,7 +72,7 @@ pub(crate) fn validate_pod_spec(
     errors.extend(validate_tolerations(spec.items("tolerations"), &path.child("tolerations")));
     errors.extend(validate_host_aliases(spec.items("hostAliases"), &path.child("hostAliases")));
     errors.extend(validate_choices(spec, path));
-    let overhead = serde_json::json!({"limits": spec.at("overhead")});
+    let overhead = [("limits", spec.at("overhead").clone())].into_iter().collect();
     errors.extend(validate_requirements(
         context.brand,
         &overhead,

@@ -1,9 +1,9 @@
 //! The status of a pod: what a node may report, and what stays as it was.
 
 use crate::budget::Numbered;
-use serde_json::Value;
 
 use crate::kinds::pod::spec::validate_ip;
+use crate::schema::value::Value;
 use crate::validate::metadata::invalid_each;
 use crate::validate::tree::{Tree, shown, shown_items};
 use crate::validate::{Distinct, FieldError, FieldErrors, Path, names};

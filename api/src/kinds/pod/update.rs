@@ -1,12 +1,12 @@
 //! What may change in a pod: images, a deadline, tolerations that are added, gates that are lifted. Nothing else.
 
 use crate::budget::Numbered;
-use serde_json::Value;
 
 use crate::kinds::pod::container::padded_image;
 use crate::kinds::pod::diff::spec_diff;
 use crate::kinds::pod::qos::qos_class;
 use crate::kinds::pod::scheduling::validate_tolerations;
+use crate::schema::value::Value;
 use crate::validate::tree::{Tree, carry, items_mut, same, set};
 use crate::validate::{Distinct, FieldError, FieldErrors, Path};
 

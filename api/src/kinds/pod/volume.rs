@@ -4,10 +4,9 @@
 
 use std::collections::HashMap;
 
-use serde_json::Value;
-
 use crate::budget::Numbered;
 use crate::kinds::pod::environment::{validate_field_reference, validate_resource_reference};
+use crate::schema::value::Value;
 use crate::validate::metadata::invalid_each;
 use crate::validate::quantity::Quantity;
 use crate::validate::tree::{Tree, sorted_entries};
@@ -254,9 +253,9 @@ fn validate_projection(kind: &str, source: &Value, path: &Path, volume: &Path) -
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
 
     use super::*;
+    use crate::json;
 
     fn check(volumes: Value, expected: &[&str]) {
         let (_, errors) = validate_volumes(volumes.as_array().unwrap(), &Path::new("v"));

@@ -1,9 +1,10 @@
 //! RoleBinding and ClusterRoleBinding: one role, which never changes, and its subjects.
 
 use crate::budget::Numbered;
-use serde_json::{Value, json};
 
+use crate::json;
 use crate::kinds::{Cell, Context, NameRule, Strategy, age, object_meta};
+use crate::schema::value::Value;
 use crate::validate::metadata::invalid_each;
 use crate::validate::tree::{Tree, child_mut, items_mut, same, set_default_text, shown};
 use crate::validate::{FieldError, FieldErrors, Path, names};

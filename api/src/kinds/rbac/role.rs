@@ -1,9 +1,9 @@
 //! Role and ClusterRole: rules over resources, and over non-resource paths for cluster roles.
 
 use crate::budget::Numbered;
-use serde_json::Value;
 
 use crate::kinds::{Context, NameRule, Strategy, object_meta};
+use crate::schema::value::Value;
 use crate::validate::selector::validate_label_selector;
 use crate::validate::tree::{Tree, shown};
 use crate::validate::{FieldError, FieldErrors, Path};
@@ -126,9 +126,9 @@ fn validate_aggregation(role: &Value) -> FieldErrors {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
 
     use super::*;
+    use crate::json;
     use crate::kinds::testing::{check_create, check_hostile, check_update};
 
     #[test]

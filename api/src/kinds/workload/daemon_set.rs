@@ -1,13 +1,13 @@
 //! apps/v1 DaemonSet.
 
-use serde_json::{Value, json};
-
+use crate::json;
 use crate::kinds::workload::{
     amount, container_images, container_names, default_template, number_or_percent, validate_collisions,
     validate_counts, validate_keeps_running, validate_match, validate_same_selector, validate_template,
     within_hundred_percent,
 };
 use crate::kinds::{Action, Cell, Context, Strategy, age, object_meta};
+use crate::schema::value::Value;
 use crate::validate::selector::{self, format_label_selector, validate_label_selector};
 use crate::validate::tree::{
     Tree, child_mut, same, set, set_default, set_default_text, shown, sorted_entries,

@@ -8,16 +8,16 @@ mod deployment;
 mod replica_set;
 mod stateful_set;
 
-use serde_json::{Value, json};
-
 pub use daemon_set::DaemonSet;
 pub use deployment::Deployment;
 pub use replica_set::ReplicaSet;
 pub use stateful_set::StatefulSet;
 
+use crate::json;
 use crate::kinds::pod::defaults::default_pod_spec;
 use crate::kinds::pod::spec::{Place, validate_pod_spec};
 use crate::kinds::{Cell, Context};
+use crate::schema::value::Value;
 use crate::validate::metadata::{invalid_each, nonnegative, validate_annotations, validate_labels};
 use crate::validate::selector::{self, validate_label_selector};
 use crate::validate::tree::{Tree, child_mut, same, shown, shown_map};

@@ -1,12 +1,12 @@
 //! apps/v1 ReplicaSet.
 
-use serde_json::{Value, json};
-
+use crate::json;
 use crate::kinds::workload::{
     container_images, container_names, default_template, validate_at_most, validate_counts,
     validate_keeps_running, validate_match, validate_same_selector, validate_selector, validate_template,
 };
 use crate::kinds::{Action, Cell, Context, NameRule, Strategy, age, object_meta};
+use crate::schema::value::Value;
 use crate::validate::selector::format_label_selector;
 use crate::validate::tree::{Tree, child_mut, set_default};
 use crate::validate::{FieldErrors, Path};

@@ -1,13 +1,13 @@
 //! apps/v1 StatefulSet.
 
-use serde_json::{Value, json};
-
+use crate::json;
 use crate::kinds::workload::{
     container_images, container_names, default_template, number_or_percent, validate_at_most,
     validate_collisions, validate_counts, validate_keeps_running, validate_match, validate_selector,
     validate_template, within_hundred_percent,
 };
 use crate::kinds::{Action, Cell, Context, NameRule, Strategy, age, object_meta};
+use crate::schema::value::Value;
 use crate::validate::tree::{
     Tree, carry, child_mut, existing_mut, items_mut, same, set, set_default, set_default_text, shown,
 };

@@ -2,9 +2,8 @@
 //!
 //! Owns the tables alone; how a document is encoded by them is the parent module's.
 
-use serde_json::Value;
-
 use super::{Message, Shape, TEXTS};
+use crate::schema::value::Value;
 
 const OPERATION: Shape = Shape::Message(&OPERATION_MESSAGE);
 const PARAMETERS: Shape = Shape::Each(&Shape::Within(1, &Shape::Message(&PARAMETER)));

@@ -2,8 +2,6 @@
 
 use std::collections::BTreeMap;
 
-use serde_json::Value;
-
 use super::meta::Meta;
 use super::order::{Arrangement, check_order};
 use super::{DIRECTIVE, Merger, malformed, no_merge_key, unknown_directive, without_directives, wrong_type};
@@ -12,6 +10,7 @@ use crate::fields::KeyValue;
 use crate::patch::PatchError;
 use crate::patch::go_text::{printed_list, type_name};
 use crate::schema::types::PatchStrategy;
+use crate::schema::value::Value;
 
 impl<'s> Merger<'s> {
     /// The list that results from merging `patch` into `old`; `deletes`: the items of `patch` are to go.

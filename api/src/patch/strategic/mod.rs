@@ -8,13 +8,12 @@ mod lists;
 mod meta;
 mod order;
 
-use serde_json::{Map, Value};
-
 use self::meta::Meta;
 use super::go_text::{printed, type_name};
 use super::{PatchError, Reach};
 use crate::budget::goes_on;
 use crate::schema::types::{Schema, TypeId};
+use crate::schema::value::{Map, SmolStr, Value};
 use crate::validate::field::part;
 
 const DIRECTIVE: &str = "$patch";
@@ -52,7 +51,7 @@ fn reach(schema: &Schema, meta: Meta<'_>, patch: &Value) -> Reach {
     if patch.is_empty() || patch.len() > Reach::MEMBERS_MAX || patch.keys().any(|key| key.starts_with('$')) {
         return Reach::Whole;
     }
-    let below = |(key, value): (&String, &Value)| {
+    let below = |(key, value): (&SmolStr, &Value)| {
         let reach = match meta.field(schema, key) {
             Ok((inner, strategy)) if !strategy.replace => reach(schema, inner, value),
             _ => Reach::Whole,
@@ -68,12 +67,7 @@ struct Merger<'s> {
 
 impl<'s> Merger<'s> {
     /// Merges an object.
-    fn merge(
-        &self,
-        target: &mut Map<String, Value>,
-        mut patch: Map<String, Value>,
-        meta: Meta<'s>,
-    ) -> Result<(), PatchError> {
+    fn merge(&self, target: &mut Map, mut patch: Map, meta: Meta<'s>) -> Result<(), PatchError> {
         if let Some(directive) = patch.swap_remove(DIRECTIVE) {
             return match directive.as_str() {
                 Some("replace") => {
@@ -95,8 +89,8 @@ impl<'s> Merger<'s> {
 
     fn merge_field(
         &self,
-        target: &mut Map<String, Value>,
-        key: String,
+        target: &mut Map,
+        key: SmolStr,
         value: Value,
         meta: Meta<'s>,
     ) -> Result<(), PatchError> {
@@ -104,7 +98,7 @@ impl<'s> Merger<'s> {
         let key = if deletes {
             list_of_directive(&key, DELETE_FROM_PRIMITIVE_LIST)
                 .ok_or_else(|| malformed("invalid patch format of primitive list"))?
-                .to_owned()
+                .into()
         } else {
             key
         };
@@ -141,11 +135,11 @@ impl<'s> Merger<'s> {
     /// Merges each list whose order the patch gives, and takes list and order out of the patch.
     fn merge_ordered_lists(
         &self,
-        target: &mut Map<String, Value>,
-        patch: &mut Map<String, Value>,
+        target: &mut Map,
+        patch: &mut Map,
         meta: Meta<'s>,
     ) -> Result<(), PatchError> {
-        let directives: Vec<String> =
+        let directives: Vec<SmolStr> =
             patch.keys().filter(|key| key.starts_with(SET_ELEMENT_ORDER)).cloned().collect();
         for directive in directives {
             let Some(order) = patch.swap_remove(&directive) else { continue };
@@ -165,7 +159,7 @@ impl<'s> Merger<'s> {
 }
 
 /// Takes the list under `key` out of `map`.
-fn list_in(map: &mut Map<String, Value>, key: &str) -> Result<Option<Vec<Value>>, PatchError> {
+fn list_in(map: &mut Map, key: &str) -> Result<Option<Vec<Value>>, PatchError> {
     match map.get_mut(key) {
         None => Ok(None),
         Some(Value::Array(items)) => {
@@ -178,7 +172,7 @@ fn list_in(map: &mut Map<String, Value>, key: &str) -> Result<Option<Vec<Value>>
 }
 
 /// Applies `$retainKeys`: the patch may only set what it retains, and what it does not retain goes.
-fn retain_keys(target: &mut Map<String, Value>, patch: &mut Map<String, Value>) -> Result<(), PatchError> {
+fn retain_keys(target: &mut Map, patch: &mut Map) -> Result<(), PatchError> {
     let Some(keys) = patch.swap_remove(RETAIN_KEYS) else { return Ok(()) };
     let bad_format = || malformed("invalid patch format of retainKeys");
     let keys = keys.as_array().ok_or_else(bad_format)?;
@@ -228,7 +222,7 @@ fn without_directives(value: Value) -> Option<Value> {
     }
 }
 
-fn unknown_directive(directive: Value, mut patch: Map<String, Value>) -> PatchError {
+fn unknown_directive(directive: Value, mut patch: Map) -> PatchError {
     let shown = printed(&directive);
     patch.insert(DIRECTIVE.to_owned(), directive);
     let map = printed(&Value::Object(patch));

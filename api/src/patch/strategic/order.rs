@@ -3,13 +3,12 @@
 
 use std::collections::BTreeMap;
 
-use serde_json::Value;
-
 use super::{DIRECTIVE, SET_ELEMENT_ORDER, malformed, no_merge_key, wrong_type};
 use crate::budget::goes_on;
 use crate::fields::KeyValue;
 use crate::patch::PatchError;
 use crate::patch::go_text::printed_list;
+use crate::schema::value::Value;
 
 /// Where items belong, by the value that tells them apart.
 pub(super) struct Arrangement<'k> {

@@ -3,6 +3,7 @@
 use http::Method;
 
 use super::{APPLY, JSON, JSON_PATCH, MAPS, MERGE, Reply, STRATEGIC, Server, YAML, map};
+use crate::json;
 
 /// Sends `body` at each level; gives the warnings of Warn and the refusal of Strict. Ignore says nothing.
 async fn levels(
@@ -44,7 +45,7 @@ async fn merge_patches_name_duplicates_before_unknown_fields() {
         "{message}"
     );
     let stored = server.get(&path).await.json;
-    assert_eq!(stored["data"], serde_json::json!({"k": "2"}), "the last one counts");
+    assert_eq!(stored["data"], json!({"k": "2"}), "the last one counts");
 }
 
 #[tokio::test(start_paused = true)]
@@ -139,7 +140,7 @@ async fn a_wrong_type_is_refused_at_every_level() {
     for level in ["Ignore", "Warn", "Strict"] {
         let body = r#"{"metadata":{"name":"b"},"data":{"k":1},"nope":1}"#;
         let refused = server.send(Method::POST, &format!("{MAPS}?fieldValidation={level}"), JSON, body).await;
-        assert_eq!((refused.code, &refused.json["reason"]), (400, &serde_json::json!("BadRequest")));
+        assert_eq!((refused.code, &refused.json["reason"]), (400, &json!("BadRequest")));
         let path = format!("{MAPS}/a?fieldValidation={level}");
         for format in [MERGE, STRATEGIC] {
             let refused = server.send(Method::PATCH, &path, format, r#"{"data":{"k":1},"nope":1}"#).await;
@@ -156,8 +157,8 @@ async fn a_refusal_for_another_reason_tells_of_the_fields_too() {
     let server = Server::new().await;
     server.create(MAPS, map("a")).await;
     let body = |name: &str, version: &str| {
-        let metadata = serde_json::json!({"name": name, "resourceVersion": version});
-        serde_json::json!({"metadata": metadata, "zzz": 1}).to_string()
+        let metadata = json!({"name": name, "resourceVersion": version});
+        json!({"metadata": metadata, "zzz": 1}).to_string()
     };
     let one = format!("{MAPS}/a");
     let patch = r#"{"metadata":{"uid":"x"},"zzz":1}"#.to_owned();

@@ -15,16 +15,17 @@ use bytes::Bytes;
 use http::Method;
 use orch_proto::brand::ORCH;
 use orch_raft::memory::MemoryStore;
-use serde_json::{Value, json};
 
 use super::{Answer, Features, Pipeline, Remarks, Request, WriteOutcome};
 use crate::ambient::{Ambient, Timestamp};
 use crate::authn::User;
 use crate::budget::Budget;
 use crate::endpoint::Endpoint;
+use crate::json;
 use crate::paging::TokenKey;
 use crate::registry::Registry;
 use crate::request::{Query, TargetPath, Verb, parse_path};
+use crate::schema::value::Value;
 use crate::status::Status;
 
 /// The collection that most tests write to.

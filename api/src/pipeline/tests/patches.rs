@@ -5,6 +5,7 @@ use http::Method;
 use super::{
     APPLY, DEPLOYMENTS, JSON_PATCH, MAPS, MERGE, PODS, STRATEGIC, Server, deployment, json, map, pod,
 };
+use crate::schema::value::Value;
 
 const GENERIC: &str = "the server rejected our request due to an error in our request";
 
@@ -183,8 +184,8 @@ async fn strategic_patches_merge_what_has_a_key() {
     let server = Server::new().await;
     server.create(DEPLOYMENTS, deployment("d")).await;
     let path = format!("{DEPLOYMENTS}/d");
-    let within = |spec: serde_json::Value| json!({"spec": {"template": {"spec": spec}}});
-    let container = |object: &serde_json::Value| object["spec"]["template"]["spec"]["containers"][0].clone();
+    let within = |spec: Value| json!({"spec": {"template": {"spec": spec}}});
+    let container = |object: &Value| object["spec"]["template"]["spec"]["containers"][0].clone();
     // Only the container port is the key: another protocol on the same port is the same entry.
     let ports = json!([{"containerPort": 80, "protocol": "UDP"}, {"containerPort": 81}]);
     let patched =

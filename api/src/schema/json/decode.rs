@@ -6,8 +6,6 @@
 
 use std::borrow::Cow;
 
-use serde_json::map::Entry;
-use serde_json::{Map, Value};
 use smallvec::SmallVec;
 
 use super::error::{DecodeError, StrictError};
@@ -17,6 +15,8 @@ use super::twice::{TWICE_MAX, Twice, told};
 use crate::budget::{HELD_BYTES_MAX, Held, PATCHED_BYTES_MAX};
 use crate::schema::fill::{empty_object, zero_value};
 use crate::schema::types::{Scalar, Schema, TypeId, ValueType, Wire};
+use crate::schema::value::Entry;
+use crate::schema::value::{Map, Value};
 
 /// Bounds of one decoding.
 #[derive(Clone, Copy, Debug)]
@@ -253,7 +253,7 @@ impl<'s, 'a> Decoder<'s, 'a> {
     pub(super) fn entries(
         &mut self,
         mut read: impl FnMut(&mut Self) -> Result<Value, DecodeError>,
-    ) -> Result<Map<String, Value>, DecodeError> {
+    ) -> Result<Map, DecodeError> {
         self.open(b'{', "an object")?;
         let mut map = Map::new();
         let mut more = !self.is_closed(b'}');
@@ -272,7 +272,7 @@ impl<'s, 'a> Decoder<'s, 'a> {
                     entry.insert(value);
                     let key = entry.key().clone();
                     if self.twice.len() < TWICE_MAX {
-                        self.twice.push(Twice { key: key.clone(), offset });
+                        self.twice.push(Twice { key: key.to_string(), offset });
                     }
                     self.report(StrictError::Duplicate, &key);
                 }

@@ -4,12 +4,12 @@
 //! that is written even when empty. It accepts objects that strategies and patches have changed, in any order of
 //! fields, and brings them to the canonical form; it never fails.
 
-use serde_json::{Map, Value};
 use smallvec::SmallVec;
 
 use super::text::{write_float, write_string};
 use crate::budget::goes_on;
 use crate::schema::types::{ObjectType, Schema, TypeId, ValueType, Wire};
+use crate::schema::value::{Map, Value};
 
 /// Appends the canonical JSON of `value`, an object of type `type_id`: `{"metadata":{...},...}`, without
 /// `kind` and `apiVersion`, which are constants of the resource.
@@ -127,7 +127,7 @@ impl<'a> Encoder<'a> {
         self.out.push(b']');
     }
 
-    fn map(&mut self, ty: &'a ValueType, wire: Wire, map: &'a Map<String, Value>) {
+    fn map(&mut self, ty: &'a ValueType, wire: Wire, map: &'a Map) {
         let mut members: SmallVec<[(&str, &Value); 16]> =
             map.iter().map(|(key, value)| (key.as_str(), value)).collect();
         if !members.is_sorted_by_key(|(key, _)| *key) {

@@ -4,8 +4,6 @@
 use std::borrow::Cow;
 use std::fmt::Write as _;
 
-use serde_json::Value;
-
 use super::decode::{Decoder, Step};
 use super::error::{DecodeError, StrictError};
 use super::scalar;
@@ -13,6 +11,7 @@ use crate::budget::goes_on;
 use crate::schema::instant::{self, Precision};
 use crate::schema::quantity;
 use crate::schema::types::Scalar;
+use crate::schema::value::Value;
 use crate::validate::field::part;
 
 /// Unknown and duplicate fields that are reported; the reference stops there too.
@@ -26,7 +25,7 @@ impl<'a> Decoder<'_, 'a> {
     /// Reads a leaf that is not null. Null as an answer: a time that says that there is none.
     pub(super) fn scalar(&mut self, scalar: &Scalar) -> Result<Value, DecodeError> {
         Ok(match scalar {
-            Scalar::String(_) => Value::String(self.text("a string")?.into_owned()),
+            Scalar::String(_) => Value::from(self.text("a string")?),
             Scalar::Bool => Value::Bool(self.boolean()?),
             Scalar::Int32 => Value::from(self.integer::<i32>("a 32-bit integer")?),
             Scalar::Int64 => Value::from(self.integer::<i64>("a 64-bit integer")?),
@@ -37,9 +36,8 @@ impl<'a> Decoder<'_, 'a> {
             }
             Scalar::Bytes => {
                 let text = self.text("a base64 string")?;
-                Value::String(
-                    scalar::bytes(&text).ok_or_else(|| self.form("illegal base64 data".to_owned()))?,
-                )
+                let canonical = scalar::bytes(&text);
+                Value::from(canonical.ok_or_else(|| self.form("illegal base64 data".to_owned()))?)
             }
             Scalar::Time => self.time(Precision::Seconds)?,
             Scalar::MicroTime => self.time(Precision::Micros)?,
@@ -49,10 +47,10 @@ impl<'a> Decoder<'_, 'a> {
                     _ => Cow::Borrowed(self.number("a quantity")?),
                 };
                 let canonical = quantity::canonical(text.trim());
-                Value::String(canonical.map_err(|error| self.form(error.to_string()))?)
+                Value::from(canonical.map_err(|error| self.form(error.to_string()))?)
             }
             Scalar::IntOrString => match self.reader.peek() {
-                Some(b'"') => Value::String(self.reader.string()?.into_owned()),
+                Some(b'"') => Value::from(self.reader.string()?),
                 _ => Value::from(self.integer::<i32>("a 32-bit integer or a string")?),
             },
         })
@@ -67,7 +65,7 @@ impl<'a> Decoder<'_, 'a> {
         let canonical = instant::canonical(&text, precision).ok_or_else(|| {
             self.form(format!("cannot parse the time {:?}: it must look like {layout}", part(&text)))
         })?;
-        Ok(canonical.map_or(Value::Null, Value::String))
+        Ok(Value::from(canonical))
     }
 
     fn boolean(&mut self) -> Result<bool, DecodeError> {
@@ -117,7 +115,7 @@ impl<'a> Decoder<'_, 'a> {
         match self.reader.peek() {
             Some(b'{') => Ok(Value::Object(self.entries(Self::untyped)?)),
             Some(b'[') => self.items(Self::untyped),
-            Some(b'"') => Ok(Value::String(self.reader.string()?.into_owned())),
+            Some(b'"') => Ok(Value::from(self.reader.string()?)),
             Some(b't' | b'f') => Ok(Value::Bool(self.boolean()?)),
             Some(b'n') => self.reader.literal("null").map(|()| Value::Null),
             Some(b'-' | b'0'..=b'9') => {

@@ -5,13 +5,13 @@
 
 use std::borrow::Cow;
 
-use serde_json::{Map, Value};
 use smallvec::SmallVec;
 
 use super::decode::{Decoder, Step};
 use super::error::{DecodeError, StrictError};
 use crate::schema::fill::empty_field;
 use crate::schema::types::{Field, ObjectType, ValueType};
+use crate::schema::value::{Map, Value};
 
 /// Where an object stands in the document.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -27,7 +27,7 @@ impl<'s, 'a> Decoder<'s, 'a> {
     pub(super) fn object(
         &mut self,
         ty: &'s ObjectType,
-        mut map: Map<String, Value>,
+        mut map: Map,
         level: Level,
     ) -> Result<Value, DecodeError> {
         self.open(b'{', "an object")?;
@@ -58,32 +58,27 @@ impl<'s, 'a> Decoder<'s, 'a> {
         self.depth -= 1;
         for at in ty.always_written().filter(|&at| !set.has(at)) {
             let field = &ty.fields[at];
-            map.entry(&*field.name).or_insert_with(|| empty_field(self.schema, field));
+            map.entry(field.name.clone()).or_insert_with(|| empty_field(self.schema, field));
         }
         Ok(Value::Object(map))
     }
 
     /// Reads a field's value into `map`; whether it is there now.
-    fn field(
-        &mut self,
-        field: &'s Field,
-        map: &mut Map<String, Value>,
-        is_duplicate: bool,
-    ) -> Result<bool, DecodeError> {
-        let earlier = if is_duplicate { map.shift_remove(&*field.name) } else { None };
+    fn field(&mut self, field: &'s Field, map: &mut Map, is_duplicate: bool) -> Result<bool, DecodeError> {
+        let earlier = if is_duplicate { map.shift_remove(&field.name) } else { None };
         if self.null()? {
             // Null clears what may be absent and leaves alone what may not.
             let is_kept =
                 !field.presence && matches!(field.value, ValueType::Scalar(_) | ValueType::Object(_));
             let kept = earlier.filter(|_| is_kept);
             let is_there = kept.is_some();
-            map.extend(kept.map(|earlier| (field.name.to_string(), earlier)));
+            map.extend(kept.map(|earlier| (field.name.clone(), earlier)));
             return Ok(is_there);
         }
         let value = self.value(&field.value, field.wire, earlier)?;
         let is_there = !value.is_null() && (field.presence || !field.is_zero(&value));
         if is_there {
-            map.insert(field.name.to_string(), value);
+            map.insert(field.name.clone(), value);
         }
         Ok(is_there)
     }
@@ -93,7 +88,7 @@ impl<'s, 'a> Decoder<'s, 'a> {
         &mut self,
         ty: &'s ObjectType,
         key: Cow<'a, str>,
-        map: &mut Map<String, Value>,
+        map: &mut Map,
         level: Level,
     ) -> Result<(), DecodeError> {
         if (level == Level::Root || ty.head) && (key == "kind" || key == "apiVersion") {
@@ -108,10 +103,10 @@ impl<'s, 'a> Decoder<'s, 'a> {
             self.held.entry()?;
             let value = self.untyped()?;
             let key = self.leave_key();
-            if map.contains_key(&*key) {
+            if map.contains_key(&key) {
                 self.report(StrictError::Duplicate, &key);
             }
-            map.insert(key.into_owned(), value);
+            map.insert(key, value);
             return Ok(());
         }
         self.report(StrictError::Unknown, &key);
@@ -123,7 +118,7 @@ impl<'s, 'a> Decoder<'s, 'a> {
         &mut self,
         name: &'static str,
         text: String,
-        map: &mut Map<String, Value>,
+        map: &mut Map,
         level: Level,
     ) -> Result<(), DecodeError> {
         if level == Level::Nested {
@@ -131,7 +126,7 @@ impl<'s, 'a> Decoder<'s, 'a> {
                 self.report(StrictError::Duplicate, name);
             }
             if !text.is_empty() {
-                map.insert(name.to_owned(), Value::String(text));
+                map.insert(name, text.into());
             }
             return Ok(());
         }

@@ -3,7 +3,8 @@
 use base64::Engine as _;
 use base64::alphabet::STANDARD;
 use base64::engine::general_purpose::{GeneralPurpose, GeneralPurposeConfig};
-use serde_json::{Number, Value};
+
+use crate::schema::value::{Number, Value};
 
 /// As the reference reads base64: padded, and lenient about the bits that the last character leaves over.
 const LENIENT: GeneralPurpose =

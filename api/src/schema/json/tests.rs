@@ -1,8 +1,7 @@
 //! Decoding and encoding along the tables: what is kept, dropped, refused and reported.
 
-use serde_json::json;
-
 use super::*;
+use crate::json;
 use crate::schema::tests::{orch, vectors::recorded};
 
 /// Reads an object of `kind`, and gives its canonical text and what strict validation refuses.

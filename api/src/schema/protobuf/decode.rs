@@ -4,7 +4,6 @@
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use serde_json::{Map, Value};
 
 use super::wire::{Raw, Reader, broken};
 use crate::budget::{Held, goes_on};
@@ -13,6 +12,7 @@ use crate::schema::instant::{Instant, Precision};
 use crate::schema::json::{DecodeError, Limits, decode_untyped, float};
 use crate::schema::quantity;
 use crate::schema::types::{Field, ObjectType, Scalar, Schema, TypeId, ValueType, Wire};
+use crate::schema::value::{Map, SmolStr, Value};
 
 /// Reads the message of an object of type `type_id`, without the envelope.
 pub fn decode_protobuf(
@@ -39,7 +39,7 @@ impl<'s> Decoder<'s> {
         self.members(ty, &[], message, &mut map)?;
         for at in ty.always_written() {
             let field = &ty.fields[at];
-            map.entry(&*field.name).or_insert_with(|| empty_field(self.schema, field));
+            map.entry(field.name.clone()).or_insert_with(|| empty_field(self.schema, field));
         }
         Ok(Value::Object(map))
     }
@@ -50,7 +50,7 @@ impl<'s> Decoder<'s> {
         ty: &'s ObjectType,
         inlined_in: &[u32],
         message: &[u8],
-        map: &mut Map<String, Value>,
+        map: &mut Map,
     ) -> Result<(), DecodeError> {
         if self.depth == self.limits.depth_max {
             return Err(DecodeError::TooDeep { depth_max: self.limits.depth_max });
@@ -81,25 +81,20 @@ impl<'s> Decoder<'s> {
         Ok(())
     }
 
-    fn field(
-        &mut self,
-        field: &'s Field,
-        raw: Raw<'_>,
-        map: &mut Map<String, Value>,
-    ) -> Result<(), DecodeError> {
+    fn field(&mut self, field: &'s Field, raw: Raw<'_>, map: &mut Map) -> Result<(), DecodeError> {
         match &field.value {
             ValueType::List { item, .. } if field.wire == Wire::Plain => {
                 let items = self.items(item, raw)?;
-                match map.get_mut(&*field.name) {
+                match map.get_mut(&field.name) {
                     Some(Value::Array(list)) => list.extend(items),
                     _ => {
-                        map.insert(field.name.to_string(), Value::Array(items));
+                        map.insert(field.name.clone(), Value::Array(items));
                     }
                 }
             }
             ValueType::Map { value, .. } => {
                 let (key, value) = self.entry(value, field.wire, bytes(raw)?)?;
-                let entries = map.entry(&*field.name).or_insert_with(|| Value::Object(Map::new()));
+                let entries = map.entry(field.name.clone()).or_insert_with(|| Value::Object(Map::new()));
                 if let Value::Object(entries) = entries {
                     entries.insert(key, value);
                 }
@@ -107,9 +102,9 @@ impl<'s> Decoder<'s> {
             ty => {
                 let value = self.element(ty, field.wire, raw)?;
                 if !value.is_null() && (field.presence || !field.is_zero(&value)) {
-                    map.insert(field.name.to_string(), value);
+                    map.insert(field.name.clone(), value);
                 } else {
-                    map.shift_remove(&*field.name);
+                    map.shift_remove(&field.name);
                 }
             }
         }
@@ -136,9 +131,9 @@ impl<'s> Decoder<'s> {
         ty: &'s ValueType,
         wire: Wire,
         message: &[u8],
-    ) -> Result<(String, Value), DecodeError> {
+    ) -> Result<(SmolStr, Value), DecodeError> {
         self.held.entry()?;
-        let mut key = String::new();
+        let mut key = SmolStr::default();
         let mut value = None;
         let mut reader = Reader { rest: message };
         while let Some((number, raw)) = reader.field()? {
@@ -218,7 +213,7 @@ impl<'s> Decoder<'s> {
 fn scalar(scalar: &Scalar, raw: Raw<'_>) -> Result<Value, DecodeError> {
     Ok(match scalar {
         Scalar::String(_) => Value::String(text(raw)?),
-        Scalar::Bytes => Value::String(STANDARD.encode(bytes(raw)?)),
+        Scalar::Bytes => Value::from(STANDARD.encode(bytes(raw)?)),
         Scalar::Bool => Value::Bool(varint(raw)? != 0),
         Scalar::Int32 => Value::from(int32(varint(raw)?)),
         Scalar::Int64 => Value::from(int64(varint(raw)?)),
@@ -231,14 +226,14 @@ fn scalar(scalar: &Scalar, raw: Raw<'_>) -> Result<Value, DecodeError> {
         Scalar::Time => time(bytes(raw)?, Precision::Seconds)?,
         Scalar::MicroTime => time(bytes(raw)?, Precision::Micros)?,
         Scalar::Quantity => {
-            let mut given = String::from("0");
+            let mut given = SmolStr::new_static("0");
             let mut reader = Reader { rest: bytes(raw)? };
             while let Some((number, raw)) = reader.field()? {
                 if number == 1 {
                     given = text(raw)?;
                 }
             }
-            Value::String(quantity::canonical(&given).map_err(|error| broken(&error.to_string()))?)
+            Value::from(quantity::canonical(&given).map_err(|error| broken(&error.to_string()))?)
         }
         Scalar::IntOrString => int_or_string(bytes(raw)?)?,
     })
@@ -263,11 +258,11 @@ fn time(message: &[u8], precision: Precision) -> Result<Value, DecodeError> {
     if instant.seconds == Instant::UNSET.seconds {
         return Ok(Value::Null);
     }
-    instant.format(precision).map(Value::String).ok_or_else(|| broken("a time out of range"))
+    instant.format(precision).map(Value::from).ok_or_else(|| broken("a time out of range"))
 }
 
 fn int_or_string(message: &[u8]) -> Result<Value, DecodeError> {
-    let (mut is_string, mut integer, mut string) = (false, 0, String::new());
+    let (mut is_string, mut integer, mut string) = (false, 0, SmolStr::default());
     let mut reader = Reader { rest: message };
     while let Some((number, raw)) = reader.field()? {
         match number {
@@ -295,8 +290,8 @@ fn varint(raw: Raw<'_>) -> Result<u64, DecodeError> {
 }
 
 /// A string; bytes that are not UTF-8 become U+FFFD, as in JSON.
-fn text(raw: Raw<'_>) -> Result<String, DecodeError> {
-    Ok(String::from_utf8_lossy(bytes(raw)?).into_owned())
+fn text(raw: Raw<'_>) -> Result<SmolStr, DecodeError> {
+    Ok(String::from_utf8_lossy(bytes(raw)?).into())
 }
 
 fn int64(varint: u64) -> i64 {

@@ -2,7 +2,6 @@
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use serde_json::{Map, Value};
 use smallvec::SmallVec;
 
 use super::wire::{write_bytes, write_double, write_integer, write_nested};
@@ -10,6 +9,7 @@ use crate::budget::goes_on;
 use crate::schema::instant::{Instant, Precision};
 use crate::schema::json::write_value;
 use crate::schema::types::{Field, ObjectType, Scalar, Schema, TypeId, ValueType, Wire};
+use crate::schema::value::{Map, SmolStr, Value};
 
 /// Appends the message of `value`, an object of type `type_id`. `kind` and `apiVersion` are the envelope's. Values
 /// that do not have their field's type are left out; decoding and validation let none through.
@@ -82,8 +82,8 @@ impl<'a> Encoder<'a> {
         }
     }
 
-    fn map(self, number: u32, ty: &'a ValueType, wire: Wire, map: &'a Map<String, Value>, out: &mut Vec<u8>) {
-        let mut members: SmallVec<[(&String, &Value); 16]> = map.iter().collect();
+    fn map(self, number: u32, ty: &'a ValueType, wire: Wire, map: &'a Map, out: &mut Vec<u8>) {
+        let mut members: SmallVec<[(&SmolStr, &Value); 16]> = map.iter().collect();
         members.sort_by_key(|(key, _)| *key);
         for (key, value) in members.into_iter().take_while(|_| goes_on()) {
             write_nested(number, out, |out| {

@@ -1,11 +1,12 @@
 //! Messages byte by byte, recorded objects through Protobuf and back, and broken ones.
 
 use bytes::Bytes;
-use serde_json::{Value, json};
 
 use super::*;
+use crate::json;
 use crate::schema::json::{Limits, decode_json, encode_json};
 use crate::schema::tests::{orch, vectors::recorded};
+use crate::schema::value::Value;
 
 fn encoded(kind: &str, value: &Value) -> Vec<u8> {
     let mut out = Vec::new();

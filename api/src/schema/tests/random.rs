@@ -1,9 +1,10 @@
 //! Random objects made from the tables, and what must hold for all of them.
 
 use proptest::prelude::*;
-use serde_json::{Map, Value, json};
 
 use super::*;
+use crate::json;
+use crate::schema::value::{Map, Value};
 
 /// A small generator: proptest chooses the seed and prints it.
 struct Random(u64);

@@ -2,9 +2,8 @@
 
 use std::path::Path;
 
-use serde_json::Value;
-
 use super::*;
+use crate::schema::value::Value;
 
 /// An object that a server answered, and its table.
 pub(crate) struct Recorded {

@@ -2,15 +2,14 @@
 
 use std::cmp::Ordering;
 
-use serde_json::{Map, Value};
-
 use crate::budget::goes_on;
+use crate::schema::value::{Map, Value};
 
 /// The members in the order in which they are written.
 ///
 /// The library's sorts may panic where an order contradicts itself, as comparing runs of digits by their value does once
 /// they overflow; this merge of sorted runs takes any order. Stored objects come nearly sorted, in few runs.
-pub(super) fn sorted(members: &Map<String, Value>) -> Vec<(&str, &Value)> {
+pub(super) fn sorted(members: &Map) -> Vec<(&str, &Value)> {
     let members: Vec<Member> =
         members.iter().take_while(|_| goes_on()).map(|(key, value)| (key.as_str(), value)).collect();
     let mut runs: Vec<Vec<Member>> =
@@ -77,14 +76,14 @@ fn leading_number(text: &str, continues: bool) -> (i64, usize) {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
 
     use super::*;
+    use crate::json;
 
     #[test]
     fn keys_come_as_people_sort_them() {
         let keys = ["a10", "a2", "a", "B", "b", "a-b", "ab", ".dot", "1", "01", "a/b", "é", "a100", "a1"];
-        let members: Map<String, Value> = keys.iter().map(|key| ((*key).to_owned(), json!(0))).collect();
+        let members: Map = keys.iter().map(|key| ((*key).to_owned(), json!(0))).collect();
         let found: Vec<&str> = sorted(&members).into_iter().map(|(key, _)| key).collect();
         assert_eq!(
             found,
@@ -94,7 +93,7 @@ mod tests {
 
     #[test]
     fn numbers_too_large_to_compare_do_no_harm() {
-        let members: Map<String, Value> = (0..200u64)
+        let members: Map = (0..200u64)
             .map(|at| (format!("k{}{}", at.wrapping_mul(0x9E37_79B9_7F4A_7C15), at), json!(at)))
             .collect();
         assert_eq!(sorted(&members).len(), members.len());

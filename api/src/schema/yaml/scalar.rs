@@ -4,6 +4,7 @@
 //! quotes, one with signs that mean something gets single ones, one with lines is a literal block where it can be.
 
 use super::plain;
+use crate::schema::value::Value;
 
 /// The forms of a text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -80,7 +81,7 @@ pub(super) fn is_printable(char: char) -> bool {
 
 /// Whether a reader takes the unquoted text for a text.
 fn reads_as_text(text: &str) -> bool {
-    let is_text = |text| matches!(plain(text), Ok(serde_json::Value::String(_)));
+    let is_text = |text| matches!(plain(text), Ok(Value::String(_)));
     if text == "<<" || !is_text(text) {
         return false;
     }

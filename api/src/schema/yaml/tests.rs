@@ -1,8 +1,7 @@
 //! YAML 1.1 as the reference converts it, and what is bounded or refused.
 
-use serde_json::json;
-
 use super::*;
+use crate::json;
 use crate::schema::tests::orch;
 
 #[track_caller]
@@ -120,11 +119,11 @@ fn objects_are_decoded_and_duplicates_named_by_line() {
 
 #[test]
 fn binary_scalars_hold_base64() {
-    check("a: !!binary aGVsbG8=", serde_json::json!({"a": "hello"}));
-    check("a: !!binary |\n  aGVs\n  bG8=\nb: !!binary \"\"", serde_json::json!({"a": "hello", "b": ""}));
-    check("!!binary aw==: 1", serde_json::json!({"k": 1}));
-    check("a: !!binary MTI=", serde_json::json!({"a": "12"}));
-    check("a: !!binary /w==", serde_json::json!({"a": "\u{fffd}"}));
+    check("a: !!binary aGVsbG8=", json!({"a": "hello"}));
+    check("a: !!binary |\n  aGVs\n  bG8=\nb: !!binary \"\"", json!({"a": "hello", "b": ""}));
+    check("!!binary aw==: 1", json!({"k": 1}));
+    check("a: !!binary MTI=", json!({"a": "12"}));
+    check("a: !!binary /w==", json!({"a": "\u{fffd}"}));
     assert_eq!(
         yaml_value(orch(), b"a: !!binary a$b").unwrap_err().to_string(),
         "error converting YAML to JSON: yaml: !!binary value contains invalid base64 data"

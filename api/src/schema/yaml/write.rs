@@ -6,11 +6,10 @@
 //!
 //! Invariant: reading the document gives the same value again.
 
-use serde_json::{Map, Value};
-
 use super::order::sorted;
 use super::scalar::{Style, is_printable, style};
 use crate::budget::goes_on;
+use crate::schema::value::{Map, Number, Value};
 
 /// Appends `value` as a YAML document.
 pub fn write_yaml(value: &Value, out: &mut Vec<u8>) {
@@ -30,7 +29,7 @@ pub(crate) fn write_yaml_to(value: &Value, out: &mut impl YamlSink) {
 /// # Errors
 /// The first error among the items; the document is not finished then.
 pub(crate) fn write_yaml_list<E>(
-    members: &Map<String, Value>,
+    members: &Map,
     list: &str,
     items: impl Iterator<Item = Result<Value, E>>,
     out: &mut impl YamlSink,
@@ -134,7 +133,7 @@ impl<'a, S: YamlSink> Emitter<'a, S> {
         self.node(item, Place::Other);
     }
 
-    fn members(&mut self, members: &Map<String, Value>) {
+    fn members(&mut self, members: &Map) {
         let outer = self.indent;
         self.deeper();
         for (key, value) in sorted(members).into_iter().take_while(|_| goes_on()) {
@@ -344,7 +343,7 @@ impl<'a, S: YamlSink> Emitter<'a, S> {
 }
 
 /// A number with the fewest digits that name it; a fraction with an exponent from 1e6 on and below 1e-4.
-fn number_text(number: &serde_json::Number) -> String {
+fn number_text(number: &Number) -> String {
     let float = number.as_f64().filter(|_| number.is_f64());
     let Some(float) = float else { return number.to_string() };
     let text = format!("{float:e}");

@@ -1,8 +1,7 @@
 //! The rules of object metadata, by what they refuse.
 
-use serde_json::json;
-
 use super::*;
+use crate::json;
 
 fn create(meta: Value) -> Vec<String> {
     let errors = validate_object_meta(&meta, true, NameRule::Dns1123Subdomain, &Path::new("metadata"));

@@ -4,8 +4,8 @@
 //! fields they have.
 
 use crate::budget::Numbered;
-use serde_json::Value;
 
+use crate::schema::value::Value;
 use crate::validate::tree::{Tree, set, sorted_entries};
 
 /// What stands for a field that is not set.

@@ -1,9 +1,9 @@
 //! The layout and the quotes of the reference, and that everything written is read back.
 
 use proptest::prelude::*;
-use serde_json::json;
 
 use super::*;
+use crate::json;
 use crate::schema::tests::orch;
 use crate::schema::yaml_value;
 
