@@ -12,6 +12,7 @@ pub mod controllers;
 pub mod endpoint;
 pub mod error;
 pub mod fields;
+pub mod follow;
 pub mod http;
 pub mod kinds;
 pub mod negotiate;

@@ -1,11 +1,13 @@
 //! The resources that are served: what the schema says of each, the strategy of its kind, and constants of its answers.
 //!
-//! Owns the look-up from a path to a resource. Built once; custom resources will add to a copy and swap it.
+//! Owns the look-up from a path to a resource.
 
-use std::collections::HashMap;
+use std::hash::{BuildHasher, RandomState};
+use std::ops::Deref;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use hashbrown::HashTable;
 use orch_proto::Brand;
 
 use crate::endpoint::Action;
@@ -13,36 +15,17 @@ use crate::fields::OtherVersion;
 use crate::kinds::{Strategy, strategy_for};
 use crate::request::Verb;
 use crate::schema::value::Value;
-use crate::schema::{Column, ResourceType, Schema, Subresource, TypeId};
+use crate::schema::{ResourceType, Schema, TypeId};
 
-/// One served resource in one version.
+/// One served resource in one version. It keeps what it is made of, so that a registry without it may be dropped while a request
+/// still works with it.
 pub struct Resource {
-    /// API group; empty for core.
-    pub group: String,
-    /// Version.
-    pub version: String,
-    /// Plural name, as in paths.
-    pub plural: String,
-    /// Singular name.
-    pub singular: String,
-    /// Kind.
-    pub kind: String,
-    /// Whether its objects live in namespaces.
-    pub namespaced: bool,
-    /// Verbs, as discovery lists them.
-    pub verbs: Vec<String>,
-    /// Short names.
-    pub short_names: Vec<String>,
-    /// Categories.
-    pub categories: Vec<String>,
-    /// Sub-resources that are served.
-    pub subresources: Vec<Subresource>,
-    /// Columns of its table; empty for the default two.
-    pub columns: Vec<Column>,
-    /// Its message in the schema.
-    pub type_id: TypeId,
+    /// Its names, verbs, sub-resources and columns, which are read as the resource's own.
+    pub definition: Arc<ResourceType>,
+    /// The tables in which `type_id` stands.
+    pub schema: Arc<Schema>,
     /// The rules of its kind.
-    pub strategy: &'static dyn Strategy,
+    pub strategy: Arc<dyn Strategy>,
     /// Where its objects are stored. Two versions, or two groups, may share one place.
     pub storage: Arc<str>,
     /// The other served versions of the same objects.
@@ -51,6 +34,17 @@ pub struct Resource {
     pub conversion: Option<Conversion>,
     /// `{"kind":"Role","apiVersion":"...",`: what stands before an object's stored bytes.
     pub head: Bytes,
+    /// See [`Resource::resets`].
+    object_resets: Vec<String>,
+    status_resets: Vec<String>,
+}
+
+impl Deref for Resource {
+    type Target = ResourceType;
+
+    fn deref(&self) -> &ResourceType {
+        &self.definition
+    }
 }
 
 /// A version that is not the stored one.
@@ -66,20 +60,42 @@ pub struct Conversion {
     pub stored_type: TypeId,
 }
 
-/// All served resources.
-#[derive(Clone)]
+/// All served resources. It never changes: another set of resources is another registry, and a request ends with the one that it
+/// began with.
 pub struct Registry {
     /// The tables that every codec walks.
     pub schema: Arc<Schema>,
     /// The names of the cluster.
     pub brand: &'static Brand,
     resources: Vec<Arc<Resource>>,
-    by_path: HashMap<(String, String, String), usize>,
+    paths: Paths,
+}
+
+/// From group, version and plural name to the place of a resource. The hash is keyed: clients choose what is looked up.
+#[derive(Default)]
+struct Paths {
+    table: HashTable<usize>,
+    hasher: RandomState,
+}
+
+impl Paths {
+    fn of(resources: &[Arc<Resource>]) -> Self {
+        let Paths { mut table, hasher } = Paths::default();
+        let hash_at = |&at: &usize| hasher.hash_one(resources[at].path());
+        for at in 0..resources.len() {
+            table.insert_unique(hash_at(&at), at, hash_at);
+        }
+        Paths { table, hasher }
+    }
+
+    fn find(&self, path: (&str, &str, &str), resources: &[Arc<Resource>]) -> Option<usize> {
+        self.table.find(self.hasher.hash_one(path), |&at| resources[at].path() == path).copied()
+    }
 }
 
 impl Registry {
     /// The built-in resources under `brand`.
-    pub fn builtin(brand: &'static Brand) -> Self {
+    pub fn builtin(brand: &'static Brand) -> Arc<Self> {
         let schema = Arc::new(Schema::builtin(brand));
         let served = schema.resources().iter().filter_map(|definition| resource(&schema, brand, definition));
         let mut resources: Vec<Resource> = served.collect();
@@ -87,17 +103,13 @@ impl Registry {
             resources[at].others = others(&resources, at);
         }
         let resources: Vec<Arc<Resource>> = resources.into_iter().map(Arc::new).collect();
-        let by_path = resources.iter().enumerate().map(|(at, resource)| {
-            ((resource.group.clone(), resource.version.clone(), resource.plural.clone()), at)
-        });
-        let by_path = by_path.collect();
-        Registry { schema, brand, resources, by_path }
+        let paths = Paths::of(&resources);
+        Arc::new(Registry { schema, brand, resources, paths })
     }
 
     /// The resource behind a path.
     pub fn find(&self, group: &str, version: &str, plural: &str) -> Option<&Arc<Resource>> {
-        let key = (group.to_owned(), version.to_owned(), plural.to_owned());
-        self.by_path.get(&key).map(|&at| &self.resources[at])
+        self.paths.find((group, version, plural), &self.resources).map(|at| &self.resources[at])
     }
 
     /// Every resource, in the schema's order.
@@ -107,19 +119,23 @@ impl Registry {
 }
 
 impl Resource {
-    /// `v1`, or `GROUP/VERSION`.
-    pub fn api_version(&self) -> String {
-        if self.group.is_empty() { self.version.clone() } else { format!("{}/{}", self.group, self.version) }
+    /// What names it in paths: group, version and plural name.
+    fn path(&self) -> (&str, &str, &str) {
+        (&self.group, &self.version, &self.plural)
+    }
+
+    /// Paths of the fields that `action` sets back, so that nobody can own them through it. A write of the object leaves the
+    /// status of a kind that has it as a sub-resource, and one of the status leaves what is wanted.
+    pub fn resets(&self, action: Action) -> &[String] {
+        match action {
+            Action::Object | Action::Finalize => &self.object_resets,
+            Action::Status => &self.status_resets,
+        }
     }
 
     /// Whether discovery lists the verb for the resource itself.
     pub fn allows(&self, verb: Verb) -> bool {
         self.verbs.iter().any(|allowed| allowed == verb.as_str())
-    }
-
-    /// The served sub-resource of this name.
-    pub fn subresource(&self, name: &str) -> Option<&Subresource> {
-        self.subresources.iter().find(|subresource| subresource.name == name)
     }
 
     /// What a request does through the served sub-resource of this name; empty for the object itself.
@@ -180,7 +196,7 @@ fn others(resources: &[Resource], at: usize) -> Vec<OtherVersion> {
     twins.map(version).collect()
 }
 
-fn resource(schema: &Schema, brand: &'static Brand, definition: &ResourceType) -> Option<Resource> {
+fn resource(schema: &Arc<Schema>, brand: &'static Brand, definition: &ResourceType) -> Option<Resource> {
     let domain = format!(".{}", brand.group_domain);
     let stem = definition.group.strip_suffix(&domain).unwrap_or(&definition.group);
     let own =
@@ -194,29 +210,68 @@ fn resource(schema: &Schema, brand: &'static Brand, definition: &ResourceType) -
         stored_field: crate::kinds::event::stored_field_label,
         stored_type: schema.named("core.v1.Event").expect("the core kinds are in the schema"),
     });
-    let served = definition.subresources.iter();
-    let subresources = served.filter(|sub| Action::of(&sub.name).is_some()).cloned();
-    let api_version = match definition.group.as_str() {
-        "" => definition.version.clone(),
-        group => format!("{group}/{}", definition.version),
-    };
+    // Sub-resources without an action are not served yet.
+    let mut definition = definition.clone();
+    definition.subresources.retain(|subresource| Action::of(&subresource.name).is_some());
+    let head = format!("{{\"kind\":\"{}\",\"apiVersion\":\"{}\",", definition.kind, definition.api_version());
+    let has_status = definition.subresource(Action::Status.subresource()).is_some();
+    let resets = |path: &str| has_status.then(|| path.to_owned()).into_iter();
     Some(Resource {
-        group: definition.group.clone(),
-        version: definition.version.clone(),
-        plural: definition.plural.clone(),
-        singular: definition.singular.clone(),
-        kind: definition.kind.clone(),
-        namespaced: definition.namespaced,
-        verbs: definition.verbs.clone(),
-        short_names: definition.short_names.clone(),
-        categories: definition.categories.clone(),
-        subresources: subresources.collect(),
-        columns: definition.columns.clone(),
-        type_id: definition.type_id,
+        object_resets: resets("status").collect(),
+        status_resets: resets("spec").chain(definition.rules.status_resets.iter().cloned()).collect(),
+        definition: Arc::new(definition),
+        schema: schema.clone(),
         strategy,
         storage: storage.into(),
         others: Vec::new(),
         conversion,
-        head: format!("{{\"kind\":\"{}\",\"apiVersion\":\"{api_version}\",", definition.kind).into(),
+        head: head.into(),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use orch_proto::brand::ORCH;
+
+    use super::*;
+    use crate::json;
+
+    #[test]
+    fn every_selectable_field_has_a_value_and_one_name() {
+        for resource in Registry::builtin(&ORCH).resources() {
+            let selectable = &resource.rules.selectable;
+            let values = resource.strategy.field_values(&json!({}));
+            assert_eq!(selectable.len(), values.len(), "{resource:?}");
+            let names: std::collections::BTreeSet<_> = selectable.iter().map(|field| &field.name).collect();
+            assert_eq!(names.len(), selectable.len(), "{resource:?}");
+        }
+    }
+
+    #[test]
+    fn versions_of_the_same_objects_have_the_same_rules() {
+        let registry = Registry::builtin(&ORCH);
+        let twins = |resource: &Arc<Resource>| {
+            registry
+                .resources()
+                .filter(|other| other.storage == resource.storage)
+                .cloned()
+                .collect::<Vec<_>>()
+        };
+        for (resource, other) in
+            registry.resources().flat_map(|one| twins(one).into_iter().map(move |other| (one, other)))
+        {
+            assert_eq!(resource.rules, other.rules, "{resource:?} and {other:?}");
+        }
+    }
+
+    #[test]
+    fn what_a_status_leaves_alone_follows_from_the_sub_resource() {
+        let registry = Registry::builtin(&ORCH);
+        let resets = |group: &str, plural: &str, action| {
+            registry.find(group, "v1", plural).unwrap().resets(action).to_vec()
+        };
+        assert_eq!(resets("apps", "deployments", Action::Object), ["status"]);
+        assert_eq!(resets("apps", "deployments", Action::Status), ["spec", "metadata.labels"]);
+        assert!(resets("", "configmaps", Action::Object).is_empty());
+    }
 }

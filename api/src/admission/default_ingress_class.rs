@@ -21,7 +21,7 @@ impl Plugin for DefaultIngressClass {
         &'a self,
         attributes: &'a Attributes<'a>,
         ingress: &'a mut Value,
-        view: &'a dyn View,
+        view: &'a View,
         _additions: &'a mut Additions,
     ) -> Ruling<'a> {
         let annotations = ingress.at("metadata").at("annotations");

@@ -22,7 +22,7 @@ impl Plugin for DefaultStorageClass {
         &'a self,
         attributes: &'a Attributes<'a>,
         claim: &'a mut Value,
-        view: &'a dyn View,
+        view: &'a View,
         _additions: &'a mut Additions,
     ) -> Ruling<'a> {
         // Clients of old name the class in an annotation.

@@ -26,7 +26,7 @@ impl Plugin for DefaultTolerationSeconds {
         &'a self,
         attributes: &'a Attributes<'a>,
         pod: &'a mut Value,
-        _view: &'a dyn View,
+        _view: &'a View,
         _additions: &'a mut Additions,
     ) -> Ruling<'a> {
         add_tolerations(attributes.brand, pod);

@@ -32,7 +32,6 @@ use crate::validate::quoted;
 
 pub use additions::Additions;
 pub use attributes::{Attributes, Operation};
-pub(crate) use view::StateView;
 pub use view::View;
 
 /// Why a plugin does not let a write pass.
@@ -65,7 +64,7 @@ pub trait Plugin: Send + Sync + 'static {
         &'a self,
         _attributes: &'a Attributes<'a>,
         _object: &'a mut Value,
-        _view: &'a dyn View,
+        _view: &'a View,
         _additions: &'a mut Additions,
     ) -> Ruling<'a> {
         rule(Ok(()))
@@ -76,7 +75,7 @@ pub trait Plugin: Send + Sync + 'static {
         &'a self,
         _attributes: &'a Attributes<'a>,
         _object: Option<&'a Value>,
-        _view: &'a dyn View,
+        _view: &'a View,
         _additions: &'a mut Additions,
     ) -> Ruling<'a> {
         rule(Ok(()))
@@ -104,7 +103,7 @@ impl Chain {
         Chain::new(vec![
             Box::new(namespace_lifecycle::NamespaceLifecycle),
             Box::new(taint_nodes_by_condition::TaintNodesByCondition),
-            Box::new(priority::Priority),
+            Box::<priority::Priority>::default(),
             Box::new(default_toleration_seconds::DefaultTolerationSeconds),
             Box::new(default_storage_class::DefaultStorageClass),
             Box::new(storage_object_in_use_protection::StorageObjectInUseProtection),
@@ -125,7 +124,7 @@ impl Chain {
         &self,
         attributes: &Attributes<'_>,
         object: &mut Value,
-        view: &dyn View,
+        view: &View,
         additions: &mut Additions,
     ) -> Result<(), ApiError> {
         for (at, plugin) in self.0.iter().enumerate().filter(|(_, plugin)| plugin.handles(attributes)) {
@@ -144,7 +143,7 @@ impl Chain {
         &self,
         attributes: &Attributes<'_>,
         object: Option<&Value>,
-        view: &dyn View,
+        view: &View,
         additions: &mut Additions,
     ) -> Result<(), ApiError> {
         for (at, plugin) in self.0.iter().enumerate().filter(|(_, plugin)| plugin.handles(attributes)) {

@@ -29,7 +29,7 @@ impl Plugin for NamespaceLifecycle {
         &'a self,
         attributes: &'a Attributes<'a>,
         _object: &'a mut Value,
-        view: &'a dyn View,
+        view: &'a View,
         additions: &'a mut Additions,
     ) -> Ruling<'a> {
         additions.require(Condition::NamespaceActive(attributes.namespace.into()));
@@ -43,7 +43,7 @@ impl Plugin for NamespaceLifecycle {
         &'a self,
         attributes: &'a Attributes<'a>,
         object: Option<&'a Value>,
-        _view: &'a dyn View,
+        _view: &'a View,
         _additions: &'a mut Additions,
     ) -> Ruling<'a> {
         let brand = attributes.brand;

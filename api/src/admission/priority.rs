@@ -1,14 +1,88 @@
 //! `Priority`: pods get their priority from their class, and a class is not made the default beside another.
 
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, LazyLock};
+
+use orch_raft::object::SharedObject;
+use orch_raft::{Change, State};
+
 use super::{Additions, Attributes, Operation, Plugin, Refusal, Ruling, View, rule};
-use crate::schema::value::Value;
+use crate::follow::{Derived, Prepared};
+use crate::schema::value::{SmolStr, Value};
 use crate::validate::tree::{Tree, carry, child_mut, set, set_default};
 
 const CLASSES: &str = "priorityclasses.scheduling";
 const PREEMPT: &str = "PreemptLowerPriority";
 
-#[derive(Debug)]
-pub(super) struct Priority;
+#[derive(Debug, Default)]
+pub(super) struct Priority {
+    classes: Prepared<Classes>,
+}
+
+/// The priority classes: every pod that is created asks for one.
+#[derive(Clone, Debug, Default)]
+struct Classes {
+    by_name: BTreeMap<Arc<str>, Class>,
+    /// Value and name of those that are marked as the default.
+    defaults: BTreeSet<(i64, Arc<str>)>,
+}
+
+#[derive(Clone, Debug)]
+struct Class {
+    value: i64,
+    policy: SmolStr,
+    is_default: bool,
+}
+
+impl Class {
+    fn of(object: &SharedObject) -> Option<Class> {
+        let class: Value = serde_json::from_slice(&object.json).ok()?;
+        Some(Class {
+            value: class.int("value").unwrap_or(0),
+            policy: class.at("preemptionPolicy").as_str().unwrap_or(PREEMPT).into(),
+            is_default: class.flag("globalDefault"),
+        })
+    }
+}
+
+impl Classes {
+    fn set(&mut self, name: &Arc<str>, class: Option<Class>) {
+        let old = match &class {
+            Some(class) => self.by_name.insert(name.clone(), class.clone()),
+            None => self.by_name.remove(name),
+        };
+        if let Some(old) = old {
+            self.defaults.remove(&(old.value, name.clone()));
+        }
+        if let Some(new) = class.filter(|class| class.is_default) {
+            self.defaults.insert((new.value, name.clone()));
+        }
+    }
+
+    /// The class of pods that name none. Of several defaults the lowest counts, so that nobody gains by adding one.
+    fn default_class(&self) -> Option<(&Arc<str>, &Class)> {
+        let (_, name) = self.defaults.first()?;
+        self.by_name.get_key_value(name)
+    }
+}
+
+impl Derived for Classes {
+    fn sources(&self) -> impl Iterator<Item = &Arc<str>> {
+        static SOURCE: LazyLock<Arc<str>> = LazyLock::new(|| CLASSES.into());
+        std::iter::once(&*SOURCE)
+    }
+
+    fn change(&mut self, _source: &Arc<str>, change: &Change) {
+        self.set(&change.path, change.new.as_ref().and_then(Class::of));
+    }
+
+    fn rebuild(&mut self, state: &State) {
+        *self = Classes::default();
+        for (name, object) in state.collection(CLASSES).range_from("") {
+            self.set(name, Class::of(object));
+        }
+    }
+}
 
 impl Plugin for Priority {
     fn name(&self) -> &'static str {
@@ -24,14 +98,14 @@ impl Plugin for Priority {
         &'a self,
         attributes: &'a Attributes<'a>,
         pod: &'a mut Value,
-        view: &'a dyn View,
+        view: &'a View,
         _additions: &'a mut Additions,
     ) -> Ruling<'a> {
         if *attributes.resource.storage == *CLASSES {
             return rule(Ok(()));
         }
         rule(match attributes.old {
-            None => set_priority(pod, view).map_err(Refusal::Forbidden),
+            None => set_priority(pod, &view.prepared(&self.classes)).map_err(Refusal::Forbidden),
             Some(old) => {
                 keep_priority(old, pod);
                 Ok(())
@@ -43,47 +117,46 @@ impl Plugin for Priority {
         &'a self,
         attributes: &'a Attributes<'a>,
         class: Option<&'a Value>,
-        view: &'a dyn View,
+        view: &'a View,
         _additions: &'a mut Additions,
     ) -> Ruling<'a> {
         rule(match class {
             Some(class) if *attributes.resource.storage == *CLASSES => {
-                check_only_default(class, view).map_err(Refusal::Forbidden)
+                check_only_default(class, attributes.old.is_none(), &view.prepared(&self.classes))
+                    .map_err(Refusal::Forbidden)
             }
             _ => Ok(()),
         })
     }
 }
 
-fn check_only_default(class: &Value, view: &dyn View) -> Result<(), String> {
-    if !class.flag("globalDefault") {
-        return Ok(());
+/// A class is marked as the default only while none is. Of several, which were created at the same time, the one that counts
+/// can be changed.
+fn check_only_default(class: &Value, is_new: bool, classes: &Classes) -> Result<(), String> {
+    let default = classes.default_class().filter(|_| class.flag("globalDefault"));
+    match default {
+        Some((name, _)) if is_new || **name != *class.at("metadata").text("name") => {
+            Err(format!("PriorityClass {name} is already marked as default. Only one default can exist"))
+        }
+        _ => Ok(()),
     }
-    let name = class.at("metadata").text("name");
-    let classes = view.list(CLASSES, "");
-    // once: one class is looked for.
-    let other = classes.iter().find(|c| c.flag("globalDefault") && c.at("metadata").text("name") != name);
-    other.map_or(Ok(()), |other| {
-        let other = other.at("metadata").text("name");
-        Err(format!("PriorityClass {other} is already marked as default. Only one default can exist"))
-    })
 }
 
 /// Sets the priority of a new pod by its class, or by the class that is the default.
-fn set_priority(pod: &mut Value, view: &dyn View) -> Result<(), String> {
+fn set_priority(pod: &mut Value, classes: &Classes) -> Result<(), String> {
     let spec = child_mut(pod, "spec");
     let wanted = spec.text("priorityClassName").to_owned();
     let class = if wanted.is_empty() {
-        default_class(view)
+        let default = classes.default_class();
+        if let Some((name, _)) = default {
+            set(spec, "priorityClassName", &**name);
+        }
+        default.map(|(_, class)| class)
     } else {
-        let class = view.find(CLASSES, "", &wanted);
+        let class = classes.by_name.get(&*wanted);
         Some(class.ok_or_else(|| format!("no PriorityClass with name {wanted} was found"))?)
     };
-    let class = class.unwrap_or_default();
-    if wanted.is_empty() && !class.is_null() {
-        set(spec, "priorityClassName", class.at("metadata").text("name"));
-    }
-    let priority = class.int("value").unwrap_or(0);
+    let (priority, policy) = class.map_or((0, PREEMPT), |class| (class.value, &*class.policy));
     if let Some(given) = spec.int("priority").filter(|&given| given != priority) {
         return Err(format!(
             "the integer value of priority ({given}) must not be provided in pod spec; priority admission controller \
@@ -91,7 +164,6 @@ fn set_priority(pod: &mut Value, view: &dyn View) -> Result<(), String> {
         ));
     }
     set(spec, "priority", priority);
-    let policy = class.at("preemptionPolicy").as_str().unwrap_or(PREEMPT);
     set_default(spec, "preemptionPolicy", policy);
     let given = spec.text("preemptionPolicy");
     if given != policy {
@@ -113,24 +185,17 @@ fn keep_priority(old: &Value, pod: &mut Value) {
     }
 }
 
-// With several defaults the lowest counts, so that nobody gains by adding one.
-fn default_class(view: &dyn View) -> Option<Value> {
-    let classes = view.list(CLASSES, "");
-    let defaults = classes.into_iter().filter(|class| class.flag("globalDefault"));
-    defaults.min_by_key(|class| class.int("value").unwrap_or(0))
-}
-
 #[cfg(test)]
 mod tests {
-
     use super::*;
     use crate::admission::testing::Objects;
     use crate::json;
 
-    fn classes(classes: &[Value]) -> Objects {
+    fn classes(classes: &[Value]) -> Classes {
         let key =
             |class: &Value| (CLASSES.to_owned(), String::new(), class.at("metadata").text("name").to_owned());
-        Objects(classes.iter().map(|class| (key(class), class.clone())).collect())
+        let objects = Objects(classes.iter().map(|class| (key(class), class.clone())).collect());
+        (*objects.view("ns").prepared(&Prepared::<Classes>::default())).clone()
     }
 
     #[test]
@@ -157,7 +222,7 @@ mod tests {
 
     #[test]
     fn priorities_are_not_chosen_freely() {
-        let nothing = Objects::default();
+        let nothing = Classes::default();
         let mut pod = json!({"spec": {"priority": 7}});
         assert_eq!(
             set_priority(&mut pod, &nothing),
@@ -174,14 +239,29 @@ mod tests {
     }
 
     #[test]
+    fn of_several_defaults_the_lowest_counts_while_it_is_one() {
+        let class = |name: &str, value: i64| json!({"metadata": {"name": name}, "value": value, "globalDefault": true});
+        let mut classes = classes(&[class("a", 7), class("b", 5), class("c", 9)]);
+        let default = |classes: &Classes| classes.default_class().map(|(name, _)| name.to_string());
+        assert_eq!(default(&classes).as_deref(), Some("b"));
+        let (value, policy) = (5, PREEMPT.into());
+        classes.set(&"b".into(), Some(Class { value, policy, is_default: false }));
+        assert_eq!(default(&classes).as_deref(), Some("a"));
+        classes.set(&"a".into(), None);
+        classes.set(&"c".into(), None);
+        assert_eq!(default(&classes), None);
+    }
+
+    #[test]
     fn one_class_is_the_default() {
         let usual = json!({"metadata": {"name": "usual"}, "globalDefault": true});
         let classes = classes(std::slice::from_ref(&usual));
         let class = json!({"metadata": {"name": "mine"}, "globalDefault": true});
         assert_eq!(
-            check_only_default(&class, &classes),
+            check_only_default(&class, false, &classes),
             Err("PriorityClass usual is already marked as default. Only one default can exist".to_owned())
         );
-        assert_eq!(check_only_default(&usual, &classes), Ok(()));
+        assert_eq!(check_only_default(&usual, false, &classes), Ok(()));
+        assert!(check_only_default(&usual, true, &classes).is_err(), "told before that it exists");
     }
 }

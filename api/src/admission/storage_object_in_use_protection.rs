@@ -21,7 +21,7 @@ impl Plugin for StorageObjectInUseProtection {
         &'a self,
         attributes: &'a Attributes<'a>,
         claim: &'a mut Value,
-        _view: &'a dyn View,
+        _view: &'a View,
         _additions: &'a mut Additions,
     ) -> Ruling<'a> {
         let protection = json!(attributes.brand.label("pvc-protection"));

@@ -21,7 +21,7 @@ impl Plugin for TaintNodesByCondition {
         &'a self,
         attributes: &'a Attributes<'a>,
         node: &'a mut Value,
-        _view: &'a dyn View,
+        _view: &'a View,
         _additions: &'a mut Additions,
     ) -> Ruling<'a> {
         let key = format!("node.{}", attributes.brand.label("not-ready"));

@@ -1,9 +1,11 @@
 //! Drives the built-in plugins in tests of kinds as the pipeline would.
 
-use std::sync::LazyLock;
+use std::sync::{Arc, LazyLock};
 
 use futures::future::FutureExt;
 use orch_proto::brand::ORCH;
+use orch_raft::state::NAMESPACES;
+use orch_raft::{Index, Key, Operation as Write, Put, Revision, State, Transaction};
 
 use super::{Additions, Attributes, Chain, Operation, View};
 use crate::authn::User;
@@ -12,7 +14,7 @@ use crate::error::ApiError;
 use crate::registry::Registry;
 use crate::schema::value::Value;
 
-static REGISTRY: LazyLock<Registry> = LazyLock::new(|| Registry::builtin(&ORCH));
+static REGISTRY: LazyLock<Arc<Registry>> = LazyLock::new(|| Registry::builtin(&ORCH));
 static USER: LazyLock<User> = LazyLock::new(User::local_admin);
 
 /// A write of the administrator to an object of the resource that is stored under `storage`.
@@ -35,20 +37,30 @@ pub(crate) fn attributes(storage: &str, operation: Operation) -> Attributes<'sta
 #[derive(Debug, Default)]
 pub(crate) struct Objects(pub(crate) std::collections::BTreeMap<(String, String, String), Value>);
 
-impl View for Objects {
-    fn find(&self, resource: &str, namespace: &str, name: &str) -> Option<Value> {
+impl Objects {
+    /// The object, if it is there.
+    pub(crate) fn find(&self, resource: &str, namespace: &str, name: &str) -> Option<Value> {
         self.0.get(&(resource.to_owned(), namespace.to_owned(), name.to_owned())).cloned()
     }
 
-    fn list(&self, resource: &str, namespace: &str) -> Vec<Value> {
-        let within = |key: &(String, String, String)| {
-            key.0 == resource && (namespace.is_empty() || key.1 == namespace)
-        };
-        self.0.iter().filter(|(key, _)| within(key)).map(|(_, object)| object.clone()).collect()
-    }
-
-    fn is_terminating(&self, _namespace: &str) -> Option<bool> {
-        Some(false)
+    /// The view of a state with these objects and with `namespace`, which is active.
+    pub(crate) fn view(&self, namespace: &str) -> View {
+        let namespaced = (NAMESPACES.to_owned(), String::new(), namespace.to_owned());
+        let active = [(&namespaced, &Value::Null)];
+        let objects = self.0.iter().chain(active.into_iter().filter(|_| !self.0.contains_key(&namespaced)));
+        let mut state = State::default();
+        for (revision, ((resource, namespace, name), object)) in (1..).zip(objects) {
+            let Ok(key) = Key::new(&resource.as_str().into(), namespace, name) else { continue };
+            let json = format!(r#"{{"resourceVersion":"",{}"#, &object.to_string()[1..]);
+            let json = if object.is_object() { json } else { r#"{"resourceVersion":""}"#.to_owned() };
+            let put = Put { key, json: json.into(), revision_at: 20, index: Index::default() };
+            let operations = vec![Write::Put(put)];
+            state.apply(
+                Revision(revision),
+                &Transaction { proposed_ms: 0, conditions: Vec::new(), operations },
+            );
+        }
+        View::certain(state)
     }
 }
 
@@ -58,9 +70,9 @@ pub(crate) fn validate(
     object: &Value,
     objects: &Objects,
 ) -> Result<(), ApiError> {
-    let mut additions = Additions::default();
+    let (view, mut additions) = (objects.view(attributes.namespace), Additions::default());
     let chain = Chain::builtin();
-    let ruling = chain.validate(attributes, Some(object), objects, &mut additions).now_or_never();
+    let ruling = chain.validate(attributes, Some(object), &view, &mut additions).now_or_never();
     ruling.expect("nobody else is asked")
 }
 
@@ -70,7 +82,7 @@ pub(crate) fn mutate(
     object: &mut Value,
     objects: &Objects,
 ) -> Result<(), ApiError> {
-    let mut additions = Additions::default();
+    let (view, mut additions) = (objects.view(attributes.namespace), Additions::default());
     let chain = Chain::builtin();
-    chain.mutate(attributes, object, objects, &mut additions).now_or_never().expect("nobody else is asked")
+    chain.mutate(attributes, object, &view, &mut additions).now_or_never().expect("nobody else is asked")
 }

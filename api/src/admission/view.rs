@@ -1,44 +1,59 @@
 //! The view of stored objects that plugins decide by.
 
-use std::sync::Arc;
-
-use orch_raft::State;
+use orch_raft::object::SharedObject;
 use orch_raft::state::NAMESPACES;
+use orch_raft::{Key, Store};
 
+use crate::follow::{Applied, Derived, Prepared};
 use crate::schema::value::Value;
 
 /// Stored objects at one revision, named by the resource they are stored under: `priorityclasses.scheduling`. The
 /// namespace is empty for objects that have none.
-pub trait View: Send + Sync {
-    /// An object, in its stored form.
-    fn find(&self, resource: &str, namespace: &str, name: &str) -> Option<Value>;
+#[derive(Clone, Debug)]
+pub struct View(Applied);
 
-    /// All objects in the namespace, or everywhere where it is empty, in order of their paths.
-    fn list(&self, resource: &str, namespace: &str) -> Vec<Value>;
-
-    /// Whether the namespace is being terminated. `None`: there is no such namespace.
-    fn is_terminating(&self, namespace: &str) -> Option<bool>;
-}
-
-/// A state of this node as admission sees it.
-pub(crate) struct StateView(pub(crate) Arc<State>);
-
-impl View for StateView {
-    fn find(&self, resource: &str, namespace: &str, name: &str) -> Option<Value> {
-        let collection = self.0.collection(resource);
-        let path = if namespace.is_empty() { name.to_owned() } else { format!("{namespace}/{name}") };
-        collection.get(&path).and_then(|object| serde_json::from_slice(&object.json).ok())
+impl View {
+    /// What this node has applied.
+    pub fn of<S: Store>(store: &S) -> Self {
+        View(Applied::of(store))
     }
 
-    fn list(&self, resource: &str, namespace: &str) -> Vec<Value> {
-        let collection = self.0.collection(resource);
+    /// What this view shows.
+    pub(crate) fn applied(&self) -> &Applied {
+        &self.0
+    }
+
+    /// Whether nothing was applied between this view and `other`.
+    pub(crate) fn is_same(&self, other: &View) -> bool {
+        self.0.is_same(&other.0)
+    }
+
+    /// Whether the object under `key` is still this version, or still absent.
+    pub(crate) fn has(&self, key: &Key, version: Option<&SharedObject>) -> bool {
+        self.0.state.object(key).map(|object| object.revision) == version.map(|object| object.revision)
+    }
+
+    /// All objects in the namespace, or everywhere where it is empty, in order of their paths.
+    pub fn list(&self, resource: &str, namespace: &str) -> Vec<Value> {
+        let collection = self.0.state.collection(resource);
         let prefix = if namespace.is_empty() { String::new() } else { format!("{namespace}/") };
         let within = collection.range_from(&prefix).take_while(|(path, _)| path.starts_with(&prefix));
         within.filter_map(|(_, object)| serde_json::from_slice(&object.json).ok()).collect()
     }
 
-    fn is_terminating(&self, namespace: &str) -> Option<bool> {
-        let namespaces = self.0.collection(NAMESPACES);
+    /// Whether the namespace is being terminated. `None`: there is no such namespace.
+    pub fn is_terminating(&self, namespace: &str) -> Option<bool> {
+        let namespaces = self.0.state.collection(NAMESPACES);
         namespaces.get(namespace).map(|found| found.index.terminating)
+    }
+
+    /// The value derived from stored objects, as of this view or of a later state.
+    pub fn prepared<T: Derived + Clone + Default>(&self, value: &Prepared<T>) -> std::sync::Arc<T> {
+        value.at_least(&self.0)
+    }
+
+    #[cfg(test)]
+    pub(crate) fn certain(state: orch_raft::State) -> Self {
+        View(Applied::certain(state.into()))
     }
 }

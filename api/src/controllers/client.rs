@@ -16,6 +16,7 @@ use crate::authn::{GROUP_AUTHENTICATED, GROUP_MASTERS, User};
 use crate::budget::Budget;
 use crate::endpoint::Action;
 use crate::error::ApiError;
+use crate::follow::Applied;
 use crate::json;
 use crate::pipeline::{Answer, Pipeline, Remarks, Request};
 use crate::registry::{Registry, Resource};
@@ -89,7 +90,7 @@ impl<S: Store> Client<S> {
     }
 
     /// What is served.
-    pub(super) fn registry(&self) -> &Registry {
+    pub(super) fn registry(&self) -> &Arc<Registry> {
         &self.pipeline.registry
     }
 
@@ -119,6 +120,12 @@ impl<S: Store> Client<S> {
     /// A state no older than any write acknowledged before the call.
     pub(super) async fn most_recent(&self) -> Result<Arc<State>, ApiError> {
         self.pipeline.most_recent().await
+    }
+
+    /// What this node has applied, no older than any write acknowledged before the call.
+    pub(super) async fn newest(&self) -> Result<Applied, ApiError> {
+        self.most_recent().await?;
+        Ok(Applied::of(self.store()))
     }
 
     /// Creates an object in `namespace`, which is empty for cluster scope.
@@ -174,6 +181,7 @@ impl<S: Store> Client<S> {
             if verb == Verb::Patch { "application/merge-patch+json" } else { "application/json" };
         let request = Request {
             verb,
+            registry: self.registry(),
             target: &target,
             resource,
             action,

@@ -10,11 +10,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use orch_raft::object::SharedObject;
-use orch_raft::{Condition, Key, Operation, Revision, State, Store, Transaction};
+use orch_raft::{Change, Condition, Key, Operation, Revision, State, Store, Transaction};
 
 use super::client::{Client, any_changed, for_each};
-use super::cursor::Cursor;
 use crate::error::ApiError;
+use crate::follow::{Applied, Derived, Follower};
 
 /// Where events are stored.
 const EVENTS: &str = "events";
@@ -40,35 +40,39 @@ struct Entry {
 }
 
 /// All stored events by age.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Ages {
+    source: Arc<str>,
     entries: BTreeSet<Entry>,
-    cursor: Cursor,
 }
 
-impl Ages {
-    /// Takes in what changed up to `state`.
-    fn follow(&mut self, state: &State) {
-        let entries = &mut self.entries;
-        let followed = self.cursor.advance(state, &[EVENTS.into()], |_, change| {
-            if let Some(old) = &change.old {
-                entries.remove(&entry(&change.path, old));
-            }
-            if let Some(new) = &change.new {
-                entries.insert(entry(&change.path, new));
-            }
-        });
-        if followed.is_err() {
-            *self = Ages::of(state);
+impl Default for Ages {
+    fn default() -> Self {
+        Ages { source: EVENTS.into(), entries: BTreeSet::new() }
+    }
+}
+
+impl Derived for Ages {
+    fn sources(&self) -> impl Iterator<Item = &Arc<str>> {
+        std::iter::once(&self.source)
+    }
+
+    fn change(&mut self, _source: &Arc<str>, change: &Change) {
+        if let Some(old) = &change.old {
+            self.entries.remove(&entry(&change.path, old));
+        }
+        if let Some(new) = &change.new {
+            self.entries.insert(entry(&change.path, new));
         }
     }
 
-    fn of(state: &State) -> Self {
+    fn rebuild(&mut self, state: &State) {
         let collection = state.collection(EVENTS);
-        let entries = collection.range_from("").map(|(path, object)| entry(path, object)).collect();
-        Ages { entries, cursor: Cursor::at(state.applied()) }
+        self.entries = collection.range_from("").map(|(path, object)| entry(path, object)).collect();
     }
+}
 
+impl Ages {
     /// The oldest events that were last written before `before_ms`, at most a batch.
     fn ended(&self, before_ms: u64) -> Vec<Entry> {
         self.entries
@@ -95,16 +99,15 @@ impl Ages {
 pub(super) async fn run<S: Store>(client: &Client<S>, ttl: Duration) -> Result<Infallible, ApiError> {
     let store = client.store();
     let mut changed = [store.subscribe(&EVENTS.into())];
-    let mut ages = Ages::of(&*client.most_recent().await?);
+    let mut ages = Follower::new(Ages::default(), &client.newest().await?);
     loop {
-        match ages.quiet(client.now_ms(), ttl) {
+        match ages.value().quiet(client.now_ms(), ttl) {
             Some(quiet) => store.sleep(quiet).await,
             None => any_changed(&mut changed).await,
         }
-        ages.follow(&store.state());
         let ttl_ms = u64::try_from(ttl.as_millis()).unwrap_or(u64::MAX);
         let now_ms = client.now_ms();
-        let ended = ages.ended(now_ms.saturating_sub(ttl_ms));
+        let ended = ages.advance(&Applied::of(store)).ended(now_ms.saturating_sub(ttl_ms));
         for removed in for_each(ended, AT_ONCE, |entry| remove(store, now_ms, entry)).await {
             removed?;
         }
@@ -137,6 +140,10 @@ mod tests {
 
     const TTL: Duration = Duration::from_secs(3600);
 
+    fn ages_of(fixture: &Fixture) -> Follower<Ages> {
+        Follower::new(Ages::default(), &fixture.applied())
+    }
+
     async fn with_event(name: &str) -> Fixture {
         let fixture = Fixture::new();
         fixture.namespace("n").await;
@@ -149,7 +156,8 @@ mod tests {
         let fixture = with_event("a").await;
         fixture.advance(Duration::from_secs(1800));
         fixture.create("events", "n", event("n", "b")).await;
-        let mut ages = Ages::of(&fixture.state());
+        let mut follower = ages_of(&fixture);
+        let ages = follower.value();
         let start_ms = fixture.now_ms() - 1_800_000;
         assert_eq!(ages.quiet(start_ms, TTL), Some(WAIT_MAX), "a long wait is cut");
         assert_eq!(ages.quiet(start_ms + 3_590_000, TTL), Some(Duration::from_secs(10)));
@@ -157,7 +165,7 @@ mod tests {
         assert!(ages.ended(start_ms).is_empty());
         assert_eq!(&*ages.ended(start_ms + 1)[0].path, "n/a");
         fixture.merge("events", "n/a", json!({"count": 2})).await;
-        ages.follow(&fixture.state());
+        let ages = follower.advance(&fixture.applied());
         assert!(ages.ended(start_ms + 1).is_empty(), "the second write starts the time again");
         assert_eq!(ages.entries.len(), 2);
     }
@@ -165,15 +173,15 @@ mod tests {
     #[tokio::test]
     async fn following_and_starting_anew_agree() {
         let fixture = with_event("a").await;
-        let mut ages = Ages::default();
-        ages.follow(&fixture.state());
+        let mut follower = ages_of(&fixture);
+        follower.advance(&fixture.applied());
         fixture.create("events", "n", event("n", "b")).await;
         fixture.delete("events", "n/a", json!({})).await;
-        ages.follow(&fixture.state());
-        assert_eq!(ages.entries, Ages::of(&fixture.state()).entries);
+        let ages = follower.advance(&fixture.applied());
+        assert_eq!(ages.entries, ages_of(&fixture).value().entries);
         fixture.delete("events", "n/b", json!({})).await;
         fixture.forget_history();
-        ages.follow(&fixture.state());
+        let ages = follower.advance(&fixture.applied());
         assert!(ages.entries.is_empty());
         assert_eq!(ages.quiet(0, TTL), None);
     }
@@ -181,11 +189,11 @@ mod tests {
     #[tokio::test]
     async fn an_event_written_again_survives_a_removal_decided_before() {
         let fixture = with_event("a").await;
-        let ended = Ages::of(&fixture.state()).ended(u64::MAX).remove(0);
+        let ended = ages_of(&fixture).value().ended(u64::MAX).remove(0);
         fixture.merge("events", "n/a", json!({"count": 2})).await;
         remove(fixture.store(), fixture.now_ms(), ended).await.unwrap();
         assert!(fixture.exists("events", "n/a"));
-        let ended = Ages::of(&fixture.state()).ended(u64::MAX).remove(0);
+        let ended = ages_of(&fixture).value().ended(u64::MAX).remove(0);
         remove(fixture.store(), fixture.now_ms(), ended).await.unwrap();
         assert!(!fixture.exists("events", "n/a"));
     }
@@ -234,7 +242,7 @@ mod tests {
             fixture.create("events", "n", event("n", &format!("e-{at}"))).await;
         }
         fixture.advance(TTL + Duration::from_secs(1));
-        assert_eq!(Ages::of(&fixture.state()).ended(fixture.now_ms()).len(), BATCH_MAX);
+        assert_eq!(ages_of(&fixture).value().ended(fixture.now_ms()).len(), BATCH_MAX);
         let client = fixture.client();
         let mut sizes = Vec::new();
         let steps = async {

@@ -15,13 +15,12 @@
 
 mod bootstrap;
 mod client;
-mod cursor;
 mod expiry;
 mod garbage;
 mod namespaces;
 mod queue;
 #[cfg(test)]
-mod testing;
+pub(crate) mod testing;
 
 use std::convert::Infallible;
 use std::future::Future;

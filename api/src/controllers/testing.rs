@@ -16,6 +16,7 @@ use crate::authn::User;
 use crate::budget::Budget;
 use crate::endpoint::Action;
 use crate::error::ApiError;
+use crate::follow::Applied;
 use crate::json;
 use crate::paging::TokenKey;
 use crate::pipeline::{Answer, Features, Pipeline, Remarks, Request};
@@ -41,14 +42,14 @@ impl Ambient for HandMoved {
 }
 
 /// A server of one state machine.
-pub(super) struct Fixture {
+pub(crate) struct Fixture {
     pipeline: Arc<Pipeline<MemoryStore>>,
     ambient: Arc<HandMoved>,
 }
 
 impl Fixture {
     /// An empty server in January 2026.
-    pub(super) fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let micros = AtomicU64::new(1_767_322_145_000_000);
         let ambient = Arc::new(HandMoved { micros, count: AtomicU64::new(1) });
         Fixture { pipeline: pipeline(MemoryStore::default(), ambient.clone()), ambient }
@@ -59,7 +60,7 @@ impl Fixture {
         pipeline(store, self.ambient.clone())
     }
 
-    pub(super) fn pipeline(&self) -> Arc<Pipeline<MemoryStore>> {
+    pub(crate) fn pipeline(&self) -> Arc<Pipeline<MemoryStore>> {
         self.pipeline.clone()
     }
 
@@ -67,36 +68,40 @@ impl Fixture {
         Client::new(self.pipeline.clone(), "test")
     }
 
-    pub(super) fn store(&self) -> &MemoryStore {
+    pub(crate) fn store(&self) -> &MemoryStore {
         &self.pipeline.store
     }
 
-    pub(super) fn state(&self) -> Arc<State> {
+    pub(crate) fn applied(&self) -> Applied {
+        Applied::of(self.store())
+    }
+
+    pub(crate) fn state(&self) -> Arc<State> {
         self.store().state()
     }
 
-    pub(super) fn now_ms(&self) -> u64 {
+    pub(crate) fn now_ms(&self) -> u64 {
         self.ambient.now().millis()
     }
 
     /// Moves the clock of everyone who asks for the time. Sleepers do not notice.
-    pub(super) fn advance(&self, by: Duration) {
+    pub(crate) fn advance(&self, by: Duration) {
         let micros = u64::try_from(by.as_micros()).unwrap();
         self.ambient.micros.fetch_add(micros, Ordering::Relaxed);
     }
 
     /// Forgets all history.
-    pub(super) fn forget_history(&self) {
+    pub(crate) fn forget_history(&self) {
         self.store().forget_history();
     }
 
     /// Runs `work` for `seconds` of virtual time.
-    pub(super) async fn while_running<T>(&self, work: impl Future<Output = T>, seconds: u64) {
+    pub(crate) async fn while_running<T>(&self, work: impl Future<Output = T>, seconds: u64) {
         self.beside(work, self.store().sleep(Duration::from_secs(seconds))).await;
     }
 
     /// Runs `work` until `steps` are done.
-    pub(super) async fn beside<T>(&self, work: impl Future<Output = T>, steps: impl Future<Output = ()>) {
+    pub(crate) async fn beside<T>(&self, work: impl Future<Output = T>, steps: impl Future<Output = ()>) {
         let (work, steps) = (std::pin::pin!(work), std::pin::pin!(steps));
         match futures::future::select(work, steps).await {
             futures::future::Either::Left(_) => panic!("a loop ended by itself"),
@@ -104,12 +109,12 @@ impl Fixture {
         }
     }
 
-    pub(super) async fn namespace(&self, name: &str) {
+    pub(crate) async fn namespace(&self, name: &str) {
         self.create("namespaces", "", json!({"metadata": {"name": name}})).await;
     }
 
     /// Creates an object of the storage resource and gives its uid.
-    pub(super) async fn create(&self, storage: &str, namespace: &str, object: Value) -> String {
+    pub(crate) async fn create(&self, storage: &str, namespace: &str, object: Value) -> String {
         let path = if namespace.is_empty() { String::new() } else { format!("{namespace}/") };
         match self.send(Verb::Create, storage, &path, "application/json", &object).await {
             Ok(Answer::Written(written)) => written.stored.unwrap().index.uid.clone(),
@@ -118,17 +123,17 @@ impl Fixture {
         }
     }
 
-    pub(super) async fn merge(&self, storage: &str, path: &str, patch: Value) {
+    pub(crate) async fn merge(&self, storage: &str, path: &str, patch: Value) {
         let sent = self.send(Verb::Patch, storage, path, "application/merge-patch+json", &patch).await;
         assert!(sent.is_ok(), "{storage} {path}: {:?}", sent.err());
     }
 
-    pub(super) async fn delete(&self, storage: &str, path: &str, options: Value) {
+    pub(crate) async fn delete(&self, storage: &str, path: &str, options: Value) {
         let sent = self.send(Verb::Delete, storage, path, "application/json", &options).await;
         assert!(sent.is_ok(), "{storage} {path}: {:?}", sent.err());
     }
 
-    pub(super) async fn send(
+    pub(crate) async fn send(
         &self,
         verb: Verb,
         storage: &str,
@@ -148,6 +153,7 @@ impl Fixture {
         };
         let request = Request {
             verb,
+            registry: &self.pipeline.registry,
             target: &target,
             resource: &resource,
             action: Action::Object,
@@ -163,12 +169,12 @@ impl Fixture {
     }
 
     /// Takes an object out of the store whatever holds it.
-    pub(super) async fn remove_by_force(&self, storage: &str, path: &str) {
+    pub(crate) async fn remove_by_force(&self, storage: &str, path: &str) {
         self.propose(Operation::Delete(key(storage, path))).await;
     }
 
     /// Stores an object of a resource that nothing serves.
-    pub(super) async fn put_raw(&self, storage: &str, namespace: &str, name: &str) {
+    pub(crate) async fn put_raw(&self, storage: &str, namespace: &str, name: &str) {
         let json = Bytes::from_static(b"{\"metadata\":{\"resourceVersion\":\"\"}}");
         let key = key(storage, &format!("{namespace}/{name}"));
         self.propose(Operation::Put(Put { key, json, revision_at: 32, index: Index::default() })).await;
@@ -180,11 +186,11 @@ impl Fixture {
         self.store().propose(transaction).await.unwrap();
     }
 
-    pub(super) fn exists(&self, storage: &str, path: &str) -> bool {
+    pub(crate) fn exists(&self, storage: &str, path: &str) -> bool {
         self.state().collection(storage).get(path).is_some()
     }
 
-    pub(super) fn read(&self, storage: &str, path: &str) -> Value {
+    pub(crate) fn read(&self, storage: &str, path: &str) -> Value {
         let state = self.state();
         let collection = state.collection(storage);
         let object = collection.get(path).unwrap_or_else(|| panic!("{storage} {path} is not there"));
@@ -208,12 +214,12 @@ fn key(storage: &str, path: &str) -> Key {
 }
 
 /// A pod that nothing has scheduled.
-pub(super) fn pod(name: &str) -> Value {
+pub(crate) fn pod(name: &str) -> Value {
     json!({"metadata": {"name": name}, "spec": {"containers": [{"name": "c", "image": "i"}]}})
 }
 
 /// An object with owners: kind, name and uid of each, all of the core group.
-pub(super) fn owned(name: &str, owners: &[(&str, &str, &str)]) -> Value {
+pub(crate) fn owned(name: &str, owners: &[(&str, &str, &str)]) -> Value {
     let owners = owners.iter().map(|(kind, name, uid)| {
         json!({"apiVersion": "v1", "kind": kind, "name": name, "uid": uid, "blockOwnerDeletion": true})
     });
@@ -221,7 +227,7 @@ pub(super) fn owned(name: &str, owners: &[(&str, &str, &str)]) -> Value {
 }
 
 /// An event about nothing in particular.
-pub(super) fn event(namespace: &str, name: &str) -> Value {
+pub(crate) fn event(namespace: &str, name: &str) -> Value {
     json!({
         "metadata": {"name": name},
         "involvedObject": {"kind": "Pod", "namespace": namespace, "name": "p"},

@@ -26,9 +26,8 @@ pub struct Writer<'a> {
     pub subresource: &'a str,
     /// Time of the request, RFC 3339 with seconds, UTC.
     pub now: &'a str,
-    /// Fields that this endpoint resets and therefore nobody can own through it, as paths of field names with or
-    /// without their `f:` (see [`crate::kinds::Strategy::reset_fields`]).
-    pub reset: &'a [&'a [&'a str]],
+    /// Paths of the fields that this endpoint sets back and that therefore nobody can own through it: `metadata.labels`.
+    pub reset: &'a [String],
     /// The other served versions of the kind.
     pub others: &'a [OtherVersion],
 }
@@ -54,8 +53,7 @@ impl Writer<'_> {
     pub(super) fn reset_set(&self) -> FieldSet {
         let mut set = FieldSet::EMPTY;
         for path in self.reset {
-            let path: Vec<PathElement> =
-                path.iter().map(|name| PathElement::field(name.strip_prefix("f:").unwrap_or(name))).collect();
+            let path: Vec<PathElement> = path.split('.').map(PathElement::field).collect();
             set.insert(&path);
         }
         set

@@ -15,6 +15,7 @@ mod held;
 mod openapi;
 mod pool;
 mod respond;
+mod served;
 #[cfg(test)]
 mod tests;
 mod version;
@@ -39,8 +40,8 @@ use crate::error::{ApiError, NotAcceptable};
 use crate::negotiate::{
     Encoding, JSON, Representation, View, negotiate, negotiate_whole, require_json, wants_pretty,
 };
-use crate::openapi::Documents;
 use crate::pipeline::{Answer, Pipeline, Remarks, Request, WriteOutcome};
+use crate::registry::Registry;
 use crate::render::{IncludeObject, Payload, Renderer, meta_document, whole_document};
 use crate::request::{Query, Target, TargetPath, Verb, parse_path, plain_path};
 use crate::status::Status;
@@ -50,6 +51,7 @@ use body::Upload;
 use deadline::{deadline, within};
 use held::{COUNTED_BYTES_MIN, HeldFrames, Hold, Ledger, held};
 use pool::{Large, Pool};
+use served::Served;
 
 pub use respond::Lasting;
 
@@ -65,8 +67,7 @@ pub struct Api<S> {
     authenticator: Arc<Authenticator>,
     /// Cancelled when the node is to end: it is no longer ready, and watches end.
     stopping: CancellationToken,
-    discovery: discovery::Documents,
-    openapi: Documents,
+    served: Arc<Served>,
     pool: Pool,
     ledger: Ledger,
 }
@@ -79,6 +80,8 @@ struct Parts {
     query: Query,
     headers: http::HeaderMap,
     peer: Option<Arc<Peer>>,
+    /// What was served when the request came.
+    served: Arc<Served>,
     /// Takes the user once credentials were accepted.
     admission: Option<Admission>,
     /// Warnings about the body, told with a refusal.
@@ -92,23 +95,15 @@ impl<S: Store> Api<S> {
         authenticator: Arc<Authenticator>,
         stopping: CancellationToken,
     ) -> Self {
-        let discovery = discovery::Documents::of(&pipeline.registry, None);
-        Api {
-            pipeline,
-            authenticator,
-            stopping,
-            discovery,
-            openapi: Documents::default(),
-            pool: Pool::new(),
-            ledger: Ledger::new(),
-        }
+        let served = Served::new(pipeline.registry.clone(), None);
+        Api { pipeline, authenticator, stopping, served, pool: Pool::new(), ledger: Ledger::new() }
     }
 
     /// The same, telling clients that the server is at `address` (`HOST:PORT`).
     #[must_use]
     pub fn reached_at(self, address: &str) -> Self {
-        let discovery = discovery::Documents::of(&self.pipeline.registry, Some(address));
-        Api { discovery, ..self }
+        let served = Served::new(self.pipeline.registry.clone(), Some(address));
+        Api { served, ..self }
     }
 
     /// All paths.
@@ -118,7 +113,7 @@ impl<S: Store> Api<S> {
 }
 
 async fn handle<S: Store>(Shared(api): Shared<Arc<Api<S>>>, request: HttpRequest<Body>) -> Response<Body> {
-    let (parts, mut upload) = take_apart(request);
+    let (parts, mut upload) = take_apart(request, api.served.clone());
     let version = parts.version;
     let error = match Box::pin(api.answer(&parts, &mut upload)).await {
         Ok(response) => return response,
@@ -152,7 +147,7 @@ fn budget_of(verb: Verb) -> Budget {
     if verb.is_read() || verb == Verb::DeleteCollection { Budget::of(u64::MAX) } else { Budget::default() }
 }
 
-fn take_apart(request: HttpRequest<Body>) -> (Parts, Upload) {
+fn take_apart(request: HttpRequest<Body>, served: Arc<Served>) -> (Parts, Upload) {
     let (parts, body) = request.into_parts();
     let peer = parts.extensions.get::<Arc<Peer>>().cloned();
     let admission = parts.extensions.get::<Admission>().cloned();
@@ -166,6 +161,7 @@ fn take_apart(request: HttpRequest<Body>) -> (Parts, Upload) {
         query,
         headers: parts.headers,
         peer,
+        served,
         admission,
         remarks: Remarks::default(),
     };
@@ -192,11 +188,11 @@ impl<S: Store> Api<S> {
         let verb = Verb::of(&parts.method, &target, &parts.query);
         let asked = Verb::asked(&parts.method, &target, &parts.query);
         authorize(&user, Attributes::Resource { verb: asked, target: &target })?;
-        let endpoint = self.endpoint(&parts.path, &target)?;
+        let endpoint = parts.endpoint(&target)?;
         check_name(&target.name)?;
         let verb = verb.ok_or(ApiError::MethodNotAllowed)?;
         endpoint.check_verb(&target, verb)?;
-        let representation = self.representation(parts)?;
+        let representation = parts.representation()?;
         let limit = deadline(verb, &parts.query)?;
         let content_type = header_text(&parts.headers, &header::CONTENT_TYPE).to_ascii_lowercase();
         let budget = Arc::new(budget_of(verb));
@@ -208,6 +204,7 @@ impl<S: Store> Api<S> {
             let body = upload.read(verb).await?;
             let request = Request {
                 verb,
+                registry: &parts.served.registry,
                 target: &target,
                 resource: endpoint.resource,
                 action: endpoint.action,
@@ -226,19 +223,7 @@ impl<S: Store> Api<S> {
                 None => self.room_for_answer(request, representation).await?,
                 both => both,
             };
-            let large = Large {
-                verb,
-                target: target.clone(),
-                resource: endpoint.resource.clone(),
-                action: endpoint.action,
-                query: parts.query.clone(),
-                user: user.clone(),
-                user_agent: request.user_agent.to_owned(),
-                content_type: content_type.clone(),
-                body: body.clone(),
-                remarks: Remarks::default(),
-                budget: budget.clone(),
-            };
+            let large = Large::of(request, user.clone(), budget.clone());
             let response = Box::pin(self.carry_out_aside(large, representation, &parts.remarks)).await?;
             Ok(match hold {
                 Some(hold) => held(response, hold),
@@ -288,13 +273,12 @@ impl<S: Store> Api<S> {
         request: Request<'_>,
         representation: Representation,
     ) -> Result<Response<Body>, ApiError> {
-        let registry = &self.pipeline.registry;
         // Only tables have this option: anything goes where none was asked for.
         let include = match representation.view {
             View::Table => IncludeObject::parse(request.query.text("includeObject"))?,
             View::Whole | View::Metadata | View::MetadataList => IncludeObject::default(),
         };
-        let renderer = Renderer::new(registry, request.resource, representation, include);
+        let renderer = Renderer::new(request.registry, request.resource, representation, include);
         if request.verb == Verb::Watch {
             if representation.encoding == Encoding::Yaml {
                 return Err(ApiError::NotAcceptable(NotAcceptable::Stream));
@@ -329,7 +313,7 @@ impl<S: Store> Api<S> {
                 respond::warn(&mut response, &written.warnings);
                 response
             }
-            Answer::Done(status) => self.status(200, &status, representation),
+            Answer::Done(status) => status_response(200, request.registry, &status, representation),
         })
     }
 
@@ -367,23 +351,6 @@ impl<S: Store> Api<S> {
         }
     }
 
-    fn endpoint(&self, path: &str, target: &Target) -> Result<Endpoint<'_>, ApiError> {
-        self.pipeline.registry.endpoint(target).map_err(|error| match error {
-            ApiError::NoPage => self.nothing_at(path),
-            error => error,
-        })
-    }
-
-    /// What is wrong with a path that names nothing: the core API and each group know their own paths.
-    fn nothing_at(&self, path: &str) -> ApiError {
-        if self.discovery.covers(path) { ApiError::UnknownPath } else { ApiError::NoPage }
-    }
-
-    fn representation(&self, parts: &Parts) -> Result<Representation, ApiError> {
-        let agent = header_text(&parts.headers, &header::USER_AGENT);
-        negotiate(accept(&parts.headers).as_deref(), agent, &parts.query, self.pipeline.registry.brand)
-    }
-
     /// Health and version: for everyone, as probes carry no credentials.
     async fn open_path(&self, parts: &Parts) -> Option<Result<Response<Body>, ApiError>> {
         let path = plain_path(&parts.path)?;
@@ -403,68 +370,31 @@ impl<S: Store> Api<S> {
     async fn other_path(self: &Arc<Self>, parts: &Parts, user: &User) -> Result<Response<Body>, ApiError> {
         let verb = parts.method.as_str().to_ascii_lowercase();
         authorize(user, Attributes::Path { verb: &verb, path: &parts.path })?;
-        let path = plain_path(&parts.path).ok_or_else(|| self.nothing_at(&parts.path))?;
+        let path = plain_path(&parts.path).ok_or_else(|| parts.nothing())?;
         if openapi::is_one(path) {
-            let response = openapi::answer(self.clone(), parts, path).await?;
+            let response = openapi::answer(parts, path, self.pipeline.ambient.now()).await?;
             let bytes = response.body().size_hint().lower();
             return match usize::try_from(bytes).unwrap_or(usize::MAX) {
                 small if small < COUNTED_BYTES_MIN => Ok(response),
                 bytes => Ok(held(response, self.ledger.take(&user.name, bytes)?)),
             };
         }
-        let (index, document) = (self.discovery.index(path), self.discovery.find(path));
+        let discovery = &parts.served.discovery;
+        let (index, document) = (discovery.index(path), discovery.find(path));
         if index.is_none() && document.is_none() {
-            return Err(self.nothing_at(path));
+            return Err(parts.nothing());
         }
         if parts.method != Method::GET && parts.method != Method::HEAD {
             return Err(ApiError::MethodNotAllowed);
         }
         let accept = accept(&parts.headers);
-        let aggregated = self.discovery.find_aggregated(path, accept.as_deref().unwrap_or_default());
+        let aggregated = discovery.find_aggregated(path, accept.as_deref().unwrap_or_default());
         match (index, aggregated, document) {
             (Some(index), _, _) => Ok(respond::json(200, index)),
-            (_, Some((found, encoding)), _) => Ok(self.aggregated_discovery(found, encoding, parts)),
-            (_, _, Some(document)) => self.plain_discovery(document, parts, accept.as_deref()),
-            (None, None, None) => Err(self.nothing_at(path)),
+            (_, Some((found, encoding)), _) => Ok(aggregated_discovery(found, encoding, parts)),
+            (_, _, Some(document)) => plain_discovery(document, parts, accept.as_deref()),
+            (None, None, None) => Err(parts.nothing()),
         }
-    }
-
-    fn plain_discovery(
-        &self,
-        document: &discovery::Plain,
-        parts: &Parts,
-        accept: Option<&str>,
-    ) -> Result<Response<Body>, ApiError> {
-        let registry = &self.pipeline.registry;
-        let agent = header_text(&parts.headers, &header::USER_AGENT);
-        let representation = negotiate_whole(accept, agent, &parts.query, registry.brand)?;
-        let bytes = meta_document(document.kind, &document.value, representation, &registry.schema);
-        Ok(respond::bytes(200, representation.media_type(registry.brand), bytes))
-    }
-
-    /// An aggregated document, or word that the client has it already.
-    fn aggregated_discovery(
-        &self,
-        found: &discovery::Aggregated,
-        encoding: Encoding,
-        parts: &Parts,
-    ) -> Response<Body> {
-        let registry = &self.pipeline.registry;
-        let mut response = if respond::is_known(&parts.headers, &found.etag) {
-            respond::not_modified()
-        } else {
-            let pretty = wants_pretty(&parts.query, header_text(&parts.headers, &header::USER_AGENT));
-            let representation = Representation { encoding, pretty, ..JSON };
-            let media_type = representation.media_type(registry.brand);
-            let document =
-                whole_document(discovery::LIST_MESSAGE, &found.value, representation, &registry.schema);
-            let mut response = respond::bytes(200, media_type, document);
-            let content_type = format!("{media_type}{}", found.parameters);
-            respond::put(response.headers_mut(), header::CONTENT_TYPE, &content_type);
-            response
-        };
-        respond::keep_by(&mut response, &found.etag);
-        response
     }
 
     fn failure(&self, parts: &Parts, error: &ApiError) -> Response<Body> {
@@ -476,21 +406,76 @@ impl<S: Store> Api<S> {
         if matches!(error, ApiError::NoPage) {
             return respond::no_page();
         }
-        let registry = &self.pipeline.registry;
+        let registry = &parts.served.registry;
         let status = Status::of(error, registry.brand);
         // A failure is written even where nothing acceptable was asked for.
-        let representation = self.representation(parts).unwrap_or(JSON);
-        self.status(status.code, &status, representation)
+        let representation = parts.representation().unwrap_or(JSON);
+        status_response(status.code, registry, &status, representation)
+    }
+}
+
+impl Parts {
+    fn endpoint(&self, target: &Target) -> Result<Endpoint<'_>, ApiError> {
+        self.served.registry.endpoint(target).map_err(|error| match error {
+            ApiError::NoPage => self.nothing(),
+            error => error,
+        })
     }
 
-    fn status(&self, code: u16, status: &Status, representation: Representation) -> Response<Body> {
-        let registry = &self.pipeline.registry;
-        let bytes = crate::render::status(status, representation, &registry.schema);
-        let retry = status.details.as_ref().map_or(0, |details| details.retry_after_seconds);
-        let mut response = respond::bytes(code, representation.media_type(registry.brand), bytes);
-        respond::retry_after(&mut response, retry);
-        response
+    /// What is wrong with a path that names nothing: the core API and each group know their own paths.
+    fn nothing(&self) -> ApiError {
+        if self.served.discovery.covers(&self.path) { ApiError::UnknownPath } else { ApiError::NoPage }
     }
+
+    fn representation(&self) -> Result<Representation, ApiError> {
+        let agent = header_text(&self.headers, &header::USER_AGENT);
+        negotiate(accept(&self.headers).as_deref(), agent, &self.query, self.served.registry.brand)
+    }
+}
+
+fn plain_discovery(
+    document: &discovery::Plain,
+    parts: &Parts,
+    accept: Option<&str>,
+) -> Result<Response<Body>, ApiError> {
+    let registry = &parts.served.registry;
+    let agent = header_text(&parts.headers, &header::USER_AGENT);
+    let representation = negotiate_whole(accept, agent, &parts.query, registry.brand)?;
+    let bytes = meta_document(document.kind, &document.value, representation, &registry.schema);
+    Ok(respond::bytes(200, representation.media_type(registry.brand), bytes))
+}
+
+/// An aggregated document, or word that the client has it already.
+fn aggregated_discovery(found: &discovery::Aggregated, encoding: Encoding, parts: &Parts) -> Response<Body> {
+    let registry = &parts.served.registry;
+    let mut response = if respond::is_known(&parts.headers, &found.etag) {
+        respond::not_modified()
+    } else {
+        let pretty = wants_pretty(&parts.query, header_text(&parts.headers, &header::USER_AGENT));
+        let representation = Representation { encoding, pretty, ..JSON };
+        let media_type = representation.media_type(registry.brand);
+        let document =
+            whole_document(discovery::LIST_MESSAGE, &found.value, representation, &registry.schema);
+        let mut response = respond::bytes(200, media_type, document);
+        let content_type = format!("{media_type}{}", found.parameters);
+        respond::put(response.headers_mut(), header::CONTENT_TYPE, &content_type);
+        response
+    };
+    respond::keep_by(&mut response, &found.etag);
+    response
+}
+
+fn status_response(
+    code: u16,
+    registry: &Registry,
+    status: &Status,
+    representation: Representation,
+) -> Response<Body> {
+    let bytes = crate::render::status(status, representation, &registry.schema);
+    let retry = status.details.as_ref().map_or(0, |details| details.retry_after_seconds);
+    let mut response = respond::bytes(code, representation.media_type(registry.brand), bytes);
+    respond::retry_after(&mut response, retry);
+    response
 }
 
 /// Whether an object may be called so at all: the name is a part of paths.

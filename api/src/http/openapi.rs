@@ -10,12 +10,12 @@ use http::header::{
     ACCEPT_ENCODING, CACHE_CONTROL, CONTENT_ENCODING, CONTENT_TYPE, ETAG, EXPIRES, LOCATION, VARY,
 };
 use http::{HeaderMap, Method, Response, StatusCode};
-use orch_raft::Store;
 use time::OffsetDateTime;
 use time::format_description::BorrowedFormatItem;
 use time::macros::format_description;
 
-use super::{Api, Parts, accept, respond};
+use super::served::Served;
+use super::{Parts, accept, respond};
 use crate::ambient::Timestamp;
 use crate::error::ApiError;
 use crate::negotiate::clauses;
@@ -51,16 +51,11 @@ pub(super) fn is_one(path: &str) -> bool {
 }
 
 /// The answer to a request for the document behind `path`, which has no empty segments.
-pub(super) async fn answer<S: Store>(
-    api: Arc<Api<S>>,
-    parts: &Parts,
-    path: &str,
-) -> Result<Response<Body>, ApiError> {
+pub(super) async fn answer(parts: &Parts, path: &str, now: Timestamp) -> Result<Response<Body>, ApiError> {
     let Some(form) = form(path, accept(&parts.headers).as_deref()) else {
         return Ok(empty(StatusCode::NOT_ACCEPTABLE));
     };
-    let now = api.pipeline.ambient.now();
-    let document = find(api, path, form).await?;
+    let document = find(parts.served.clone(), path, form).await?;
     if parts.method != Method::GET && parts.method != Method::HEAD {
         return Err(ApiError::MethodNotAllowed);
     }
@@ -68,10 +63,9 @@ pub(super) async fn answer<S: Store>(
 }
 
 /// The document behind `path`. Making one takes long for a thread that serves others, so another one does it.
-async fn find<S: Store>(api: Arc<Api<S>>, path: &str, form: Form) -> Result<Arc<Document>, ApiError> {
+async fn find(served: Arc<Served>, path: &str, form: Form) -> Result<Arc<Document>, ApiError> {
     let asked = path.to_owned();
-    let found =
-        tokio::task::spawn_blocking(move || api.openapi.find(&api.pipeline.registry, &asked, form)).await;
+    let found = tokio::task::spawn_blocking(move || served.openapi(&asked, form)).await;
     match found {
         Ok(Ok(document)) => document.ok_or(ApiError::UnknownPath),
         Ok(Err(error)) => Err(broken(path, &error)),

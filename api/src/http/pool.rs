@@ -27,7 +27,7 @@ use crate::endpoint::Action;
 use crate::error::ApiError;
 use crate::negotiate::Representation;
 use crate::pipeline::{Remarks, Request};
-use crate::registry::Resource;
+use crate::registry::{Registry, Resource};
 use crate::request::{Query, Target, Verb};
 use crate::watch::{Looked, Watch};
 
@@ -38,6 +38,9 @@ const LARGE_BYTES_MIN: usize = 64 * 1024;
 /// Objects of a collection from which on a list that is not handed out as stored (a table, YAML, Protobuf) goes to the
 /// pool, and a deletion of all that are selected.
 const MANY_OBJECTS_MIN: usize = 256;
+
+/// Bytes of a collection's objects from which on such a list goes to the pool: as for one document.
+const RENDERED_BYTES_MIN: usize = LARGE_BYTES_MIN;
 
 /// The same for one that is handed out as stored, or matches objects against a selector: a tenth of a microsecond for
 /// each. A client may ask for a hundred of them at once.
@@ -61,6 +64,7 @@ pub(super) struct Pool {
 /// A request that owns what it needs, to outlive the caller's borrows.
 pub(super) struct Large {
     pub(super) verb: Verb,
+    pub(super) registry: Arc<Registry>,
     pub(super) target: Target,
     pub(super) resource: Arc<Resource>,
     pub(super) action: Action,
@@ -122,7 +126,8 @@ impl Pool {
 impl Pool {
     /// The next frame of `watch`. `None`: it is over, or the node stops.
     pub(super) async fn next_frame<S: Store>(&self, mut watch: Watch<S>) -> Option<(Watch<S>, Bytes)> {
-        while watch.has_much_to_look_at(GATHERED_OBJECTS_MIN) {
+        while watch.has_much_to_look_at(GATHERED_OBJECTS_MIN) || watch.has_much_to_render(RENDERED_BYTES_MIN)
+        {
             // Each look is a job of its own, so that others have their turn and a client that is gone is not worked for.
             let job = Box::pin(async move {
                 let looked = watch.look();
@@ -160,9 +165,28 @@ impl Drop for CancelOnDrop {
 }
 
 impl Large {
+    /// `request`, which `user` made, with its own hold on everything.
+    pub(super) fn of(request: Request<'_>, user: Arc<User>, budget: Arc<Budget>) -> Self {
+        Large {
+            verb: request.verb,
+            registry: request.registry.clone(),
+            target: request.target.clone(),
+            resource: request.resource.clone(),
+            action: request.action,
+            query: request.query.clone(),
+            user,
+            user_agent: request.user_agent.to_owned(),
+            content_type: request.content_type.to_owned(),
+            body: request.body.clone(),
+            remarks: Remarks::default(),
+            budget,
+        }
+    }
+
     fn request(&self) -> Request<'_> {
         Request {
             verb: self.verb,
+            registry: &self.registry,
             target: &self.target,
             resource: &self.resource,
             action: self.action,
@@ -191,8 +215,10 @@ impl<S: Store> Api<S> {
             Verb::Get if as_stored => false,
             Verb::List => {
                 let many = if as_stored { GATHERED_OBJECTS_MIN } else { MANY_OBJECTS_MIN };
+                let objects = state().collection(&request.resource.storage);
                 selectors() >= SELECTOR_BYTES_MIN
-                    || state().collection(&request.resource.storage).len() >= many
+                    || objects.len() >= many
+                    || !as_stored && objects.object_bytes() >= RENDERED_BYTES_MIN
             }
             _ if request.body.len() >= LARGE_BYTES_MIN => true,
             Verb::Create => false,

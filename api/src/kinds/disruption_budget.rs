@@ -2,7 +2,7 @@
 
 use crate::json;
 use crate::kinds::workload::{number_or_percent, within_hundred_percent};
-use crate::kinds::{Action, Cell, Context, NameRule, Strategy, age, object_meta};
+use crate::kinds::{Action, Cell, Context, Strategy, age, object_meta};
 use crate::schema::value::Value;
 use crate::validate::conditions::validate_conditions;
 use crate::validate::metadata::nonnegative;
@@ -19,10 +19,6 @@ const POLICIES: [&str; 2] = ["AlwaysAllow", "IfHealthyBudget"];
 pub struct PodDisruptionBudget;
 
 impl Strategy for PodDisruptionBudget {
-    fn name_rule(&self) -> NameRule {
-        NameRule::PathSegment
-    }
-
     fn prepare_for_create(&self, _context: &Context<'_>, new: &mut Value) {
         object_meta::start_spec_and_status(new);
     }
@@ -44,18 +40,6 @@ impl Strategy for PodDisruptionBudget {
         errors
             .extend(COUNTS.into_iter().filter_map(|field| nonnegative(status.int(field), path.child(field))));
         errors
-    }
-
-    fn allows_unconditional_update(&self) -> bool {
-        false
-    }
-
-    fn has_generation(&self) -> bool {
-        true
-    }
-
-    fn reset_fields(&self, action: Action) -> &'static [&'static [&'static str]] {
-        if action == Action::Status { &[&["f:spec"]] } else { &[&["f:status"]] }
     }
 
     fn table_row(&self, object: &Value, now: &str) -> Option<Vec<Cell>> {

@@ -33,14 +33,6 @@ impl Strategy for Lease {
         errors
     }
 
-    fn allows_create_on_update(&self) -> bool {
-        true
-    }
-
-    fn allows_unconditional_update(&self) -> bool {
-        false
-    }
-
     fn table_row(&self, object: &Value, now: &str) -> Option<Vec<Cell>> {
         Some(vec![
             object.at("metadata").at("name").clone(),

@@ -25,35 +25,38 @@ pub(crate) mod testing;
 pub mod volume_claim;
 pub mod workload;
 
+use std::sync::Arc;
+
 pub use crate::endpoint::Action;
-pub use strategy::{Cell, Context, DefaultPropagation, NameRule, Plain, Strategy};
+pub use crate::schema::NameRule;
+pub use strategy::{Cell, Context, Plain, Strategy};
 
 /// The strategy of a storage resource; `None` for a kind that is not served. `events` serves both spellings.
-pub fn strategy_for(storage_resource: &str) -> Option<&'static dyn Strategy> {
+pub fn strategy_for(storage_resource: &str) -> Option<Arc<dyn Strategy>> {
     Some(match storage_resource {
-        "clusterrolebindings.rbac.authorization" => &rbac::ClusterRoleBinding,
-        "clusterroles.rbac.authorization" => &rbac::ClusterRole,
-        "configmaps" => &config_map::ConfigMap,
-        "cronjobs.batch" => &batch::CronJob,
-        "daemonsets.apps" => &workload::DaemonSet,
-        "deployments.apps" => &workload::Deployment,
-        "events" => &event::Event,
-        "ingresses.networking" => &networking::Ingress,
-        "jobs.batch" => &batch::Job,
-        "leases.coordination" => &lease::Lease,
-        "namespaces" => &namespace::Namespace,
-        "networkpolicies.networking" => &networking::NetworkPolicy,
-        "nodes" => &node::Node,
-        "persistentvolumeclaims" => &volume_claim::PersistentVolumeClaim,
-        "poddisruptionbudgets.policy" => &disruption_budget::PodDisruptionBudget,
-        "pods" => &pod::Pod,
-        "priorityclasses.scheduling" => &priority_class::PriorityClass,
-        "replicasets.apps" => &workload::ReplicaSet,
-        "rolebindings.rbac.authorization" => &rbac::RoleBinding,
-        "roles.rbac.authorization" => &rbac::Role,
-        "secrets" => &secret::Secret,
-        "serviceaccounts" => &service_account::ServiceAccount,
-        "statefulsets.apps" => &workload::StatefulSet,
+        "clusterrolebindings.rbac.authorization" => Arc::new(rbac::ClusterRoleBinding),
+        "clusterroles.rbac.authorization" => Arc::new(rbac::ClusterRole),
+        "configmaps" => Arc::new(config_map::ConfigMap),
+        "cronjobs.batch" => Arc::new(batch::CronJob),
+        "daemonsets.apps" => Arc::new(workload::DaemonSet),
+        "deployments.apps" => Arc::new(workload::Deployment),
+        "events" => Arc::new(event::Event),
+        "ingresses.networking" => Arc::new(networking::Ingress),
+        "jobs.batch" => Arc::new(batch::Job),
+        "leases.coordination" => Arc::new(lease::Lease),
+        "namespaces" => Arc::new(namespace::Namespace),
+        "networkpolicies.networking" => Arc::new(networking::NetworkPolicy),
+        "nodes" => Arc::new(node::Node),
+        "persistentvolumeclaims" => Arc::new(volume_claim::PersistentVolumeClaim),
+        "poddisruptionbudgets.policy" => Arc::new(disruption_budget::PodDisruptionBudget),
+        "pods" => Arc::new(pod::Pod),
+        "priorityclasses.scheduling" => Arc::new(priority_class::PriorityClass),
+        "replicasets.apps" => Arc::new(workload::ReplicaSet),
+        "rolebindings.rbac.authorization" => Arc::new(rbac::RoleBinding),
+        "roles.rbac.authorization" => Arc::new(rbac::Role),
+        "secrets" => Arc::new(secret::Secret),
+        "serviceaccounts" => Arc::new(service_account::ServiceAccount),
+        "statefulsets.apps" => Arc::new(workload::StatefulSet),
         _ => return None,
     })
 }

@@ -15,10 +15,6 @@ use orch_proto::Brand;
 pub struct Namespace;
 
 impl Strategy for Namespace {
-    fn name_rule(&self) -> NameRule {
-        NameRule::Dns1123Label
-    }
-
     fn default(&self, context: &Context<'_>, new: &mut Value) {
         let name = new.at("metadata").text("name").to_owned();
         if !name.is_empty() {
@@ -76,28 +72,8 @@ impl Strategy for Namespace {
         errors
     }
 
-    fn selectable_fields(&self) -> &'static [&'static str] {
-        &["name", "status.phase"]
-    }
-
-    // An old spelling, which the reference stores and refuses.
-    fn withheld_fields(&self) -> &'static [&'static str] {
-        &["name"]
-    }
-
     fn field_values(&self, object: &Value) -> Vec<String> {
         vec![object.at("metadata").text("name").to_owned(), object.at("status").text("phase").to_owned()]
-    }
-
-    fn reset_fields(&self, action: Action) -> &'static [&'static [&'static str]] {
-        match action {
-            Action::Status => &[&["f:spec"]],
-            Action::Object | Action::Finalize => &[&["f:status"]],
-        }
-    }
-
-    fn has_own_deletion(&self) -> bool {
-        true
     }
 
     fn prepare_for_delete(&self, object: &mut Value) {

@@ -53,16 +53,8 @@ impl Strategy for Node {
         errors
     }
 
-    fn selectable_fields(&self) -> &'static [&'static str] {
-        &["spec.unschedulable"]
-    }
-
     fn field_values(&self, object: &Value) -> Vec<String> {
         vec![object.at("spec").flag("unschedulable").to_string()]
-    }
-
-    fn reset_fields(&self, action: Action) -> &'static [&'static [&'static str]] {
-        if action == Action::Status { &[&["f:spec"]] } else { &[&["f:status"]] }
     }
 
     fn table_row(&self, object: &Value, now: &str) -> Option<Vec<Cell>> {

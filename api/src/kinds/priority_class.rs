@@ -55,10 +55,6 @@ impl Strategy for PriorityClass {
         known.then_some("this is a system priority class and cannot be deleted")
     }
 
-    fn has_generation(&self) -> bool {
-        true
-    }
-
     fn table_row(&self, object: &Value, now: &str) -> Option<Vec<Cell>> {
         Some(vec![
             object.at("metadata").at("name").clone(),

@@ -5,7 +5,7 @@
 //! patch types, deletes, reads, decoding errors) only keeps the state right, or is left out.
 
 use crate::admission::testing::{Objects, attributes, mutate, validate};
-use crate::admission::{Attributes, Operation, View};
+use crate::admission::{Attributes, Operation};
 use crate::error::ApiError;
 use crate::json;
 use crate::kinds::testing::CONTEXT;
@@ -238,7 +238,7 @@ impl Replay {
             strategy.prepare_for_create(&context, &mut new);
             let namespaced = !namespace.is_empty();
             let mut errors =
-                validate_object_meta(new.at("metadata"), namespaced, strategy.name_rule(), &path);
+                validate_object_meta(new.at("metadata"), namespaced, attributes.resource.rules.names, &path);
             errors.extend(strategy.validate_create(&context, &new));
             errors
         };

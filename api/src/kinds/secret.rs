@@ -21,10 +21,6 @@ const OPAQUE: &str = "Opaque";
 pub struct Secret;
 
 impl Strategy for Secret {
-    fn is_confidential(&self) -> bool {
-        true
-    }
-
     fn default(&self, _context: &Context<'_>, new: &mut Value) {
         set_default_text(new, "type", OPAQUE);
         fold_string_data(new);
@@ -43,10 +39,6 @@ impl Strategy for Secret {
         errors.extend(object_meta::whole(context, new, true, NameRule::Dns1123Subdomain));
         errors.extend(validate_content(context.brand, new));
         errors
-    }
-
-    fn selectable_fields(&self) -> &'static [&'static str] {
-        &["type"]
     }
 
     fn field_values(&self, object: &Value) -> Vec<String> {

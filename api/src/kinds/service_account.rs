@@ -29,10 +29,6 @@ impl Strategy for ServiceAccount {
         errors
     }
 
-    fn returns_deleted(&self) -> bool {
-        true
-    }
-
     fn table_row(&self, object: &Value, now: &str) -> Option<Vec<Cell>> {
         Some(vec![object.at("metadata").at("name").clone(), json!(age::age(object, now))])
     }

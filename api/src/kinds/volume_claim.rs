@@ -57,25 +57,8 @@ impl Strategy for PersistentVolumeClaim {
         errors
     }
 
-    fn selectable_fields(&self) -> &'static [&'static str] {
-        &["name"]
-    }
-
-    // The reference selects claims by their metadata alone.
-    fn withheld_fields(&self) -> &'static [&'static str] {
-        &["name"]
-    }
-
     fn field_values(&self, object: &Value) -> Vec<String> {
         vec![object.at("metadata").text("name").to_owned()]
-    }
-
-    fn reset_fields(&self, action: Action) -> &'static [&'static [&'static str]] {
-        if action == Action::Status { &[&["f:spec"]] } else { &[&["f:status"]] }
-    }
-
-    fn returns_deleted(&self) -> bool {
-        true
     }
 
     fn table_row(&self, object: &Value, now: &str) -> Option<Vec<Cell>> {

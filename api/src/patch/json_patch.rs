@@ -112,12 +112,19 @@ impl JsonPatch {
         for operation in &self.operations {
             for path in [Some(&operation.path), operation.from.as_ref()].into_iter().flatten() {
                 match Pointer::parse(path) {
-                    Ok(path) => reach.extend(path.steps()),
+                    // What lies deeper than a document can be is reached with what it would lie in.
+                    Ok(path) => reach.extend(path.steps().take(DEPTH_MAX)),
                     Err(_) => return Reach::Whole,
                 }
             }
         }
         reach
+    }
+
+    /// Whether an operation changes or tests what stands at `path`.
+    pub fn speaks_of(&self, path: &str) -> bool {
+        // once: one patch, one path.
+        self.operations.iter().any(|operation| operation.path == path)
     }
 
     /// Applies all operations to `document`, in order. Their values go over into it.

@@ -2,18 +2,16 @@
 //!
 //! Owns names (given or generated), what the server sets on a new object, and the order of stages of a create.
 
-use std::sync::Arc;
-
 use bytes::Bytes;
 use orch_raft::object::SharedObject;
-use orch_raft::{Condition, Key, Operation, Outcome, Put, State, Store};
+use orch_raft::{Condition, Key, Operation, Outcome, Put, Store};
 
 use super::incoming::Incoming;
 use super::modify::ATTEMPTS_MAX;
 use super::options::Options;
 use super::stored::{check_size, without_revision};
 use super::{Pipeline, Request, WriteOutcome, Written, owners};
-use crate::admission::{self, Additions, Attributes, StateView};
+use crate::admission::{self, Additions, Attributes, View};
 use crate::ambient::{SUFFIX_LENGTH, suffix_text, uuid_text};
 use crate::endpoint::Action;
 use crate::error::{ApiError, Subject};
@@ -117,13 +115,12 @@ impl<S: Store> Pipeline<S> {
             ..self.attributes(request, admission::Operation::Create)
         };
         let size = self.default_new(request, options, &mut value, &context, origin);
-        let (mut state, mut additions) = (self.store.state(), Additions::default());
-        let mutated =
-            self.admission.mutate(&attributes, &mut value, &StateView(state.clone()), &mut additions).await;
+        let (mut view, mut additions) = (View::of(&self.store), Additions::default());
+        let mutated = self.admission.mutate(&attributes, &mut value, &view, &mut additions).await;
         if mutated.is_err() {
             // This node may not have applied what its client was told.
-            (state, additions) = (self.most_recent().await?, Additions::default());
-            self.admission.mutate(&attributes, &mut value, &StateView(state.clone()), &mut additions).await?;
+            (view, additions) = (self.newest_view().await?, Additions::default());
+            self.admission.mutate(&attributes, &mut value, &view, &mut additions).await?;
         }
         size?;
         resource.strategy.prepare_for_create(&context, &mut value);
@@ -134,7 +131,7 @@ impl<S: Store> Pipeline<S> {
             .map_err(|error| ApiError::BadRequest(error.to_string()))?;
         let attributes = Attributes { name: &name, ..attributes };
         let draft = Draft { request, attributes, key, is_generated };
-        let (json, stored) = self.create_validated(draft, value, state, additions).await?;
+        let (json, stored) = self.create_validated(draft, value, view, additions).await?;
         Ok(Written { json, stored, outcome: WriteOutcome::Created, warnings })
     }
 
@@ -143,17 +140,16 @@ impl<S: Store> Pipeline<S> {
         &self,
         draft: Draft<'_>,
         mut value: Value,
-        mut state: Arc<State>,
+        mut view: View,
         mut additions: Additions,
     ) -> Result<(Bytes, Option<SharedObject>), ApiError> {
         let Draft { request, attributes, .. } = &draft;
         let mutated = additions.extent();
         for _ in 0..ATTEMPTS_MAX {
-            let validated =
-                self.admission.validate(attributes, Some(&value), &StateView(state), &mut additions).await;
+            let validated = self.admission.validate(attributes, Some(&value), &view, &mut additions).await;
             if validated.is_err() {
                 additions.truncate(mutated);
-                let newest = StateView(self.most_recent().await?);
+                let newest = self.newest_view().await?;
                 self.admission.validate(attributes, Some(&value), &newest, &mut additions).await?;
             }
             let put = self.put(request.resource, draft.key.clone(), &mut value)?;
@@ -169,7 +165,7 @@ impl<S: Store> Pipeline<S> {
                 Stored::Broken(condition) if condition < mutated.conditions => break,
                 Stored::Broken(_) => {}
             }
-            state = self.store.state();
+            view = View::of(&self.store);
             additions.truncate(mutated);
         }
         Err(ApiError::Unavailable(
@@ -240,11 +236,11 @@ impl<S: Store> Pipeline<S> {
         origin: Origin,
     ) -> Result<(), ApiError> {
         let resource = request.resource;
-        apply_defaults(&self.registry.schema, resource.type_id, value);
+        apply_defaults(&resource.schema, resource.type_id, value);
         resource.strategy.default(context, value);
         let mut size = Ok(());
         if origin == Origin::Sent {
-            size = check_size(&self.registry.schema, request, value);
+            size = check_size(request, value);
         }
         if origin == Origin::Sent && size.is_ok() {
             let api_version = resource.api_version();
@@ -253,10 +249,10 @@ impl<S: Store> Pipeline<S> {
                 api_version: &api_version,
                 subresource: Action::Object.subresource(),
                 now: context.now,
-                reset: resource.strategy.reset_fields(Action::Object),
+                reset: resource.resets(Action::Object),
                 others: &resource.others,
             };
-            if let Err(error) = track_update(&self.registry.schema, resource.type_id, None, value, &writer) {
+            if let Err(error) = track_update(&resource.schema, resource.type_id, None, value, &writer) {
                 tracing::debug!(%error, "ownership of a new object is not tracked");
             }
         }
@@ -266,7 +262,7 @@ impl<S: Store> Pipeline<S> {
 
     fn validate_new(&self, request: Request<'_>, value: &Value, now: &str) -> Result<(), ApiError> {
         let resource = request.resource;
-        let rule = resource.strategy.name_rule();
+        let rule = resource.rules.names;
         let metadata = value.at("metadata");
         let mut errors = validate_object_meta(metadata, resource.namespaced, rule, &Path::new("metadata"));
         errors.extend(resource.strategy.validate_create(&self.context(request, now), value));

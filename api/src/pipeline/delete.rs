@@ -9,13 +9,12 @@ use super::grace::Grace;
 use super::media_type::{media_type, unsupported};
 use super::modify::{Attempt, Change, Current, Modified, Write};
 use super::{Answer, Pipeline, Request, WriteOutcome, Written};
-use crate::admission::{Additions, Attributes, Operation, StateView, forbidden};
+use crate::admission::{Additions, Attributes, Operation, forbidden};
 use crate::error::{ApiError, Subject};
 use crate::json;
-use crate::kinds::{DefaultPropagation, Strategy};
 use crate::registry::Resource;
 use crate::schema::value::{Map, Value};
-use crate::schema::{DecodeError, Decoded, Head, Limits, decode_json};
+use crate::schema::{DecodeError, Decoded, DefaultPropagation, Head, Limits, Rules, decode_json};
 use crate::status::Status;
 use crate::validate::field::{part, quoted};
 use crate::validate::tree::{Tree, child_mut, set};
@@ -39,7 +38,7 @@ pub(super) struct DeleteOptions {
 impl<S: Store> Pipeline<S> {
     /// DELETE of one object.
     pub(super) async fn delete(&self, request: Request<'_>) -> Result<Answer, ApiError> {
-        let strategy = request.resource.strategy;
+        let strategy = &request.resource.strategy;
         let options = self.delete_options(request)?;
         if let Some(reason) = strategy.forbids_deletion(&request.target.name) {
             return Err(forbidden(request.subject(), reason));
@@ -48,7 +47,7 @@ impl<S: Store> Pipeline<S> {
         let removed = self.remove(request, &key, &options).await?;
         let Some(modified) = removed else { return Err(ApiError::NotFound(request.subject())) };
         let Modified { json, stored, before, is_removal } = modified;
-        if is_removal && !strategy.returns_deleted() {
+        if is_removal && !request.resource.rules.returns_deleted {
             let subject = Subject::resource(request.resource, &request.target.name);
             return Ok(Answer::Done(Status::deleted(subject, before.index.uid.clone())));
         }
@@ -78,7 +77,7 @@ impl<S: Store> Pipeline<S> {
         mut old: Value,
     ) -> Result<Write, ApiError> {
         let resource = request.resource;
-        let strategy = resource.strategy;
+        let strategy = &*resource.strategy;
         let now = self.ambient.now();
         let requested = options.value.int("gracePeriodSeconds");
         let grace = Grace::of(strategy, &old, requested, now);
@@ -88,7 +87,7 @@ impl<S: Store> Pipeline<S> {
             return Ok(Write::Put(self.put(resource, key.clone(), &mut old)?));
         }
         let mut new = old.clone();
-        let finalizers = options.finalizers(&old, strategy);
+        let finalizers = options.finalizers(&old, &resource.rules);
         let metadata = child_mut(&mut new, "metadata");
         if finalizers.is_empty() {
             metadata.as_object_mut().map(|fields| fields.shift_remove("finalizers"));
@@ -104,7 +103,7 @@ impl<S: Store> Pipeline<S> {
             return Ok(if is_held { Write::Put(put) } else { Write::Remove(Some(put)) });
         }
         let shown =
-            strategy.returns_deleted().then(|| self.put(resource, key.clone(), &mut old)).transpose()?;
+            resource.rules.returns_deleted.then(|| self.put(resource, key.clone(), &mut old)).transpose()?;
         Ok(Write::Remove(shown))
     }
 
@@ -114,18 +113,18 @@ impl<S: Store> Pipeline<S> {
             if request.body.is_empty() { query_options(request)? } else { self.body_options(request)? };
         let errors = validate_delete_options(&value);
         if !errors.is_empty() {
-            return Err(ApiError::Invalid { subject: self.options_subject(OPTIONS), errors });
+            return Err(ApiError::Invalid { subject: request.options_subject(OPTIONS), errors });
         }
         let dry_run = !value.items("dryRun").is_empty();
         Ok(DeleteOptions { value, dry_run })
     }
 
     fn body_options(&self, request: Request<'_>) -> Result<Value, ApiError> {
-        let schema = &self.registry.schema;
+        let schema = &request.registry.schema;
         let type_id = schema
             .named("meta.v1.DeleteOptions")
             .ok_or_else(|| ApiError::Internal("DeleteOptions is not in the schema".to_owned()))?;
-        let brand = self.registry.brand;
+        let brand = request.registry.brand;
         let decoded = match media_type(request.content_type) {
             "" | "application/json" => decode_json(schema, type_id, request.body, Limits::default()),
             "application/yaml" => {
@@ -140,32 +139,8 @@ impl<S: Store> Pipeline<S> {
             DecodeError::OverBudget => ApiError::OverBudget(error.to_string()),
             other => ApiError::BadRequest(format!("DeleteOptions: {other}")),
         })?;
-        self.check_options_head(&head)?;
+        check_options_head(request, &head)?;
         Ok(if value.is_object() { value } else { json!({}) })
-    }
-
-    /// The options must be known as such: a body that is something else asks for something else than a deletion. They
-    /// may name the version of any served group, as clients of old do.
-    fn check_options_head(&self, head: &Head) -> Result<(), ApiError> {
-        let registry = &self.registry;
-        let meta = registry.brand.group("meta");
-        let own = format!("{meta}/v1");
-        let version = if head.api_version.is_empty() { &own } else { &head.api_version };
-        let kind = if head.kind.is_empty() { OPTIONS } else { head.kind.as_str() };
-        let is_known = || {
-            version == "v1"
-                || *version == own
-                // once: one body, over what is served.
-                || registry.resources().any(|resource| resource.api_version() == *version)
-        };
-        if kind == OPTIONS && is_known() {
-            return Ok(());
-        }
-        let (kind, version) = (quoted(kind), quoted(version));
-        Err(ApiError::BadRequest(format!(
-            "no kind {kind} is registered for version {version} in scheme {}",
-            quoted(&meta)
-        )))
     }
 }
 
@@ -180,9 +155,9 @@ struct Deletion<'a, S> {
 impl<S: Store> Attempt for Deletion<'_, S> {
     async fn change(&mut self, current: Current) -> Result<Change, ApiError> {
         let Deletion { pipeline, request, key, options } = *self;
-        let Current { value: old, state, .. } = current;
+        let Current { value: old, view, .. } = current;
         options.check_preconditions(request, key.name(), &old)?;
-        let (view, mut additions) = (StateView(state), Additions::default());
+        let mut additions = Additions::default();
         let attributes = Attributes {
             namespace: key.namespace(),
             name: key.name(),
@@ -192,6 +167,10 @@ impl<S: Store> Attempt for Deletion<'_, S> {
         };
         pipeline.admission.validate(&attributes, None, &view, &mut additions).await?;
         Ok(Change { write: pipeline.try_delete(request, key, options, old)?, additions })
+    }
+
+    fn names_version(&self) -> bool {
+        self.options.value.at("preconditions").has("resourceVersion")
     }
 }
 
@@ -210,7 +189,7 @@ impl DeleteOptions {
             }
             let given = part(given);
             let resource = request.resource;
-            let (subject, reason) = match resource.strategy.has_own_deletion() {
+            let (subject, reason) = match resource.rules.own_deletion {
                 true => (
                     Subject::resource(resource, name),
                     format!(
@@ -232,7 +211,7 @@ impl DeleteOptions {
     /// What a client is told that says nothing of dependents and may not know that they stay.
     pub(super) fn orphaning_warnings(&self, resource: &Resource) -> Vec<String> {
         let names_propagation = self.value.has("propagationPolicy") || self.value.has("orphanDependents");
-        if names_propagation || resource.strategy.default_propagation() != DefaultPropagation::Orphan {
+        if names_propagation || resource.rules.propagation != DefaultPropagation::Orphan {
             return Vec::new();
         }
         vec![format!(
@@ -242,8 +221,8 @@ impl DeleteOptions {
     }
 
     /// The object's finalizers with those that the propagation policy asks for.
-    fn finalizers(&self, old: &Value, strategy: &dyn Strategy) -> Vec<Value> {
-        let default = strategy.default_propagation();
+    fn finalizers(&self, old: &Value, rules: &Rules) -> Vec<Value> {
+        let default = rules.propagation;
         let stored = old.at("metadata").items("finalizers");
         // few: asked four times.
         let has = |name: &str| stored.iter().any(|finalizer| finalizer == name);
@@ -253,7 +232,7 @@ impl DeleteOptions {
             ("Orphan", _) | ("", Some(true)) => (true, false),
             ("Foreground", _) => (false, true),
             ("Background", _) => (false, false),
-            ("", Some(false)) => (false, strategy.has_own_deletion()),
+            ("", Some(false)) => (false, rules.own_deletion),
             _ if has(ORPHAN) || has(FOREGROUND) => (has(ORPHAN), has(FOREGROUND)),
             _ => (default == DefaultPropagation::Orphan, false),
         };
@@ -297,4 +276,28 @@ fn query_options(request: Request<'_>) -> Result<Value, ApiError> {
         options.insert("preconditions".to_owned(), Value::Object(preconditions));
     }
     Ok(Value::Object(options))
+}
+
+/// The options must be known as such: a body that is something else asks for something else than a deletion. They
+/// may name the version of any served group, as clients of old do.
+fn check_options_head(request: Request<'_>, head: &Head) -> Result<(), ApiError> {
+    let registry = request.registry;
+    let meta = registry.brand.group("meta");
+    let own = format!("{meta}/v1");
+    let version = if head.api_version.is_empty() { &own } else { &head.api_version };
+    let kind = if head.kind.is_empty() { OPTIONS } else { head.kind.as_str() };
+    let is_known = || {
+        version == "v1"
+            || *version == own
+            // once: one body, over what is served.
+            || registry.resources().any(|resource| resource.api_version() == *version)
+    };
+    if kind == OPTIONS && is_known() {
+        return Ok(());
+    }
+    let (kind, version) = (quoted(kind), quoted(version));
+    Err(ApiError::BadRequest(format!(
+        "no kind {kind} is registered for version {version} in scheme {}",
+        quoted(&meta)
+    )))
 }

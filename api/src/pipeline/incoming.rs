@@ -55,8 +55,10 @@ impl<S: Store> Pipeline<S> {
             return false;
         }
         let document = match media_type(request.content_type) {
-            "" | "application/json" => read_json(&self.registry.schema, request.body, Limits::default()).ok(),
-            "application/yaml" => read_yaml(&self.registry.schema, request.body)
+            "" | "application/json" => {
+                read_json(&request.resource.schema, request.body, Limits::default()).ok()
+            }
+            "application/yaml" => read_yaml(&request.resource.schema, request.body)
                 .ok()
                 .map(|(document, _)| (document, Vec::new())),
             _ => None,
@@ -65,7 +67,7 @@ impl<S: Store> Pipeline<S> {
     }
 
     fn decode_body(&self, request: Request<'_>) -> Result<Decoded, ApiError> {
-        let (schema, brand) = (&self.registry.schema, self.registry.brand);
+        let (schema, brand) = (&request.resource.schema, request.registry.brand);
         let type_id = request.resource.type_id;
         let media_type = media_type(request.content_type);
         let decoded = match media_type {

@@ -66,7 +66,7 @@ impl<S: Store> Pipeline<S> {
         };
         let errors = validate_list_options(options);
         if !errors.is_empty() {
-            return Err(ApiError::Invalid { subject: self.options_subject("ListOptions"), errors });
+            return Err(ApiError::Invalid { subject: request.options_subject("ListOptions"), errors });
         }
         let selector = self.selector(request)?;
         if !token.is_empty() {

@@ -86,8 +86,8 @@ impl Features {
 pub struct Pipeline<S> {
     /// The replicated state.
     pub store: S,
-    /// What is served.
-    pub registry: Registry,
+    /// What is served. A request carries the registry that it began with.
+    pub registry: Arc<Registry>,
     /// The rules over the writes of several kinds.
     pub admission: Chain,
     /// The cluster's key for continue tokens.
@@ -105,6 +105,8 @@ pub struct Pipeline<S> {
 pub struct Request<'a> {
     /// What is to be done.
     pub verb: Verb,
+    /// What was served when it began.
+    pub registry: &'a Arc<Registry>,
     /// To what.
     pub target: &'a Target,
     /// The resource that the target names.
@@ -189,7 +191,7 @@ impl<S: Store> Pipeline<S> {
     /// A pipeline with the built-in admission plugins.
     pub fn new(
         store: S,
-        registry: Registry,
+        registry: Arc<Registry>,
         token_key: TokenKey,
         ambient: Arc<dyn Ambient>,
         features: Features,
@@ -220,11 +222,8 @@ impl<S: Store> Pipeline<S> {
     pub(crate) fn selector(&self, request: Request<'_>) -> Result<Selector, ApiError> {
         let labels = LabelSelector::parse(request.query.text("labelSelector"))
             .map_err(|error| ApiError::BadRequest(error.to_string()))?;
-        let declared = request.resource.strategy.selectable_fields();
-        let withheld = request.resource.strategy.withheld_fields();
-        let synonyms = request.resource.strategy.field_synonyms();
-        let namespaced = request.resource.namespaced;
-        let fields = SelectableFields { declared, withheld, synonyms, namespaced };
+        let (declared, namespaced) = (&request.resource.rules.selectable, request.resource.namespaced);
+        let fields = SelectableFields { declared, namespaced };
         let text = request.query.text("fieldSelector");
         let fields = match request.resource.conversion {
             Some(conversion) => FieldSelector::parse_renamed(text, fields, conversion.stored_field),
@@ -237,7 +236,7 @@ impl<S: Store> Pipeline<S> {
     /// The write of `request` as admission sees it: of a stored object, not a dry run, with the names of the path.
     pub(crate) fn attributes<'a>(&self, request: Request<'a>, operation: Operation) -> Attributes<'a> {
         Attributes {
-            brand: self.registry.brand,
+            brand: request.registry.brand,
             operation,
             resource: request.resource,
             action: request.action,
@@ -252,7 +251,7 @@ impl<S: Store> Pipeline<S> {
     /// The context that strategies see.
     pub(crate) fn context<'a>(&self, request: Request<'a>, now: &'a str) -> Context<'a> {
         Context {
-            brand: self.registry.brand,
+            brand: request.registry.brand,
             group: &request.target.group,
             namespace: &request.target.namespace,
             action: request.action,
@@ -260,11 +259,6 @@ impl<S: Store> Pipeline<S> {
             now,
             labels_given: true,
         }
-    }
-
-    /// The subject of errors about options: `ListOptions.meta.orch.io`.
-    pub(crate) fn options_subject(&self, kind: &str) -> Subject {
-        Subject { group: self.registry.brand.group("meta"), kind: kind.to_owned(), name: String::new() }
     }
 }
 
@@ -276,6 +270,11 @@ impl Request<'_> {
     pub(crate) fn key(&self) -> Result<Key, ApiError> {
         Key::new(&self.resource.storage, &self.target.namespace, &self.target.name)
             .map_err(|_| ApiError::NotFound(self.subject()))
+    }
+
+    /// The subject of errors about options: `ListOptions.meta.orch.io`.
+    pub(crate) fn options_subject(&self, kind: &str) -> Subject {
+        Subject { group: self.registry.brand.group("meta"), kind: kind.to_owned(), name: String::new() }
     }
 
     /// The object as most errors name it.

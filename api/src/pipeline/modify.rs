@@ -9,11 +9,11 @@ use std::iter;
 use std::sync::Arc;
 
 use orch_raft::object::SharedObject;
-use orch_raft::{Condition, Key, Operation, Outcome, Put, State, Store, Transaction};
+use orch_raft::{Condition, Key, Operation, Outcome, Put, Store, Transaction};
 
 use super::stored::{is_same, tree_of, without_revision};
 use super::{Pipeline, Request, WriteOutcome, Written};
-use crate::admission::{self, Additions, Attributes};
+use crate::admission::{self, Additions, Attributes, View};
 use crate::error::ApiError;
 use crate::schema::value::Value;
 
@@ -23,14 +23,18 @@ pub(super) struct Current {
     pub object: SharedObject,
     /// Its tree, in the stored form.
     pub value: Value,
-    /// The state that it is from.
-    pub state: Arc<State>,
+    /// What else there was.
+    pub view: View,
 }
 
 /// Makes one change out of any version of an object.
 pub(super) trait Attempt: Send {
     /// What becomes of `current`. Asked again for each newer version that turns up before the change is applied.
     fn change(&mut self, current: Current) -> impl Future<Output = Result<Change, ApiError>> + Send;
+
+    /// Whether the client names the version that it changes. Such a change is tried at once: while it waited for a turn, those
+    /// before it would make it late.
+    fn names_version(&self) -> bool;
 }
 
 /// A change of an object, and what admission adds to its transaction.
@@ -47,6 +51,27 @@ pub(super) enum Write {
     Remove(Option<Put>),
     /// Remove the object, which an update has just freed; the answer shows the update.
     Free(Put),
+}
+
+/// What an attempt comes to.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Effect {
+    /// A change that is proposed; the store refuses it where it is not of the newest version.
+    Proposal,
+    /// The object stays as it is.
+    Nothing,
+    /// A refusal, or word that there is no object.
+    Answer,
+}
+
+impl Effect {
+    fn of(found: Option<&SharedObject>, changed: Option<&Result<Change, ApiError>>) -> Effect {
+        match (found, changed) {
+            (Some(before), Some(Ok(change))) if change.is_nothing(before) => Effect::Nothing,
+            (Some(_), Some(Ok(_))) => Effect::Proposal,
+            _ => Effect::Answer,
+        }
+    }
 }
 
 /// What became of an object.
@@ -66,6 +91,11 @@ pub(super) struct Modified {
 /// It bounds the cost of one request.
 pub(super) const ATTEMPTS_MAX: usize = 100;
 
+/// The answer to a write that was late [`ATTEMPTS_MAX`] times.
+pub(super) fn changing_too_fast() -> ApiError {
+    ApiError::Unavailable("the object changes faster than it can be written".to_owned())
+}
+
 impl<S: Store> Pipeline<S> {
     /// Applies the change that `attempt` makes to the object under `key`. `None`: there is no such object.
     pub(super) async fn modify(
@@ -75,39 +105,41 @@ impl<S: Store> Pipeline<S> {
         dry_run: bool,
         mut attempt: impl Attempt,
     ) -> Result<Option<Modified>, ApiError> {
-        // A change without effect is not proposed, so only a barrier tells whether it was tried on the newest version.
-        let mut turn = if dry_run { None } else { self.turns.join(key, &self.store).await };
-        let mut state = if dry_run { self.most_recent().await? } else { self.store.state() };
+        let takes_turns = !dry_run && !attempt.names_version();
+        let mut turn = if takes_turns { self.turns.join(key, &self.store).await } else { None };
+        let mut view = if dry_run { self.newest_view().await? } else { View::of(&self.store) };
         let mut surely_current = dry_run;
         for _ in 0..ATTEMPTS_MAX {
-            let found = state.object(key).cloned();
+            let found = view.applied().state.object(key).cloned();
             let changed = match &found {
                 None => None,
                 Some(object) => {
                     let (object, value) = (object.clone(), tree_of(object)?);
-                    Some(attempt.change(Current { object, value, state: state.clone() }).await)
+                    Some(attempt.change(Current { object, value, view: view.clone() }).await)
                 }
             };
-            match (found, changed) {
-                (Some(before), Some(Ok(change))) if surely_current || !change.is_nothing(&before) => {
-                    match self.carry_out(request, key, before, change, dry_run).await? {
-                        Some(modified) => return Ok(Some(modified)),
-                        None if turn.is_none() => turn = Some(self.turns.take(key, &self.store).await),
-                        None => {}
-                    }
-                    state = self.store.state();
-                    // The refused entry was applied here, so this node has the version that caused the refusal.
-                    surely_current = true;
+            let effect = Effect::of(found.as_ref(), changed.as_ref());
+            if !surely_current && effect != Effect::Proposal {
+                // Nothing will be proposed, so only a barrier tells whether it was tried on the newest version.
+                let newest = self.newest_view().await?;
+                let stands =
+                    newest.is_same(&view) || effect == Effect::Nothing && newest.has(key, found.as_ref());
+                (view, surely_current) = (newest, true);
+                if !stands {
                     continue;
                 }
-                (_, Some(Err(error))) if surely_current => return Err(error),
-                (None, _) if surely_current => return Ok(None),
-                _ => {}
             }
-            state = self.most_recent().await?;
-            surely_current = true;
+            let (Some(before), Some(change)) = (found, changed.transpose()?) else { return Ok(None) };
+            if let Some(modified) = self.carry_out(request, key, before, change, dry_run).await? {
+                return Ok(Some(modified));
+            }
+            if takes_turns && turn.is_none() {
+                turn = Some(self.turns.take(key, &self.store).await);
+            }
+            // The refused entry was applied here, so this node has the version that caused the refusal.
+            (view, surely_current) = (View::of(&self.store), true);
         }
-        Err(ApiError::Unavailable("the object changes faster than it can be written".to_owned()))
+        Err(changing_too_fast())
     }
 
     /// Proposes the change of `before`. `None`: it was no longer the newest version.

@@ -52,7 +52,7 @@ impl<S: Store> Pipeline<S> {
             _ => ("CreateOptions", validate_write_options(given)),
         };
         if !errors.is_empty() {
-            return Err(ApiError::Invalid { subject: self.options_subject(kind), errors });
+            return Err(ApiError::Invalid { subject: request.options_subject(kind), errors });
         }
         let field_validation = match given.field_validation {
             _ if !self.features.field_validation => FieldValidation::Ignore,

@@ -8,9 +8,9 @@ use orch_raft::Store;
 use super::create::Origin;
 use super::incoming::{Incoming, forget_owners, has_emptied_owners, met};
 use super::media_type::patch_media_type;
-use super::modify::{Attempt, Change, Current};
+use super::modify::{ATTEMPTS_MAX, Attempt, Change, Current, changing_too_fast};
 use super::options::{FieldValidation, Options};
-use super::patch_body::{APPLY, Parsed, Patch, patch_error};
+use super::patch_body::{APPLY, Parsed, Patch, parse_patch, patch_error};
 use super::stored::tree_of;
 use super::update::{check_name, writer};
 use super::{Pipeline, Request, Written};
@@ -40,31 +40,40 @@ impl<S: Store> Pipeline<S> {
         let options = self.write_options(request, write)?;
         let parse = || self.parsed(request);
         let mut first = Some(parse()?);
+        let names_version = first.as_ref().is_some_and(|parsed| parsed.patch.names_version());
         let key = request.key()?;
-        let mut warnings = Vec::new();
-        let attempt = Patching {
-            pipeline: self,
-            request,
-            options: &options,
-            first: &mut first,
-            warnings: &mut warnings,
-        };
-        if let Some(modified) = self.modify(request, &key, options.dry_run, attempt).await? {
-            return Ok(modified.written(warnings));
+        for _ in 0..ATTEMPTS_MAX {
+            let mut warnings = Vec::new();
+            let attempt = Patching {
+                pipeline: self,
+                request,
+                options: &options,
+                first: &mut first,
+                warnings: &mut warnings,
+                names_version,
+            };
+            if let Some(modified) = self.modify(request, &key, options.dry_run, attempt).await? {
+                return Ok(modified.written(warnings));
+            }
+            if format != APPLY || request.action != Action::Object {
+                return Err(ApiError::NotFound(request.subject()));
+            }
+            let Parsed { patch, strict } = first.take().map_or_else(parse, Ok)?;
+            let Patch::Apply(config) = patch else { return Err(ApiError::NotFound(request.subject())) };
+            let incoming = self.created_by_apply(request, &options, &config, &strict)?;
+            drop(config);
+            match self.create_from(request, &options, incoming, Origin::Applied).await {
+                // Somebody was faster: there is something to apply to now.
+                Err(ApiError::AlreadyExists(_)) => {}
+                created => return created,
+            }
         }
-        if format != APPLY || request.action != Action::Object {
-            return Err(ApiError::NotFound(request.subject()));
-        }
-        let Parsed { patch, strict } = first.take().map_or_else(parse, Ok)?;
-        let Patch::Apply(config) = patch else { return Err(ApiError::NotFound(request.subject())) };
-        let incoming = self.created_by_apply(request, &options, &config, &strict)?;
-        drop(config);
-        self.create_from(request, &options, incoming, Origin::Applied).await
+        Err(changing_too_fast())
     }
 
     fn parsed(&self, request: Request<'_>) -> Result<Parsed, ApiError> {
         let format = patch_media_type(request.content_type);
-        self.parse_patch(format, request.user_agent, request.body).map_err(|error| hidden(request, error))
+        parse_patch(request, format).map_err(|error| hidden(request, error))
     }
 
     /// The object that an apply makes where there is none.
@@ -185,7 +194,7 @@ impl<S: Store> Pipeline<S> {
             Patch::Json(patch) => patch.apply(document),
             Patch::Merge(patch) => merge_patch(document, patch),
             Patch::Strategic(patch) => {
-                strategic_merge_patch(&self.registry.schema, request.resource.type_id, document, patch)
+                strategic_merge_patch(&request.resource.schema, request.resource.type_id, document, patch)
             }
             Patch::Apply(_) => Err(PatchError::Unsupported),
         }
@@ -194,9 +203,7 @@ impl<S: Store> Pipeline<S> {
     /// What errors show of a strategic patch: all of it as it was sent.
     fn shown_patch(&self, request: Request<'_>) -> String {
         match self.parsed(request) {
-            Ok(Parsed { patch: Patch::Strategic(patch), .. })
-                if !request.resource.strategy.is_confidential() =>
-            {
+            Ok(Parsed { patch: Patch::Strategic(patch), .. }) if !request.resource.rules.confidential => {
                 quoted(&printed(&patch))
             }
             _ => go_string(request, &Value::Null),
@@ -213,7 +220,7 @@ impl<S: Store> Pipeline<S> {
         strict: &[StrictError],
         shown: impl Fn(&Value) -> String,
     ) -> Result<Incoming, ApiError> {
-        let schema = &self.registry.schema;
+        let schema = &request.resource.schema;
         let empties_owners = has_emptied_owners(&document);
         let mut json = Vec::with_capacity(1024);
         write_value(&document, &mut json);
@@ -253,8 +260,8 @@ impl<S: Store> Pipeline<S> {
         let resource = request.resource;
         let api_version = resource.api_version();
         let writer = writer(request, options, &api_version, now);
-        let options = ApplyOptions { force: options.force, brand: self.registry.brand };
-        apply(&self.registry.schema, resource.type_id, live, config, &writer, options)
+        let options = ApplyOptions { force: options.force, brand: request.registry.brand };
+        apply(&request.resource.schema, resource.type_id, live, config, &writer, options)
             .map_err(|error| apply_error(request, &error))
     }
 }
@@ -269,6 +276,7 @@ struct Patching<'a, S> {
     first: &'a mut Option<Parsed>,
     /// Of the newest attempt.
     warnings: &'a mut Vec<String>,
+    names_version: bool,
 }
 
 impl<S: Store> Attempt for Patching<'_, S> {
@@ -278,6 +286,10 @@ impl<S: Store> Attempt for Patching<'_, S> {
         let may_move_data = matches!(parsed.patch, Patch::Json(_));
         let changed = pipeline.try_patch(request, self.options, parsed, current, self.warnings).await;
         changed.map_err(|error| if may_move_data { withheld(request, error) } else { error })
+    }
+
+    fn names_version(&self) -> bool {
+        self.names_version
     }
 }
 
@@ -348,7 +360,7 @@ fn met_in_config(strict: &[StrictError], validation: FieldValidation) -> Result<
 /// A document as messages show it: the beginning of its JSON as a quoted string. Of a confidential kind only what it is:
 /// answers are logged by clients, and an annotation may hold all of it.
 fn go_string(request: Request<'_>, document: &Value) -> String {
-    if request.resource.strategy.is_confidential() {
+    if request.resource.rules.confidential {
         let name = json!({"name": request.target.name});
         let shown = json!({"kind": request.resource.kind, "apiVersion": request.resource.api_version(), "metadata": name});
         return quoted(&shown.to_string());
@@ -364,7 +376,7 @@ fn failed(request: Request<'_>, error: PatchError) -> ApiError {
 /// A refusal of a patch. Of a confidential kind it repeats nothing that the patch says.
 fn hidden(request: Request<'_>, error: ApiError) -> ApiError {
     match error {
-        ApiError::BadRequest(_) if request.resource.strategy.is_confidential() => {
+        ApiError::BadRequest(_) if request.resource.rules.confidential => {
             ApiError::BadRequest("the patch does not have the form of its format".to_owned())
         }
         other => other,
@@ -374,7 +386,7 @@ fn hidden(request: Request<'_>, error: ApiError) -> ApiError {
 /// A refusal of what a JSON patch made. Such a patch can copy data of the stored object to where errors quote it (a uid, a
 /// name, a finalizer): of a confidential kind they say where something is wrong, and not what stands there.
 fn withheld(request: Request<'_>, error: ApiError) -> ApiError {
-    if !request.resource.strategy.is_confidential() {
+    if !request.resource.rules.confidential {
         return error;
     }
     let shown = || go_string(request, &Value::Null);
@@ -395,7 +407,7 @@ fn apply_error(request: Request<'_>, error: &ApplyError) -> ApiError {
             message: error.to_string(),
             causes: conflicts.shown().map(|conflict| (conflict.cause(), conflict.path())).collect(),
         },
-        ApplyError::Typed { object, .. } if request.resource.strategy.is_confidential() => {
+        ApplyError::Typed { object, .. } if request.resource.rules.confidential => {
             ApiError::BadRequest(format!("failed to create typed patch object ({object})"))
         }
         ApplyError::ManagedFieldsGiven | ApplyError::Typed { .. } => ApiError::BadRequest(error.to_string()),

@@ -3,10 +3,9 @@
 //! Owns the formats and what strict field validation has to say of a body itself: members that stand twice, operations
 //! with members that mean nothing. Whether that is refused, told or ignored is decided where the patch is applied.
 
-use orch_raft::Store;
-
-use super::Pipeline;
+use super::Request;
 use super::media_type::unsupported_patch;
+use super::update::names_version;
 use crate::error::ApiError;
 use crate::patch::{JsonPatch, PatchError};
 use crate::schema::value::Value;
@@ -23,6 +22,16 @@ pub(super) enum Patch {
     Apply(Value),
 }
 
+impl Patch {
+    /// Whether the patch says which version of the object it is for.
+    pub(super) fn names_version(&self) -> bool {
+        match self {
+            Patch::Json(patch) => patch.speaks_of("/metadata/resourceVersion"),
+            Patch::Merge(patch) | Patch::Strategic(patch) | Patch::Apply(patch) => names_version(patch),
+        }
+    }
+}
+
 /// A patch, and what is wrong with its text.
 pub(super) struct Parsed {
     pub patch: Patch,
@@ -30,40 +39,33 @@ pub(super) struct Parsed {
     pub strict: Vec<StrictError>,
 }
 
-impl<S: Store> Pipeline<S> {
-    /// Reads a body of this media type, which `user_agent` has sent.
-    pub(super) fn parse_patch(
-        &self,
-        format: &str,
-        user_agent: &str,
-        body: &[u8],
-    ) -> Result<Parsed, ApiError> {
-        match format {
-            "application/json-patch+json" => {
-                let (body, met) = self.patch_json(body)?;
-                let patch = JsonPatch::parse(body).map_err(patch_error)?;
-                let unknown = patch.unknown_fields().iter().map(|path| StrictError::Unknown(path.clone()));
-                let strict = met.into_iter().chain(unknown);
-                let strict = strict.map(|error| StrictError::Other(format!("json patch {error}"))).collect();
-                Ok(Parsed { patch: Patch::Json(patch), strict })
-            }
-            "application/merge-patch+json" => {
-                let (patch, strict) = self.patch_json(body)?;
-                Ok(Parsed { patch: Patch::Merge(patch), strict })
-            }
-            "application/strategic-merge-patch+json" => {
-                let (patch, strict) = self.patch_json(body)?;
-                Ok(Parsed { patch: Patch::Strategic(patch), strict })
-            }
-            APPLY => apply_config(&self.registry.schema, body),
-            other => Err(unsupported_patch(other, user_agent)),
+/// Reads the body of `request`, which is of the media type `format`.
+pub(super) fn parse_patch(request: Request<'_>, format: &str) -> Result<Parsed, ApiError> {
+    let (schema, body) = (&request.registry.schema, request.body);
+    match format {
+        "application/json-patch+json" => {
+            let (body, met) = patch_json(schema, body)?;
+            let patch = JsonPatch::parse(body).map_err(patch_error)?;
+            let unknown = patch.unknown_fields().iter().map(|path| StrictError::Unknown(path.clone()));
+            let strict = met.into_iter().chain(unknown);
+            let strict = strict.map(|error| StrictError::Other(format!("json patch {error}"))).collect();
+            Ok(Parsed { patch: Patch::Json(patch), strict })
         }
+        "application/merge-patch+json" => {
+            let (patch, strict) = patch_json(schema, body)?;
+            Ok(Parsed { patch: Patch::Merge(patch), strict })
+        }
+        "application/strategic-merge-patch+json" => {
+            let (patch, strict) = patch_json(schema, body)?;
+            Ok(Parsed { patch: Patch::Strategic(patch), strict })
+        }
+        APPLY => apply_config(schema, body),
+        other => Err(unsupported_patch(other, request.user_agent)),
     }
+}
 
-    fn patch_json(&self, body: &[u8]) -> Result<(Value, Vec<StrictError>), ApiError> {
-        read_json(&self.registry.schema, body, Limits::default())
-            .map_err(|error| unreadable("error decoding patch", &error))
-    }
+fn patch_json(schema: &Schema, body: &[u8]) -> Result<(Value, Vec<StrictError>), ApiError> {
+    read_json(schema, body, Limits::default()).map_err(|error| unreadable("error decoding patch", &error))
 }
 
 fn unreadable(what: &str, error: &DecodeError) -> ApiError {

@@ -29,7 +29,7 @@ impl<S: Store> Pipeline<S> {
             Patch::Json(patch) => patch.reach(),
             Patch::Merge(patch) => Reach::of_merge_patch(patch),
             Patch::Strategic(patch) => {
-                strategic_reach(&self.registry.schema, request.resource.type_id, patch)
+                strategic_reach(&request.resource.schema, request.resource.type_id, patch)
             }
             Patch::Apply(_) => return None,
         };
@@ -45,7 +45,7 @@ impl<S: Store> Pipeline<S> {
         reach: &Reach,
         validation: FieldValidation,
     ) -> Option<Incoming> {
-        let (schema, type_id) = (&self.registry.schema, request.resource.type_id);
+        let (schema, type_id) = (&request.resource.schema, request.resource.type_id);
         let Parsed { patch, strict } = parsed;
         let keeps_head = !matches!(patch, Patch::Strategic(_));
         let mut document = with_head(request, reach.part_of(stored));
@@ -90,7 +90,7 @@ impl<S: Store> Pipeline<S> {
         };
         let mut incoming = self.patched(request, applied, validation, &[], with_managers)?;
         set(child_mut(&mut incoming.value, "metadata"), "managedFields", managers);
-        check_held(&self.registry.schema, request.resource.type_id, &incoming.value, Limits::patched())
+        check_held(&request.resource.schema, request.resource.type_id, &incoming.value, Limits::patched())
             .map_err(|error| ApiError::OverBudget(error.to_string()))?;
         Ok(incoming)
     }

@@ -7,6 +7,8 @@ use std::time::Duration;
 
 use orch_raft::{Revision, State, Store};
 
+use crate::admission::View;
+
 use super::Pipeline;
 use crate::error::ApiError;
 
@@ -18,6 +20,12 @@ impl<S: Store> Pipeline<S> {
     pub(crate) async fn most_recent(&self) -> Result<Arc<State>, ApiError> {
         self.store.barrier().await?;
         Ok(self.store.state())
+    }
+
+    /// The view of such a state.
+    pub(super) async fn newest_view(&self) -> Result<View, ApiError> {
+        self.store.barrier().await?;
+        Ok(View::of(&self.store))
     }
 
     /// A state at least as new as `revision`.

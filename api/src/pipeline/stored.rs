@@ -10,8 +10,8 @@ use orch_raft::{Fields, Index, Key, Put, Store};
 use super::{Pipeline, Request};
 use crate::error::ApiError;
 use crate::registry::Resource;
+use crate::schema::encode_json;
 use crate::schema::value::Value;
-use crate::schema::{Schema, encode_json};
 use crate::validate::tree::{Tree, child_mut, set};
 
 /// What stands for the revision until the digits are known; found once, and taken out.
@@ -28,7 +28,7 @@ impl<S: Store> Pipeline<S> {
     pub(super) fn put(&self, resource: &Resource, key: Key, value: &mut Value) -> Result<Put, ApiError> {
         set(child_mut(value, "metadata"), "resourceVersion", "0");
         let mut json = Vec::with_capacity(1024);
-        encode_json(&self.registry.schema, resource.stored_type(), value, &mut json);
+        encode_json(&resource.schema, resource.stored_type(), value, &mut json);
         // Only `metadata` can hold the field this early: it is written first, and quotes inside strings are escaped.
         let field = memmem::find(&json, REVISION_FIELD).ok_or_else(|| {
             ApiError::Internal("an encoded object has no place for its revision".to_owned())
@@ -49,12 +49,12 @@ impl<S: Store> Pipeline<S> {
 ///
 /// # Errors
 /// `ObjectTooLarge`.
-pub(super) fn check_size(schema: &Schema, request: Request<'_>, value: &Value) -> Result<(), ApiError> {
+pub(super) fn check_size(request: Request<'_>, value: &Value) -> Result<(), ApiError> {
     if request.body.len() <= OBJECT_BYTES_MAX {
         return Ok(());
     }
     let mut json = Vec::with_capacity(request.body.len());
-    encode_json(schema, request.resource.type_id, value, &mut json);
+    encode_json(&request.resource.schema, request.resource.type_id, value, &mut json);
     if json.len() <= OBJECT_BYTES_MAX { Ok(()) } else { Err(too_large(json.len())) }
 }
 
@@ -102,7 +102,7 @@ fn index_of(resource: &Resource, stored: &Value) -> Index {
         .collect();
     labels.sort();
     let owners = metadata.items("ownerReferences").iter().map(|owner| owner.text("uid").to_owned());
-    let declared = resource.strategy.selectable_fields().iter().copied();
+    let declared = resource.rules.selectable.iter().map(|field| field.name.as_str());
     let fields = declared.zip(resource.strategy.field_values(stored));
     Index {
         uid: metadata.text("uid").to_owned(),

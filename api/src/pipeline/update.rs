@@ -8,11 +8,11 @@ use orch_raft::object::SharedObject;
 
 use super::create::Origin;
 use super::incoming::Incoming;
-use super::modify::{Attempt, Change, Current, Write};
+use super::modify::{ATTEMPTS_MAX, Attempt, Change, Current, Write, changing_too_fast};
 use super::options::Options;
 use super::stored::check_size;
 use super::{Pipeline, Request, Written, owners};
-use crate::admission::{Additions, Attributes, Operation, StateView};
+use crate::admission::{Additions, Attributes, Operation};
 use crate::endpoint::Action;
 use crate::error::{ApiError, Subject};
 use crate::fields::{Writer, keep_times_if_unchanged, track_update};
@@ -31,30 +31,33 @@ impl<S: Store> Pipeline<S> {
         let options = self.write_options(request, WriteKind::Plain)?;
         let sent = || self.sent(request, &options);
         let mut first = Some(sent()?);
+        let names_version = first.as_ref().is_some_and(|sent| names_version(&sent.value));
         let key = request.key()?;
-        let mut warnings = Vec::new();
-        let attempt = Replacement {
-            pipeline: self,
-            request,
-            options: &options,
-            first: &mut first,
-            warnings: &mut warnings,
-        };
-        if let Some(modified) = self.modify(request, &key, options.dry_run, attempt).await? {
-            return Ok(modified.written(warnings));
+        for _ in 0..ATTEMPTS_MAX {
+            let mut warnings = Vec::new();
+            let attempt = Replacement {
+                pipeline: self,
+                request,
+                options: &options,
+                first: &mut first,
+                warnings: &mut warnings,
+                names_version,
+            };
+            if let Some(modified) = self.modify(request, &key, options.dry_run, attempt).await? {
+                return Ok(modified.written(warnings));
+            }
+            let creates = request.resource.rules.create_on_update && request.action == Action::Object;
+            if !creates {
+                return Err(ApiError::NotFound(request.subject()));
+            }
+            let incoming = created_by_put(request, first.take().map_or_else(sent, Ok)?)?;
+            match self.create_from(request, &options, incoming, Origin::Sent).await {
+                // Somebody was faster: there is something to replace now.
+                Err(ApiError::AlreadyExists(_)) => {}
+                created => return created,
+            }
         }
-        let creates = request.resource.strategy.allows_create_on_update() && request.action == Action::Object;
-        if !creates {
-            return Err(ApiError::NotFound(request.subject()));
-        }
-        let Incoming { mut value, warnings } = first.take().map_or_else(sent, Ok)?;
-        let uid = value.at("metadata").text("uid");
-        if !uid.is_empty() {
-            return Err(uid_conflict(request, uid, ""));
-        }
-        // As in the reference a version says nothing about an object that is not there.
-        unset(child_mut(&mut value, "metadata"), "resourceVersion");
-        self.create_from(request, &options, Incoming { value, warnings }, Origin::Sent).await
+        Err(changing_too_fast())
     }
 
     /// The object of a PUT, with the name of its URL.
@@ -77,7 +80,7 @@ impl<S: Store> Pipeline<S> {
         warnings: &mut Vec<String>,
     ) -> Result<Change, ApiError> {
         let resource = request.resource;
-        let Current { value: stored, state, .. } = current;
+        let Current { value: stored, view, .. } = current;
         // Where the version has the stored form, the object is held once.
         let converted = resource.conversion.map(|_| resource.in_version(stored.clone()));
         let old = converted.as_ref().unwrap_or(&stored);
@@ -85,16 +88,16 @@ impl<S: Store> Pipeline<S> {
         check_version(request, old, &mut new)?;
         let now = self.ambient.now().seconds_text();
         let context = self.context(request, &now);
-        apply_defaults(&self.registry.schema, resource.type_id, &mut new);
+        apply_defaults(&resource.schema, resource.type_id, &mut new);
         resource.strategy.default(&context, &mut new);
         if origin == Origin::Sent {
-            check_size(&self.registry.schema, request, &new)?;
+            check_size(request, &new)?;
             self.track(request, options, old, &mut new, &now);
         }
         request.budget.check()?;
         drop(converted);
         let (old, mut new) = (stored, resource.in_store(new));
-        let (view, mut additions) = (StateView(state), Additions::default());
+        let mut additions = Additions::default();
         let attributes = Attributes {
             old: Some(&old),
             dry_run: options.dry_run,
@@ -128,7 +131,7 @@ impl<S: Store> Pipeline<S> {
         let resource = request.resource;
         let api_version = resource.api_version();
         let writer = writer(request, options, &api_version, now);
-        if let Err(error) = track_update(&self.registry.schema, resource.type_id, Some(old), new, &writer) {
+        if let Err(error) = track_update(&resource.schema, resource.type_id, Some(old), new, &writer) {
             tracing::debug!(%error, "ownership of a change is not tracked");
         }
     }
@@ -163,6 +166,7 @@ struct Replacement<'a, S> {
     first: &'a mut Option<Incoming>,
     /// Of the newest attempt.
     warnings: &'a mut Vec<String>,
+    names_version: bool,
 }
 
 impl<S: Store> Attempt for Replacement<'_, S> {
@@ -176,6 +180,10 @@ impl<S: Store> Attempt for Replacement<'_, S> {
             pipeline.replace(request, options, current, incoming.value, Origin::Sent, &mut more).await?;
         self.warnings.append(&mut more);
         Ok(change)
+    }
+
+    fn names_version(&self) -> bool {
+        self.names_version
     }
 }
 
@@ -191,7 +199,7 @@ pub(super) fn writer<'a>(
         api_version,
         subresource: request.action.subresource(),
         now,
-        reset: request.resource.strategy.reset_fields(request.action),
+        reset: request.resource.resets(request.action),
         others: &request.resource.others,
     }
 }
@@ -223,6 +231,22 @@ fn check_uid(request: Request<'_>, current: &SharedObject, new: &Value) -> Resul
     Err(uid_conflict(request, given, uid))
 }
 
+/// The object that a PUT makes where there is none.
+fn created_by_put(request: Request<'_>, mut incoming: Incoming) -> Result<Incoming, ApiError> {
+    let uid = incoming.value.at("metadata").text("uid");
+    if !uid.is_empty() {
+        return Err(uid_conflict(request, uid, ""));
+    }
+    // As in the reference a version says nothing about an object that is not there.
+    unset(child_mut(&mut incoming.value, "metadata"), "resourceVersion");
+    Ok(incoming)
+}
+
+/// Whether an object that a client sent says which version it is of.
+pub(super) fn names_version(sent: &Value) -> bool {
+    !matches!(sent.at("metadata").text("resourceVersion"), "" | "0")
+}
+
 /// The object has another uid than the client says.
 fn uid_conflict(request: Request<'_>, given: &str, stored: &str) -> ApiError {
     let reason = format!(
@@ -241,7 +265,7 @@ fn check_version(request: Request<'_>, old: &Value, new: &mut Value) -> Result<(
     let version = old.at("metadata").text("resourceVersion");
     let metadata = child_mut(new, "metadata");
     match metadata.text("resourceVersion") {
-        "" | "0" if !request.resource.strategy.allows_unconditional_update() => {
+        "" | "0" if request.resource.rules.conditional_update => {
             let path = Path::new("metadata").child("resourceVersion");
             let error = crate::validate::FieldError::invalid(path, "0", "must be specified for an update");
             let subject = Subject::kind(request.resource, &request.target.name);

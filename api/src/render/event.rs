@@ -100,7 +100,12 @@ impl Renderer {
             metadata["annotations"] = json!({ mark: "true" });
         }
         let mut json = Vec::new();
-        encode_json(&self.schema, self.resource.stored_type(), &json!({ "metadata": metadata }), &mut json);
+        encode_json(
+            &self.resource.schema,
+            self.resource.stored_type(),
+            &json!({ "metadata": metadata }),
+            &mut json,
+        );
         match self.representation.encoding {
             Encoding::Protobuf => self.protobuf_event(BOOKMARK, &self.message_of(&json)?, out),
             // An empty object has no age, so that it does not matter what time it is.

@@ -30,7 +30,7 @@ impl Renderer {
             out.extend_from_slice(json);
         } else {
             let value = self.version_value(json)?;
-            encode_json(&self.schema, self.resource.type_id, &value, out);
+            encode_json(&self.resource.schema, self.resource.type_id, &value, out);
         }
         Ok(())
     }

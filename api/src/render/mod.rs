@@ -48,6 +48,7 @@ pub use status::{meta_document, status, whole_document};
 /// Writes answers about one resource in one representation. Cheap to clone and to hold for the life of a watch.
 #[derive(Clone, Debug)]
 pub struct Renderer {
+    /// The tables of what stands around objects.
     schema: Arc<Schema>,
     brand: &'static Brand,
     resource: Arc<Resource>,
@@ -101,6 +102,16 @@ impl Renderer {
             representation,
             include,
         }
+    }
+
+    /// Whether objects are written as they are stored.
+    pub fn is_as_stored(&self) -> bool {
+        self.representation.is_as_stored()
+    }
+
+    /// The names of the cluster.
+    pub fn brand(&self) -> &'static Brand {
+        self.brand
     }
 
     /// `Content-Type` of answers.

@@ -35,7 +35,12 @@ impl Renderer {
             return self.view_of(self.encoded(json)?);
         }
         let mut message = Vec::with_capacity(json.len());
-        encode_protobuf(&self.schema, self.resource.type_id, &self.version_value(json)?, &mut message);
+        encode_protobuf(
+            &self.resource.schema,
+            self.resource.type_id,
+            &self.version_value(json)?,
+            &mut message,
+        );
         Ok(message.into())
     }
 
@@ -51,7 +56,12 @@ impl Renderer {
 
     fn encoded(&self, json: &[u8]) -> Result<Bytes, ApiError> {
         let mut message = Vec::with_capacity(json.len());
-        encode_protobuf(&self.schema, self.resource.stored_type(), &self.stored_value(json)?, &mut message);
+        encode_protobuf(
+            &self.resource.schema,
+            self.resource.stored_type(),
+            &self.stored_value(json)?,
+            &mut message,
+        );
         if !goes_on() {
             // A torso is not kept beside the object, where others would find it.
             return Err(ApiError::DeadlineExceeded);

@@ -19,7 +19,7 @@ use crate::pipeline::{ListAnswer, Written};
 use crate::schema::encode_json;
 use crate::schema::value::Value;
 
-static REGISTRY: LazyLock<Registry> = LazyLock::new(|| Registry::builtin(&ORCH));
+static REGISTRY: LazyLock<Arc<Registry>> = LazyLock::new(|| Registry::builtin(&ORCH));
 
 /// 2026-01-02T03:05:05Z: a minute after the objects were made.
 const NOW: Timestamp = Timestamp(1_767_323_105_000_000);

@@ -6,7 +6,7 @@ use orch_proto::{Brand, options};
 use prost_reflect::MessageDescriptor;
 
 use super::compile::{CompileError, Compiler};
-use super::resource::{Column, ResourceType, Subresource};
+use super::resource::{Column, DefaultPropagation, NameRule, ResourceType, Rules, Selectable, Subresource};
 
 /// The verbs of a resource that names none.
 const VERBS: [&str; 8] = ["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"];
@@ -46,7 +46,36 @@ pub(super) fn resource(
         subresources,
         columns: options.columns.iter().map(|options| column(options, compiler.brand)).collect(),
         type_id: compiler.id(message.full_name())?,
+        rules: options.rules.map(rules).unwrap_or_default(),
     })
+}
+
+fn rules(options: options::Rules) -> Rules {
+    Rules {
+        names: match options.names() {
+            options::Names::Dns1123Subdomain => NameRule::Dns1123Subdomain,
+            options::Names::Dns1123Label => NameRule::Dns1123Label,
+            options::Names::Dns1035Label => NameRule::Dns1035Label,
+            options::Names::PathSegment => NameRule::PathSegment,
+        },
+        create_on_update: options.create_on_update(),
+        conditional_update: options.conditional_update(),
+        confidential: options.confidential(),
+        returns_deleted: options.returns_deleted(),
+        propagation: match options.propagation() {
+            options::Propagation::Delete => DefaultPropagation::Delete,
+            options::Propagation::Orphan => DefaultPropagation::Orphan,
+            options::Propagation::Unsupported => DefaultPropagation::Unsupported,
+        },
+        own_deletion: options.own_deletion(),
+        selectable: options.selectable.iter().map(selectable).collect(),
+        status_resets: options.status_resets,
+    }
+}
+
+fn selectable(options: &options::Selectable) -> Selectable {
+    let synonym = options.synonym.clone();
+    Selectable { name: options.name().into(), withheld: options.withheld(), synonym }
 }
 
 fn subresource(

@@ -32,6 +32,70 @@ pub struct ResourceType {
     pub columns: Vec<Column>,
     /// Its table in the schema.
     pub type_id: TypeId,
+    /// What it says for itself without code.
+    pub rules: Rules,
+}
+
+/// What a kind says for itself without code.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Rules {
+    /// Which names are valid.
+    pub names: NameRule,
+    /// PUT on an absent name creates it.
+    pub create_on_update: bool,
+    /// PUT names the resourceVersion that it changes.
+    pub conditional_update: bool,
+    /// Answers other than the object itself do not repeat what it holds.
+    pub confidential: bool,
+    /// A delete answers with the object, even when it is gone.
+    pub returns_deleted: bool,
+    /// What becomes of dependents when neither a delete nor the object's finalizers say.
+    pub propagation: DefaultPropagation,
+    /// The reference deletes the kind in a way of its own: a delete that says `orphanDependents: false` waits for the
+    /// dependents as one that says `Foreground` does, and failed preconditions are told in other words.
+    pub own_deletion: bool,
+    /// Field selectors besides `metadata.name` and `metadata.namespace`, in the places by which objects of feature level 0
+    /// are read.
+    pub selectable: Vec<Selectable>,
+    /// Paths of fields that writes of the status may not own besides `spec`: `metadata.labels`.
+    pub status_resets: Vec<String>,
+}
+
+/// A field that a selector may name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Selectable {
+    /// Its name: `spec.nodeName`.
+    pub name: String,
+    /// It is stored, and no request may name it.
+    pub withheld: bool,
+    /// An older name that selectors may use.
+    pub synonym: Option<String>,
+}
+
+/// Which names a kind accepts.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum NameRule {
+    /// Lower-case labels separated by dots, at most 253 bytes.
+    #[default]
+    Dns1123Subdomain,
+    /// One lower-case label, at most 63 bytes.
+    Dns1123Label,
+    /// One label that starts with a letter, at most 63 bytes.
+    Dns1035Label,
+    /// Anything that can stand in a path: not `.`, `..`, and no `/` or `%`.
+    PathSegment,
+}
+
+/// What becomes of the dependents of a deleted object unless somebody says otherwise.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum DefaultPropagation {
+    /// They are deleted after it.
+    #[default]
+    Delete,
+    /// They stay.
+    Orphan,
+    /// The kind takes no part in it: no propagation policy has an effect.
+    Unsupported,
 }
 
 /// A path below an object.

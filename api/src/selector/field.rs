@@ -7,6 +7,7 @@
 use orch_raft::Object;
 
 use super::split_path;
+use crate::schema::Selectable;
 use crate::validate::shown::{part, quoted};
 
 /// All terms must hold; none selects everything.
@@ -41,16 +42,11 @@ enum Field {
 #[error("{0}")]
 pub struct FieldSelectorError(pub String);
 
-/// The fields of a kind that a selector may name. New ones come last: objects stored before names were are read by
-/// position.
+/// The fields of a kind that a selector may name.
 #[derive(Clone, Copy, Debug)]
 pub struct SelectableFields<'a> {
-    /// The selectable fields beyond name and namespace.
-    pub declared: &'a [&'a str],
-    /// The fields among `declared` that are stored and that no selector may name.
-    pub withheld: &'a [&'a str],
-    /// Older names of declared fields, each with the one that it stands for.
-    pub synonyms: &'a [(&'a str, &'a str)],
+    /// The selectable fields beyond name and namespace, in the places by which old objects are read.
+    pub declared: &'a [Selectable],
     /// Whether the kind lives in namespaces, and may be selected by them.
     pub namespaced: bool,
 }
@@ -159,10 +155,7 @@ impl Condition {
 }
 
 fn resolve(name: &str, fields: SelectableFields<'_>) -> Result<Field, FieldSelectorError> {
-    // few: the fields of a kind.
-    let name = fields.synonyms.iter().find(|(older, _)| *older == name).map_or(name, |(_, newer)| newer);
-    let mut allowed = fields.declared.iter().filter(|declared| !fields.withheld.contains(declared));
-    let is_plain = allowed.clone().next().is_none();
+    let is_plain = fields.declared.iter().all(|field| field.withheld);
     match name {
         "metadata.name" => return Ok(Field::Name),
         "metadata.namespace" if fields.namespaced || is_plain => {
@@ -170,11 +163,12 @@ fn resolve(name: &str, fields: SelectableFields<'_>) -> Result<Field, FieldSelec
         }
         _ => {}
     }
+    let is_meant = |field: &Selectable| {
+        !field.withheld && (field.name == name || field.synonym.as_deref() == Some(name))
+    };
     // few: the fields of a kind.
-    let position = fields.declared.iter().position(|declared| *declared == name);
-    // few: as above.
-    match position.filter(|_| allowed.any(|allowed| *allowed == name)) {
-        Some(at) => Ok(Field::Declared(name.into(), at)),
+    match fields.declared.iter().position(is_meant) {
+        Some(at) => Ok(Field::Declared(fields.declared[at].name.as_str().into(), at)),
         None if is_plain => Err(FieldSelectorError(format!(
             "{} is not a known field selector: only \"metadata.name\", \"metadata.namespace\"",
             quoted(name)
@@ -241,25 +235,30 @@ mod tests {
 
     use super::*;
 
-    const POD: SelectableFields<'_> = SelectableFields {
-        declared: &["spec.nodeName", "status.phase"],
-        withheld: &[],
-        synonyms: &[("spec.host", "spec.nodeName")],
-        namespaced: true,
-    };
-    const ROLE: SelectableFields<'_> =
-        SelectableFields { declared: &[], withheld: &[], synonyms: &[], namespaced: true };
+    const ROLE: SelectableFields<'_> = SelectableFields { declared: &[], namespaced: true };
 
-    fn refused(text: &str, fields: SelectableFields<'_>, message: &str) {
-        assert_eq!(FieldSelector::parse(text, fields).unwrap_err().0, message);
+    fn of_pod(text: &str) -> Result<FieldSelector, FieldSelectorError> {
+        let field = |name: &str, synonym: Option<&str>| Selectable {
+            name: name.to_owned(),
+            withheld: name == "withheld",
+            synonym: synonym.map(str::to_owned),
+        };
+        let node = field("spec.nodeName", Some("spec.host"));
+        let declared = &[node, field("status.phase", None), field("withheld", None)];
+        FieldSelector::parse(text, SelectableFields { declared, namespaced: true })
     }
 
     #[test]
     fn unknown_fields_are_refused_with_the_reference_texts() {
         let only = r#""nope" is not a known field selector: only "metadata.name", "metadata.namespace""#;
-        refused("nope=x", ROLE, only);
-        refused("metadata.labels=x", POD, "field label not supported: metadata.labels");
-        refused("metadata.name", ROLE, "invalid selector: 'metadata.name'; can't understand 'metadata.name'");
+        let refused = |text: &str| FieldSelector::parse(text, ROLE).unwrap_err().0;
+        assert_eq!(refused("nope=x"), only);
+        let unclear = "invalid selector: 'metadata.name'; can't understand 'metadata.name'";
+        assert_eq!(refused("metadata.name"), unclear);
+        for name in ["metadata.labels", "withheld"] {
+            let message = format!("field label not supported: {name}");
+            assert_eq!(of_pod(&format!("{name}=x")).unwrap_err().0, message);
+        }
     }
 
     #[test]
@@ -273,28 +272,28 @@ mod tests {
             index: Index { fields: Fields::new(fields.iter().copied()), ..Index::default() },
             protobuf: std::sync::OnceLock::new(),
         };
-        let running = FieldSelector::parse("status.phase=Running", POD).unwrap();
+        let running = of_pod("status.phase=Running").unwrap();
         assert!(running.matches("n/a", &object(&[("status.phase", "Running"), ("spec.nodeName", "n1")])));
         assert!(running.matches("n/a", &object(&[("", "n1"), ("", "Running")])), "stored before names were");
         assert!(!running.matches("n/a", &object(&[("", "Running"), ("", "n1")])));
-        let placed = FieldSelector::parse("spec.host=n1", POD).unwrap();
+        let placed = of_pod("spec.host=n1").unwrap();
         assert!(placed.matches("n/a", &object(&[("spec.nodeName", "n1")])), "by an older name");
         assert!(!placed.matches("n/a", &object(&[("spec.nodeName", "n2")])));
-        let unbound = FieldSelector::parse("spec.nodeName=", POD).unwrap();
+        let unbound = of_pod("spec.nodeName=").unwrap();
         assert!(unbound.matches("n/a", &object(&[("status.phase", "Running")])), "empty ones are not stored");
     }
 
     #[test]
     fn escapes_and_operators_are_understood() {
-        let parsed = FieldSelector::parse(r"metadata.name==a\,b,spec.nodeName!=n1,,", POD).unwrap();
+        let parsed = of_pod(r"metadata.name==a\,b,spec.nodeName!=n1,,").unwrap();
         assert_eq!(parsed.required_name(), Some("a,b"));
         assert_eq!(parsed.conditions.len(), 2);
         let many: Vec<String> = (0..20_000).map(|at| format!("metadata.name!=n{at}")).collect();
-        let parsed = FieldSelector::parse(&many.join(","), POD).unwrap();
+        let parsed = of_pod(&many.join(",")).unwrap();
         assert_eq!(parsed.conditions.len(), 1, "terms about one field are one condition");
-        let two = FieldSelector::parse("metadata.name=a,metadata.name=b", POD).unwrap();
+        let two = of_pod("metadata.name=a,metadata.name=b").unwrap();
         assert!(two.conditions[0].is_contradiction);
-        assert!(FieldSelector::parse(r"metadata.name=a\x", POD).is_err());
-        assert!(FieldSelector::parse("", POD).unwrap().is_everything());
+        assert!(of_pod(r"metadata.name=a\x").is_err());
+        assert!(of_pod("").unwrap().is_everything());
     }
 }

@@ -162,6 +162,22 @@ impl<S: Store> Watch<S> {
         }
     }
 
+    /// Whether writing what comes next holds up a thread that has others to serve: a form that is made of each object, of
+    /// `bytes` or more of them when the watch begins, and of that much in one object later.
+    pub fn has_much_to_render(&self, bytes: usize) -> bool {
+        if self.renderer.is_as_stored() {
+            return false;
+        }
+        match &self.phase {
+            Phase::Initial { collection, .. } => collection.object_bytes() >= bytes,
+            Phase::Following => {
+                let collection = self.pipeline.store.state().collection(&self.storage);
+                collection.object_bytes() / collection.len().max(1) >= bytes
+            }
+            Phase::Ended => false,
+        }
+    }
+
     /// Looks at a bounded number of objects, and gives the frame of events among them.
     pub fn look(&mut self) -> Looked {
         let ended = |last: Option<Bytes>| last.map_or(Looked::Ended, Looked::Frame);
@@ -365,7 +381,7 @@ impl<S: Store> Watch<S> {
         {
             tracing::error!(resource = %self.storage, %error, left_out, "a watch fails");
         }
-        let status = Status::of(error, self.pipeline.registry.brand);
+        let status = Status::of(error, self.renderer.brand());
         if let Err(error) = self.renderer.error_event(&status, &mut frame)
             && let Some(left_out) = UNWRITTEN.pass()
         {

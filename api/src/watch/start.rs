@@ -46,7 +46,7 @@ impl<S: Store> Watch<S> {
         };
         let errors = validate_list_options(options);
         if !errors.is_empty() {
-            return Err(ApiError::Invalid { subject: pipeline.options_subject("ListOptions"), errors });
+            return Err(ApiError::Invalid { subject: request.options_subject("ListOptions"), errors });
         }
         let revision = revision_parameter(options.resource_version)?;
         let life = life(timeout, pipeline.ambient.random());

@@ -14,8 +14,8 @@ use orch_api::patch::{JsonPatch, merge_patch, strategic_merge_patch};
 use orch_api::request::{Query, TargetPath, Verb, parse_path};
 use orch_api::schema::value::Value;
 use orch_api::schema::{
-    Limits, Schema, TypeId, decode_json, decode_protobuf, decode_protobuf_object, decode_yaml, encode_json,
-    encode_protobuf,
+    Limits, Schema, Selectable, TypeId, decode_json, decode_protobuf, decode_protobuf_object, decode_yaml,
+    encode_json, encode_protobuf,
 };
 use orch_api::selector::{FieldSelector, LabelSelector, SelectableFields};
 use orch_proto::brand::ORCH;
@@ -60,12 +60,17 @@ pub(crate) fn label_selector(input: &[u8]) -> bool {
     true
 }
 
+fn selectable(name: &&str) -> Selectable {
+    Selectable { name: (*name).to_owned(), withheld: false, synonym: None }
+}
+
 /// Field selectors, of a kind with fields of its own and of one without.
 pub(crate) fn field_selector(input: &[u8]) -> bool {
     let text = String::from_utf8_lossy(input);
     let mut meant = false;
     for (declared, namespaced) in [(&["spec.nodeName", "status.phase"][..], true), (&[], false)] {
-        let fields = SelectableFields { declared, withheld: &[], synonyms: &[], namespaced };
+        let declared: Vec<Selectable> = declared.iter().map(selectable).collect();
+        let fields = SelectableFields { declared: &declared, namespaced };
         let Ok(selector) = FieldSelector::parse(&text, fields) else { continue };
         meant = true;
         let selected = selector

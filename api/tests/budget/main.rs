@@ -194,6 +194,18 @@ fn volumes_against_mounts() {
 }
 
 #[test]
+fn claims_against_volumes() {
+    let claim = |at: usize| {
+        format!(
+            r#"{{"metadata":{{"name":"a{at}"}},"spec":{{"accessModes":["ReadWriteOnce"],"resources":{{"requests":{{"storage":"1"}}}}}}}}"#
+        )
+    };
+    let head = r#"{"metadata":{"name":"s"},"spec":{"serviceName":"s","selector":{"matchLabels":{"a":"b"}},"template":{"metadata":{"labels":{"a":"b"}},"spec":{"containers":[{"name":"c","image":"i"}]}},"volumeClaimTemplates":["#;
+    let path = "/apis/apps/v1/namespaces/ns/statefulsets";
+    posted("claims of a stateful set", path, filled(head, claim, "]}}", BODY_BYTES), &[413, 422, 500]);
+}
+
+#[test]
 fn containers_of_nothing() {
     for (bytes, kind) in [(20_000, "few"), (BODY_BYTES, "many")] {
         let body =

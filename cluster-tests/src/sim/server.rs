@@ -108,8 +108,8 @@ impl Ambient for SimAmbient {
 }
 
 /// Compiled once for all runs of this program: it never changes.
-fn registry() -> Registry {
-    static REGISTRY: OnceLock<Registry> = OnceLock::new();
+fn registry() -> Arc<Registry> {
+    static REGISTRY: OnceLock<Arc<Registry>> = OnceLock::new();
     REGISTRY.get_or_init(|| Registry::builtin(&ORCH)).clone()
 }
 
@@ -143,6 +143,7 @@ impl Server {
         let body = Bytes::from(ask.body.clone());
         let request = Request {
             verb: ask.verb,
+            registry: &self.0.registry,
             target: &target,
             resource: &resource,
             action,
@@ -167,6 +168,7 @@ impl Server {
         let action = resource.action(&target.subresource).ok_or(ApiError::UnknownPath)?;
         let request = Request {
             verb: Verb::Watch,
+            registry: &self.0.registry,
             target: &target,
             resource: &resource,
             action,

@@ -1,6 +1,7 @@
 //! Holds the source tree against the rules of the house that no compiler checks: sizes, headers, leftovers, names
 //! in their one place, files that nobody uses, and documents that say what is there.
 
+mod fields;
 mod modules;
 mod searches;
 mod tree;
@@ -188,6 +189,17 @@ fn searches_over_what_clients_send_have_a_reason() {
         sources.iter().filter(|source| !is_test(&source.name) && !only_for_tests.contains(&source.name));
     let found = product.flat_map(searches::unexplained);
     check("look it up by hash, or say `// few:`, `// once:` or `// set:`", found);
+}
+
+#[test]
+fn names_of_fields_are_those_of_the_messages() {
+    let declared = fields::declared(&sources("proto"));
+    let sources = sources("rs");
+    let only_for_tests = modules::only_for_tests(&sources);
+    let product =
+        sources.iter().filter(|source| !is_test(&source.name) && !only_for_tests.contains(&source.name));
+    let found: Vec<String> = product.flat_map(|source| fields::unknown(source, &declared)).collect();
+    check("no message of proto/schema has such a field", found);
 }
 
 #[test]

@@ -4,7 +4,7 @@
 //! the store keeps beside the bytes: nothing is decoded here, and an object without owners that nobody owns anything
 //! of costs two comparisons. What a change makes worth a look goes to the queue.
 //!
-//! Invariant: an edge is here if and only if the dependent, as of the cursor, is stored and names the owner.
+//! Invariant: an edge is here if and only if the dependent, as of the newest state taken in, is stored and names the owner.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -12,8 +12,8 @@ use std::sync::Arc;
 use orch_raft::object::SharedObject;
 use orch_raft::{Change, Index, State};
 
-use crate::controllers::cursor::Cursor;
 use crate::controllers::queue::Queue;
+use crate::follow::Derived;
 
 /// Ticks between a change and the look at what it means: about a second, in which a client can think again about the
 /// propagation policy of its delete, and sees what its write did.
@@ -43,47 +43,52 @@ impl ObjectRef {
 /// The edges, and who is on the way out.
 #[derive(Debug, Default)]
 pub(super) struct Graph {
-    storages: Vec<Arc<str>>,
     dependents: BTreeMap<String, BTreeSet<ObjectRef>>,
     terminating: BTreeMap<String, ObjectRef>,
-    cursor: Cursor,
 }
 
-impl Graph {
-    /// The graph of `state`. Every dependent and every terminating object is worth a look: what an earlier leader did
-    /// not get to is not known.
-    pub(super) fn of(state: &State, storages: Vec<Arc<str>>, queue: &mut Queue<ObjectRef>) -> Self {
-        let cursor = Cursor::at(state.applied());
-        let mut graph = Graph { storages, cursor, ..Graph::default() };
-        for storage in &graph.storages.clone() {
-            let collection = state.collection(storage);
-            for (path, object) in collection.range_from("") {
+/// The graph of what is stored, and when to look at which object of it.
+#[derive(Debug, Default)]
+pub(super) struct Watched {
+    storages: Vec<Arc<str>>,
+    pub graph: Graph,
+    pub queue: Queue<ObjectRef>,
+}
+
+impl Watched {
+    /// Nothing yet, of what is stored in `storages`.
+    pub(super) fn new(storages: Vec<Arc<str>>) -> Self {
+        Watched { storages, ..Watched::default() }
+    }
+}
+
+impl Derived for Watched {
+    fn sources(&self) -> impl Iterator<Item = &Arc<str>> {
+        self.storages.iter()
+    }
+
+    fn change(&mut self, source: &Arc<str>, change: &Change) {
+        if self.graph.is_relevant(change) {
+            let object = ObjectRef { storage: source.clone(), path: change.path.clone() };
+            self.graph.take_in(object, (index(&change.old), index(&change.new)), &mut self.queue);
+        }
+    }
+
+    /// Every dependent and every terminating object is worth a look: what an earlier leader did not get to is not known.
+    fn rebuild(&mut self, state: &State) {
+        self.graph = Graph::default();
+        for storage in &self.storages {
+            for (path, object) in state.collection(storage).range_from("") {
                 if !object.index.owners.is_empty() || object.index.terminating {
-                    let change = (None, Some(&object.index));
-                    graph.take_in(ObjectRef { storage: storage.clone(), path: path.clone() }, change, queue);
+                    let found = ObjectRef { storage: storage.clone(), path: path.clone() };
+                    self.graph.take_in(found, (None, Some(&object.index)), &mut self.queue);
                 }
             }
         }
-        graph
     }
+}
 
-    /// Takes in what changed up to `state`.
-    pub(super) fn follow(&mut self, state: &State, queue: &mut Queue<ObjectRef>) {
-        let storages = std::mem::take(&mut self.storages);
-        let mut cursor = std::mem::take(&mut self.cursor);
-        let followed = cursor.advance(state, &storages, |storage, change| {
-            if self.is_relevant(change) {
-                let object = ObjectRef { storage: storage.clone(), path: change.path.clone() };
-                self.take_in(object, (index(&change.old), index(&change.new)), queue);
-            }
-        });
-        if followed.is_err() {
-            *self = Graph::of(state, storages, queue);
-            return;
-        }
-        (self.storages, self.cursor) = (storages, cursor);
-    }
-
+impl Graph {
     /// The objects that name `uid` as an owner.
     pub(super) fn dependents(&self, uid: &str) -> impl Iterator<Item = &ObjectRef> {
         self.dependents.get(uid).into_iter().flatten()
@@ -150,115 +155,117 @@ fn index(object: &Option<SharedObject>) -> Option<&Index> {
 mod tests {
     use super::*;
     use crate::controllers::testing::{Fixture, owned};
+    use crate::follow::Follower;
 
     use crate::json;
 
-    fn storages() -> Vec<Arc<str>> {
-        vec!["configmaps".into(), "secrets".into()]
-    }
-
-    fn due(queue: &mut Queue<ObjectRef>, ticks: u64) -> Vec<String> {
+    fn due(follower: &mut Follower<Watched>, ticks: u64) -> Vec<String> {
+        let queue = &mut follower.value_mut().queue;
         for _ in 0..ticks {
             queue.tick();
         }
         queue.take_due(100).into_iter().map(|object| format!("{}:{}", object.storage, object.path)).collect()
     }
 
-    fn named(graph: &Graph, uid: &str) -> Vec<String> {
-        graph.dependents(uid).map(|object| object.path.to_string()).collect()
+    fn named(follower: &Follower<Watched>, uid: &str) -> Vec<String> {
+        follower.value().graph.dependents(uid).map(|object| object.path.to_string()).collect()
     }
 
-    async fn with_graph() -> (Fixture, Graph, Queue<ObjectRef>) {
+    async fn with_graph() -> (Fixture, Follower<Watched>) {
         let fixture = Fixture::new();
         fixture.namespace("n").await;
-        let mut queue = Queue::default();
-        let graph = Graph::of(&fixture.state(), storages(), &mut queue);
-        (fixture, graph, queue)
+        let storages = vec!["configmaps".into(), "secrets".into()];
+        let follower = Follower::new(Watched::new(storages), &fixture.applied());
+        (fixture, follower)
     }
 
     #[tokio::test]
     async fn edges_come_and_go_with_the_references() {
-        let (fixture, mut graph, mut queue) = with_graph().await;
+        let (fixture, mut follower) = with_graph().await;
         fixture
             .create("configmaps", "n", owned("a", &[("ConfigMap", "o", "u-1"), ("Secret", "s", "u-2")]))
             .await;
         fixture.create("secrets", "n", owned("b", &[("ConfigMap", "o", "u-1")])).await;
-        graph.follow(&fixture.state(), &mut queue);
+        follower.advance(&fixture.applied());
         assert_eq!(
-            (named(&graph, "u-1"), named(&graph, "u-2")),
+            (named(&follower, "u-1"), named(&follower, "u-2")),
             (vec!["n/a".into(), "n/b".into()], vec!["n/a".into()])
         );
         fixture.merge("configmaps", "n/a", owned("a", &[("Secret", "s", "u-2")])).await;
         fixture.remove_by_force("secrets", "n/b").await;
-        graph.follow(&fixture.state(), &mut queue);
-        assert_eq!((named(&graph, "u-1").len(), named(&graph, "u-2")), (0, vec!["n/a".to_owned()]));
-        assert!(!graph.dependents.contains_key("u-1"), "an owner without dependents is forgotten");
+        follower.advance(&fixture.applied());
+        assert_eq!((named(&follower, "u-1").len(), named(&follower, "u-2")), (0, vec!["n/a".to_owned()]));
+        assert!(
+            !follower.value().graph.dependents.contains_key("u-1"),
+            "an owner without dependents is forgotten"
+        );
     }
 
     #[tokio::test]
     async fn a_dependent_is_looked_at_a_second_after_its_references_change() {
-        let (fixture, mut graph, mut queue) = with_graph().await;
+        let (fixture, mut follower) = with_graph().await;
         fixture.create("configmaps", "n", owned("a", &[("ConfigMap", "o", "u-1")])).await;
-        graph.follow(&fixture.state(), &mut queue);
-        assert!(due(&mut queue, 3).is_empty());
-        assert_eq!(due(&mut queue, 1), ["configmaps:n/a"]);
+        follower.advance(&fixture.applied());
+        assert!(due(&mut follower, 3).is_empty());
+        assert_eq!(due(&mut follower, 1), ["configmaps:n/a"]);
         fixture.merge("configmaps", "n/a", json!({"data": {"k": "v"}})).await;
-        graph.follow(&fixture.state(), &mut queue);
-        assert!(queue.is_empty(), "its content does not matter");
+        follower.advance(&fixture.applied());
+        assert!(follower.value().queue.is_empty(), "its content does not matter");
     }
 
     #[tokio::test]
     async fn objects_without_owners_and_dependents_are_no_work() {
-        let (fixture, mut graph, mut queue) = with_graph().await;
+        let (fixture, mut follower) = with_graph().await;
         fixture.create("configmaps", "n", json!({"metadata": {"name": "a"}})).await;
         fixture.create("configmaps", "n", json!({"metadata": {"name": "b"}})).await;
         fixture.merge("configmaps", "n/a", json!({"data": {"k": "v"}})).await;
         fixture.delete("configmaps", "n/b", json!({})).await;
-        graph.follow(&fixture.state(), &mut queue);
+        follower.advance(&fixture.applied());
+        let Watched { graph, queue, .. } = follower.value();
         assert!(queue.is_empty() && graph.dependents.is_empty() && graph.terminating.is_empty());
     }
 
     #[tokio::test]
     async fn the_end_of_an_owner_calls_for_its_dependents() {
-        let (fixture, mut graph, mut queue) = with_graph().await;
+        let (fixture, mut follower) = with_graph().await;
         let uid = fixture.create("configmaps", "n", json!({"metadata": {"name": "o"}})).await;
         fixture.create("secrets", "n", owned("d", &[("ConfigMap", "o", &uid)])).await;
-        graph.follow(&fixture.state(), &mut queue);
-        assert_eq!(due(&mut queue, 4), ["secrets:n/d"]);
+        follower.advance(&fixture.applied());
+        assert_eq!(due(&mut follower, 4), ["secrets:n/d"]);
         fixture.delete("configmaps", "n/o", json!({})).await;
-        graph.follow(&fixture.state(), &mut queue);
-        assert_eq!(due(&mut queue, 4), ["secrets:n/d"]);
+        follower.advance(&fixture.applied());
+        assert_eq!(due(&mut follower, 4), ["secrets:n/d"]);
     }
 
     #[tokio::test]
     async fn a_waiting_owner_sees_its_dependents_steps() {
-        let (fixture, mut graph, mut queue) = with_graph().await;
+        let (fixture, mut follower) = with_graph().await;
         let uid = fixture.create("configmaps", "n", json!({"metadata": {"name": "o"}})).await;
         fixture.create("secrets", "n", owned("d", &[("ConfigMap", "o", &uid)])).await;
         fixture.delete("configmaps", "n/o", json!({"propagationPolicy": "Foreground"})).await;
-        graph.follow(&fixture.state(), &mut queue);
-        assert_eq!(due(&mut queue, 4), ["configmaps:n/o", "secrets:n/d"]);
+        follower.advance(&fixture.applied());
+        assert_eq!(due(&mut follower, 4), ["configmaps:n/o", "secrets:n/d"]);
         fixture.merge("secrets", "n/d", json!({"data": {"k": "dg=="}})).await;
-        graph.follow(&fixture.state(), &mut queue);
-        assert_eq!(due(&mut queue, 1), ["configmaps:n/o"]);
+        follower.advance(&fixture.applied());
+        assert_eq!(due(&mut follower, 1), ["configmaps:n/o"]);
         fixture.delete("secrets", "n/d", json!({})).await;
-        graph.follow(&fixture.state(), &mut queue);
-        assert_eq!(due(&mut queue, 1), ["configmaps:n/o"]);
+        follower.advance(&fixture.applied());
+        assert_eq!(due(&mut follower, 1), ["configmaps:n/o"]);
     }
 
     #[tokio::test]
     async fn lost_history_leads_to_the_same_graph() {
-        let (fixture, mut graph, mut queue) = with_graph().await;
+        let (fixture, mut follower) = with_graph().await;
         fixture.create("configmaps", "n", owned("gone", &[("ConfigMap", "o", "u-9")])).await;
-        graph.follow(&fixture.state(), &mut queue);
+        follower.advance(&fixture.applied());
         fixture.remove_by_force("configmaps", "n/gone").await;
         fixture.create("configmaps", "n", owned("a", &[("ConfigMap", "o", "u-1")])).await;
         fixture.forget_history();
-        graph.follow(&fixture.state(), &mut queue);
-        assert_eq!((named(&graph, "u-1"), named(&graph, "u-9").len()), (vec!["n/a".to_owned()], 0));
-        assert!(due(&mut queue, 4).contains(&"configmaps:n/a".to_owned()));
+        follower.advance(&fixture.applied());
+        assert_eq!((named(&follower, "u-1"), named(&follower, "u-9").len()), (vec!["n/a".to_owned()], 0));
+        assert!(due(&mut follower, 4).contains(&"configmaps:n/a".to_owned()));
         fixture.create("configmaps", "n", owned("b", &[("ConfigMap", "o", "u-1")])).await;
-        graph.follow(&fixture.state(), &mut queue);
-        assert_eq!(named(&graph, "u-1").len(), 2, "it goes on from there");
+        follower.advance(&fixture.applied());
+        assert_eq!(named(&follower, "u-1").len(), 2, "it goes on from there");
     }
 }

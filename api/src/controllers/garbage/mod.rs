@@ -23,13 +23,14 @@ use orch_raft::warnings::WarningLimit;
 use orch_raft::{State, Store, Subscription};
 
 use self::decide::{Action, Decision, View, Write};
-use self::graph::{Graph, ObjectRef};
+use self::graph::{Graph, ObjectRef, Watched};
 use self::misplaced::{Misplaced, report_all};
 use self::ownership::Ownership;
 use super::client::{Client, Moment, Place, Propagation, any_changed, for_each, is_overtaken};
 use super::queue::Queue;
 use crate::endpoint;
 use crate::error::ApiError;
+use crate::follow::{Applied, Follower};
 use crate::json;
 
 /// Objects that cannot be read: thousands may be due at once.
@@ -64,26 +65,25 @@ pub(super) async fn run<S: Store>(client: &Client<S>) -> Result<Infallible, ApiE
     let store = client.store();
     let storages = storages(client);
     let mut changed: Vec<Subscription> = storages.iter().map(|storage| store.subscribe(storage)).collect();
-    let mut queue = Queue::default();
-    let mut graph = Graph::of(&*client.most_recent().await?, storages, &mut queue);
+    let mut follower = Follower::new(Watched::new(storages), &client.newest().await?);
     loop {
-        if queue.is_empty() {
+        if follower.value().queue.is_empty() {
             any_changed(&mut changed).await;
         }
         store.sleep(TICK).await;
-        queue.tick();
-        graph.follow(&store.state(), &mut queue);
+        follower.value_mut().queue.tick();
+        follower.advance(&Applied::of(store));
         for _ in 0..BATCHES_PER_TICK {
-            let due = queue.take_due(BATCH_MAX);
+            let due = follower.value_mut().queue.take_due(BATCH_MAX);
             if due.is_empty() {
                 break;
             }
             // Absent in this state is gone for good.
-            let state = client.most_recent().await?;
-            graph.follow(&state, &mut queue);
-            let (writes, misplaced) = decide_all(client, &state, &graph, due, &mut queue);
+            let applied = client.newest().await?;
+            let Watched { graph, queue, .. } = follower.advance(&applied);
+            let (writes, misplaced) = decide_all(client, &applied.state, graph, due, queue);
             report_all(client, misplaced).await;
-            write_all(client, writes, &mut queue).await;
+            write_all(client, writes, queue).await;
         }
     }
 }

@@ -16,15 +16,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use orch_raft::warnings::WarningLimit;
-use orch_raft::{State, Store, Subscription};
+use orch_raft::{Change, State, Store, Subscription};
 
 use self::conditions::Findings;
 use self::content::Doomed;
 use super::client::{Client, Moment, Place, Propagation, any_changed, for_each, is_overtaken};
-use super::cursor::Cursor;
 use super::queue::Queue;
 use crate::endpoint::Action;
 use crate::error::ApiError;
+use crate::follow::{Applied, Derived, Follower};
 use crate::json;
 use crate::registry::Resource;
 use crate::schema::value::Value;
@@ -53,47 +53,45 @@ const AT_ONCE: usize = 16;
 const NAMESPACES_AT_ONCE: usize = 8;
 
 /// Which namespaces are on their way out, and when to look at each.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Work {
+    /// Where namespaces are stored, and then what lies in them.
+    sources: Vec<Arc<str>>,
     terminating: BTreeSet<Arc<str>>,
     queue: Queue<Arc<str>>,
-    cursor: Cursor,
 }
 
 impl Work {
-    fn of(state: &State) -> Self {
-        let mut work = Work { cursor: Cursor::at(state.applied()), ..Work::default() };
-        work.look_at_all(state);
-        work
+    /// Nothing yet. `content` is where namespaced objects are stored.
+    fn new(content: impl Iterator<Item = Arc<str>>) -> Self {
+        let sources = std::iter::once(NAMESPACES.into()).chain(content).collect();
+        Work { sources, terminating: BTreeSet::new(), queue: Queue::default() }
+    }
+}
+
+impl Derived for Work {
+    /// Content is of interest only while a namespace ends.
+    fn sources(&self) -> impl Iterator<Item = &Arc<str>> {
+        let count = if self.terminating.is_empty() { 1 } else { self.sources.len() };
+        self.sources.iter().take(count)
     }
 
-    /// Takes in what changed up to `state`. `content` is where namespaced objects are stored.
-    fn follow(&mut self, state: &State, content: &[Arc<str>]) {
-        let namespaces = [Arc::from(NAMESPACES)];
-        let Work { terminating, queue, cursor } = self;
-        let mut resources = namespaces.to_vec();
-        if !terminating.is_empty() {
-            resources.extend_from_slice(content);
-        }
-        let followed = cursor.advance(state, &resources, |resource, change| {
-            if **resource == *NAMESPACES {
-                if change.new.as_ref().is_some_and(|namespace| namespace.index.terminating) {
-                    terminating.insert(change.path.clone());
-                    queue.add(&change.path, DELAY_TICKS);
-                } else {
-                    terminating.remove(&change.path);
-                }
-            } else if let Some(namespace) = namespace_of(&change.path, terminating) {
-                queue.add(namespace, 1);
+    fn change(&mut self, source: &Arc<str>, change: &Change) {
+        let Work { terminating, queue, .. } = self;
+        if **source == *NAMESPACES {
+            if change.new.as_ref().is_some_and(|namespace| namespace.index.terminating) {
+                terminating.insert(change.path.clone());
+                queue.add(&change.path, DELAY_TICKS);
+            } else {
+                terminating.remove(&change.path);
             }
-        });
-        if followed.is_err() {
-            self.terminating.clear();
-            self.look_at_all(state);
+        } else if let Some(namespace) = namespace_of(&change.path, terminating) {
+            queue.add(namespace, 1);
         }
     }
 
-    fn look_at_all(&mut self, state: &State) {
+    fn rebuild(&mut self, state: &State) {
+        self.terminating.clear();
         let namespaces = state.collection(NAMESPACES);
         for (name, _) in namespaces.range_from("").filter(|(_, namespace)| namespace.index.terminating) {
             self.terminating.insert(name.clone());
@@ -125,12 +123,13 @@ pub(super) async fn run<S: Store>(client: &Client<S>) -> Result<Infallible, ApiE
     };
     let content = content::resources(client.registry());
     let ender = Ender { client, namespaces, content };
-    let storages: Vec<Arc<str>> = ender.content.iter().map(|resource| resource.storage.clone()).collect();
+    let storages = || ender.content.iter().map(|resource| resource.storage.clone());
     let mut namespaces_changed = [store.subscribe(&NAMESPACES.into())];
     let mut content_changed: Vec<Subscription> =
-        storages.iter().map(|storage| store.subscribe(storage)).collect();
-    let mut work = Work::of(&*client.most_recent().await?);
+        storages().map(|storage| store.subscribe(&storage)).collect();
+    let mut follower = Follower::new(Work::new(storages()), &client.newest().await?);
     loop {
+        let work = follower.value_mut();
         if work.terminating.is_empty() {
             any_changed(&mut namespaces_changed).await;
         } else if work.queue.is_empty() {
@@ -142,7 +141,7 @@ pub(super) async fn run<S: Store>(client: &Client<S>) -> Result<Infallible, ApiE
         }
         store.sleep(TICK).await;
         work.queue.tick();
-        work.follow(&store.state(), &storages);
+        let work = follower.advance(&Applied::of(store));
         let due = work.queue.take_due(NAMESPACES_AT_ONCE);
         let passes = for_each(due, NAMESPACES_AT_ONCE, |name| ender.try_pass(name)).await;
         for (name, result) in passes {

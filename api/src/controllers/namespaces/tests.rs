@@ -221,14 +221,15 @@ async fn content_that_nothing_serves_is_reported_and_kept() {
 #[tokio::test]
 async fn a_namespace_is_found_again_when_history_is_lost() {
     let fixture = filled().await;
-    let mut work = Work::of(&fixture.state());
+    let mut follower = Follower::new(Work::new(std::iter::empty()), &fixture.applied());
+    let work = follower.value();
     assert!(work.terminating.is_empty());
     fixture.delete(NAMESPACES, "n", json!({})).await;
     fixture.forget_history();
-    work.follow(&fixture.state(), &[]);
+    let work = follower.advance(&fixture.applied());
     assert_eq!(work.terminating.len(), 1);
     assert!(!work.queue.is_empty());
     fixture.remove_by_force(NAMESPACES, "n").await;
-    work.follow(&fixture.state(), &[]);
+    let work = follower.advance(&fixture.applied());
     assert!(work.terminating.is_empty());
 }

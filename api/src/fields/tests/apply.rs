@@ -329,12 +329,14 @@ fn client_side_configuration_explains_its_conflicts() {
 fn reset_fields_are_neither_owned_nor_contested() {
     let root = root("Pod");
     let options = ApplyOptions { force: false, brand: &ORCH };
-    let writer = |manager, reset| Writer { reset, ..writer(manager) };
+    let (status, spec) = (["status".to_owned()], ["spec".to_owned()]);
     let config = json!({"spec": {"nodeName": "a"}, "status": {"phase": "x"}});
-    let live = apply(schema(), root, None, &config, &writer("one", &[&["f:status"]]), options).unwrap();
+    let live =
+        apply(schema(), root, None, &config, &Writer { reset: &status, ..writer("one") }, options).unwrap();
     assert_eq!(live["metadata"]["managedFields"][0]["fieldsV1"], json!({"f:spec": {"f:nodeName": {}}}));
     let config = json!({"spec": {"nodeName": "b"}, "status": {"phase": "y"}});
-    let live = apply(schema(), root, Some(live), &config, &writer("two", &[&["spec"]]), options).unwrap();
+    let live = apply(schema(), root, Some(live), &config, &Writer { reset: &spec, ..writer("two") }, options)
+        .unwrap();
     assert_eq!(live["metadata"]["managedFields"][1]["fieldsV1"], json!({"f:status": {"f:phase": {}}}));
 }
 

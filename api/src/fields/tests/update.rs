@@ -122,7 +122,7 @@ fn subresource_ignores_sent_managers_and_has_its_own_entry() {
     track_update(schema(), root, None, &mut live, &writer("kubelet")).unwrap();
     let mut new = json!({"metadata": {"uid": "u", "managedFields": []}, "spec": {"nodeName": "other"},
         "status": {"conditions": [{"type": "Ready", "status": "True"}]}});
-    let status = Writer { subresource: "status", reset: &[&["f:spec"]], ..writer("kubelet") };
+    let status = Writer { subresource: "status", reset: &["spec".to_owned()], ..writer("kubelet") };
     track_update(schema(), root, Some(&live), &mut new, &status).unwrap();
     let managed = new["metadata"]["managedFields"].as_array().unwrap();
     assert_eq!(managed.len(), 2);

@@ -43,11 +43,12 @@ fn replay(scenario: &Value) -> usize {
                 .resources()
                 .iter()
                 .any(|r| r.type_id == root && r.subresources.iter().any(|s| *s.name == *"status"));
-            let (subresource, reset): (_, &[&[&str]]) = match (path.ends_with("/status"), has_status) {
-                (true, _) => ("status", &[&["spec"]]),
-                (false, true) => ("", &[&["status"]]),
-                (false, false) => ("", &[]),
+            let (subresource, reset) = match (path.ends_with("/status"), has_status) {
+                (true, _) => ("status", vec!["spec".to_owned()]),
+                (false, true) => ("", vec!["status".to_owned()]),
+                (false, false) => ("", Vec::new()),
             };
+            let reset = &reset[..];
             let mut new = body.clone();
             let expected = new["metadata"].as_object_mut().unwrap().shift_remove("managedFields").unwrap();
             let version = body["apiVersion"].as_str().unwrap();
@@ -103,7 +104,7 @@ fn recorded_applies_give_the_recorded_managers_and_conflicts() {
                 api_version: version,
                 subresource: "",
                 now: "<time>",
-                reset: &[&["status"]],
+                reset: &["status".to_owned()],
                 others: &[],
             };
             let options =

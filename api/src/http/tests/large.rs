@@ -161,6 +161,36 @@ fn what_goes_over_many_objects_is_done_beside_the_threads_that_serve() {
 }
 
 #[test]
+fn what_is_made_of_few_large_objects_is_made_beside_the_threads_that_serve() {
+    block_on(async {
+        let server = Server::new().await;
+        server.create(MAPS, large("a")).await;
+        let api = server.api_over(server.store.clone());
+        let server = Server { router: Api { pool: Pool::of(0), ..api }.router(), ..server };
+        let table = "application/json;as=Table;g=meta.orch.io;v=v1";
+        for (path, accept, waits) in [
+            (MAPS.to_owned(), "application/yaml", true),
+            (MAPS.to_owned(), table, true),
+            (MAPS.to_owned(), "application/vnd.orch.protobuf", true),
+            (format!("{MAPS}?pretty=true"), "application/json", true),
+            (MAPS.to_owned(), "application/json", false),
+            (format!("{MAPS}?watch=1"), table, true),
+            (format!("{MAPS}?watch=1"), "application/vnd.orch.protobuf", true),
+            (format!("{MAPS}?watch=1"), "application/json", false),
+            ("/api/v1/namespaces/ns/secrets".to_owned(), "application/yaml", false),
+        ] {
+            let first = async {
+                let headers = [("accept", accept)];
+                let mut body = server.open(Method::GET, &path, &headers, Body::empty()).await.into_body();
+                body.frame().await.unwrap().unwrap()
+            };
+            let answered = tokio::time::timeout(Duration::from_secs(5), first).await;
+            assert_eq!(answered.is_err(), waits, "{path} as {accept}");
+        }
+    });
+}
+
+#[test]
 fn answers_that_are_not_taken_have_a_bound_for_each_user() {
     block_on(async {
         let server = filled().await;

@@ -4,7 +4,7 @@ use crate::json;
 use crate::kinds::batch::schedule::schedule_error;
 use crate::kinds::batch::validate_job_spec;
 use crate::kinds::workload::{container_images, container_names, default_template};
-use crate::kinds::{Action, Cell, Context, NameRule, Strategy, age, object_meta};
+use crate::kinds::{Action, Cell, Context, Strategy, age, object_meta};
 use crate::schema::value::Value;
 use crate::validate::metadata::nonnegative;
 use crate::validate::selector::format_label_selector;
@@ -55,18 +55,6 @@ impl Strategy for CronJob {
             errors.extend(validate_spec(context, new.at("spec"), &Path::new("spec")));
         }
         errors
-    }
-
-    fn has_generation(&self) -> bool {
-        true
-    }
-
-    fn reset_fields(&self, action: Action) -> &'static [&'static [&'static str]] {
-        if action == Action::Status { &[&["f:spec"]] } else { &[&["f:status"]] }
-    }
-
-    fn name_rule(&self) -> NameRule {
-        NameRule::Dns1123Subdomain
     }
 
     fn table_row(&self, object: &Value, now: &str) -> Option<Vec<Cell>> {

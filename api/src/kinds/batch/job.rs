@@ -3,7 +3,7 @@
 use crate::json;
 use crate::kinds::batch::validate_job_spec;
 use crate::kinds::workload::{container_images, container_names, default_template};
-use crate::kinds::{Action, Cell, Context, DefaultPropagation, Strategy, age, object_meta};
+use crate::kinds::{Action, Cell, Context, Strategy, age, object_meta};
 use crate::schema::value::{Map, Value};
 use crate::validate::metadata::{immutable, nonnegative};
 use crate::validate::selector::{format_label_selector, selects, validate_label_selector};
@@ -72,25 +72,8 @@ impl Strategy for Job {
         errors
     }
 
-    // As it has always been: pods outlive a job that is deleted without a word about them.
-    fn default_propagation(&self) -> DefaultPropagation {
-        DefaultPropagation::Orphan
-    }
-
-    fn has_generation(&self) -> bool {
-        true
-    }
-
-    fn selectable_fields(&self) -> &'static [&'static str] {
-        &["status.successful"]
-    }
-
     fn field_values(&self, object: &Value) -> Vec<String> {
         vec![object.at("status").int("succeeded").unwrap_or(0).to_string()]
-    }
-
-    fn reset_fields(&self, action: Action) -> &'static [&'static [&'static str]] {
-        if action == Action::Status { &[&["f:spec"]] } else { &[&["f:status"]] }
     }
 
     fn table_row(&self, object: &Value, now: &str) -> Option<Vec<Cell>> {

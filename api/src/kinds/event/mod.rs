@@ -9,7 +9,7 @@ mod convert;
 pub use convert::{from_events_v1, stored_field_label, to_events_v1};
 
 use crate::json;
-use crate::kinds::{Cell, Context, DefaultPropagation, NameRule, Strategy, age, object_meta};
+use crate::kinds::{Cell, Context, NameRule, Strategy, age, object_meta};
 use crate::schema::value::Value;
 use crate::validate::metadata::{immutable, invalid_each};
 use crate::validate::tree::{Tree, same};
@@ -24,15 +24,6 @@ const NAMESPACE_MISMATCH: &str = "does not match event.namespace";
 pub struct Event;
 
 impl Strategy for Event {
-    // The old spelling takes any name that fits a path; the new one adds its rule below.
-    fn name_rule(&self) -> NameRule {
-        NameRule::PathSegment
-    }
-
-    fn default_propagation(&self) -> DefaultPropagation {
-        DefaultPropagation::Unsupported
-    }
-
     fn validate_create(&self, context: &Context<'_>, new: &Value) -> FieldErrors {
         let mut errors = validate_any(context, new);
         if is_core(context) {
@@ -73,26 +64,6 @@ impl Strategy for Event {
         }
         errors.extend(validate_unchanged(old, new));
         errors
-    }
-
-    fn allows_create_on_update(&self) -> bool {
-        true
-    }
-
-    fn selectable_fields(&self) -> &'static [&'static str] {
-        &[
-            "involvedObject.kind",
-            "involvedObject.namespace",
-            "involvedObject.name",
-            "involvedObject.uid",
-            "involvedObject.apiVersion",
-            "involvedObject.resourceVersion",
-            "involvedObject.fieldPath",
-            "reason",
-            "reportingComponent",
-            "source",
-            "type",
-        ]
     }
 
     fn field_values(&self, object: &Value) -> Vec<String> {

@@ -57,14 +57,6 @@ impl Strategy for Ingress {
         errors
     }
 
-    fn has_generation(&self) -> bool {
-        true
-    }
-
-    fn reset_fields(&self, action: Action) -> &'static [&'static [&'static str]] {
-        if action == Action::Status { &[&["f:spec"]] } else { &[&["f:status"]] }
-    }
-
     fn table_row(&self, object: &Value, now: &str) -> Option<Vec<Cell>> {
         let spec = object.at("spec");
         let class = spec.at("ingressClassName").as_str().unwrap_or("<none>");

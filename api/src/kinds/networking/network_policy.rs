@@ -55,10 +55,6 @@ impl Strategy for NetworkPolicy {
         errors
     }
 
-    fn has_generation(&self) -> bool {
-        true
-    }
-
     fn table_row(&self, object: &Value, now: &str) -> Option<Vec<Cell>> {
         Some(vec![
             object.at("metadata").at("name").clone(),

@@ -100,28 +100,6 @@ impl Strategy for Pod {
         )]
     }
 
-    fn has_generation(&self) -> bool {
-        true
-    }
-
-    fn selectable_fields(&self) -> &'static [&'static str] {
-        &[
-            "spec.nodeName",
-            "spec.restartPolicy",
-            "spec.schedulerName",
-            "spec.serviceAccountName",
-            "spec.hostNetwork",
-            "status.phase",
-            "status.podIP",
-            "status.podIPs",
-            "status.nominatedNodeName",
-        ]
-    }
-
-    fn field_synonyms(&self) -> &'static [(&'static str, &'static str)] {
-        &[("spec.host", "spec.nodeName")]
-    }
-
     fn field_values(&self, object: &Value) -> Vec<String> {
         let (spec, status) = (object.at("spec"), object.at("status"));
         let texts = ["nodeName", "restartPolicy", "schedulerName", "serviceAccountName"];
@@ -134,15 +112,6 @@ impl Strategy for Pod {
         values
     }
 
-    fn reset_fields(&self, action: Action) -> &'static [&'static [&'static str]] {
-        match action {
-            Action::Status => {
-                &[&["f:spec"], &["f:metadata", "f:deletionTimestamp"], &["f:metadata", "f:ownerReferences"]]
-            }
-            Action::Object | Action::Finalize => &[&["f:status"]],
-        }
-    }
-
     // A pod that no node runs, or that has ended, goes at once.
     fn grace_period_seconds(&self, object: &Value, requested: Option<i64>) -> Option<i64> {
         let (spec, status) = (object.at("spec"), object.at("status"));
@@ -152,10 +121,6 @@ impl Strategy for Pod {
         }
         let period = requested.or_else(|| spec.int("terminationGracePeriodSeconds")).unwrap_or(0);
         Some(if period < 0 { 1 } else { period })
-    }
-
-    fn returns_deleted(&self) -> bool {
-        true
     }
 
     fn table_row(&self, object: &Value, now: &str) -> Option<Vec<Cell>> {

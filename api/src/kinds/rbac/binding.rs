@@ -21,10 +21,6 @@ const IN_NAMESPACE: &[&str] = &["Role", "ClusterRole"];
 const IN_CLUSTER: &[&str] = &["ClusterRole"];
 
 impl Strategy for RoleBinding {
-    fn name_rule(&self) -> NameRule {
-        NameRule::PathSegment
-    }
-
     fn default(&self, context: &Context<'_>, new: &mut Value) {
         fill_groups(context, new);
     }
@@ -39,20 +35,12 @@ impl Strategy for RoleBinding {
         validate_change(context, old, new, IN_NAMESPACE)
     }
 
-    fn allows_create_on_update(&self) -> bool {
-        true
-    }
-
     fn table_row(&self, object: &Value, now: &str) -> Option<Vec<Cell>> {
         Some(row(object, now))
     }
 }
 
 impl Strategy for ClusterRoleBinding {
-    fn name_rule(&self) -> NameRule {
-        NameRule::PathSegment
-    }
-
     fn default(&self, context: &Context<'_>, new: &mut Value) {
         fill_groups(context, new);
     }
@@ -65,10 +53,6 @@ impl Strategy for ClusterRoleBinding {
 
     fn validate_update(&self, context: &Context<'_>, old: &Value, new: &Value) -> FieldErrors {
         validate_change(context, old, new, IN_CLUSTER)
-    }
-
-    fn allows_create_on_update(&self) -> bool {
-        true
     }
 
     fn table_row(&self, object: &Value, now: &str) -> Option<Vec<Cell>> {

@@ -17,10 +17,6 @@ pub struct Role;
 pub struct ClusterRole;
 
 impl Strategy for Role {
-    fn name_rule(&self) -> NameRule {
-        NameRule::PathSegment
-    }
-
     fn validate_create(&self, context: &Context<'_>, new: &Value) -> FieldErrors {
         let mut errors = object_meta::on_create(context, new);
         errors.extend(validate_rules(new, true));
@@ -33,17 +29,9 @@ impl Strategy for Role {
         errors.extend(object_meta::on_update(context, old, new));
         errors
     }
-
-    fn allows_create_on_update(&self) -> bool {
-        true
-    }
 }
 
 impl Strategy for ClusterRole {
-    fn name_rule(&self) -> NameRule {
-        NameRule::PathSegment
-    }
-
     fn validate_create(&self, context: &Context<'_>, new: &Value) -> FieldErrors {
         let mut errors = object_meta::on_create(context, new);
         errors.extend(validate_rules(new, false));
@@ -57,10 +45,6 @@ impl Strategy for ClusterRole {
         errors.extend(validate_aggregation(new));
         errors.extend(object_meta::on_update(context, old, new));
         errors
-    }
-
-    fn allows_create_on_update(&self) -> bool {
-        true
     }
 }
 

@@ -68,14 +68,6 @@ impl Strategy for Deployment {
         errors
     }
 
-    fn has_generation(&self) -> bool {
-        true
-    }
-
-    fn reset_fields(&self, action: Action) -> &'static [&'static [&'static str]] {
-        if action == Action::Status { &[&["f:spec"], &["f:metadata", "f:labels"]] } else { &[&["f:status"]] }
-    }
-
     fn table_row(&self, object: &Value, now: &str) -> Option<Vec<Cell>> {
         let (spec, status) = (object.at("spec"), object.at("status"));
         let count = |field: &str| status.int(field).unwrap_or(0);

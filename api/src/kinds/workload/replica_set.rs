@@ -5,7 +5,7 @@ use crate::kinds::workload::{
     container_images, container_names, default_template, validate_at_most, validate_counts,
     validate_keeps_running, validate_match, validate_same_selector, validate_selector, validate_template,
 };
-use crate::kinds::{Action, Cell, Context, NameRule, Strategy, age, object_meta};
+use crate::kinds::{Action, Cell, Context, Strategy, age, object_meta};
 use crate::schema::value::Value;
 use crate::validate::selector::format_label_selector;
 use crate::validate::tree::{Tree, child_mut, set_default};
@@ -47,29 +47,8 @@ impl Strategy for ReplicaSet {
         errors
     }
 
-    fn has_generation(&self) -> bool {
-        true
-    }
-
-    fn selectable_fields(&self) -> &'static [&'static str] {
-        &["status.replicas"]
-    }
-
-    // The reference selects replica sets of this version by their metadata alone.
-    fn withheld_fields(&self) -> &'static [&'static str] {
-        &["status.replicas"]
-    }
-
     fn field_values(&self, object: &Value) -> Vec<String> {
         vec![object.at("status").int("replicas").unwrap_or(0).to_string()]
-    }
-
-    fn reset_fields(&self, action: Action) -> &'static [&'static [&'static str]] {
-        if action == Action::Status { &[&["f:spec"]] } else { &[&["f:status"]] }
-    }
-
-    fn name_rule(&self) -> NameRule {
-        NameRule::Dns1123Subdomain
     }
 
     fn table_row(&self, object: &Value, now: &str) -> Option<Vec<Cell>> {

@@ -6,8 +6,9 @@ use crate::kinds::workload::{
     validate_collisions, validate_counts, validate_keeps_running, validate_match, validate_selector,
     validate_template, within_hundred_percent,
 };
-use crate::kinds::{Action, Cell, Context, NameRule, Strategy, age, object_meta};
+use crate::kinds::{Action, Cell, Context, Strategy, age, object_meta};
 use crate::schema::value::Value;
+use crate::validate::distinct::Distinct;
 use crate::validate::tree::{
     Tree, carry, child_mut, existing_mut, items_mut, same, set, set_default, set_default_text, shown,
 };
@@ -31,11 +32,6 @@ const REFUSED: &str = "updates to statefulset spec for fields other than 'replic
 pub struct StatefulSet;
 
 impl Strategy for StatefulSet {
-    // The name becomes the host name of its pods.
-    fn name_rule(&self) -> NameRule {
-        NameRule::Dns1123Label
-    }
-
     fn default(&self, context: &Context<'_>, new: &mut Value) {
         let spec = child_mut(new, "spec");
         set_default_text(spec, "podManagementPolicy", "OrderedReady");
@@ -95,14 +91,6 @@ impl Strategy for StatefulSet {
         errors
     }
 
-    fn has_generation(&self) -> bool {
-        true
-    }
-
-    fn reset_fields(&self, action: Action) -> &'static [&'static [&'static str]] {
-        if action == Action::Status { &[&["f:spec"]] } else { &[&["f:status"]] }
-    }
-
     fn table_row(&self, object: &Value, now: &str) -> Option<Vec<Cell>> {
         let (spec, status) = (object.at("spec"), object.at("status"));
         let pod = spec.at("template").at("spec");
@@ -152,10 +140,14 @@ fn with_claims(spec: &Value) -> Value {
     let claims = spec.items("volumeClaimTemplates").iter().map(|claim| claim.at("metadata").text("name"));
     let pod = child_mut(&mut template, "spec");
     let mut volumes = pod.items("volumes").to_vec();
-    for name in claims.filter(|name| !name.is_empty()) {
-        volumes.retain(|volume| volume.text("name") != name);
-        volumes.push(json!({"name": name, "persistentVolumeClaim": {"claimName": name}}));
-    }
+    // Of claims of one name the last one counts.
+    let mut claimed = Distinct::new();
+    let mut names: Vec<&str> = claims.filter(|name| !name.is_empty()).collect();
+    names.reverse();
+    names.retain(|name| !claimed.is_repeated(*name));
+    volumes.retain(|volume| !claimed.has(&volume.text("name")));
+    let volume = |name: &&str| json!({"name": name, "persistentVolumeClaim": {"claimName": name}});
+    volumes.extend(names.iter().rev().map(volume));
     if !volumes.is_empty() {
         set(pod, "volumes", volumes);
     }

@@ -14,22 +14,16 @@ struct Quota;
 const COUNTER: &str = "count";
 
 impl Quota {
-    fn charge(
-        attributes: &Attributes<'_>,
-        view: &dyn View,
-        additions: &mut Additions,
-    ) -> Result<(), Refusal> {
+    fn charge(attributes: &Attributes<'_>, view: &View, additions: &mut Additions) -> Result<(), Refusal> {
         let key = Key::new(&"secrets".into(), attributes.namespace, COUNTER).unwrap();
-        let counter = view.find("secrets", attributes.namespace, COUNTER);
-        let revision =
-            counter.as_ref().map(|counter| counter["metadata"]["resourceVersion"].as_str().unwrap());
-        additions.require(match revision {
+        let counter = view.applied().state.object(&key);
+        additions.require(match counter {
             None => Condition::Absent(key.clone()),
-            Some(revision) => {
-                Condition::AtRevision(key.clone(), orch_raft::Revision(revision.parse().unwrap()))
-            }
+            Some(counter) => Condition::AtRevision(key.clone(), counter.revision),
         });
-        let count = counter.map_or(0, |counter| counter["count"].as_u64().unwrap());
+        let count = counter.map_or(0, |counter| {
+            serde_json::from_slice::<Value>(&counter.json).unwrap()["count"].as_u64().unwrap()
+        });
         if count == 2 {
             return Err(Refusal::Forbidden("exceeded quota: 2 config maps".to_owned()));
         }
@@ -55,7 +49,7 @@ impl Plugin for Quota {
         &'a self,
         attributes: &'a Attributes<'a>,
         _object: Option<&'a Value>,
-        view: &'a dyn View,
+        view: &'a View,
         additions: &'a mut Additions,
     ) -> Ruling<'a> {
         // As a plugin that has to ask somebody first.
@@ -83,7 +77,7 @@ impl Plugin for Witness {
         &'a self,
         attributes: &'a Attributes<'a>,
         object: &'a mut Value,
-        _view: &'a dyn View,
+        _view: &'a View,
         _additions: &'a mut Additions,
     ) -> Ruling<'a> {
         let Attributes { operation, action, name, old, dry_run, .. } = *attributes;
@@ -101,7 +95,7 @@ impl Plugin for Witness {
         &'a self,
         attributes: &'a Attributes<'a>,
         object: Option<&'a Value>,
-        _view: &'a dyn View,
+        _view: &'a View,
         _additions: &'a mut Additions,
     ) -> Ruling<'a> {
         let Attributes { operation, name, old, user, .. } = *attributes;
@@ -141,6 +135,8 @@ async fn every_way_of_a_write_passes_both_phases_in_their_places() {
             "validate Update d old true by system:admin generation Some(2)",
         ]
     );
+    server.merge(&path, scale).await;
+    assert_eq!(noted().len(), 2, "a write without effect is judged once");
     server
         .apply(
             &format!("{path}?dryRun=All"),
@@ -228,7 +224,7 @@ impl Plugin for Dependent {
         &'a self,
         attributes: &'a Attributes<'a>,
         _object: &'a mut Value,
-        _view: &'a dyn View,
+        _view: &'a View,
         additions: &'a mut Additions,
     ) -> Ruling<'a> {
         let key = Key::new(&"secrets".into(), attributes.namespace, "needed").unwrap();
@@ -264,7 +260,7 @@ impl Plugin for Twice {
         &'a self,
         attributes: &'a Attributes<'a>,
         _object: &'a mut Value,
-        _view: &'a dyn View,
+        _view: &'a View,
         additions: &'a mut Additions,
     ) -> Ruling<'a> {
         let key = Key::new(&"configmaps".into(), attributes.namespace, "second").unwrap();
@@ -290,4 +286,100 @@ async fn an_object_that_is_too_large_is_first_of_all_in_no_namespace() {
     let refused = server.post("/api/v1/namespaces/nope/configmaps", large.clone()).await;
     assert_eq!(refused.refusal(), (404, "namespaces \"nope\" not found"));
     assert_eq!(server.post(MAPS, large).await.code, 500);
+}
+
+/// Has somebody else create the object first, once.
+struct Rival(std::sync::Arc<Mutex<Option<orch_raft::memory::MemoryStore>>>);
+
+impl Plugin for Rival {
+    fn name(&self) -> &'static str {
+        "Rival"
+    }
+
+    fn handles(&self, attributes: &Attributes<'_>) -> bool {
+        attributes.old.is_none()
+    }
+
+    fn mutate<'a>(
+        &'a self,
+        attributes: &'a Attributes<'a>,
+        _object: &'a mut Value,
+        _view: &'a View,
+        _additions: &'a mut Additions,
+    ) -> Ruling<'a> {
+        let store = self.0.lock().unwrap().take();
+        let Attributes { name, namespace, .. } = *attributes;
+        let json = format!(
+            r#"{{"metadata":{{"name":"{name}","namespace":"{namespace}","uid":"u","resourceVersion":""}}}}"#
+        );
+        let revision_at = u32::try_from(json.find(r#""}}"#).unwrap()).unwrap();
+        let key = Key::new(&attributes.resource.storage, attributes.namespace, attributes.name).unwrap();
+        let put = Put { key, json: json.into(), revision_at, index: Index::default() };
+        let operations = vec![Write::Put(put)];
+        let transaction = orch_raft::Transaction { proposed_ms: 0, conditions: Vec::new(), operations };
+        futures::future::Either::Right(Box::pin(async move {
+            if let Some(store) = store {
+                store.propose(transaction).await.unwrap();
+            }
+            Ok(())
+        }))
+    }
+}
+
+#[tokio::test]
+async fn what_was_created_meanwhile_is_changed_instead() {
+    let mut server = Server::new().await;
+    let rival = std::sync::Arc::new(Mutex::new(None));
+    server.pipeline.admission = Chain::new(vec![Box::new(Rival(rival.clone()))]);
+    let be_faster = || *rival.lock().unwrap() = Some(server.pipeline.store.clone());
+    be_faster();
+    let map = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}, "data": {"k": "v"}});
+    let applied = server.apply(&format!("{MAPS}/a"), "m", map.clone()).await;
+    assert_eq!((applied.code, &applied.json["data"]["k"]), (200, &json!("v")), "{}", applied.json);
+    assert_eq!(applied.json["metadata"]["uid"], "u", "it is the other one's object");
+    let lease = json!({"metadata": {"name": "l"}});
+    let leases = "/apis/coordination.orch.io/v1/namespaces/ns/leases";
+    be_faster();
+    let put = server.put(&format!("{leases}/l"), lease).await;
+    assert_eq!(put.code, 422, "a lease is not replaced without its version: {}", put.json);
+    be_faster();
+    let posted = server.post(MAPS, json!({"metadata": {"name": "b"}})).await;
+    assert_eq!(posted.code, 409);
+}
+
+#[tokio::test]
+async fn a_write_of_one_version_waits_for_no_turn() {
+    let server = Server::new().await;
+    let stored = server.create(MAPS, map("a")).await;
+    let (path, key) = (format!("{MAPS}/a"), Key::new(&"configmaps".into(), "ns", "a").unwrap());
+    let turn = server.pipeline.turns.take(&key, &server.pipeline.store).await;
+    let version = stored["metadata"]["resourceVersion"].clone();
+    let mut object = stored.clone();
+    object["data"] = json!({"k": "other"});
+    assert_eq!(server.put(&path, object.clone()).await.code, 200);
+    assert_eq!(server.put(&path, object).await.code, 409);
+    let merge = json!({"metadata": {"resourceVersion": version}, "data": {"k": "w"}});
+    assert_eq!(server.merge(&path, merge.clone()).await.code, 409);
+    assert_eq!(
+        server
+            .apply(&path, "m", {
+                let mut config = merge;
+                config["apiVersion"] = json!("v1");
+                config["kind"] = json!("ConfigMap");
+                config["metadata"]["name"] = json!("a");
+                config
+            })
+            .await
+            .code,
+        409
+    );
+    let test = json!([{"op": "test", "path": "/metadata/resourceVersion", "value": version}]);
+    assert_eq!(server.patch(&path, "application/json-patch+json", test).await.code, 422);
+    let options = json!({"preconditions": {"resourceVersion": version}});
+    assert_eq!(server.delete(&path, options).await.code, 409);
+    let unbound = server.merge(&path, json!({"data": {"k": "x"}}));
+    let waited = tokio::time::timeout(std::time::Duration::from_millis(50), unbound).await;
+    assert!(waited.is_err(), "a change of any version waits");
+    drop(turn);
+    assert_eq!(server.merge(&path, json!({"data": {"k": "x"}})).await.code, 200);
 }

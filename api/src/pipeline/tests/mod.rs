@@ -111,6 +111,7 @@ impl Server {
         let remarks = Remarks::default();
         let request = Request {
             verb,
+            registry,
             target: &target,
             resource,
             action,

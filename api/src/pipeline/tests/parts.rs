@@ -6,7 +6,7 @@ use orch_raft::Store;
 use proptest::prelude::*;
 use proptest::sample::select;
 
-use super::super::patch_body::Parsed;
+use super::super::patch_body::{Parsed, parse_patch};
 use super::*;
 use crate::schema::value::Map;
 use crate::validate::WriteKind;
@@ -145,6 +145,7 @@ fn both_ways(server: &Server, path: &str, content_type: &str, patch: &Value) -> 
     let Endpoint { resource, action } = pipeline.registry.endpoint(&target).unwrap();
     let request = Request {
         verb: Verb::Patch,
+        registry: &pipeline.registry,
         target: &target,
         resource,
         action,
@@ -159,7 +160,7 @@ fn both_ways(server: &Server, path: &str, content_type: &str, patch: &Value) -> 
     let state = pipeline.store.state();
     let stored = super::super::stored::tree_of(state.object(&request.key().unwrap()).unwrap()).unwrap();
     let options = pipeline.write_options(request, WriteKind::Plain).unwrap();
-    let parsed = || -> Option<Parsed> { pipeline.parse_patch(content_type, "", request.body).ok() };
+    let parsed = || -> Option<Parsed> { parse_patch(request, content_type).ok() };
     let reach = pipeline.reach(request, &parsed()?.patch)?;
     let part = pipeline.patched_part(request, parsed()?, &stored, &reach, options.field_validation)?;
     let whole = pipeline.patched_whole(request, &options, parsed()?, stored.clone());

@@ -343,3 +343,16 @@ async fn no_refusal_repeats_a_long_text_as_a_whole() {
         assert!((400..500).contains(&refused.code) && answer.len() < 20_000, "{at}: {} bytes", answer.len());
     }
 }
+
+#[tokio::test]
+async fn a_path_of_many_steps_leads_nowhere() {
+    let server = Server::new().await;
+    server.create(MAPS, json!({"metadata": {"name": "a"}, "data": {"k": "v"}})).await;
+    for steps in [100, 127, 128, 129, 500_000] {
+        for op in ["test", "add", "remove"] {
+            let patch = json!([{"op": op, "path": "/a".repeat(steps), "value": 1}]);
+            let refused = server.patch(&format!("{MAPS}/a"), "application/json-patch+json", patch).await;
+            assert_eq!(refused.code, 422, "{op}, {steps} steps: {}", refused.json);
+        }
+    }
+}

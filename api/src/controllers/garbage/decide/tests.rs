@@ -3,8 +3,9 @@
 use orch_proto::brand::ORCH;
 
 use super::*;
-use crate::controllers::queue::Queue;
+use crate::controllers::garbage::graph::Watched;
 use crate::controllers::testing::{Fixture, owned};
+use crate::follow::{Applied, Follower};
 
 /// What is decided about `storage:path`, in words.
 fn decided(fixture: &Fixture, object: &str) -> Vec<String> {
@@ -13,8 +14,9 @@ fn decided(fixture: &Fixture, object: &str) -> Vec<String> {
     let mut storages: Vec<Arc<str>> = registry.resources().map(|resource| resource.storage.clone()).collect();
     storages.dedup();
     let state = fixture.state();
-    let graph = Graph::of(&state, storages, &mut Queue::default());
-    let view = View { state: &state, graph: &graph, registry: &registry };
+    let watched = Follower::new(Watched::new(storages), &Applied::certain(state.clone()));
+    let graph = &watched.value().graph;
+    let view = View { state: &state, graph, registry: &registry };
     let object = ObjectRef { storage: storage.into(), path: path.into() };
     let Decision { actions, look, .. } = view.decide(&object).unwrap();
     let actions = actions.into_iter().map(|action| match action.write {

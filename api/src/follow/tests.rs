@@ -1,0 +1,97 @@
+//! Derived values beside what a fresh look at the state gives.
+
+use std::collections::BTreeSet;
+
+use super::*;
+use crate::controllers::testing::Fixture;
+use crate::json;
+
+/// The names of all namespaces, and how often it was started anew.
+#[derive(Clone, Debug)]
+struct Names {
+    sources: [Arc<str>; 1],
+    names: BTreeSet<Arc<str>>,
+    rebuilt: usize,
+}
+
+impl Default for Names {
+    fn default() -> Self {
+        Names { sources: ["namespaces".into()], names: BTreeSet::new(), rebuilt: 0 }
+    }
+}
+
+impl Derived for Names {
+    fn sources(&self) -> impl Iterator<Item = &Arc<str>> {
+        self.sources.iter()
+    }
+
+    fn change(&mut self, _source: &Arc<str>, change: &Change) {
+        if change.new.is_some() {
+            assert_eq!(self.names.insert(change.path.clone()), change.old.is_none(), "each change once");
+        } else {
+            assert!(self.names.remove(&change.path), "each change once");
+        }
+    }
+
+    fn rebuild(&mut self, state: &State) {
+        self.names = state.collection("namespaces").range_from("").map(|(path, _)| path.clone()).collect();
+        self.rebuilt += 1;
+    }
+}
+
+fn names(value: &Names) -> Vec<&str> {
+    value.names.iter().map(|name| &**name).collect()
+}
+
+async fn with_namespaces(names: &[&str]) -> Fixture {
+    let fixture = Fixture::new();
+    for name in names {
+        fixture.create("namespaces", "", json!({"metadata": {"name": name}})).await;
+    }
+    fixture
+}
+
+#[tokio::test]
+async fn changes_are_taken_in_once_and_lost_history_is_read_anew() {
+    let fixture = with_namespaces(&["a"]).await;
+    let mut follower = Follower::new(Names::default(), &fixture.applied());
+    fixture.create("namespaces", "", json!({"metadata": {"name": "b"}})).await;
+    fixture.create("configmaps", "a", json!({"metadata": {"name": "of-no-concern"}})).await;
+    let earlier = fixture.applied();
+    assert_eq!(names(follower.advance(&earlier)), ["a", "b"]);
+    fixture.remove_by_force("namespaces", "a").await;
+    assert_eq!(names(follower.advance(&fixture.applied())), ["b"]);
+    assert_eq!(names(follower.advance(&earlier)), ["b"], "an older look changes nothing");
+    assert_eq!(follower.value().rebuilt, 1);
+    fixture.create("namespaces", "", json!({"metadata": {"name": "c"}})).await;
+    fixture.forget_history();
+    assert_eq!(names(follower.advance(&fixture.applied())), ["b", "c"]);
+    assert_eq!(follower.value().rebuilt, 2);
+    fixture.create("namespaces", "", json!({"metadata": {"name": "d"}})).await;
+    assert_eq!(names(follower.advance(&fixture.applied())), ["b", "c", "d"]);
+    assert_eq!(follower.value().rebuilt, 2, "followed again");
+}
+
+#[tokio::test]
+async fn a_state_that_was_wrong_is_not_gone_on_from() {
+    let (wrong, right) = (with_namespaces(&["x"]).await, with_namespaces(&["a"]).await);
+    let mut follower = Follower::new(Names::default(), &wrong.applied());
+    // As when a member found out and took another one's state: the same revision, other objects.
+    let found_out = Applied { revocations: 1, ..right.applied() };
+    assert_eq!(names(follower.advance(&found_out)), ["a"]);
+    assert_eq!(names(follower.advance(&wrong.applied())), ["a"], "what was seen before counts no more");
+}
+
+#[tokio::test]
+async fn a_prepared_value_is_shared_and_as_new_as_what_the_asker_has_seen() {
+    let fixture = with_namespaces(&["a"]).await;
+    let prepared = Prepared::<Names>::default();
+    let before = prepared.at_least(&fixture.applied());
+    assert!(Arc::ptr_eq(&before, &prepared.at_least(&fixture.applied())), "nothing was copied");
+    fixture.create("configmaps", "a", json!({"metadata": {"name": "of-no-concern"}})).await;
+    assert!(Arc::ptr_eq(&before, &prepared.at_least(&fixture.applied())));
+    fixture.create("namespaces", "", json!({"metadata": {"name": "b"}})).await;
+    let after = prepared.at_least(&fixture.applied());
+    assert_eq!((names(&before), names(&after)), (vec!["a"], vec!["a", "b"]), "a reader keeps what it got");
+    assert_eq!(after.rebuilt, 1);
+}
