@@ -18,6 +18,8 @@ use http::{Method, Request, StatusCode};
 use http_body_util::BodyExt;
 use orch_api::ambient::{Ambient, Timestamp};
 use orch_api::authn::{AnonymousAccess, Authenticator, Peer, TokenTable};
+use orch_api::authz::Authorizers;
+use orch_api::gate::Gate;
 use orch_api::http::Api;
 use orch_api::paging::TokenKey;
 use orch_api::pipeline::{Features, Pipeline};
@@ -162,7 +164,8 @@ async fn prepared(case: &Case) -> (Router, usize) {
         Features::default(),
     );
     let authenticator = Authenticator::new(&ORCH, TokenTable::default(), AnonymousAccess::Refused);
-    let router = Api::new(Arc::new(pipeline), Arc::new(authenticator), CancellationToken::new()).router();
+    let gate = Gate::new(authenticator, Authorizers::builtin());
+    let router = Api::new(Arc::new(pipeline), gate, CancellationToken::new()).router();
     let namespace = r#"{"metadata":{"name":"ns"}}"#.to_owned();
     created(&router, "/api/v1/namespaces", namespace).await;
     let size = match &case.object {

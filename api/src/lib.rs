@@ -13,6 +13,7 @@ pub mod endpoint;
 pub mod error;
 pub mod fields;
 pub mod follow;
+pub mod gate;
 pub mod http;
 pub mod kinds;
 pub mod negotiate;

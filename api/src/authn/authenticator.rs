@@ -1,9 +1,10 @@
-//! The decision: which user, or 401.
+//! The chain of methods: which user, or 401.
 //!
 //! Pure: no clock, no input but the connection's peer and the headers. The certificate was verified when the
 //! connection was made, and the listener ends a connection when its certificate expires.
 
 use std::collections::BTreeMap;
+use std::fmt::Debug;
 use std::sync::Arc;
 
 use http::HeaderMap;
@@ -24,14 +25,21 @@ pub enum AnonymousAccess {
     Allowed,
 }
 
-/// Finds out who a request comes from.
+/// Finds out who a request comes from: asks each method in turn.
 #[derive(Debug)]
 pub struct Authenticator {
-    tokens: TokenTable,
-    anonymous_access: AnonymousAccess,
-    credential_id_key: String,
-    anonymous: Arc<User>,
+    methods: Vec<Box<dyn Method>>,
+    anonymous: Option<Arc<User>>,
     local_admin: Arc<User>,
+}
+
+/// A way to prove who one is.
+pub trait Method: Debug + Send + Sync {
+    /// The user who is proven by what `peer` and `headers` present for this method. `None`: nothing was presented.
+    ///
+    /// # Errors
+    /// What was presented proves nobody. Another method may still prove a user; nobody is anonymous then.
+    fn user(&self, peer: &Peer, headers: &HeaderMap) -> Result<Option<Arc<User>>, Unauthenticated>;
 }
 
 /// Why a request has no user. Answered with 401 and the same body in all cases; the difference is for logs.
@@ -51,45 +59,57 @@ pub enum Unauthenticated {
 impl Authenticator {
     /// An authenticator that knows `tokens` beside the certificates that connections bring.
     pub fn new(brand: &Brand, tokens: TokenTable, anonymous_access: AnonymousAccess) -> Authenticator {
+        let credential_id_key = format!("authentication.{}/credential-id", brand.label_domain);
+        let is_open = anonymous_access == AnonymousAccess::Allowed;
         Authenticator {
-            tokens,
-            anonymous_access,
-            credential_id_key: format!("authentication.{}/credential-id", brand.label_domain),
-            anonymous: Arc::new(User::anonymous()),
+            methods: vec![Box::new(Certificates { credential_id_key }), Box::new(tokens)],
+            anonymous: is_open.then(|| Arc::new(User::anonymous())),
             local_admin: Arc::new(User::local_admin()),
         }
     }
 
     /// The user behind a request.
+    ///
+    /// # Errors
+    /// Nobody is proven, and something bad was presented or anonymous requests are refused.
     pub fn authenticate(&self, peer: &Peer, headers: &HeaderMap) -> Result<Arc<User>, Unauthenticated> {
-        if let Some(Ok(certificate)) = &peer.certificate
-            && !certificate.common_name.is_empty()
-        {
-            return Ok(Arc::clone(certificate.user.get_or_init(|| Arc::new(self.user_of(certificate)))));
+        let mut fault = None;
+        for method in &self.methods {
+            match method.user(peer, headers) {
+                Ok(Some(user)) => return Ok(user),
+                Ok(None) => {}
+                Err(error) => fault = Some(error),
+            }
         }
-        if let Some(token) = bearer_token(headers) {
-            return self.token_user(token).ok_or(Unauthenticated::InvalidToken);
-        }
-        if let Some(Err(fault)) = &peer.certificate {
-            return Err(fault.clone().into());
-        }
-        match (peer.local_admin, self.anonymous_access) {
-            (true, _) => Ok(Arc::clone(&self.local_admin)),
-            (false, AnonymousAccess::Allowed) => Ok(Arc::clone(&self.anonymous)),
-            (false, AnonymousAccess::Refused) => Err(Unauthenticated::NoCredentials),
+        match (fault, &self.anonymous) {
+            (Some(fault), _) => Err(fault),
+            (None, _) if peer.local_admin => Ok(self.local_admin.clone()),
+            (None, Some(anonymous)) => Ok(anonymous.clone()),
+            (None, None) => Err(Unauthenticated::NoCredentials),
         }
     }
+}
 
-    /// The user who holds `token`, for token reviews.
-    fn token_user(&self, token: &[u8]) -> Option<Arc<User>> {
-        self.tokens.user(token).cloned()
+/// Client certificates, which the listener has verified.
+#[derive(Debug)]
+struct Certificates {
+    credential_id_key: String,
+}
+
+impl Method for Certificates {
+    fn user(&self, peer: &Peer, _headers: &HeaderMap) -> Result<Option<Arc<User>>, Unauthenticated> {
+        match &peer.certificate {
+            None => Ok(None),
+            Some(Err(fault)) => Err(fault.clone().into()),
+            Some(Ok(certificate)) if certificate.common_name.is_empty() => Ok(None),
+            Some(Ok(certificate)) => {
+                Ok(Some(certificate.user.get_or_init(|| Arc::new(self.user_of(certificate))).clone()))
+            }
+        }
     }
+}
 
-    /// The user that requests without a credential act as, where they are served.
-    pub fn anonymous(&self) -> &Arc<User> {
-        &self.anonymous
-    }
-
+impl Certificates {
     fn user_of(&self, certificate: &ClientCertificate) -> User {
         let credential = format!("X509SHA256={}", certificate.fingerprint);
         User {
@@ -99,6 +119,13 @@ impl Authenticator {
             extra: BTreeMap::from([(self.credential_id_key.clone(), vec![credential])]),
         }
         .authenticated()
+    }
+}
+
+impl Method for TokenTable {
+    fn user(&self, _peer: &Peer, headers: &HeaderMap) -> Result<Option<Arc<User>>, Unauthenticated> {
+        let Some(token) = bearer_token(headers) else { return Ok(None) };
+        self.holder(token).cloned().map(Some).ok_or(Unauthenticated::InvalidToken)
     }
 }
 

@@ -12,7 +12,7 @@ mod peer;
 mod token;
 mod user;
 
-pub use authenticator::{AnonymousAccess, Authenticator, Unauthenticated};
+pub use authenticator::{AnonymousAccess, Authenticator, Method, Unauthenticated};
 pub use peer::{Admission, CertificateFault, ClientCertificate, Peer};
 pub use token::{TokenFileError, TokenTable};
 pub use user::{GROUP_AUTHENTICATED, GROUP_MASTERS, GROUP_UNAUTHENTICATED, USER_ADMIN, USER_ANONYMOUS, User};

@@ -133,7 +133,7 @@ fn token_files_parse_as_comma_separated_values() {
     ] {
         let table = TokenTable::parse(text.as_bytes()).unwrap();
         let found =
-            table.user(token.as_bytes()).map(|u| format!("{}/{}/{}", u.name, u.uid, u.groups.join(" ")));
+            table.holder(token.as_bytes()).map(|u| format!("{}/{}/{}", u.name, u.uid, u.groups.join(" ")));
         assert_eq!(found.as_deref(), expected, "{text:?}");
     }
 }

@@ -77,7 +77,7 @@ impl TokenTable {
     }
 
     /// The user who holds `token`.
-    pub fn user(&self, token: &[u8]) -> Option<&Arc<User>> {
+    pub fn holder(&self, token: &[u8]) -> Option<&Arc<User>> {
         self.users.get(&digest(token))
     }
 

@@ -32,11 +32,12 @@ use orch_raft::Store;
 use orch_raft::warnings::WarningLimit;
 use tokio_util::sync::CancellationToken;
 
-use crate::authn::{Admission, Authenticator, Peer, User};
-use crate::authz::{Attributes, authorize};
+use crate::authn::{Admission, Peer, User};
+use crate::authz::Attributes;
 use crate::budget::Budget;
 use crate::endpoint::Endpoint;
 use crate::error::{ApiError, NotAcceptable};
+use crate::gate::Gate;
 use crate::negotiate::{
     Encoding, JSON, Representation, View, negotiate, negotiate_whole, require_json, wants_pretty,
 };
@@ -64,7 +65,7 @@ const OBJECT_BYTES_MAX: usize = 3 << 19;
 /// The API of one node.
 pub struct Api<S> {
     pipeline: Arc<Pipeline<S>>,
-    authenticator: Arc<Authenticator>,
+    gate: Arc<Gate>,
     /// Cancelled when the node is to end: it is no longer ready, and watches end.
     stopping: CancellationToken,
     served: Arc<Served>,
@@ -90,13 +91,9 @@ struct Parts {
 
 impl<S: Store> Api<S> {
     /// The API over `pipeline`. `stopping` makes it unready and ends its watches.
-    pub fn new(
-        pipeline: Arc<Pipeline<S>>,
-        authenticator: Arc<Authenticator>,
-        stopping: CancellationToken,
-    ) -> Self {
+    pub fn new(pipeline: Arc<Pipeline<S>>, gate: Arc<Gate>, stopping: CancellationToken) -> Self {
         let served = Served::new(pipeline.registry.clone(), None);
-        Api { pipeline, authenticator, stopping, served, pool: Pool::new(), ledger: Ledger::new() }
+        Api { pipeline, gate, stopping, served, pool: Pool::new(), ledger: Ledger::new() }
     }
 
     /// The same, telling clients that the server is at `address` (`HOST:PORT`).
@@ -177,7 +174,7 @@ impl<S: Store> Api<S> {
         if let Some(response) = self.open_path(parts).await {
             return response;
         }
-        let user = self.user(parts)?;
+        let user = self.gate.enter(parts.peer.as_ref(), &parts.headers, parts.admission.as_ref())?;
         let target = match parse_path(&parts.path) {
             TargetPath::Resource(target) => target,
             TargetPath::Other => return self.other_path(parts, &user).await,
@@ -187,7 +184,7 @@ impl<S: Store> Api<S> {
         };
         let verb = Verb::of(&parts.method, &target, &parts.query);
         let asked = Verb::asked(&parts.method, &target, &parts.query);
-        authorize(&user, Attributes::Resource { verb: asked, target: &target })?;
+        self.gate.authorize(&user, Attributes::Resource { verb: asked, target: &target })?;
         let endpoint = parts.endpoint(&target)?;
         check_name(&target.name)?;
         let verb = verb.ok_or(ApiError::MethodNotAllowed)?;
@@ -334,23 +331,6 @@ impl<S: Store> Api<S> {
         Ok((self.pipeline.delete_collection(request, doomed).await?, hold))
     }
 
-    /// Who asks.
-    fn user(&self, parts: &Parts) -> Result<Arc<User>, ApiError> {
-        let peer = parts.peer.as_ref().ok_or(ApiError::Unauthorized)?;
-        let user = self.authenticator.authenticate(peer, &parts.headers).map_err(|error| {
-            tracing::debug!(%error, address = %peer.address, "request refused");
-            ApiError::Unauthorized
-        })?;
-        if let Some(admission) = &parts.admission {
-            admission.accept(&user);
-        }
-        // A request to impersonate another user must not run with the sender's own rights.
-        match parts.headers.keys().any(|name| name.as_str().starts_with("impersonate-")) {
-            true => Err(ApiError::impersonation(&user.name)),
-            false => Ok(user),
-        }
-    }
-
     /// Health and version: for everyone, as probes carry no credentials.
     async fn open_path(&self, parts: &Parts) -> Option<Result<Response<Body>, ApiError>> {
         let path = plain_path(&parts.path)?;
@@ -369,7 +349,7 @@ impl<S: Store> Api<S> {
     /// Paths that name no resource: discovery, OpenAPI, or nothing.
     async fn other_path(self: &Arc<Self>, parts: &Parts, user: &User) -> Result<Response<Body>, ApiError> {
         let verb = parts.method.as_str().to_ascii_lowercase();
-        authorize(user, Attributes::Path { verb: &verb, path: &parts.path })?;
+        self.gate.authorize(user, Attributes::Path { verb: &verb, path: &parts.path })?;
         let path = plain_path(&parts.path).ok_or_else(|| parts.nothing())?;
         if openapi::is_one(path) {
             let response = openapi::answer(parts, path, self.pipeline.ambient.now()).await?;

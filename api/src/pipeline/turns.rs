@@ -3,6 +3,8 @@
 //! Owns a queue for each object that more than one request of this node is trying to change; an object without conflicts
 //! has none. A turn says when to try, not that the try succeeds: requests on other nodes have turns of their own.
 //!
+//! A request that names the version it changes takes no turn: behind others it would only be late.
+//!
 //! Requests on the leader see every change first and would always be ahead of those on other nodes. So they leave a gap
 //! after every few turns, long enough for a try from another node.
 

@@ -13,6 +13,8 @@ use http::{Method, Request};
 use http_body_util::BodyExt;
 use orch_api::ambient::{Ambient, Timestamp};
 use orch_api::authn::{AnonymousAccess, Authenticator, Peer, TokenTable};
+use orch_api::authz::Authorizers;
+use orch_api::gate::Gate;
 use orch_api::http::Api;
 use orch_api::paging::TokenKey;
 use orch_api::pipeline::{Features, Pipeline};
@@ -76,9 +78,9 @@ impl Server {
             Arc::new(Still),
             Features::default(),
         ));
-        let authenticator =
-            Arc::new(Authenticator::new(&ORCH, TokenTable::default(), AnonymousAccess::Refused));
-        let router = Api::new(pipeline, authenticator, CancellationToken::new()).router();
+        let authenticator = Authenticator::new(&ORCH, TokenTable::default(), AnonymousAccess::Refused);
+        let gate = Gate::new(authenticator, Authorizers::builtin());
+        let router = Api::new(pipeline, gate, CancellationToken::new()).router();
         let address = "127.0.0.1:1".parse().unwrap();
         let peer = Arc::new(Peer { address, certificate: None, local_admin: true });
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();

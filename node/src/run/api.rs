@@ -5,7 +5,9 @@ use std::sync::Arc;
 use axum::Router;
 use orch_api::ambient::SystemAmbient;
 use orch_api::authn::Authenticator;
+use orch_api::authz::Authorizers;
 use orch_api::controllers;
+use orch_api::gate::Gate;
 use orch_api::http::Api as ResourceApi;
 use orch_api::paging::TokenKey;
 use orch_api::pipeline::Pipeline;
@@ -37,7 +39,8 @@ impl Api {
         let brand =
             Brand::named(&cluster.brand).ok_or_else(|| RunError::UnknownBrand(cluster.brand.to_string()))?;
         let tokens = std::mem::take(&mut plan.tokens);
-        let authenticator = Arc::new(Authenticator::new(brand, tokens, plan.anonymous));
+        let authenticator = Authenticator::new(brand, tokens, plan.anonymous);
+        let gate = Gate::new(authenticator, Authorizers::builtin());
         let stopping = CancellationToken::new();
         let pipeline = Arc::new(Pipeline::new(
             handle.clone(),
@@ -48,9 +51,9 @@ impl Api {
         ));
         let options = controllers::Options { event_ttl: plan.event_ttl };
         tokio::spawn(controllers::run(pipeline.clone(), options, stopping.clone().cancelled_owned()));
-        let resources = ResourceApi::new(pipeline, authenticator.clone(), stopping.clone());
+        let resources = ResourceApi::new(pipeline, gate.clone(), stopping.clone());
         let resources = resources.reached_at(&host_port(&plan.advertise, secure_port));
-        let router = cluster::router(handle, authenticator).merge(resources.router());
+        let router = cluster::router(handle, gate).merge(resources.router());
         Ok(Api { brand, router, stopping })
     }
 

@@ -22,7 +22,10 @@ use axum::response::Response;
 use axum::routing::{delete, get, post};
 use http::header::CONTENT_TYPE;
 use http::{HeaderValue, StatusCode};
-use orch_api::authn::{Admission, Authenticator, GROUP_MASTERS, Peer as Connection};
+use orch_api::authn::{Admission, Peer as Connection};
+use orch_api::authz::Attributes;
+use orch_api::error::ApiError;
+use orch_api::gate::Gate;
 use orch_raft::member::{AgreementStatus, ChangeError, FoundError, SpaceStatus, Status, node_id};
 use orch_raft::transport::{NodeId, Peer};
 use serde::{Deserialize, Serialize};
@@ -120,16 +123,13 @@ struct NewMember {
 /// The only path there is before the cluster.
 pub(super) const FOUND_PATH: &str = "/orch/v1/cluster/found";
 
-/// The path that founds a cluster, for administrators whom `authenticator` knows.
-pub(super) fn founding_router(handle: Handle, authenticator: Arc<Authenticator>) -> Router {
-    Router::new()
-        .route(FOUND_PATH, post(found))
-        .layer(from_fn_with_state(authenticator, administrators_only))
-        .with_state(handle)
+/// The path that founds a cluster, for whom `gate` lets in.
+pub(super) fn founding_router(handle: Handle, gate: Arc<Gate>) -> Router {
+    Router::new().route(FOUND_PATH, post(found)).layer(from_fn_with_state(gate, let_in)).with_state(handle)
 }
 
-/// The paths, for administrators whom `authenticator` knows.
-pub(super) fn router(handle: Handle, authenticator: Arc<Authenticator>) -> Router {
+/// The paths, for whom `gate` lets in.
+pub(super) fn router(handle: Handle, gate: Arc<Gate>) -> Router {
     Router::new()
         .route("/orch/v1/cluster", get(status))
         .route("/orch/v1/cluster/members", post(add))
@@ -138,32 +138,20 @@ pub(super) fn router(handle: Handle, authenticator: Arc<Authenticator>) -> Route
         .route("/orch/v1/cluster/members/{name}", delete(remove))
         .route("/orch/v1/cluster/members/{name}/promote", post(promote))
         .route("/orch/v1/cluster/members/{name}/lead", post(lead))
-        .layer(from_fn_with_state(authenticator, administrators_only))
+        .layer(from_fn_with_state(gate, let_in))
         .with_state(handle)
 }
 
-async fn administrators_only(
-    State(who): State<Arc<Authenticator>>,
-    request: Request,
-    next: Next,
-) -> Response {
-    let Some(peer) = request.extensions().get::<Arc<Connection>>() else {
-        return failure(StatusCode::UNAUTHORIZED, "Unauthorized", "Unauthorized");
-    };
-    let user = who.authenticate(peer, request.headers());
-    if let (Ok(user), Some(admission)) = (&user, request.extensions().get::<Admission>()) {
-        admission.accept(user);
-    }
-    match user {
-        Err(error) => {
-            tracing::debug!(%error, address = %peer.address, "cluster request refused");
-            failure(StatusCode::UNAUTHORIZED, "Unauthorized", "Unauthorized")
-        }
-        Ok(user) if user.is_in_group(GROUP_MASTERS) => next.run(request).await,
-        Ok(user) => {
-            let message = format!("User {:?} is not in the group {GROUP_MASTERS}", user.name);
-            failure(StatusCode::FORBIDDEN, "Forbidden", &message)
-        }
+async fn let_in(State(gate): State<Arc<Gate>>, request: Request, next: Next) -> Response {
+    let (peer, admission) =
+        (request.extensions().get::<Arc<Connection>>(), request.extensions().get::<Admission>());
+    let verb = request.method().as_str().to_ascii_lowercase();
+    let attributes = Attributes::Path { verb: &verb, path: request.uri().path() };
+    let user = gate.enter(peer, request.headers(), admission);
+    match user.and_then(|user| gate.authorize(&user, attributes)) {
+        Ok(()) => next.run(request).await,
+        Err(ApiError::Unauthorized) => failure(StatusCode::UNAUTHORIZED, "Unauthorized", "Unauthorized"),
+        Err(error) => failure(StatusCode::FORBIDDEN, "Forbidden", &error.to_string()),
     }
 }
 

@@ -3,9 +3,10 @@
 use std::io::Write;
 use std::net::SocketAddr;
 use std::path::Path;
-use std::sync::Arc;
 
 use orch_api::authn::Authenticator;
+use orch_api::authz::Authorizers;
+use orch_api::gate::Gate;
 use orch_proto::brand::ORCH;
 use orch_raft::disk::rocks::RocksDisk;
 use orch_raft::transport::tonic::PeerTls;
@@ -157,8 +158,9 @@ impl Listening {
         door.note_loaded();
         if let Kind::Serve = plan.kind {
             let brand = plan.brand.unwrap_or(&ORCH);
-            let authenticator = Arc::new(Authenticator::new(brand, plan.tokens.clone(), plan.anonymous));
-            door.await_founding(founding_router(store.handle(), authenticator));
+            let authenticator = Authenticator::new(brand, plan.tokens.clone(), plan.anonymous);
+            let gate = Gate::new(authenticator, Authorizers::builtin());
+            door.await_founding(founding_router(store.handle(), gate));
             if store.handle().identity().cluster.is_none() {
                 // The order to found the cluster, or to add this member to one, has to find it.
                 endpoints.write(&plan.data_dir)?;

@@ -30,6 +30,8 @@ use tower::ServiceExt;
 use super::Api;
 use crate::ambient::{Ambient, Timestamp};
 use crate::authn::{AnonymousAccess, Authenticator, Peer, TokenTable};
+use crate::authz::Authorizers;
+use crate::gate::Gate;
 use crate::json;
 use crate::paging::TokenKey;
 use crate::pipeline::{Features, Pipeline};
@@ -81,8 +83,8 @@ fn api<S: Store>(
 ) -> Api<S> {
     let (registry, key) = (Registry::builtin(&ORCH), TokenKey::new([7; 32]));
     let pipeline = Arc::new(Pipeline::new(store, registry, key, ambient, features));
-    let authenticator = Arc::new(Authenticator::new(&ORCH, TokenTable::default(), AnonymousAccess::Refused));
-    Api::new(pipeline, authenticator, stopping)
+    let authenticator = Authenticator::new(&ORCH, TokenTable::default(), AnonymousAccess::Refused);
+    Api::new(pipeline, Gate::new(authenticator, Authorizers::builtin()), stopping)
 }
 
 impl Server {

@@ -1,0 +1,209 @@
+//! Who may do what.
+//!
+//! Owns the chain of authorizers and the message of a refusal. Each authorizer allows, denies, or has no opinion; the first that has
+//! one decides, and what nobody allows is forbidden. For now there is one: members of `system:masters` may do everything.
+
+use crate::authn::{GROUP_MASTERS, User};
+use crate::error::{ApiError, Subject};
+use crate::request::{Target, Verb};
+use crate::validate::shown::{part, quoted};
+
+/// What an authorizer says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Decision {
+    /// The user may, whatever others would say.
+    Allow,
+    /// The user may not, whatever others would say. The text says why; it is empty where there is nothing to say.
+    Deny(String),
+    /// It is for others to decide.
+    NoOpinion,
+}
+
+/// Decides on requests by rules of one kind.
+pub trait Authorizer: Send + Sync {
+    /// Whether `user` may do what `attributes` say.
+    fn decide(&self, user: &User, attributes: Attributes<'_>) -> Decision;
+}
+
+/// The authorizers, in the order in which they are asked.
+pub struct Authorizers(Vec<Box<dyn Authorizer>>);
+
+impl Authorizers {
+    /// These authorizers, in the order in which they are asked.
+    pub fn new(authorizers: Vec<Box<dyn Authorizer>>) -> Self {
+        Authorizers(authorizers)
+    }
+
+    /// The built-in authorizers.
+    pub fn builtin() -> Self {
+        Authorizers::new(vec![Box::new(Masters)])
+    }
+
+    /// Decides whether `user` may do what `attributes` say.
+    ///
+    /// # Errors
+    /// `Forbidden` with the complete text.
+    pub fn authorize(&self, user: &User, attributes: Attributes<'_>) -> Result<(), ApiError> {
+        for authorizer in &self.0 {
+            match authorizer.decide(user, attributes) {
+                Decision::Allow => return Ok(()),
+                Decision::Deny(reason) => return Err(forbidden(user, attributes, &reason)),
+                Decision::NoOpinion => {}
+            }
+        }
+        Err(forbidden(user, attributes, ""))
+    }
+}
+
+/// Members of `system:masters` may do everything: the group is the administrators' way in when rules have shut everyone out.
+struct Masters;
+
+impl Authorizer for Masters {
+    fn decide(&self, user: &User, _attributes: Attributes<'_>) -> Decision {
+        if user.is_in_group(GROUP_MASTERS) { Decision::Allow } else { Decision::NoOpinion }
+    }
+}
+
+/// What is asked.
+#[derive(Clone, Copy, Debug)]
+pub enum Attributes<'a> {
+    /// An action on a resource.
+    Resource {
+        /// The action.
+        verb: Verb,
+        /// The resource.
+        target: &'a Target,
+    },
+    /// An action on another path.
+    Path {
+        /// The HTTP method in lower case.
+        verb: &'a str,
+        /// The path.
+        path: &'a str,
+    },
+}
+
+/// The refusal; `reason` stands behind what is refused, as in the reference.
+fn forbidden(user: &User, attributes: Attributes<'_>, reason: &str) -> ApiError {
+    let (subject, mut message) = match attributes {
+        Attributes::Path { verb, path } => {
+            let (name, path) = (quoted(&user.name), quoted(path));
+            let message = format!("forbidden: User {name} cannot {} path {path}", part(verb));
+            (Subject::default(), message)
+        }
+        Attributes::Resource { verb, target } => {
+            let subject = Subject {
+                group: target.group.clone(),
+                kind: target.resource.clone(),
+                name: target.name.clone(),
+            };
+            let message = resource_message(user, verb, target, &subject);
+            (subject, message)
+        }
+    };
+    if !reason.is_empty() {
+        message = format!("{message}: {reason}");
+    }
+    ApiError::Forbidden { subject, message, cause: None }
+}
+
+fn resource_message(user: &User, verb: Verb, target: &Target, subject: &Subject) -> String {
+    let named = if target.name.is_empty() { String::new() } else { format!(" {}", quoted(&target.name)) };
+    let scope = match target.namespace_of_rules() {
+        "" => "at the cluster scope".to_owned(),
+        namespace => format!("in the namespace {}", quoted(namespace)),
+    };
+    let mut resource = target.resource.clone();
+    if !target.subresource.is_empty() {
+        resource = format!("{resource}/{}", target.subresource);
+    }
+    format!(
+        "{}{named} is forbidden: User {} cannot {} resource {} in API group {} {scope}",
+        part(&subject.qualified()),
+        quoted(&user.name),
+        verb.as_str(),
+        quoted(&resource),
+        quoted(&target.group)
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn alice() -> User {
+        User { name: "alice".to_owned(), groups: vec!["devs".to_owned()], ..User::default() }
+    }
+
+    fn refused(verb: Verb, target: &Target) -> String {
+        Authorizers::builtin()
+            .authorize(&alice(), Attributes::Resource { verb, target })
+            .unwrap_err()
+            .to_string()
+    }
+
+    #[test]
+    fn others_are_refused_in_the_reference_words() {
+        let mut target =
+            Target { resource: "configmaps".to_owned(), namespace: "ns".to_owned(), ..Target::default() };
+        let group = r#"in API group "" in the namespace "ns""#;
+        let told =
+            format!("configmaps is forbidden: User \"alice\" cannot list resource \"configmaps\" {group}");
+        assert_eq!(refused(Verb::List, &target), told);
+        target.name = "x".to_owned();
+        let told = format!(
+            "configmaps \"x\" is forbidden: User \"alice\" cannot get resource \"configmaps\" {group}"
+        );
+        assert_eq!(refused(Verb::Get, &target), told);
+        let mut target = Target { resource: "namespaces".to_owned(), ..Target::default() };
+        let cluster = r#"resource "namespaces" in API group "" at the cluster scope"#;
+        assert_eq!(
+            refused(Verb::List, &target),
+            format!("namespaces is forbidden: User \"alice\" cannot list {cluster}")
+        );
+        target.name = "x".to_owned();
+        let itself = r#"resource "namespaces" in API group "" in the namespace "x""#;
+        assert_eq!(
+            refused(Verb::Get, &target),
+            format!("namespaces \"x\" is forbidden: User \"alice\" cannot get {itself}")
+        );
+        let path =
+            Authorizers::builtin().authorize(&alice(), Attributes::Path { verb: "get", path: "/metrics" });
+        assert_eq!(path.unwrap_err().to_string(), r#"forbidden: User "alice" cannot get path "/metrics""#);
+    }
+
+    #[test]
+    fn masters_may_do_everything() {
+        let admin = User { groups: vec![GROUP_MASTERS.to_owned()], ..alice() };
+        assert!(
+            Authorizers::builtin().authorize(&admin, Attributes::Path { verb: "get", path: "/" }).is_ok()
+        );
+    }
+
+    /// Says the same of everything.
+    struct Always(Decision);
+
+    impl Authorizer for Always {
+        fn decide(&self, _user: &User, _attributes: Attributes<'_>) -> Decision {
+            self.0.clone()
+        }
+    }
+
+    #[test]
+    fn the_first_opinion_decides_and_without_one_it_is_forbidden() {
+        let denied = || Decision::Deny("not today".to_owned());
+        for (decisions, expected) in [
+            (vec![], Err("")),
+            (vec![Decision::NoOpinion, Decision::Allow, denied()], Ok(())),
+            (vec![Decision::NoOpinion, denied(), Decision::Allow], Err(": not today")),
+            (vec![Decision::NoOpinion, Decision::NoOpinion], Err("")),
+        ] {
+            let boxed = |decision: &Decision| Box::new(Always(decision.clone())) as Box<dyn Authorizer>;
+            let chain = Authorizers::new(decisions.iter().map(boxed).collect());
+            let path = Attributes::Path { verb: "get", path: "/x" };
+            let said = chain.authorize(&alice(), path).map_err(|error| error.to_string());
+            let refused = |end| format!(r#"forbidden: User "alice" cannot get path "/x"{end}"#);
+            assert_eq!(said, expected.map_err(refused), "{decisions:?}");
+        }
+    }
+}

@@ -1,0 +1,100 @@
+//! The gate of every path that is not open to all: who asks, and may they.
+//!
+//! Owns that the resource API and the node's own paths let in the same users by the same rules.
+
+use std::sync::Arc;
+
+use http::HeaderMap;
+
+use crate::authn::{Admission, Authenticator, Peer, User};
+use crate::authz::{Attributes, Authorizers};
+use crate::error::ApiError;
+
+/// The authenticator and the authorizers of a node.
+pub struct Gate {
+    authenticator: Authenticator,
+    authorizers: Authorizers,
+}
+
+impl Gate {
+    /// A gate that asks `authenticator` who one is and `authorizers` what one may do.
+    pub fn new(authenticator: Authenticator, authorizers: Authorizers) -> Arc<Self> {
+        Arc::new(Gate { authenticator, authorizers })
+    }
+
+    /// The user who sent `headers` over the connection of `peer`, and tells `admission` of him.
+    ///
+    /// # Errors
+    /// `Unauthorized`: nobody is proven. `Forbidden`: the request is to act as somebody else, which is not served yet and must
+    /// not run with the sender's own rights.
+    pub fn enter(
+        &self,
+        peer: Option<&Arc<Peer>>,
+        headers: &HeaderMap,
+        admission: Option<&Admission>,
+    ) -> Result<Arc<User>, ApiError> {
+        let peer = peer.ok_or(ApiError::Unauthorized)?;
+        let user = self.authenticator.authenticate(peer, headers).map_err(|error| {
+            tracing::debug!(%error, address = %peer.address, "request refused");
+            ApiError::Unauthorized
+        })?;
+        if let Some(admission) = admission {
+            admission.accept(&user);
+        }
+        match headers.keys().any(|name| name.as_str().starts_with("impersonate-")) {
+            true => Err(ApiError::impersonation(&user.name)),
+            false => Ok(user),
+        }
+    }
+
+    /// Decides whether `user` may do what `attributes` say.
+    ///
+    /// # Errors
+    /// `Forbidden` with the complete text.
+    pub fn authorize(&self, user: &User, attributes: Attributes<'_>) -> Result<(), ApiError> {
+        self.authorizers.authorize(user, attributes)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Mutex;
+
+    use http::{HeaderName, HeaderValue};
+    use orch_proto::brand::ORCH;
+
+    use super::*;
+    use crate::authn::{AnonymousAccess, TokenTable};
+
+    /// What becomes of a request of a local administrator, or of a stranger, with these headers, and of whom the listener is told.
+    fn entered(
+        local_admin: bool,
+        headers: &[(&'static str, &'static str)],
+    ) -> (Result<String, ApiError>, Vec<String>) {
+        let authenticator = Authenticator::new(&ORCH, TokenTable::default(), AnonymousAccess::Refused);
+        let gate = Gate::new(authenticator, Authorizers::builtin());
+        let peer = Arc::new(Peer { address: ([127, 0, 0, 1], 1).into(), certificate: None, local_admin });
+        let header = |&(name, value): &(&'static str, &'static str)| {
+            (HeaderName::from_static(name), HeaderValue::from_static(value))
+        };
+        let headers: HeaderMap = headers.iter().map(header).collect();
+        let told = Arc::new(Mutex::new(Vec::new()));
+        let listener = told.clone();
+        let admission = Admission::new(move |user: &User| listener.lock().unwrap().push(user.name.clone()));
+        let user = gate.enter(Some(&peer), &headers, Some(&admission));
+        let told = told.lock().unwrap().clone();
+        (user.map(|user| user.name.clone()), told)
+    }
+
+    #[test]
+    fn nobody_acts_as_another_with_the_own_rights() {
+        let admin = || vec!["system:admin".to_owned()];
+        assert_eq!(entered(true, &[]), (Ok("system:admin".to_owned()), admin()));
+        assert_eq!(entered(false, &[]), (Err(ApiError::Unauthorized), vec![]));
+        for header in ["impersonate-user", "impersonate-group", "impersonate-extra-x"] {
+            let (refused, told) = entered(true, &[(header, "x")]);
+            assert!(matches!(refused, Err(ApiError::Forbidden { .. })), "{header}: {refused:?}");
+            assert_eq!(told, admin(), "the listener knows whose connection it is");
+        }
+    }
+}
