@@ -212,6 +212,7 @@ impl Managed {
 
     /// Drops entries that own nothing.
     pub(super) fn drop_empty(&mut self) {
+        // once: for each write, over the managers.
         self.entries.retain(|entry| !entry.set.is_empty());
     }
 }

@@ -23,6 +23,7 @@ pub fn scale_managers(
 ) -> Result<Option<Value>, ManagedError> {
     let path = path_of(replicas);
     let mut managed = Managed::decode(managed_fields)?;
+    // once: for each write of a scale, over the managers.
     managed.entries.retain(|entry| entry.set.has(&path));
     for entry in &mut managed.entries {
         entry.set = set_of(&REPLICAS);
@@ -43,6 +44,7 @@ pub fn managers_after_scale(
     let scale_path = path_of(&REPLICAS);
     let mut managed = Managed::decode(managed_fields)?;
     let mut scale = Managed::decode(scale_managed_fields)?;
+    // once: as above.
     scale.entries.retain(|entry| entry.set.has(&scale_path));
     // By writer, because a client may send thousands.
     let mut gained: BTreeMap<_, Vec<ManagedEntry>> = BTreeMap::new();

@@ -17,9 +17,17 @@ const FOLDERS: [&str; 6] = [
     "api/src/validate/",
 ];
 
-/// Searches in slices. `contains(&` is not the one of texts, which takes no reference.
-const SEARCHES: [&str; 7] =
-    [".contains(&", ".iter().any(", ".iter().find(", ".iter().position(", ".find(|", ".any(|", ".position(|"];
+/// Searches in slices, and passes over whole ones. `contains(&` is not the one of texts, which takes no reference.
+const SEARCHES: [&str; 8] = [
+    ".contains(&",
+    ".iter().any(",
+    ".iter().find(",
+    ".iter().position(",
+    ".find(|",
+    ".any(|",
+    ".position(|",
+    ".retain(|",
+];
 
 const REASONS: [&str; 3] = ["// few: ", "// once: ", "// set: "];
 
@@ -65,6 +73,7 @@ fn a_search_needs_a_reason() {
         "all.iter().any(|x| x == y)",
         "all.iter().position(f)",
         "rest.find(|x| x.a)",
+        "all.retain(|x| x != y)",
     ] {
         assert_eq!(found(line), 1, "{line}");
         assert_eq!(found(&format!("// few: two.\n    {line}")), 0, "{line}");

@@ -144,7 +144,9 @@ fn with_claims(spec: &Value) -> Value {
     let mut claimed = Distinct::new();
     let mut names: Vec<&str> = claims.filter(|name| !name.is_empty()).collect();
     names.reverse();
+    // once: over the claims; those met before are looked up by hash.
     names.retain(|name| !claimed.is_repeated(*name));
+    // set: the names of the claims.
     volumes.retain(|volume| !claimed.has(&volume.text("name")));
     let volume = |name: &&str| json!({"name": name, "persistentVolumeClaim": {"claimName": name}});
     volumes.extend(names.iter().rev().map(volume));

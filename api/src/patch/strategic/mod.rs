@@ -184,6 +184,7 @@ fn retain_keys(target: &mut Map, patch: &mut Map) -> Result<(), PatchError> {
     if patch.iter().any(|(key, value)| !is_free(key, value) && !retained.contains(key.as_str())) {
         return Err(bad_format());
     }
+    // once: for each object of the patch; the retained ones are a set.
     target.retain(|key, _| retained.contains(key.as_str()));
     Ok(())
 }
@@ -197,6 +198,7 @@ fn list_of_directive<'k>(key: &'k str, directive: &str) -> Option<&'k str> {
 fn discard_nulls(value: &mut Value) {
     match value {
         Value::Object(map) => {
+            // once: for each object of the patch.
             map.retain(|_, value| !value.is_null());
             map.values_mut().take_while(|_| goes_on()).for_each(discard_nulls);
         }
