@@ -45,9 +45,9 @@ pub struct Attributes<'a> {
 impl Attributes<'_> {
     /// Whether the write is one of `operations` on the objects stored under `storage` themselves.
     pub fn is(&self, storage: &str, operations: &[Operation]) -> bool {
-        // few: three operations.
         *self.resource.storage == *storage
             && self.action == Action::Object
+            // few: three operations.
             && operations.contains(&self.operation)
     }
 

@@ -68,6 +68,7 @@ fn write(json: &[u8], mut depth: usize, sink: &mut impl Sink) {
             b':' => sink.put(b": "),
             _ => {
                 let delimiter = |byte: &u8| matches!(byte, b',' | b'}' | b']');
+                // once: up to where the next pass begins.
                 end = json[at..].iter().position(delimiter).map_or(json.len(), |found| at + found);
                 sink.put(&json[at..end]);
             }

@@ -8,13 +8,18 @@
 use crate::tree::Source;
 
 /// Folders of code over decoded bodies, patches, owners and selectors.
-const FOLDERS: [&str; 6] = [
+const FOLDERS: [&str; 11] = [
+    "api/src/admission/",
+    "api/src/controllers/",
     "api/src/fields/",
+    "api/src/follow/",
     "api/src/kinds/",
     "api/src/patch/",
     "api/src/pipeline/",
+    "api/src/render/",
     "api/src/selector/",
     "api/src/validate/",
+    "api/src/watch/",
 ];
 
 /// Searches in slices, and passes over whole ones. `contains(&` is not the one of texts, which takes no reference.

@@ -8,6 +8,7 @@
 //!
 //! The state must be no older than a read barrier: absent in it means gone for good, for no uid comes back.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use orch_raft::object::SharedObject;
@@ -109,8 +110,19 @@ impl View<'_> {
         ownership: &Ownership,
     ) -> Result<Decision, serde_json::Error> {
         let mut owners = Vec::with_capacity(ownership.references().len());
+        // Thousands of references may lead to one owner, which is decoded to see what holds it.
+        let mut known: BTreeMap<[&str; 4], Owner> = BTreeMap::new();
         for reference in ownership.references() {
-            owners.push((self.owner(object, reference)?, reference.text("uid")));
+            let asked = ["apiVersion", "kind", "name", "uid"].map(|member| reference.text(member));
+            let owner = match known.get(&asked) {
+                Some(&owner) => owner,
+                None => {
+                    let owner = self.owner(object, reference)?;
+                    known.insert(asked, owner);
+                    owner
+                }
+            };
+            owners.push((owner, reference.text("uid")));
         }
         if owners.is_empty() {
             return Ok(Decision::default());
@@ -129,13 +141,14 @@ impl View<'_> {
         ownership: &Ownership,
         owners: &[(Owner, &str)],
     ) -> Result<Decision, serde_json::Error> {
+        // once: three questions.
         let any = |kind: Owner| owners.iter().any(|(owner, _)| *owner == kind);
         if any(Owner::Unknown) {
             return Ok(Decision::default());
         }
         if any(Owner::Solid) {
             let gone = owners.iter().filter(|(owner, _)| *owner != Owner::Solid).map(|(_, uid)| *uid);
-            let gone: Vec<&str> = gone.collect();
+            let gone: BTreeSet<&str> = gone.collect();
             if gone.is_empty() {
                 return Ok(Decision::default());
             }
@@ -169,7 +182,7 @@ impl View<'_> {
         let mut decision = Decision::default();
         for dependent in self.graph.dependents(uid).filter(|dependent| *dependent != object) {
             let Some(found) = dependent.find(self.state) else { continue };
-            let left = Ownership::of(&found)?.references_without(&[uid]);
+            let left = Ownership::of(&found)?.references_without(&BTreeSet::from([uid]));
             decision.actions.push(Action::on(dependent, &found, references(left)));
             if decision.actions.len() == DEPENDENTS_MAX {
                 break;
@@ -233,6 +246,7 @@ impl View<'_> {
         let kind = reference.text("kind");
         self.registry
             .resources()
+            // few: what is served.
             .find(|resource| resource.kind == kind && resource.version == version && resource.group == group)
     }
 

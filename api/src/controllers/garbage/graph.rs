@@ -112,19 +112,15 @@ impl Graph {
         (old, new): (Option<&Index>, Option<&Index>),
         queue: &mut Queue<ObjectRef>,
     ) {
-        let owners = |index: Option<&Index>| index.map_or(&[][..], |index| &index.owners[..]).to_vec();
         let (before, after) = (owners(old), owners(new));
-        for uid in before.iter().filter(|uid| !after.contains(uid)) {
-            self.disconnect(uid, &object);
-        }
-        for uid in after.iter().filter(|uid| !before.contains(uid)) {
-            self.dependents.entry(uid.clone()).or_default().insert(object.clone());
-        }
-        if before != after && !after.is_empty() {
-            queue.add(&object, DELAY_TICKS);
+        if before != after {
+            self.reconnect(&object, before, after);
+            if !after.is_empty() {
+                queue.add(&object, DELAY_TICKS);
+            }
         }
         // An owner that waits for its dependents sees each of their steps.
-        for owner in before.iter().chain(&after).filter_map(|uid| self.terminating.get(uid)) {
+        for owner in before.iter().chain(after).filter_map(|uid| self.terminating.get(uid)) {
             queue.add(owner, 1);
         }
         if let Some(old) = old.filter(|old| new.is_none_or(|new| new.uid != old.uid)) {
@@ -137,6 +133,17 @@ impl Graph {
         }
     }
 
+    /// Replaces the edges of `dependent`. An object may name thousands of owners.
+    fn reconnect(&mut self, dependent: &ObjectRef, before: &[String], after: &[String]) {
+        let [old, new] = [before, after].map(|uids| uids.iter().collect::<BTreeSet<_>>());
+        for uid in old.difference(&new) {
+            self.disconnect(uid, dependent);
+        }
+        for uid in new.difference(&old) {
+            self.dependents.entry((*uid).clone()).or_default().insert(dependent.clone());
+        }
+    }
+
     fn disconnect(&mut self, uid: &str, dependent: &ObjectRef) {
         if let Some(dependents) = self.dependents.get_mut(uid) {
             dependents.remove(dependent);
@@ -145,6 +152,10 @@ impl Graph {
             }
         }
     }
+}
+
+fn owners(index: Option<&Index>) -> &[String] {
+    index.map_or(&[], |index| &index.owners)
 }
 
 fn index(object: &Option<SharedObject>) -> Option<&Index> {
@@ -199,6 +210,23 @@ mod tests {
             !follower.value().graph.dependents.contains_key("u-1"),
             "an owner without dependents is forgotten"
         );
+    }
+
+    #[tokio::test]
+    async fn thousands_of_owners_are_exchanged_at_once() {
+        let (fixture, mut follower) = with_graph().await;
+        let uids: Vec<String> = (0..9_000).map(|number| format!("u-{number}")).collect();
+        let of = |uids: &[String]| {
+            let owners: Vec<_> = uids.iter().map(|uid| ("Secret", "s", uid.as_str())).collect();
+            owned("a", &owners)
+        };
+        fixture.create("configmaps", "n", of(&uids[..6_000])).await;
+        follower.advance(&fixture.applied());
+        fixture.merge("configmaps", "n/a", of(&uids[3_000..])).await;
+        follower.advance(&fixture.applied());
+        for (at, uid) in uids.iter().enumerate() {
+            assert_eq!(named(&follower, uid).len(), usize::from(at >= 3_000), "{uid}");
+        }
     }
 
     #[tokio::test]

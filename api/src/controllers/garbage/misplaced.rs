@@ -50,6 +50,7 @@ impl View<'_> {
         uid: &str,
         references: impl Iterator<Item = &'r Value>,
     ) -> Option<Misplaced> {
+        // few: as many as the constant says.
         let found =
             references.take(REFERENCES_MAX).find(|reference| self.is_elsewhere(dependent, reference))?;
         Some(Misplaced { dependent: dependent.clone(), uid: uid.to_owned(), reference: found.clone() })
@@ -66,6 +67,7 @@ impl View<'_> {
             .range_from("")
             .take(NAMESPACES_MAX)
             .filter(|(namespace, _)| &***namespace != dependent.namespace())
+            // few: as many as the constant says.
             .any(|(namespace, _)| {
                 owners.get(&format!("{namespace}/{name}")).is_some_and(|owner| owner.index.uid == uid)
             })

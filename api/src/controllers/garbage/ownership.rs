@@ -2,6 +2,8 @@
 //!
 //! Owns decoding just that much of a stored object: everything else is skipped over.
 
+use std::collections::BTreeSet;
+
 use orch_raft::Object;
 use serde::Deserialize;
 
@@ -43,6 +45,7 @@ impl Ownership {
 
     /// Whether `finalizer` holds the object.
     pub(super) fn is_held_by(&self, finalizer: &str) -> bool {
+        // once: for each look at the object.
         self.finalizers.iter().any(|held| held == finalizer)
     }
 
@@ -50,11 +53,13 @@ impl Ownership {
     pub(super) fn blocks(&self, owner_uid: &str) -> bool {
         self.owner_references
             .iter()
+            // once: for each look at the object.
             .any(|owner| owner.text("uid") == owner_uid && owner.flag("blockOwnerDeletion"))
     }
 
     /// Whether any owner waits for the object.
     pub(super) fn blocks_any(&self) -> bool {
+        // once: for each look at the object.
         self.owner_references.iter().any(|owner| owner.flag("blockOwnerDeletion"))
     }
 
@@ -64,8 +69,9 @@ impl Ownership {
     }
 
     /// The references without those to `uids`.
-    pub(super) fn references_without(&self, uids: &[&str]) -> Vec<Value> {
-        self.owner_references.iter().filter(|owner| !uids.contains(&owner.text("uid"))).cloned().collect()
+    pub(super) fn references_without(&self, uids: &BTreeSet<&str>) -> Vec<Value> {
+        let is_left = |owner: &&Value| !uids.contains(owner.text("uid"));
+        self.owner_references.iter().filter(is_left).cloned().collect()
     }
 
     /// The references, none of which an owner waits for.

@@ -90,6 +90,7 @@ impl Findings {
                 Some((reason, message)) => ("True", reason, message),
                 None => ("False", ok_reason, ok_message.to_owned()),
             };
+            // once: for each of five kinds of condition.
             let Some(old) = conditions.iter_mut().find(|condition| condition.text("type") == kind) else {
                 conditions.push(json!({
                     "type": kind, "status": value, "lastTransitionTime": now, "reason": reason, "message": message,

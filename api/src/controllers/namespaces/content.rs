@@ -86,6 +86,7 @@ pub(super) fn findings(state: &State, resources: &[Arc<Resource>], namespace: &s
             return findings;
         }
     }
+    // few: what is served.
     let served = |storage: &str| resources.iter().any(|resource| *resource.storage == *storage);
     let left = state
         .collections()

@@ -258,6 +258,7 @@ impl<S: Store> Ender<'_, S> {
         let ours = self.client.registry().brand.namespace_finalizer;
         let mut finalizers = decoded(json).at("spec").items("finalizers").to_vec();
         let before = finalizers.len();
+        // once: for one namespace.
         finalizers.retain(|finalizer| finalizer != ours);
         (finalizers.len() < before).then_some(finalizers)
     }
