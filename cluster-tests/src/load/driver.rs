@@ -9,14 +9,13 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, anyhow};
-use futures::future::{join_all, try_join_all};
+use futures::future::join_all;
 use tokio::runtime::Builder;
 use tokio::time::{sleep, timeout};
 
-use super::multiplex::Multiplexed;
+use super::line::{Line, Lines, Protocol};
 use super::tally::Tally;
 use super::target::Target;
-use super::wire::{Call, Connection, Reply};
 use super::work::Script;
 use super::{OPERATION_TIMEOUT, process};
 
@@ -31,7 +30,7 @@ pub(super) struct Load {
     pub(super) clients: u32,
     pub(super) duration: Duration,
     pub(super) count: Option<u64>,
-    pub(super) http2: bool,
+    pub(super) protocol: Protocol,
     pub(super) pids: Vec<u32>,
 }
 
@@ -82,57 +81,19 @@ pub(super) fn drive(load: &Load, script: impl Fn(u32) -> Script + Sync) -> Resul
 struct Client {
     line: Line,
     target: Target,
+    protocol: Protocol,
     script: Script,
 }
 
-/// A connection of its own, or a share in one.
-enum Line {
-    Own(Connection),
-    Shared(Multiplexed),
-}
-
-impl Line {
-    async fn open(target: &Target, http2: bool) -> Result<Self> {
-        if http2 {
-            return Ok(Self::Shared(Multiplexed::open(target).await?));
-        }
-        Ok(Self::Own(Connection::open(target).await?))
-    }
-
-    async fn exchange(&mut self, call: &Call<'_>) -> Result<Reply> {
-        match self {
-            Self::Own(connection) => Ok(connection.exchange(call).await?),
-            Self::Shared(connection) => connection.exchange(call).await,
-        }
-    }
-
-    fn head(&self) -> &[u8] {
-        match self {
-            Self::Own(connection) => connection.head(),
-            Self::Shared(connection) => connection.head(),
-        }
-    }
-}
-
 async fn connect_all(load: &Load, numbers: &[u32], script: impl Fn(u32) -> Script) -> Result<Vec<Client>> {
-    let mut shared = Vec::new();
-    if load.http2 {
-        shared = try_join_all(load.targets.iter().map(Multiplexed::open)).await?;
-    }
-    let connecting = numbers.iter().map(|number| {
+    let mut lines = Lines::new(load.protocol);
+    let mut clients = Vec::with_capacity(numbers.len());
+    for number in numbers {
         let place = *number as usize % load.targets.len();
-        let target = load.targets[place].clone();
-        let shared = shared.get(place).cloned();
-        let script = script(*number);
-        async move {
-            let line = match shared {
-                Some(shared) => Line::Shared(shared),
-                None => Line::open(&target, false).await?,
-            };
-            anyhow::Ok(Client { line, target, script })
-        }
-    });
-    try_join_all(connecting).await
+        let (line, target) = (lines.open(&load.targets, place).await?, load.targets[place].clone());
+        clients.push(Client { line, target, protocol: load.protocol, script: script(*number) });
+    }
+    Ok(clients)
 }
 
 async fn run_all(clients: Vec<Client>, duration: Duration, budget: &AtomicI64) -> Result<Tally> {
@@ -175,10 +136,9 @@ async fn repeat(mut client: Client, deadline: Instant, budget: &AtomicI64) -> Re
 
 /// Connects again until the deadline; whether it worked.
 async fn reconnect(client: &mut Client, deadline: Instant) -> bool {
-    let http2 = matches!(client.line, Line::Shared(_));
     loop {
         sleep(RECONNECT_PAUSE).await;
-        if let Ok(line) = Line::open(&client.target, http2).await {
+        if let Ok(line) = Line::open(&client.target, client.protocol).await {
             client.line = line;
             return true;
         }

@@ -5,7 +5,7 @@
 //! watcher must have got exactly as many events as there were acknowledged changes; anything else is an error.
 //! Latencies are those of delivery, from before the write was sent, on one watcher of each thread.
 
-mod lines;
+mod events;
 mod writer;
 
 use std::sync::Barrier;
@@ -14,15 +14,16 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, anyhow};
-use futures::future::{join_all, try_join_all};
+use futures::future::join_all;
 use tokio::runtime::Builder;
 use tokio::time::timeout;
 
 use super::driver::{Load, Outcome};
+use super::line::{Line, Lines};
 use super::process;
 use super::tally::Tally;
-use super::wire::{Call, Connection};
-use lines::Lines;
+use super::wire::Call;
+use events::Events;
 
 /// Objects that the writers patch, spread over them.
 pub(super) const OBJECTS: u32 = 256;
@@ -121,7 +122,7 @@ pub(super) fn watch(load: &Load, namespace: &str, version: &str, watchers: u32) 
     })
 }
 
-type Opened = (Vec<(usize, Connection)>, Vec<(u32, Connection)>);
+type Opened = (Vec<(usize, Line)>, Vec<(u32, Line)>);
 
 /// The watchers and the writers of one thread out of several, connected.
 async fn open_all(
@@ -130,36 +131,37 @@ async fn open_all(
     version: &str,
     (thread, threads): (u32, u32),
 ) -> Result<Opened> {
-    let watchers = (thread as usize..shared.seen.len()).step_by(threads as usize).map(async |number| {
-        let mut connection = Connection::open(&load.targets[number % load.targets.len()]).await?;
+    let (mut lines, mut watchers, mut writers) = (Lines::new(load.protocol), Vec::new(), Vec::new());
+    // Watchers are streams of their connections for as long as the work lasts: writers have connections of their own.
+    for number in (thread as usize..shared.seen.len()).step_by(threads as usize) {
+        let mut line = lines.open(&load.targets, number % load.targets.len()).await?;
         let path =
             format!("/api/v1/namespaces/{}/configmaps?watch=1&resourceVersion={version}", shared.namespace);
         let call = Call { method: "GET", path: &path, content_type: "", body: b"" };
-        let status = timeout(super::OPERATION_TIMEOUT, connection.begin(&call)).await??;
+        let status = timeout(super::OPERATION_TIMEOUT, line.begin(&call)).await??;
         anyhow::ensure!(status == 200, "a watch was answered {status}");
-        anyhow::Ok((number, connection))
-    });
-    let writers = (thread..shared.writers).step_by(threads as usize).map(async |number| {
-        let target = &load.targets[number as usize % load.targets.len()];
-        anyhow::Ok((number, Connection::open(target).await?))
-    });
-    Ok((try_join_all(watchers).await?, try_join_all(writers).await?))
+        watchers.push((number, line));
+    }
+    let mut lines = Lines::new(load.protocol);
+    for number in (thread..shared.writers).step_by(threads as usize) {
+        writers.push((number, lines.open(&load.targets, number as usize % load.targets.len()).await?));
+    }
+    Ok((watchers, writers))
 }
 
 async fn run_all(
     shared: &Shared,
-    watchers: Vec<(usize, Connection)>,
-    writers: Vec<(u32, Connection)>,
+    watchers: Vec<(usize, Line)>,
+    writers: Vec<(u32, Line)>,
     duration: Duration,
 ) -> Result<Tally> {
     let deadline = Instant::now() + duration;
     let first = watchers.first().map(|(number, _)| *number);
-    let watching = watchers.into_iter().map(|(number, connection)| {
-        let lines = if Some(number) == first { Lines::sampling(shared.epoch) } else { Lines::counting() };
-        follow(shared, number, connection, lines)
+    let watching = watchers.into_iter().map(|(number, line)| {
+        let events = if Some(number) == first { Events::sampling(shared.epoch) } else { Events::counting() };
+        follow(shared, number, line, events)
     });
-    let writing =
-        writers.into_iter().map(|(number, connection)| writer::write(shared, number, connection, deadline));
+    let writing = writers.into_iter().map(|(number, line)| writer::write(shared, number, line, deadline));
     let (watched, written) = futures::join!(join_all(watching), join_all(writing));
     let mut total = Tally::new()?;
     for tally in watched.into_iter().chain(written) {
@@ -169,36 +171,33 @@ async fn run_all(
 }
 
 /// Reads one watch until it has every change.
-async fn follow(
-    shared: &Shared,
-    number: usize,
-    mut connection: Connection,
-    mut lines: Lines,
-) -> Result<Tally> {
+async fn follow(shared: &Shared, number: usize, mut line: Line, mut events: Events) -> Result<Tally> {
     let mut tally = Tally::new()?;
     let mut last = Instant::now();
     let failure = loop {
         // In this order: once no writer is left, what was written no longer changes.
         let complete = shared.complete();
         let written = shared.written.load(Ordering::Acquire);
-        let has_all = complete && lines.events == written;
-        if complete && lines.events > written {
+        let has_all = complete && events.count == written;
+        if complete && events.count > written {
             break Some("watch: too many events".to_owned());
         }
         let patience = if has_all { SETTLE } else { LOOK_INTERVAL };
-        match timeout(patience, connection.piece()).await {
-            Ok(Ok(Some(piece))) => {
+        let take = |piece: &[u8]| {
+            tally.bytes += piece.len() as u64;
+            events.feed(piece, |latency| tally.latency(latency));
+        };
+        match timeout(patience, line.piece(take)).await {
+            Ok(Ok(true)) => {
                 last = Instant::now();
                 shared.note_event(last);
-                tally.bytes += piece.len() as u64;
-                lines.feed(piece, |latency| tally.latency(latency));
-                shared.seen[number].store(lines.events, Ordering::Relaxed);
-                if lines.ended_with_error {
+                shared.seen[number].store(events.count, Ordering::Relaxed);
+                if events.ended_with_error {
                     break Some("watch: ERROR event".to_owned());
                 }
             }
-            Ok(Ok(None)) => break Some("watch: ended".to_owned()),
-            Ok(Err(error)) => break Some(format!("watch: {}", error.kind())),
+            Ok(Ok(false)) => break Some("watch: ended".to_owned()),
+            Ok(Err(error)) => break Some(format!("watch: {error}")),
             Err(_) if has_all => break None,
             Err(_) if complete && last.elapsed() > QUIET_MAX => {
                 break Some("watch: events missed".to_owned());
@@ -207,7 +206,7 @@ async fn follow(
         }
     };
     shared.seen[number].store(u64::MAX, Ordering::Relaxed);
-    tally.operations = lines.events;
+    tally.operations = events.count;
     if let Some(kind) = failure {
         tally.failure(kind);
     }

@@ -1,7 +1,7 @@
 //! The benchmark: drives any server of this API over TLS and says how fast it is and what it costs.
 //!
 //! `options` is the command line, `fixture` makes namespaces and objects, `work` says which requests a work sends,
-//! `driver` runs closed-loop clients over `wire` connections (HTTP/1.1, or `multiplex` for HTTP/2), `fanout` is the
+//! `driver` runs closed-loop clients over `line`s (HTTP/1.1 by `wire`, HTTP/2 by `multiplex`), `fanout` is the
 //! watch work, `process` reads the servers' CPU time and memory, `reference` holds the figures to compare with and
 //! `report` prints.
 //!
@@ -12,6 +12,7 @@
 mod driver;
 mod fanout;
 mod fixture;
+mod line;
 mod multiplex;
 mod options;
 pub(crate) mod process;

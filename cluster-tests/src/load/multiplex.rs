@@ -1,9 +1,10 @@
-//! HTTP/2: the clients of one thread share a connection to each server, a stream an operation.
+//! HTTP/2: a stream for each operation, on a connection that clients may share.
 
 use anyhow::Result;
 use bytes::Bytes;
 use http::Request;
 use http_body_util::{BodyExt, Full};
+use hyper::body::{Frame, Incoming};
 use hyper::client::conn::http2::{SendRequest, handshake};
 use hyper_util::rt::{TokioExecutor, TokioIo};
 
@@ -13,17 +14,25 @@ use super::wire::{Call, Reply};
 /// How much of a body is kept, as over HTTP/1.1.
 const HEAD_BYTES_MAX: usize = 4 << 10;
 
-/// One client's handle on a shared connection.
-#[derive(Clone)]
+/// One client's handle on a connection.
 pub(super) struct Multiplexed {
     sender: SendRequest<Full<Bytes>>,
     base: String,
     authorization: Option<String>,
     head: Vec<u8>,
+    /// What is left of an answer that was begun.
+    body: Option<Incoming>,
+}
+
+impl Clone for Multiplexed {
+    fn clone(&self) -> Self {
+        let (sender, base) = (self.sender.clone(), self.base.clone());
+        Self { sender, base, authorization: self.authorization.clone(), head: Vec::new(), body: None }
+    }
 }
 
 impl Multiplexed {
-    /// Connects to `target`; clones of the result share the connection.
+    /// Connects to `target`; clones of the result share the connection, each with answers of its own.
     pub(super) async fn open(target: &Target) -> Result<Self> {
         let access = target.access.with_protocol("h2");
         let stream = target.endpoint.connect(&access).await?;
@@ -33,7 +42,7 @@ impl Multiplexed {
             let _ = connection.await;
         });
         let base = target.endpoint.to_string();
-        Ok(Self { sender, base, authorization: access.authorization(), head: Vec::new() })
+        Ok(Self { sender, base, authorization: access.authorization(), head: Vec::new(), body: None })
     }
 
     /// The first bytes of the last body.
@@ -43,6 +52,22 @@ impl Multiplexed {
 
     /// Sends `call` and reads its answer to the end.
     pub(super) async fn exchange(&mut self, call: &Call<'_>) -> Result<Reply> {
+        let status = self.begin(call).await?;
+        let mut bytes = 0;
+        let mut head = std::mem::take(&mut self.head);
+        head.clear();
+        let mut take = |data: &[u8]| {
+            bytes += data.len() as u64;
+            let room = HEAD_BYTES_MAX - head.len();
+            head.extend_from_slice(&data[..room.min(data.len())]);
+        };
+        while self.piece(&mut take).await? {}
+        self.head = head;
+        Ok(Reply { status, bytes })
+    }
+
+    /// Sends `call` and reads the head of its answer: the status. The body follows through `piece`.
+    pub(super) async fn begin(&mut self, call: &Call<'_>) -> Result<u16> {
         let mut request = Request::builder()
             .method(call.method)
             .uri(format!("{}{}", self.base, call.path))
@@ -58,15 +83,25 @@ impl Multiplexed {
         self.sender.ready().await?;
         let answer = self.sender.send_request(request).await?;
         let status = answer.status().as_u16();
-        let mut body = answer.into_body();
-        let mut bytes = 0;
-        self.head.clear();
-        while let Some(frame) = body.frame().await {
-            let Ok(data) = frame?.into_data() else { continue };
-            bytes += data.len() as u64;
-            let room = HEAD_BYTES_MAX - self.head.len();
-            self.head.extend_from_slice(&data[..room.min(data.len())]);
+        self.body = Some(answer.into_body());
+        Ok(status)
+    }
+
+    /// Hands the next piece of the body to `take`; `false` at its end. May be dropped while it waits.
+    pub(super) async fn piece(&mut self, take: impl FnOnce(&[u8])) -> Result<bool> {
+        let Some(body) = &mut self.body else { return Ok(false) };
+        loop {
+            match body.frame().await.transpose()?.map(Frame::into_data) {
+                Some(Ok(data)) => {
+                    take(&data);
+                    return Ok(true);
+                }
+                Some(Err(_)) => {} // trailers
+                None => {
+                    self.body = None;
+                    return Ok(false);
+                }
+            }
         }
-        Ok(Reply { status, bytes })
     }
 }

@@ -5,6 +5,8 @@ use std::time::Duration;
 
 use clap::{Parser, ValueEnum};
 
+use super::line::Protocol;
+
 /// Drives a server of this API over TLS and prints rates, latencies and the server's cost, beside the reference's.
 #[derive(Debug, Clone, Parser)]
 #[command(name = "bench", max_term_width = 110)]
@@ -60,9 +62,12 @@ pub struct Options {
     /// Threads of the load generator.
     #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u32).range(1..=64))]
     pub threads: u32,
-    /// Speak HTTP/2, all clients of a thread on one connection to each server.
+    /// Speak HTTP/2.
     #[arg(long)]
     pub http2: bool,
+    /// Clients of a thread that share an HTTP/2 connection, a stream each; 1 gives each its own.
+    #[arg(long, default_value_t = 100, requires = "http2", value_parser = clap::value_parser!(u32).range(1..=100))]
+    pub sharers: u32,
     /// Leave the namespaces and objects behind.
     #[arg(long)]
     pub keep: bool,
@@ -92,6 +97,13 @@ pub enum WorkName {
     Mixed,
     /// All of the above, one after the other.
     All,
+}
+
+impl Options {
+    /// What the clients speak.
+    pub(super) fn protocol(&self) -> Protocol {
+        if self.http2 { Protocol::Two { sharers: self.sharers } } else { Protocol::One }
+    }
 }
 
 impl WorkName {

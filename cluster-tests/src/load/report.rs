@@ -26,6 +26,7 @@ struct Setting {
     objects: u32,
     threads: u32,
     http2: bool,
+    sharers: Option<u32>,
     seconds: f64,
     count: Option<u64>,
 }
@@ -80,6 +81,7 @@ impl Report {
             objects: options.objects,
             threads: options.threads,
             http2: options.http2,
+            sharers: options.http2.then_some(options.sharers),
             seconds: options.duration.as_secs_f64(),
             count: options.count,
         };

@@ -62,7 +62,7 @@ impl<'a> Bench<'a> {
             clients: 1,
             duration: options.duration,
             count: options.count,
-            http2: options.http2,
+            protocol: options.protocol(),
             pids,
         };
         let stamp = SystemTime::now().duration_since(UNIX_EPOCH)?.as_millis();

@@ -1,8 +1,10 @@
 //! One connection from its first byte to its last.
 
+use std::future::poll_fn;
 use std::net::SocketAddr;
-use std::pin::pin;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
+use std::task::Poll;
 use std::time::{Duration, SystemTime};
 
 use hyper::service::service_fn;
@@ -13,6 +15,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpStream, UnixStream};
 use tokio_util::sync::CancellationToken;
 
+use super::gather::{Gatherer, gathered};
 use super::limits;
 use super::loopback::Door;
 use super::pace::{PacedExecutor, Pacing, Waits, paced};
@@ -166,15 +169,16 @@ async fn serve_http<S: Answers>(
     let asking = Arc::clone(&visitor);
     let answer = service_fn(move |request| Arc::clone(&asking).answer(service.clone(), request));
     let builder = builder(manner);
+    let (stream, gatherer) = gathered(stream, manner.version == Version::Two);
     let connection = builder.serve_connection_with_upgrades(TokioIo::new(stream), answer);
     let served = async {
         let mut connection = pin!(connection);
         tokio::select! {
-            ended = connection.as_mut() => return ended.map_err(ConnectionError::Http),
+            ended = sending(connection.as_mut(), &gatherer) => return ended,
             // The server as a whole bounds how long it waits for its connections.
             () = stopping.cancelled() => {
                 connection.as_mut().graceful_shutdown();
-                return connection.await.map_err(ConnectionError::Http);
+                return sending(connection, &gatherer).await;
             }
             () = visitor.place().evicted() => return Err(ConnectionError::Evicted),
             () = silent(&visitor, waits.first_request) => return Err(ConnectionError::NoRequest),
@@ -182,12 +186,27 @@ async fn serve_http<S: Answers>(
             () = ends => connection.as_mut().graceful_shutdown(),
         }
         // The client's certificate has expired: requests under way may finish, but a watch would never.
-        match tokio::time::timeout(limits::DRAIN_MAX, connection).await {
-            Ok(ended) => ended.map_err(ConnectionError::Http),
-            Err(_) => Ok(()),
-        }
+        tokio::time::timeout(limits::DRAIN_MAX, sending(connection, &gatherer)).await.unwrap_or(Ok(()))
     };
     paced(served).await.unwrap_or(Err(ConnectionError::NotTaken))
+}
+
+/// Drives `connection`, and sends what it has written whenever it waits.
+async fn sending<C, T>(mut connection: Pin<&mut C>, gatherer: &Gatherer<T>) -> Result<(), ConnectionError>
+where
+    C: Future<Output = Result<(), Box<dyn std::error::Error + Send + Sync>>>,
+    T: AsyncWrite + Unpin,
+{
+    poll_fn(|cx| {
+        if let Poll::Ready(ended) = connection.as_mut().poll(cx) {
+            return Poll::Ready(ended.map_err(ConnectionError::Http));
+        }
+        match gatherer.poll_send(cx) {
+            Poll::Ready(Err(error)) => Poll::Ready(Err(ConnectionError::Socket(error))),
+            Poll::Ready(Ok(())) | Poll::Pending => Poll::Pending,
+        }
+    })
+    .await
 }
 
 /// Ends when the client has asked for nothing within `limit`; never, once it has.

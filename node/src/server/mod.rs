@@ -10,6 +10,7 @@
 //! that takes nothing ([`stall`]), an answer that is not taken, or too slowly ([`pace`]).
 
 mod connection;
+mod gather;
 mod limits;
 mod listener;
 mod loopback;

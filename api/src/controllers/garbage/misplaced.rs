@@ -50,9 +50,9 @@ impl View<'_> {
         uid: &str,
         references: impl Iterator<Item = &'r Value>,
     ) -> Option<Misplaced> {
+        let mut looked_into = references.take(REFERENCES_MAX);
         // few: as many as the constant says.
-        let found =
-            references.take(REFERENCES_MAX).find(|reference| self.is_elsewhere(dependent, reference))?;
+        let found = looked_into.find(|reference| self.is_elsewhere(dependent, reference))?;
         Some(Misplaced { dependent: dependent.clone(), uid: uid.to_owned(), reference: found.clone() })
     }
 

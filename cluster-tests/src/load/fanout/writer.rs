@@ -8,19 +8,15 @@ use tokio::time::{sleep, timeout};
 
 use super::{LAG_EVENTS_MAX, OBJECTS, Shared};
 use crate::load::OPERATION_TIMEOUT;
+use crate::load::line::Line;
 use crate::load::tally::Tally;
-use crate::load::wire::{Call, Connection};
+use crate::load::wire::Call;
 
 /// How long a writer waits for slow watchers before it looks again.
 const LAG_PAUSE: Duration = Duration::from_millis(1);
 
 /// Patches until the count or the time is up. What it counts is errors only: operations are events, not writes.
-pub(super) async fn write(
-    shared: &Shared,
-    number: u32,
-    mut connection: Connection,
-    deadline: Instant,
-) -> Result<Tally> {
+pub(super) async fn write(shared: &Shared, number: u32, mut line: Line, deadline: Instant) -> Result<Tally> {
     let mut tally = Tally::new()?;
     let mut turn = number;
     while Instant::now() < deadline {
@@ -36,14 +32,14 @@ pub(super) async fn write(
         let body = format!(r#"{{"data":{{"at":"{}"}}}}"#, shared.epoch.elapsed().as_nanos());
         let content_type = "application/merge-patch+json";
         let call = Call { method: "PATCH", path: &path, content_type, body: body.as_bytes() };
-        match timeout(OPERATION_TIMEOUT, connection.exchange(&call)).await {
+        match timeout(OPERATION_TIMEOUT, line.exchange(&call)).await {
             Ok(Ok(reply)) if reply.status == 200 => {
                 shared.written.fetch_add(1, Ordering::AcqRel);
             }
             Ok(Ok(reply)) => tally.failure(format!("write: status {}", reply.status)),
             // Whether this write happened is unknown, so that the count would no longer tell anything.
             Ok(Err(error)) => {
-                tally.failure(format!("write: {}", error.kind()));
+                tally.failure(format!("write: {error}"));
                 break;
             }
             Err(_) => {

@@ -11,9 +11,9 @@ const ERROR_START: &[u8] = br#"{"type":"ERROR""#;
 pub(super) const STAMP_MARK: &[u8] = br#""at":""#;
 
 /// The state between two pieces of one watch.
-pub(super) struct Lines {
+pub(super) struct Events {
     /// Complete lines so far.
-    pub(super) events: u64,
+    pub(super) count: u64,
     /// An ERROR event came: the server ended the watch.
     pub(super) ended_with_error: bool,
     /// The current line so far: its start, or all of it when sampling.
@@ -21,10 +21,10 @@ pub(super) struct Lines {
     sampling: Option<Instant>,
 }
 
-impl Lines {
+impl Events {
     /// Only counts.
     pub(super) fn counting() -> Self {
-        Self { events: 0, ended_with_error: false, line: Vec::new(), sampling: None }
+        Self { count: 0, ended_with_error: false, line: Vec::new(), sampling: None }
     }
 
     /// Also reads stamps, nanoseconds since `epoch`.
@@ -37,7 +37,7 @@ impl Lines {
         while let Some(end) = memchr(b'\n', piece) {
             self.keep(&piece[..end]);
             piece = &piece[end + 1..];
-            self.events += 1;
+            self.count += 1;
             self.ended_with_error |= self.line.starts_with(ERROR_START);
             if let Some(latency) = self.sampling.and_then(|epoch| latency(&self.line, epoch)) {
                 delivered(latency);
@@ -68,14 +68,14 @@ mod tests {
     use super::*;
 
     fn check(text: &str, step: usize, want: (u64, bool, usize)) {
-        for mut lines in [Lines::counting(), Lines::sampling(Instant::now())] {
+        for mut events in [Events::counting(), Events::sampling(Instant::now())] {
             let mut stamps = 0;
             for piece in text.as_bytes().chunks(step) {
-                lines.feed(piece, |_| stamps += 1);
+                events.feed(piece, |_| stamps += 1);
             }
-            let sampled = if lines.sampling.is_some() { want.2 } else { 0 };
+            let sampled = if events.sampling.is_some() { want.2 } else { 0 };
             assert_eq!(
-                (lines.events, lines.ended_with_error, stamps),
+                (events.count, events.ended_with_error, stamps),
                 (want.0, want.1, sampled),
                 "step {step}"
             );
