@@ -36,9 +36,10 @@ impl View {
     /// All objects in the namespace, or everywhere where it is empty, in order of their paths.
     pub fn list(&self, resource: &str, namespace: &str) -> Vec<Value> {
         let collection = self.0.state.collection(resource);
-        let prefix = if namespace.is_empty() { String::new() } else { format!("{namespace}/") };
-        let within = collection.range_from(&prefix).take_while(|(path, _)| path.starts_with(&prefix));
-        within.filter_map(|(_, object)| serde_json::from_slice(&object.json).ok()).collect()
+        collection
+            .within(namespace, "")
+            .filter_map(|(_, object)| serde_json::from_slice(&object.json).ok())
+            .collect()
     }
 
     /// Whether the namespace is being terminated. `None`: there is no such namespace.

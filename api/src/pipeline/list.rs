@@ -164,18 +164,15 @@ fn select(
     limit: Option<usize>,
     selector: &Selector,
 ) -> (Vec<SharedObject>, Option<Rest>) {
-    let prefix = if namespace.is_empty() { String::new() } else { format!("{namespace}/") };
     let everything = selector.is_everything();
     if let (Some(name), false) = (selector.only_name(), namespace.is_empty()) {
-        let path = format!("{prefix}{name}");
+        let path = format!("{namespace}/{name}");
         let found = collection.get(&path).filter(|object| *path > *after && selector.matches(&path, object));
         return (found.cloned().into_iter().collect(), None);
     }
-    let start = if after.is_empty() { prefix.as_str() } else { after };
     let mut matching = collection
-        .range_from(start)
-        .take_while(|(path, _)| goes_on() && path.starts_with(&prefix))
-        .filter(|(path, _)| ***path > *after)
+        .within(namespace, after)
+        .take_while(|_| goes_on())
         .filter(|(path, object)| everything || selector.matches(path, object));
     let Some(limit) = limit else {
         return (matching.map(|(_, object)| object.clone()).collect(), None);

@@ -21,6 +21,9 @@ const GATHERED_BYTES_MAX: usize = 64 << 10;
 /// Bytes that a connection keeps room for while it has nothing to say: an event or two, or the heads of some answers.
 const KEPT_BYTES_MAX: usize = 4 << 10;
 
+/// Most bytes that wait until other tasks have run: from one record on there is nothing to win.
+const YIELD_BYTES_MAX: usize = 16 << 10;
+
 /// A stream that collects what is written to it, or passes it on.
 #[derive(Debug)]
 pub(super) struct Gathered<T> {
@@ -59,7 +62,8 @@ impl<T: AsyncWrite + Unpin> Gatherer<T> {
     /// The stream's.
     pub(super) fn poll_send(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let mut inner = self.0.lock();
-        if !inner.collected.is_empty() && !inner.has_yielded {
+        let waits_for_more = (1..=YIELD_BYTES_MAX).contains(&(inner.collected.len() - inner.written));
+        if waits_for_more && !inner.has_yielded {
             inner.has_yielded = true;
             // A task that wakes itself comes after those that are ready to run.
             cx.waker().wake_by_ref();

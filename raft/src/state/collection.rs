@@ -134,6 +134,25 @@ impl Collection {
         self.objects.range::<_, str>((Bound::Included(from), Bound::Unbounded))
     }
 
+    /// The objects of `namespace` (everywhere, where it is empty) behind the path `after`, in path order; from the first one,
+    /// where it is empty. Only the ends are found by comparing paths: walking over an object does not touch it.
+    pub fn within<'a>(
+        &'a self,
+        namespace: &str,
+        after: &str,
+    ) -> impl Iterator<Item = (&'a Arc<str>, &'a SharedObject)> + 'a {
+        // The character after the slash.
+        let [first, end] = ['/', '0'].map(|separator| format!("{namespace}{separator}"));
+        let from = match (namespace.is_empty(), after.is_empty()) {
+            (true, true) => Bound::Unbounded,
+            (false, _) if *after < *first => Bound::Included(&*first),
+            (_, false) => Bound::Excluded(after),
+            (false, true) => Bound::Included(&*first),
+        };
+        let to = if namespace.is_empty() { Bound::Unbounded } else { Bound::Excluded(&*end) };
+        self.objects.range::<_, str>((from, to))
+    }
+
     /// The changes after `revision` in order.
     ///
     /// # Errors

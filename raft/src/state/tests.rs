@@ -166,6 +166,36 @@ fn ranges_start_where_asked_in_path_order() {
 }
 
 #[test]
+fn a_namespace_is_walked_from_any_path_to_its_end() {
+    let mut paths: Vec<String> = Vec::new();
+    for namespace in ["a", "a-b", "a.b", "a0", "ab", "b"] {
+        paths.extend((0..90).map(|number| format!("{namespace}/o-{number:02}")));
+    }
+    let put = |path: &String| {
+        let (namespace, name) = path.split_once('/').unwrap();
+        let key = Key::new(&Arc::from("pods"), namespace, name).unwrap();
+        let put =
+            Put { key, json: Bytes::from_static(b"{\"v\":\"\"}"), revision_at: 6, index: Index::default() };
+        transaction(vec![Operation::Put(put)])
+    };
+    let state = state_after(paths.iter().map(put).collect());
+    let collection = state.collection("pods");
+    paths.sort();
+    let ends = ["", "a", "a/", "a/o-00", "a/o-44", "a/o-89", "a/z", "a-b/o-10", "a0/o-10", "b/o-89", "c"];
+    for namespace in ["", "a", "a-b", "a.b", "a0", "ab", "b", "c"] {
+        for after in ends {
+            let is_in = |path: &&String| {
+                namespace.is_empty() || path.split_once('/').is_some_and(|(first, _)| first == namespace)
+            };
+            let expected: Vec<&str> =
+                paths.iter().filter(is_in).map(String::as_str).filter(|path| *path > after).collect();
+            let found: Vec<&str> = collection.within(namespace, after).map(|(path, _)| &**path).collect();
+            assert_eq!(found, expected, "{namespace:?} {after:?}");
+        }
+    }
+}
+
+#[test]
 fn trimming_drops_whole_revisions_of_all_resources_oldest_first() {
     let mut state = state_after(vec![
         transaction(vec![write("pods", "a", "1"), write("nodes", "a", "1")]),

@@ -6,8 +6,8 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use orch_raft::State;
 use orch_raft::object::SharedObject;
-use orch_raft::{Collection, State};
 
 use super::conditions::Findings;
 use crate::registry::{Registry, Resource};
@@ -49,17 +49,16 @@ pub(super) fn doomed(
     namespace: &str,
     most: usize,
 ) -> Vec<Doomed> {
-    let prefix = format!("{namespace}/");
     let mut doomed = Vec::new();
     for resource in resources {
         let collection = state.collection(&resource.storage);
-        let live = within(&collection, &prefix).filter(|(_, object)| !object.index.terminating);
+        let live = collection.within(namespace, "").filter(|(_, object)| !object.index.terminating);
         doomed.extend(live.take(most - doomed.len()).map(|(path, object)| Doomed {
             resource: resource.clone(),
             path: path.clone(),
             uid: object.index.uid.clone(),
         }));
-        if *resource.storage == *PODS && within(&collection, &prefix).next().is_some() {
+        if *resource.storage == *PODS && collection.within(namespace, "").next().is_some() {
             break;
         }
     }
@@ -68,16 +67,15 @@ pub(super) fn doomed(
 
 /// What is left. While there are pods, only they are told of.
 pub(super) fn findings(state: &State, resources: &[Arc<Resource>], namespace: &str) -> Findings {
-    let prefix = format!("{namespace}/");
     let mut findings = Findings::default();
     for resource in resources {
         let collection = state.collection(&resource.storage);
-        let count = within(&collection, &prefix).count();
+        let count = collection.within(namespace, "").count();
         if count == 0 {
             continue;
         }
         findings.remaining.insert(format!("{}.{}", resource.plural, resource.group), count);
-        for (_, object) in within(&collection, &prefix).take(DECODED_MAX) {
+        for (_, object) in collection.within(namespace, "").take(DECODED_MAX) {
             for finalizer in finalizers(object) {
                 *findings.finalizers.entry(finalizer).or_default() += 1;
             }
@@ -88,19 +86,11 @@ pub(super) fn findings(state: &State, resources: &[Arc<Resource>], namespace: &s
     }
     // few: what is served.
     let served = |storage: &str| resources.iter().any(|resource| *resource.storage == *storage);
-    let left = state
-        .collections()
-        .filter(|(storage, collection)| !served(storage) && within(collection, &prefix).next().is_some());
+    let left = state.collections().filter(|(storage, collection)| {
+        !served(storage) && collection.within(namespace, "").next().is_some()
+    });
     findings.unserved = left.map(|(storage, _)| storage.to_string()).collect();
     findings
-}
-
-/// The objects of `collection` whose paths start with `prefix`.
-fn within<'a>(
-    collection: &'a Collection,
-    prefix: &'a str,
-) -> impl Iterator<Item = (&'a Arc<str>, &'a SharedObject)> {
-    collection.range_from(prefix).take_while(move |(path, _)| path.starts_with(prefix))
 }
 
 fn finalizers(object: &SharedObject) -> Vec<String> {
