@@ -9,6 +9,7 @@ use http::HeaderMap;
 use crate::authn::{Admission, Authenticator, Peer, User};
 use crate::authz::{Attributes, Authorizers};
 use crate::error::ApiError;
+use crate::exchange::Exchange;
 
 /// The authenticator and the authorizers of a node.
 pub struct Gate {
@@ -22,37 +23,47 @@ impl Gate {
         Arc::new(Gate { authenticator, authorizers })
     }
 
-    /// The user who sent `headers` over the connection of `peer`, and tells `admission` of him.
+    /// The user who sent `headers` over the connection of `peer`; notes him in `exchange`, and tells `admission` of him.
     ///
     /// # Errors
     /// `Unauthorized`: nobody is proven. `Forbidden`: the request is to act as somebody else, which is not served yet and must
     /// not run with the sender's own rights.
     pub fn enter(
         &self,
+        exchange: &Exchange,
         peer: Option<&Arc<Peer>>,
         headers: &HeaderMap,
         admission: Option<&Admission>,
     ) -> Result<Arc<User>, ApiError> {
         let peer = peer.ok_or(ApiError::Unauthorized)?;
         let user = self.authenticator.authenticate(peer, headers).map_err(|error| {
-            tracing::debug!(%error, address = %peer.address, "request refused");
+            tracing::debug!(id = exchange.id(), %error, address = %peer.address, "request refused");
             ApiError::Unauthorized
         })?;
         if let Some(admission) = admission {
             admission.accept(&user);
         }
+        exchange.set_user(user.clone());
         match headers.keys().any(|name| name.as_str().starts_with("impersonate-")) {
             true => Err(ApiError::impersonation(&user.name)),
             false => Ok(user),
         }
     }
 
-    /// Decides whether `user` may do what `attributes` say.
+    /// Rules whether `user` may do what `attributes` say, and notes it in `exchange`.
     ///
     /// # Errors
     /// `Forbidden` with the complete text.
-    pub fn authorize(&self, user: &User, attributes: Attributes<'_>) -> Result<(), ApiError> {
-        self.authorizers.authorize(user, attributes)
+    pub fn authorize(
+        &self,
+        exchange: &Exchange,
+        user: &User,
+        attributes: Attributes<'_>,
+    ) -> Result<(), ApiError> {
+        let ruling = self.authorizers.rule(user, attributes);
+        let checked = ruling.check(user, attributes);
+        exchange.set_ruling(ruling);
+        checked
     }
 }
 
@@ -64,6 +75,7 @@ mod tests {
     use orch_proto::brand::ORCH;
 
     use super::*;
+    use crate::ambient::SystemAmbient;
     use crate::authn::{AnonymousAccess, TokenTable};
 
     /// What becomes of a request of a local administrator, or of a stranger, with these headers, and of whom the listener is told.
@@ -81,7 +93,8 @@ mod tests {
         let told = Arc::new(Mutex::new(Vec::new()));
         let listener = told.clone();
         let admission = Admission::new(move |user: &User| listener.lock().unwrap().push(user.name.clone()));
-        let user = gate.enter(Some(&peer), &headers, Some(&admission));
+        let exchange = Exchange::begin(&headers, &SystemAmbient);
+        let user = gate.enter(&exchange, Some(&peer), &headers, Some(&admission));
         let told = told.lock().unwrap().clone();
         (user.map(|user| user.name.clone()), told)
     }

@@ -11,6 +11,7 @@ pub mod budget;
 pub mod controllers;
 pub mod endpoint;
 pub mod error;
+pub mod exchange;
 pub mod fields;
 pub mod follow;
 pub mod gate;

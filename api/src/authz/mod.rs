@@ -3,6 +3,8 @@
 //! Owns the chain of authorizers and the message of a refusal. Each authorizer allows, denies, or has no opinion; the first that has
 //! one decides, and what nobody allows is forbidden. For now there is one: members of `system:masters` may do everything.
 
+use std::fmt;
+
 use crate::authn::{GROUP_MASTERS, User};
 use crate::error::{ApiError, Subject};
 use crate::request::{Target, Verb};
@@ -21,8 +23,54 @@ pub enum Decision {
 
 /// Decides on requests by rules of one kind.
 pub trait Authorizer: Send + Sync {
+    /// Its name in logs.
+    fn name(&self) -> &'static str;
+
     /// Whether `user` may do what `attributes` say.
     fn decide(&self, user: &User, attributes: Attributes<'_>) -> Decision;
+}
+
+/// What was ruled, and by which authorizer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Ruling {
+    /// The user may.
+    Allowed {
+        /// Who allows it.
+        by: &'static str,
+    },
+    /// The user may not.
+    Denied {
+        /// Who denies it.
+        by: &'static str,
+        /// Why; empty where there is nothing to say.
+        reason: String,
+    },
+    /// No authorizer has an opinion, so the user may not.
+    NobodyAllows,
+}
+
+impl Ruling {
+    /// What it means for `user`, who wants what `attributes` say.
+    ///
+    /// # Errors
+    /// `Forbidden` with the complete text.
+    pub fn check(&self, user: &User, attributes: Attributes<'_>) -> Result<(), ApiError> {
+        match self {
+            Ruling::Allowed { .. } => Ok(()),
+            Ruling::Denied { reason, .. } => Err(forbidden(user, attributes, reason)),
+            Ruling::NobodyAllows => Err(forbidden(user, attributes, "")),
+        }
+    }
+}
+
+impl fmt::Display for Ruling {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Ruling::Allowed { by } => write!(f, "allowed by {by}"),
+            Ruling::Denied { by, reason } => write!(f, "denied by {by}: {reason}"),
+            Ruling::NobodyAllows => f.write_str("allowed by nobody"),
+        }
+    }
 }
 
 /// The authorizers, in the order in which they are asked.
@@ -39,19 +87,17 @@ impl Authorizers {
         Authorizers::new(vec![Box::new(Masters)])
     }
 
-    /// Decides whether `user` may do what `attributes` say.
-    ///
-    /// # Errors
-    /// `Forbidden` with the complete text.
-    pub fn authorize(&self, user: &User, attributes: Attributes<'_>) -> Result<(), ApiError> {
+    /// Rules whether `user` may do what `attributes` say.
+    pub fn rule(&self, user: &User, attributes: Attributes<'_>) -> Ruling {
         for authorizer in &self.0 {
+            let by = authorizer.name();
             match authorizer.decide(user, attributes) {
-                Decision::Allow => return Ok(()),
-                Decision::Deny(reason) => return Err(forbidden(user, attributes, &reason)),
+                Decision::Allow => return Ruling::Allowed { by },
+                Decision::Deny(reason) => return Ruling::Denied { by, reason },
                 Decision::NoOpinion => {}
             }
         }
-        Err(forbidden(user, attributes, ""))
+        Ruling::NobodyAllows
     }
 }
 
@@ -59,6 +105,10 @@ impl Authorizers {
 struct Masters;
 
 impl Authorizer for Masters {
+    fn name(&self) -> &'static str {
+        "masters"
+    }
+
     fn decide(&self, user: &User, _attributes: Attributes<'_>) -> Decision {
         if user.is_in_group(GROUP_MASTERS) { Decision::Allow } else { Decision::NoOpinion }
     }
@@ -136,10 +186,9 @@ mod tests {
     }
 
     fn refused(verb: Verb, target: &Target) -> String {
-        Authorizers::builtin()
-            .authorize(&alice(), Attributes::Resource { verb, target })
-            .unwrap_err()
-            .to_string()
+        let attributes = Attributes::Resource { verb, target };
+        let ruling = Authorizers::builtin().rule(&alice(), attributes);
+        ruling.check(&alice(), attributes).unwrap_err().to_string()
     }
 
     #[test]
@@ -167,23 +216,26 @@ mod tests {
             refused(Verb::Get, &target),
             format!("namespaces \"x\" is forbidden: User \"alice\" cannot get {itself}")
         );
-        let path =
-            Authorizers::builtin().authorize(&alice(), Attributes::Path { verb: "get", path: "/metrics" });
-        assert_eq!(path.unwrap_err().to_string(), r#"forbidden: User "alice" cannot get path "/metrics""#);
+        let path = Attributes::Path { verb: "get", path: "/metrics" };
+        let ruled = Authorizers::builtin().rule(&alice(), path).check(&alice(), path);
+        assert_eq!(ruled.unwrap_err().to_string(), r#"forbidden: User "alice" cannot get path "/metrics""#);
     }
 
     #[test]
     fn masters_may_do_everything() {
         let admin = User { groups: vec![GROUP_MASTERS.to_owned()], ..alice() };
-        assert!(
-            Authorizers::builtin().authorize(&admin, Attributes::Path { verb: "get", path: "/" }).is_ok()
-        );
+        let ruling = Authorizers::builtin().rule(&admin, Attributes::Path { verb: "get", path: "/" });
+        assert_eq!(ruling.to_string(), "allowed by masters");
     }
 
     /// Says the same of everything.
     struct Always(Decision);
 
     impl Authorizer for Always {
+        fn name(&self) -> &'static str {
+            "always"
+        }
+
         fn decide(&self, _user: &User, _attributes: Attributes<'_>) -> Decision {
             self.0.clone()
         }
@@ -201,7 +253,7 @@ mod tests {
             let boxed = |decision: &Decision| Box::new(Always(decision.clone())) as Box<dyn Authorizer>;
             let chain = Authorizers::new(decisions.iter().map(boxed).collect());
             let path = Attributes::Path { verb: "get", path: "/x" };
-            let said = chain.authorize(&alice(), path).map_err(|error| error.to_string());
+            let said = chain.rule(&alice(), path).check(&alice(), path).map_err(|error| error.to_string());
             let refused = |end| format!(r#"forbidden: User "alice" cannot get path "/x"{end}"#);
             assert_eq!(said, expected.map_err(refused), "{decisions:?}");
         }

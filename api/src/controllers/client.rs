@@ -16,9 +16,10 @@ use crate::authn::{GROUP_AUTHENTICATED, GROUP_MASTERS, User};
 use crate::budget::Budget;
 use crate::endpoint::Action;
 use crate::error::ApiError;
+use crate::exchange::Exchange;
 use crate::follow::Applied;
 use crate::json;
-use crate::pipeline::{Answer, Pipeline, Remarks, Request};
+use crate::pipeline::{Answer, Pipeline, Request};
 use crate::registry::{Registry, Resource};
 use crate::request::{Query, Target, Verb};
 use crate::schema::value::Value;
@@ -187,11 +188,11 @@ impl<S: Store> Client<S> {
             resource,
             action,
             query: &Query::default(),
+            exchange: &Exchange::internal(self.user.clone()),
             user: &self.user,
             user_agent: self.manager,
             content_type,
             body: &Bytes::from(body.to_string()),
-            remarks: &Remarks::default(),
             budget: &Budget::default(),
         };
         // The whole pipeline's future is large, and this one is held many times at once.

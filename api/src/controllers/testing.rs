@@ -16,10 +16,11 @@ use crate::authn::User;
 use crate::budget::Budget;
 use crate::endpoint::Action;
 use crate::error::ApiError;
+use crate::exchange::Exchange;
 use crate::follow::Applied;
 use crate::json;
 use crate::paging::TokenKey;
-use crate::pipeline::{Answer, Features, Pipeline, Remarks, Request};
+use crate::pipeline::{Answer, Features, Pipeline, Request};
 use crate::registry::Registry;
 use crate::request::{Query, Target, Verb};
 use crate::schema::value::Value;
@@ -158,11 +159,11 @@ impl Fixture {
             resource: &resource,
             action: Action::Object,
             query: &Query::default(),
+            exchange: &Exchange::internal(Arc::default()),
             user: &User::local_admin(),
             user_agent: "test",
             content_type,
             body: &Bytes::from(body.to_string()),
-            remarks: &Remarks::default(),
             budget: &Budget::default(),
         };
         self.pipeline.run(request).await

@@ -37,11 +37,12 @@ use crate::authz::Attributes;
 use crate::budget::Budget;
 use crate::endpoint::Endpoint;
 use crate::error::{ApiError, NotAcceptable};
+use crate::exchange::Exchange;
 use crate::gate::Gate;
 use crate::negotiate::{
     Encoding, JSON, Representation, View, negotiate, negotiate_whole, require_json, wants_pretty,
 };
-use crate::pipeline::{Answer, Pipeline, Remarks, Request, WriteOutcome};
+use crate::pipeline::{Answer, Pipeline, Request, WriteOutcome};
 use crate::registry::Registry;
 use crate::render::{IncludeObject, Payload, Renderer, meta_document, whole_document};
 use crate::request::{Query, Target, TargetPath, Verb, parse_path, plain_path};
@@ -85,8 +86,7 @@ struct Parts {
     served: Arc<Served>,
     /// Takes the user once credentials were accepted.
     admission: Option<Admission>,
-    /// Warnings about the body, told with a refusal.
-    remarks: Remarks,
+    exchange: Arc<Exchange>,
 }
 
 impl<S: Store> Api<S> {
@@ -110,14 +110,17 @@ impl<S: Store> Api<S> {
 }
 
 async fn handle<S: Store>(Shared(api): Shared<Arc<Api<S>>>, request: HttpRequest<Body>) -> Response<Body> {
-    let (parts, mut upload) = take_apart(request, api.served.clone());
+    let ambient = &*api.pipeline.ambient;
+    let exchange = Arc::new(Exchange::begin(request.headers(), ambient));
+    let (parts, mut upload) = take_apart(request, exchange, api.served.clone());
     let version = parts.version;
-    let error = match Box::pin(api.answer(&parts, &mut upload)).await {
-        Ok(response) => return response,
-        Err(error) => error,
+    let answer = Box::pin(api.answer(&parts, &mut upload)).await;
+    let (mut response, error) = match answer {
+        Ok(response) => (response, None),
+        Err(error) => (api.failure(&parts, &error), Some(error)),
     };
-    let mut response = api.failure(&parts, &error);
-    respond::warn(&mut response, &parts.remarks.take());
+    parts.exchange.close(&parts.method, &parts.path, &mut response, ambient.now());
+    let Some(error) = error else { return response };
     // The client of such a body may be in the middle of sending the next one.
     if matches!(error, ApiError::BodyTooLarge { .. }) && version < Version::HTTP_2 {
         response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
@@ -144,7 +147,7 @@ fn budget_of(verb: Verb) -> Budget {
     if verb.is_read() || verb == Verb::DeleteCollection { Budget::of(u64::MAX) } else { Budget::default() }
 }
 
-fn take_apart(request: HttpRequest<Body>, served: Arc<Served>) -> (Parts, Upload) {
+fn take_apart(request: HttpRequest<Body>, exchange: Arc<Exchange>, served: Arc<Served>) -> (Parts, Upload) {
     let (parts, body) = request.into_parts();
     let peer = parts.extensions.get::<Arc<Peer>>().cloned();
     let admission = parts.extensions.get::<Admission>().cloned();
@@ -160,7 +163,7 @@ fn take_apart(request: HttpRequest<Body>, served: Arc<Served>) -> (Parts, Upload
         peer,
         served,
         admission,
-        remarks: Remarks::default(),
+        exchange,
     };
     (parts, upload)
 }
@@ -174,7 +177,9 @@ impl<S: Store> Api<S> {
         if let Some(response) = self.open_path(parts).await {
             return response;
         }
-        let user = self.gate.enter(parts.peer.as_ref(), &parts.headers, parts.admission.as_ref())?;
+        let exchange = &parts.exchange;
+        let user =
+            self.gate.enter(exchange, parts.peer.as_ref(), &parts.headers, parts.admission.as_ref())?;
         let target = match parse_path(&parts.path) {
             TargetPath::Resource(target) => target,
             TargetPath::Other => return self.other_path(parts, &user).await,
@@ -184,7 +189,7 @@ impl<S: Store> Api<S> {
         };
         let verb = Verb::of(&parts.method, &target, &parts.query);
         let asked = Verb::asked(&parts.method, &target, &parts.query);
-        self.gate.authorize(&user, Attributes::Resource { verb: asked, target: &target })?;
+        self.gate.authorize(exchange, &user, Attributes::Resource { verb: asked, target: &target })?;
         let endpoint = parts.endpoint(&target)?;
         check_name(&target.name)?;
         let verb = verb.ok_or(ApiError::MethodNotAllowed)?;
@@ -206,11 +211,11 @@ impl<S: Store> Api<S> {
                 resource: endpoint.resource,
                 action: endpoint.action,
                 query: &parts.query,
+                exchange,
                 user: &user,
                 user_agent: header_text(&parts.headers, &header::USER_AGENT),
                 content_type: &content_type,
                 body: &body,
-                remarks: &parts.remarks,
                 budget: &budget,
             };
             if !self.is_large(request, representation) {
@@ -220,8 +225,8 @@ impl<S: Store> Api<S> {
                 None => self.room_for_answer(request, representation).await?,
                 both => both,
             };
-            let large = Large::of(request, user.clone(), budget.clone());
-            let response = Box::pin(self.carry_out_aside(large, representation, &parts.remarks)).await?;
+            let large = Large::of(request, exchange.clone(), user.clone(), budget.clone());
+            let response = Box::pin(self.carry_out_aside(large, representation)).await?;
             Ok(match hold {
                 Some(hold) => held(response, hold),
                 None => response,
@@ -291,14 +296,12 @@ impl<S: Store> Api<S> {
         Ok(match answer {
             Answer::Stored(object) => respond::payload(200, content_type, renderer.object(&object, now)?),
             Answer::List(list) => self.list_answer(request.user, content_type, renderer.list(list, now)?)?,
-            Answer::Listed { list, warnings } => {
+            Answer::Listed(list) => {
                 let response = respond::payload(200, content_type, renderer.list(list, now)?);
-                let mut response = match hold {
+                match hold {
                     Some(hold) => held(response, hold),
                     None => response,
-                };
-                respond::warn(&mut response, &warnings);
-                response
+                }
             }
             Answer::Written(written) => {
                 let code = match written.outcome {
@@ -306,9 +309,7 @@ impl<S: Store> Api<S> {
                     WriteOutcome::Done => 200,
                     WriteOutcome::Accepted => 202,
                 };
-                let mut response = respond::payload(code, content_type, renderer.written(&written, now)?);
-                respond::warn(&mut response, &written.warnings);
-                response
+                respond::payload(code, content_type, renderer.written(&written, now)?)
             }
             Answer::Done(status) => status_response(200, request.registry, &status, representation),
         })
@@ -349,7 +350,7 @@ impl<S: Store> Api<S> {
     /// Paths that name no resource: discovery, OpenAPI, or nothing.
     async fn other_path(self: &Arc<Self>, parts: &Parts, user: &User) -> Result<Response<Body>, ApiError> {
         let verb = parts.method.as_str().to_ascii_lowercase();
-        self.gate.authorize(user, Attributes::Path { verb: &verb, path: &parts.path })?;
+        self.gate.authorize(&parts.exchange, user, Attributes::Path { verb: &verb, path: &parts.path })?;
         let path = plain_path(&parts.path).ok_or_else(|| parts.nothing())?;
         if openapi::is_one(path) {
             let response = openapi::answer(parts, path, self.pipeline.ambient.now()).await?;
@@ -381,7 +382,8 @@ impl<S: Store> Api<S> {
         if let ApiError::Internal(reason) = error
             && let Some(left_out) = INTERNAL_ERRORS.pass()
         {
-            tracing::error!(method = %parts.method, path = %parts.path, reason, left_out, "internal error");
+            let (id, method, path) = (parts.exchange.id(), &parts.method, &parts.path);
+            tracing::error!(id, %method, path, reason, left_out, "internal error");
         }
         if matches!(error, ApiError::NoPage) {
             return respond::no_page();

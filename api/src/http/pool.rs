@@ -25,8 +25,9 @@ use crate::authn::User;
 use crate::budget::Budget;
 use crate::endpoint::Action;
 use crate::error::ApiError;
+use crate::exchange::Exchange;
 use crate::negotiate::Representation;
-use crate::pipeline::{Remarks, Request};
+use crate::pipeline::Request;
 use crate::registry::{Registry, Resource};
 use crate::request::{Query, Target, Verb};
 use crate::watch::{Looked, Watch};
@@ -73,7 +74,7 @@ pub(super) struct Large {
     pub(super) user_agent: String,
     pub(super) content_type: String,
     pub(super) body: Bytes,
-    pub(super) remarks: Remarks,
+    pub(super) exchange: Arc<Exchange>,
     pub(super) budget: Arc<Budget>,
 }
 
@@ -166,7 +167,12 @@ impl Drop for CancelOnDrop {
 
 impl Large {
     /// `request`, which `user` made, with its own hold on everything.
-    pub(super) fn of(request: Request<'_>, user: Arc<User>, budget: Arc<Budget>) -> Self {
+    pub(super) fn of(
+        request: Request<'_>,
+        exchange: Arc<Exchange>,
+        user: Arc<User>,
+        budget: Arc<Budget>,
+    ) -> Self {
         Large {
             verb: request.verb,
             registry: request.registry.clone(),
@@ -178,7 +184,7 @@ impl Large {
             user_agent: request.user_agent.to_owned(),
             content_type: request.content_type.to_owned(),
             body: request.body.clone(),
-            remarks: Remarks::default(),
+            exchange,
             budget,
         }
     }
@@ -195,7 +201,7 @@ impl Large {
             user_agent: &self.user_agent,
             content_type: &self.content_type,
             body: &self.body,
-            remarks: &self.remarks,
+            exchange: &self.exchange,
             budget: &self.budget,
         }
     }
@@ -237,27 +243,17 @@ impl<S: Store> Api<S> {
         }
     }
 
-    /// Carries out a request in the pool, and gives back its warnings.
+    /// Carries out a request in the pool.
     pub(super) async fn carry_out_aside(
         self: &Arc<Self>,
         large: Large,
         representation: Representation,
-        remarks: &Remarks,
     ) -> Result<Response<Body>, ApiError> {
         let budget = large.budget.clone();
         let _cancel = CancelOnDrop(budget.clone());
         let api = self.clone();
-        let (result, warnings) = self
-            .pool
-            .run(
-                &budget,
-                Box::pin(async move {
-                    let result = api.carry_out(large.request(), representation).await;
-                    (result, large.remarks.take())
-                }),
-            )
-            .await?;
-        remarks.note(&warnings);
+        let job = Box::pin(async move { api.carry_out(large.request(), representation).await });
+        let result = self.pool.run(&budget, job).await?;
         // The result of a stopped stage must not become the result of the request.
         match budget.check() {
             Ok(()) => result,

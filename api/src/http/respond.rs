@@ -1,4 +1,4 @@
-//! Building responses: bytes with their length, streams, warnings, times to wait.
+//! Building responses: bytes with their length, streams, times to wait.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -19,10 +19,6 @@ use crate::watch::{InitialEvents, Watch};
 
 /// Answers belong to the one who asked and are old at once.
 const NO_CACHE: HeaderValue = HeaderValue::from_static("no-cache, private");
-
-/// Warnings sent with one answer, as many as the reference sends, and bytes of each: what headers may hold.
-const WARNINGS_MAX: usize = 100;
-const WARNING_BYTES_MAX: usize = 512;
 
 /// An answer that is there as a whole.
 pub(super) fn bytes(code: u16, content_type: &'static str, bytes: Bytes) -> Response<Body> {
@@ -122,16 +118,6 @@ pub(super) fn stream<S: Store>(content_type: &str, watch: Watch<S>, api: Arc<Api
     response
 }
 
-/// Adds a `Warning` header for each text, in the form of RFC 7234 that clients of the reference parse.
-pub(super) fn warn(response: &mut Response<Body>, warnings: &[String]) {
-    const WARNING: HeaderName = HeaderName::from_static("warning");
-    for text in warnings.iter().take(WARNINGS_MAX) {
-        if let Ok(value) = HeaderValue::from_str(&format!("299 - \"{}\"", quotable(text))) {
-            response.headers_mut().append(WARNING, value);
-        }
-    }
-}
-
 /// Tells when to come back, unless `seconds` is 0.
 pub(super) fn retry_after(response: &mut Response<Body>, seconds: u32) {
     if seconds > 0 {
@@ -146,39 +132,4 @@ fn respond(code: u16, content_type: &'static str, body: Body) -> Response<Body> 
     headers.insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
     headers.insert(CACHE_CONTROL, NO_CACHE);
     response
-}
-
-/// `text` as it may stand between quotes in a header: escaped, without control characters, not too long.
-fn quotable(text: &str) -> String {
-    let mut quotable = String::with_capacity(text.len());
-    for character in text.chars() {
-        if quotable.len() >= WARNING_BYTES_MAX {
-            break;
-        }
-        match character {
-            '"' | '\\' => quotable.extend(['\\', character]),
-            control if control.is_control() => quotable.push(' '),
-            other => quotable.push(other),
-        }
-    }
-    quotable
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn warnings_are_quoted_and_bounded() {
-        let mut response = respond(200, "application/json", Body::empty());
-        warn(
-            &mut response,
-            &["unknown field \"a\\b\"".to_owned(), "two\nlines".to_owned(), "x".repeat(5000)],
-        );
-        let texts: Vec<&str> =
-            response.headers().get_all("warning").iter().filter_map(|value| value.to_str().ok()).collect();
-        assert_eq!(texts[0], r#"299 - "unknown field \"a\\b\"""#);
-        assert_eq!(texts[1], r#"299 - "two lines""#);
-        assert!(texts[2].len() < 600);
-    }
 }

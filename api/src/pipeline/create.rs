@@ -6,7 +6,6 @@ use bytes::Bytes;
 use orch_raft::object::SharedObject;
 use orch_raft::{Condition, Key, Operation, Outcome, Put, Store};
 
-use super::incoming::Incoming;
 use super::modify::ATTEMPTS_MAX;
 use super::options::Options;
 use super::stored::{check_size, without_revision};
@@ -67,10 +66,10 @@ impl<S: Store> Pipeline<S> {
         &self,
         request: Request<'_>,
         options: &Options,
-        incoming: Incoming,
+        incoming: Value,
         origin: Origin,
     ) -> Result<Written, ApiError> {
-        let Incoming { mut value, mut warnings } = incoming;
+        let mut value = incoming;
         self.settle_namespace(request, &mut value)?;
         // 0 is no version, and what is no number at all is not looked at.
         if value.at("metadata").text("resourceVersion").parse::<u64>().is_ok_and(|version| version != 0) {
@@ -78,28 +77,27 @@ impl<S: Store> Pipeline<S> {
             return Err(ApiError::BadRequest(message.to_owned()));
         }
         let applied = origin == Origin::Applied;
-        warnings.extend(owners::deduplicate(&mut value, applied));
+        request.exchange.warn(owners::deduplicate(&mut value, applied));
         let generated = value.at("metadata").text("name").is_empty()
             && !value.at("metadata").text("generateName").is_empty();
         let attempts = if generated { NAME_ATTEMPTS } else { 1 };
         for _ in 1..attempts {
-            let draft = Incoming { value: value.clone(), warnings: warnings.clone() };
-            match self.try_create(request, options, draft, origin).await {
+            match self.try_create(request, options, value.clone(), origin).await {
                 Err(ApiError::NameGenerationExhausted(_) | ApiError::BeingDeleted(_)) => {}
                 result => return result,
             }
         }
-        self.try_create(request, options, Incoming { value, warnings }, origin).await
+        self.try_create(request, options, value, origin).await
     }
 
     async fn try_create(
         &self,
         request: Request<'_>,
         options: &Options,
-        incoming: Incoming,
+        incoming: Value,
         origin: Origin,
     ) -> Result<Written, ApiError> {
-        let Incoming { mut value, mut warnings } = incoming;
+        let mut value = incoming;
         let resource = request.resource;
         let now = self.ambient.now().seconds_text();
         let labels_given = !value.at("metadata").is_empty_at("labels");
@@ -126,13 +124,13 @@ impl<S: Store> Pipeline<S> {
         resource.strategy.prepare_for_create(&context, &mut value);
         request.budget.check()?;
         self.validate_new(request, &value, &now)?;
-        warnings.extend(resource.strategy.warnings(&self.context(request, &now), None, &value));
+        request.exchange.warn(resource.strategy.warnings(&self.context(request, &now), None, &value));
         let key = Key::new(&resource.storage, &request.target.namespace, &name)
             .map_err(|error| ApiError::BadRequest(error.to_string()))?;
         let attributes = Attributes { name: &name, ..attributes };
         let draft = Draft { request, attributes, key, is_generated };
         let (json, stored) = self.create_validated(draft, value, view, additions).await?;
-        Ok(Written { json, stored, outcome: WriteOutcome::Created, warnings })
+        Ok(Written { json, stored, outcome: WriteOutcome::Created })
     }
 
     /// The second phase of admission, and the proposal; again where what a plugin had seen in that phase has changed.

@@ -51,10 +51,10 @@ impl<S: Store> Pipeline<S> {
             let subject = Subject::resource(request.resource, &request.target.name);
             return Ok(Answer::Done(Status::deleted(subject, before.index.uid.clone())));
         }
-        let warnings = options.orphaning_warnings(request.resource);
+        request.exchange.warn(options.orphaning_warning(request.resource));
         let is_accepted = !is_removal && options.value.at("orphanDependents") == &json!(false);
         let outcome = if is_accepted { WriteOutcome::Accepted } else { WriteOutcome::Done };
-        Ok(Answer::Written(Written { json, stored, outcome, warnings }))
+        Ok(Answer::Written(Written { json, stored, outcome }))
     }
 
     /// Marks or removes the object under `key`.
@@ -209,15 +209,15 @@ impl DeleteOptions {
     }
 
     /// What a client is told that says nothing of dependents and may not know that they stay.
-    pub(super) fn orphaning_warnings(&self, resource: &Resource) -> Vec<String> {
+    pub(super) fn orphaning_warning(&self, resource: &Resource) -> Option<String> {
         let names_propagation = self.value.has("propagationPolicy") || self.value.has("orphanDependents");
         if names_propagation || resource.rules.propagation != DefaultPropagation::Orphan {
-            return Vec::new();
+            return None;
         }
-        vec![format!(
+        Some(format!(
             "child pods are preserved by default when {} are deleted; set propagationPolicy=Background to remove them or set propagationPolicy=Orphan to suppress this warning",
             resource.plural
-        )]
+        ))
     }
 
     /// The object's finalizers with those that the propagation policy asks for.

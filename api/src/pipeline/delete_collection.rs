@@ -57,7 +57,8 @@ impl<S: Store> Pipeline<S> {
             list.continue_token = None;
             list.remaining = None;
         }
-        Ok(Answer::Listed { list, warnings: options.orphaning_warnings(request.resource) })
+        request.exchange.warn(options.orphaning_warning(request.resource));
+        Ok(Answer::Listed(list))
     }
 
     /// Deletes an object of the list.

@@ -20,8 +20,8 @@ use crate::schema::{
 use crate::validate::field::part;
 use crate::validate::tree::{Tree, child_mut, object_mut, set, unset};
 
-/// An object as it came in.
-pub(super) struct Incoming {
+/// What a patch made of an object.
+pub(super) struct Patched {
     /// Canonical form of the request's version.
     pub value: Value,
     /// Texts for `Warning` headers.
@@ -34,18 +34,18 @@ impl<S: Store> Pipeline<S> {
         &self,
         request: Request<'_>,
         validation: FieldValidation,
-    ) -> Result<Incoming, ApiError> {
+    ) -> Result<Value, ApiError> {
         request.budget.check()?;
         let decoded = self.decode_body(request)?;
         request.budget.check()?;
         check_head(request, &decoded.head)?;
         let Decoded { mut value, strict, head } = decoded;
         let warnings = met(request, &head, strict, validation)?;
-        request.remarks.note(&warnings);
+        request.exchange.warn(warnings);
         if self.empties_owners(request) {
             forget_owners(&mut value);
         }
-        Ok(Incoming { value, warnings })
+        Ok(value)
     }
 
     /// Whether the body has an empty list of managers. Decoding takes it for none, but it asks to forget all of them.

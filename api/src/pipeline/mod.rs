@@ -30,7 +30,7 @@ mod tests;
 mod turns;
 mod update;
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use bytes::Bytes;
 use orch_raft::object::SharedObject;
@@ -42,6 +42,7 @@ use crate::authn::User;
 use crate::budget::Budget;
 use crate::endpoint::Action;
 use crate::error::{ApiError, Subject};
+use crate::exchange::Exchange;
 use crate::kinds::Context;
 use crate::paging::TokenKey;
 use crate::registry::{Registry, Resource};
@@ -115,6 +116,8 @@ pub struct Request<'a> {
     pub action: Action,
     /// Parameters.
     pub query: &'a Query,
+    /// The request it belongs to: takes warnings.
+    pub exchange: &'a Exchange,
     /// Who asks.
     pub user: &'a User,
     /// `User-Agent`.
@@ -123,26 +126,8 @@ pub struct Request<'a> {
     pub content_type: &'a str,
     /// The body.
     pub body: &'a Bytes,
-    /// Where decoding leaves its warnings, for a refusal that comes after it.
-    pub remarks: &'a Remarks,
     /// Whether somebody still waits for the answer.
     pub budget: &'a Budget,
-}
-
-/// Warnings about a body, told with a refusal as well. An accepted write has them in its answer, with those of its kind.
-#[derive(Debug, Default)]
-pub struct Remarks(Mutex<Vec<String>>);
-
-impl Remarks {
-    /// Keeps the warnings of the newest decoding.
-    pub(crate) fn note(&self, warnings: &[String]) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = warnings.to_vec();
-    }
-
-    /// Texts for `Warning` headers.
-    pub fn take(&self) -> Vec<String> {
-        std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner))
-    }
 }
 
 /// What comes out of the pipeline.
@@ -153,13 +138,8 @@ pub enum Answer {
     Written(Written),
     /// A collection.
     List(ListAnswer),
-    /// A collection after a write to all of it, with texts for `Warning` headers.
-    Listed {
-        /// The objects as they were found.
-        list: ListAnswer,
-        /// Texts for `Warning` headers.
-        warnings: Vec<String>,
-    },
+    /// A collection after a write to all of it: the objects as they were found.
+    Listed(ListAnswer),
     /// A removal that leaves nothing to show.
     Done(Status),
 }
@@ -172,8 +152,6 @@ pub struct Written {
     pub stored: Option<SharedObject>,
     /// What became of the request.
     pub outcome: WriteOutcome,
-    /// Texts for `Warning` headers.
-    pub warnings: Vec<String>,
 }
 
 /// What became of a write.

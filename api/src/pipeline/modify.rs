@@ -259,8 +259,8 @@ impl Change {
 
 impl Modified {
     /// The answer of an update or patch.
-    pub(super) fn written(self, warnings: Vec<String>) -> Written {
-        Written { json: self.json, stored: self.stored, outcome: WriteOutcome::Done, warnings }
+    pub(super) fn written(self) -> Written {
+        Written { json: self.json, stored: self.stored, outcome: WriteOutcome::Done }
     }
 }
 

@@ -6,7 +6,7 @@
 use orch_raft::Store;
 
 use super::create::Origin;
-use super::incoming::{Incoming, forget_owners, has_emptied_owners, met};
+use super::incoming::{Patched, forget_owners, has_emptied_owners, met};
 use super::media_type::patch_media_type;
 use super::modify::{ATTEMPTS_MAX, Attempt, Change, Current, changing_too_fast};
 use super::options::{FieldValidation, Options};
@@ -43,17 +43,10 @@ impl<S: Store> Pipeline<S> {
         let names_version = first.as_ref().is_some_and(|parsed| parsed.patch.names_version());
         let key = request.key()?;
         for _ in 0..ATTEMPTS_MAX {
-            let mut warnings = Vec::new();
-            let attempt = Patching {
-                pipeline: self,
-                request,
-                options: &options,
-                first: &mut first,
-                warnings: &mut warnings,
-                names_version,
-            };
+            let attempt =
+                Patching { pipeline: self, request, options: &options, first: &mut first, names_version };
             if let Some(modified) = self.modify(request, &key, options.dry_run, attempt).await? {
-                return Ok(modified.written(warnings));
+                return Ok(modified.written());
             }
             if format != APPLY || request.action != Action::Object {
                 return Err(ApiError::NotFound(request.subject()));
@@ -83,14 +76,15 @@ impl<S: Store> Pipeline<S> {
         options: &Options,
         config: &Value,
         strict: &[StrictError],
-    ) -> Result<Incoming, ApiError> {
+    ) -> Result<Value, ApiError> {
         let now = self.ambient.now().seconds_text();
         let applied = self.applied(request, options, None, config, &now)?;
         let shown = |applied: &Value| go_string(request, applied);
-        let mut incoming = self.applied_object(request, applied, options.field_validation, shown)?;
-        incoming.warnings.extend(met_in_config(strict, options.field_validation)?);
-        request.remarks.note(&incoming.warnings);
-        let uid = incoming.value.at("metadata").text("uid");
+        let Patched { mut value, warnings } =
+            self.applied_object(request, applied, options.field_validation, shown)?;
+        request.exchange.warn(warnings);
+        request.exchange.warn(met_in_config(strict, options.field_validation)?);
+        let uid = value.at("metadata").text("uid");
         if !uid.is_empty() {
             let reason = format!(
                 "uid mismatch: the provided object specified uid {}, and no existing object was found",
@@ -98,10 +92,10 @@ impl<S: Store> Pipeline<S> {
             );
             return Err(ApiError::Conflict { subject: request.subject(), reason });
         }
-        self.settle_namespace(request, &mut incoming.value)?;
-        check_name(request, &incoming.value)?;
-        unset(child_mut(&mut incoming.value, "metadata"), "resourceVersion");
-        Ok(incoming)
+        self.settle_namespace(request, &mut value)?;
+        check_name(request, &value)?;
+        unset(child_mut(&mut value, "metadata"), "resourceVersion");
+        Ok(value)
     }
 
     async fn try_patch(
@@ -110,21 +104,15 @@ impl<S: Store> Pipeline<S> {
         options: &Options,
         parsed: Parsed,
         mut current: Current,
-        warnings: &mut Vec<String>,
     ) -> Result<Change, ApiError> {
         request.budget.check()?;
         let origin = if matches!(parsed.patch, Patch::Apply(_)) { Origin::Applied } else { Origin::Sent };
-        let incoming = self.after_patch(request, options, parsed, &mut current)?;
+        let Patched { mut value, warnings } = self.after_patch(request, options, parsed, &mut current)?;
         request.budget.check()?;
-        request.remarks.note(&incoming.warnings);
-        let mut value = incoming.value;
+        request.exchange.warn(warnings);
         self.settle_namespace(request, &mut value)?;
         check_name(request, &value)?;
-        let mut more = Vec::new();
-        let change = self.replace(request, options, current, value, origin, &mut more).await?;
-        *warnings = incoming.warnings;
-        warnings.append(&mut more);
-        Ok(change)
+        self.replace(request, options, current, value, origin).await
     }
 
     /// The object after the patch.
@@ -134,7 +122,7 @@ impl<S: Store> Pipeline<S> {
         options: &Options,
         parsed: Parsed,
         current: &mut Current,
-    ) -> Result<Incoming, ApiError> {
+    ) -> Result<Patched, ApiError> {
         let parsed = match self.reach(request, &parsed.patch) {
             None => parsed,
             Some(reach) => {
@@ -159,7 +147,7 @@ impl<S: Store> Pipeline<S> {
         options: &Options,
         parsed: Parsed,
         stored: Value,
-    ) -> Result<Incoming, ApiError> {
+    ) -> Result<Patched, ApiError> {
         request.budget.check()?;
         let validation = options.field_validation;
         let mut document = with_head(request, request.resource.in_version(stored));
@@ -219,7 +207,7 @@ impl<S: Store> Pipeline<S> {
         validation: FieldValidation,
         strict: &[StrictError],
         shown: impl Fn(&Value) -> String,
-    ) -> Result<Incoming, ApiError> {
+    ) -> Result<Patched, ApiError> {
         let schema = &request.resource.schema;
         let empties_owners = has_emptied_owners(&document);
         let mut json = Vec::with_capacity(1024);
@@ -245,7 +233,7 @@ impl<S: Store> Pipeline<S> {
         if empties_owners {
             forget_owners(&mut value);
         }
-        Ok(Incoming { value, warnings })
+        Ok(Patched { value, warnings })
     }
 
     fn applied(
@@ -274,8 +262,6 @@ struct Patching<'a, S> {
     /// The patch, until an attempt takes it: it goes over into the object. Another attempt reads the body again instead of
     /// a copy kept for it.
     first: &'a mut Option<Parsed>,
-    /// Of the newest attempt.
-    warnings: &'a mut Vec<String>,
     names_version: bool,
 }
 
@@ -284,7 +270,7 @@ impl<S: Store> Attempt for Patching<'_, S> {
         let (pipeline, request) = (self.pipeline, self.request);
         let parsed = self.first.take().map_or_else(|| pipeline.parsed(request), Ok)?;
         let may_move_data = matches!(parsed.patch, Patch::Json(_));
-        let changed = pipeline.try_patch(request, self.options, parsed, current, self.warnings).await;
+        let changed = pipeline.try_patch(request, self.options, parsed, current).await;
         changed.map_err(|error| if may_move_data { withheld(request, error) } else { error })
     }
 

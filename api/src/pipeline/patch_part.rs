@@ -8,7 +8,7 @@
 
 use orch_raft::Store;
 
-use super::incoming::{Incoming, forget_owners, has_emptied_owners, met};
+use super::incoming::{Patched, forget_owners, has_emptied_owners, met};
 use super::options::FieldValidation;
 use super::patch::{check_kept_head, with_head};
 use super::patch_body::{Parsed, Patch};
@@ -44,7 +44,7 @@ impl<S: Store> Pipeline<S> {
         stored: &Value,
         reach: &Reach,
         validation: FieldValidation,
-    ) -> Option<Incoming> {
+    ) -> Option<Patched> {
         let (schema, type_id) = (&request.resource.schema, request.resource.type_id);
         let Parsed { patch, strict } = parsed;
         let keeps_head = !matches!(patch, Patch::Strategic(_));
@@ -68,7 +68,7 @@ impl<S: Store> Pipeline<S> {
         if empties_owners {
             forget_owners(&mut value);
         }
-        Some(Incoming { value, warnings })
+        Some(Patched { value, warnings })
     }
 
     /// The result of an apply as an object of the kind. Its managers are this server's own words, which need no decoding.
@@ -78,7 +78,7 @@ impl<S: Store> Pipeline<S> {
         mut applied: Value,
         validation: FieldValidation,
         shown: impl Fn(&Value) -> String,
-    ) -> Result<Incoming, ApiError> {
+    ) -> Result<Patched, ApiError> {
         let metadata = existing_mut(&mut applied, "metadata").and_then(Value::as_object_mut);
         let Some(managers) = metadata.and_then(|metadata| metadata.shift_remove("managedFields")) else {
             return self.patched(request, applied, validation, &[], shown);

@@ -7,7 +7,6 @@ use orch_raft::Store;
 use orch_raft::object::SharedObject;
 
 use super::create::Origin;
-use super::incoming::Incoming;
 use super::modify::{ATTEMPTS_MAX, Attempt, Change, Current, Write, changing_too_fast};
 use super::options::Options;
 use super::stored::check_size;
@@ -31,20 +30,13 @@ impl<S: Store> Pipeline<S> {
         let options = self.write_options(request, WriteKind::Plain)?;
         let sent = || self.sent(request, &options);
         let mut first = Some(sent()?);
-        let names_version = first.as_ref().is_some_and(|sent| names_version(&sent.value));
+        let names_version = first.as_ref().is_some_and(|sent| names_version(sent));
         let key = request.key()?;
         for _ in 0..ATTEMPTS_MAX {
-            let mut warnings = Vec::new();
-            let attempt = Replacement {
-                pipeline: self,
-                request,
-                options: &options,
-                first: &mut first,
-                warnings: &mut warnings,
-                names_version,
-            };
+            let attempt =
+                Replacement { pipeline: self, request, options: &options, first: &mut first, names_version };
             if let Some(modified) = self.modify(request, &key, options.dry_run, attempt).await? {
-                return Ok(modified.written(warnings));
+                return Ok(modified.written());
             }
             let creates = request.resource.rules.create_on_update && request.action == Action::Object;
             if !creates {
@@ -61,12 +53,12 @@ impl<S: Store> Pipeline<S> {
     }
 
     /// The object of a PUT, with the name of its URL.
-    fn sent(&self, request: Request<'_>, options: &Options) -> Result<Incoming, ApiError> {
-        let Incoming { mut value, mut warnings } = self.incoming(request, options.field_validation)?;
+    fn sent(&self, request: Request<'_>, options: &Options) -> Result<Value, ApiError> {
+        let mut value = self.incoming(request, options.field_validation)?;
         self.settle_namespace(request, &mut value)?;
         check_name(request, &value)?;
-        warnings.extend(owners::deduplicate(&mut value, false));
-        Ok(Incoming { value, warnings })
+        request.exchange.warn(owners::deduplicate(&mut value, false));
+        Ok(value)
     }
 
     /// Turns `current` into `new`, which is in the request's version; `origin` says whose its fields are.
@@ -77,14 +69,13 @@ impl<S: Store> Pipeline<S> {
         current: Current,
         mut new: Value,
         origin: Origin,
-        warnings: &mut Vec<String>,
     ) -> Result<Change, ApiError> {
         let resource = request.resource;
         let Current { value: stored, view, .. } = current;
         // Where the version has the stored form, the object is held once.
         let converted = resource.conversion.map(|_| resource.in_version(stored.clone()));
         let old = converted.as_ref().unwrap_or(&stored);
-        let repeated = owners::deduplicate(&mut new, true);
+        request.exchange.warn(owners::deduplicate(&mut new, true));
         check_version(request, old, &mut new)?;
         let now = self.ambient.now().seconds_text();
         let context = self.context(request, &now);
@@ -107,10 +98,9 @@ impl<S: Store> Pipeline<S> {
         carry_system_fields(old.at("metadata"), child_mut(&mut new, "metadata"));
         resource.strategy.prepare_for_update(&context, &old, &mut new);
         self.validate_change(request, &old, &new, &now)?;
+        request.exchange.warn(resource.strategy.warnings(&context, Some(&old), &new));
         request.budget.check()?;
         self.admission.validate(&attributes, Some(&new), &view, &mut additions).await?;
-        *warnings = repeated.into_iter().collect();
-        warnings.extend(resource.strategy.warnings(&context, Some(&old), &new));
         keep_times_if_unchanged(&old, &mut new);
         Ok(Change { write: self.settle(request, new)?, additions })
     }
@@ -163,9 +153,7 @@ struct Replacement<'a, S> {
     options: &'a Options,
     /// The decoded body, until an attempt takes it. Another one reads the body again: most writes need none, and a copy
     /// would be kept for nothing.
-    first: &'a mut Option<Incoming>,
-    /// Of the newest attempt.
-    warnings: &'a mut Vec<String>,
+    first: &'a mut Option<Value>,
     names_version: bool,
 }
 
@@ -173,13 +161,8 @@ impl<S: Store> Attempt for Replacement<'_, S> {
     async fn change(&mut self, current: Current) -> Result<Change, ApiError> {
         let (pipeline, request, options) = (self.pipeline, self.request, self.options);
         let incoming = self.first.take().map_or_else(|| pipeline.sent(request, options), Ok)?;
-        *self.warnings = incoming.warnings;
-        check_uid(request, &current.object, &incoming.value)?;
-        let mut more = Vec::new();
-        let change =
-            pipeline.replace(request, options, current, incoming.value, Origin::Sent, &mut more).await?;
-        self.warnings.append(&mut more);
-        Ok(change)
+        check_uid(request, &current.object, &incoming)?;
+        pipeline.replace(request, options, current, incoming, Origin::Sent).await
     }
 
     fn names_version(&self) -> bool {
@@ -232,14 +215,14 @@ fn check_uid(request: Request<'_>, current: &SharedObject, new: &Value) -> Resul
 }
 
 /// The object that a PUT makes where there is none.
-fn created_by_put(request: Request<'_>, mut incoming: Incoming) -> Result<Incoming, ApiError> {
-    let uid = incoming.value.at("metadata").text("uid");
+fn created_by_put(request: Request<'_>, mut sent: Value) -> Result<Value, ApiError> {
+    let uid = sent.at("metadata").text("uid");
     if !uid.is_empty() {
         return Err(uid_conflict(request, uid, ""));
     }
     // As in the reference a version says nothing about an object that is not there.
-    unset(child_mut(&mut incoming.value, "metadata"), "resourceVersion");
-    Ok(incoming)
+    unset(child_mut(&mut sent, "metadata"), "resourceVersion");
+    Ok(sent)
 }
 
 /// Whether an object that a client sent says which version it is of.

@@ -14,9 +14,10 @@ use orch_api::authn::User;
 use orch_api::budget::Budget;
 use orch_api::controllers;
 use orch_api::error::ApiError;
+use orch_api::exchange::Exchange;
 use orch_api::negotiate::JSON;
 use orch_api::paging::TokenKey;
-use orch_api::pipeline::{Answer, Features, Pipeline, Remarks, Request};
+use orch_api::pipeline::{Answer, Features, Pipeline, Request};
 use orch_api::registry::{Registry, Resource};
 use orch_api::render::{IncludeObject, Renderer};
 use orch_api::request::{Query, Target, Verb};
@@ -138,7 +139,8 @@ impl Server {
     /// What the pipeline says.
     pub async fn run(&self, ask: &Ask) -> Result<Answer, ApiError> {
         let resource = self.resource(ask)?;
-        let (target, query, user) = (ask.target(&resource), Query::parse(&ask.query), User::local_admin());
+        let (target, query, user) =
+            (ask.target(&resource), Query::parse(&ask.query), Arc::new(User::local_admin()));
         let action = resource.action(&target.subresource).ok_or(ApiError::UnknownPath)?;
         let body = Bytes::from(ask.body.clone());
         let request = Request {
@@ -148,11 +150,11 @@ impl Server {
             resource: &resource,
             action,
             query: &query,
+            exchange: &Exchange::internal(user.clone()),
             user: &user,
             user_agent: "simulated",
             content_type: ask.content_type,
             body: &body,
-            remarks: &Remarks::default(),
             budget: &Budget::default(),
         };
         Box::pin(self.0.run(request)).await
@@ -164,7 +166,8 @@ impl Server {
     /// What the watch says before it sends anything.
     pub async fn watch(&self, ask: &Ask) -> Result<Watch<Handle>, ApiError> {
         let resource = self.resource(ask)?;
-        let (target, query, user) = (ask.target(&resource), Query::parse(&ask.query), User::local_admin());
+        let (target, query, user) =
+            (ask.target(&resource), Query::parse(&ask.query), Arc::new(User::local_admin()));
         let action = resource.action(&target.subresource).ok_or(ApiError::UnknownPath)?;
         let request = Request {
             verb: Verb::Watch,
@@ -173,11 +176,11 @@ impl Server {
             resource: &resource,
             action,
             query: &query,
+            exchange: &Exchange::internal(user.clone()),
             user: &user,
             user_agent: "simulated",
             content_type: "",
             body: &Bytes::new(),
-            remarks: &Remarks::default(),
             budget: &Budget::default(),
         };
         let renderer = Renderer::new(&self.0.registry, &resource, JSON, IncludeObject::default());

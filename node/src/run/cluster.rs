@@ -22,9 +22,11 @@ use axum::response::Response;
 use axum::routing::{delete, get, post};
 use http::header::CONTENT_TYPE;
 use http::{HeaderValue, StatusCode};
+use orch_api::ambient::{Ambient, SystemAmbient};
 use orch_api::authn::{Admission, Peer as Connection};
 use orch_api::authz::Attributes;
 use orch_api::error::ApiError;
+use orch_api::exchange::Exchange;
 use orch_api::gate::Gate;
 use orch_raft::member::{AgreementStatus, ChangeError, FoundError, SpaceStatus, Status, node_id};
 use orch_raft::transport::{NodeId, Peer};
@@ -147,12 +149,17 @@ async fn let_in(State(gate): State<Arc<Gate>>, request: Request, next: Next) -> 
         (request.extensions().get::<Arc<Connection>>(), request.extensions().get::<Admission>());
     let verb = request.method().as_str().to_ascii_lowercase();
     let attributes = Attributes::Path { verb: &verb, path: request.uri().path() };
-    let user = gate.enter(peer, request.headers(), admission);
-    match user.and_then(|user| gate.authorize(&user, attributes)) {
-        Ok(()) => next.run(request).await,
-        Err(ApiError::Unauthorized) => failure(StatusCode::UNAUTHORIZED, "Unauthorized", "Unauthorized"),
-        Err(error) => failure(StatusCode::FORBIDDEN, "Forbidden", &error.to_string()),
-    }
+    let exchange = Exchange::begin(request.headers(), &SystemAmbient);
+    let user = gate.enter(&exchange, peer, request.headers(), admission);
+    let refused = user.and_then(|user| gate.authorize(&exchange, &user, attributes)).err();
+    let (method, path) = (request.method().clone(), request.uri().path().to_owned());
+    let mut response = match refused {
+        None => next.run(request).await,
+        Some(ApiError::Unauthorized) => failure(StatusCode::UNAUTHORIZED, "Unauthorized", "Unauthorized"),
+        Some(error) => failure(StatusCode::FORBIDDEN, "Forbidden", &error.to_string()),
+    };
+    exchange.close(&method, &path, &mut response, SystemAmbient.now());
+    response
 }
 
 async fn status(State(handle): State<Handle>) -> Response {

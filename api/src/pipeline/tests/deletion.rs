@@ -143,6 +143,26 @@ async fn policies_add_and_remove_finalizers() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn who_may_not_know_that_dependents_stay_is_told() {
+    let server = Server::new().await;
+    let jobs = "/apis/batch/v1/namespaces/ns/jobs";
+    let template = json!({"spec": {"restartPolicy": "Never", "containers": [{"name": "c", "image": "i"}]}});
+    for (options, is_told) in [
+        (json!({}), true),
+        (json!({"propagationPolicy": "Orphan"}), false),
+        (json!({"propagationPolicy": "Background"}), false),
+        (json!({"orphanDependents": true}), false),
+    ] {
+        server.post(jobs, json!({"metadata": {"generateName": "j"}, "spec": {"template": template}})).await;
+        let reply = server.delete(jobs, options.clone()).await;
+        let told: Vec<&str> = reply.warnings.iter().map(String::as_str).collect();
+        let expected = "child pods are preserved by default when jobs are deleted";
+        assert_eq!((reply.code, told.len()), (200, usize::from(is_told)), "{options}: {told:?}");
+        assert!(told.iter().all(|told| told.starts_with(expected)), "{told:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_second_delete_changes_nothing_but_the_policy() {
     let server = Server::new().await;
     server.create(MAPS, held("a", &["a.b/c"])).await;

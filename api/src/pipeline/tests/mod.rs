@@ -16,11 +16,12 @@ use http::Method;
 use orch_proto::brand::ORCH;
 use orch_raft::memory::MemoryStore;
 
-use super::{Answer, Features, Pipeline, Remarks, Request, WriteOutcome};
+use super::{Answer, Features, Pipeline, Request, WriteOutcome};
 use crate::ambient::{Ambient, Timestamp};
 use crate::authn::User;
 use crate::budget::Budget;
 use crate::endpoint::Endpoint;
+use crate::exchange::Exchange;
 use crate::json;
 use crate::paging::TokenKey;
 use crate::registry::Registry;
@@ -108,7 +109,7 @@ impl Server {
         let verb = Verb::of(&method, &target, &query).unwrap();
         let registry = &self.pipeline.registry;
         let Endpoint { resource, action } = registry.endpoint(&target).unwrap();
-        let remarks = Remarks::default();
+        let exchange = Exchange::internal(Arc::default());
         let request = Request {
             verb,
             registry,
@@ -116,18 +117,18 @@ impl Server {
             resource,
             action,
             query: &query,
+            exchange: &exchange,
             user: &User::local_admin(),
             user_agent: "agent/1",
             content_type,
             body: &Bytes::copy_from_slice(body.as_bytes()),
-            remarks: &remarks,
             budget: &Budget::default(),
         };
         match Box::pin(self.pipeline.run(request)).await {
-            Ok(answer) => Reply::of(answer),
+            Ok(answer) => Reply { warnings: exchange.warnings(), ..Reply::of(answer) },
             Err(error) => {
                 let status = Status::of(&error, registry.brand);
-                Reply { code: status.code, json: status.to_value(), warnings: remarks.take() }
+                Reply { code: status.code, json: status.to_value(), warnings: exchange.warnings() }
             }
         }
     }
@@ -181,9 +182,9 @@ impl Reply {
                     WriteOutcome::Done => 200,
                     WriteOutcome::Accepted => 202,
                 };
-                Reply { code, json: parsed(&written.json), warnings: written.warnings }
+                Reply { code, json: parsed(&written.json), warnings: Vec::new() }
             }
-            Answer::List(list) | Answer::Listed { list, .. } => {
+            Answer::List(list) | Answer::Listed(list) => {
                 let items: Vec<Value> = list.objects.iter().map(|object| parsed(&object.json)).collect();
                 Reply { code: 200, json: json!({"items": items}), warnings: Vec::new() }
             }

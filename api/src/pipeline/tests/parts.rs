@@ -8,6 +8,7 @@ use proptest::sample::select;
 
 use super::super::patch_body::{Parsed, parse_patch};
 use super::*;
+use crate::exchange::Exchange;
 use crate::schema::value::Map;
 use crate::validate::WriteKind;
 
@@ -150,11 +151,11 @@ fn both_ways(server: &Server, path: &str, content_type: &str, patch: &Value) -> 
         resource,
         action,
         query: &Query::parse(""),
+        exchange: &Exchange::internal(Arc::default()),
         user: &User::local_admin(),
         user_agent: "agent/1",
         content_type,
         body: &Bytes::from(patch.to_string()),
-        remarks: &Remarks::default(),
         budget: &Budget::default(),
     };
     let state = pipeline.store.state();

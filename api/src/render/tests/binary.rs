@@ -46,12 +46,8 @@ fn a_message_is_made_once_and_copied_from_then_on() {
     object.protobuf.set(bytes::Bytes::from_static(b"kept")).unwrap();
     let expected = enveloped("v1", "ConfigMap", b"kept");
     assert_eq!(body(renderer.object(&object, NOW).unwrap()), expected);
-    let written = |stored| Written {
-        json: object.json.clone(),
-        stored,
-        outcome: crate::pipeline::WriteOutcome::Done,
-        warnings: Vec::new(),
-    };
+    let written =
+        |stored| Written { json: object.json.clone(), stored, outcome: crate::pipeline::WriteOutcome::Done };
     assert_eq!(body(renderer.written(&written(Some(object.clone())), NOW).unwrap()), expected);
     let fresh = enveloped("v1", "ConfigMap", &message("core.v1.ConfigMap", &value(&object)));
     assert_eq!(body(renderer.written(&written(None), NOW).unwrap()), fresh);

@@ -37,7 +37,6 @@ fn an_object_is_its_stored_bytes_behind_the_head() {
         json: object.json.clone(),
         stored: Some(object),
         outcome: crate::pipeline::WriteOutcome::Created,
-        warnings: Vec::new(),
     };
     assert_eq!(text(renderer.written(&written, NOW).unwrap()), with_head(&canonical("a", 7)) + "\n");
     assert_eq!(renderer.content_type(), "application/json");
