@@ -4,6 +4,7 @@
 use std::sync::Mutex;
 use std::sync::atomic::AtomicBool;
 use std::sync::mpsc as waiting;
+use std::thread::{self, ThreadId};
 use std::time::Duration;
 
 use hyper::body::Incoming;
@@ -33,6 +34,8 @@ enum Leaves {
 /// A clock that a job of the pool stops at when it looks at the time, as each stage does once.
 struct Gate {
     clock: Arc<HandMoved>,
+    /// The thread that serves connections, where an exchange looks at the time, too.
+    serving: ThreadId,
     is_closed: AtomicBool,
     arrived: mpsc::Sender<()>,
     opened: Mutex<waiting::Receiver<()>>,
@@ -42,7 +45,7 @@ struct Gate {
 
 impl Ambient for Gate {
     fn now(&self) -> Timestamp {
-        if self.is_closed.swap(false, Ordering::SeqCst) {
+        if thread::current().id() != self.serving && self.is_closed.swap(false, Ordering::SeqCst) {
             self.arrived.try_send(()).unwrap();
             self.opened.lock().unwrap().recv().unwrap();
             self.was_cancelled.try_send(!(0..10_000).all(|_| goes_on())).unwrap();
@@ -73,6 +76,7 @@ impl Gated {
         let (open, opened) = waiting::channel();
         let gate = Arc::new(Gate {
             clock: server.clock.clone(),
+            serving: thread::current().id(),
             is_closed: AtomicBool::new(false),
             arrived: arrives,
             opened: Mutex::new(opened),
