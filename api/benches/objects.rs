@@ -11,11 +11,11 @@ use std::sync::LazyLock;
 use std::time::Instant;
 
 use orch_api::fields::{ApplyOptions, Writer, apply, track_update};
-use orch_api::json;
 use orch_api::patch::{JsonPatch, merge_patch, strategic_merge_patch};
-use orch_api::schema::value::Value;
-use orch_api::schema::{Limits, Schema, decode_json, encode_json};
 use orch_proto::brand::ORCH;
+use orch_schema::json;
+use orch_schema::value::Value;
+use orch_schema::{Limits, Schema, decode_json, encode_json};
 
 /// What the server allocates with: half of what is measured here is making and dropping values.
 #[global_allocator]

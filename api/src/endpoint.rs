@@ -1,43 +1,15 @@
 //! Endpoints: the resource and the action that a path names, and its verbs.
 //!
-//! Owns the actions, and the rules of which path has which verbs. Behind it a request has an [`Action`], and no code compares
+//! Owns the rules of which path has which verbs. Behind it a request has an [`Action`], and no code compares
 //! the names of sub-resources.
 
 use std::sync::Arc;
 
+use orch_rules::Action;
+
 use crate::error::ApiError;
 use crate::registry::{Registry, Resource};
 use crate::request::{Target, Verb};
-
-/// Operation of a request on the objects that its path names.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Action {
-    /// Reads or writes the object itself; its status stays as it is.
-    Object,
-    /// Reads the object, or writes its status.
-    Status,
-    /// Writes the finalizers of a namespace's spec.
-    Finalize,
-}
-
-impl Action {
-    /// Every action.
-    pub const ALL: [Action; 3] = [Action::Object, Action::Status, Action::Finalize];
-
-    /// The name of the sub-resource in a path and in managed fields; empty for the object itself.
-    pub fn subresource(self) -> &'static str {
-        match self {
-            Action::Object => "",
-            Action::Status => "status",
-            Action::Finalize => "finalize",
-        }
-    }
-
-    /// The action of the sub-resource called `name`; empty for the object itself. `None`: it is not served.
-    pub fn of(name: &str) -> Option<Action> {
-        Action::ALL.into_iter().find(|action| action.subresource() == name)
-    }
-}
 
 /// The resource and the action that a path names.
 #[derive(Clone, Copy, Debug)]

@@ -4,9 +4,10 @@
 //! Status, exhaustively.
 
 use orch_raft::{ProposeError, ReadError, Revision};
+use orch_rules::validate::FieldErrors;
+use orch_schema::budget::Stopped;
 
 use crate::registry::Resource;
-use crate::validate::FieldErrors;
 
 /// The object or collection an error is about, as Status details name it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -230,6 +231,15 @@ impl From<ProposeError> for ApiError {
             ProposeError::Refused { reason } => ApiError::Internal(reason),
             ProposeError::NoSpace { members } => ApiError::NoSpace { members },
             ProposeError::TooLarge { .. } => ApiError::ObjectTooLarge(error.to_string()),
+        }
+    }
+}
+
+impl From<Stopped> for ApiError {
+    fn from(stopped: Stopped) -> Self {
+        match stopped {
+            Stopped::Cancelled => ApiError::DeadlineExceeded,
+            Stopped::TooManySteps => ApiError::OverBudget(stopped.to_string()),
         }
     }
 }

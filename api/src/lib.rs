@@ -7,7 +7,6 @@ pub mod admission;
 pub mod ambient;
 pub mod authn;
 pub mod authz;
-pub mod budget;
 pub mod controllers;
 pub mod endpoint;
 pub mod error;
@@ -16,7 +15,6 @@ pub mod fields;
 pub mod follow;
 pub mod gate;
 pub mod http;
-pub mod kinds;
 pub mod negotiate;
 pub mod openapi;
 pub mod paging;
@@ -25,10 +23,10 @@ pub mod pipeline;
 pub mod registry;
 pub mod render;
 pub mod request;
-pub mod schema;
 pub mod selector;
+#[cfg(test)]
+mod stages;
 pub mod status;
 #[cfg(test)]
 mod testing;
-pub mod validate;
 pub mod watch;

@@ -9,13 +9,13 @@ use std::sync::Arc;
 use bytes::Bytes;
 use hashbrown::HashTable;
 use orch_proto::Brand;
+use orch_rules::Action;
+use orch_rules::kinds::{Strategy, strategy_for};
+use orch_schema::value::Value;
+use orch_schema::{ResourceType, Schema, TypeId};
 
-use crate::endpoint::Action;
 use crate::fields::OtherVersion;
-use crate::kinds::{Strategy, strategy_for};
 use crate::request::Verb;
-use crate::schema::value::Value;
-use crate::schema::{ResourceType, Schema, TypeId};
 
 /// One served resource in one version. It keeps what it is made of, so that a registry without it may be dropped while a request
 /// still works with it.
@@ -205,9 +205,9 @@ fn resource(schema: &Arc<Schema>, brand: &'static Brand, definition: &ResourceTy
     let storage = if twin { "events".to_owned() } else { own };
     let strategy = strategy_for(&storage)?;
     let conversion = twin.then(|| Conversion {
-        from_stored: crate::kinds::event::to_events_v1,
-        to_stored: crate::kinds::event::from_events_v1,
-        stored_field: crate::kinds::event::stored_field_label,
+        from_stored: orch_rules::kinds::event::to_events_v1,
+        to_stored: orch_rules::kinds::event::from_events_v1,
+        stored_field: orch_rules::kinds::event::stored_field_label,
         stored_type: schema.named("core.v1.Event").expect("the core kinds are in the schema"),
     });
     // Sub-resources without an action are not served yet.
@@ -232,9 +232,9 @@ fn resource(schema: &Arc<Schema>, brand: &'static Brand, definition: &ResourceTy
 #[cfg(test)]
 mod tests {
     use orch_proto::brand::ORCH;
+    use orch_schema::json;
 
     use super::*;
-    use crate::json;
 
     #[test]
     fn every_selectable_field_has_a_value_and_one_name() {

@@ -4,14 +4,14 @@
 
 mod causes;
 
+use causes::{apply_conflict, bound_causes, forbidden, internal, invalid, patch_result, too_large_revision};
 use orch_proto::Brand;
+use orch_schema::json;
+use orch_schema::shown::quoted;
+use orch_schema::shown::{fitting, mark};
+use orch_schema::value::{Map, Value};
 
 use crate::error::{ApiError, NotAcceptable, Subject};
-use crate::json;
-use crate::schema::value::{Map, Value};
-use crate::validate::quoted;
-use crate::validate::shown::{fitting, mark};
-use causes::{apply_conflict, bound_causes, forbidden, internal, invalid, patch_result, too_large_revision};
 
 /// A Status document before it is encoded.
 #[derive(Clone, Debug, Default, PartialEq)]

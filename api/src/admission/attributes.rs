@@ -1,12 +1,12 @@
 //! Attributes of a write that plugins decide by, besides its object.
 
 use orch_proto::Brand;
+use orch_rules::Action;
+use orch_schema::value::Value;
 
 use crate::authn::User;
-use crate::endpoint::Action;
 use crate::error::Subject;
 use crate::registry::Resource;
-use crate::schema::value::Value;
 
 /// Kind of a write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

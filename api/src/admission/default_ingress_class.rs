@@ -1,9 +1,10 @@
 //! `DefaultIngressClass`: an ingress that names no class gets the one that is marked as the default.
 
+use orch_rules::validate::tree::{Tree, child_mut, set};
+use orch_schema::value::Value;
+
 use super::default_storage_class::find_default;
 use super::{Additions, Attributes, Operation, Plugin, Ruling, View, rule};
-use crate::schema::value::Value;
-use crate::validate::tree::{Tree, child_mut, set};
 
 #[derive(Debug)]
 pub(super) struct DefaultIngressClass;

@@ -2,9 +2,10 @@
 
 use std::cmp::Reverse;
 
+use orch_rules::validate::tree::{Tree, child_mut, set};
+use orch_schema::value::Value;
+
 use super::{Additions, Attributes, Operation, Plugin, Ruling, View, rule};
-use crate::schema::value::Value;
-use crate::validate::tree::{Tree, child_mut, set};
 
 #[derive(Debug)]
 pub(super) struct DefaultStorageClass;
@@ -53,8 +54,9 @@ pub(super) fn find_default<'a>(classes: &'a [Value], marks: &[String]) -> Option
 #[cfg(test)]
 mod tests {
 
+    use orch_schema::json;
+
     use super::*;
-    use crate::json;
 
     #[test]
     fn the_newest_of_several_defaults_counts_then_the_first_by_name() {

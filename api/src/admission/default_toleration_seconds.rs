@@ -1,11 +1,11 @@
 //! `DefaultTolerationSeconds`: pods tolerate a node that is gone for a while, unless they say for how long.
 
 use orch_proto::Brand;
+use orch_rules::validate::tree::{Tree, child_mut, set};
+use orch_schema::json;
+use orch_schema::value::Value;
 
 use super::{Additions, Attributes, Operation, Plugin, Ruling, View, rule};
-use crate::json;
-use crate::schema::value::Value;
-use crate::validate::tree::{Tree, child_mut, set};
 
 /// As long as the reference's default.
 const TOLERATION_SECONDS: i64 = 300;

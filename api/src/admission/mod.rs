@@ -18,6 +18,8 @@ mod default_storage_class;
 mod default_toleration_seconds;
 mod namespace_lifecycle;
 mod priority;
+#[cfg(test)]
+mod recorded;
 mod storage_object_in_use_protection;
 mod taint_nodes_by_condition;
 #[cfg(test)]
@@ -25,10 +27,10 @@ pub(crate) mod testing;
 mod view;
 
 use futures::future::{BoxFuture, Either, Ready, ready};
+use orch_schema::shown::quoted;
+use orch_schema::value::Value;
 
 use crate::error::{ApiError, Subject};
-use crate::schema::value::Value;
-use crate::validate::quoted;
 
 pub use additions::Additions;
 pub use attributes::{Attributes, Operation};

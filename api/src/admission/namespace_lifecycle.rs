@@ -5,12 +5,12 @@
 
 use orch_raft::Condition;
 use orch_raft::state::NAMESPACES;
+use orch_schema::shown::part;
+use orch_schema::shown::quoted;
+use orch_schema::value::Value;
 
 use super::{Additions, Attributes, Operation, Plugin, Refusal, Ruling, View, rule};
 use crate::error::{ApiError, Subject};
-use crate::schema::value::Value;
-use crate::validate::field::part;
-use crate::validate::quoted;
 
 #[derive(Debug)]
 pub(super) struct NamespaceLifecycle;

@@ -5,11 +5,11 @@ use std::sync::{Arc, LazyLock};
 
 use orch_raft::object::SharedObject;
 use orch_raft::{Change, State};
+use orch_rules::validate::tree::{Tree, carry, child_mut, set, set_default};
+use orch_schema::value::{SmolStr, Value};
 
 use super::{Additions, Attributes, Operation, Plugin, Refusal, Ruling, View, rule};
 use crate::follow::{Derived, Prepared};
-use crate::schema::value::{SmolStr, Value};
-use crate::validate::tree::{Tree, carry, child_mut, set, set_default};
 
 const CLASSES: &str = "priorityclasses.scheduling";
 const PREEMPT: &str = "PreemptLowerPriority";
@@ -187,9 +187,10 @@ fn keep_priority(old: &Value, pod: &mut Value) {
 
 #[cfg(test)]
 mod tests {
+    use orch_schema::json;
+
     use super::*;
     use crate::admission::testing::Objects;
-    use crate::json;
 
     fn classes(classes: &[Value]) -> Classes {
         let key =

@@ -1,9 +1,10 @@
 //! `StorageObjectInUseProtection`: a claim has a finalizer from the start, so that it outlives the pods that use it.
 
+use orch_rules::validate::tree::{Tree, child_mut, set};
+use orch_schema::json;
+use orch_schema::value::Value;
+
 use super::{Additions, Attributes, Operation, Plugin, Ruling, View, rule};
-use crate::json;
-use crate::schema::value::Value;
-use crate::validate::tree::{Tree, child_mut, set};
 
 #[derive(Debug)]
 pub(super) struct StorageObjectInUseProtection;
@@ -38,9 +39,10 @@ impl Plugin for StorageObjectInUseProtection {
 
 #[cfg(test)]
 mod tests {
+    use orch_rules::Action;
+
     use super::*;
     use crate::admission::testing::{Objects, attributes, mutate};
-    use crate::endpoint::Action;
 
     #[test]
     fn a_new_claim_is_protected_once() {

@@ -1,9 +1,10 @@
 //! `TaintNodesByCondition`: a new node takes no pods until a controller has seen that it is ready.
 
+use orch_rules::validate::tree::{Tree, child_mut, set};
+use orch_schema::json;
+use orch_schema::value::Value;
+
 use super::{Additions, Attributes, Operation, Plugin, Ruling, View, rule};
-use crate::json;
-use crate::schema::value::Value;
-use crate::validate::tree::{Tree, child_mut, set};
 
 #[derive(Debug)]
 pub(super) struct TaintNodesByCondition;

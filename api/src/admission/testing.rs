@@ -6,13 +6,13 @@ use futures::future::FutureExt;
 use orch_proto::brand::ORCH;
 use orch_raft::state::NAMESPACES;
 use orch_raft::{Index, Key, Operation as Write, Put, Revision, State, Transaction};
+use orch_rules::Action;
+use orch_schema::value::Value;
 
 use super::{Additions, Attributes, Chain, Operation, View};
 use crate::authn::User;
-use crate::endpoint::Action;
 use crate::error::ApiError;
 use crate::registry::Registry;
-use crate::schema::value::Value;
 
 static REGISTRY: LazyLock<Arc<Registry>> = LazyLock::new(|| Registry::builtin(&ORCH));
 static USER: LazyLock<User> = LazyLock::new(User::local_admin);

@@ -3,9 +3,9 @@
 use orch_raft::object::SharedObject;
 use orch_raft::state::NAMESPACES;
 use orch_raft::{Key, Store};
+use orch_schema::value::Value;
 
 use crate::follow::{Applied, Derived, Prepared};
-use crate::schema::value::Value;
 
 /// Stored objects at one revision, named by the resource they are stored under: `priorityclasses.scheduling`. The
 /// namespace is empty for objects that have none.

@@ -5,10 +5,11 @@
 
 use std::fmt;
 
+use orch_schema::shown::{part, quoted};
+
 use crate::authn::{GROUP_MASTERS, User};
 use crate::error::{ApiError, Subject};
 use crate::request::{Target, Verb};
-use crate::validate::shown::{part, quoted};
 
 /// What an authorizer says.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -9,11 +9,11 @@ use std::time::Duration;
 
 use orch_proto::Brand;
 use orch_raft::{State, Store};
+use orch_schema::json;
+use orch_schema::value::Value;
 
 use super::client::{Client, any_changed, is_overtaken};
 use crate::error::ApiError;
-use crate::json;
-use crate::schema::value::Value;
 
 /// Wait between two looks: removing and creating again in turn costs a write a second.
 const WAIT: Duration = Duration::from_secs(1);

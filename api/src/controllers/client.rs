@@ -11,18 +11,18 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use orch_raft::{State, Store, Subscription};
+use orch_rules::Action;
+use orch_schema::budget::Budget;
+use orch_schema::json;
+use orch_schema::value::Value;
 
 use crate::authn::{GROUP_AUTHENTICATED, GROUP_MASTERS, User};
-use crate::budget::Budget;
-use crate::endpoint::Action;
 use crate::error::ApiError;
 use crate::exchange::Exchange;
 use crate::follow::Applied;
-use crate::json;
 use crate::pipeline::{Answer, Pipeline, Request};
 use crate::registry::{Registry, Resource};
 use crate::request::{Query, Target, Verb};
-use crate::schema::value::Value;
 
 /// Name under which loops act.
 const USER: &str = "system:apiserver";

@@ -134,9 +134,10 @@ fn entry(path: &Arc<str>, object: &SharedObject) -> Entry {
 
 #[cfg(test)]
 mod tests {
+    use orch_schema::json;
+
     use super::*;
     use crate::controllers::testing::{Fixture, event};
-    use crate::json;
 
     const TTL: Duration = Duration::from_secs(3600);
 

@@ -9,21 +9,21 @@ use bytes::Bytes;
 use orch_proto::brand::ORCH;
 use orch_raft::memory::MemoryStore;
 use orch_raft::{Index, Key, Operation, Put, State, Store, Transaction};
+use orch_rules::Action;
+use orch_schema::budget::Budget;
+use orch_schema::json;
+use orch_schema::value::Value;
 
 use super::client::Client;
 use crate::ambient::{Ambient, Timestamp};
 use crate::authn::User;
-use crate::budget::Budget;
-use crate::endpoint::Action;
 use crate::error::ApiError;
 use crate::exchange::Exchange;
 use crate::follow::Applied;
-use crate::json;
 use crate::paging::TokenKey;
 use crate::pipeline::{Answer, Features, Pipeline, Request};
 use crate::registry::Registry;
 use crate::request::{Query, Target, Verb};
-use crate::schema::value::Value;
 
 /// Time that tests move, and ids that count.
 #[derive(Debug)]

@@ -2,9 +2,10 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use orch_schema::json;
+
 use super::testing::Fixture;
 use super::*;
-use crate::json;
 use crate::testing::{Directed, Fate};
 
 #[tokio::test(start_paused = true)]

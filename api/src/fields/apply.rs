@@ -6,6 +6,12 @@
 
 use std::sync::LazyLock;
 
+use orch_proto::Brand;
+use orch_rules::validate::errors::ERRORS_SHOWN_MAX;
+use orch_schema::shown::part;
+use orch_schema::types::{Schema, TypeId};
+use orch_schema::value::{Map, Value};
+
 use super::check::check;
 use super::compare::{Comparison, UNOWNED_METADATA, compare};
 use super::conflict::{Conflict, Conflicts, Owner};
@@ -19,11 +25,6 @@ use super::shape::{ItemError, Shape, empty_object, same};
 use super::stored;
 use super::update::{Writer, metadata_of};
 use super::versions::{Views, translated};
-use crate::schema::types::{Schema, TypeId};
-use crate::schema::value::{Map, Value};
-use crate::validate::errors::ERRORS_SHOWN_MAX;
-use crate::validate::field::part;
-use orch_proto::Brand;
 
 /// The manager that is recorded for everything an object has when it is first applied to without having managers.
 pub const BEFORE_FIRST_APPLY: &str = "before-first-apply";

@@ -6,14 +6,15 @@
 use std::collections::BTreeSet;
 use std::fmt::Write;
 
+use orch_rules::validate::errors::ERRORS_SHOWN_MAX;
+use orch_rules::validate::tree::shown;
+use orch_schema::budget::goes_on;
+use orch_schema::shown::beginning;
+use orch_schema::types::{Scalar, Schema, TypeId, ValueType};
+use orch_schema::value::Value;
+
 use super::element::PathElement;
 use super::shape::{Shape, Slot, element_of_item};
-use crate::budget::goes_on;
-use crate::schema::types::{Scalar, Schema, TypeId, ValueType};
-use crate::schema::value::Value;
-use crate::validate::errors::ERRORS_SHOWN_MAX;
-use crate::validate::field::beginning;
-use crate::validate::tree::shown;
 
 /// Everything that is wrong with `config` as an object of the type `root`, as `.path: message` lines.
 pub(super) fn check(schema: &Schema, root: TypeId, config: &Value) -> Vec<String> {

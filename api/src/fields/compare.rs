@@ -4,13 +4,14 @@
 //! differs. A field that the wire writes even when empty counts as present on both sides, so that `spec` or an empty
 //! list is not "added" by the first write.
 
+use orch_rules::validate::tree::Alongside;
+use orch_schema::budget::goes_on;
+use orch_schema::types::{Field, ObjectType, Schema, TypeId};
+use orch_schema::value::{Map, Value};
+
 use super::element::PathElement;
 use super::set::FieldSet;
 use super::shape::{self, ItemError, Shape, Slot, for_each_emitted, same};
-use crate::budget::goes_on;
-use crate::schema::types::{Field, ObjectType, Schema, TypeId};
-use crate::schema::value::{Map, Value};
-use crate::validate::tree::Alongside;
 
 /// The differences between an old and a new state.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

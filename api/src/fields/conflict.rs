@@ -3,10 +3,11 @@
 use std::fmt::Write;
 use std::sync::Arc;
 
+use orch_rules::validate::errors::ERRORS_SHOWN_MAX;
+use orch_schema::shown::{beginning, part, quoted};
+
 use super::element::PathElement;
 use super::managed::{ManagedEntry, Operation};
-use crate::validate::errors::ERRORS_SHOWN_MAX;
-use crate::validate::field::{beginning, part, quoted};
 
 /// The manager that owns a field which an apply would take.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]

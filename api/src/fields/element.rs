@@ -7,8 +7,8 @@ use std::cmp::Ordering;
 use std::fmt;
 use std::fmt::Write as _;
 
-use crate::schema::value::{Map, Value};
-use crate::validate::field::quoted;
+use orch_schema::shown::quoted;
+use orch_schema::value::{Map, Value};
 
 /// One step of a field path.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]

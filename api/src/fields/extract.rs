@@ -1,11 +1,12 @@
 //! The fields that an applied configuration speaks of.
 
+use orch_schema::budget::goes_on;
+use orch_schema::types::{Schema, TypeId};
+use orch_schema::value::{Map, Value};
+
 use super::element::PathElement;
 use super::set::FieldSet;
 use super::shape::{ItemError, Shape, element_of_item, is_declared};
-use crate::budget::goes_on;
-use crate::schema::types::{Schema, TypeId};
-use crate::schema::value::{Map, Value};
 
 /// Every leaf, item and map entry of `value`, an object of the type `root`. An object with declared fields is not
 /// itself a member, unless it is there and empty.

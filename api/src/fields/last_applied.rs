@@ -4,15 +4,16 @@
 //! managed that way can be applied to by the same client without conflicts, as long as nobody changed what the
 //! annotation says; and the annotation follows the applied configuration, so that old clients keep working.
 
+use orch_proto::Brand;
+use orch_schema::types::{Schema, TypeId};
+use orch_schema::value::{Map, SmolStr, Value};
+
 use super::compare::compare;
 use super::conflict::Conflicts;
 use super::element::write_json_string;
 use super::extract::field_set;
 use super::set::FieldSet;
 use super::update::Writer;
-use crate::schema::types::{Schema, TypeId};
-use crate::schema::value::{Map, SmolStr, Value};
-use orch_proto::Brand;
 
 /// The manager that this applies to; any other name opts out.
 pub(super) const LAST_APPLIED_MANAGER: &str = "kubectl";

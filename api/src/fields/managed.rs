@@ -6,10 +6,11 @@
 
 use std::collections::{BTreeMap, btree_map};
 
+use orch_schema::budget::goes_on;
+use orch_schema::value::{Map, Value};
+
 use super::set::FieldSet;
 use super::wire::WireError;
-use crate::budget::goes_on;
-use crate::schema::value::{Map, Value};
 
 /// Who wrote: by apply, or by create, update and patch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

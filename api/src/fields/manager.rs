@@ -2,7 +2,7 @@
 //!
 //! Owns the rules of the `fieldManager` query parameter and the reading of a name out of the User-Agent header.
 
-use crate::validate::{FieldError, FieldErrors, Path};
+use orch_rules::validate::{FieldError, FieldErrors, Path};
 
 /// Bytes a manager's name may have. Longer query parameters are refused, longer user agents cut.
 pub const MANAGER_BYTES_MAX: usize = 128;

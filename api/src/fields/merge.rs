@@ -5,12 +5,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use orch_schema::budget::goes_on;
+use orch_schema::types::Schema;
+use orch_schema::value::{Map, Value};
+
 use super::element::PathElement;
 use super::set::FieldSet;
 use super::shape::{ItemError, Shape, element_of_item, is_same_item, same};
-use crate::budget::goes_on;
-use crate::schema::types::Schema;
-use crate::schema::value::{Map, Value};
 
 /// `live` with everything that `config` has.
 pub(super) fn merge<'s>(

@@ -5,10 +5,11 @@
 
 use std::collections::BTreeMap;
 
+use orch_schema::value::Value;
+
 use super::element::PathElement;
 use super::managed::{Managed, ManagedEntry, ManagedError, Operation};
 use super::set::FieldSet;
-use crate::schema::value::Value;
 
 /// Where a `Scale` has the replica count.
 const REPLICAS: [&str; 2] = ["spec", "replicas"];

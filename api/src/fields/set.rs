@@ -7,8 +7,9 @@
 
 use std::cmp::Ordering;
 
+use orch_schema::budget::goes_on;
+
 use super::element::PathElement;
-use crate::budget::goes_on;
 
 /// A set of field paths. The empty path (the whole object) is never a member.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

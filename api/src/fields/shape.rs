@@ -2,11 +2,12 @@
 //!
 //! Owns the mapping from a place in the tables to a [`Shape`], and the path element of a list item.
 
+use orch_rules::validate::tree::Alongside;
+use orch_schema::budget::goes_on;
+use orch_schema::types::{Field, ListTopology, ObjectType, Scalar, Schema, TypeId, ValueType, Wire};
+use orch_schema::value::{Map, Value};
+
 use super::element::{KeyValue, PathElement};
-use crate::budget::goes_on;
-use crate::schema::types::{Field, ListTopology, ObjectType, Scalar, Schema, TypeId, ValueType, Wire};
-use crate::schema::value::{Map, Value};
-use crate::validate::tree::Alongside;
 
 /// The merge behaviour of a value.
 #[derive(Clone, Copy, Debug)]

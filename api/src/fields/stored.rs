@@ -6,6 +6,9 @@
 //!
 //! Invariant: stored managers are in canonical form (this crate wrote them), so a key can be found by its text.
 
+use orch_schema::types::Schema;
+use orch_schema::value::Value;
+
 use super::element::PathElement;
 use super::extract::reconcile;
 use super::fold::{UPDATE_MANAGERS_MAX, fold_old_updates};
@@ -13,8 +16,6 @@ use super::managed::{Managed, ManagedEntry, Operation};
 use super::set::{Entry, FieldSet};
 use super::shape::Shape;
 use super::update::Writer;
-use crate::schema::types::Schema;
-use crate::schema::value::Value;
 
 /// Hands `changed` to the writer, and takes `changed` and `removed` from everyone else who wrote in its version. Gives the new list; `None`
 /// where nobody owns anything.

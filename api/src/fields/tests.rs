@@ -2,10 +2,11 @@
 
 use std::collections::HashMap;
 
+use orch_schema::json;
+use orch_schema::value::Value;
+use orch_schema::{Schema, TypeId};
+
 use super::*;
-use crate::json;
-use crate::schema::value::Value;
-use crate::schema::{Schema, TypeId};
 
 mod apply;
 mod properties;

@@ -3,9 +3,10 @@
 //! Owns the last look at an object before it is stored: defaulting may have undone what a client thought it changed.
 //! If nothing but the times of the managers differs, the stored times stay, so that the write is seen to be none.
 
+use orch_schema::value::{Map, Value};
+
 use super::managed::managed_fields_of;
 use super::shape::same;
-use crate::schema::value::{Map, Value};
 
 /// Gives `new` the stored managers if it differs from `live` in nothing but their times (and its `resourceVersion`).
 pub fn keep_times_if_unchanged(live: &Value, new: &mut Value) {

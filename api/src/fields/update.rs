@@ -5,6 +5,9 @@
 //! stay untracked until the first apply. This runs on every write: what the comparison finds is recorded in the stored
 //! form (see `stored`), without parsing the sets it does not touch.
 
+use orch_schema::types::{Schema, TypeId};
+use orch_schema::value::{Map, Value};
+
 use super::compare::{Comparison, compare};
 use super::element::PathElement;
 use super::managed::{Managed, ManagedEntry, Operation, is_reset, managed_fields_of};
@@ -12,8 +15,6 @@ use super::set::FieldSet;
 use super::shape::{ItemError, Shape, empty_object, same};
 use super::stored::record;
 use super::versions::{OtherVersion, Views};
-use crate::schema::types::{Schema, TypeId};
-use crate::schema::value::{Map, Value};
 
 /// Who writes, and how it is recorded.
 #[derive(Clone, Copy, Debug)]

@@ -6,6 +6,9 @@
 
 use std::borrow::Cow;
 
+use orch_schema::types::{Schema, TypeId};
+use orch_schema::value::Value;
+
 use super::compare::{Comparison, compare};
 use super::extract::{field_set, reconcile, with_named_fields};
 use super::managed::ManagedEntry;
@@ -13,8 +16,6 @@ use super::merge::{Emptied, remove};
 use super::set::FieldSet;
 use super::shape::{ItemError, Shape};
 use super::update::Writer;
-use crate::schema::types::{Schema, TypeId};
-use crate::schema::value::Value;
 
 /// From one form of an object to another.
 pub type Convert = fn(&Value) -> Value;

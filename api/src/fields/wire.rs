@@ -3,11 +3,12 @@
 //! Owns reading and writing it. Written form: entries in the set's order, `.` first for an entry that is a member and
 //! has members below it, `{}` for a plain member. Reading accepts any order and drops elements of unknown kind.
 
+use orch_schema::budget::goes_on;
+use orch_schema::value::{Map, Value};
+
 use super::DEPTH_MAX;
 use super::element::{ElementError, PathElement};
 use super::set::FieldSet;
-use crate::budget::goes_on;
-use crate::schema::value::{Map, Value};
 
 /// Why a `FieldsV1` value cannot be read.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

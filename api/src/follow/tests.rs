@@ -2,9 +2,10 @@
 
 use std::collections::BTreeSet;
 
+use orch_schema::json;
+
 use super::*;
 use crate::controllers::testing::Fixture;
-use crate::json;
 
 /// The names of all namespaces, and how often it was started anew.
 #[derive(Clone, Debug)]

@@ -12,10 +12,10 @@ use bytes::Bytes;
 use http::{HeaderMap, header};
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 use orch_raft::Store;
+use orch_schema::shown::quoted;
 
 use crate::error::ApiError;
 use crate::request::Verb;
-use crate::validate::quoted;
 
 /// Bytes of a request body: the reference's limit.
 const BODY_BYTES_MAX: usize = 3 * 1024 * 1024;

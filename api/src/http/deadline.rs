@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use futures::future::{Either, select};
 use orch_raft::Store;
+use orch_schema::budget::Budget;
 
-use crate::budget::Budget;
 use crate::error::ApiError;
 use crate::request::{Query, Verb, echoed};
 

@@ -25,16 +25,22 @@ use std::sync::Arc;
 use axum::Router;
 use axum::body::{Body, HttpBody};
 use axum::extract::State as Shared;
+use body::Upload;
 use bytes::Bytes;
+use deadline::{deadline, within};
 use futures::future::FutureExt;
+use held::{COUNTED_BYTES_MIN, HeldFrames, Hold, Ledger, held};
 use http::{HeaderValue, Method, Request as HttpRequest, Response, Version, header};
 use orch_raft::Store;
 use orch_raft::warnings::WarningLimit;
+use orch_schema::budget::Budget;
+use orch_schema::shown::quoted;
+use pool::{Large, Pool};
+use served::Served;
 use tokio_util::sync::CancellationToken;
 
 use crate::authn::{Admission, Peer, User};
 use crate::authz::Attributes;
-use crate::budget::Budget;
 use crate::endpoint::Endpoint;
 use crate::error::{ApiError, NotAcceptable};
 use crate::exchange::Exchange;
@@ -47,13 +53,7 @@ use crate::registry::Registry;
 use crate::render::{IncludeObject, Payload, Renderer, meta_document, whole_document};
 use crate::request::{Query, Target, TargetPath, Verb, parse_path, plain_path};
 use crate::status::Status;
-use crate::validate::quoted;
 use crate::watch::Watch;
-use body::Upload;
-use deadline::{deadline, within};
-use held::{COUNTED_BYTES_MIN, HeldFrames, Hold, Ledger, held};
-use pool::{Large, Pool};
-use served::Served;
 
 pub use respond::Lasting;
 

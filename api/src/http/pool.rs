@@ -18,12 +18,12 @@ use bytes::Bytes;
 use http::Response;
 use orch_raft::Store;
 use orch_raft::object::SharedObject;
+use orch_rules::Action;
+use orch_schema::budget::Budget;
 use tokio::sync::{Notify, Semaphore};
 
 use super::Api;
 use crate::authn::User;
-use crate::budget::Budget;
-use crate::endpoint::Action;
 use crate::error::ApiError;
 use crate::exchange::Exchange;
 use crate::negotiate::Representation;
@@ -257,8 +257,10 @@ impl<S: Store> Api<S> {
         // The result of a stopped stage must not become the result of the request.
         match budget.check() {
             Ok(()) => result,
-            Err(error) if budget.has_begun_to_write() => Err(ApiError::OutcomeUnknown(error.to_string())),
-            Err(error) => Err(error),
+            Err(stopped) if budget.has_begun_to_write() => {
+                Err(ApiError::OutcomeUnknown(ApiError::from(stopped).to_string()))
+            }
+            Err(stopped) => Err(stopped.into()),
         }
     }
 }
@@ -267,6 +269,8 @@ impl<S: Store> Api<S> {
 mod tests {
     use std::sync::atomic::{AtomicUsize, Ordering};
     use std::thread::{self, ThreadId};
+
+    use orch_schema::budget::Stopped;
 
     use super::*;
 
@@ -335,9 +339,10 @@ mod tests {
     fn a_client_that_goes_cancels_the_work() {
         let budget = Arc::new(Budget::default());
         drop(CancelOnDrop(budget.clone()));
-        assert_eq!(budget.check(), Err(ApiError::DeadlineExceeded));
+        assert_eq!(budget.check(), Err(Stopped::Cancelled));
         // A job that is in the middle of it ends there.
-        let ended = runtime().block_on(pool(1).run(&budget, Box::pin(async { !crate::budget::goes_on() })));
+        let ended =
+            runtime().block_on(pool(1).run(&budget, Box::pin(async { !orch_schema::budget::goes_on() })));
         assert_eq!(ended, Ok(true));
     }
 }

@@ -1,7 +1,8 @@
 //! `/version`: what this server is, in the reference's form.
 
+use orch_schema::json;
+
 use super::Document;
-use crate::json;
 
 /// The release of the reference whose behaviour is served; clients compare it with their own.
 const MAJOR: &str = "1";

@@ -12,7 +12,7 @@ use std::io;
 use orch_proto::Brand;
 use prost::encoding::{WireType, encode_key, encode_varint};
 
-use crate::schema::value::Value;
+use orch_schema::value::Value;
 
 /// How a JSON value is encoded.
 #[derive(Clone, Copy)]

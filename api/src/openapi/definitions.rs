@@ -6,11 +6,12 @@
 
 use std::collections::BTreeMap;
 
+use orch_schema::json;
+use orch_schema::value::{Map, Value};
+use orch_schema::{Field, ListTopology, ObjectType, PatchStrategy, Scalar, TypeId, Union, ValueType};
+
 use super::dialect::{Dialect, plain};
 use super::names::Names;
-use crate::json;
-use crate::schema::value::{Map, Value};
-use crate::schema::{Field, ListTopology, ObjectType, PatchStrategy, Scalar, TypeId, Union, ValueType};
 
 /// The body of a patch: any of the patch types.
 const PATCH: &str = "meta.v1.Patch";

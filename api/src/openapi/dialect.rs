@@ -3,9 +3,9 @@
 //! Owns references, leaves with a definition of their own, and what a version cannot say. The schemas themselves are
 //! written once, for both.
 
-use crate::json;
-use crate::schema::Scalar;
-use crate::schema::value::{Map, Value};
+use orch_schema::Scalar;
+use orch_schema::json;
+use orch_schema::value::{Map, Value};
 
 /// A version of the format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -6,6 +6,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Write};
 
+use orch_schema::json;
+use orch_schema::value::{Map, Value};
+
 use super::binary::{Binary, VERSION_2, VERSION_3};
 use super::definitions::Definitions;
 use super::dialect::Dialect;
@@ -13,9 +16,7 @@ use super::names::{Names, capitalized};
 use super::parameters;
 use super::paths::{Path, discovery, paths, tag};
 use super::text::{Document, Text};
-use crate::json;
 use crate::registry::Registry;
-use crate::schema::value::{Map, Value};
 
 /// Version that documents claim for the interface: that of its core.
 const INTERFACE_VERSION: &str = "v1";

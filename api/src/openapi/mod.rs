@@ -25,9 +25,10 @@ use std::collections::{BTreeMap, HashMap};
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use crate::json;
+use orch_schema::json;
+use orch_schema::value::Value;
+
 use crate::registry::Registry;
-use crate::schema::value::Value;
 
 pub use text::Document;
 

@@ -6,11 +6,11 @@
 use std::collections::BTreeMap;
 
 use orch_proto::Brand;
+use orch_schema::json;
+use orch_schema::value::Value;
+use orch_schema::{Schema, TypeId};
 
-use crate::json;
 use crate::registry::Registry;
-use crate::schema::value::Value;
-use crate::schema::{Schema, TypeId};
 
 /// Messages that every group has as kinds of its own.
 const IN_EVERY_GROUP: [&str; 2] = ["meta.v1.DeleteOptions", "meta.v1.WatchEvent"];

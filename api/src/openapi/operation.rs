@@ -2,12 +2,13 @@
 //!
 //! Owns the form of an operation in each version of the format. Which operations a resource has is not known here.
 
+use orch_schema::TypeId;
+use orch_schema::json;
+use orch_schema::value::{Map, Value};
+
 use super::definitions::Definitions;
 use super::dialect::Dialect;
 use super::parameters::Parameter;
-use crate::json;
-use crate::schema::TypeId;
-use crate::schema::value::{Map, Value};
 
 /// Media types of objects besides the brand's.
 const TEXTS: [&str; 2] = ["application/json", "application/yaml"];

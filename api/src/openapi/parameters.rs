@@ -2,9 +2,10 @@
 //!
 //! Owns which parameters each operation takes and how a parameter is described. They are the same for every kind.
 
+use orch_schema::json;
+use orch_schema::value::{Map, Value};
+
 use super::dialect::Dialect;
-use crate::json;
-use crate::schema::value::{Map, Value};
 
 /// One parameter.
 #[derive(Clone, Copy, Debug)]

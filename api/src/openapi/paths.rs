@@ -2,12 +2,13 @@
 //!
 //! Owns the shapes of paths and the names of operations. A verb that discovery does not list has no operation.
 
+use orch_schema::value::Value;
+use orch_schema::{Subresource, TypeId};
+
 use super::names::{Names, capitalized, group_version_kind};
 use super::operation::{Body, Operation};
 use super::parameters::{DELETE, DELETE_COLLECTION, LIST, NAME, NAMESPACE, PATCH, PRETTY, Parameter, WRITE};
 use crate::registry::Resource;
-use crate::schema::value::Value;
-use crate::schema::{Subresource, TypeId};
 
 /// A path with its operations.
 pub(super) struct Path {

@@ -4,9 +4,9 @@ use std::collections::BTreeSet;
 
 use orch_proto::Brand;
 use orch_proto::brand::{KUBERNETES, ORCH};
+use orch_schema::value::{Map, Value};
 
 use super::*;
-use crate::schema::value::{Map, Value};
 
 /// The document behind `path`, parsed.
 fn document(registry: &Registry, path: &str) -> Value {

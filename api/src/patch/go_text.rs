@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use crate::schema::value::{SmolStr, Value};
+use orch_schema::value::{SmolStr, Value};
 
 /// `value` in the reference's print form: maps by sorted key, strings bare.
 pub(crate) fn printed(value: &Value) -> String {

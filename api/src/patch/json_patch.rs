@@ -7,11 +7,12 @@
 
 use std::collections::BTreeMap;
 
+use orch_schema::budget::goes_on;
+use orch_schema::shown::part;
+use orch_schema::value::{Map, SmolStr, Value};
+
 use super::pointer::{Pointer, index};
 use super::{DEPTH_MAX, PatchError, Reach, depth_of};
-use crate::budget::goes_on;
-use crate::schema::value::{Map, SmolStr, Value};
-use crate::validate::field::part;
 
 /// Operations a patch may have; more is refused outright.
 pub const OPERATIONS_MAX: usize = 10_000;

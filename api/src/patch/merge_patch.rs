@@ -1,8 +1,9 @@
 //! JSON merge patch (RFC 7386).
 
+use orch_schema::budget::goes_on;
+use orch_schema::value::{Map, Value};
+
 use super::PatchError;
-use crate::budget::goes_on;
-use crate::schema::value::{Map, Value};
 
 /// Merges `patch` into the object `target`: null removes, objects merge, anything else replaces.
 ///

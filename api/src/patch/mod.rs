@@ -17,8 +17,8 @@ mod strategic;
 #[cfg(test)]
 mod tests;
 
-use crate::budget::goes_on;
-use crate::schema::value::Value;
+use orch_schema::budget::goes_on;
+use orch_schema::value::Value;
 
 pub(crate) use go_text::printed;
 pub use json_patch::{COPIED_BYTES_MAX, JsonPatch, LOOKED_AT_MAX, MOVED_ITEMS_MAX, OPERATIONS_MAX};

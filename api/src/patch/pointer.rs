@@ -2,8 +2,9 @@
 
 use std::borrow::Cow;
 
+use orch_schema::value::Value;
+
 use super::PatchError;
-use crate::schema::value::Value;
 
 /// The steps of a pointer. The empty pointer is the whole document.
 pub(super) struct Pointer<'a> {

@@ -9,7 +9,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::schema::value::{Map, SmolStr, Value};
+use orch_schema::value::{Map, SmolStr, Value};
 
 /// An object with so many members for each that is reached is copied, and the reached ones replaced; any other is put
 /// together from those that stay, so that what is replaced is not copied before.
@@ -102,8 +102,9 @@ fn joined(old: &Map, members: &BTreeMap<SmolStr, Reach>, mut part: Map) -> Optio
 #[cfg(test)]
 mod tests {
 
+    use orch_schema::json;
+
     use super::*;
-    use crate::json;
 
     #[test]
     fn a_part_is_cut_out_and_put_back() {

@@ -1,9 +1,10 @@
 //! Tests of the patch formats.
 
+use orch_schema::json;
+use orch_schema::value::{Map, Value};
+
 use super::*;
 use crate::fields::tests::{root, schema};
-use crate::json;
-use crate::schema::value::{Map, Value};
 
 mod json_patch;
 mod merge_patch;

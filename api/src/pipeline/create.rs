@@ -5,6 +5,12 @@
 use bytes::Bytes;
 use orch_raft::object::SharedObject;
 use orch_raft::{Condition, Key, Operation, Outcome, Put, Store};
+use orch_rules::Action;
+use orch_rules::kinds::Context;
+use orch_rules::validate::tree::{Tree, child_mut, set, unset};
+use orch_rules::validate::{Path, WriteKind, validate_object_meta};
+use orch_schema::apply_defaults;
+use orch_schema::value::Value;
 
 use super::modify::ATTEMPTS_MAX;
 use super::options::Options;
@@ -12,14 +18,8 @@ use super::stored::{check_size, without_revision};
 use super::{Pipeline, Request, WriteOutcome, Written, owners};
 use crate::admission::{self, Additions, Attributes, View};
 use crate::ambient::{SUFFIX_LENGTH, suffix_text, uuid_text};
-use crate::endpoint::Action;
 use crate::error::{ApiError, Subject};
 use crate::fields::{Writer, track_update};
-use crate::kinds::Context;
-use crate::schema::apply_defaults;
-use crate::schema::value::Value;
-use crate::validate::tree::{Tree, child_mut, set, unset};
-use crate::validate::{Path, WriteKind, validate_object_meta};
 
 /// How often a colliding generated name is drawn again: as often as the reference does.
 const NAME_ATTEMPTS: usize = 8;

@@ -4,6 +4,12 @@
 //! nothing holds goes at once; one that is held is marked and stays until the last hold is gone.
 
 use orch_raft::Store;
+use orch_rules::validate::tree::{Tree, child_mut, set};
+use orch_rules::validate::validate_delete_options;
+use orch_schema::json;
+use orch_schema::shown::{part, quoted};
+use orch_schema::value::{Map, Value};
+use orch_schema::{DecodeError, Decoded, DefaultPropagation, Head, Limits, Rules, decode_json};
 
 use super::grace::Grace;
 use super::media_type::{media_type, unsupported};
@@ -11,14 +17,8 @@ use super::modify::{Attempt, Change, Current, Modified, Write};
 use super::{Answer, Pipeline, Request, WriteOutcome, Written};
 use crate::admission::{Additions, Attributes, Operation, forbidden};
 use crate::error::{ApiError, Subject};
-use crate::json;
 use crate::registry::Resource;
-use crate::schema::value::{Map, Value};
-use crate::schema::{DecodeError, Decoded, DefaultPropagation, Head, Limits, Rules, decode_json};
 use crate::status::Status;
-use crate::validate::field::{part, quoted};
-use crate::validate::tree::{Tree, child_mut, set};
-use crate::validate::validate_delete_options;
 
 /// The kind of a body that says how to delete.
 const OPTIONS: &str = "DeleteOptions";
@@ -127,11 +127,9 @@ impl<S: Store> Pipeline<S> {
         let brand = request.registry.brand;
         let decoded = match media_type(request.content_type) {
             "" | "application/json" => decode_json(schema, type_id, request.body, Limits::default()),
-            "application/yaml" => {
-                crate::schema::decode_yaml(schema, type_id, request.body, Limits::default())
-            }
+            "application/yaml" => orch_schema::decode_yaml(schema, type_id, request.body, Limits::default()),
             other if other == brand.protobuf_media_type => {
-                crate::schema::decode_protobuf_object(schema, type_id, request.body, Limits::default())
+                orch_schema::decode_protobuf_object(schema, type_id, request.body, Limits::default())
             }
             _ => return Err(unsupported(request.content_type, request.user_agent, brand)),
         };

@@ -6,12 +6,12 @@
 use futures::stream::{FuturesOrdered, StreamExt};
 use orch_raft::object::SharedObject;
 use orch_raft::{Key, Store};
+use orch_rules::validate::tree::Tree;
 
 use super::delete::DeleteOptions;
 use super::stored::tree_of;
 use super::{Answer, ListAnswer, Pipeline, Request};
 use crate::error::ApiError;
-use crate::validate::tree::Tree;
 
 /// Deletes under way for one request: enough to fill a batch of the log, few enough that a single client leaves room
 /// for others.

@@ -4,11 +4,12 @@
 //! options and the time. A grace period only ever gets shorter, counted from the first delete, and never ends in the
 //! past.
 
+use orch_rules::kinds::Strategy;
+use orch_rules::validate::tree::{Tree, set};
+use orch_schema::value::Value;
+use orch_schema::{Instant, Precision};
+
 use crate::ambient::Timestamp;
-use crate::kinds::Strategy;
-use crate::schema::value::Value;
-use crate::schema::{Instant, Precision};
-use crate::validate::tree::{Tree, set};
 
 /// How a delete meets the object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

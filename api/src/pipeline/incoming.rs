@@ -4,21 +4,20 @@
 //! of the kind's own rules has run yet.
 
 use memchr::memmem;
-
 use orch_raft::Store;
+use orch_rules::validate::tree::{Tree, child_mut, object_mut, set, unset};
+use orch_schema::shown::part;
+use orch_schema::value::Value;
+use orch_schema::{
+    DecodeError, Decoded, Head, Limits, StrictError, decode_json, decode_protobuf_object, decode_yaml,
+    read_json, read_yaml,
+};
 
 use super::media_type::{media_type, unsupported};
 use super::options::FieldValidation;
 use super::{Pipeline, Request};
 use crate::error::ApiError;
 use crate::request::Verb;
-use crate::schema::value::Value;
-use crate::schema::{
-    DecodeError, Decoded, Head, Limits, StrictError, decode_json, decode_protobuf_object, decode_yaml,
-    read_json, read_yaml,
-};
-use crate::validate::field::part;
-use crate::validate::tree::{Tree, child_mut, object_mut, set, unset};
 
 /// What a patch made of an object.
 pub(super) struct Patched {

@@ -7,13 +7,13 @@ use std::sync::Arc;
 
 use orch_raft::object::SharedObject;
 use orch_raft::{Collection, Compacted, Revision, Store};
+use orch_rules::validate::{ListOptions, validate_list_options};
+use orch_schema::budget::goes_on;
 
 use super::{Pipeline, Request, revision_parameter};
-use crate::budget::goes_on;
 use crate::error::ApiError;
 use crate::paging::ContinueToken;
 use crate::selector::Selector;
-use crate::validate::{ListOptions, validate_list_options};
 
 /// A page of a collection.
 pub struct ListAnswer {

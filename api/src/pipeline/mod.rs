@@ -35,19 +35,20 @@ use std::sync::Arc;
 use bytes::Bytes;
 use orch_raft::object::SharedObject;
 use orch_raft::{Key, Revision, Store};
+use orch_rules::Action;
+use orch_rules::kinds::Context;
+use orch_rules::selector::{FieldSelector, LabelSelector, SelectableFields};
+use orch_schema::budget::Budget;
 
 use crate::admission::{Attributes, Chain, Operation};
 use crate::ambient::Ambient;
 use crate::authn::User;
-use crate::budget::Budget;
-use crate::endpoint::Action;
 use crate::error::{ApiError, Subject};
 use crate::exchange::Exchange;
-use crate::kinds::Context;
 use crate::paging::TokenKey;
 use crate::registry::{Registry, Resource};
 use crate::request::{Query, Target, Verb, echoed};
-use crate::selector::{FieldSelector, LabelSelector, SelectableFields, Selector};
+use crate::selector::Selector;
 use crate::status::Status;
 
 pub use list::ListAnswer;

@@ -10,12 +10,12 @@ use std::sync::Arc;
 
 use orch_raft::object::SharedObject;
 use orch_raft::{Condition, Key, Operation, Outcome, Put, Store, Transaction};
+use orch_schema::value::Value;
 
 use super::stored::{is_same, tree_of, without_revision};
 use super::{Pipeline, Request, WriteOutcome, Written};
 use crate::admission::{self, Additions, Attributes, View};
 use crate::error::ApiError;
-use crate::schema::value::Value;
 
 /// A version of an object that is to be changed.
 pub(super) struct Current {

@@ -4,12 +4,12 @@
 //! `validate::options`.
 
 use orch_raft::Store;
+use orch_rules::validate::{WriteKind, WriteOptions, validate_patch_options, validate_write_options};
 
 use super::{Pipeline, Request};
 use crate::error::ApiError;
 use crate::fields::manager_of;
 use crate::request::Verb;
-use crate::validate::{WriteKind, WriteOptions, validate_patch_options, validate_write_options};
 
 /// How unknown and duplicate fields are met.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -2,11 +2,11 @@
 //!
 //! Owns dropping them and telling the client so. Two references with the same uid that differ in anything both stay.
 
-use crate::schema::value::Value;
-use crate::validate::Distinct;
-use crate::validate::errors::ERRORS_SHOWN_MAX;
-use crate::validate::field::beginning;
-use crate::validate::tree::{Tree, child_mut, set};
+use orch_rules::validate::Distinct;
+use orch_rules::validate::errors::ERRORS_SHOWN_MAX;
+use orch_rules::validate::tree::{Tree, child_mut, set};
+use orch_schema::shown::beginning;
+use orch_schema::value::Value;
 
 /// Drops repeated owner references of `object`; gives the text for a `Warning` header where there were some.
 /// `after_admission` is the reference's word for a patch.

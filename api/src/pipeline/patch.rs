@@ -4,6 +4,14 @@
 //! every update. A patch is parsed once, however often it is tried.
 
 use orch_raft::Store;
+use orch_rules::Action;
+use orch_rules::validate::WriteKind;
+use orch_rules::validate::field::FieldError;
+use orch_rules::validate::tree::{self, Tree, child_mut, unset};
+use orch_schema::json;
+use orch_schema::shown::{part, quoted};
+use orch_schema::value::{Map, Value};
+use orch_schema::{DecodeError, Decoded, Head, Limits, StrictError, decode_json, write_value};
 
 use super::create::Origin;
 use super::incoming::{Patched, forget_owners, has_emptied_owners, met};
@@ -14,16 +22,9 @@ use super::patch_body::{APPLY, Parsed, Patch, parse_patch, patch_error};
 use super::stored::tree_of;
 use super::update::{check_name, writer};
 use super::{Pipeline, Request, Written};
-use crate::endpoint::Action;
 use crate::error::ApiError;
 use crate::fields::{ApplyError, ApplyOptions, apply};
-use crate::json;
 use crate::patch::{PatchError, merge_patch, printed, strategic_merge_patch};
-use crate::schema::value::{Map, Value};
-use crate::schema::{DecodeError, Decoded, Head, Limits, StrictError, decode_json, write_value};
-use crate::validate::WriteKind;
-use crate::validate::field::{FieldError, part, quoted};
-use crate::validate::tree::{self, Tree, child_mut, unset};
 
 /// Bytes of the largest object of which a copy is held beside the patched document. A larger one is read again when the
 /// document is gone: its tree takes many times its bytes.

@@ -3,13 +3,14 @@
 //! Owns the formats and what strict field validation has to say of a body itself: members that stand twice, operations
 //! with members that mean nothing. Whether that is refused, told or ignored is decided where the patch is applied.
 
+use orch_schema::value::Value;
+use orch_schema::{DecodeError, Limits, Schema, StrictError, read_json, read_yaml};
+
 use super::Request;
 use super::media_type::unsupported_patch;
 use super::update::names_version;
 use crate::error::ApiError;
 use crate::patch::{JsonPatch, PatchError};
-use crate::schema::value::Value;
-use crate::schema::{DecodeError, Limits, Schema, StrictError, read_json, read_yaml};
 
 /// The media type of an apply.
 pub(super) const APPLY: &str = "application/apply-patch+yaml";

@@ -7,6 +7,9 @@
 //! Invariant: both ways make the same object and the same warnings.
 
 use orch_raft::Store;
+use orch_rules::validate::tree::{child_mut, existing_mut, set};
+use orch_schema::value::Value;
+use orch_schema::{Decoded, Head, Limits, check_held, decode_json, write_value};
 
 use super::incoming::{Patched, forget_owners, has_emptied_owners, met};
 use super::options::FieldValidation;
@@ -15,9 +18,6 @@ use super::patch_body::{Parsed, Patch};
 use super::{Pipeline, Request};
 use crate::error::ApiError;
 use crate::patch::{Reach, strategic_reach};
-use crate::schema::value::Value;
-use crate::schema::{Decoded, Head, Limits, check_held, decode_json, write_value};
-use crate::validate::tree::{child_mut, existing_mut, set};
 
 impl<S: Store> Pipeline<S> {
     /// The members that `patch` reaches of an object in the stored form. `None`: it has to be patched as a whole.

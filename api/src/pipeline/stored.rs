@@ -6,13 +6,13 @@ use bytes::Bytes;
 use memchr::memmem;
 use orch_raft::object::SharedObject;
 use orch_raft::{Fields, Index, Key, Put, Store};
+use orch_rules::validate::tree::{Tree, child_mut, set};
+use orch_schema::encode_json;
+use orch_schema::value::Value;
 
 use super::{Pipeline, Request};
 use crate::error::ApiError;
 use crate::registry::Resource;
-use crate::schema::encode_json;
-use crate::schema::value::Value;
-use crate::validate::tree::{Tree, child_mut, set};
 
 /// What stands for the revision until the digits are known; found once, and taken out.
 const REVISION_FIELD: &[u8] = b"\"resourceVersion\":\"0\"";

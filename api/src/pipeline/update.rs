@@ -5,6 +5,15 @@
 
 use orch_raft::Store;
 use orch_raft::object::SharedObject;
+use orch_rules::Action;
+use orch_rules::kinds::NameRule;
+use orch_rules::validate::tree::{Tree, child_mut, set, unset};
+use orch_rules::validate::{
+    Path, WriteKind, carry_system_fields, validate_object_meta, validate_object_meta_update,
+};
+use orch_schema::apply_defaults;
+use orch_schema::shown::part;
+use orch_schema::value::Value;
 
 use super::create::Origin;
 use super::modify::{ATTEMPTS_MAX, Attempt, Change, Current, Write, changing_too_fast};
@@ -12,17 +21,8 @@ use super::options::Options;
 use super::stored::check_size;
 use super::{Pipeline, Request, Written, owners};
 use crate::admission::{Additions, Attributes, Operation};
-use crate::endpoint::Action;
 use crate::error::{ApiError, Subject};
 use crate::fields::{Writer, keep_times_if_unchanged, track_update};
-use crate::kinds::NameRule;
-use crate::schema::apply_defaults;
-use crate::schema::value::Value;
-use crate::validate::field::part;
-use crate::validate::tree::{Tree, child_mut, set, unset};
-use crate::validate::{
-    Path, WriteKind, carry_system_fields, validate_object_meta, validate_object_meta_update,
-};
 
 impl<S: Store> Pipeline<S> {
     /// PUT.
@@ -30,7 +30,7 @@ impl<S: Store> Pipeline<S> {
         let options = self.write_options(request, WriteKind::Plain)?;
         let sent = || self.sent(request, &options);
         let mut first = Some(sent()?);
-        let names_version = first.as_ref().is_some_and(|sent| names_version(sent));
+        let names_version = first.as_ref().is_some_and(names_version);
         let key = request.key()?;
         for _ in 0..ATTEMPTS_MAX {
             let attempt =
@@ -250,7 +250,8 @@ fn check_version(request: Request<'_>, old: &Value, new: &mut Value) -> Result<(
     match metadata.text("resourceVersion") {
         "" | "0" if request.resource.rules.conditional_update => {
             let path = Path::new("metadata").child("resourceVersion");
-            let error = crate::validate::FieldError::invalid(path, "0", "must be specified for an update");
+            let error =
+                orch_rules::validate::FieldError::invalid(path, "0", "must be specified for an update");
             let subject = Subject::kind(request.resource, &request.target.name);
             return Err(ApiError::Invalid { subject, errors: error.into() });
         }

@@ -4,18 +4,18 @@
 
 use orch_raft::Revision;
 use orch_raft::object::SharedObject;
+use orch_schema::encode_json;
+use orch_schema::json;
+use orch_schema::protobuf::{
+    ENVELOPE_END, write_envelope, write_envelope_head, write_field_open, write_message_field,
+};
+use orch_schema::write_value;
 
 use super::protobuf::{encoded_meta, message_field_len};
 use super::{Renderer, at_revision};
 use crate::ambient::Timestamp;
 use crate::error::ApiError;
-use crate::json;
 use crate::negotiate::Encoding;
-use crate::schema::encode_json;
-use crate::schema::json::write_value;
-use crate::schema::protobuf::{
-    ENVELOPE_END, write_envelope, write_envelope_head, write_field_open, write_message_field,
-};
 use crate::status::Status;
 
 /// What happened to an object.

@@ -1,14 +1,14 @@
 //! Objects as JSON, and the last step from JSON to bytes: a newline, several lines, or YAML.
 
+use orch_schema::value::Value;
+use orch_schema::write_value;
+use orch_schema::{encode_json, write_yaml_to};
 use serde::de::DeserializeOwned;
 
 use super::pieces::Pieces;
 use super::{Payload, Renderer, pretty};
 use crate::error::ApiError;
 use crate::negotiate::{Encoding, Representation};
-use crate::schema::json::write_value;
-use crate::schema::value::Value;
-use crate::schema::{encode_json, write_yaml_to};
 
 impl Renderer {
     /// Appends the object with its kind and version.

@@ -2,6 +2,9 @@
 
 use bytes::Bytes;
 use orch_raft::object::SharedObject;
+use orch_schema::budget::goes_on;
+use orch_schema::value::Value;
+use orch_schema::write_yaml_list;
 
 use super::json::{parsed, write_text};
 use super::payload::{Framing, Items};
@@ -9,12 +12,9 @@ use super::pieces::Pieces;
 use super::pretty::Sink;
 use super::{Payload, Renderer, pretty};
 use crate::ambient::Timestamp;
-use crate::budget::goes_on;
 use crate::error::ApiError;
 use crate::negotiate::{Encoding, Representation, View};
 use crate::pipeline::ListAnswer;
-use crate::schema::value::Value;
-use crate::schema::write_yaml_list;
 
 impl Renderer {
     /// The answer of a list.

@@ -31,15 +31,15 @@ use std::sync::Arc;
 use bytes::Bytes;
 use orch_proto::Brand;
 use orch_raft::object::SharedObject;
+use orch_schema::Schema;
+use orch_schema::shown::quoted;
+use orch_schema::value::Value;
 
 use crate::ambient::Timestamp;
 use crate::error::{ApiError, NotAcceptable};
 use crate::negotiate::{Encoding, Representation, View};
 use crate::pipeline::Written;
 use crate::registry::{Registry, Resource};
-use crate::schema::Schema;
-use crate::schema::value::Value;
-use crate::validate::quoted;
 
 pub use event::EventType;
 pub use payload::{Frames, Payload};

@@ -12,10 +12,10 @@ use std::collections::VecDeque;
 
 use bytes::Bytes;
 use orch_raft::object::SharedObject;
+use orch_schema::protobuf::write_message_field;
 
 use super::pretty;
 use super::protobuf::message_field_len;
-use crate::schema::protobuf::write_message_field;
 
 /// A frame holds whole items up to this many bytes, or is one larger item: large enough that a system call per frame
 /// does not count, small enough for ten thousand slow readers.

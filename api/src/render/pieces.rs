@@ -3,10 +3,10 @@
 //! Owns where one piece ends and the next begins. It never looks at what is written.
 
 use bytes::Bytes;
+use orch_schema::YamlSink;
 
 use super::payload::{FRAME_BYTES, Payload};
 use super::pretty::Sink;
-use crate::schema::YamlSink;
 
 /// Bytes from which on a piece is full: more than a frame holds, so that pieces are handed out without a copy.
 const FULL: usize = FRAME_BYTES + 1;

@@ -3,8 +3,9 @@
 //! Owns a re-indenter that works on the bytes of canonical JSON: no tree, no white space to remove. Its output can be
 //! measured without being made, so that the length of an answer is known before its first byte.
 
+use orch_schema::budget::goes_on;
+
 use super::scan::string_end;
-use crate::budget::goes_on;
 
 /// Takes output; counting it is one way.
 pub(super) trait Sink {
@@ -119,6 +120,8 @@ mod tests {
     #[test]
     fn indenting_ends_with_its_request() {
         let json = format!("[{}]", vec!["{}"; 30_000].join(","));
-        crate::budget::stopping::check_stops("several lines", 30_000, || indented_len(json.as_bytes(), 0));
+        orch_schema::budget::stopping::check_stops("several lines", 30_000, || {
+            indented_len(json.as_bytes(), 0)
+        });
     }
 }

@@ -5,20 +5,20 @@
 
 use bytes::Bytes;
 use orch_raft::object::SharedObject;
-
-use super::payload::{Framing, Items};
-use super::{Payload, Renderer, unreadable};
-use crate::budget::goes_on;
-use crate::error::ApiError;
-use crate::json;
-use crate::negotiate::View;
-use crate::pipeline::ListAnswer;
-use crate::schema::protobuf::{
+use orch_schema::budget::goes_on;
+use orch_schema::json;
+use orch_schema::protobuf::{
     ENVELOPE_END, message_field_end, varint_len, write_envelope, write_envelope_head, write_field_open,
     write_message_field,
 };
-use crate::schema::value::{Map, Value};
-use crate::schema::{Schema, encode_protobuf};
+use orch_schema::value::{Map, Value};
+use orch_schema::{Schema, encode_protobuf};
+
+use super::payload::{Framing, Items};
+use super::{Payload, Renderer, unreadable};
+use crate::error::ApiError;
+use crate::negotiate::View;
+use crate::pipeline::ListAnswer;
 
 impl Renderer {
     /// The message of the view of a stored object, without envelope.

@@ -1,16 +1,16 @@
 //! Statuses and other documents of the meta types in every encoding.
 
 use bytes::Bytes;
+use orch_rules::validate::tree::Tree;
+use orch_schema::protobuf::write_envelope;
+use orch_schema::value::Value;
+use orch_schema::write_value;
+use orch_schema::{Schema, write_yaml};
 
 use super::json::lines;
 use super::protobuf::encoded_message;
 use crate::negotiate::{Encoding, Representation};
-use crate::schema::json::write_value;
-use crate::schema::protobuf::write_envelope;
-use crate::schema::value::Value;
-use crate::schema::{Schema, write_yaml};
 use crate::status::Status;
-use crate::validate::tree::Tree;
 
 /// The body of an answer that is a Status. A Status is never shown as a table and never cut to its metadata.
 pub fn status(status: &Status, representation: Representation, schema: &Schema) -> Bytes {

@@ -3,18 +3,18 @@
 //! Owns the `Table` document. The cells are the kind's (its strategy), the columns its resource's.
 
 use orch_raft::object::SharedObject;
+use orch_rules::kinds::Cell;
+use orch_rules::validate::tree::Tree;
+use orch_schema::json;
+use orch_schema::value::Value;
+use orch_schema::write_value;
+use orch_schema::{Column, default_columns};
 
 use super::list::write_list_meta;
 use super::{IncludeObject, Payload, Renderer};
 use crate::ambient::Timestamp;
 use crate::error::ApiError;
-use crate::json;
-use crate::kinds::Cell;
 use crate::pipeline::ListAnswer;
-use crate::schema::json::write_value;
-use crate::schema::value::Value;
-use crate::schema::{Column, default_columns};
-use crate::validate::tree::Tree;
 
 impl Renderer {
     /// The table of a list.

@@ -10,14 +10,14 @@ use std::sync::{Arc, LazyLock, OnceLock};
 use orch_proto::brand::ORCH;
 use orch_raft::object::SharedObject;
 use orch_raft::{Index, Object, Revision};
+use orch_schema::encode_json;
+use orch_schema::json;
+use orch_schema::value::Value;
 
 use super::*;
 use crate::ambient::Timestamp;
-use crate::json;
 use crate::negotiate::JSON;
 use crate::pipeline::{ListAnswer, Written};
-use crate::schema::encode_json;
-use crate::schema::value::Value;
 
 static REGISTRY: LazyLock<Arc<Registry>> = LazyLock::new(|| Registry::builtin(&ORCH));
 

@@ -4,10 +4,10 @@
 
 use std::num::{IntErrorKind, ParseIntError};
 
+use orch_schema::shown::quoted;
 use percent_encoding::percent_decode_str;
 
 use crate::error::ApiError;
-use crate::validate::quoted;
 
 /// The parameters in the order written.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -2,10 +2,11 @@
 
 use std::collections::HashSet;
 
+use orch_rules::validate::errors::{ERRORS_SHOWN_MAX, FieldErrors};
+use orch_schema::shown::bytes_in_answer;
+
 use super::{DETAIL_BYTES_MAX, Details, MESSAGE_BYTES_MAX, RETRY_AFTER_SECONDS, Status, about, bound, named};
 use crate::error::Subject;
-use crate::validate::errors::{ERRORS_SHOWN_MAX, FieldErrors};
-use crate::validate::shown::bytes_in_answer;
 
 /// Bytes of all causes together, as their answer holds them. They repeat the errors of the message.
 pub(super) const CAUSES_BYTES_MAX: usize = MESSAGE_BYTES_MAX;

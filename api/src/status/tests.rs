@@ -1,10 +1,10 @@
 //! What every error is answered with.
 
 use orch_proto::brand::ORCH;
+use orch_rules::validate::errors::FieldErrors;
 
 use super::causes::CAUSES_BYTES_MAX;
 use super::*;
-use crate::validate::errors::FieldErrors;
 
 /// Whether the Status of `error` may carry `Retry-After`. The match has no wildcard,
 /// so that a new variant has to be listed.
@@ -108,8 +108,8 @@ fn an_unknown_outcome_is_a_timeout_that_says_so() {
 /// Every text that a client may have written, of any length, with as many escapes as characters.
 fn one_of_each_with(text: &str) -> Vec<ApiError> {
     let subject = || Subject { group: text.to_owned(), kind: text.to_owned(), name: text.to_owned() };
-    let path = crate::validate::Path::new(text).key(text).child(text);
-    let error = crate::validate::FieldError::invalid_str(path, text, text);
+    let path = orch_rules::validate::Path::new(text).key(text).child(text);
+    let error = orch_rules::validate::FieldError::invalid_str(path, text, text);
     let causes = vec![(text.to_owned(), text.to_owned()); 100];
     vec![
         ApiError::NotFound(subject()),
@@ -140,7 +140,7 @@ fn an_answer_is_bounded_by_its_own_bytes_whatever_an_error_repeats() {
         for error in one_of_each_with(&piece.repeat(200_000)) {
             let status = Status::of(&error, &ORCH);
             let mut answer = Vec::new();
-            crate::schema::write_value(&status.to_value(), &mut answer);
+            orch_schema::write_value(&status.to_value(), &mut answer);
             let texts_max = MESSAGE_BYTES_MAX + CAUSES_BYTES_MAX + 3 * DETAIL_BYTES_MAX;
             // The frame around the texts: names of fields, quotes and commas, of a hundred causes.
             assert!(answer.len() < texts_max + 8 * 1024, "{piece:?}: {} bytes of {error:.60}", answer.len());

@@ -5,13 +5,13 @@ use std::time::Duration;
 
 use futures::future::BoxFuture;
 use orch_raft::Store;
+use orch_rules::validate::{ListOptions, validate_list_options};
 
 use super::event::Scope;
 use super::{BOOKMARK_EVERY, InitialEvents, Phase, Watch};
 use crate::error::ApiError;
 use crate::pipeline::{Pipeline, Request, revision_parameter};
 use crate::render::Renderer;
-use crate::validate::{ListOptions, validate_list_options};
 
 /// How long a watch lasts that does not say: this, and up to as much again, so that clients do not come back together.
 const LIFE_MIN: Duration = Duration::from_secs(30 * 60);

@@ -12,16 +12,17 @@ use orch_api::negotiate::negotiate;
 use orch_api::paging::{ContinueToken, TokenKey};
 use orch_api::patch::{JsonPatch, merge_patch, strategic_merge_patch};
 use orch_api::request::{Query, TargetPath, Verb, parse_path};
-use orch_api::schema::value::Value;
-use orch_api::schema::{
-    Limits, Schema, Selectable, TypeId, decode_json, decode_protobuf, decode_protobuf_object, decode_yaml,
-    encode_json, encode_protobuf,
-};
-use orch_api::selector::{FieldSelector, LabelSelector, SelectableFields};
+use orch_api::selector::Selector;
 use orch_proto::brand::ORCH;
 use orch_raft::Fields;
 use orch_raft::object::Object;
 use orch_raft::{Index, Key, Revision};
+use orch_rules::selector::{FieldSelector, LabelSelector, SelectableFields};
+use orch_schema::value::Value;
+use orch_schema::{
+    Limits, Schema, Selectable, TypeId, decode_json, decode_protobuf, decode_protobuf_object, decode_yaml,
+    encode_json, encode_protobuf,
+};
 
 pub(crate) static SCHEMA: LazyLock<Schema> = LazyLock::new(|| Schema::builtin(&ORCH));
 
@@ -54,9 +55,10 @@ pub(crate) fn label_selector(input: &[u8]) -> bool {
     let text = String::from_utf8_lossy(input);
     let Ok(selector) = LabelSelector::parse(&text) else { return false };
     let labels = [("a", "1"), ("app", "web"), ("tier", "")];
-    let selected = selector.matches(&object(&labels, &[]));
+    let selector = Selector { labels: selector, fields: FieldSelector::default() };
+    let selected = selector.matches("n/web", &object(&labels, &[]));
     assert!(selected || !selector.is_everything());
-    assert_eq!(LabelSelector::parse(&text), Ok(selector));
+    assert_eq!(LabelSelector::parse(&text), Ok(selector.labels));
     true
 }
 
@@ -73,10 +75,11 @@ pub(crate) fn field_selector(input: &[u8]) -> bool {
         let fields = SelectableFields { declared: &declared, namespaced };
         let Ok(selector) = FieldSelector::parse(&text, fields) else { continue };
         meant = true;
-        let selected = selector
-            .matches("n/web", &object(&[], &[("spec.nodeName", "node"), ("status.phase", "Running")]));
+        let selector = Selector { labels: LabelSelector::default(), fields: selector };
+        let stored = [("spec.nodeName", "node"), ("status.phase", "Running")];
+        let selected = selector.matches("n/web", &object(&[], &stored));
         assert!(selected || !selector.is_everything());
-        if let Some(name) = selector.required_name().filter(|_| selected) {
+        if let Some(name) = selector.only_name().filter(|_| selected) {
             assert_eq!(name, "web");
         }
         let renamed = FieldSelector::parse_renamed(&text, fields, |name| {

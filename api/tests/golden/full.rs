@@ -3,9 +3,9 @@
 //! A type that comes again in one object is there with its plain fields only: that ends recursion, and keeps a pod
 //! template from being written out for each container list.
 
-use orch_api::json;
-use orch_api::schema::value::{Map, Value};
-use orch_api::schema::{Field, ObjectType, Scalar, Schema, TypeId, ValueType, Wire};
+use orch_schema::json;
+use orch_schema::value::{Map, Value};
+use orch_schema::{Field, ObjectType, Scalar, Schema, TypeId, ValueType, Wire};
 
 /// An object of the type with every field.
 pub(crate) fn object(schema: &Schema, type_id: TypeId) -> Value {

@@ -12,9 +12,9 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use orch_api::registry::Registry;
-use orch_api::schema::value::Value;
-use orch_api::schema::{Limits, Schema, TypeId, decode_json, decode_protobuf, encode_json, encode_protobuf};
 use orch_proto::brand::ORCH;
+use orch_schema::value::Value;
+use orch_schema::{Limits, Schema, TypeId, decode_json, decode_protobuf, encode_json, encode_protobuf};
 
 /// What a client sent, by type.
 const GIVEN: [(&str, &str); 4] = [

@@ -11,7 +11,6 @@ use bytes::Bytes;
 use futures::FutureExt;
 use orch_api::ambient::{Ambient, Timestamp};
 use orch_api::authn::User;
-use orch_api::budget::Budget;
 use orch_api::controllers;
 use orch_api::error::ApiError;
 use orch_api::exchange::Exchange;
@@ -25,6 +24,7 @@ use orch_api::watch::Watch;
 use orch_proto::brand::ORCH;
 use orch_raft::member::ClusterIdentity;
 use orch_raft::transport::NodeId;
+use orch_schema::budget::Budget;
 
 use super::dice::Dice;
 use super::world::{Handle, World};

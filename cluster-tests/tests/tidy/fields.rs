@@ -11,7 +11,8 @@ use regex::Regex;
 use crate::tree::Source;
 
 /// Folders whose code looks at decoded objects by names.
-const FOLDERS: [&str; 4] = ["api/src/admission/", "api/src/kinds/", "api/src/pipeline/", "api/src/validate/"];
+const FOLDERS: [&str; 4] =
+    ["api/rules/src/kinds/", "api/rules/src/validate/", "api/src/admission/", "api/src/pipeline/"];
 
 /// Parts of the paths of errors that the reference spells in its own way.
 const PATHS_ONLY: [&str; 2] = ["Phase", "Type"];
@@ -64,7 +65,7 @@ fn a_name_that_is_written_wrong_is_found() {
         file("proto/store/store.proto", "  optional int32 elsewhere = 1;"),
     ]);
     assert_eq!(declared.iter().map(String::as_str).collect::<Vec<_>>(), ["also", "replicas", "spec"]);
-    let found = |line: &str| unknown(&file("api/src/kinds/x.rs", line), &declared).len();
+    let found = |line: &str| unknown(&file("api/rules/src/kinds/x.rs", line), &declared).len();
     for line in [
         r#"object.at("spec").int("replicsa")"#,
         r#"set(child_mut(new, "spec"), "elsewhere", 1)"#,

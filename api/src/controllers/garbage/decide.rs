@@ -13,15 +13,15 @@ use std::sync::Arc;
 
 use orch_raft::object::SharedObject;
 use orch_raft::{Revision, State};
+use orch_rules::validate::tree::Tree;
+use orch_schema::json;
+use orch_schema::value::Value;
 
 use super::graph::{Graph, ObjectRef};
 use super::misplaced::Misplaced;
 use super::ownership::{FOREGROUND, ORPHAN, Ownership};
 use crate::controllers::client::Propagation;
-use crate::json;
 use crate::registry::{Registry, Resource};
-use crate::schema::value::Value;
-use crate::validate::tree::Tree;
 
 /// Actions about the dependents of one owner at a time; more follow when these are done.
 pub(super) const DEPENDENTS_MAX: usize = 256;

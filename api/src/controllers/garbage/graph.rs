@@ -168,7 +168,7 @@ mod tests {
     use crate::controllers::testing::{Fixture, owned};
     use crate::follow::Follower;
 
-    use crate::json;
+    use orch_schema::json;
 
     fn due(follower: &mut Follower<Watched>, ticks: u64) -> Vec<String> {
         let queue = &mut follower.value_mut().queue;

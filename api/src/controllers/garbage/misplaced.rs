@@ -9,15 +9,15 @@ use std::sync::Arc;
 
 use orch_raft::Store;
 use orch_raft::warnings::WarningLimit;
+use orch_rules::validate::tree::Tree;
+use orch_schema::json;
+use orch_schema::value::Value;
 use sha2::{Digest, Sha256};
 
 use super::decide::View;
 use super::graph::ObjectRef;
 use crate::controllers::client::{Client, Moment, for_each, is_overtaken};
-use crate::json;
 use crate::registry::Resource;
-use crate::schema::value::Value;
-use crate::validate::tree::Tree;
 
 /// References that cannot be reported: clients write them.
 static UNREPORTED: WarningLimit<Moment> = WarningLimit::new();

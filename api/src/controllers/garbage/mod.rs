@@ -21,6 +21,7 @@ use std::time::Duration;
 
 use orch_raft::warnings::WarningLimit;
 use orch_raft::{State, Store, Subscription};
+use orch_schema::json;
 
 use self::decide::{Action, Decision, View, Write};
 use self::graph::{Graph, ObjectRef, Watched};
@@ -28,10 +29,8 @@ use self::misplaced::{Misplaced, report_all};
 use self::ownership::Ownership;
 use super::client::{Client, Moment, Place, Propagation, any_changed, for_each, is_overtaken};
 use super::queue::Queue;
-use crate::endpoint;
 use crate::error::ApiError;
 use crate::follow::{Applied, Follower};
-use crate::json;
 
 /// Objects that cannot be read: thousands may be due at once.
 static UNREADABLE: WarningLimit<Moment> = WarningLimit::new();
@@ -171,7 +170,7 @@ async fn write<S: Store>(client: &Client<S>, action: &Action) -> Result<(), ApiE
             let mut metadata = fields.clone();
             metadata["uid"] = json!(uid);
             metadata["resourceVersion"] = json!(revision.to_string());
-            client.patch(place, endpoint::Action::Object, &json!({"metadata": metadata})).await
+            client.patch(place, orch_rules::Action::Object, &json!({"metadata": metadata})).await
         }
     }
 }

@@ -7,8 +7,8 @@ use std::collections::BTreeSet;
 use orch_raft::Object;
 use serde::Deserialize;
 
-use crate::schema::value::Value;
-use crate::validate::tree::{Tree, set};
+use orch_rules::validate::tree::{Tree, set};
+use orch_schema::value::Value;
 
 /// The finalizer of an object that waits for its dependents.
 pub(super) const FOREGROUND: &str = "foregroundDeletion";

@@ -1,12 +1,13 @@
 //! The collector at work, through the pipeline on one state machine in memory.
 
+use orch_rules::validate::tree::Tree;
+use orch_schema::json;
+use orch_schema::value::Value;
+
 use super::*;
 use crate::controllers::testing::{Fixture, event, owned, pod};
-use crate::json;
 use crate::pipeline::Answer;
 use crate::request::Verb;
-use crate::schema::value::Value;
-use crate::validate::tree::Tree;
 
 /// An owner `n/o` with dependents `n/d-0`.. in another resource, and its uid.
 async fn family(size: usize) -> (Fixture, String) {

@@ -4,9 +4,9 @@
 
 use std::collections::BTreeMap;
 
-use crate::json;
-use crate::schema::value::Value;
-use crate::validate::tree::{Tree, set};
+use orch_rules::validate::tree::{Tree, set};
+use orch_schema::json;
+use orch_schema::value::Value;
 
 /// Each condition with its reason and message while there is nothing to report, in the order of the status.
 const CONDITIONS: [(&str, &str, &str); 5] = [

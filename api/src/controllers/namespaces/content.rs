@@ -8,11 +8,11 @@ use std::sync::Arc;
 
 use orch_raft::State;
 use orch_raft::object::SharedObject;
+use orch_rules::validate::tree::Tree;
+use orch_schema::value::Value;
 
 use super::conditions::Findings;
 use crate::registry::{Registry, Resource};
-use crate::schema::value::Value;
-use crate::validate::tree::Tree;
 
 /// What ends first.
 const PODS: &str = "pods";
@@ -108,7 +108,7 @@ mod tests {
     use crate::controllers::testing::{Fixture, pod};
     use orch_proto::brand::ORCH;
 
-    use crate::json;
+    use orch_schema::json;
 
     async fn filled() -> (Fixture, Vec<Arc<Resource>>) {
         let fixture = Fixture::new();

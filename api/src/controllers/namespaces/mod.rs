@@ -17,18 +17,18 @@ use std::time::Duration;
 
 use orch_raft::warnings::WarningLimit;
 use orch_raft::{Change, State, Store, Subscription};
+use orch_rules::Action;
+use orch_rules::validate::tree::Tree;
+use orch_schema::json;
+use orch_schema::value::Value;
 
 use self::conditions::Findings;
 use self::content::Doomed;
 use super::client::{Client, Moment, Place, Propagation, any_changed, for_each, is_overtaken};
 use super::queue::Queue;
-use crate::endpoint::Action;
 use crate::error::ApiError;
 use crate::follow::{Applied, Derived, Follower};
-use crate::json;
 use crate::registry::Resource;
-use crate::schema::value::Value;
-use crate::validate::tree::Tree;
 
 /// Where namespaces are stored.
 const NAMESPACES: &str = "namespaces";

@@ -1,8 +1,9 @@
 //! Namespaces on their way out, through the pipeline on one state machine in memory.
 
+use orch_schema::json;
+
 use super::*;
 use crate::controllers::testing::{Fixture, event, pod};
-use crate::json;
 use crate::request::Verb;
 
 /// A namespace `n` with a config map in it.

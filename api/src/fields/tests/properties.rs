@@ -1,5 +1,7 @@
 //! What holds for any objects, configurations and managers.
 
+use orch_proto::brand::ORCH;
+use orch_schema::value::{Map, SmolStr};
 use proptest::collection::{btree_map, btree_set, vec};
 use proptest::option;
 use proptest::prelude::*;
@@ -7,8 +9,6 @@ use proptest::prelude::*;
 use super::super::merge::{merge, merge_into};
 use super::super::shape::{Shape, same};
 use super::*;
-use crate::schema::value::{Map, SmolStr};
-use orch_proto::brand::ORCH;
 
 const OPTIONS: ApplyOptions = ApplyOptions { force: false, brand: &ORCH };
 

@@ -20,6 +20,6 @@ pub(crate) fn root(kind: &str) -> TypeId {
 pub(crate) fn root_of(api_version: &str, kind: &str) -> Option<TypeId> {
     let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
     let is_it =
-        |r: &&crate::schema::ResourceType| *r.group == *group && *r.version == *version && *r.kind == *kind;
+        |r: &&orch_schema::ResourceType| *r.group == *group && *r.version == *version && *r.kind == *kind;
     schema().resources().iter().find(is_it).map(|resource| resource.type_id)
 }

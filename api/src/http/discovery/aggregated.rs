@@ -5,14 +5,14 @@
 //! each request in the encoding that it asks for.
 
 use orch_proto::Brand;
+use orch_schema::Subresource;
+use orch_schema::json;
+use orch_schema::value::Value;
 use sha2::{Digest, Sha512};
 
 use super::order::{Versions, groups, parts};
-use crate::json;
 use crate::negotiate::{Encoding, clauses, encoding_of};
 use crate::registry::{Registry, Resource};
-use crate::schema::Subresource;
-use crate::schema::value::Value;
 
 /// What clients put behind `as=`.
 const LIST_KIND: &str = "APIGroupDiscoveryList";

@@ -13,14 +13,14 @@ use std::sync::Arc;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use orch_proto::Brand;
+use orch_schema::json;
+use orch_schema::value::Value;
+use order::{groups, parts};
 use sha2::{Digest, Sha256};
 
 use super::Document;
-use crate::json;
 use crate::negotiate::Encoding;
 use crate::registry::{Registry, Resource};
-use crate::schema::value::Value;
-use order::{groups, parts};
 
 pub(super) use aggregated::{Aggregated, LIST_MESSAGE};
 

@@ -6,8 +6,9 @@
 use std::cmp::Reverse;
 use std::sync::Arc;
 
+use orch_schema::Subresource;
+
 use crate::registry::{Registry, Resource};
-use crate::schema::Subresource;
 
 /// Stems of the built-in groups in the reference's order. Those that are not here follow by name.
 const GROUPS: [&str; 22] = [

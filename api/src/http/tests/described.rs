@@ -51,8 +51,7 @@ fn aggregated_discovery_is_given_in_every_form() {
             let accept = format!("application/yaml;{list}");
             let yaml = get(&server, path, &[("accept", &accept)]).await;
             assert_eq!((yaml.code.as_u16(), header(&yaml, "content-type")), (200, &*accept), "{path}");
-            let value =
-                crate::schema::yaml_value(crate::schema::tests::orch(), yaml.text.as_bytes()).unwrap();
+            let value = orch_schema::yaml_value(orch_schema::testing::orch(), yaml.text.as_bytes()).unwrap();
             assert_eq!(value, json.json(), "{path}");
             assert_eq!(header(&yaml, "etag"), header(&json, "etag"), "{path}");
             let accept = format!("application/vnd.orch.protobuf;{list}");
@@ -84,8 +83,7 @@ fn discovery_is_negotiated_like_everything_else() {
             let yaml = get(&server, path, &[("accept", "application/yaml")]).await;
             assert_eq!(header(&yaml, "content-type"), "application/yaml", "{path}");
             assert!(yaml.text.starts_with("apiVersion: v1\n"), "{path}: {}", yaml.text);
-            let value =
-                crate::schema::yaml_value(crate::schema::tests::orch(), yaml.text.as_bytes()).unwrap();
+            let value = orch_schema::yaml_value(orch_schema::testing::orch(), yaml.text.as_bytes()).unwrap();
             assert_eq!(value, json.json(), "{path}");
             let agent = [("user-agent", "curl/8.0")];
             assert!(get(&server, path, &agent).await.text.starts_with("{\n  \"kind\""), "{path}");

@@ -2,9 +2,9 @@
 
 use axum::body::Body;
 use http::Method;
+use orch_schema::value::Value;
 
 use super::{MAPS, Server, json, map};
-use crate::schema::value::Value;
 
 const PODS: &str = "/api/v1/namespaces/ns/pods";
 const JSON: &str = "application/json";

@@ -11,14 +11,14 @@ use hyper::body::Incoming;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use hyper_util::server::conn::auto::Builder;
+use orch_schema::budget::goes_on;
+use orch_schema::value::Map;
 use tokio::io::{DuplexStream, duplex};
 use tokio::sync::{Semaphore, mpsc};
 use tokio::task::JoinHandle;
 
 use super::*;
-use crate::budget::goes_on;
 use crate::http::pool::Pool;
-use crate::schema::value::Map;
 
 /// How a client goes.
 #[derive(Clone, Copy, Debug)]

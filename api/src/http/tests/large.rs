@@ -4,10 +4,10 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use futures::future::{join, join_all};
+use orch_schema::value::Map;
 
 use super::*;
 use crate::http::pool::{GATHERED_OBJECTS_MIN, Pool};
-use crate::schema::value::Map;
 use crate::testing::{Directed, Fate};
 
 fn large(name: &str) -> Value {

@@ -24,6 +24,8 @@ use http_body_util::BodyExt;
 use orch_proto::brand::ORCH;
 use orch_raft::Store;
 use orch_raft::memory::MemoryStore;
+use orch_schema::json;
+use orch_schema::value::Value;
 use tokio_util::sync::CancellationToken;
 use tower::ServiceExt;
 
@@ -32,11 +34,9 @@ use crate::ambient::{Ambient, Timestamp};
 use crate::authn::{AnonymousAccess, Authenticator, Peer, TokenTable};
 use crate::authz::Authorizers;
 use crate::gate::Gate;
-use crate::json;
 use crate::paging::TokenKey;
 use crate::pipeline::{Features, Pipeline};
 use crate::registry::Registry;
-use crate::schema::value::Value;
 
 /// The collection that most tests write to.
 const MAPS: &str = "/api/v1/namespaces/ns/configmaps";

@@ -2,9 +2,9 @@
 
 use axum::body::Body;
 use http::Method;
+use orch_schema::value::Value;
 
 use super::{MAPS, Server, json, map};
-use crate::schema::value::Value;
 
 #[tokio::test(start_paused = true)]
 async fn what_cannot_be_shown_so_is_not_acceptable() {

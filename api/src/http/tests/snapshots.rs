@@ -3,10 +3,10 @@
 
 use std::collections::BTreeMap;
 
+use orch_schema::value::Value;
 use proptest::prelude::*;
 
 use super::{MAPS, Server, block_on, json, map};
-use crate::schema::value::Value;
 
 /// A write of one of a few objects.
 #[derive(Clone, Debug)]

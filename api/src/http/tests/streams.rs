@@ -4,10 +4,10 @@ use axum::body::Body;
 use http::Method;
 use http_body_util::BodyExt;
 use orch_proto::envelope::Unknown;
+use orch_schema::value::Value;
 use prost::Message;
 
 use super::{MAPS, Server, json, map};
-use crate::schema::value::Value;
 
 /// A watch event as it is framed in Protobuf: its type, and its object in field 1 of a message.
 #[derive(Clone, PartialEq, Message)]

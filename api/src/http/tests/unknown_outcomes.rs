@@ -5,10 +5,10 @@ use std::sync::atomic::AtomicBool;
 use axum::body::Body;
 use http::{Method, Request, StatusCode};
 use http_body_util::BodyExt;
+use orch_schema::value::Value;
 use tower::ServiceExt;
 
 use super::*;
-use crate::schema::value::Value;
 use crate::testing::{Directed, Fate};
 
 /// Code, `Retry-After` and the document that a write is answered with when its proposal has this fate.

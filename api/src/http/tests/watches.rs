@@ -1,9 +1,9 @@
 //! How watches start, what they tell, and how they end.
 
 use http_body_util::BodyExt;
+use orch_schema::value::Value;
 
 use super::{MAPS, Server, json, map};
-use crate::schema::value::Value;
 
 fn kinds(events: &[Value]) -> Vec<String> {
     let told = |event: &Value| {

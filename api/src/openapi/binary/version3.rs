@@ -2,8 +2,9 @@
 //!
 //! Owns the tables alone; how a document is encoded by them is the parent module's.
 
+use orch_schema::value::Value;
+
 use super::{Message, Shape, TEXTS};
-use crate::schema::value::Value;
 
 const OPERATION: Shape = Shape::Message(&OPERATION_MESSAGE);
 const PARAMETERS: Shape = Shape::Each(&Shape::Within(1, &Shape::Message(&PARAMETER)));

@@ -2,15 +2,16 @@
 
 use std::collections::BTreeMap;
 
+use orch_schema::budget::goes_on;
+use orch_schema::types::PatchStrategy;
+use orch_schema::value::Value;
+
 use super::meta::Meta;
 use super::order::{Arrangement, check_order};
 use super::{DIRECTIVE, Merger, malformed, no_merge_key, unknown_directive, without_directives, wrong_type};
-use crate::budget::goes_on;
 use crate::fields::KeyValue;
 use crate::patch::PatchError;
 use crate::patch::go_text::{printed_list, type_name};
-use crate::schema::types::PatchStrategy;
-use crate::schema::value::Value;
 
 impl<'s> Merger<'s> {
     /// The list that results from merging `patch` into `old`; `deletes`: the items of `patch` are to go.

@@ -1,8 +1,9 @@
 //! What the type tables say of the members of an object under patch.
 
+use orch_schema::shown::quoted;
+use orch_schema::types::{ObjectType, PatchStrategy, Schema, ValueType, Wire};
+
 use crate::patch::PatchError;
-use crate::schema::types::{ObjectType, PatchStrategy, Schema, ValueType, Wire};
-use crate::validate::quoted;
 
 /// The type of an object under patch.
 #[derive(Clone, Copy)]

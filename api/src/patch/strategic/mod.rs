@@ -8,13 +8,14 @@ mod lists;
 mod meta;
 mod order;
 
+use orch_schema::budget::goes_on;
+use orch_schema::shown::part;
+use orch_schema::types::{Schema, TypeId};
+use orch_schema::value::{Map, SmolStr, Value};
+
 use self::meta::Meta;
 use super::go_text::{printed, type_name};
 use super::{PatchError, Reach};
-use crate::budget::goes_on;
-use crate::schema::types::{Schema, TypeId};
-use crate::schema::value::{Map, SmolStr, Value};
-use crate::validate::field::part;
 
 const DIRECTIVE: &str = "$patch";
 const RETAIN_KEYS: &str = "$retainKeys";

@@ -3,12 +3,13 @@
 
 use std::collections::BTreeMap;
 
+use orch_schema::budget::goes_on;
+use orch_schema::value::Value;
+
 use super::{DIRECTIVE, SET_ELEMENT_ORDER, malformed, no_merge_key, wrong_type};
-use crate::budget::goes_on;
 use crate::fields::KeyValue;
 use crate::patch::PatchError;
 use crate::patch::go_text::printed_list;
-use crate::schema::value::Value;
 
 /// Where items belong, by the value that tells them apart.
 pub(super) struct Arrangement<'k> {

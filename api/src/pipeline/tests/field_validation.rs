@@ -1,9 +1,9 @@
 //! Unknown and duplicate fields, in every format and at every level.
 
 use http::Method;
+use orch_schema::json;
 
 use super::{APPLY, JSON, JSON_PATCH, MAPS, MERGE, Reply, STRATEGIC, Server, YAML, map};
-use crate::json;
 
 /// Sends `body` at each level; gives the warnings of Warn and the refusal of Strict. Ignore says nothing.
 async fn levels(

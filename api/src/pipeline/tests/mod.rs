@@ -15,18 +15,18 @@ use bytes::Bytes;
 use http::Method;
 use orch_proto::brand::ORCH;
 use orch_raft::memory::MemoryStore;
+use orch_schema::budget::Budget;
+use orch_schema::json;
+use orch_schema::value::Value;
 
 use super::{Answer, Features, Pipeline, Request, WriteOutcome};
 use crate::ambient::{Ambient, Timestamp};
 use crate::authn::User;
-use crate::budget::Budget;
 use crate::endpoint::Endpoint;
 use crate::exchange::Exchange;
-use crate::json;
 use crate::paging::TokenKey;
 use crate::registry::Registry;
 use crate::request::{Query, TargetPath, Verb, parse_path};
-use crate::schema::value::Value;
 use crate::status::Status;
 
 /// The collection that most tests write to.

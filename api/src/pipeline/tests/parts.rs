@@ -3,14 +3,14 @@
 use std::cell::Cell;
 
 use orch_raft::Store;
+use orch_rules::validate::WriteKind;
+use orch_schema::value::Map;
 use proptest::prelude::*;
 use proptest::sample::select;
 
 use super::super::patch_body::{Parsed, parse_patch};
 use super::*;
 use crate::exchange::Exchange;
-use crate::schema::value::Map;
-use crate::validate::WriteKind;
 
 /// Members that patches meet or miss in the objects below.
 const NAMES: [&str; 24] = [

@@ -1,11 +1,11 @@
 //! Patches as requests: what may be patched, what a failure says, what a patch that changes nothing does.
 
 use http::Method;
+use orch_schema::value::Value;
 
 use super::{
     APPLY, DEPLOYMENTS, JSON_PATCH, MAPS, MERGE, PODS, STRATEGIC, Server, deployment, json, map, pod,
 };
-use crate::schema::value::Value;
 
 const GENERIC: &str = "the server rejected our request due to an error in our request";
 

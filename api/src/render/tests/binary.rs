@@ -1,11 +1,11 @@
 //! Protobuf answers: single objects, lists, events, and the cache of messages.
 
 use orch_proto::envelope::Unknown;
+use orch_schema::protobuf::{write_envelope, write_message_field};
+use orch_schema::{Limits, decode_protobuf, encode_protobuf};
 use prost::Message as _;
 
 use super::*;
-use crate::schema::protobuf::{write_envelope, write_message_field};
-use crate::schema::{Limits, decode_protobuf, encode_protobuf};
 use crate::status::Status;
 
 fn message(type_name: &str, value: &Value) -> Vec<u8> {

@@ -1,9 +1,9 @@
 //! Lists of any objects in every representation: exact lengths, bounded frames, and the JSON that a tree would give.
 
+use orch_schema::yaml_value;
 use proptest::prelude::*;
 
 use super::*;
-use crate::schema::yaml_value;
 
 /// Names, and values of which some are larger than a frame.
 fn contents() -> impl Strategy<Value = Vec<(String, usize)>> {
@@ -72,7 +72,7 @@ proptest! {
             prop_assert_eq!(joined.len(), len);
             let found: Option<Value> = match representation.encoding {
                 Encoding::Json => Some(serde_json::from_slice(&joined).unwrap()),
-                Encoding::Yaml => Some(yaml_value(crate::schema::tests::orch(), &joined).unwrap()),
+                Encoding::Yaml => Some(yaml_value(orch_schema::testing::orch(), &joined).unwrap()),
                 Encoding::Protobuf => None,
             };
             if let (Some(found), Some(expected)) = (found, expected(representation.view, &objects)) {

@@ -363,7 +363,7 @@ fn answers_end_with_their_request() {
         // Once for each time: a message is kept with its object, so that only the first list makes any.
         let objects = || (0..2_000).map(|_| stored(&renderer, &value)).collect::<Vec<_>>();
         let mut lists = [objects(), objects()].into_iter();
-        crate::budget::stopping::check_stops(what, 2_000, || {
+        orch_schema::budget::stopping::check_stops(what, 2_000, || {
             renderer.list(page(lists.next().unwrap()), NOW).is_ok()
         });
     }
@@ -373,7 +373,7 @@ fn answers_end_with_their_request() {
 fn a_message_that_was_not_finished_is_not_kept() {
     let renderer = renderer("configmaps", PROTOBUF);
     let object = stored(&renderer, &config_map("a"));
-    let gone = Arc::new(crate::budget::Budget::default());
+    let gone = Arc::new(orch_schema::budget::Budget::default());
     gone.cancel();
     assert!(gone.enter(|| renderer.object(&object, NOW)).is_err());
     assert!(object.protobuf.get().is_none());

@@ -1,0 +1,34 @@
+//! What a request does to the objects that its path names.
+//!
+//! Owns the actions and their names in paths. Behind the endpoint no code compares the names of sub-resources.
+
+/// Operation of a request on the objects that its path names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Action {
+    /// Reads or writes the object itself; its status stays as it is.
+    Object,
+    /// Reads the object, or writes its status.
+    Status,
+    /// Writes the finalizers of a namespace's spec.
+    Finalize,
+}
+
+impl Action {
+    /// Every action.
+    pub const ALL: [Action; 3] = [Action::Object, Action::Status, Action::Finalize];
+
+    /// The name of the sub-resource in a path and in managed fields; empty for the object itself.
+    pub fn subresource(self) -> &'static str {
+        match self {
+            Action::Object => "",
+            Action::Status => "status",
+            Action::Finalize => "finalize",
+        }
+    }
+
+    /// The action of the sub-resource called `name`; empty for the object itself. `None`: it is not served.
+    pub fn of(name: &str) -> Option<Action> {
+        // few: the actions.
+        Action::ALL.into_iter().find(|action| action.subresource() == name)
+    }
+}

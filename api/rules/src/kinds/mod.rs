@@ -1,0 +1,101 @@
+//! One small file for each kind whose rules only code can state; the rest of a kind is its message in `proto/`.
+//!
+//! Owns the table from kind to strategy. A strategy is pure: see `strategy`.
+
+pub mod age;
+pub mod batch;
+pub mod config_map;
+pub mod disruption_budget;
+pub mod event;
+pub mod lease;
+pub mod namespace;
+pub mod networking;
+pub mod node;
+mod object_meta;
+pub mod pod;
+pub mod priority_class;
+pub mod rbac;
+pub mod secret;
+pub mod service_account;
+pub mod strategy;
+#[cfg(test)]
+pub(crate) mod testing;
+pub mod volume_claim;
+pub mod workload;
+
+use std::sync::Arc;
+
+pub use crate::Action;
+pub use orch_schema::NameRule;
+pub use strategy::{Cell, Context, Plain, Strategy};
+
+/// The strategy of a storage resource; `None` for a kind that is not served. `events` serves both spellings.
+pub fn strategy_for(storage_resource: &str) -> Option<Arc<dyn Strategy>> {
+    Some(match storage_resource {
+        "clusterrolebindings.rbac.authorization" => Arc::new(rbac::ClusterRoleBinding),
+        "clusterroles.rbac.authorization" => Arc::new(rbac::ClusterRole),
+        "configmaps" => Arc::new(config_map::ConfigMap),
+        "cronjobs.batch" => Arc::new(batch::CronJob),
+        "daemonsets.apps" => Arc::new(workload::DaemonSet),
+        "deployments.apps" => Arc::new(workload::Deployment),
+        "events" => Arc::new(event::Event),
+        "ingresses.networking" => Arc::new(networking::Ingress),
+        "jobs.batch" => Arc::new(batch::Job),
+        "leases.coordination" => Arc::new(lease::Lease),
+        "namespaces" => Arc::new(namespace::Namespace),
+        "networkpolicies.networking" => Arc::new(networking::NetworkPolicy),
+        "nodes" => Arc::new(node::Node),
+        "persistentvolumeclaims" => Arc::new(volume_claim::PersistentVolumeClaim),
+        "poddisruptionbudgets.policy" => Arc::new(disruption_budget::PodDisruptionBudget),
+        "pods" => Arc::new(pod::Pod),
+        "priorityclasses.scheduling" => Arc::new(priority_class::PriorityClass),
+        "replicasets.apps" => Arc::new(workload::ReplicaSet),
+        "rolebindings.rbac.authorization" => Arc::new(rbac::RoleBinding),
+        "roles.rbac.authorization" => Arc::new(rbac::Role),
+        "secrets" => Arc::new(secret::Secret),
+        "serviceaccounts" => Arc::new(service_account::ServiceAccount),
+        "statefulsets.apps" => Arc::new(workload::StatefulSet),
+        _ => return None,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The kinds with finished rules, by storage resource: plural name and group without its domain.
+    const SERVED: &[&str] = &[
+        "clusterrolebindings.rbac.authorization",
+        "clusterroles.rbac.authorization",
+        "configmaps",
+        "cronjobs.batch",
+        "daemonsets.apps",
+        "deployments.apps",
+        "events",
+        "ingresses.networking",
+        "jobs.batch",
+        "leases.coordination",
+        "namespaces",
+        "networkpolicies.networking",
+        "nodes",
+        "persistentvolumeclaims",
+        "poddisruptionbudgets.policy",
+        "pods",
+        "priorityclasses.scheduling",
+        "replicasets.apps",
+        "rolebindings.rbac.authorization",
+        "roles.rbac.authorization",
+        "secrets",
+        "serviceaccounts",
+        "statefulsets.apps",
+    ];
+
+    #[test]
+    fn every_served_kind_has_a_strategy() {
+        for resource in SERVED {
+            assert!(strategy_for(resource).is_some(), "{resource}");
+        }
+        assert!(strategy_for("nonesuch").is_none());
+        assert!(SERVED.is_sorted());
+    }
+}

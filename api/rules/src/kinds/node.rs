@@ -1,0 +1,363 @@
+//! core/v1 Node: taints, resources, and what a node keeps once it has it.
+
+use std::net::IpAddr;
+
+use orch_proto::brand::{KUBERNETES, ORCH};
+use orch_schema::budget::Numbered;
+use orch_schema::json;
+use orch_schema::value::Value;
+
+use crate::Action;
+use crate::kinds::pod::resources::validate_quantity;
+use crate::kinds::pod::scheduling::validate_effect;
+use crate::kinds::{Cell, Context, NameRule, Strategy, age, object_meta};
+use crate::validate::metadata::validate_label_name;
+use crate::validate::tree::{Tree, existing_mut, set, shown};
+use crate::validate::{Distinct, FieldError, FieldErrors, Path, names};
+
+/// The rules of nodes.
+#[derive(Debug)]
+pub struct Node;
+
+impl Strategy for Node {
+    fn default(&self, _context: &Context<'_>, new: &mut Value) {
+        if let Some(spec) = existing_mut(new, "spec") {
+            unify_pod_cidrs(spec);
+        }
+        if let Some(status) = existing_mut(new, "status")
+            && status.has("capacity")
+            && !status.has("allocatable")
+        {
+            set(status, "allocatable", status.at("capacity").clone());
+        }
+    }
+
+    fn prepare_for_update(&self, context: &Context<'_>, old: &Value, new: &mut Value) {
+        object_meta::separate_status(context, old, new, &["spec"]);
+    }
+
+    fn validate_create(&self, context: &Context<'_>, new: &Value) -> FieldErrors {
+        let mut errors = object_meta::on_create(context, new);
+        errors.extend(validate_node(context, new));
+        errors
+    }
+
+    fn validate_update(&self, context: &Context<'_>, old: &Value, new: &Value) -> FieldErrors {
+        let mut errors = object_meta::on_update(context, old, new);
+        if context.action == Action::Object {
+            errors.extend(object_meta::whole(context, new, false, NameRule::Dns1123Subdomain));
+            errors.extend(validate_node(context, new));
+        }
+        errors.extend(validate_resources(context, new));
+        errors.extend(validate_addresses(new));
+        errors.extend(validate_kept(old, new));
+        errors.extend(validate_taints(new.at("spec").items("taints")));
+        errors
+    }
+
+    fn field_values(&self, object: &Value) -> Vec<String> {
+        vec![object.at("spec").flag("unschedulable").to_string()]
+    }
+
+    fn table_row(&self, object: &Value, now: &str) -> Option<Vec<Cell>> {
+        let info = object.at("status").at("nodeInfo");
+        let or = |text: &str, none: &str| json!(if text.is_empty() { none } else { text });
+        Some(vec![
+            object.at("metadata").at("name").clone(),
+            json!(state(object)),
+            or(&roles(object), "<none>"),
+            json!(age::age(object, now)),
+            json!(info.text("kubeletVersion")),
+            or(address(object, "InternalIP"), "<none>"),
+            or(address(object, "ExternalIP"), "<none>"),
+            or(info.text("osImage"), "<unknown>"),
+            or(info.text("kernelVersion"), "<unknown>"),
+            or(info.text("containerRuntimeVersion"), "<unknown>"),
+        ])
+    }
+}
+
+// `podCIDR` is the first of `podCIDRs`. Where they differ the single one counts: its sender may not know of the list.
+fn unify_pod_cidrs(spec: &mut Value) {
+    let single = spec.text("podCIDR").to_owned();
+    let first = spec.texts("podCIDRs").first().map(|&cidr| cidr.to_owned());
+    match first {
+        Some(first) if single.is_empty() => set(spec, "podCIDR", first),
+        Some(first) if first == single => {}
+        _ if single.is_empty() => {}
+        _ => set(spec, "podCIDRs", json!([single])),
+    }
+}
+
+fn validate_node(context: &Context<'_>, node: &Value) -> FieldErrors {
+    let mut errors = validate_taints(node.at("spec").items("taints"));
+    errors.extend(validate_resources(context, node));
+    let path = Path::new("spec").child("podCIDRs");
+    let cidrs = node.at("spec").texts("podCIDRs");
+    let detail = "must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)";
+    let broken = cidrs.iter().numbered().filter(|(_, cidr)| !is_cidr(cidr));
+    errors.extend(broken.map(|(at, cidr)| FieldError::invalid_str(path.index(at), cidr, detail)));
+    if cidrs.len() > 1 {
+        let of_six = cidrs.iter().filter(|cidr| cidr.contains(':')).count();
+        if cidrs.len() > 2 || of_six != 1 {
+            let detail = "may specify no more than one CIDR for each IP family";
+            errors.push(FieldError::invalid(path, &shown(node.at("spec").at("podCIDRs")), detail));
+        }
+    }
+    errors
+}
+
+/// An address and the length of its prefix.
+pub(crate) fn is_cidr(text: &str) -> bool {
+    let Some((address, length)) = text.split_once('/') else { return false };
+    let max = match address.parse::<IpAddr>() {
+        Ok(IpAddr::V4(_)) => 32,
+        Ok(IpAddr::V6(_)) => 128,
+        Err(_) => return false,
+    };
+    length.parse::<u8>().is_ok_and(|length| length <= max)
+}
+
+// The reference reports the taints of the spec under the metadata.
+fn validate_taints(taints: &[Value]) -> FieldErrors {
+    let path = Path::new("metadata").child("taints");
+    let mut errors = FieldErrors::new();
+    let mut seen = Distinct::new();
+    for (at, taint) in taints.iter().numbered() {
+        let path = path.index(at);
+        let (key, value, effect) = (taint.text("key"), taint.text("value"), taint.text("effect"));
+        errors.extend(validate_label_name(key, &path.child("key")));
+        let messages = names::label_value(value);
+        if !messages.is_empty() {
+            errors.push(FieldError::invalid_str(path.child("value"), value, &messages.join(";")));
+        }
+        if effect.is_empty() {
+            errors.push(FieldError::required(path.child("effect"), ""));
+        } else {
+            errors.extend(validate_effect(effect, path.child("effect")));
+        }
+        if seen.is_repeated((key, effect)) {
+            let mut error = FieldError::duplicate(path, &shown(taint));
+            error.message.push_str(": taints must be unique by key and effect pair");
+            errors.push(error);
+        }
+    }
+    errors
+}
+
+fn validate_resources(context: &Context<'_>, node: &Value) -> FieldErrors {
+    let mut errors = FieldErrors::new();
+    for list in ["capacity", "allocatable"] {
+        let path = Path::new("status").child(list);
+        for (name, amount) in node.at("status").entries(list) {
+            errors.extend(validate_quantity(context.brand, name, amount, &path.child(name)));
+        }
+    }
+    errors
+}
+
+fn validate_addresses(node: &Value) -> FieldErrors {
+    let path = Path::new("status").child("addresses");
+    let addresses = node.at("status").items("addresses");
+    let mut seen = Distinct::new();
+    let repeated = addresses.iter().numbered().filter(|(_, address)| seen.is_repeated(*address));
+    repeated.map(|(at, address)| FieldError::duplicate(path.index(at), &shown(address))).collect()
+}
+
+fn validate_kept(old: &Value, new: &Value) -> FieldErrors {
+    let path = Path::new("spec");
+    let (before, after) = (old.at("spec"), new.at("spec"));
+    let mut errors = FieldErrors::new();
+    let (old_cidrs, new_cidrs) = (before.texts("podCIDRs"), after.texts("podCIDRs"));
+    if !old_cidrs.is_empty() {
+        let changed = if old_cidrs.len() == new_cidrs.len() {
+            old_cidrs.iter().zip(&new_cidrs).filter(|(old, new)| old != new).count()
+        } else {
+            1
+        };
+        let detail = "node updates may not change podCIDR except from \"\" to valid";
+        errors.extend((0..changed).map(|_| FieldError::forbidden(path.child("podCIDRs"), detail)));
+    }
+    let provider = before.text("providerID");
+    if !provider.is_empty() && provider != after.text("providerID") {
+        let detail = "node updates may not change providerID except from \"\" to valid";
+        errors.push(FieldError::forbidden(path.child("providerID"), detail));
+    }
+    if before.text("externalID") != after.text("externalID") {
+        errors.push(FieldError::forbidden(path.child("externalID"), "may not be updated"));
+    }
+    errors
+}
+
+fn state(node: &Value) -> String {
+    let conditions = node.at("status").items("conditions");
+    // once: one condition is looked for.
+    let ready = conditions.iter().find(|condition| condition.text("type") == "Ready");
+    let mut state = match ready.map(|condition| condition.text("status")) {
+        None => "Unknown",
+        Some("True") => "Ready",
+        Some(_) => "NotReady",
+    }
+    .to_owned();
+    if node.at("spec").flag("unschedulable") {
+        state.push_str(",SchedulingDisabled");
+    }
+    state
+}
+
+// A row knows no brand, so the labels of every brand count.
+fn roles(node: &Value) -> String {
+    let mut roles: Vec<&str> = Vec::new();
+    for (key, value) in node.at("metadata").entries("labels") {
+        for brand in [&ORCH, &KUBERNETES] {
+            let prefix = format!("node-role.{}/", brand.label_domain);
+            if let Some(role) = key.strip_prefix(&prefix).filter(|role| !role.is_empty()) {
+                roles.push(role);
+            } else if key == brand.label("role") {
+                roles.extend(value.as_str().filter(|role| !role.is_empty()));
+            }
+        }
+    }
+    roles.sort_unstable();
+    roles.dedup();
+    roles.join(",")
+}
+
+fn address<'a>(node: &'a Value, kind: &str) -> &'a str {
+    let addresses = node.at("status").items("addresses");
+    addresses
+        .iter()
+        // once: one address is looked for.
+        .find(|address| address.text("type") == kind)
+        .map_or("", |address| address.text("address"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kinds::testing::{CONTEXT, check_create, check_hostile, created, updated};
+
+    #[test]
+    fn a_new_node_has_its_ranges_and_what_can_be_allocated() {
+        let node =
+            created(&Node, json!({"spec": {"podCIDR": "10.0.0.0/24"}, "status": {"capacity": {"cpu": "4"}}}));
+        assert_eq!(node["status"]["allocatable"], json!({"cpu": "4"}));
+        assert_eq!(node["spec"]["podCIDRs"], json!(["10.0.0.0/24"]));
+    }
+
+    #[test]
+    fn taints_and_amounts() {
+        for (node, expected) in [
+            (json!({"spec": {"taints": [{"key": "k", "effect": "NoExecute"}]}}), &[][..]),
+            (
+                json!({"spec": {"taints": [{"key": "k", "effect": "Nope"}]}}),
+                &[
+                    "metadata.taints[0].effect: Unsupported value: \"Nope\": supported values: \"NoSchedule\", \
+                   \"PreferNoSchedule\", \"NoExecute\"",
+                ],
+            ),
+            (
+                json!({"spec": {"taints": [{"key": "k"}, {"key": "k", "effect": "NoExecute"}, {"key": "k", "effect": "NoExecute"}]}}),
+                &[
+                    "metadata.taints[0].effect: Required value",
+                    "metadata.taints[2]: Duplicate value: {\"key\":\"k\",\"effect\":\"NoExecute\"}: taints must be \
+                     unique by key and effect pair",
+                ],
+            ),
+            (
+                json!({"status": {"capacity": {"pods": "1500m"}, "allocatable": {"pods": "1"}}}),
+                &["status.capacity.pods: Invalid value: \"1500m\": must be an integer"],
+            ),
+            (
+                json!({"spec": {"podCIDRs": ["10.0.0.0/33"]}}),
+                &[
+                    "spec.podCIDRs[0]: Invalid value: \"10.0.0.0/33\": must be a valid CIDR value, (e.g. 10.9.8.0/24 or \
+                   2001:db8::/64)",
+                ],
+            ),
+        ] {
+            check_create(&Node, node, expected);
+        }
+        check_hostile(&Node);
+    }
+
+    #[test]
+    fn the_single_range_wins_over_the_list() {
+        let ranges = |spec: Value| {
+            let node = created(&Node, json!({"spec": spec}));
+            (node["spec"]["podCIDR"].clone(), node["spec"]["podCIDRs"].clone())
+        };
+        let one = json!("10.0.0.0/24");
+        assert_eq!(
+            ranges(json!({"podCIDRs": ["10.0.0.0/24", "fd00::/64"]})),
+            (one.clone(), json!(["10.0.0.0/24", "fd00::/64"]))
+        );
+        let moved = json!({"podCIDR": "10.0.0.0/24", "podCIDRs": ["10.1.0.0/24", "fd00::/64"]});
+        assert_eq!(ranges(moved), (one, json!(["10.0.0.0/24"])));
+        assert_eq!(ranges(json!({})), (Value::Null, Value::Null));
+    }
+
+    #[test]
+    fn a_range_does_not_change_through_either_field() {
+        let old = json!({"metadata": {"name": "n", "resourceVersion": "5"},
+            "spec": {"podCIDR": "10.0.0.0/24", "podCIDRs": ["10.0.0.0/24"]}});
+        let mut new = old.clone();
+        new["spec"]["podCIDR"] = json!("10.9.0.0/24");
+        Node.default(&CONTEXT, &mut new);
+        let texts: Vec<String> =
+            Node.validate_update(&CONTEXT, &old, &new).iter().map(ToString::to_string).collect();
+        assert_eq!(
+            texts,
+            ["spec.podCIDRs: Forbidden: node updates may not change podCIDR except from \"\" to valid"]
+        );
+    }
+
+    #[test]
+    fn ranges_and_provider_stay() {
+        let old = json!({"metadata": {"name": "n", "resourceVersion": "5"}, "spec": {"podCIDRs": ["10.0.0.0/24"], "providerID": "a"}});
+        let new = json!({"metadata": {"name": "n", "resourceVersion": "5"}, "spec": {"providerID": "b"}});
+        let texts: Vec<String> =
+            Node.validate_update(&CONTEXT, &old, &new).iter().map(ToString::to_string).collect();
+        assert_eq!(
+            texts,
+            [
+                "spec.podCIDRs: Forbidden: node updates may not change podCIDR except from \"\" to valid",
+                "spec.providerID: Forbidden: node updates may not change providerID except from \"\" to valid",
+            ]
+        );
+    }
+
+    #[test]
+    fn status_and_spec_are_written_apart() {
+        let old = created(&Node, json!({"spec": {"unschedulable": true}, "status": {"phase": "A"}}));
+        let new = json!({"spec": {"unschedulable": false}, "status": {"phase": "B"}});
+        let main = updated(&Node, Action::Object, &old, new.clone());
+        assert_eq!((&main["spec"], &main["status"]), (&json!({"unschedulable": false}), &old["status"]));
+        let status = updated(&Node, Action::Status, &old, new);
+        assert_eq!((&status["spec"], &status["status"]), (&old["spec"], &json!({"phase": "B"})));
+    }
+
+    #[test]
+    fn rows() {
+        let node = json!({
+            "metadata": {"name": "n", "labels": {"node-role.orch.io/control": "", "orch.io/role": "worker"}},
+            "spec": {"unschedulable": true},
+            "status": {"conditions": [{"type": "Ready", "status": "False"}], "addresses": [{"type": "InternalIP", "address": "10.0.0.1"}]}
+        });
+        assert_eq!(
+            json!(Node.table_row(&node, CONTEXT.now)),
+            json!([
+                "n",
+                "NotReady,SchedulingDisabled",
+                "control,worker",
+                "<unknown>",
+                "",
+                "10.0.0.1",
+                "<none>",
+                "<unknown>",
+                "<unknown>",
+                "<unknown>"
+            ])
+        );
+    }
+}

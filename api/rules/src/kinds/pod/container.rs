@@ -1,0 +1,206 @@
+//! Containers of a pod: regular, init and ephemeral ones.
+
+use orch_proto::Brand;
+use orch_schema::budget::Numbered;
+use orch_schema::value::Value;
+
+use crate::kinds::pod::environment::{validate_env, validate_env_from, validate_ports};
+use crate::kinds::pod::mount::validate_mounts;
+use crate::kinds::pod::probe::validate_probes;
+use crate::kinds::pod::resources::{Claims, validate_requirements};
+use crate::kinds::pod::security::validate_container_security;
+use crate::kinds::pod::volume::Volumes;
+use crate::validate::metadata::invalid_each;
+use crate::validate::tree::Tree;
+use crate::validate::{Distinct, FieldError, FieldErrors, Path, names};
+
+/// What the rules of a container need of its pod.
+pub(super) struct Surroundings<'a> {
+    pub(super) brand: &'static Brand,
+    pub(super) spec: &'a Value,
+    pub(super) volumes: Volumes<'a>,
+    pub(super) claims: Claims<'a>,
+}
+
+const NEEDS_RESTART: &str = "may not be set for init containers without restartPolicy=Always";
+/// Fields that an ephemeral container may not have: it is no part of what the pod serves.
+const NOT_EPHEMERAL: [&str; 7] =
+    ["ports", "resources", "livenessProbe", "readinessProbe", "startupProbe", "lifecycle", "restartPolicy"];
+
+/// Rules for all containers of a pod spec.
+pub(super) fn validate_containers(pod: &Surroundings<'_>, path: &Path) -> FieldErrors {
+    let regular = pod.spec.items("containers");
+    let list = path.child("containers");
+    if regular.is_empty() {
+        let mut errors = FieldErrors::from(FieldError::required(list, ""));
+        errors.extend(validate_init(pod, path));
+        return errors;
+    }
+    let mut errors = FieldErrors::new();
+    let mut seen = Distinct::new();
+    for (at, container) in regular.iter().numbered() {
+        if errors.is_full() {
+            break;
+        }
+        let path = list.index(at);
+        errors.extend(validate_any(pod, container, &path));
+        errors.extend(duplicate_name(container, &mut seen, &path));
+        errors.extend(validate_probes(container, grace_period(pod), &path));
+        errors.extend(validate_restart_policy(container, &path));
+    }
+    errors.extend(host_port_conflicts(regular, &list));
+    errors.extend(validate_init(pod, path));
+    errors.extend(validate_ephemeral(pod, path));
+    errors
+}
+
+/// A container may restart by another policy than its pod.
+fn validate_restart_policy(container: &Value, path: &Path) -> Option<FieldError> {
+    let policy = container.at("restartPolicy").as_str()?;
+    let known = ["Always", "Never", "OnFailure"];
+    (!known.contains(&policy)).then(|| FieldError::not_supported(path.child("restartPolicy"), policy, &known))
+}
+
+fn validate_init(pod: &Surroundings<'_>, path: &Path) -> FieldErrors {
+    let list = path.child("initContainers");
+    let mut errors = FieldErrors::new();
+    let mut seen: Distinct<&str> =
+        pod.spec.items("containers").iter().map(|container| container.text("name")).collect();
+    for (at, container) in pod.spec.items("initContainers").iter().numbered() {
+        let path = list.index(at);
+        errors.extend(validate_any(pod, container, &path));
+        errors.extend(validate_restart_policy(container, &path));
+        errors.extend(duplicate_name(container, &mut seen, &path));
+        errors.extend(host_port_conflicts(std::slice::from_ref(container), &list));
+        if container.text("restartPolicy") == "Always" {
+            errors.extend(validate_probes(container, grace_period(pod), &path));
+        } else {
+            let forbidden = ["lifecycle", "livenessProbe", "readinessProbe", "startupProbe"];
+            let given = forbidden.into_iter().filter(|field| container.has(field));
+            errors.extend(given.map(|field| FieldError::forbidden(path.child(field), NEEDS_RESTART)));
+        }
+    }
+    errors
+}
+
+fn validate_ephemeral(pod: &Surroundings<'_>, path: &Path) -> FieldErrors {
+    let list = path.child("ephemeralContainers");
+    let others = pod.spec.items("containers").iter().chain(pod.spec.items("initContainers"));
+    let others: Distinct<&str> = others.map(|container| container.text("name")).collect();
+    let mut seen = others.clone();
+    let mut errors = FieldErrors::new();
+    for (at, container) in pod.spec.items("ephemeralContainers").iter().numbered() {
+        let path = list.index(at);
+        errors.extend(validate_any(pod, container, &path));
+        errors.extend(padded_image(container, &path));
+        errors.extend(duplicate_name(container, &mut seen, &path));
+        let target = container.text("targetContainerName");
+        if !target.is_empty() && !others.has(&target) {
+            errors.push(FieldError::not_found(path.child("targetContainerName"), &super::quoted(target)));
+        }
+        let detail = "cannot be set for an Ephemeral Container";
+        let given = NOT_EPHEMERAL.into_iter().filter(|field| !container.is_empty_at(field));
+        errors.extend(given.map(|field| FieldError::forbidden(path.child(field), detail)));
+    }
+    errors
+}
+
+/// An image with spaces around it; only pods mind, templates do not.
+pub(super) fn padded_image(container: &Value, path: &Path) -> Option<FieldError> {
+    let image = container.text("image");
+    let detail = "must not have leading or trailing whitespace";
+    (image.trim() != image).then(|| FieldError::invalid_str(path.child("image"), image, detail))
+}
+
+fn validate_any(pod: &Surroundings<'_>, container: &Value, path: &Path) -> FieldErrors {
+    let mut errors = FieldErrors::new();
+    let name = container.text("name");
+    if name.is_empty() {
+        errors.push(FieldError::required(path.child("name"), ""));
+    } else {
+        errors.extend(invalid_each(&path.child("name"), name, names::dns1123_label(name)));
+    }
+    if container.text("image").is_empty() {
+        errors.push(FieldError::required(path.child("image"), ""));
+    }
+    let policies = ["File", "FallbackToLogsOnError"];
+    errors.extend(one_of(container, "terminationMessagePolicy", &policies, path));
+    errors.extend(validate_ports(container.items("ports"), &path.child("ports")));
+    errors.extend(validate_env(container.items("env"), &path.child("env")));
+    errors.extend(validate_env_from(container.items("envFrom"), &path.child("envFrom")));
+    errors.extend(validate_mounts(container, &pod.volumes, path));
+    errors.extend(one_of(container, "imagePullPolicy", &["Always", "IfNotPresent", "Never"], path));
+    let resources = path.child("resources");
+    errors.extend(validate_requirements(pod.brand, container.at("resources"), &pod.claims, &resources));
+    errors.extend(validate_resize_policies(
+        container,
+        pod.spec.text("restartPolicy"),
+        &path.child("resizePolicy"),
+    ));
+    let own_users = pod.spec.at("hostUsers").as_bool() == Some(false);
+    let security = path.child("securityContext");
+    errors.extend(validate_container_security(container.at("securityContext"), own_users, &security));
+    errors
+}
+
+/// A text that must be one of a few.
+pub(super) fn one_of(value: &Value, field: &str, known: &[&str], path: &Path) -> Option<FieldError> {
+    let given = value.text(field);
+    if given.is_empty() {
+        return Some(FieldError::required(path.child(field), ""));
+    }
+    (!known.contains(&given)).then(|| FieldError::not_supported(path.child(field), given, known))
+}
+
+fn validate_resize_policies(container: &Value, pod_policy: &str, path: &Path) -> FieldErrors {
+    let mut errors = FieldErrors::new();
+    let mut seen = Distinct::new();
+    for (at, policy) in container.items("resizePolicy").iter().numbered() {
+        let resource = policy.text("resourceName");
+        if seen.is_repeated(resource) {
+            errors.push(FieldError::duplicate(path.index(at), &super::quoted(resource)));
+        }
+        let choices: [(&str, &[&str]); 2] = [
+            (resource, &["cpu", "memory"]),
+            (policy.text("restartPolicy"), &["NotRequired", "RestartContainer"]),
+        ];
+        for (given, known) in choices {
+            if given.is_empty() {
+                errors.push(FieldError::required(path.clone(), ""));
+            } else if !known.contains(&given) {
+                errors.push(FieldError::not_supported(path.clone(), given, known));
+            }
+        }
+        if pod_policy == "Never" && policy.text("restartPolicy") != "NotRequired" {
+            let detail = "must be 'NotRequired' when `restartPolicy` is 'Never'";
+            errors.push(FieldError::invalid_str(path.clone(), policy.text("restartPolicy"), detail));
+        }
+    }
+    errors
+}
+
+fn duplicate_name<'a>(container: &'a Value, seen: &mut Distinct<&'a str>, path: &Path) -> Option<FieldError> {
+    let name = container.text("name");
+    seen.is_repeated(name).then(|| FieldError::duplicate(path.child("name"), &super::quoted(name)))
+}
+
+fn grace_period(pod: &Surroundings<'_>) -> Option<i64> {
+    pod.spec.int("terminationGracePeriodSeconds")
+}
+
+fn host_port_conflicts(containers: &[Value], list: &Path) -> FieldErrors {
+    let mut errors = FieldErrors::new();
+    let mut seen = Distinct::new();
+    for (at, container) in containers.iter().numbered() {
+        let ports = list.index(at).child("ports");
+        for (at, port) in container.items("ports").iter().numbered() {
+            let Some(number) = port.int("hostPort").filter(|&number| number != 0) else { continue };
+            let taken = (port.text("protocol"), port.text("hostIP"), number);
+            if seen.is_repeated(taken) {
+                let taken = format!("{}/{}/{number}", taken.0, taken.1);
+                errors.push(FieldError::duplicate(ports.index(at).child("hostPort"), &super::quoted(&taken)));
+            }
+        }
+    }
+    errors
+}

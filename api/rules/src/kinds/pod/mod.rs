@@ -1,0 +1,199 @@
+//! core/v1 Pod: defaults, admission, rules, what may change, and how long a pod has to end.
+//!
+//! Owns also the parts that other kinds share through their templates: the defaults and the rules of a pod spec.
+
+mod container;
+pub(crate) mod defaults;
+pub(crate) mod diff;
+pub(crate) mod environment;
+mod image;
+mod mount;
+pub(crate) mod probe;
+mod qos;
+pub(crate) mod resources;
+mod row;
+pub(crate) mod scheduling;
+mod security;
+pub(crate) mod spec;
+mod status;
+mod update;
+mod volume;
+
+use orch_schema::json;
+use orch_schema::shown::quoted;
+use orch_schema::value::Value;
+
+use self::spec::{Place, validate_only_pod, validate_pod_spec};
+use crate::Action;
+use crate::kinds::{Cell, Context, NameRule, Strategy, object_meta};
+use crate::validate::tree::{Tree, carry, child_mut, items_mut, set, set_default_text, unset};
+use crate::validate::{FieldError, FieldErrors, Path, names};
+
+/// The rules of pods.
+#[derive(Debug)]
+pub struct Pod;
+
+impl Strategy for Pod {
+    fn default(&self, context: &Context<'_>, new: &mut Value) {
+        defaults::default_pod_spec(context, child_mut(new, "spec"));
+        defaults::default_pod(new);
+    }
+
+    fn prepare_for_create(&self, context: &Context<'_>, new: &mut Value) {
+        object_meta::start_generation(new);
+        merge_label_keys(new);
+        let mut status = json!({"phase": "Pending", "qosClass": qos::qos_class(new.at("spec"))});
+        if !new.at("spec").items("schedulingGates").is_empty() {
+            set(&mut status, "conditions", json!([gated_condition(context.now)]));
+        }
+        set(new, "status", status);
+    }
+
+    fn prepare_for_update(&self, context: &Context<'_>, old: &Value, new: &mut Value) {
+        if context.action != Action::Status {
+            carry(old, new, "status");
+            object_meta::raise_generation(old, new, &["spec"]);
+            return;
+        }
+        carry(old, new, "spec");
+        unset(child_mut(new, "metadata"), "deletionTimestamp");
+        for field in ["ownerReferences", "deletionTimestamp"] {
+            object_meta::keep_metadata(old, new, field);
+        }
+        set_default_text(child_mut(new, "status"), "qosClass", old.at("status").text("qosClass"));
+    }
+
+    fn validate_create(&self, context: &Context<'_>, new: &Value) -> FieldErrors {
+        let mut errors = object_meta::on_create(context, new);
+        errors.extend(validate_whole(context, new));
+        let (spec, path) = (new.at("spec"), Path::new("spec"));
+        if !spec.items("ephemeralContainers").is_empty() {
+            errors.push(FieldError::forbidden(path.child("ephemeralContainers"), "cannot be set on create"));
+        }
+        if !spec.text("nodeName").is_empty() && !spec.items("schedulingGates").is_empty() {
+            let detail = "cannot be set until all schedulingGates have been cleared";
+            errors.push(FieldError::forbidden(path.child("nodeName"), detail));
+        }
+        errors
+    }
+
+    fn validate_update(&self, context: &Context<'_>, old: &Value, new: &Value) -> FieldErrors {
+        let mut errors = object_meta::on_update(context, old, new);
+        if context.action == Action::Status {
+            errors.extend(status::validate_status_update(old, new));
+            return errors;
+        }
+        errors.extend(object_meta::whole(context, new, true, NameRule::Dns1123Subdomain));
+        errors.extend(validate_whole(context, new));
+        errors.extend(update::validate_spec_update(old, new));
+        errors
+    }
+
+    fn warnings(&self, _context: &Context<'_>, old: Option<&Value>, new: &Value) -> Vec<String> {
+        let name = new.at("metadata").text("name");
+        let messages = names::dns1123_label(name);
+        if old.is_some() || messages.is_empty() {
+            return Vec::new();
+        }
+        vec![format!(
+            "metadata.name: this is used in the Pod's hostname, which can result in surprising behavior; a DNS label \
+             is recommended: [{}]",
+            messages.join(" ")
+        )]
+    }
+
+    fn field_values(&self, object: &Value) -> Vec<String> {
+        let (spec, status) = (object.at("spec"), object.at("status"));
+        let texts = ["nodeName", "restartPolicy", "schedulerName", "serviceAccountName"];
+        let mut values: Vec<String> = texts.into_iter().map(|field| spec.text(field).to_owned()).collect();
+        values.push(spec.flag("hostNetwork").to_string());
+        values.push(status.text("phase").to_owned());
+        let ip = status.items("podIPs").first().map_or(status.text("podIP"), |ip| ip.text("ip"));
+        values.extend([ip.to_owned(), ip.to_owned()]);
+        values.push(status.text("nominatedNodeName").to_owned());
+        values
+    }
+
+    // A pod that no node runs, or that has ended, goes at once.
+    fn grace_period_seconds(&self, object: &Value, requested: Option<i64>) -> Option<i64> {
+        let (spec, status) = (object.at("spec"), object.at("status"));
+        let ended = matches!(status.text("phase"), "Failed" | "Succeeded");
+        if spec.text("nodeName").is_empty() || ended {
+            return Some(0);
+        }
+        let period = requested.or_else(|| spec.int("terminationGracePeriodSeconds")).unwrap_or(0);
+        Some(if period < 0 { 1 } else { period })
+    }
+
+    fn table_row(&self, object: &Value, now: &str) -> Option<Vec<Cell>> {
+        Some(row::pod_row(object, now))
+    }
+
+    fn table_conditions(&self, object: &Value) -> Vec<Value> {
+        row::pod_conditions(object)
+    }
+}
+
+fn validate_whole(context: &Context<'_>, pod: &Value) -> FieldErrors {
+    let path = Path::new("spec");
+    let mut errors = validate_pod_spec(context, pod.at("spec"), Place::Pod, &path);
+    errors.extend(validate_only_pod(pod.at("spec"), &path));
+    errors
+}
+
+/// The condition of a pod that waits for its gates since `now`.
+fn gated_condition(now: &str) -> Value {
+    json!({
+        "type": "PodScheduled",
+        "status": "False",
+        "lastProbeTime": null,
+        "lastTransitionTime": now,
+        "reason": "SchedulingGated",
+        "message": "Scheduling is blocked due to non-empty scheduling gates"
+    })
+}
+
+// `matchLabelKeys` and `mismatchLabelKeys` become expressions over the labels that the pod has when it is made.
+fn merge_label_keys(pod: &mut Value) {
+    let labels = pod.at("metadata").at("labels").clone();
+    let spec = child_mut(pod, "spec");
+    for constraint in items_mut(spec, "topologySpreadConstraints") {
+        merge_keys(constraint, &labels);
+    }
+    for kind in ["podAffinity", "podAntiAffinity"] {
+        let Some(terms) = spec.get_mut("affinity").and_then(|affinity| affinity.get_mut(kind)) else {
+            continue;
+        };
+        for term in items_mut(terms, "requiredDuringSchedulingIgnoredDuringExecution") {
+            merge_keys(term, &labels);
+        }
+        for weighted in items_mut(terms, "preferredDuringSchedulingIgnoredDuringExecution") {
+            if let Some(term) = weighted.get_mut("podAffinityTerm") {
+                merge_keys(term, &labels);
+            }
+        }
+    }
+}
+
+fn merge_keys(term: &mut Value, labels: &Value) {
+    if !term.at("labelSelector").is_object() {
+        return;
+    }
+    let mut added = Vec::new();
+    for (field, operator) in [("matchLabelKeys", "In"), ("mismatchLabelKeys", "NotIn")] {
+        for key in term.texts(field) {
+            if let Some(value) = labels.get(key) {
+                added.push(json!({"key": key, "operator": operator, "values": [value]}));
+            }
+        }
+    }
+    if !added.is_empty() {
+        let selector = child_mut(term, "labelSelector");
+        let mut expressions = selector.items("matchExpressions").to_vec();
+        expressions.append(&mut added);
+        set(selector, "matchExpressions", expressions);
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,273 @@
+//! The spec of a pod, wherever it stands: in a pod or in a template.
+
+use std::net::IpAddr;
+
+use orch_schema::budget::Numbered;
+use orch_schema::value::Value;
+
+use crate::kinds::Context;
+use crate::kinds::pod::container::{Surroundings, one_of, padded_image, validate_containers};
+use crate::kinds::pod::resources::{Claims, validate_requirements};
+use crate::kinds::pod::scheduling::{
+    validate_affinity, validate_gates, validate_preemption_policy, validate_spread, validate_tolerations,
+};
+use crate::kinds::pod::security::validate_pod_security;
+use crate::kinds::pod::volume::validate_volumes;
+use crate::validate::metadata::{invalid_each, validate_labels};
+use crate::validate::tree::{Tree, shown};
+use crate::validate::{Distinct, FieldError, FieldErrors, Path, names};
+
+/// Where a pod spec stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Place {
+    /// In a pod: what its defaults left open must be set.
+    Pod,
+    /// In the template of another kind: some rules wait until a pod is made of it.
+    Template,
+}
+
+const NAMESERVERS_MAX: usize = 3;
+const SEARCHES_MAX: usize = 32;
+const SEARCH_LENGTH_MAX: usize = 2048;
+
+/// Rules for a pod spec.
+pub(crate) fn validate_pod_spec(
+    context: &Context<'_>,
+    spec: &Value,
+    place: Place,
+    path: &Path,
+) -> FieldErrors {
+    let mut errors = FieldErrors::new();
+    if !spec.has("terminationGracePeriodSeconds") {
+        errors.push(FieldError::required(path.child("terminationGracePeriodSeconds"), ""));
+    }
+    let (volumes, broken) = validate_volumes(spec.items("volumes"), &path.child("volumes"));
+    errors.extend(broken);
+    errors.extend(validate_claims(spec.items("resourceClaims"), &path.child("resourceClaims")));
+    let claims = Claims::new(spec.items("resourceClaims"));
+    let pod = Surroundings { brand: context.brand, spec, volumes, claims };
+    errors.extend(validate_containers(&pod, path));
+    errors.extend(validate_host_ports(spec, place, path));
+    errors.extend(one_of(spec, "restartPolicy", &["Always", "OnFailure", "Never"], path));
+    let policies = ["ClusterFirstWithHostNet", "ClusterFirst", "Default", "None"];
+    errors.extend(one_of(spec, "dnsPolicy", &policies, path));
+    errors.extend(validate_labels(spec.at("nodeSelector"), &path.child("nodeSelector")));
+    errors.extend(validate_pod_security(spec, &path.child("securityContext")));
+    errors.extend(validate_affinity(spec.at("affinity"), &path.child("affinity")));
+    errors.extend(validate_dns(spec, &path.child("dnsConfig")));
+    let gates = path.child("readinessGates");
+    for (at, gate) in spec.items("readinessGates").iter().numbered() {
+        let kind = gate.text("conditionType");
+        errors.extend(invalid_each(
+            &gates.index(at).child("conditionType"),
+            kind,
+            names::qualified_name(kind),
+        ));
+    }
+    errors.extend(validate_gates(spec.items("schedulingGates"), &path.child("schedulingGates")));
+    let spread = path.child("topologySpreadConstraints");
+    errors.extend(validate_spread(spec.items("topologySpreadConstraints"), &spread));
+    errors.extend(validate_host_users(spec, path));
+    errors.extend(validate_names(spec, path));
+    errors.extend(validate_deadline(spec, path));
+    errors.extend(validate_tolerations(spec.items("tolerations"), &path.child("tolerations")));
+    errors.extend(validate_host_aliases(spec.items("hostAliases"), &path.child("hostAliases")));
+    errors.extend(validate_choices(spec, path));
+    let overhead = [("limits", spec.at("overhead").clone())].into_iter().collect();
+    errors.extend(validate_requirements(
+        context.brand,
+        &overhead,
+        &Claims::new(&[]),
+        &path.child("overhead"),
+    ));
+    errors
+}
+
+/// Rules for containers that only a pod has, not a template.
+pub(super) fn validate_only_pod(spec: &Value, path: &Path) -> FieldErrors {
+    let mut errors = FieldErrors::new();
+    if spec.text("serviceAccountName").is_empty() {
+        let volumes = path.child("volumes");
+        for (at, volume) in spec.items("volumes").iter().numbered() {
+            let sources = volumes.index(at).child("projected").child("sources");
+            let tokens = volume.at("projected").items("sources").iter().numbered();
+            let tokens = tokens.filter(|(_, source)| source.has("serviceAccountToken"));
+            let detail = "must not be specified when serviceAccountName is not set";
+            errors.extend(tokens.map(|(at, _)| {
+                FieldError::forbidden(sources.index(at).child("serviceAccountToken"), detail)
+            }));
+        }
+    }
+    for list in ["containers", "initContainers"] {
+        let path = path.child(list);
+        for (at, container) in spec.items(list).iter().numbered() {
+            errors.extend(padded_image(container, &path.index(at)));
+        }
+    }
+    errors
+}
+
+/// An address of either family.
+pub(crate) fn validate_ip(value: &str, path: Path) -> Option<FieldError> {
+    let detail = "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)";
+    value.parse::<IpAddr>().is_err().then(|| FieldError::invalid_str(path, value, detail))
+}
+
+fn validate_claims(claims: &[Value], path: &Path) -> FieldErrors {
+    let mut errors = FieldErrors::new();
+    let mut seen = Distinct::new();
+    for (at, claim) in claims.iter().numbered() {
+        let (name, path) = (claim.text("name"), path.index(at));
+        let is_repeated = seen.is_repeated(name);
+        if name.is_empty() {
+            errors.push(FieldError::required(path.child("name"), ""));
+        } else if is_repeated {
+            errors.push(FieldError::duplicate(path.child("name"), &super::quoted(name)));
+        } else {
+            errors.extend(invalid_each(&path.child("name"), name, names::dns1123_label(name)));
+        }
+        let given =
+            ["resourceClaimName", "resourceClaimTemplateName"].into_iter().filter(|field| claim.has(field));
+        let detail = match given.clone().count() {
+            0 => Some("must specify one of: `resourceClaimName`, `resourceClaimTemplateName`"),
+            1 => None,
+            _ => Some("at most one of `resourceClaimName` or `resourceClaimTemplateName` may be specified"),
+        };
+        errors.extend(detail.map(|detail| FieldError::invalid(path.clone(), &shown(claim), detail)));
+        for field in given {
+            let value = claim.text(field);
+            errors.extend(invalid_each(&path.child(field), value, names::dns1123_subdomain(value)));
+        }
+    }
+    errors
+}
+
+fn validate_host_ports(spec: &Value, place: Place, path: &Path) -> FieldErrors {
+    let mut errors = FieldErrors::new();
+    if !spec.flag("hostNetwork") {
+        return errors;
+    }
+    let containers = path.child("containers");
+    for (at, container) in spec.items("containers").iter().numbered() {
+        let ports = containers.index(at).child("ports");
+        for (at, port) in container.items("ports").iter().numbered() {
+            let (host, inner) = (port.int("hostPort").unwrap_or(0), port.int("containerPort").unwrap_or(0));
+            if (place == Place::Pod || host != 0) && host != inner {
+                let detail = "must match `containerPort` when `hostNetwork` is true";
+                errors.push(FieldError::invalid(
+                    ports.index(at).child("hostPort"),
+                    &host.to_string(),
+                    detail,
+                ));
+            }
+        }
+    }
+    errors
+}
+
+fn validate_dns(spec: &Value, path: &Path) -> FieldErrors {
+    let config = spec.at("dnsConfig");
+    let servers = config.items("nameservers");
+    if spec.text("dnsPolicy") == "None" && servers.is_empty() {
+        let (path, detail) = if config.is_null() {
+            (path.clone(), "must provide `dnsConfig` when `dnsPolicy` is None")
+        } else {
+            (path.child("nameservers"), "must provide at least one DNS nameserver when `dnsPolicy` is None")
+        };
+        return FieldErrors::from(FieldError::required(path, detail));
+    }
+    let mut errors = FieldErrors::new();
+    let (nameservers, searches) = (path.child("nameservers"), path.child("searches"));
+    if servers.len() > NAMESERVERS_MAX {
+        let detail = format!("must not have more than {NAMESERVERS_MAX} nameservers");
+        errors.push(FieldError::invalid(nameservers.clone(), &shown(config.at("nameservers")), &detail));
+    }
+    let addresses = config.texts("nameservers").into_iter().numbered();
+    errors.extend(addresses.filter_map(|(at, server)| validate_ip(server, nameservers.index(at))));
+    let domains = config.texts("searches");
+    let all = || shown(config.at("searches"));
+    if domains.len() > SEARCHES_MAX {
+        let detail = format!("must not have more than {SEARCHES_MAX} search paths");
+        errors.push(FieldError::invalid(searches.clone(), &all(), &detail));
+    }
+    if domains.join(" ").len() > SEARCH_LENGTH_MAX {
+        let detail = format!(
+            "must not have more than {SEARCH_LENGTH_MAX} characters (including spaces) in the search list"
+        );
+        errors.push(FieldError::invalid(searches.clone(), &all(), &detail));
+    }
+    for (at, domain) in domains.into_iter().numbered() {
+        let domain = domain.strip_suffix('.').unwrap_or(domain);
+        errors.extend(invalid_each(&searches.index(at), domain, names::dns1123_subdomain(domain)));
+    }
+    let options = path.child("options");
+    let nameless =
+        config.items("options").iter().numbered().filter(|(_, option)| option.text("name").is_empty());
+    errors.extend(nameless.map(|(at, _)| FieldError::required(options.index(at), "must not be empty")));
+    errors
+}
+
+fn validate_host_users(spec: &Value, path: &Path) -> FieldErrors {
+    if spec.at("hostUsers").as_bool() != Some(false) {
+        return FieldErrors::new();
+    }
+    let fields = [("hostNetwork", "hostNetwork"), ("hostPID", "HostPID"), ("hostIPC", "HostIPC")];
+    let given = fields.into_iter().filter(|(field, _)| spec.flag(field));
+    given.map(|(_, shown)| FieldError::forbidden(path.child(shown), "when `hostUsers` is false")).collect()
+}
+
+fn validate_names(spec: &Value, path: &Path) -> FieldErrors {
+    let mut errors = FieldErrors::new();
+    let labels = ["hostname", "subdomain"];
+    for field in
+        ["serviceAccountName", "nodeName", "hostname", "subdomain", "priorityClassName", "runtimeClassName"]
+    {
+        let name = spec.text(field);
+        if name.is_empty() {
+            continue;
+        }
+        // few: the names that are labels.
+        let rule = if labels.contains(&field) { names::dns1123_label } else { names::dns1123_subdomain };
+        errors.extend(invalid_each(&path.child(field), name, rule(name)));
+    }
+    errors
+}
+
+fn validate_deadline(spec: &Value, path: &Path) -> FieldErrors {
+    let Some(seconds) = spec.int("activeDeadlineSeconds") else { return FieldErrors::new() };
+    let messages = names::in_range(seconds, 1, i64::from(i32::MAX));
+    let path = path.child("activeDeadlineSeconds");
+    messages.iter().map(|message| FieldError::invalid(path.clone(), &seconds.to_string(), message)).collect()
+}
+
+fn validate_host_aliases(aliases: &[Value], path: &Path) -> FieldErrors {
+    let mut errors = FieldErrors::new();
+    for (at, alias) in aliases.iter().numbered() {
+        let path = path.index(at);
+        errors.extend(validate_ip(alias.text("ip"), path.child("ip")));
+        for (at, name) in alias.texts("hostnames").into_iter().numbered() {
+            errors.extend(invalid_each(
+                &path.child("hostnames").index(at),
+                name,
+                names::dns1123_subdomain(name),
+            ));
+        }
+    }
+    errors
+}
+
+fn validate_choices(spec: &Value, path: &Path) -> FieldErrors {
+    let mut errors = FieldErrors::new();
+    errors.extend(validate_preemption_policy(spec, path));
+    let os = spec.at("os");
+    if !os.is_null() {
+        let name = os.text("name");
+        if name.is_empty() {
+            errors.push(FieldError::required(path.child("os").child("name"), "cannot be empty"));
+        } else if !["linux", "windows"].contains(&name) {
+            // few: two systems.
+            errors.push(FieldError::not_supported(path.child("os"), name, &["linux", "windows"]));
+        }
+    }
+    errors
+}

@@ -1,0 +1,148 @@
+//! What may change in a pod: images, a deadline, tolerations that are added, gates that are lifted. Nothing else.
+
+use orch_schema::budget::Numbered;
+use orch_schema::value::Value;
+
+use crate::kinds::pod::container::padded_image;
+use crate::kinds::pod::diff::spec_diff;
+use crate::kinds::pod::qos::qos_class;
+use crate::kinds::pod::scheduling::validate_tolerations;
+use crate::validate::tree::{Tree, carry, items_mut, same, set};
+use crate::validate::{Distinct, FieldError, FieldErrors, Path};
+
+const UPDATABLE: &str = "pod updates may not change fields other than `spec.containers[*].image`,\
+                         `spec.initContainers[*].image`,`spec.activeDeadlineSeconds`,`spec.tolerations` (only \
+                         additions to existing tolerations),`spec.terminationGracePeriodSeconds` (allow it to be set \
+                         to 1 if it was previously negative)";
+
+/// Rules for a change of the spec of a pod.
+pub(super) fn validate_spec_update(old: &Value, new: &Value) -> FieldErrors {
+    let path = Path::new("spec");
+    let (before, after) = (old.at("spec"), new.at("spec"));
+    let mut errors = FieldErrors::new();
+    for list in ["containers", "initContainers"] {
+        let path = path.child(list);
+        if before.items(list).len() != after.items(list).len() {
+            errors.push(FieldError::forbidden(path, "pod updates may not add or remove containers"));
+            return errors;
+        }
+        errors.extend(validate_images(after.items(list), &path));
+    }
+    match validate_deadline(before, after, &path) {
+        Deadline::Fine => {}
+        Deadline::Refused(error) => errors.push(error),
+        Deadline::Senseless(error) => {
+            errors.push(error);
+            return errors;
+        }
+    }
+    errors.extend(validate_added_tolerations(before, after, &path.child("tolerations")));
+    errors.extend(validate_lifted_gates(before, after, &path.child("schedulingGates")));
+    if same(before, after) {
+        return errors;
+    }
+    if qos_class(before) != qos_class(after) {
+        let class = new.at("status").text("qosClass");
+        errors.push(FieldError::invalid_str(Path::new("metadata"), class, "Pod QoS is immutable"));
+    }
+    let allowed = without_allowed_changes(before, after);
+    if !same(before, &allowed) {
+        let diff = spec_diff(before, &allowed);
+        errors.push(FieldError::forbidden(path, &format!("{UPDATABLE}\n{diff}")));
+    }
+    errors
+}
+
+fn validate_images(containers: &[Value], list: &Path) -> FieldErrors {
+    let mut errors = FieldErrors::new();
+    for (at, container) in containers.iter().numbered() {
+        let path = list.index(at);
+        if container.text("image").is_empty() {
+            errors.push(FieldError::required(path.child("image"), ""));
+        }
+        errors.extend(padded_image(container, &path));
+    }
+    errors
+}
+
+enum Deadline {
+    Fine,
+    Refused(FieldError),
+    // The reference stops here.
+    Senseless(FieldError),
+}
+
+fn validate_deadline(before: &Value, after: &Value, path: &Path) -> Deadline {
+    let path = path.child("activeDeadlineSeconds");
+    let old = before.int("activeDeadlineSeconds");
+    let Some(new) = after.int("activeDeadlineSeconds") else {
+        if old.is_none() {
+            return Deadline::Fine;
+        }
+        let detail = "must not update from a positive integer to nil value";
+        return Deadline::Refused(FieldError::invalid(path, "null", detail));
+    };
+    let max = i64::from(i32::MAX);
+    let detail = if !(0..=max).contains(&new) {
+        format!("must be between 0 and {max}, inclusive")
+    } else if old.is_some_and(|old| old < new) {
+        "must be less than or equal to previous value".to_owned()
+    } else {
+        return Deadline::Fine;
+    };
+    Deadline::Senseless(FieldError::invalid(path, &new.to_string(), &detail))
+}
+
+fn validate_added_tolerations(before: &Value, after: &Value, path: &Path) -> FieldErrors {
+    // By what tells tolerations apart: all of their fields but the seconds.
+    let identity = |toleration: &'_ Value| {
+        ["key", "operator", "value", "effect"].map(|field| toleration.text(field).to_owned())
+    };
+    let new = after.items("tolerations");
+    let there: Distinct<[String; 4]> = new.iter().map(identity).collect();
+    let kept = before.items("tolerations").iter().all(|old| there.has(&identity(old)));
+    if !kept {
+        let detail = "existing toleration can not be modified except its tolerationSeconds";
+        return FieldErrors::from(FieldError::forbidden(path.clone(), detail));
+    }
+    validate_tolerations(new, path)
+}
+
+fn validate_lifted_gates(before: &Value, after: &Value, path: &Path) -> FieldErrors {
+    let known: Distinct<&str> =
+        before.items("schedulingGates").iter().map(|gate| gate.text("name")).collect();
+    let added = after.items("schedulingGates").iter().numbered();
+    let added = added.filter(|(_, gate)| !known.has(&gate.text("name")));
+    added
+        .map(|(at, gate)| {
+            let detail =
+                format!("only deletion is allowed, but found new scheduling gate '{}'", gate.text("name"));
+            FieldError::forbidden(path.index(at).child("name"), &detail)
+        })
+        .collect()
+}
+
+// The new spec with everything that may change set back; what is left of the difference is refused.
+fn without_allowed_changes(before: &Value, after: &Value) -> Value {
+    let mut spec = after.clone();
+    for list in ["containers", "initContainers"] {
+        for (container, old) in items_mut(&mut spec, list).iter_mut().zip(before.items(list)) {
+            carry(old, container, "image");
+        }
+    }
+    for field in ["activeDeadlineSeconds", "schedulingGates", "tolerations"] {
+        carry(before, &mut spec, field);
+    }
+    let period = "terminationGracePeriodSeconds";
+    if before.int(period).is_some_and(|old| old < 0) && after.int(period) == Some(1) {
+        carry(before, &mut spec, period);
+    }
+    if !before.items("schedulingGates").is_empty() {
+        let added_only = before.at("nodeSelector").as_object().into_iter().flatten();
+        let mut added_only = added_only.map(|(key, value)| after.at("nodeSelector").get(key) == Some(value));
+        if added_only.all(|kept| kept) {
+            set(&mut spec, "nodeSelector", before.at("nodeSelector").clone());
+        }
+    }
+    spec
+}

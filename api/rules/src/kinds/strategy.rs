@@ -1,0 +1,99 @@
+//! The strategy of a kind: the rules that only code can state. What is a constant of the kind stands in its `.proto` file.
+//!
+//! Owns the interface between the request pipeline and a kind. A strategy never reads the store, the clock or the
+//! network: what it needs comes in, what it decides goes out.
+
+use orch_proto::Brand;
+use orch_schema::value::Value;
+
+use crate::Action;
+use crate::validate::FieldErrors;
+
+/// What a strategy may know of the request and its surroundings.
+#[derive(Clone, Copy, Debug)]
+pub struct Context<'a> {
+    /// The cluster's names.
+    pub brand: &'static Brand,
+    /// API group of the request (branded, empty for core); `events` is served under two.
+    pub group: &'a str,
+    /// Namespace of the request; empty for cluster-scoped kinds.
+    pub namespace: &'a str,
+    /// What the request does with the object.
+    pub action: Action,
+    /// Name of the authenticated user.
+    pub user: &'a str,
+    /// Time of the request, RFC 3339 with second precision.
+    pub now: &'a str,
+    /// The object of a create came with labels of its own, before defaults.
+    pub labels_given: bool,
+}
+
+/// One cell of a table row before it is printed.
+pub type Cell = Value;
+
+/// The rules of one kind. Every method has the behaviour of a plain kind as its default.
+pub trait Strategy: Send + Sync + 'static {
+    /// Fills in what the kind's defaults say. Runs on every decoded object of a write, before everything else.
+    fn default(&self, _context: &Context<'_>, _new: &mut Value) {}
+
+    /// Sets what the server decides on create (status reset, generation, derived fields), before validation.
+    fn prepare_for_create(&self, _context: &Context<'_>, _new: &mut Value) {}
+
+    /// Restores what an update may not touch (status on the main resource, spec on `status`) and raises generation.
+    fn prepare_for_update(&self, _context: &Context<'_>, _old: &Value, _new: &mut Value) {}
+
+    /// Rules for a new object, metadata excepted (the pipeline checks that for every kind).
+    fn validate_create(&self, _context: &Context<'_>, _new: &Value) -> FieldErrors {
+        FieldErrors::new()
+    }
+
+    /// Rules for a change, metadata excepted.
+    fn validate_update(&self, context: &Context<'_>, _old: &Value, new: &Value) -> FieldErrors {
+        self.validate_create(context, new)
+    }
+
+    /// Texts for `Warning` headers.
+    fn warnings(&self, _context: &Context<'_>, _old: Option<&Value>, _new: &Value) -> Vec<String> {
+        Vec::new()
+    }
+
+    /// The value of each selectable field ([`orch_schema::Rules::selectable`]), in the same order; absent is the empty string.
+    fn field_values(&self, _object: &Value) -> Vec<String> {
+        Vec::new()
+    }
+
+    /// Seconds an object of this kind has to end by itself, given what the delete asked for.
+    /// `None`: the kind knows no graceful deletion and goes at once.
+    fn grace_period_seconds(&self, _object: &Value, _requested: Option<i64>) -> Option<i64> {
+        None
+    }
+
+    /// Says on an object about to be deleted, or marked for it, what the kind says then.
+    fn prepare_for_delete(&self, _object: &mut Value) {}
+
+    /// Why the object of this name is never deleted, as it stands behind `is forbidden: ` in the answer.
+    fn forbids_deletion(&self, _name: &str) -> Option<&'static str> {
+        None
+    }
+
+    /// Something besides the metadata's finalizers keeps a deleted object (a namespace's own finalizers).
+    fn holds_deletion(&self, _object: &Value) -> bool {
+        false
+    }
+
+    /// The cells of a table row, one for each column the schema names. `None`: the kind has only the default columns.
+    fn table_row(&self, _object: &Value, _now: &str) -> Option<Vec<Cell>> {
+        None
+    }
+
+    /// The conditions of a table row: `type`, `status`, `reason` and `message` of each.
+    fn table_conditions(&self, _object: &Value) -> Vec<Value> {
+        Vec::new()
+    }
+}
+
+/// A kind without rules of its own.
+#[derive(Debug)]
+pub struct Plain;
+
+impl Strategy for Plain {}

@@ -1,0 +1,268 @@
+//! core/v1 PersistentVolumeClaim: what is asked for, and that it stays so once it is bound.
+
+use orch_schema::json;
+use orch_schema::quantity::Quantity;
+use orch_schema::value::Value;
+
+use crate::Action;
+use crate::kinds::pod::diff::claim_diff;
+use crate::kinds::pod::resources::validate_quantity;
+use crate::kinds::{Cell, Context, NameRule, Strategy, age, object_meta};
+use crate::validate::metadata::{immutable, invalid_each};
+use crate::validate::selector::validate_label_selector;
+use crate::validate::tree::{Tree, carry, child_mut, same, set, set_default, set_default_text};
+use crate::validate::{FieldError, FieldErrors, Path, names};
+
+const ACCESS_MODES: [(&str, &str); 4] = [
+    ("ReadOnlyMany", "ROX"),
+    ("ReadWriteMany", "RWX"),
+    ("ReadWriteOnce", "RWO"),
+    ("ReadWriteOncePod", "RWOP"),
+];
+const UNCHANGED: &str = "spec is immutable after creation except resources.requests and volumeAttributesClassName for bound claims";
+
+/// The rules of volume claims.
+#[derive(Debug)]
+pub struct PersistentVolumeClaim;
+
+impl Strategy for PersistentVolumeClaim {
+    fn default(&self, _context: &Context<'_>, new: &mut Value) {
+        set_default_text(child_mut(new, "status"), "phase", "Pending");
+        let spec = child_mut(new, "spec");
+        set_default_text(spec, "volumeMode", "Filesystem");
+        unify_sources(spec);
+    }
+
+    fn prepare_for_create(&self, _context: &Context<'_>, new: &mut Value) {
+        set(new, "status", json!({"phase": "Pending"}));
+    }
+
+    fn prepare_for_update(&self, context: &Context<'_>, old: &Value, new: &mut Value) {
+        object_meta::separate_status(context, old, new, &["spec"]);
+    }
+
+    fn validate_create(&self, context: &Context<'_>, new: &Value) -> FieldErrors {
+        let mut errors = object_meta::on_create(context, new);
+        errors.extend(validate_spec(context, new.at("spec"), &Path::new("spec")));
+        errors
+    }
+
+    fn validate_update(&self, context: &Context<'_>, old: &Value, new: &Value) -> FieldErrors {
+        let mut errors = object_meta::on_update(context, old, new);
+        if context.action == Action::Status {
+            errors.extend(validate_capacity(new.at("status")));
+            return errors;
+        }
+        errors.extend(object_meta::whole(context, new, true, NameRule::Dns1123Subdomain));
+        errors.extend(validate_spec(context, new.at("spec"), &Path::new("spec")));
+        errors.extend(validate_kept(old, new));
+        errors
+    }
+
+    fn field_values(&self, object: &Value) -> Vec<String> {
+        vec![object.at("metadata").text("name").to_owned()]
+    }
+
+    fn table_row(&self, object: &Value, now: &str) -> Option<Vec<Cell>> {
+        let (spec, status) = (object.at("spec"), object.at("status"));
+        let going = object.at("metadata").has("deletionTimestamp");
+        let bound = !spec.text("volumeName").is_empty();
+        let or_unset = |field: &str| json!(spec.at(field).as_str().unwrap_or("<unset>"));
+        Some(vec![
+            object.at("metadata").at("name").clone(),
+            json!(if going { "Terminating" } else { status.text("phase") }),
+            json!(spec.text("volumeName")),
+            json!(if bound { status.at("capacity").text("storage") } else { "" }),
+            json!(if bound { access_modes(status) } else { String::new() }),
+            json!(spec.text("storageClassName")),
+            or_unset("volumeAttributesClassName"),
+            json!(age::age(object, now)),
+            or_unset("volumeMode"),
+        ])
+    }
+}
+
+// The two ways to name a source say the same, as far as the older one can.
+fn unify_sources(spec: &mut Value) {
+    let (old, new) = (spec.at("dataSource").clone(), spec.at("dataSourceRef").clone());
+    if !old.is_null() && new.is_null() {
+        set_default(spec, "dataSourceRef", old);
+    } else if old.is_null() && new.is_object() && new.text("namespace").is_empty() {
+        set_default(spec, "dataSource", new);
+    }
+}
+
+fn validate_spec(context: &Context<'_>, spec: &Value, path: &Path) -> FieldErrors {
+    let mut errors = validate_access_modes(spec, &path.child("accessModes"));
+    errors.extend(validate_label_selector(spec.at("selector"), &path.child("selector")));
+    let size = spec.at("resources").at("requests").at("storage");
+    let size_path = path.child("resources").key("storage");
+    match size.as_str().and_then(Quantity::parse) {
+        None => errors.push(FieldError::required(size_path, "")),
+        Some(amount) if amount <= Quantity::ZERO => {
+            let detail = "must be greater than zero";
+            errors.push(FieldError::invalid_str(size_path, size.as_str().unwrap_or_default(), detail));
+        }
+        Some(_) => errors.extend(validate_quantity(context.brand, "storage", size, &size_path)),
+    }
+    for field in ["storageClassName", "volumeAttributesClassName"] {
+        let class = spec.text(field);
+        if !class.is_empty() {
+            errors.extend(invalid_each(&path.child(field), class, names::dns1123_subdomain(class)));
+        }
+    }
+    let modes = ["Block", "Filesystem"];
+    if let Some(mode) = spec.at("volumeMode").as_str().filter(|mode| !modes.contains(mode)) {
+        errors.push(FieldError::not_supported(path.child("volumeMode"), mode, &modes));
+    }
+    for field in ["dataSource", "dataSourceRef"] {
+        if spec.has(field) {
+            errors.extend(validate_source(spec.at(field), &path.child(field)));
+        }
+    }
+    errors
+}
+
+fn validate_access_modes(spec: &Value, path: &Path) -> FieldErrors {
+    let modes = spec.texts("accessModes");
+    if modes.is_empty() {
+        return FieldErrors::from(FieldError::required(path.clone(), "at least 1 access mode is required"));
+    }
+    let known = ACCESS_MODES.map(|(mode, _)| mode);
+    let unknown = modes.iter().filter(|mode| !known.contains(mode));
+    let mut errors: FieldErrors =
+        unknown.map(|mode| FieldError::not_supported(path.clone(), mode, &known)).collect();
+    // once: one mode is looked for.
+    if modes.len() > 1 && modes.contains(&"ReadWriteOncePod") {
+        let detail = "may not use ReadWriteOncePod with other access modes";
+        errors.push(FieldError::forbidden(path.clone(), detail));
+    }
+    errors
+}
+
+fn validate_source(source: &Value, path: &Path) -> FieldErrors {
+    let missing = ["name", "kind"].into_iter().filter(|field| source.text(field).is_empty());
+    let mut errors: FieldErrors = missing.map(|field| FieldError::required(path.child(field), "")).collect();
+    if source.text("apiGroup").is_empty() && source.text("kind") != "PersistentVolumeClaim" {
+        let detail = "must be 'PersistentVolumeClaim' when referencing the default apiGroup";
+        errors.push(FieldError::invalid_str(path.clone(), source.text("kind"), detail));
+    }
+    errors
+}
+
+fn validate_capacity(status: &Value) -> FieldErrors {
+    let path = Path::new("status").child("capacity");
+    let amounts = status.entries("capacity").into_iter();
+    amounts
+        .filter_map(|(name, amount)| {
+            let quantity = Quantity::parse(amount.as_str()?).filter(|quantity| quantity.is_negative())?;
+            let shown = quantity.units().unwrap_or(i64::MIN).to_string();
+            Some(FieldError::invalid(path.key(name), &shown, "must be a valid resource quantity"))
+        })
+        .collect()
+}
+
+fn validate_kept(old: &Value, new: &Value) -> FieldErrors {
+    let (before, after, path) = (old.at("spec"), new.at("spec"), Path::new("spec"));
+    let mut errors = FieldErrors::new();
+    let mut allowed = after.clone();
+    if before.text("volumeName").is_empty() {
+        carry(before, &mut allowed, "volumeName");
+    }
+    if !before.has("storageClassName") {
+        carry(before, &mut allowed, "storageClassName");
+    }
+    if new.at("status").text("phase") == "Bound" && after.at("resources").has("requests") {
+        carry(
+            before.at("resources").at("requests"),
+            child_mut(child_mut(&mut allowed, "resources"), "requests"),
+            "storage",
+        );
+    }
+    carry(before, &mut allowed, "volumeAttributesClassName");
+    if !same(before, &allowed) {
+        let diff = claim_diff(before, &allowed);
+        errors.push(FieldError::forbidden(path.clone(), &format!("{UNCHANGED}\n{diff}")));
+    }
+    let size = |amounts: &Value| Quantity::parse(amounts.text("storage")).unwrap_or_default();
+    let (old_size, new_size) =
+        (size(before.at("resources").at("requests")), size(after.at("resources").at("requests")));
+    if new_size < old_size && new_size <= size(old.at("status").at("capacity")) {
+        let path = path.child("resources").child("requests").child("storage");
+        errors.push(FieldError::forbidden(path, "field can not be less than status.capacity"));
+    }
+    errors.extend(immutable(after.at("volumeMode"), before.at("volumeMode"), Path::new("volumeMode")));
+    errors
+}
+
+fn access_modes(status: &Value) -> String {
+    let given = status.texts("accessModes");
+    let order = ["ReadWriteOnce", "ReadOnlyMany", "ReadWriteMany", "ReadWriteOncePod"];
+    let short = |mode: &&str| ACCESS_MODES.iter().find(|(name, _)| name == mode).map(|(_, short)| *short);
+    order.iter().filter(|mode| given.contains(mode)).filter_map(short).collect::<Vec<_>>().join(",")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kinds::testing::{CONTEXT, check_create, check_hostile, check_update, created};
+
+    fn claim(size: &str) -> Value {
+        json!({"spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": size}}}})
+    }
+
+    #[test]
+    fn a_new_claim_waits() {
+        let object = created(&PersistentVolumeClaim, claim("1Gi"));
+        assert_eq!(
+            (&object["status"], &object["spec"]["volumeMode"]),
+            (&json!({"phase": "Pending"}), &json!("Filesystem"))
+        );
+        assert_eq!(
+            json!(PersistentVolumeClaim.table_row(&object, CONTEXT.now)),
+            json!(["n", "Pending", "", "", "", "", "<unset>", "<unknown>", "Filesystem"])
+        );
+    }
+
+    #[test]
+    fn a_claim_says_how_and_how_much() {
+        check_create(&PersistentVolumeClaim, claim("1Gi"), &[]);
+        check_create(
+            &PersistentVolumeClaim,
+            json!({"spec": {}}),
+            &[
+                "spec.accessModes: Required value: at least 1 access mode is required",
+                "spec.resources[storage]: Required value",
+            ],
+        );
+        check_create(
+            &PersistentVolumeClaim,
+            claim("0"),
+            &["spec.resources[storage]: Invalid value: \"0\": must be greater than zero"],
+        );
+        check_create(
+            &PersistentVolumeClaim,
+            json!({"spec": {"accessModes": ["ReadWriteOncePod", "X"], "resources": {"requests": {"storage": "1"}}}}),
+            &[
+                "spec.accessModes: Unsupported value: \"X\": supported values: \"ReadOnlyMany\", \"ReadWriteMany\", \
+                 \"ReadWriteOnce\", \"ReadWriteOncePod\"",
+                "spec.accessModes: Forbidden: may not use ReadWriteOncePod with other access modes",
+            ],
+        );
+        check_hostile(&PersistentVolumeClaim);
+    }
+
+    #[test]
+    fn a_claim_stays_as_it_is() {
+        let mut bound = claim("1Gi");
+        set(child_mut(&mut bound, "spec"), "volumeName", "pv");
+        check_update(&PersistentVolumeClaim, claim("1Gi"), bound, &[]);
+        let old = created(&PersistentVolumeClaim, claim("1Gi"));
+        let mut new = old.clone();
+        set(child_mut(&mut new, "spec"), "accessModes", json!(["ReadOnlyMany"]));
+        let errors = PersistentVolumeClaim.validate_update(&CONTEXT, &old, &new);
+        let text = errors[0].to_string();
+        assert!(text.starts_with(&format!("spec: Forbidden: {UNCHANGED}\n@@ ")), "{text}");
+        assert!(text.contains("-  \"ReadWriteOnce\"\n+  \"ReadOnlyMany\"\n"), "{text}");
+    }
+}

@@ -1,0 +1,156 @@
+//! apps/v1: kinds that keep pods running from a template.
+//!
+//! Owns what they share: the rules of a template and its selector, numbers that may be shares, and the columns about
+//! containers and images.
+
+mod daemon_set;
+mod deployment;
+mod replica_set;
+mod stateful_set;
+
+pub use daemon_set::DaemonSet;
+pub use deployment::Deployment;
+pub use replica_set::ReplicaSet;
+pub use stateful_set::StatefulSet;
+
+use orch_schema::json;
+use orch_schema::value::Value;
+
+use crate::kinds::pod::defaults::default_pod_spec;
+use crate::kinds::pod::spec::{Place, validate_pod_spec};
+use crate::kinds::{Cell, Context};
+use crate::validate::metadata::{invalid_each, nonnegative, validate_annotations, validate_labels};
+use crate::validate::selector::{self, validate_label_selector};
+use crate::validate::tree::{Tree, child_mut, same, shown, shown_map};
+use crate::validate::{FieldError, FieldErrors, Path, names};
+
+/// Fills in the template of `spec`.
+pub(crate) fn default_template(context: &Context<'_>, spec: &mut Value) {
+    let template = child_mut(spec, "template");
+    child_mut(template, "metadata");
+    default_pod_spec(context, child_mut(template, "spec"));
+}
+
+/// Rules for a template as such.
+pub(crate) fn validate_template(context: &Context<'_>, template: &Value, path: &Path) -> FieldErrors {
+    let metadata = template.at("metadata");
+    let mut errors = validate_labels(metadata.at("labels"), &path.child("labels"));
+    errors.extend(validate_annotations(metadata.at("annotations"), &path.child("annotations")));
+    let spec = path.child("spec");
+    errors.extend(validate_pod_spec(context, template.at("spec"), Place::Template, &spec));
+    if !template.at("spec").items("ephemeralContainers").is_empty() {
+        let detail = "ephemeral containers not allowed in pod template";
+        errors.push(FieldError::forbidden(spec.child("ephemeralContainers"), detail));
+    }
+    errors
+}
+
+/// Rules for a selector that must select something. `kind` is the word in the message.
+fn validate_selector(spec: &Value, kind: &str, path: &Path) -> FieldErrors {
+    let (chosen, path) = (spec.at("selector"), path.child("selector"));
+    if chosen.is_null() {
+        return FieldErrors::from(FieldError::required(path, ""));
+    }
+    let mut errors = validate_label_selector(chosen, &path);
+    if selector::is_empty(chosen) {
+        let detail = format!("empty selector is invalid for {kind}");
+        errors.push(FieldError::invalid(path, &shown(chosen), &detail));
+    }
+    errors
+}
+
+/// The pods of the template must be those that the selector selects.
+fn validate_match(spec: &Value, path: &Path) -> Option<FieldError> {
+    let labels = spec.at("template").at("metadata").at("labels");
+    let chosen = spec.at("selector");
+    if selector::selects(chosen, labels) {
+        return None;
+    }
+    let path = path.child("template").child("metadata").child("labels");
+    Some(FieldError::invalid(path, &shown_map(labels), "`selector` does not match template `labels`"))
+}
+
+/// Pods that are kept running restart always and have no deadline.
+fn validate_keeps_running(spec: &Value, kind: &str, path: &Path) -> FieldErrors {
+    let (pod, path) = (spec.at("template").at("spec"), path.child("template").child("spec"));
+    let mut errors = FieldErrors::new();
+    if pod.text("restartPolicy") != "Always" {
+        let path = path.child("restartPolicy");
+        errors.push(FieldError::not_supported(path, pod.text("restartPolicy"), &["Always"]));
+    }
+    if pod.has("activeDeadlineSeconds") {
+        let detail = format!("activeDeadlineSeconds in {kind} is not Supported");
+        errors.push(FieldError::forbidden(path.child("activeDeadlineSeconds"), &detail));
+    }
+    errors
+}
+
+/// The selector of a workload never changes.
+fn validate_same_selector(old: &Value, new: &Value) -> Option<FieldError> {
+    let (before, after) = (old.at("spec").at("selector"), new.at("spec").at("selector"));
+    let path = Path::new("spec").child("selector");
+    (!same(before, after)).then(|| FieldError::invalid(path, &shown(after), "field is immutable"))
+}
+
+/// Counts that may not be negative.
+fn validate_counts(holder: &Value, fields: &[&str], path: &Path) -> FieldErrors {
+    fields.iter().filter_map(|field| nonnegative(holder.int(field), path.child(field))).collect()
+}
+
+/// Counts of a status that may not exceed another one.
+fn validate_at_most(status: &Value, fields: &[&str], whole: &str, path: &Path) -> FieldErrors {
+    let limit = status.int(whole).unwrap_or(0);
+    let counts = fields.iter().filter_map(|field| Some((field, status.int(field)?)));
+    let whole = if whole == "replicas" { "status.replicas" } else { whole };
+    let detail = format!("cannot be greater than {whole}");
+    counts
+        .filter(|(_, count)| *count > limit)
+        .map(|(field, count)| FieldError::invalid(path.child(field), &count.to_string(), &detail))
+        .collect()
+}
+
+/// The collision count of a status never goes down.
+fn validate_collisions(old: &Value, new: &Value) -> Option<FieldError> {
+    let count = |object: &Value| object.at("status").int("collisionCount");
+    let (before, after) = (count(old)?, count(new).unwrap_or(0));
+    let path = Path::new("status").child("collisionCount");
+    (after < before).then(|| FieldError::invalid(path, &after.to_string(), "cannot be decremented"))
+}
+
+/// A number that is not negative, or a percentage.
+pub(crate) fn number_or_percent(value: &Value, path: &Path) -> FieldErrors {
+    match value.as_str() {
+        Some(text) => invalid_each(path, text, names::percent(text)),
+        None => nonnegative(value.as_i64(), path.clone()).into_iter().collect(),
+    }
+}
+
+/// A percentage of no more than the whole.
+pub(crate) fn within_hundred_percent(value: &Value, path: &Path) -> Option<FieldError> {
+    let share = value.as_str()?;
+    let digits = share.strip_suffix('%').filter(|digits| digits.bytes().all(|c| c.is_ascii_digit()))?;
+    // A number too long to read is more than the whole, too.
+    let over = digits.parse::<u32>().map_or(!digits.is_empty(), |percent| percent > 100);
+    over.then(|| FieldError::invalid_str(path.clone(), share, "must not be greater than 100%"))
+}
+
+/// The number behind a number or percentage, `0` for none.
+fn amount(value: &Value) -> i64 {
+    let share = value.as_str().and_then(|text| text.strip_suffix('%')?.parse().ok());
+    share.or_else(|| value.as_i64()).unwrap_or(0)
+}
+
+/// The names of the template's containers, comma separated.
+pub(crate) fn container_names(pod: &Value) -> Cell {
+    joined(pod, "name")
+}
+
+/// The images of the template's containers, comma separated.
+pub(crate) fn container_images(pod: &Value) -> Cell {
+    joined(pod, "image")
+}
+
+fn joined(pod: &Value, field: &str) -> Cell {
+    let values: Vec<&str> = pod.items("containers").iter().map(|container| container.text(field)).collect();
+    json!(values.join(","))
+}

@@ -1,0 +1,120 @@
+//! apps/v1 ReplicaSet.
+
+use orch_schema::json;
+use orch_schema::value::Value;
+
+use crate::Action;
+use crate::kinds::workload::{
+    container_images, container_names, default_template, validate_at_most, validate_counts,
+    validate_keeps_running, validate_match, validate_same_selector, validate_selector, validate_template,
+};
+use crate::kinds::{Cell, Context, Strategy, age, object_meta};
+use crate::validate::selector::format_label_selector;
+use crate::validate::tree::{Tree, child_mut, set_default};
+use crate::validate::{FieldErrors, Path};
+
+/// The rules of replica sets.
+#[derive(Debug)]
+pub struct ReplicaSet;
+
+impl Strategy for ReplicaSet {
+    fn default(&self, context: &Context<'_>, new: &mut Value) {
+        let spec = child_mut(new, "spec");
+        set_default(spec, "replicas", 1);
+        default_template(context, spec);
+    }
+
+    fn prepare_for_create(&self, _context: &Context<'_>, new: &mut Value) {
+        object_meta::start_spec_and_status(new);
+    }
+
+    fn prepare_for_update(&self, context: &Context<'_>, old: &Value, new: &mut Value) {
+        object_meta::update_spec_or_status(context, old, new);
+    }
+
+    fn validate_create(&self, context: &Context<'_>, new: &Value) -> FieldErrors {
+        let mut errors = object_meta::on_create(context, new);
+        errors.extend(validate_spec(context, new.at("spec"), &Path::new("spec")));
+        errors
+    }
+
+    fn validate_update(&self, context: &Context<'_>, old: &Value, new: &Value) -> FieldErrors {
+        let mut errors = object_meta::on_update(context, old, new);
+        if context.action == Action::Status {
+            errors.extend(validate_status(new.at("status"), &Path::new("status")));
+            return errors;
+        }
+        errors.extend(validate_spec(context, new.at("spec"), &Path::new("spec")));
+        errors.extend(validate_same_selector(old, new));
+        errors
+    }
+
+    fn field_values(&self, object: &Value) -> Vec<String> {
+        vec![object.at("status").int("replicas").unwrap_or(0).to_string()]
+    }
+
+    fn table_row(&self, object: &Value, now: &str) -> Option<Vec<Cell>> {
+        let (spec, status) = (object.at("spec"), object.at("status"));
+        let pod = spec.at("template").at("spec");
+        Some(vec![
+            object.at("metadata").at("name").clone(),
+            json!(spec.int("replicas").unwrap_or(0)),
+            json!(status.int("replicas").unwrap_or(0)),
+            json!(status.int("readyReplicas").unwrap_or(0)),
+            json!(age::age(object, now)),
+            container_names(pod),
+            container_images(pod),
+            json!(format_label_selector(spec.at("selector"))),
+        ])
+    }
+}
+
+fn validate_spec(context: &Context<'_>, spec: &Value, path: &Path) -> FieldErrors {
+    let mut errors = validate_counts(spec, &["replicas", "minReadySeconds"], path);
+    // The reference has the word of deployments here, too.
+    errors.extend(validate_selector(spec, "deployment", path));
+    errors.extend(validate_match(spec, path));
+    errors.extend(validate_template(context, spec.at("template"), &path.child("template")));
+    errors.extend(validate_keeps_running(spec, "ReplicaSet", path));
+    errors
+}
+
+fn validate_status(status: &Value, path: &Path) -> FieldErrors {
+    let fields =
+        ["replicas", "fullyLabeledReplicas", "readyReplicas", "availableReplicas", "observedGeneration"];
+    let mut errors = validate_counts(status, &fields, path);
+    errors.extend(validate_at_most(status, &fields[1..4], "replicas", path));
+    errors.extend(validate_at_most(status, &["availableReplicas"], "readyReplicas", path));
+    errors
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kinds::testing::{CONTEXT, check_create, check_hostile, created};
+    use crate::validate::tree::set;
+
+    #[test]
+    fn a_replica_set_keeps_its_pods() {
+        let template = json!({"metadata": {"labels": {"a": "b"}}, "spec": {"containers": [{"name": "c", "image": "i"}]}});
+        let object = json!({"spec": {"selector": {"matchLabels": {"a": "b"}}, "template": template}});
+        check_create(&ReplicaSet, object.clone(), &[]);
+        let object = created(&ReplicaSet, object);
+        assert_eq!(
+            json!(ReplicaSet.table_row(&object, CONTEXT.now)),
+            json!(["n", 1, 0, 0, "<unknown>", "c", "i", "a=b"])
+        );
+        let mut never = object;
+        set(
+            child_mut(child_mut(child_mut(&mut never, "spec"), "template"), "spec"),
+            "restartPolicy",
+            "Never",
+        );
+        check_create(
+            &ReplicaSet,
+            never,
+            &["spec.template.spec.restartPolicy: Unsupported value: \"Never\": supported values: \"Always\""],
+        );
+        check_hostile(&ReplicaSet);
+    }
+}

@@ -1,0 +1,276 @@
+//! Field selectors: equality over `metadata.name`, `metadata.namespace` and the fields a kind declares selectable.
+//!
+//! Owns the grammar and what is asked of each field. A field that the kind does not declare is an error when parsed, never a
+//! silent mismatch.
+
+use orch_schema::Selectable;
+use orch_schema::shown::{part, quoted};
+
+/// All terms must hold; none selects everything.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct FieldSelector {
+    /// Each field once, so that the cost of an object does not grow with the number of terms.
+    conditions: Box<[Condition]>,
+}
+
+/// The sum of all terms about one field.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Condition {
+    field: Field,
+    /// The field must have this value.
+    value: Option<Box<str>>,
+    /// Two terms require different values: no object matches.
+    is_contradiction: bool,
+    /// The field must have none of these values, sorted.
+    excluded: Vec<Box<str>>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Field {
+    Name,
+    Namespace,
+    /// A selectable field of the kind, by its stored name and its position among them.
+    Declared(Box<str>, usize),
+}
+
+/// Why a field selector is refused. The text is the interface.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct FieldSelectorError(pub String);
+
+/// The fields of a kind that a selector may name.
+#[derive(Clone, Copy, Debug)]
+pub struct SelectableFields<'a> {
+    /// The selectable fields beyond name and namespace, in the places by which old objects are read.
+    pub declared: &'a [Selectable],
+    /// Whether the kind lives in namespaces, and may be selected by them.
+    pub namespaced: bool,
+}
+
+impl FieldSelector {
+    /// Parses the query parameter's text for a kind with these fields. An empty text selects everything.
+    ///
+    /// # Errors
+    /// A term without an operator, or a field that the kind does not declare.
+    pub fn parse(text: &str, fields: SelectableFields<'_>) -> Result<Self, FieldSelectorError> {
+        let mut conditions: Vec<Condition> = Vec::new();
+        for term in split_terms(text).into_iter().filter(|term| !term.is_empty()) {
+            let (name, equal, value) = split_term(term).ok_or_else(|| {
+                FieldSelectorError(format!(
+                    "invalid selector: '{}'; can't understand '{}'",
+                    part(text),
+                    part(term)
+                ))
+            })?;
+            let value = unescape(value).ok_or_else(|| {
+                FieldSelectorError(format!("invalid field selector: invalid escape in '{}'", part(value)))
+            })?;
+            let field = resolve(name, fields)?;
+            // few: no more conditions than the kind has selectable fields.
+            let at = conditions.iter().position(|condition| condition.field == field);
+            let at = at.unwrap_or_else(|| {
+                conditions.push(Condition::none(field));
+                conditions.len() - 1
+            });
+            conditions[at].ask(equal, value.into());
+        }
+        for condition in &mut conditions {
+            condition.excluded.sort_unstable();
+            condition.excluded.dedup();
+        }
+        Ok(FieldSelector { conditions: conditions.into() })
+    }
+
+    /// The same for a version whose fields have other names than the stored ones: `stored_name` translates.
+    ///
+    /// # Errors
+    /// As for [`FieldSelector::parse`].
+    pub fn parse_renamed(
+        text: &str,
+        fields: SelectableFields<'_>,
+        stored_name: fn(&str) -> Option<&'static str>,
+    ) -> Result<Self, FieldSelectorError> {
+        let mut terms = Vec::new();
+        for term in split_terms(text).into_iter().filter(|term| !term.is_empty()) {
+            let Some((name, _, _)) = split_term(term) else {
+                // Text that is no term is refused below.
+                terms.push(term.to_owned());
+                continue;
+            };
+            let stored = stored_name(name).ok_or_else(|| not_supported(name))?;
+            terms.push(term.replacen(name, stored, 1));
+        }
+        FieldSelector::parse(&terms.join(","), fields)
+    }
+
+    /// Whether every object is selected.
+    pub fn is_everything(&self) -> bool {
+        self.conditions.is_empty()
+    }
+
+    /// Whether the object called `name` in `namespace` is selected. `declared` finds the value of a selectable field by its stored
+    /// name, or, in objects that were stored without names, by its place among those of the kind.
+    pub fn matches<'o>(
+        &self,
+        namespace: &'o str,
+        name: &'o str,
+        declared: impl Fn(&str, usize) -> &'o str,
+    ) -> bool {
+        self.conditions.iter().all(|condition| {
+            let actual = match &condition.field {
+                Field::Name => name,
+                Field::Namespace => namespace,
+                Field::Declared(field, place) => declared(field, *place),
+            };
+            condition.holds(actual)
+        })
+    }
+
+    /// The name that a term requires by equality.
+    pub fn required_name(&self) -> Option<&str> {
+        // few: one condition for each selectable field.
+        self.conditions.iter().find(|condition| condition.field == Field::Name)?.value.as_deref()
+    }
+}
+
+impl Condition {
+    fn none(field: Field) -> Self {
+        Condition { field, value: None, is_contradiction: false, excluded: Vec::new() }
+    }
+
+    fn ask(&mut self, equal: bool, value: Box<str>) {
+        if !equal {
+            self.excluded.push(value);
+        } else if let Some(other) = &self.value {
+            self.is_contradiction |= *other != value;
+        } else {
+            self.value = Some(value);
+        }
+    }
+
+    fn holds(&self, actual: &str) -> bool {
+        !self.is_contradiction
+            && self.value.as_deref().is_none_or(|value| value == actual)
+            && self.excluded.binary_search_by(|excluded| (**excluded).cmp(actual)).is_err()
+    }
+}
+
+fn resolve(name: &str, fields: SelectableFields<'_>) -> Result<Field, FieldSelectorError> {
+    let is_plain = fields.declared.iter().all(|field| field.withheld);
+    match name {
+        "metadata.name" => return Ok(Field::Name),
+        "metadata.namespace" if fields.namespaced || is_plain => {
+            return Ok(Field::Namespace);
+        }
+        _ => {}
+    }
+    let is_meant = |field: &Selectable| {
+        !field.withheld && (field.name == name || field.synonym.as_deref() == Some(name))
+    };
+    // few: the fields of a kind.
+    match fields.declared.iter().position(is_meant) {
+        Some(at) => Ok(Field::Declared(fields.declared[at].name.as_str().into(), at)),
+        None if is_plain => Err(FieldSelectorError(format!(
+            "{} is not a known field selector: only \"metadata.name\", \"metadata.namespace\"",
+            quoted(name)
+        ))),
+        None => Err(not_supported(name)),
+    }
+}
+
+fn not_supported(name: &str) -> FieldSelectorError {
+    FieldSelectorError(format!("field label not supported: {}", part(name)))
+}
+
+/// Splits at commas that no backslash precedes.
+fn split_terms(text: &str) -> Vec<&str> {
+    let mut terms = Vec::new();
+    let (mut start, mut escaped) = (0, false);
+    for (at, byte) in text.bytes().enumerate() {
+        match byte {
+            _ if escaped => escaped = false,
+            b'\\' => escaped = true,
+            b',' => {
+                terms.push(&text[start..at]);
+                start = at + 1;
+            }
+            _ => {}
+        }
+    }
+    terms.push(&text[start..]);
+    terms
+}
+
+/// Field, whether equality is meant, and the still escaped value.
+fn split_term(term: &str) -> Option<(&str, bool, &str)> {
+    for (at, _) in term.char_indices() {
+        let rest = &term[at..];
+        for (operator, equal) in [("!=", false), ("==", true), ("=", true)] {
+            if let Some(value) = rest.strip_prefix(operator) {
+                return Some((&term[..at], equal, value));
+            }
+        }
+    }
+    None
+}
+
+fn unescape(value: &str) -> Option<String> {
+    let mut plain = String::with_capacity(value.len());
+    let mut chars = value.chars();
+    while let Some(char) = chars.next() {
+        match char {
+            '\\' => match chars.next() {
+                Some(escaped @ ('\\' | ',' | '=')) => plain.push(escaped),
+                _ => return None,
+            },
+            ',' | '=' => return None,
+            plain_char => plain.push(plain_char),
+        }
+    }
+    Some(plain)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ROLE: SelectableFields<'_> = SelectableFields { declared: &[], namespaced: true };
+
+    fn of_pod(text: &str) -> Result<FieldSelector, FieldSelectorError> {
+        let field = |name: &str, synonym: Option<&str>| Selectable {
+            name: name.to_owned(),
+            withheld: name == "withheld",
+            synonym: synonym.map(str::to_owned),
+        };
+        let node = field("spec.nodeName", Some("spec.host"));
+        let declared = &[node, field("status.phase", None), field("withheld", None)];
+        FieldSelector::parse(text, SelectableFields { declared, namespaced: true })
+    }
+
+    #[test]
+    fn unknown_fields_are_refused_with_the_reference_texts() {
+        let only = r#""nope" is not a known field selector: only "metadata.name", "metadata.namespace""#;
+        let refused = |text: &str| FieldSelector::parse(text, ROLE).unwrap_err().0;
+        assert_eq!(refused("nope=x"), only);
+        let unclear = "invalid selector: 'metadata.name'; can't understand 'metadata.name'";
+        assert_eq!(refused("metadata.name"), unclear);
+        for name in ["metadata.labels", "withheld"] {
+            let message = format!("field label not supported: {name}");
+            assert_eq!(of_pod(&format!("{name}=x")).unwrap_err().0, message);
+        }
+    }
+
+    #[test]
+    fn escapes_and_operators_are_understood() {
+        let parsed = of_pod(r"metadata.name==a\,b,spec.nodeName!=n1,,").unwrap();
+        assert_eq!(parsed.required_name(), Some("a,b"));
+        assert_eq!(parsed.conditions.len(), 2);
+        let many: Vec<String> = (0..20_000).map(|at| format!("metadata.name!=n{at}")).collect();
+        let parsed = of_pod(&many.join(",")).unwrap();
+        assert_eq!(parsed.conditions.len(), 1, "terms about one field are one condition");
+        let two = of_pod("metadata.name=a,metadata.name=b").unwrap();
+        assert!(two.conditions[0].is_contradiction);
+        assert!(of_pod(r"metadata.name=a\x").is_err());
+        assert!(of_pod("").unwrap().is_everything());
+    }
+}

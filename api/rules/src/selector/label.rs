@@ -1,0 +1,256 @@
+//! Label selectors: requirements over an object's labels.
+//!
+//! Owns the meaning of each operator. A requirement on an absent label fails, except for `!=`, `notin` and `!key`.
+
+use std::collections::BTreeMap;
+
+use orch_schema::budget::goes_on;
+
+use super::label_parser::{self, LabelSelectorError};
+
+/// All requirements must hold; none selects everything. Kept by label: thousands of requirements cost an object no more
+/// than a look-up for each of its labels.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct LabelSelector {
+    /// Sorted by key, each key once.
+    conditions: Box<[(Box<str>, Condition)]>,
+    /// Number of conditions with `is_required`.
+    required: usize,
+}
+
+/// The sum of all requirements on one label.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct Condition {
+    is_required: bool,
+    is_forbidden: bool,
+    /// The only values that the label may have, sorted; `None` for any.
+    allowed: Option<Box<[Box<str>]>>,
+    /// Values that the label must not have, sorted.
+    excluded: Box<[Box<str>]>,
+    above: Option<i64>,
+    below: Option<i64>,
+}
+
+/// One condition on one label.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Requirement {
+    /// The label.
+    pub key: Box<str>,
+    /// How it is compared.
+    pub operator: Operator,
+}
+
+/// A comparison with its operands.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Operator {
+    /// `key in (a,b)`, `key=a`: present with one of these values (sorted).
+    In(Box<[Box<str>]>),
+    /// `key notin (a,b)`, `key!=a`: absent, or present with another value (sorted).
+    NotIn(Box<[Box<str>]>),
+    /// `key`.
+    Exists,
+    /// `!key`.
+    DoesNotExist,
+    /// `key>5`: an integer larger than this.
+    GreaterThan(i64),
+    /// `key<5`: an integer smaller than this.
+    LessThan(i64),
+}
+
+impl LabelSelector {
+    /// Parses the query parameter's text. An empty text selects everything.
+    ///
+    /// # Errors
+    /// The text breaks the grammar, or names a label or value that cannot exist.
+    pub fn parse(text: &str) -> Result<Self, LabelSelectorError> {
+        let mut by_key: BTreeMap<Box<str>, Vec<Operator>> = BTreeMap::new();
+        for Requirement { key, operator } in label_parser::parse(text)? {
+            by_key.entry(key).or_default().push(operator);
+        }
+        let conditions: Box<[_]> =
+            by_key.into_iter().map(|(key, operators)| (key, Condition::of(operators))).collect();
+        let required = conditions.iter().filter(|(_, condition)| condition.is_required).count();
+        Ok(LabelSelector { conditions, required })
+    }
+
+    /// Whether every object is selected.
+    pub fn is_everything(&self) -> bool {
+        self.conditions.is_empty()
+    }
+
+    /// Whether an object with these labels, sorted by key, is selected.
+    pub fn matches(&self, labels: &[(String, String)]) -> bool {
+        // The fewer of conditions and labels are looked up among the others.
+        if self.conditions.len() <= labels.len() {
+            return self.conditions.iter().all(|(key, condition)| condition.holds(value(labels, key)));
+        }
+        let mut required = 0;
+        for (key, value) in labels.iter().take_while(|_| goes_on()) {
+            let found = self.conditions.binary_search_by(|(asked, _)| (**asked).cmp(key));
+            let Ok(at) = found else { continue };
+            let condition = &self.conditions[at].1;
+            if !condition.holds(Some(value)) {
+                return false;
+            }
+            required += usize::from(condition.is_required);
+        }
+        required == self.required
+    }
+}
+
+impl Condition {
+    /// The condition that holds where all of `operators` hold.
+    fn of(operators: Vec<Operator>) -> Condition {
+        let mut all = Condition::default();
+        let mut excluded: Vec<Box<str>> = Vec::new();
+        for operator in operators {
+            all.is_required |= !matches!(operator, Operator::NotIn(_) | Operator::DoesNotExist);
+            match operator {
+                Operator::In(values) => {
+                    all.allowed = Some(match all.allowed.take() {
+                        None => values,
+                        Some(allowed) => allowed.into_iter().filter(|v| contains(&values, v)).collect(),
+                    });
+                }
+                Operator::NotIn(values) => excluded.extend(values),
+                Operator::Exists => {}
+                Operator::DoesNotExist => all.is_forbidden = true,
+                Operator::GreaterThan(bound) => all.above = all.above.max(Some(bound)),
+                Operator::LessThan(bound) => {
+                    all.below = Some(all.below.map_or(bound, |below| below.min(bound)));
+                }
+            }
+        }
+        excluded.sort_unstable();
+        excluded.dedup();
+        all.excluded = excluded.into();
+        all
+    }
+
+    fn holds(&self, value: Option<&str>) -> bool {
+        let Some(value) = value else { return !self.is_required };
+        let number = || value.parse::<i64>().ok();
+        !self.is_forbidden
+            && self.allowed.as_ref().is_none_or(|allowed| contains(allowed, value))
+            && !contains(&self.excluded, value)
+            && self.above.is_none_or(|bound| number().is_some_and(|number| number > bound))
+            && self.below.is_none_or(|bound| number().is_some_and(|number| number < bound))
+    }
+}
+
+fn value<'l>(sorted: &'l [(String, String)], label: &str) -> Option<&'l str> {
+    sorted.binary_search_by(|(key, _)| key.as_str().cmp(label)).ok().map(|at| sorted[at].1.as_str())
+}
+
+fn contains(sorted: &[Box<str>], value: &str) -> bool {
+    sorted.binary_search_by(|candidate| (**candidate).cmp(value)).is_ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sorted(labels: &[(&str, &str)]) -> Vec<(String, String)> {
+        let mut labels: Vec<(String, String)> =
+            labels.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect();
+        labels.sort();
+        labels
+    }
+
+    fn check(selector: &str, labels: &[(&str, &str)], selected: bool) {
+        let parsed = LabelSelector::parse(selector).unwrap();
+        assert_eq!(parsed.matches(&sorted(labels)), selected, "{selector} on {labels:?}");
+    }
+
+    #[test]
+    fn operators_select_what_they_say() {
+        let x = [("app", "x"), ("tier", "front"), ("n", "7")];
+        for (selector, selected) in [
+            ("", true),
+            ("app=x", true),
+            ("app==x", true),
+            ("app=y", false),
+            ("app!=y", true),
+            ("app!=x", false),
+            ("missing!=x", true),
+            ("app", true),
+            ("!app", false),
+            ("!missing", true),
+            ("app in (x,y)", true),
+            ("app in (y,z)", false),
+            ("app notin (x)", false),
+            ("missing notin (x)", true),
+            ("app in ()", false),
+            ("app=", false),
+            ("app=x,tier=front", true),
+            ("app=x,!tier", false),
+            ("n>6", true),
+            ("n>7", false),
+            ("n<8", true),
+            ("app>1", false),
+            (" app = x , tier in ( front , back ) ", true),
+            ("app!=y,app!=z,app", true),
+            ("app!=y,app!=x,app", false),
+            ("app in (x,y),app in (y,z)", false),
+            ("app in (x,y),app in (x,z),app notin (y)", true),
+            ("app,!app", false),
+            ("missing,!missing", false),
+            ("n>6,n>3,n<9,n<8", true),
+            ("n>6,n>7", false),
+            ("n<9,n<7", false),
+            ("a!=1,b!=1,c!=1,!d,app=x", true),
+            ("a!=1,b!=1,c!=1,!tier,app=x", false),
+            ("a!=1,b!=1,c!=1,!d,missing", false),
+        ] {
+            check(selector, &x, selected);
+        }
+        check("empty=", &[("empty", "")], true);
+        check("empty in ()", &[("empty", "")], true);
+        check("in in (in)", &[("in", "in")], true);
+    }
+
+    #[test]
+    fn many_terms_cost_an_object_no_more_than_its_labels() {
+        let different: Vec<String> = (0..20_000).map(|at| format!("k{at}!=v")).collect();
+        let same: Vec<String> = (0..20_000).map(|at| format!("app!=v{at}")).collect();
+        let one = |text: &str| LabelSelector::parse(text).unwrap();
+        assert_eq!(one(&same.join(",")).conditions.len(), 1, "terms about one label are one condition");
+        let selector = one(&format!("{},app", different.join(",")));
+        assert!(selector.matches(&sorted(&[("app", "x"), ("k7", "w")])));
+        assert!(!selector.matches(&sorted(&[("app", "x"), ("k7", "v")])));
+        assert!(!selector.matches(&sorted(&[("k7", "w")])), "a required label is missing");
+    }
+
+    #[test]
+    fn twenty_thousand_terms_over_twenty_thousand_objects_take_a_look_up_for_each_label() {
+        let objects: Vec<Vec<(String, String)>> = (0..20_000)
+            .map(|at| {
+                sorted(&[("app", &format!("x{at}")), ("tier", "front"), ("zone", &format!("z{}", at % 7))])
+            })
+            .collect();
+        let absent = (0..20_000).map(|at| format!("!k{at}")).collect::<Vec<_>>().join(",");
+        let excluded = (0..20_000).map(|at| format!("app!=x{at}")).collect::<Vec<_>>().join(",");
+        let allowed = (0..20_000).map(|at| format!("x{}", 2 * at)).collect::<Vec<_>>().join(",");
+        for (text, selected) in [(absent, 20_000), (excluded, 0), (format!("app in ({allowed})"), 10_000)] {
+            let selector = LabelSelector::parse(&text).unwrap();
+            let budget = std::sync::Arc::new(orch_schema::budget::Budget::default());
+            let found = budget.enter(|| objects.iter().filter(|object| selector.matches(object)).count());
+            assert_eq!(found, selected);
+            // Never a step for each term.
+            let steps = orch_schema::budget::STEPS_MAX - budget.steps_left();
+            assert!(steps <= 4 * 20_000, "{steps} steps");
+        }
+    }
+
+    #[test]
+    fn matching_ends_with_its_request() {
+        let terms = (0..20_000).map(|at| format!("!k{at}")).collect::<Vec<_>>().join(",");
+        let selector = LabelSelector::parse(&terms).unwrap();
+        let labels: Vec<(String, String)> =
+            (0..10_000).map(|at| (format!("l{at:05}"), String::new())).collect();
+        let labels: Vec<(&str, &str)> =
+            labels.iter().map(|(key, value)| (key.as_str(), value.as_str())).collect();
+        let object = sorted(&labels);
+        orch_schema::budget::stopping::check_stops("selector", 10_000, || selector.matches(&object));
+    }
+}

@@ -1,0 +1,12 @@
+//! Label and field selectors: parsed once per request, matched against what is kept parsed beside an object's bytes.
+//!
+//! Owns the grammar of `labelSelector` and `fieldSelector` and its error texts. It knows no stored object: a caller hands in
+//! labels and fields.
+
+mod field;
+mod label;
+mod label_parser;
+
+pub use field::{FieldSelector, FieldSelectorError, SelectableFields};
+pub use label::{LabelSelector, Operator, Requirement};
+pub use label_parser::LabelSelectorError;

@@ -1,0 +1,253 @@
+//! The steps of one request, and its cancellation, checked inside the loops of every stage.
+//!
+//! Owns the count, the flags, and the thread's current budget. The pool enters a request's [`Budget`] around each of its
+//! polls. A loop over a client's input calls [`goes_on`] for every value, which is a decrement, and a look at the flags every
+//! [`LOOK_EVERY`] steps. The budget is a thread-local because those loops lie below functions that know no request: a
+//! codec, a set of fields, a rule of validation, a path.
+//!
+//! Invariant: once a loop was told to stop, so are all later loops of that request, and the incomplete result is neither
+//! proposed nor answered. The gates are [`Budget::begin_write`] and [`Budget::check`].
+//! Invariant: work outside a budget (small requests, the controllers' loops, tests) is never stopped.
+
+use std::cell::{Cell, RefCell};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+
+/// Steps of one write. A document at its bound of memory has some 200,000 values, each looked at some dozens of times from
+/// decoding to rendering, and a JSON patch may look at five million: about ten million steps, a few hundred milliseconds.
+/// The rest is room for attempts that lose against other writers.
+pub const STEPS_MAX: u64 = 50_000_000;
+
+/// Steps between two looks at the flags: some tens of microseconds, against a nanosecond for the look.
+const LOOK_EVERY: u32 = 2048;
+
+/// The flag of a request whose client is gone or whose time is over.
+const CANCELLED: u8 = 1;
+/// Something was, or may have been, proposed.
+const WRITING: u8 = 2;
+/// The steps are used up.
+const OVER: u8 = 4;
+
+thread_local! {
+    /// Steps to the next look.
+    static LEFT: Cell<u32> = const { Cell::new(LOOK_EVERY) };
+    /// The budget of the request that the thread works for.
+    static ENTERED: RefCell<Option<Arc<Budget>>> = const { RefCell::new(None) };
+}
+
+/// Counts a step of the request that the thread works for. `false`: the loop must end; its result is not used.
+#[inline]
+pub fn goes_on() -> bool {
+    LEFT.with(|left| match left.get().checked_sub(1) {
+        Some(rest) => {
+            left.set(rest);
+            true
+        }
+        None => look(left),
+    })
+}
+
+/// Settles the steps since the last look. A request that is to end is looked at in every step from then on.
+#[cold]
+fn look(left: &Cell<u32>) -> bool {
+    let may = ENTERED.with_borrow(|entered| entered.as_ref().is_none_or(|budget| budget.spend(LOOK_EVERY)));
+    // This look is a step, too.
+    left.set(if may { LOOK_EVERY - 1 } else { 0 });
+    may
+}
+
+/// A loop over a client's input.
+pub trait Numbered: Iterator + Sized {
+    /// The items with their places, as long as the request goes on.
+    fn numbered(self) -> impl Iterator<Item = (usize, Self::Item)> {
+        self.take_while(|_| goes_on()).enumerate()
+    }
+}
+
+impl<I: Iterator> Numbered for I {}
+
+/// A request was told to end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Stopped {
+    /// Its client is gone, or its time is over.
+    #[error("nobody waits for the request any more")]
+    Cancelled,
+    /// It took as many steps as it had.
+    #[error("the request needs more steps than one request may take: its values are too many")]
+    TooManySteps,
+}
+
+/// The steps that one request has left, and its flags.
+#[derive(Debug)]
+pub struct Budget {
+    flags: AtomicU8,
+    steps_left: AtomicU64,
+}
+
+impl Default for Budget {
+    fn default() -> Self {
+        Budget::of(STEPS_MAX)
+    }
+}
+
+impl Budget {
+    /// A budget of so many steps.
+    pub fn of(steps: u64) -> Budget {
+        Budget { flags: AtomicU8::new(0), steps_left: AtomicU64::new(steps) }
+    }
+
+    /// Cancels the request because its client is gone or its time is over: its loops end at their next look. Returns whether
+    /// the request may have changed something; if not, it never will.
+    pub fn cancel(&self) -> bool {
+        self.flags.fetch_or(CANCELLED, Ordering::SeqCst) & WRITING != 0
+    }
+
+    /// Must be called after each stage, before its result is used.
+    ///
+    /// # Errors
+    /// That the request is to end, and why.
+    pub fn check(&self) -> Result<(), Stopped> {
+        match self.flags.load(Ordering::SeqCst) & (CANCELLED | OVER) {
+            0 => Ok(()),
+            OVER => Err(Stopped::TooManySteps),
+            _ => Err(Stopped::Cancelled),
+        }
+    }
+
+    /// Must be called before each proposal. From then on the request may have changed something.
+    ///
+    /// # Errors
+    /// Those of [`Budget::check`]: nothing may be proposed.
+    pub fn begin_write(&self) -> Result<(), Stopped> {
+        self.check()?;
+        // Both flags are in one atomic word: either `cancel` sees WRITING, or this call sees CANCELLED.
+        if self.flags.fetch_or(WRITING, Ordering::SeqCst) & CANCELLED != 0 {
+            return Err(Stopped::Cancelled);
+        }
+        Ok(())
+    }
+
+    /// Whether something may have been changed.
+    pub fn has_begun_to_write(&self) -> bool {
+        self.flags.load(Ordering::SeqCst) & WRITING != 0
+    }
+
+    /// Runs `work` on this thread with this budget.
+    pub fn enter<T>(self: &Arc<Self>, work: impl FnOnce() -> T) -> T {
+        let entered = Entered {
+            outer: ENTERED.replace(Some(self.clone())),
+            left: LEFT.replace(if self.check().is_ok() { LOOK_EVERY } else { 0 }),
+        };
+        let result = work();
+        drop(entered);
+        result
+    }
+
+    /// Steps that are left, as of the last look.
+    pub fn steps_left(&self) -> u64 {
+        self.steps_left.load(Ordering::Relaxed)
+    }
+
+    /// Takes `steps`; whether the request goes on.
+    fn spend(&self, steps: u32) -> bool {
+        let taken = |left: u64| left.checked_sub(u64::from(steps));
+        let relaxed = Ordering::Relaxed;
+        if self.steps_left.fetch_update(relaxed, relaxed, taken).is_err() {
+            self.flags.fetch_or(OVER, Ordering::SeqCst);
+        }
+        self.check().is_ok()
+    }
+}
+
+/// The budget that a thread worked for before it entered another one, restored on drop.
+struct Entered {
+    outer: Option<Arc<Budget>>,
+    left: u32,
+}
+
+impl Drop for Entered {
+    fn drop(&mut self) {
+        let budget = ENTERED.replace(self.outer.take());
+        let left = LEFT.replace(self.left);
+        if let Some(budget) = budget {
+            // Steps since the last look are taken from the budget, too: a job is polled many times.
+            budget.spend(LOOK_EVERY.saturating_sub(left));
+        }
+    }
+}
+
+/// How the tests of a stage see that it stops.
+#[cfg(any(test, feature = "testing"))]
+pub mod stopping {
+    use super::*;
+
+    /// Does `work` as a request that has `steps`; whether it was told to stop.
+    pub fn is_stopped<T>(steps: u64, work: impl FnOnce() -> T) -> (T, bool) {
+        let budget = Arc::new(Budget::of(steps));
+        let result = budget.enter(work);
+        (result, budget.check().is_err())
+    }
+
+    /// Checks that `work` counts a step for each of `steps_min` values, and that it ends at once when its client is gone.
+    pub fn check_stops<T>(what: &str, steps_min: u64, mut work: impl FnMut() -> T) {
+        let whole = Arc::new(Budget::default());
+        drop(whole.enter(&mut work));
+        let used = STEPS_MAX - whole.steps_left();
+        assert!(used >= steps_min, "{what}: {used} steps, {steps_min} values");
+        let gone = Arc::new(Budget::default());
+        gone.cancel();
+        drop(gone.enter(&mut work));
+        assert_eq!(gone.check(), Err(Stopped::Cancelled));
+        // Each step of a stopped request is a look, and each look takes the steps between two.
+        let looks = (STEPS_MAX - gone.steps_left()) / u64::from(LOOK_EVERY);
+        assert!(looks * 10 <= steps_min, "{what}: went on for {looks} of {steps_min} values");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::stopping::is_stopped;
+    use super::*;
+
+    #[test]
+    fn a_cancelled_request_goes_no_further() {
+        let budget = Arc::new(Budget::default());
+        assert_eq!(budget.check(), Ok(()));
+        let steps = budget.enter(|| {
+            let mut steps = 0;
+            while goes_on() && steps < 1_000_000 {
+                steps += 1;
+                if steps == 10_000 {
+                    assert!(!budget.cancel(), "nothing was written");
+                }
+            }
+            steps
+        });
+        assert!((10_000..=10_000 + LOOK_EVERY).contains(&steps), "{steps}");
+        assert_eq!(budget.check(), Err(Stopped::Cancelled));
+        assert_eq!(budget.begin_write(), Err(Stopped::Cancelled));
+        assert!(!budget.has_begun_to_write());
+        assert!(!budget.enter(goes_on), "the next poll does not go on either");
+        assert!(goes_on(), "another request of the thread does");
+    }
+
+    #[test]
+    fn steps_run_out_and_polls_add_up() {
+        let steps = |count: u32| (0..count).all(|_| goes_on());
+        assert_eq!(is_stopped(100_000, || steps(90_000)), (true, false));
+        assert_eq!(is_stopped(100_000, || steps(110_000)), (false, true));
+        let budget = Arc::new(Budget::of(100_000));
+        let polls = (0..1_000).take_while(|_| budget.enter(|| steps(1_000))).count();
+        assert!((95..=101).contains(&polls), "{polls}");
+        assert!(matches!(budget.check(), Err(Stopped::TooManySteps)));
+        assert!(steps(1_000_000), "work of no request has no bound");
+    }
+
+    #[test]
+    fn who_cancels_learns_of_a_write_that_was_begun() {
+        let budget = Budget::default();
+        assert_eq!(budget.begin_write(), Ok(()));
+        assert!(budget.cancel() && budget.has_begun_to_write());
+        assert_eq!(budget.begin_write(), Err(Stopped::Cancelled), "nothing else is written");
+    }
+}

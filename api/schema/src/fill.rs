@@ -1,0 +1,191 @@
+//! What stands in an object without being said: fields that are written even when empty, and defaults.
+//!
+//! Owns both fillings and the report of required fields that are missing. Static defaults of a kind that no table
+//! states are its strategy's.
+
+use super::types::{Field, ObjectType, Schema, TypeId, ValueType};
+use crate::budget::goes_on;
+use crate::value::{Map, Value};
+
+/// Adds the fields that are written even when empty, in every object of `value` that stands without them. Decoding
+/// has done so already; this is for objects that code has put together or taken apart.
+pub fn fill_empty(schema: &Schema, type_id: TypeId, value: &mut Value) {
+    walk(schema, schema.get(type_id), value, &mut |ty, map| {
+        for at in ty.always_written() {
+            let field = &ty.fields[at];
+            let is_there = map.get(&field.name).is_some_and(|value| field.presence || !value.is_null());
+            if !is_there {
+                map.insert(field.name.clone(), field.empty_value());
+            }
+        }
+    });
+}
+
+/// Fills absent fields that have a default.
+pub fn apply_defaults(schema: &Schema, type_id: TypeId, value: &mut Value) {
+    walk(schema, schema.get(type_id), value, &mut |ty, map| {
+        for field in &ty.fields {
+            let Some(default) = field.default.as_ref().filter(|default| field.is_written(default)) else {
+                continue;
+            };
+            if map.get(&field.name).is_none_or(|value| value.is_null() || is_unsaid(field, value)) {
+                map.insert(field.name.clone(), default.clone());
+            }
+        }
+    });
+}
+
+/// Paths of required fields that are absent or null: `spec.containers[0].name`.
+pub fn missing_required(schema: &Schema, type_id: TypeId, value: &Value) -> Vec<String> {
+    let mut missing = Vec::new();
+    find_missing(schema, &ValueType::Object(type_id), value, "", &mut missing);
+    missing
+}
+
+/// The object without any field: `{}` with what is always written.
+pub(super) fn empty_object(schema: &Schema, ty: &ObjectType) -> Value {
+    let always = ty.always_written().map(|at| &ty.fields[at]);
+    Value::Object(always.map(|field| (field.name.clone(), empty_field(schema, field))).collect())
+}
+
+/// What stands for an absent field that is written nevertheless.
+pub(super) fn empty_field(schema: &Schema, field: &Field) -> Value {
+    match &field.value {
+        ValueType::Object(id) if !field.presence => empty_object(schema, schema.get(*id)),
+        _ => field.empty_value(),
+    }
+}
+
+/// What null means as item of a list or as value of a map.
+pub(super) fn zero_value(schema: &Schema, ty: &ValueType) -> Value {
+    match ty {
+        ValueType::Object(id) => empty_object(schema, schema.get(*id)),
+        ValueType::Scalar(scalar) => scalar.zero_value(),
+        ValueType::List { .. } | ValueType::Map { .. } | ValueType::Untyped => Value::Null,
+    }
+}
+
+/// A zero value that cannot be told from absence.
+fn is_unsaid(field: &Field, value: &Value) -> bool {
+    !field.presence && field.is_zero(value)
+}
+
+/// Visits every object of a declared type, outer ones first: what a visit adds is visited too.
+fn walk(schema: &Schema, ty: &ObjectType, value: &mut Value, visit: &mut impl FnMut(&ObjectType, &mut Map)) {
+    let Value::Object(map) = value else { return };
+    visit(ty, map);
+    for (name, value) in map.iter_mut().take_while(|_| goes_on()) {
+        if let Some(field) = ty.field(name) {
+            walk_value(schema, &field.value, value, visit);
+        }
+    }
+}
+
+fn walk_value(
+    schema: &Schema,
+    ty: &ValueType,
+    value: &mut Value,
+    visit: &mut impl FnMut(&ObjectType, &mut Map),
+) {
+    match (ty, value) {
+        (ValueType::Object(id), value) => walk(schema, schema.get(*id), value, visit),
+        (ValueType::List { item, .. }, Value::Array(items)) => {
+            items
+                .iter_mut()
+                .take_while(|_| goes_on())
+                .for_each(|value| walk_value(schema, item, value, visit));
+        }
+        (ValueType::Map { value: ty, .. }, Value::Object(map)) => {
+            map.iter_mut()
+                .take_while(|_| goes_on())
+                .for_each(|(_, value)| walk_value(schema, ty, value, visit));
+        }
+        (ValueType::Scalar(_) | ValueType::Untyped | ValueType::List { .. } | ValueType::Map { .. }, _) => {}
+    }
+}
+
+fn find_missing(schema: &Schema, ty: &ValueType, value: &Value, path: &str, missing: &mut Vec<String>) {
+    match (ty, value) {
+        (ValueType::Object(id), Value::Object(map)) => {
+            for field in &schema.get(*id).fields {
+                let path =
+                    if path.is_empty() { field.name.to_string() } else { format!("{path}.{}", field.name) };
+                match map.get(&field.name) {
+                    Some(value) if !value.is_null() => {
+                        find_missing(schema, &field.value, value, &path, missing)
+                    }
+                    _ if field.required => missing.push(path),
+                    _ => {}
+                }
+            }
+        }
+        (ValueType::List { item, .. }, Value::Array(items)) => {
+            for (at, value) in items.iter().enumerate() {
+                find_missing(schema, item, value, &format!("{path}[{at}]"), missing);
+            }
+        }
+        (ValueType::Map { value: ty, .. }, Value::Object(map)) => {
+            for (key, value) in map {
+                find_missing(schema, ty, value, &format!("{path}.{key}"), missing);
+            }
+        }
+        _ => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+
+    use super::*;
+    use crate::json;
+    use crate::testing::orch;
+
+    fn id(name: &str) -> TypeId {
+        orch().named(name).unwrap()
+    }
+
+    #[test]
+    fn what_is_always_written_comes_back_at_every_depth() {
+        let mut pod = json!({"spec": {"containers": [{"name": "c"}]}, "status": null});
+        fill_empty(orch(), id("core.v1.Pod"), &mut pod);
+        assert_eq!(
+            pod,
+            json!({"metadata": {}, "spec": {"containers": [{"name": "c", "resources": {}}]}, "status": {}})
+        );
+        let mut node = json!({});
+        fill_empty(orch(), id("core.v1.Node"), &mut node);
+        assert_eq!(node["status"]["daemonEndpoints"], json!({"kubeletEndpoint": {"Port": 0}}));
+        assert_eq!(node["status"]["nodeInfo"]["machineID"], "");
+    }
+
+    #[test]
+    fn defaults_fill_what_is_absent_and_nothing_else() {
+        let mut pod = json!({"spec": {"containers": [{"name": "c", "ports": [
+            {"containerPort": 1}, {"containerPort": 2, "protocol": "UDP"}, {"containerPort": 3, "protocol": ""},
+        ]}]}});
+        apply_defaults(orch(), id("core.v1.Pod"), &mut pod);
+        let ports = &pod["spec"]["containers"][0]["ports"];
+        let protocols: Vec<_> =
+            ports.as_array().unwrap().iter().map(|port| port["protocol"].clone()).collect();
+        assert_eq!(protocols, ["TCP", "UDP", "TCP"]);
+        let mut action = json!({"port": 1, "service": null});
+        apply_defaults(orch(), id("core.v1.GRPCAction"), &mut action);
+        assert_eq!(action, json!({"port": 1, "service": ""}));
+    }
+
+    #[test]
+    fn missing_required_fields_are_named_by_path() {
+        let role = json!({"rules": [{"verbs": ["get"]}, {"verbs": null}]});
+        assert_eq!(missing_required(orch(), id("rbac.v1.Role"), &role), ["rules[1].verbs"]);
+        let binding = json!({"subjects": [{"kind": "User"}]});
+        assert_eq!(
+            missing_required(orch(), id("rbac.v1.RoleBinding"), &binding),
+            ["subjects[0].name", "roleRef"]
+        );
+        let claim = json!({"properties": {"a": {"externalDocs": {}, "not": {"x-orch-validations": [{}]}}}});
+        assert_eq!(
+            missing_required(orch(), id("apiextensions.v1.JSONSchemaProps"), &claim),
+            ["properties.a.not.x-orch-validations[0].rule"]
+        );
+    }
+}

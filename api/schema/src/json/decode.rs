@@ -1,0 +1,285 @@
+//! From JSON bytes to an object in its canonical form, along the tables.
+//!
+//! Owns what the reference's decoder does to an object: unknown fields dropped and named, the last of duplicate
+//! fields kept and named, null taken for absence, texts brought to their canonical form. Defaults are not applied.
+//! It never recurses deeper than its bound, whatever the bytes are.
+
+use std::borrow::Cow;
+
+use smallvec::SmallVec;
+
+use super::error::{DecodeError, StrictError};
+use super::object::Level;
+use super::reader::Reader;
+use super::twice::{TWICE_MAX, Twice, told};
+use crate::budget::{HELD_BYTES_MAX, Held, PATCHED_BYTES_MAX};
+use crate::fill::{empty_object, zero_value};
+use crate::types::{Scalar, Schema, TypeId, ValueType, Wire};
+use crate::value::Entry;
+use crate::value::{Map, Value};
+
+/// Bounds of one decoding.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    /// Nesting of objects and lists. 100 by default: every other reader in the process (those of stored bytes
+    /// stop at 128) then reads what this one has accepted, also inside an envelope, and no stack overflows.
+    pub depth_max: usize,
+    /// Bytes that the document may hold in memory, strings excepted.
+    pub held_bytes_max: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self { depth_max: 100, held_bytes_max: HELD_BYTES_MAX }
+    }
+}
+
+impl Limits {
+    /// The bounds of a document that a patch made.
+    pub fn patched() -> Self {
+        Self { held_bytes_max: PATCHED_BYTES_MAX, ..Self::default() }
+    }
+}
+
+static STRING: ValueType = ValueType::Scalar(Scalar::String(None));
+
+/// An object's type as the object states it. A member that it lacks is empty.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Head {
+    /// `apiVersion`.
+    pub api_version: String,
+    /// `kind`.
+    pub kind: String,
+}
+
+/// A decoded object.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Decoded {
+    /// The object in canonical form, without `kind` and `apiVersion`.
+    pub value: Value,
+    /// Its `kind` and `apiVersion`.
+    pub head: Head,
+    /// Unknown and duplicate fields in the order they were met, each once, at most a hundred.
+    pub strict: Vec<StrictError>,
+}
+
+/// Reads the JSON of an object of type `type_id`. `null` is the object without any field. Bytes that are not UTF-8
+/// become U+FFFD, as in the reference.
+pub fn decode_json(
+    schema: &Schema,
+    type_id: TypeId,
+    json: &[u8],
+    limits: Limits,
+) -> Result<Decoded, DecodeError> {
+    let text = String::from_utf8_lossy(json);
+    let mut decoder = Decoder::new(schema, &text, limits);
+    let ty = schema.get(type_id);
+    let value = match decoder.reader.peek() {
+        Some(b'n') => {
+            decoder.reader.literal("null")?;
+            empty_object(schema, ty)
+        }
+        _ => decoder.object(ty, Map::new(), Level::Root)?,
+    };
+    decoder.reader.end()?;
+    Ok(Decoded { value, head: decoder.head, strict: decoder.strict })
+}
+
+/// Reads an object that is already in memory, after a patch for example, as [`decode_json`] does. `kind` and
+/// `apiVersion` are taken out of it.
+pub fn decode_value(
+    schema: &Schema,
+    type_id: TypeId,
+    value: &Value,
+    limits: Limits,
+) -> Result<Decoded, DecodeError> {
+    let mut json = Vec::with_capacity(1024);
+    super::encode::write_value(value, &mut json);
+    decode_json(schema, type_id, &json, limits)
+}
+
+/// Reads the JSON of content that has no declared type.
+pub(crate) fn decode_untyped(schema: &Schema, json: &[u8], limits: Limits) -> Result<Value, DecodeError> {
+    read_json(schema, json, limits).map(|(value, _)| value)
+}
+
+/// Reads the JSON of content that has no declared type. Duplicate members are returned beside it.
+pub fn read_json(
+    schema: &Schema,
+    json: &[u8],
+    limits: Limits,
+) -> Result<(Value, Vec<StrictError>), DecodeError> {
+    let text = String::from_utf8_lossy(json);
+    let mut decoder = Decoder::new(schema, &text, limits);
+    let value = decoder.untyped()?;
+    decoder.reader.end()?;
+    Ok((value, decoder.strict))
+}
+
+/// The same with the texts of the reference's YAML reader for duplicate members.
+pub(crate) fn read_json_by_line(
+    schema: &Schema,
+    text: &str,
+    limits: Limits,
+) -> Result<(Value, Vec<String>), DecodeError> {
+    let mut decoder = Decoder::new(schema, text, limits);
+    let value = decoder.untyped()?;
+    decoder.reader.end()?;
+    Ok((value, told(&decoder.twice, text)))
+}
+
+/// The state of decoding one JSON text. Objects are decoded in `object.rs`, leaves in `leaf.rs`.
+pub(super) struct Decoder<'s, 'a> {
+    pub(super) schema: &'s Schema,
+    pub(super) reader: Reader<'a>,
+    pub(super) limits: Limits,
+    pub(super) depth: usize,
+    pub(super) held: Held,
+    pub(super) path: SmallVec<[Step<'s, 'a>; 16]>,
+    pub(super) head: Head,
+    pub(super) strict: Vec<StrictError>,
+    /// Duplicate members of maps and of content without a type, the first [`TWICE_MAX`].
+    twice: Vec<Twice>,
+}
+
+/// One element of a path.
+pub(super) enum Step<'s, 'a> {
+    Field(&'s str),
+    Key(Cow<'a, str>),
+    Index(usize),
+}
+
+impl<'s, 'a> Decoder<'s, 'a> {
+    fn new(schema: &'s Schema, text: &'a str, limits: Limits) -> Self {
+        Decoder {
+            schema,
+            reader: Reader::new(text),
+            limits,
+            depth: 0,
+            held: Held::new(limits.held_bytes_max),
+            path: SmallVec::new(),
+            head: Head::default(),
+            strict: Vec::new(),
+            twice: Vec::new(),
+        }
+    }
+
+    /// Reads a value that is not null. Null as an answer: a time that says that there is none.
+    pub(super) fn value(
+        &mut self,
+        ty: &'s ValueType,
+        wire: Wire,
+        earlier: Option<Value>,
+    ) -> Result<Value, DecodeError> {
+        match ty {
+            ValueType::Scalar(scalar) => self.scalar(scalar),
+            ValueType::Object(id) => {
+                let map = match earlier {
+                    Some(Value::Object(map)) => map,
+                    _ => Map::new(),
+                };
+                self.object(self.schema.get(*id), map, Level::Nested)
+            }
+            ValueType::List { item, .. } => self.list(item),
+            ValueType::Map { value, .. } => self.map(value, wire, earlier),
+            ValueType::Untyped => match wire {
+                Wire::Plain | Wire::Wrapped => self.untyped(),
+                Wire::OrBool(id) | Wire::OrList(id) | Wire::OrStrings(id) => self.either(wire, id),
+            },
+        }
+    }
+
+    /// One of two forms, told apart by the first byte.
+    fn either(&mut self, wire: Wire, id: TypeId) -> Result<Value, DecodeError> {
+        let schema = self.schema;
+        match (self.reader.peek(), wire) {
+            (Some(b'{'), _) => self.object(schema.get(id), Map::new(), Level::Nested),
+            (_, Wire::OrBool(_)) => self.scalar(&Scalar::Bool),
+            (_, Wire::OrStrings(_)) => self.list(&STRING),
+            (_, Wire::OrList(id)) => {
+                self.items(|decoder| decoder.object(schema.get(id), Map::new(), Level::Nested))
+            }
+            (_, Wire::Plain | Wire::Wrapped) => self.untyped(),
+        }
+    }
+
+    fn list(&mut self, item: &'s ValueType) -> Result<Value, DecodeError> {
+        self.items(|decoder| decoder.member(item, Wire::Plain))
+    }
+
+    fn map(&mut self, ty: &'s ValueType, wire: Wire, earlier: Option<Value>) -> Result<Value, DecodeError> {
+        let map = self.entries(|decoder| decoder.member(ty, wire))?;
+        match earlier {
+            Some(Value::Object(mut earlier)) => {
+                earlier.extend(map);
+                Ok(Value::Object(earlier))
+            }
+            _ => Ok(Value::Object(map)),
+        }
+    }
+
+    /// An item of a list or a value of a map: null is the zero value there.
+    fn member(&mut self, ty: &'s ValueType, wire: Wire) -> Result<Value, DecodeError> {
+        if self.null()? {
+            return Ok(zero_value(self.schema, ty));
+        }
+        let value = self.value(ty, wire, None)?;
+        // A list that is empty is the same as none, here too.
+        let is_empty_list =
+            matches!((ty, &value), (ValueType::List { .. }, Value::Array(items)) if items.is_empty());
+        Ok(if is_empty_list { Value::Null } else { value })
+    }
+
+    /// The members of a list, each by `read`.
+    pub(super) fn items(
+        &mut self,
+        mut read: impl FnMut(&mut Self) -> Result<Value, DecodeError>,
+    ) -> Result<Value, DecodeError> {
+        self.open(b'[', "a list")?;
+        let mut items = Vec::new();
+        let mut more = !self.is_closed(b']');
+        while more {
+            self.held.item()?;
+            self.path.push(Step::Index(items.len()));
+            items.push(read(self)?);
+            self.path.pop();
+            more = self.reader.has_more(b']')?;
+        }
+        self.depth -= 1;
+        Ok(Value::Array(items))
+    }
+
+    /// The members of a map, each value by `read`.
+    pub(super) fn entries(
+        &mut self,
+        mut read: impl FnMut(&mut Self) -> Result<Value, DecodeError>,
+    ) -> Result<Map, DecodeError> {
+        self.open(b'{', "an object")?;
+        let mut map = Map::new();
+        let mut more = !self.is_closed(b'}');
+        while more {
+            let key = self.key()?;
+            self.held.entry()?;
+            self.path.push(Step::Key(key));
+            self.reader.peek();
+            let offset = self.reader.offset();
+            let value = read(self)?;
+            match map.entry(self.leave_key()) {
+                Entry::Vacant(entry) => {
+                    entry.insert(value);
+                }
+                Entry::Occupied(mut entry) => {
+                    entry.insert(value);
+                    let key = entry.key().clone();
+                    if self.twice.len() < TWICE_MAX {
+                        self.twice.push(Twice { key: key.to_string(), offset });
+                    }
+                    self.report(StrictError::Duplicate, &key);
+                }
+            }
+            more = self.reader.has_more(b'}')?;
+        }
+        self.depth -= 1;
+        Ok(map)
+    }
+}

@@ -1,0 +1,259 @@
+//! The decoder's work on leaves: scalars in their canonical form, content without a type, what is skipped, and how a
+//! place is named in an error.
+
+use std::borrow::Cow;
+use std::fmt::Write as _;
+
+use super::decode::{Decoder, Step};
+use super::error::{DecodeError, StrictError};
+use super::scalar;
+use crate::budget::goes_on;
+use crate::instant::{self, Precision};
+use crate::quantity;
+use crate::shown::part;
+use crate::types::Scalar;
+use crate::value::Value;
+
+/// Unknown and duplicate fields that are reported; the reference stops there too.
+const STRICT_ERRORS_MAX: usize = 100;
+
+/// Bytes of a path in a message, and of each of its steps. Real paths are far shorter; keys may be as long as the body, and
+/// are named again by everything that is wrong below them.
+const PATH_BYTES_MAX: usize = 1024;
+
+impl<'a> Decoder<'_, 'a> {
+    /// Reads a leaf that is not null. Null as an answer: a time that says that there is none.
+    pub(super) fn scalar(&mut self, scalar: &Scalar) -> Result<Value, DecodeError> {
+        Ok(match scalar {
+            Scalar::String(_) => Value::from(self.text("a string")?),
+            Scalar::Bool => Value::Bool(self.boolean()?),
+            Scalar::Int32 => Value::from(self.integer::<i32>("a 32-bit integer")?),
+            Scalar::Int64 => Value::from(self.integer::<i64>("a 64-bit integer")?),
+            Scalar::Double => {
+                let text = self.number("a number")?;
+                let float = text.parse().ok().and_then(scalar::float);
+                float.ok_or_else(|| self.form(format!("the number {} is out of range", part(text))))?
+            }
+            Scalar::Bytes => {
+                let text = self.text("a base64 string")?;
+                let canonical = scalar::bytes(&text);
+                Value::from(canonical.ok_or_else(|| self.form("illegal base64 data".to_owned()))?)
+            }
+            Scalar::Time => self.time(Precision::Seconds)?,
+            Scalar::MicroTime => self.time(Precision::Micros)?,
+            Scalar::Quantity => {
+                let text = match self.reader.peek() {
+                    Some(b'"') => self.reader.string()?,
+                    _ => Cow::Borrowed(self.number("a quantity")?),
+                };
+                let canonical = quantity::canonical(text.trim());
+                Value::from(canonical.map_err(|error| self.form(error.to_string()))?)
+            }
+            Scalar::IntOrString => match self.reader.peek() {
+                Some(b'"') => Value::from(self.reader.string()?),
+                _ => Value::from(self.integer::<i32>("a 32-bit integer or a string")?),
+            },
+        })
+    }
+
+    fn time(&mut self, precision: Precision) -> Result<Value, DecodeError> {
+        let text = self.text("a time")?;
+        let layout = match precision {
+            Precision::Seconds => "2006-01-02T15:04:05Z",
+            Precision::Micros => "2006-01-02T15:04:05.000000Z",
+        };
+        let canonical = instant::canonical(&text, precision).ok_or_else(|| {
+            self.form(format!("cannot parse the time {:?}: it must look like {layout}", part(&text)))
+        })?;
+        Ok(Value::from(canonical))
+    }
+
+    fn boolean(&mut self) -> Result<bool, DecodeError> {
+        let is_true = match self.reader.peek() {
+            Some(b't') => true,
+            Some(b'f') => false,
+            _ => return Err(self.mismatch("a boolean")),
+        };
+        self.reader.literal(if is_true { "true" } else { "false" })?;
+        Ok(is_true)
+    }
+
+    fn integer<T: std::str::FromStr>(&mut self, expected: &'static str) -> Result<T, DecodeError> {
+        let text = self.number(expected)?;
+        text.parse().map_err(|_| DecodeError::Type {
+            path: self.place(None),
+            expected,
+            found: format!("the number {}", part(text)),
+        })
+    }
+
+    fn number(&mut self, expected: &'static str) -> Result<&'a str, DecodeError> {
+        match self.reader.peek() {
+            Some(b'-' | b'0'..=b'9') => self.reader.number(),
+            _ => Err(self.mismatch(expected)),
+        }
+    }
+
+    pub(super) fn text(&mut self, expected: &'static str) -> Result<Cow<'a, str>, DecodeError> {
+        match self.reader.peek() {
+            Some(b'"') => self.reader.string(),
+            _ => Err(self.mismatch(expected)),
+        }
+    }
+
+    /// Takes `null` if it is next.
+    pub(super) fn null(&mut self) -> Result<bool, DecodeError> {
+        let is_null = self.reader.peek() == Some(b'n');
+        if is_null {
+            self.reader.literal("null")?;
+        }
+        Ok(is_null)
+    }
+
+    /// Reads content that has no declared type.
+    pub(super) fn untyped(&mut self) -> Result<Value, DecodeError> {
+        match self.reader.peek() {
+            Some(b'{') => Ok(Value::Object(self.entries(Self::untyped)?)),
+            Some(b'[') => self.items(Self::untyped),
+            Some(b'"') => Ok(Value::from(self.reader.string()?)),
+            Some(b't' | b'f') => Ok(Value::Bool(self.boolean()?)),
+            Some(b'n') => self.reader.literal("null").map(|()| Value::Null),
+            Some(b'-' | b'0'..=b'9') => {
+                let text = self.reader.number()?;
+                scalar::number(text)
+                    .ok_or_else(|| self.form(format!("the number {} is out of range", part(text))))
+            }
+            _ => Err(self.reader.unexpected("looking for the start of a value")),
+        }
+    }
+
+    /// Passes over a value; only its grammar and its depth are checked.
+    pub(super) fn skip(&mut self) -> Result<(), DecodeError> {
+        match self.reader.peek() {
+            Some(open @ (b'{' | b'[')) => self.skip_members(open),
+            Some(b'"') => self.reader.string().map(drop),
+            Some(b't') => self.reader.literal("true"),
+            Some(b'f') => self.reader.literal("false"),
+            Some(b'n') => self.reader.literal("null"),
+            Some(b'-' | b'0'..=b'9') => self.reader.number().map(drop),
+            _ => Err(self.reader.unexpected("looking for the start of a value")),
+        }
+    }
+
+    fn skip_members(&mut self, open: u8) -> Result<(), DecodeError> {
+        let close = if open == b'{' { b'}' } else { b']' };
+        self.open(open, "a value")?;
+        let mut more = !self.is_closed(close);
+        while more {
+            if open == b'{' {
+                self.key()?;
+            } else if !goes_on() {
+                return Err(DecodeError::OverBudget);
+            }
+            self.skip()?;
+            more = self.reader.has_more(close)?;
+        }
+        self.depth -= 1;
+        Ok(())
+    }
+
+    /// Takes the opening bracket of an object or a list.
+    pub(super) fn open(&mut self, bracket: u8, expected: &'static str) -> Result<(), DecodeError> {
+        if self.reader.peek() != Some(bracket) {
+            return Err(self.mismatch(expected));
+        }
+        if self.depth == self.limits.depth_max {
+            return Err(DecodeError::TooDeep { depth_max: self.limits.depth_max });
+        }
+        self.depth += 1;
+        self.reader.bump();
+        Ok(())
+    }
+
+    /// Takes the closing bracket if it follows at once.
+    pub(super) fn is_closed(&mut self, bracket: u8) -> bool {
+        let is_closed = self.reader.peek() == Some(bracket);
+        if is_closed {
+            self.reader.bump();
+        }
+        is_closed
+    }
+
+    /// Takes a member's name and the colon.
+    pub(super) fn key(&mut self) -> Result<Cow<'a, str>, DecodeError> {
+        if self.reader.peek() != Some(b'"') {
+            return Err(self.reader.unexpected("looking for the start of an object key"));
+        }
+        if !goes_on() {
+            return Err(DecodeError::OverBudget);
+        }
+        let key = self.reader.string()?;
+        self.reader.expect(b':', "after an object key")?;
+        Ok(key)
+    }
+
+    /// Leaves the map value that was entered last, and gives its key back.
+    pub(super) fn leave_key(&mut self) -> Cow<'a, str> {
+        match self.path.pop() {
+            Some(Step::Key(key)) => key,
+            Some(Step::Field(_) | Step::Index(_)) | None => unreachable!("a key was entered last"),
+        }
+    }
+
+    /// Notes what strict validation refuses about the member `name` of the current object.
+    pub(super) fn report(&mut self, kind: fn(String) -> StrictError, name: &str) {
+        if self.strict.len() >= STRICT_ERRORS_MAX {
+            return;
+        }
+        let error = kind(self.place(Some(name)));
+        // few: at most a hundred are kept.
+        if !self.strict.contains(&error) {
+            self.strict.push(error);
+        }
+    }
+
+    fn form(&self, problem: String) -> DecodeError {
+        DecodeError::Form { path: self.place(None), problem }
+    }
+
+    /// The error that the next value is not of the type it should be; or that there is no value.
+    fn mismatch(&mut self, expected: &'static str) -> DecodeError {
+        let found = match self.reader.peek() {
+            Some(b'{') => "an object",
+            Some(b'[') => "a list",
+            Some(b'"') => "a string",
+            Some(b't' | b'f') => "a boolean",
+            Some(b'n') => "null",
+            Some(b'-' | b'0'..=b'9') => "a number",
+            _ => return self.reader.unexpected("looking for the start of a value"),
+        };
+        DecodeError::Type { path: self.place(None), expected, found: found.to_owned() }
+    }
+
+    /// The path of the current value, or of its member `name`: `spec.containers[0].image`.
+    fn place(&self, name: Option<&str>) -> String {
+        let mut path = String::new();
+        let steps = self.path.iter().map(|step| match step {
+            Step::Field(name) => Ok(*name),
+            Step::Key(key) => Ok(&**key),
+            Step::Index(index) => Err(index),
+        });
+        for step in steps.chain(name.map(Ok)) {
+            if path.len() > PATH_BYTES_MAX {
+                path.truncate(path.floor_char_boundary(PATH_BYTES_MAX));
+                path.push_str("...");
+                break;
+            }
+            let step = step.map(|name| &name[..name.floor_char_boundary(PATH_BYTES_MAX)]);
+            match step {
+                Ok(name) if path.is_empty() => path.push_str(name),
+                Ok(name) => {
+                    path.push('.');
+                    path.push_str(name);
+                }
+                Err(index) => write!(path, "[{index}]").expect("writing to a string does not fail"),
+            }
+        }
+        path
+    }
+}

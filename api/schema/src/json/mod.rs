@@ -1,0 +1,26 @@
+//! The JSON codec: one pass over bytes, along the tables, without an intermediate tree.
+//!
+//! Owns the canonical form of an object: what decoding leaves in a `Value` is exactly what encoding writes. Unknown
+//! fields and fields that say nothing (zero without presence, empty lists and maps, null) are gone; fields that are
+//! written even when empty are there.
+
+mod decode;
+mod encode;
+mod error;
+mod leaf;
+mod object;
+mod reader;
+mod scalar;
+mod text;
+mod twice;
+
+pub use decode::read_json;
+pub use decode::{Decoded, Head, Limits, decode_json, decode_value};
+pub(crate) use decode::{decode_untyped, read_json_by_line};
+pub use encode::{encode_json, write_value};
+pub use error::{DecodeError, StrictError};
+pub(crate) use scalar::float;
+pub(crate) use twice::{TWICE_MAX, already_set};
+
+#[cfg(test)]
+mod tests;

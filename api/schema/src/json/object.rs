@@ -1,0 +1,169 @@
+//! The decoder's work on objects: the fields that the tables declare, and the keys that they do not.
+//!
+//! Owns which of duplicate fields stays, what null does to a field, where `kind` and `apiVersion` go, and which unknown
+//! keys are kept. It does not read a field's value itself.
+
+use std::borrow::Cow;
+
+use smallvec::SmallVec;
+
+use super::decode::{Decoder, Step};
+use super::error::{DecodeError, StrictError};
+use crate::fill::empty_field;
+use crate::types::{Field, ObjectType, ValueType};
+use crate::value::{Map, Value};
+
+/// Where an object stands in the document.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Level {
+    /// The object that is decoded.
+    Root,
+    /// An object within it.
+    Nested,
+}
+
+impl<'s, 'a> Decoder<'s, 'a> {
+    /// Reads an object into `map`, which holds what an earlier duplicate said.
+    pub(super) fn object(
+        &mut self,
+        ty: &'s ObjectType,
+        mut map: Map,
+        level: Level,
+    ) -> Result<Value, DecodeError> {
+        self.open(b'{', "an object")?;
+        self.held.object(ty.fields.len())?;
+        let (mut met, mut set) = (Fields::default(), Fields::default());
+        let mut more = !self.is_closed(b'}');
+        while more {
+            let key = self.key()?;
+            match ty.position(&key) {
+                Some(at) => {
+                    let field = &ty.fields[at];
+                    let is_duplicate = met.insert(at);
+                    if is_duplicate {
+                        self.report(StrictError::Duplicate, &field.name);
+                    }
+                    self.path.push(Step::Field(&field.name));
+                    if self.field(field, &mut map, is_duplicate)? {
+                        set.insert(at);
+                    } else {
+                        set.remove(at);
+                    }
+                    self.path.pop();
+                }
+                None => self.undeclared(ty, key, &mut map, level)?,
+            }
+            more = self.reader.has_more(b'}')?;
+        }
+        self.depth -= 1;
+        for at in ty.always_written().filter(|&at| !set.has(at)) {
+            let field = &ty.fields[at];
+            map.entry(field.name.clone()).or_insert_with(|| empty_field(self.schema, field));
+        }
+        Ok(Value::Object(map))
+    }
+
+    /// Reads a field's value into `map`; whether it is there now.
+    fn field(&mut self, field: &'s Field, map: &mut Map, is_duplicate: bool) -> Result<bool, DecodeError> {
+        let earlier = if is_duplicate { map.shift_remove(&field.name) } else { None };
+        if self.null()? {
+            // Null clears what may be absent and leaves alone what may not.
+            let is_kept =
+                !field.presence && matches!(field.value, ValueType::Scalar(_) | ValueType::Object(_));
+            let kept = earlier.filter(|_| is_kept);
+            let is_there = kept.is_some();
+            map.extend(kept.map(|earlier| (field.name.clone(), earlier)));
+            return Ok(is_there);
+        }
+        let value = self.value(&field.value, field.wire, earlier)?;
+        let is_there = !value.is_null() && (field.presence || !field.is_zero(&value));
+        if is_there {
+            map.insert(field.name.clone(), value);
+        }
+        Ok(is_there)
+    }
+
+    /// A key that no field has: the head, a field that is kept, or one that is dropped.
+    fn undeclared(
+        &mut self,
+        ty: &'s ObjectType,
+        key: Cow<'a, str>,
+        map: &mut Map,
+        level: Level,
+    ) -> Result<(), DecodeError> {
+        if (level == Level::Root || ty.head) && (key == "kind" || key == "apiVersion") {
+            let name = if key == "kind" { "kind" } else { "apiVersion" };
+            self.path.push(Step::Field(name));
+            let text = if self.null()? { String::new() } else { self.text("a string")?.into_owned() };
+            self.path.pop();
+            return self.head(name, text, map, level);
+        }
+        if ty.preserve_unknown {
+            self.path.push(Step::Key(key));
+            self.held.entry()?;
+            let value = self.untyped()?;
+            let key = self.leave_key();
+            if map.contains_key(&key) {
+                self.report(StrictError::Duplicate, &key);
+            }
+            map.insert(key, value);
+            return Ok(());
+        }
+        self.report(StrictError::Unknown, &key);
+        self.skip()
+    }
+
+    /// Takes `kind` or `apiVersion`: of the root into the decoder's head, of a nested object into `map`.
+    fn head(
+        &mut self,
+        name: &'static str,
+        text: String,
+        map: &mut Map,
+        level: Level,
+    ) -> Result<(), DecodeError> {
+        if level == Level::Nested {
+            if map.contains_key(name) {
+                self.report(StrictError::Duplicate, name);
+            }
+            if !text.is_empty() {
+                map.insert(name, text.into());
+            }
+            return Ok(());
+        }
+        let place = if name == "kind" { &mut self.head.kind } else { &mut self.head.api_version };
+        let is_duplicate = !place.is_empty();
+        *place = text;
+        if is_duplicate {
+            self.report(StrictError::Duplicate, name);
+        }
+        Ok(())
+    }
+}
+
+/// A set of positions of fields.
+#[derive(Default)]
+struct Fields {
+    words: SmallVec<[u64; 2]>,
+}
+
+impl Fields {
+    /// Adds a field; whether it was there before.
+    fn insert(&mut self, at: usize) -> bool {
+        let was = self.has(at);
+        if self.words.len() <= at / 64 {
+            self.words.resize(at / 64 + 1, 0);
+        }
+        self.words[at / 64] |= 1 << (at % 64);
+        was
+    }
+
+    fn remove(&mut self, at: usize) {
+        if let Some(word) = self.words.get_mut(at / 64) {
+            *word &= !(1 << (at % 64));
+        }
+    }
+
+    fn has(&self, at: usize) -> bool {
+        self.words.get(at / 64).is_some_and(|word| word >> (at % 64) & 1 == 1)
+    }
+}

@@ -1,0 +1,44 @@
+//! Members that stand twice in a JSON text, told by their lines as the reference's YAML reader tells them.
+//!
+//! Owns their number, the line of each, and the wording. The reference reads a server-side apply, and a body that is sent
+//! as YAML, with its YAML reader also where it is JSON; here it is read once, as JSON.
+
+use memchr::memchr2_iter;
+
+use crate::shown::quoted;
+
+/// Members that are named, as many as of other bodies.
+pub(crate) const TWICE_MAX: usize = 100;
+
+/// A member whose name stood in the same object before.
+pub(super) struct Twice {
+    /// The name.
+    pub(super) key: String,
+    /// Where its value begins, in bytes.
+    pub(super) offset: usize,
+}
+
+/// How the reference words it.
+pub(crate) fn already_set(line: usize, key: &str) -> String {
+    format!("line {line}: key {} already set in map", quoted(key))
+}
+
+/// A text for each of `twice`, in the same order. `text` is gone over once.
+pub(super) fn told(twice: &[Twice], text: &str) -> Vec<String> {
+    let mut by_offset: Vec<(usize, usize)> = twice.iter().map(|twice| twice.offset).zip(0..).collect();
+    by_offset.sort_unstable();
+    let mut lines = vec![0; twice.len()];
+    let (mut line, mut done) = (1, 0);
+    for (offset, at) in by_offset {
+        line += line_breaks(&text.as_bytes()[done..offset]);
+        (lines[at], done) = (line, offset);
+    }
+    twice.iter().zip(lines).map(|(twice, line)| already_set(line, &twice.key)).collect()
+}
+
+/// A carriage return before a line feed breaks no line of its own. No value begins between the two.
+fn line_breaks(bytes: &[u8]) -> usize {
+    memchr2_iter(b'\n', b'\r', bytes)
+        .filter(|&at| bytes[at] == b'\n' || bytes.get(at + 1) != Some(&b'\n'))
+        .count()
+}

@@ -1,0 +1,54 @@
+//! Types as data: compiled tables and the codecs that walk them.
+//!
+//! Owns decoding (JSON, YAML, Protobuf), pruning, duplicate and unknown field reports, type errors, defaults and
+//! canonical encoding, for every kind alike. It never knows a single kind's rules.
+//!
+//! The way of an object: [`Schema::builtin`] once at start; a [`ResourceType`] of [`Schema::resources`] names its
+//! table ([`TypeId`]). A body becomes a `Value` by [`decode_json`], [`decode_yaml`] or [`decode_protobuf_object`]; its
+//! `kind` and `apiVersion` come apart from it in [`Decoded::head`], what strict validation refuses in
+//! [`Decoded::strict`]. A patched document takes [`decode_value`]. [`apply_defaults`] and the kind's strategy change the
+//! `Value`; [`fill_empty`] restores what is always written; [`encode_json`] makes the bytes that are stored.
+//!
+//! Invariant: a `Value` in canonical form holds exactly what [`encode_json`] writes of it, and decoding those bytes,
+//! or those of [`encode_protobuf`], gives the same `Value` again.
+
+pub mod budget;
+pub mod compile;
+mod compile_resource;
+mod fill;
+mod held;
+mod index;
+mod instant;
+mod json;
+pub mod protobuf;
+pub mod quantity;
+pub mod resource;
+pub mod shown;
+pub mod types;
+pub mod value;
+mod yaml;
+
+pub use compile::{CompileError, compile};
+pub use compile_resource::default_columns;
+pub use fill::{apply_defaults, fill_empty, missing_required};
+pub use held::check_held;
+pub use instant::{Instant, Precision};
+pub use json::{DecodeError, Decoded, Head, Limits, StrictError, decode_json, decode_value, encode_json};
+pub use json::{read_json, write_value};
+pub use protobuf::{
+    Envelope, EnvelopeError, decode_protobuf, decode_protobuf_object, encode_protobuf, read_envelope,
+    write_envelope,
+};
+pub use resource::{Column, DefaultPropagation, NameRule, ResourceType, Rules, Selectable, Subresource};
+pub use types::{
+    Field, ListTopology, ObjectType, PatchStrategy, Scalar, Schema, TypeId, Union, ValueType, Wire,
+};
+
+pub use yaml::read_yaml;
+pub use yaml::{YamlSink, write_yaml_list, write_yaml_to};
+pub use yaml::{decode_yaml, write_yaml, yaml_value};
+
+#[cfg(any(test, feature = "testing"))]
+pub mod testing;
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,111 @@
+//! The head of the Protobuf representation: four bytes, then the object's type and its message (spec 4.6).
+
+use bytes::{BufMut, Bytes};
+use orch_proto::envelope::Unknown;
+use prost::Message as _;
+
+use super::decode::decode_protobuf;
+use super::wire::{write_bytes, write_nested};
+use crate::json::{DecodeError, Decoded, Head, Limits};
+use crate::shown::quoted;
+use crate::types::{Schema, TypeId};
+
+/// The first bytes of every object in Protobuf.
+pub const PREFIX: [u8; 4] = [0x6b, 0x38, 0x73, 0x00];
+
+/// An object in Protobuf before anybody has looked inside.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Envelope {
+    /// Its kind and version.
+    pub head: Head,
+    /// Its message, or whatever `content_type` says.
+    pub raw: Bytes,
+    /// Media type of `raw`; empty for Protobuf.
+    pub content_type: String,
+    /// Encoding of `raw`; empty for none.
+    pub content_encoding: String,
+}
+
+/// Why bytes are no envelope.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum EnvelopeError {
+    /// They start in another way.
+    #[error("provided data does not appear to be a protobuf message, expected prefix [107 56 115 0]")]
+    Prefix,
+    /// What follows the prefix is no message.
+    #[error("cannot read the envelope: {0}")]
+    Message(String),
+    /// The message in it is encoded otherwise than as it is.
+    #[error("the message has the content encoding {0}: messages are taken without any")]
+    Encoded(String),
+}
+
+/// Opens the envelope; nothing is copied.
+pub fn read_envelope(mut body: Bytes) -> Result<Envelope, EnvelopeError> {
+    if !body.starts_with(&PREFIX) {
+        return Err(EnvelopeError::Prefix);
+    }
+    let unknown = Unknown::decode(body.split_off(PREFIX.len()))
+        .map_err(|error| EnvelopeError::Message(error.to_string()))?;
+    let meta = unknown.type_meta.unwrap_or_default();
+    Ok(Envelope {
+        head: Head { api_version: meta.api_version, kind: meta.kind },
+        raw: unknown.raw,
+        content_type: unknown.content_type,
+        content_encoding: unknown.content_encoding,
+    })
+}
+
+/// Reads an object of type `type_id` in its envelope. Unknown fields are passed over, so that there is nothing for
+/// strict validation. The error says [`DecodeError::Envelope`] where even the envelope does not open.
+pub fn decode_protobuf_object(
+    schema: &Schema,
+    type_id: TypeId,
+    body: &[u8],
+    limits: Limits,
+) -> Result<Decoded, DecodeError> {
+    let envelope = read_envelope(Bytes::copy_from_slice(body))
+        .and_then(plain)
+        .map_err(|problem| DecodeError::Envelope { problem, summary: summary(body) })?;
+    let value = decode_protobuf(schema, type_id, &envelope.raw, limits)?;
+    Ok(Decoded { value, head: envelope.head, strict: Vec::new() })
+}
+
+/// `envelope`, whose message must not be taken for what it is not.
+fn plain(envelope: Envelope) -> Result<Envelope, EnvelopeError> {
+    match envelope.content_encoding.as_str() {
+        "" | "identity" => Ok(envelope),
+        other => Err(EnvelopeError::Encoded(quoted(other))),
+    }
+}
+
+/// The first thirty bytes: as text where they look like JSON, in hexadecimal digits otherwise.
+fn summary(body: &[u8]) -> String {
+    const SUMMARY_BYTES: usize = 30;
+    let start = &body[..body.len().min(SUMMARY_BYTES)];
+    let more = if body.len() > SUMMARY_BYTES { " ..." } else { "" };
+    match start.first() {
+        None => "<empty>".to_owned(),
+        Some(b'{') => format!("{}{more}", String::from_utf8_lossy(start)),
+        Some(_) => start.iter().map(|byte| format!("{byte:02x}")).chain([more.to_owned()]).collect(),
+    }
+}
+
+/// How an envelope ends: two empty fields, as the reference writes them.
+pub const ENVELOPE_END: &[u8] = &[3 << 3 | 2, 0, 4 << 3 | 2, 0];
+
+/// Appends the envelope with `message` in it.
+pub fn write_envelope(api_version: &str, kind: &str, message: &[u8], out: &mut Vec<u8>) {
+    write_envelope_head(api_version, kind, out);
+    write_bytes(2, message, out);
+    out.put_slice(ENVELOPE_END);
+}
+
+/// Appends what stands before the message, which is field 2; [`ENVELOPE_END`] follows it.
+pub fn write_envelope_head(api_version: &str, kind: &str, out: &mut Vec<u8>) {
+    out.put_slice(&PREFIX);
+    write_nested(1, out, |out| {
+        write_bytes(1, api_version.as_bytes(), out);
+        write_bytes(2, kind.as_bytes(), out);
+    });
+}

@@ -1,0 +1,144 @@
+//! Resources: how a kind is reached and shown, as its message's options say.
+//!
+//! Owns the definitions (names, verbs, sub-resources, columns), branded. Which of them are served, and by what
+//! strategy, is decided elsewhere.
+
+use super::types::TypeId;
+
+/// One resource of one group and version.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ResourceType {
+    /// Group with its domain; empty for core.
+    pub group: String,
+    /// Version, for example `v1`.
+    pub version: String,
+    /// Name in paths: `configmaps`.
+    pub plural: String,
+    /// Name of one: `configmap`.
+    pub singular: String,
+    /// `ConfigMap`.
+    pub kind: String,
+    /// Its objects live in namespaces.
+    pub namespaced: bool,
+    /// Verbs in alphabetical order.
+    pub verbs: Vec<String>,
+    /// Abbreviations: `cm`.
+    pub short_names: Vec<String>,
+    /// Sets of resources it belongs to: `all`.
+    pub categories: Vec<String>,
+    /// Sub-resources by name.
+    pub subresources: Vec<Subresource>,
+    /// Columns of its table; empty for the two that every kind has.
+    pub columns: Vec<Column>,
+    /// Its table in the schema.
+    pub type_id: TypeId,
+    /// What it says for itself without code.
+    pub rules: Rules,
+}
+
+/// What a kind says for itself without code.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Rules {
+    /// Which names are valid.
+    pub names: NameRule,
+    /// PUT on an absent name creates it.
+    pub create_on_update: bool,
+    /// PUT names the resourceVersion that it changes.
+    pub conditional_update: bool,
+    /// Answers other than the object itself do not repeat what it holds.
+    pub confidential: bool,
+    /// A delete answers with the object, even when it is gone.
+    pub returns_deleted: bool,
+    /// What becomes of dependents when neither a delete nor the object's finalizers say.
+    pub propagation: DefaultPropagation,
+    /// The reference deletes the kind in a way of its own: a delete that says `orphanDependents: false` waits for the
+    /// dependents as one that says `Foreground` does, and failed preconditions are told in other words.
+    pub own_deletion: bool,
+    /// Field selectors besides `metadata.name` and `metadata.namespace`, in the places by which objects of feature level 0
+    /// are read.
+    pub selectable: Vec<Selectable>,
+    /// Paths of fields that writes of the status may not own besides `spec`: `metadata.labels`.
+    pub status_resets: Vec<String>,
+}
+
+/// A field that a selector may name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Selectable {
+    /// Its name: `spec.nodeName`.
+    pub name: String,
+    /// It is stored, and no request may name it.
+    pub withheld: bool,
+    /// An older name that selectors may use.
+    pub synonym: Option<String>,
+}
+
+/// Which names a kind accepts.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum NameRule {
+    /// Lower-case labels separated by dots, at most 253 bytes.
+    #[default]
+    Dns1123Subdomain,
+    /// One lower-case label, at most 63 bytes.
+    Dns1123Label,
+    /// One label that starts with a letter, at most 63 bytes.
+    Dns1035Label,
+    /// Anything that can stand in a path: not `.`, `..`, and no `/` or `%`.
+    PathSegment,
+}
+
+/// What becomes of the dependents of a deleted object unless somebody says otherwise.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum DefaultPropagation {
+    /// They are deleted after it.
+    #[default]
+    Delete,
+    /// They stay.
+    Orphan,
+    /// The kind takes no part in it: no propagation policy has an effect.
+    Unsupported,
+}
+
+/// A path below an object.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Subresource {
+    /// Name in the path: `status`.
+    pub name: String,
+    /// Group of the kind it reads and writes, with its domain.
+    pub group: String,
+    /// Version of that kind.
+    pub version: String,
+    /// Kind it reads and writes.
+    pub kind: String,
+    /// That kind's table.
+    pub type_id: TypeId,
+    /// Verbs in alphabetical order.
+    pub verbs: Vec<String>,
+}
+
+/// A column of a table.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Column {
+    /// Heading.
+    pub name: String,
+    /// `string`, `integer` or `date`.
+    pub kind: String,
+    /// `name` or empty.
+    pub format: String,
+    /// What the column says.
+    pub description: String,
+    /// 0 is shown, 1 only in a wide table.
+    pub priority: i32,
+}
+
+impl ResourceType {
+    /// `apiVersion` of its objects: `v1`, `apps/v1`.
+    pub fn api_version(&self) -> String {
+        if self.group.is_empty() { self.version.clone() } else { format!("{}/{}", self.group, self.version) }
+    }
+
+    /// The sub-resource called `name`.
+    pub fn subresource(&self, name: &str) -> Option<&Subresource> {
+        // few: the sub-resources of one resource.
+        self.subresources.iter().find(|subresource| subresource.name == name)
+    }
+}

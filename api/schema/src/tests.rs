@@ -1,0 +1,30 @@
+//! The compiled tables: a schema for all tests, and checks of the tables themselves.
+
+use orch_proto::brand::{KUBERNETES, ORCH};
+
+use super::*;
+
+mod random;
+pub(crate) mod vectors;
+
+#[test]
+fn every_kind_compiles_under_every_brand() {
+    for brand in [&ORCH, &KUBERNETES] {
+        let schema = compile(brand).unwrap();
+        assert!(schema.resources().len() > 60);
+        assert!(schema.named("core.v1.Pod").is_some());
+    }
+}
+
+#[test]
+fn groups_and_extension_fields_carry_the_brand() {
+    for (brand, group, field) in [
+        (&ORCH, "rbac.authorization.orch.io", "x-orch-list-type"),
+        (&KUBERNETES, "rbac.authorization.k8s.io", "x-kubernetes-list-type"),
+    ] {
+        let schema = compile(brand).unwrap();
+        assert!(schema.resources().iter().any(|resource| resource.group == group));
+        let props = schema.named("apiextensions.v1.JSONSchemaProps").unwrap();
+        assert!(schema.get(props).field(field).is_some());
+    }
+}

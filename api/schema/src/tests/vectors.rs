@@ -1,0 +1,80 @@
+//! The recorded scenarios as a source of objects.
+
+use std::path::Path;
+
+use super::*;
+use crate::value::Value;
+
+/// An object that a server answered, and its table.
+pub(crate) struct Recorded {
+    pub(crate) scenario: String,
+    pub(crate) type_id: TypeId,
+    pub(crate) object: Value,
+}
+
+/// Every object of a known kind in the answers of the recorded scenarios. Placeholders of times become times.
+pub(crate) fn recorded(schema: &Schema) -> Vec<Recorded> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../cluster-tests/vectors");
+    let mut found = Vec::new();
+    let mut files: Vec<_> = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
+    files.sort();
+    for file in files.iter().filter(|file| file.extension().is_some_and(|extension| extension == "json")) {
+        let scenarios: Value = serde_json::from_slice(&std::fs::read(file).unwrap()).unwrap();
+        for scenario in scenarios.as_array().into_iter().flatten() {
+            let name = format!("{}/{}", file.display(), scenario["name"]);
+            for step in scenario["steps"].as_array().into_iter().flatten() {
+                collect(schema, &name, &step["expect"], &mut found);
+            }
+        }
+    }
+    found
+}
+
+fn collect(schema: &Schema, scenario: &str, value: &Value, found: &mut Vec<Recorded>) {
+    match value {
+        Value::Object(map) => {
+            if let Some(type_id) = type_of(schema, value) {
+                let mut object = value.clone();
+                object.as_object_mut().unwrap().retain(|key, _| key != "kind" && key != "apiVersion");
+                set_times(&mut object);
+                found.push(Recorded { scenario: scenario.to_owned(), type_id, object });
+            }
+            map.values().for_each(|value| collect(schema, scenario, value, found));
+        }
+        Value::Array(items) => items.iter().for_each(|value| collect(schema, scenario, value, found)),
+        _ => {}
+    }
+}
+
+fn type_of(schema: &Schema, value: &Value) -> Option<TypeId> {
+    let (kind, api_version) = (value["kind"].as_str()?, value["apiVersion"].as_str()?);
+    value.get("metadata")?;
+    if kind == "Status" {
+        return schema.named("meta.v1.Status");
+    }
+    let found = |resource: &&ResourceType| resource.kind == kind && resource.api_version() == api_version;
+    schema.resources().iter().find(found).map(|resource| resource.type_id)
+}
+
+/// Times as each field wants them.
+fn set_times(value: &mut Value) {
+    match value {
+        Value::Object(map) => {
+            for (key, value) in map {
+                if value == "<time>" {
+                    let is_micro =
+                        ["eventTime", "lastObservedTime", "renewTime", "acquireTime"].contains(&key.as_str());
+                    *value = Value::from(if is_micro {
+                        "2026-01-02T03:04:05.000006Z"
+                    } else {
+                        "2026-01-02T03:04:05Z"
+                    });
+                } else {
+                    set_times(value);
+                }
+            }
+        }
+        Value::Array(items) => items.iter_mut().for_each(set_times),
+        _ => {}
+    }
+}

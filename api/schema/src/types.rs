@@ -1,0 +1,354 @@
+//! Compiled type tables: what one kind's JSON, Protobuf, defaults, list semantics and patch directives look like.
+//!
+//! Owns the shape of the tables. They are compiled once at start from the descriptors in `proto/` (and from the
+//! OpenAPI schema of a custom resource definition); every codec, patcher and ownership tracker walks them. They hold
+//! no behaviour of a single kind: that is a strategy's.
+
+use std::collections::{BTreeSet, HashMap};
+
+use orch_proto::Brand;
+
+use super::compile::compile;
+use super::index::FieldIndex;
+use super::resource::ResourceType;
+use crate::value::{Map, SmolStr, Value};
+
+/// Index of an [`ObjectType`] in its [`Schema`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct TypeId(pub u32);
+
+/// All object types that refer to each other, in one arena.
+#[derive(Debug, Default)]
+pub struct Schema {
+    types: Vec<ObjectType>,
+    by_name: HashMap<Box<str>, TypeId>,
+    resources: Vec<ResourceType>,
+}
+
+/// One message: an object with named fields.
+#[derive(Debug)]
+pub struct ObjectType {
+    /// Full name, unique in the schema: `core.v1.ConfigMap`.
+    pub name: Box<str>,
+    /// Fields in canonical output order. Those of inlined messages stand here like its own.
+    pub fields: Box<[Field]>,
+    /// Position in `fields` by JSON name.
+    by_name: FieldIndex,
+    /// Positions of the fields that are written even when absent.
+    always: Box<[u32]>,
+    /// Protobuf numbers of the fields that are not inlined, sorted, each with its position.
+    by_number: Box<[(u32, u32)]>,
+    /// The messages that are inlined here, by the numbers on the way to each.
+    inlined: Box<[Box<[u32]>]>,
+    /// Instances carry `kind` and `apiVersion`.
+    pub head: bool,
+    /// Groups of fields of which at most one is set.
+    pub unions: Box<[Union]>,
+    /// Server-side apply owns the object as a whole (`mapType: atomic`).
+    pub atomic: bool,
+    /// Unknown fields are kept (custom resources that ask for it); built-in types drop them.
+    pub preserve_unknown: bool,
+}
+
+/// Fields of which at most one is set.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Union {
+    /// The field whose value names the one that is set.
+    pub discriminator: Option<Box<str>>,
+    /// JSON names of the fields, each with what the discriminator says when it is set.
+    pub members: Box<[(Box<str>, Box<str>)]>,
+}
+
+/// One field of an [`ObjectType`].
+#[derive(Debug)]
+pub struct Field {
+    /// JSON name, as the members of values have it.
+    pub name: SmolStr,
+    /// Protobuf field number.
+    pub number: u32,
+    /// What the field holds.
+    pub value: ValueType,
+    /// A decoder's caller must find it set.
+    pub required: bool,
+    /// Filled in when absent.
+    pub default: Option<Value>,
+    /// Written even when empty: `""`, `{}`, `0` or `null`, as the reference's encoder does.
+    pub emit_empty: bool,
+    /// Strategic merge patch directives of the field.
+    pub patch: PatchStrategy,
+    /// Absence differs from the zero value: an explicit `0`, `""` or `{}` is kept. Where this is false a zero scalar,
+    /// an empty list and an empty map are the same as an absent field.
+    pub presence: bool,
+    /// Server-side apply owns the field's object as a whole, or does not, whatever its type says.
+    pub atomic: Option<bool>,
+    /// The list's topology is part of the published schema, not only the rule for lists without one.
+    pub topology_declared: bool,
+    /// Protobuf numbers of the inlined messages around the field, outermost first; mostly none.
+    pub inlined_in: Box<[u32]>,
+    /// How the value is wrapped in Protobuf.
+    pub wire: Wire,
+    /// Full name of the message behind an untyped value (`meta.v1.FieldsV1`): the tables have no type of this name,
+    /// but published schemas have.
+    pub untyped_name: Option<Box<str>>,
+}
+
+/// How a field's value (or each value of its map) is wrapped in Protobuf.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Wire {
+    /// As its type says.
+    Plain,
+    /// A list inside a message of its own, in field 1.
+    Wrapped,
+    /// JSON: a boolean or an object of this type. A message: boolean in field 1, object in field 2.
+    OrBool(TypeId),
+    /// JSON: an object of this type or a list of them. A message: object in field 1, list in field 2.
+    OrList(TypeId),
+    /// JSON: an object of this type or a list of strings. A message: object in field 1, list in field 2.
+    OrStrings(TypeId),
+}
+
+/// What a field, a list item or a map value holds.
+#[derive(Clone, Debug)]
+pub enum ValueType {
+    /// A leaf.
+    Scalar(Scalar),
+    /// A nested message.
+    Object(TypeId),
+    /// A repeated field.
+    List {
+        /// Type of each item.
+        item: Box<ValueType>,
+        /// How server-side apply merges it.
+        topology: ListTopology,
+    },
+    /// A map with string keys.
+    Map {
+        /// Type of each value.
+        value: Box<ValueType>,
+        /// Server-side apply owns the map as a whole.
+        atomic: bool,
+    },
+    /// Any JSON value, kept as it is (RawExtension, JSON, FieldsV1).
+    Untyped,
+}
+
+/// Leaf types with their JSON forms.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Scalar {
+    /// A string; `Some` lists the values of an enumeration.
+    String(Option<Box<[Box<str>]>>),
+    /// true or false.
+    Bool,
+    /// A 32-bit integer.
+    Int32,
+    /// A 64-bit integer.
+    Int64,
+    /// A floating-point number.
+    Double,
+    /// Base64 in JSON.
+    Bytes,
+    /// RFC 3339, second precision, UTC.
+    Time,
+    /// RFC 3339, microsecond precision, UTC.
+    MicroTime,
+    /// A resource quantity such as `100m` or `1Gi`; a number is accepted too.
+    Quantity,
+    /// An integer or a string.
+    IntOrString,
+}
+
+/// How server-side apply and strategic merge see a list.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ListTopology {
+    /// One value, replaced as a whole.
+    Atomic,
+    /// Scalars, each owned by itself.
+    Set,
+    /// Objects told apart by these fields.
+    Map(Box<[Box<str>]>),
+}
+
+/// Strategic merge patch directives (`patchStrategy`, `patchMergeKey`).
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PatchStrategy {
+    /// Lists are merged by `merge_key` (or as a set where there is none) instead of replaced.
+    pub merge: bool,
+    /// Maps are replaced instead of merged.
+    pub replace: bool,
+    /// Keys that the patch does not name are dropped (`retainKeys`).
+    pub retain_keys: bool,
+    /// The field that tells list items apart.
+    pub merge_key: Option<Box<str>>,
+}
+
+impl Schema {
+    /// A schema of these types, each known by its name; ids are positions.
+    pub fn new(types: Vec<ObjectType>) -> Self {
+        let by_name = (0..).zip(&types).map(|(at, ty)| (ty.name.clone(), TypeId(at))).collect();
+        Self { types, by_name, resources: Vec::new() }
+    }
+
+    /// The same, with the resources whose objects they are.
+    pub(super) fn with_resources(mut self, resources: Vec<ResourceType>) -> Self {
+        self.resources = resources;
+        self
+    }
+
+    /// The kinds that are built in, with the names of `brand`.
+    ///
+    /// # Panics
+    /// Where a `.proto` file contradicts itself. They are part of the program, and a test compiles them all.
+    pub fn builtin(brand: &'static Brand) -> Self {
+        compile(brand).expect("the embedded descriptors compile: a test does the same")
+    }
+
+    /// Every resource that has a definition, in no special order; which of them are served is the caller's choice.
+    pub fn resources(&self) -> &[ResourceType] {
+        &self.resources
+    }
+
+    /// How many types there are; their ids are the numbers below.
+    pub fn len(&self) -> usize {
+        self.types.len()
+    }
+
+    /// Whether there is no type at all.
+    pub fn is_empty(&self) -> bool {
+        self.types.is_empty()
+    }
+
+    /// The type behind `id`. An id comes from this schema, so it is always there.
+    pub fn get(&self, id: TypeId) -> &ObjectType {
+        &self.types[id.0 as usize]
+    }
+
+    /// The type called `name` (`core.v1.ConfigMap`).
+    pub fn named(&self, name: &str) -> Option<TypeId> {
+        self.by_name.get(name).copied()
+    }
+}
+
+impl ObjectType {
+    /// A type with these fields, which come in canonical output order. Ownership is by member, unknown fields are
+    /// dropped, and there is no head and no union: set those fields where they differ.
+    pub fn new(name: impl Into<Box<str>>, fields: Vec<Field>) -> Self {
+        let always = (0..).zip(&fields).filter(|(_, field)| field.emit_empty).map(|(at, _)| at);
+        let own = (0..).zip(&fields).filter(|(_, field)| field.inlined_in.is_empty());
+        let mut by_number: Vec<(u32, u32)> = own.map(|(at, field)| (field.number, at)).collect();
+        by_number.sort_unstable();
+        let ways =
+            fields.iter().flat_map(|field| (1..=field.inlined_in.len()).map(|len| &field.inlined_in[..len]));
+        let inlined: BTreeSet<&[u32]> = ways.collect();
+        let inlined = inlined.into_iter().map(Box::from).collect();
+        Self {
+            name: name.into(),
+            by_name: FieldIndex::new(fields.iter().map(|field| field.name.as_str())),
+            always: always.collect(),
+            by_number: by_number.into(),
+            inlined,
+            fields: fields.into(),
+            head: false,
+            unions: Box::default(),
+            atomic: false,
+            preserve_unknown: false,
+        }
+    }
+
+    /// The field with this JSON name.
+    pub fn field(&self, name: &str) -> Option<&Field> {
+        self.position(name).map(|at| &self.fields[at])
+    }
+
+    /// Position in `fields` of the field with this JSON name.
+    pub(crate) fn position(&self, name: &str) -> Option<usize> {
+        self.by_name.find(name, |at| &self.fields[at].name)
+    }
+
+    /// The field with this Protobuf number in the message itself, not in one that is inlined in it.
+    pub(crate) fn numbered(&self, number: u32) -> Option<&Field> {
+        let found = self.by_number.binary_search_by_key(&number, |&(number, _)| number).ok()?;
+        Some(&self.fields[self.by_number[found].1 as usize])
+    }
+
+    /// The numbers on the way to the message `number` in the one inlined by `outer`, if that is inlined here, too.
+    pub(crate) fn inlined(&self, outer: &[u32], number: u32) -> Option<&[u32]> {
+        // few: most types have none, one has two.
+        self.inlined.iter().find(|way| way.split_last() == Some((&number, outer))).map(|way| &**way)
+    }
+
+    /// Positions of the fields that are written even when absent.
+    pub fn always_written(&self) -> impl Iterator<Item = usize> + '_ {
+        self.always.iter().map(|&at| at as usize)
+    }
+}
+
+impl Field {
+    /// A field with this name, number and value, and nothing special about it.
+    pub fn new(name: impl Into<SmolStr>, number: u32, value: ValueType) -> Self {
+        Self {
+            name: name.into(),
+            number,
+            value,
+            required: false,
+            default: None,
+            emit_empty: false,
+            patch: PatchStrategy::default(),
+            presence: false,
+            atomic: None,
+            topology_declared: false,
+            inlined_in: Box::default(),
+            wire: Wire::Plain,
+            untyped_name: None,
+        }
+    }
+
+    /// The zero value, which says no more than absence where the field has no presence.
+    pub(crate) fn is_zero(&self, value: &Value) -> bool {
+        match (&self.value, value) {
+            (_, Value::Null) => true,
+            (ValueType::Untyped, _) => false,
+            (ValueType::Object(_), Value::Object(map)) => !self.emit_empty && map.is_empty(),
+            (ValueType::Map { .. }, Value::Object(map)) => map.is_empty(),
+            (_, Value::Array(items)) => items.is_empty(),
+            (ValueType::Scalar(Scalar::Quantity), Value::String(text)) => text == "0",
+            (ValueType::Scalar(Scalar::IntOrString), Value::String(_)) => false,
+            (_, Value::String(text)) => text.is_empty(),
+            (_, Value::Bool(value)) => !value,
+            (_, Value::Number(number)) => number.as_f64() == Some(0.0),
+            (_, Value::Object(_)) => false,
+        }
+    }
+
+    /// Whether the encoder writes the field where it holds `value`.
+    pub(crate) fn is_written(&self, value: &Value) -> bool {
+        self.emit_empty || (!value.is_null() && (self.presence || !self.is_zero(value)))
+    }
+
+    /// What stands for an absent field that is written nevertheless: the zero value, or `null` where absence is a
+    /// state of its own. An object's zero value is `{}`; its own fields fill it.
+    pub fn empty_value(&self) -> Value {
+        if self.presence {
+            return Value::Null;
+        }
+        match &self.value {
+            ValueType::Object(_) => Value::Object(Map::new()),
+            // Absent bytes are told from empty ones.
+            ValueType::Scalar(Scalar::Bytes) => Value::Null,
+            ValueType::Scalar(scalar) => scalar.zero_value(),
+            ValueType::List { .. } | ValueType::Map { .. } | ValueType::Untyped => Value::Null,
+        }
+    }
+}
+
+impl Scalar {
+    /// The zero value; times have none but `null`.
+    pub fn zero_value(&self) -> Value {
+        match self {
+            Scalar::String(_) | Scalar::Bytes => Value::from(""),
+            Scalar::Bool => Value::Bool(false),
+            Scalar::Int32 | Scalar::Int64 | Scalar::Double | Scalar::IntOrString => Value::from(0),
+            Scalar::Quantity => Value::from("0"),
+            Scalar::Time | Scalar::MicroTime => Value::Null,
+        }
+    }
+}

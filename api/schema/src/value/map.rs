@@ -1,0 +1,363 @@
+//! The members of an object, in the order in which they were set.
+//!
+//! Owns how a member is found: by comparing names one by one in a short map, by a keyed hash in a long one, because the
+//! names are a client's. Almost every object is short: a container has ten members, a port two.
+//!
+//! Invariant: a map has an index if and only if it has had more than [`SCANNED_MAX`] entries at once, and then the index
+//! holds the place of every entry once.
+
+use std::hash::{BuildHasher, Hash, Hasher, RandomState};
+use std::ops::{Index, IndexMut};
+
+use hashbrown::HashTable;
+use smol_str::SmolStr;
+
+use super::Value;
+
+/// Entries of a map without an index: comparing the lengths and the first bytes of so many names takes no longer than hashing one.
+const SCANNED_MAX: usize = 16;
+
+/// Entries for which the first insertion makes room: most small objects have no more, and a `Vec` would take four.
+const FIRST_ENTRIES: usize = 2;
+
+/// The members of an object, in the order in which they were set.
+#[derive(Clone, Default)]
+pub struct Map {
+    entries: Vec<(SmolStr, Value)>,
+    index: Option<Box<Places>>,
+}
+
+/// Places of entries by the hash of their names.
+#[derive(Clone, Default)]
+struct Places {
+    table: HashTable<usize>,
+    hasher: RandomState,
+}
+
+impl Places {
+    fn of(entries: &[(SmolStr, Value)]) -> Box<Self> {
+        let mut places = Self { table: HashTable::with_capacity(entries.len()), ..Self::default() };
+        for at in 0..entries.len() {
+            places.add(at, entries);
+        }
+        Box::new(places)
+    }
+
+    fn find(&self, name: &str, entries: &[(SmolStr, Value)]) -> Option<usize> {
+        self.table.find(self.hasher.hash_one(name), |&at| entries[at].0 == name).copied()
+    }
+
+    /// Adds the entry at `at`, whose name is not there yet.
+    fn add(&mut self, at: usize, entries: &[(SmolStr, Value)]) {
+        let Self { table, hasher } = self;
+        let hash_at = |&at: &usize| hasher.hash_one(entries[at].0.as_str());
+        table.insert_unique(hash_at(&at), at, hash_at);
+    }
+
+    /// Forgets the entry at `at`, which still stands there.
+    fn remove(&mut self, at: usize, entries: &[(SmolStr, Value)]) {
+        let hash = self.hasher.hash_one(entries[at].0.as_str());
+        let found = self.table.find_entry(hash, |&place| place == at);
+        found.expect("every entry of a long map is in its index").remove();
+    }
+
+    /// Says that the entry `name` has moved.
+    fn moved(&mut self, name: &str, from: usize, to: usize) {
+        let hash = self.hasher.hash_one(name);
+        *self
+            .table
+            .find_mut(hash, |&place| place == from)
+            .expect("every entry of a long map is in its index") = to;
+    }
+}
+
+impl Map {
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// A map with room for `entries` of them.
+    pub fn with_capacity(entries: usize) -> Self {
+        Self { entries: Vec::with_capacity(entries), index: None }
+    }
+
+    pub fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
+    fn find(&self, name: &str) -> Option<usize> {
+        match &self.index {
+            Some(index) => index.find(name, &self.entries),
+            // few: longer maps have an index.
+            None => self.entries.iter().position(|(key, _)| key == name),
+        }
+    }
+
+    pub fn contains_key(&self, name: &str) -> bool {
+        self.find(name).is_some()
+    }
+
+    pub fn get(&self, name: &str) -> Option<&Value> {
+        self.find(name).map(|at| &self.entries[at].1)
+    }
+
+    pub fn get_mut(&mut self, name: &str) -> Option<&mut Value> {
+        self.find(name).map(|at| &mut self.entries[at].1)
+    }
+
+    /// Sets a member; what it was. A member that was there keeps its place.
+    pub fn insert(&mut self, name: impl Into<SmolStr>, value: Value) -> Option<Value> {
+        match self.entry(name) {
+            Entry::Occupied(mut entry) => Some(entry.insert(value)),
+            Entry::Vacant(entry) => {
+                entry.insert(value);
+                None
+            }
+        }
+    }
+
+    pub fn entry(&mut self, name: impl Into<SmolStr>) -> Entry<'_> {
+        let name = name.into();
+        match self.find(&name) {
+            Some(at) => Entry::Occupied(OccupiedEntry { map: self, at }),
+            None => Entry::Vacant(VacantEntry { map: self, name }),
+        }
+    }
+
+    /// Adds a member that is not there yet; its place.
+    fn push(&mut self, name: SmolStr, value: Value) -> usize {
+        let at = self.entries.len();
+        if at == self.entries.capacity() {
+            self.entries.reserve_exact(at.max(FIRST_ENTRIES));
+        }
+        self.entries.push((name, value));
+        match &mut self.index {
+            Some(index) => index.add(at, &self.entries),
+            None if at == SCANNED_MAX => self.index = Some(Places::of(&self.entries)),
+            None => {}
+        }
+        at
+    }
+
+    pub fn clear(&mut self) {
+        *self = Self::default();
+    }
+
+    /// Takes a member out and puts the last one into its place.
+    pub fn swap_remove(&mut self, name: &str) -> Option<Value> {
+        let at = self.find(name)?;
+        if let Some(index) = &mut self.index {
+            index.remove(at, &self.entries);
+            let last = self.entries.len() - 1;
+            if at != last {
+                index.moved(&self.entries[last].0, last, at);
+            }
+        }
+        Some(self.entries.swap_remove(at).1)
+    }
+
+    /// Takes a member out and keeps the order of the others, each of which is visited.
+    pub fn shift_remove(&mut self, name: &str) -> Option<Value> {
+        let at = self.find(name)?;
+        if let Some(index) = &mut self.index {
+            index.remove(at, &self.entries);
+            for place in index.table.iter_mut().filter(|place| **place > at) {
+                *place -= 1;
+            }
+        }
+        Some(self.entries.remove(at).1)
+    }
+
+    /// Keeps the members that `is_kept`.
+    pub fn retain(&mut self, mut is_kept: impl FnMut(&SmolStr, &mut Value) -> bool) {
+        self.entries.retain_mut(|(name, value)| is_kept(name, value));
+        self.reindex();
+    }
+
+    /// Brings the members into the order of their names.
+    pub fn sort_keys(&mut self) {
+        self.entries.sort_unstable_by(|one, other| one.0.cmp(&other.0));
+        self.reindex();
+    }
+
+    fn reindex(&mut self) {
+        if self.index.is_some() {
+            self.index = Some(Places::of(&self.entries));
+        }
+    }
+
+    pub fn iter(&self) -> Iter<'_> {
+        self.entries.iter().map(|(name, value)| (name, value))
+    }
+
+    pub fn iter_mut(&mut self) -> IterMut<'_> {
+        self.entries.iter_mut().map(|(name, value)| (&*name, value))
+    }
+
+    pub fn keys(&self) -> impl ExactSizeIterator<Item = &SmolStr> {
+        self.entries.iter().map(|(name, _)| name)
+    }
+
+    pub fn values(&self) -> impl ExactSizeIterator<Item = &Value> {
+        self.entries.iter().map(|(_, value)| value)
+    }
+
+    pub fn values_mut(&mut self) -> impl ExactSizeIterator<Item = &mut Value> {
+        self.entries.iter_mut().map(|(_, value)| value)
+    }
+}
+
+/// The members in order.
+pub type Iter<'m> = std::iter::Map<
+    std::slice::Iter<'m, (SmolStr, Value)>,
+    fn(&'m (SmolStr, Value)) -> (&'m SmolStr, &'m Value),
+>;
+
+/// The members in order, their values to be changed.
+pub type IterMut<'m> = std::iter::Map<
+    std::slice::IterMut<'m, (SmolStr, Value)>,
+    fn(&'m mut (SmolStr, Value)) -> (&'m SmolStr, &'m mut Value),
+>;
+
+/// A member that may be there.
+pub enum Entry<'m> {
+    Occupied(OccupiedEntry<'m>),
+    Vacant(VacantEntry<'m>),
+}
+
+impl<'m> Entry<'m> {
+    pub fn or_insert(self, value: Value) -> &'m mut Value {
+        self.or_insert_with(|| value)
+    }
+
+    pub fn or_insert_with(self, value: impl FnOnce() -> Value) -> &'m mut Value {
+        match self {
+            Entry::Occupied(entry) => entry.into_mut(),
+            Entry::Vacant(entry) => entry.insert(value()),
+        }
+    }
+}
+
+/// A member that is there.
+pub struct OccupiedEntry<'m> {
+    map: &'m mut Map,
+    at: usize,
+}
+
+impl<'m> OccupiedEntry<'m> {
+    pub fn key(&self) -> &SmolStr {
+        &self.map.entries[self.at].0
+    }
+
+    pub fn into_mut(self) -> &'m mut Value {
+        &mut self.map.entries[self.at].1
+    }
+
+    /// Sets the member; what it was.
+    pub fn insert(&mut self, value: Value) -> Value {
+        std::mem::replace(&mut self.map.entries[self.at].1, value)
+    }
+}
+
+/// A member that is not there.
+pub struct VacantEntry<'m> {
+    map: &'m mut Map,
+    name: SmolStr,
+}
+
+impl<'m> VacantEntry<'m> {
+    pub fn insert(self, value: Value) -> &'m mut Value {
+        let at = self.map.push(self.name, value);
+        &mut self.map.entries[at].1
+    }
+}
+
+impl PartialEq for Map {
+    /// Whether both have the same members, in whatever order.
+    fn eq(&self, other: &Self) -> bool {
+        self.len() == other.len() && self.iter().all(|(name, value)| other.get(name) == Some(value))
+    }
+}
+
+impl Eq for Map {}
+
+impl Hash for Map {
+    /// The same for every order of the members.
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        let mut members: Vec<_> = self.iter().collect();
+        members.sort_unstable_by_key(|(name, _)| *name);
+        members.hash(state);
+    }
+}
+
+impl std::fmt::Debug for Map {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_map().entries(self.iter()).finish()
+    }
+}
+
+impl Index<&str> for Map {
+    type Output = Value;
+
+    /// # Panics
+    /// If there is no such member.
+    fn index(&self, name: &str) -> &Value {
+        self.get(name).unwrap_or_else(|| panic!("no member {name:?}"))
+    }
+}
+
+impl IndexMut<&str> for Map {
+    /// # Panics
+    /// If there is no such member.
+    fn index_mut(&mut self, name: &str) -> &mut Value {
+        self.get_mut(name).unwrap_or_else(|| panic!("no member {name:?}"))
+    }
+}
+
+impl<K: Into<SmolStr>> Extend<(K, Value)> for Map {
+    fn extend<I: IntoIterator<Item = (K, Value)>>(&mut self, members: I) {
+        for (name, value) in members {
+            self.insert(name, value);
+        }
+    }
+}
+
+impl<K: Into<SmolStr>> FromIterator<(K, Value)> for Map {
+    fn from_iter<I: IntoIterator<Item = (K, Value)>>(members: I) -> Self {
+        let members = members.into_iter();
+        let mut map = Map::with_capacity(members.size_hint().0);
+        map.extend(members);
+        map
+    }
+}
+
+impl IntoIterator for Map {
+    type Item = (SmolStr, Value);
+    type IntoIter = std::vec::IntoIter<(SmolStr, Value)>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.entries.into_iter()
+    }
+}
+
+impl<'m> IntoIterator for &'m Map {
+    type Item = (&'m SmolStr, &'m Value);
+    type IntoIter = Iter<'m>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.iter()
+    }
+}
+
+impl<'m> IntoIterator for &'m mut Map {
+    type Item = (&'m SmolStr, &'m mut Value);
+    type IntoIter = IterMut<'m>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.iter_mut()
+    }
+}

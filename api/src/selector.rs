@@ -1,0 +1,100 @@
+//! What a list, a watch or the deletion of a collection selects among stored objects.
+//!
+//! Owns where a selector finds labels, name and fields of a stored object. Matching never touches its bytes.
+
+use orch_raft::Object;
+use orch_rules::selector::{FieldSelector, LabelSelector};
+
+/// Both selectors of a request.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Selector {
+    /// Over labels.
+    pub labels: LabelSelector,
+    /// Over the kind's selectable fields.
+    pub fields: FieldSelector,
+}
+
+impl Selector {
+    /// Whether everything matches, so that nothing needs to be looked at.
+    pub fn is_everything(&self) -> bool {
+        self.labels.is_everything() && self.fields.is_everything()
+    }
+
+    /// Whether the object under `path` (`namespace/name`) is selected.
+    pub fn matches(&self, path: &str, object: &Object) -> bool {
+        let (namespace, name) = path.split_once('/').unwrap_or(("", path));
+        let field = |name: &str, place: usize| object.index.fields.value(name, place);
+        self.labels.matches(&object.index.labels) && self.fields.matches(namespace, name, field)
+    }
+
+    /// The one name that the field selector allows, if it asks for a name by equality.
+    pub fn only_name(&self) -> Option<&str> {
+        self.fields.required_name()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::OnceLock;
+
+    use orch_raft::{Fields, Index, Revision};
+    use orch_rules::selector::SelectableFields;
+    use orch_schema::Selectable;
+
+    use super::*;
+
+    fn pods(labels: &str, fields: &str) -> Selector {
+        let field = |name: &str, synonym: Option<&str>| Selectable {
+            name: name.to_owned(),
+            withheld: false,
+            synonym: synonym.map(str::to_owned),
+        };
+        let declared = &[field("spec.nodeName", Some("spec.host")), field("status.phase", None)];
+        let fields = FieldSelector::parse(fields, SelectableFields { declared, namespaced: true });
+        Selector { labels: LabelSelector::parse(labels).unwrap(), fields: fields.unwrap() }
+    }
+
+    fn object(fields: &[(&str, &str)]) -> Object {
+        let labels = vec![("app".to_owned(), "x".to_owned())];
+        let fields = Fields::new(fields.iter().copied());
+        Object {
+            revision: Revision(5),
+            created: Revision(4),
+            written_ms: 0,
+            json: bytes::Bytes::new(),
+            revision_at: 0,
+            index: Index { labels, fields, ..Index::default() },
+            protobuf: OnceLock::new(),
+        }
+    }
+
+    #[test]
+    fn fields_are_found_by_name_and_in_older_objects_by_position() {
+        let running = pods("", "status.phase=Running");
+        assert!(running.matches("n/a", &object(&[("status.phase", "Running"), ("spec.nodeName", "n1")])));
+        assert!(running.matches("n/a", &object(&[("", "n1"), ("", "Running")])), "stored before names were");
+        assert!(!running.matches("n/a", &object(&[("", "Running"), ("", "n1")])));
+        let placed = pods("", "spec.host=n1");
+        assert!(placed.matches("n/a", &object(&[("spec.nodeName", "n1")])), "by an older name");
+        assert!(!placed.matches("n/a", &object(&[("spec.nodeName", "n2")])));
+        let unbound = pods("", "spec.nodeName=");
+        assert!(unbound.matches("n/a", &object(&[("status.phase", "Running")])), "empty ones are not stored");
+    }
+
+    #[test]
+    fn labels_names_and_namespaces_are_those_of_the_object() {
+        for (labels, fields, selected) in [
+            ("app=x", "metadata.name=a,metadata.namespace=n", true),
+            ("app=y", "", false),
+            ("", "metadata.name=n", false),
+            ("", "metadata.namespace=a", false),
+        ] {
+            let selected_now = pods(labels, fields).matches("n/a", &object(&[]));
+            assert_eq!(selected_now, selected, "{labels} {fields}");
+        }
+        let selector = pods("", "metadata.name=a,metadata.namespace=");
+        assert!(selector.matches("a", &object(&[])), "without a namespace");
+        assert_eq!(selector.only_name(), Some("a"));
+        assert!(!selector.is_everything() && pods("", "").is_everything());
+    }
+}
