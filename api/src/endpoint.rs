@@ -1,11 +1,12 @@
-//! Endpoints: the resource and the action that a path names, and its verbs.
+//! Endpoints: the resource and the action that a path names, its verbs, and the documents that go in and out.
 //!
-//! Owns the rules of which path has which verbs. Behind it a request has an [`Action`], and no code compares
+//! Owns the rules of which path has which verbs, and which types they take and give. Behind it a request has an [`Action`], and no code compares
 //! the names of sub-resources.
 
 use std::sync::Arc;
 
 use orch_rules::Action;
+use orch_schema::TypeId;
 
 use crate::error::ApiError;
 use crate::registry::{Registry, Resource};
@@ -62,6 +63,32 @@ impl Endpoint<'_> {
     }
 }
 
+impl Resource {
+    /// The type of the document that a request with this verb carries; `None`: it carries none, or a patch.
+    pub fn accepted(&self, action: Action, verb: Verb) -> Option<TypeId> {
+        match verb {
+            Verb::Create | Verb::Update => Some(self.document(action)),
+            Verb::Delete | Verb::DeleteCollection => self.schema.named("meta.v1.DeleteOptions"),
+            Verb::Get | Verb::List | Verb::Watch | Verb::Patch => None,
+        }
+    }
+
+    /// The type of the document that answers it, as clients are told. A removed object may be answered instead of the Status.
+    pub fn answered(&self, action: Action, verb: Verb) -> Option<TypeId> {
+        match verb {
+            Verb::Get | Verb::Create | Verb::Update | Verb::Patch => Some(self.document(action)),
+            Verb::List => self.schema.named(&format!("{}List", self.schema.get(self.type_id).name)),
+            Verb::Watch => self.schema.named("meta.v1.WatchEvent"),
+            Verb::Delete | Verb::DeleteCollection => self.schema.named("meta.v1.Status"),
+        }
+    }
+
+    /// What `action` reads and writes: the object, or what stands for a part of it.
+    fn document(&self, action: Action) -> TypeId {
+        self.subresource(action.subresource()).map_or(self.type_id, |part| part.type_id)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use orch_proto::brand::ORCH;
@@ -95,6 +122,28 @@ mod tests {
             ("/api/v1/nopes".to_owned(), Verb::List, Err(ApiError::NoPage)),
         ] {
             assert_eq!(resolved(&registry, &path, verb), expected, "{verb:?} {path}");
+        }
+    }
+
+    #[test]
+    fn a_verb_takes_and_gives_documents_of_its_own() {
+        let registry = Registry::builtin(&ORCH);
+        let pods = registry.find("", "v1", "pods").unwrap();
+        let name = |id: Option<TypeId>| id.map(|id| &*registry.schema.get(id).name);
+        let (pod, status) = (Some("core.v1.Pod"), Some("meta.v1.Status"));
+        let options = Some("meta.v1.DeleteOptions");
+        for (action, verb, accepted, answered) in [
+            (Action::Object, Verb::Get, None, pod),
+            (Action::Object, Verb::List, None, Some("core.v1.PodList")),
+            (Action::Object, Verb::Watch, None, Some("meta.v1.WatchEvent")),
+            (Action::Object, Verb::Create, pod, pod),
+            (Action::Status, Verb::Update, pod, pod),
+            (Action::Status, Verb::Patch, None, pod),
+            (Action::Object, Verb::Delete, options, status),
+            (Action::Object, Verb::DeleteCollection, options, status),
+        ] {
+            assert_eq!(name(pods.accepted(action, verb)), accepted, "{action:?} {verb:?}");
+            assert_eq!(name(pods.answered(action, verb)), answered, "{action:?} {verb:?}");
         }
     }
 

@@ -83,11 +83,6 @@ impl<'a> Names<'a> {
         }
     }
 
-    /// The list of objects of type `id`.
-    pub(super) fn list_of(&self, id: TypeId) -> Option<TypeId> {
-        self.schema.named(&format!("{}List", self.schema.get(id).name))
-    }
-
     /// `group` in an operation's id, as in `readRbacAuthorizationV1Role`: `RbacAuthorization`. Core has a name here.
     pub(super) fn in_operation_ids(&self, group: &str) -> String {
         let domain = format!(".{}", self.brand.group_domain);

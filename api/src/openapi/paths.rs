@@ -2,6 +2,7 @@
 //!
 //! Owns the shapes of paths and the names of operations. A verb that discovery does not list has no operation.
 
+use orch_rules::Action;
 use orch_schema::value::Value;
 use orch_schema::{Subresource, TypeId};
 
@@ -9,6 +10,7 @@ use super::names::{Names, capitalized, group_version_kind};
 use super::operation::{Body, Operation};
 use super::parameters::{DELETE, DELETE_COLLECTION, LIST, NAME, NAMESPACE, PATCH, PRETTY, Parameter, WRITE};
 use crate::registry::Resource;
+use crate::request::Verb;
 
 /// A path with its operations.
 pub(super) struct Path {
@@ -50,14 +52,13 @@ struct Maker<'a> {
 
 impl Maker<'_> {
     fn collection(&self, reach: Reach) -> Path {
-        let resource = self.resource;
         let mut operations = Vec::new();
         if let Some(list) = self.list(reach) {
             operations.push(list);
         }
         if self.allows("create") {
             operations.push(Operation {
-                body: Some(Body::Required(resource.type_id)),
+                body: self.body(Action::Object, Verb::Create),
                 codes: &[200, 201, 202],
                 ..self.operation("post", "post", self.id("create", reach, ""), &WRITE)
             });
@@ -71,10 +72,10 @@ impl Maker<'_> {
 
     fn object(&self, reach: Reach) -> Path {
         let mut operations = Vec::new();
-        for (verb, method, prefix) in [("get", "get", "read"), ("update", "put", "replace")] {
-            if self.allows(verb) {
+        for (verb, method, prefix) in [(Verb::Get, "get", "read"), (Verb::Update, "put", "replace")] {
+            if self.allows(verb.as_str()) {
                 let own = self.operation(method, method, self.id(prefix, reach, ""), &[]);
-                operations.push(written(own, method, self.resource.type_id));
+                operations.push(self.written(own, Action::Object, verb));
             }
         }
         if self.allows("delete") {
@@ -83,7 +84,7 @@ impl Maker<'_> {
         }
         if self.allows("patch") {
             let own = self.operation("patch", "patch", self.id("patch", reach, ""), &PATCH);
-            operations.push(written(own, "patch", self.resource.type_id));
+            operations.push(self.written(own, Action::Object, Verb::Patch));
         }
         let parameters = self.shared(reach, &[NAME, PRETTY]);
         Path { path: self.path(reach, "/{name}"), parameters, operations }
@@ -92,19 +93,21 @@ impl Maker<'_> {
     /// A sub-resource.
     fn part(&self, reach: Reach, part: &Subresource) -> Path {
         let verbs = [
-            ("get", "get", "read"),
-            ("update", "put", "replace"),
-            ("patch", "patch", "patch"),
-            ("create", "post", "create"),
+            (Verb::Get, "get", "read"),
+            (Verb::Update, "put", "replace"),
+            (Verb::Patch, "patch", "patch"),
+            (Verb::Create, "post", "create"),
         ];
-        let given = verbs.into_iter().filter(|(verb, ..)| part.verbs.iter().any(|given| given == verb));
-        let operations = given.map(|(_, method, prefix)| {
+        let given =
+            verbs.into_iter().filter(|(verb, ..)| part.verbs.iter().any(|given| given == verb.as_str()));
+        let action = self.resource.action(&part.name).unwrap_or(Action::Object);
+        let operations = given.map(|(verb, method, prefix)| {
             let id = self.id(prefix, reach, &capitalized(&part.name));
             let parameters: &'static [Parameter] = if method == "patch" { &PATCH } else { &[] };
             let own = self.operation(method, method, id, parameters);
             let kind = group_version_kind(&part.group, &part.version, &part.kind);
             let description = format!("{prefix} {} of the specified {}", part.name, self.resource.kind);
-            written(Operation { answer: part.type_id, kind, description, ..own }, method, part.type_id)
+            self.written(Operation { kind, description, ..own }, action, verb)
         });
         let parameters = self.shared(reach, &[NAME, PRETTY]);
         let path = self.path(reach, &format!("/{{name}}/{}", part.name));
@@ -128,7 +131,7 @@ impl Maker<'_> {
         if home == Reach::Namespace {
             shapes.push((Reach::AllNamespaces, "", "watchlist"));
         }
-        let Some(event) = self.names.schema.named("meta.v1.WatchEvent") else { return Vec::new() };
+        let Some(event) = self.resource.answered(Action::Object, Verb::Watch) else { return Vec::new() };
         let made = shapes.into_iter().map(|(reach, behind, action)| {
             let list = if action == "watch" { "" } else { "List" };
             let id = self.id_of("watch", "", reach, list);
@@ -145,7 +148,7 @@ impl Maker<'_> {
     }
 
     fn list(&self, reach: Reach) -> Option<Operation> {
-        let answer = self.names.list_of(self.resource.type_id).filter(|_| self.allows("list"))?;
+        let answer = self.resource.answered(Action::Object, Verb::List).filter(|_| self.allows("list"))?;
         let own = self.operation("get", "list", self.id("list", reach, ""), &LIST);
         Some(Operation { answer, streams: self.allows("watch"), ..own })
     }
@@ -157,10 +160,10 @@ impl Maker<'_> {
         parameters: &'static [Parameter],
         codes: &'static [u16],
     ) -> Operation {
-        let named = |name: &str| self.names.schema.named(name);
         let own = self.operation("delete", action, id, parameters);
-        let answer = named("meta.v1.Status").unwrap_or(own.answer);
-        Operation { body: named("meta.v1.DeleteOptions").map(Body::Optional), codes, answer, ..own }
+        let answer = self.resource.answered(Action::Object, Verb::Delete).unwrap_or(own.answer);
+        let body = self.resource.accepted(Action::Object, Verb::Delete).map(Body::Optional);
+        Operation { body, codes, answer, ..own }
     }
 
     /// An operation that gives the object and takes none.
@@ -185,6 +188,22 @@ impl Maker<'_> {
             kind: group_version_kind(&resource.group, &resource.version, &resource.kind),
             tag: tag(self.names, &resource.group, &resource.version),
         }
+    }
+
+    /// `own` with the body, the answer and the codes of `action` by `verb`.
+    fn written(&self, own: Operation, action: Action, verb: Verb) -> Operation {
+        let answer = self.resource.answered(action, verb).unwrap_or(own.answer);
+        let own = Operation { answer, body: self.body(action, verb), ..own };
+        match verb {
+            Verb::Update => Operation { codes: &[200, 201], parameters: &WRITE, ..own },
+            Verb::Create => Operation { codes: &[200, 201, 202], parameters: &WRITE, ..own },
+            Verb::Patch => Operation { body: Some(Body::Patch), codes: &[200, 201], ..own },
+            _ => own,
+        }
+    }
+
+    fn body(&self, action: Action, verb: Verb) -> Option<Body> {
+        self.resource.accepted(action, verb).map(Body::Required)
     }
 
     fn id(&self, verb: &str, reach: Reach, part: &str) -> String {
@@ -221,23 +240,6 @@ impl Maker<'_> {
 
     fn allows(&self, verb: &str) -> bool {
         self.resource.verbs.iter().any(|allowed| allowed == verb)
-    }
-}
-
-/// `own` with the body and the codes of its method.
-fn written(own: Operation, method: &str, type_id: TypeId) -> Operation {
-    match method {
-        "put" => {
-            Operation { body: Some(Body::Required(type_id)), codes: &[200, 201], parameters: &WRITE, ..own }
-        }
-        "post" => Operation {
-            body: Some(Body::Required(type_id)),
-            codes: &[200, 201, 202],
-            parameters: &WRITE,
-            ..own
-        },
-        "patch" => Operation { body: Some(Body::Patch), codes: &[200, 201], ..own },
-        _ => own,
     }
 }
 

@@ -9,10 +9,10 @@ use orch_rules::validate::validate_delete_options;
 use orch_schema::json;
 use orch_schema::shown::{part, quoted};
 use orch_schema::value::{Map, Value};
-use orch_schema::{DecodeError, Decoded, DefaultPropagation, Head, Limits, Rules, decode_json};
+use orch_schema::{DecodeError, Decoded, DefaultPropagation, Head, Rules};
 
 use super::grace::Grace;
-use super::media_type::{media_type, unsupported};
+use super::incoming::decode_body;
 use super::modify::{Attempt, Change, Current, Modified, Write};
 use super::{Answer, Pipeline, Request, WriteOutcome, Written};
 use crate::admission::{Additions, Attributes, Operation, forbidden};
@@ -120,23 +120,8 @@ impl<S: Store> Pipeline<S> {
     }
 
     fn body_options(&self, request: Request<'_>) -> Result<Value, ApiError> {
-        let schema = &request.registry.schema;
-        let type_id = schema
-            .named("meta.v1.DeleteOptions")
-            .ok_or_else(|| ApiError::Internal("DeleteOptions is not in the schema".to_owned()))?;
-        let brand = request.registry.brand;
-        let decoded = match media_type(request.content_type) {
-            "" | "application/json" => decode_json(schema, type_id, request.body, Limits::default()),
-            "application/yaml" => orch_schema::decode_yaml(schema, type_id, request.body, Limits::default()),
-            other if other == brand.protobuf_media_type => {
-                orch_schema::decode_protobuf_object(schema, type_id, request.body, Limits::default())
-            }
-            _ => return Err(unsupported(request.content_type, request.user_agent, brand)),
-        };
-        let Decoded { value, head, .. } = decoded.map_err(|error| match error {
-            DecodeError::OverBudget => ApiError::OverBudget(error.to_string()),
-            other => ApiError::BadRequest(format!("DeleteOptions: {other}")),
-        })?;
+        let refused = |_, error: &DecodeError| ApiError::BadRequest(format!("{OPTIONS}: {error}"));
+        let Decoded { value, head, .. } = decode_body(request, refused)?;
         check_options_head(request, &head)?;
         Ok(if value.is_object() { value } else { json!({}) })
     }

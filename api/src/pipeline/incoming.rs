@@ -35,7 +35,7 @@ impl<S: Store> Pipeline<S> {
         validation: FieldValidation,
     ) -> Result<Value, ApiError> {
         request.budget.check()?;
-        let decoded = self.decode_body(request)?;
+        let decoded = decode_body(request, |format, error| refused_in(format, request, error))?;
         request.budget.check()?;
         check_head(request, &decoded.head)?;
         let Decoded { mut value, strict, head } = decoded;
@@ -65,31 +65,6 @@ impl<S: Store> Pipeline<S> {
         document.is_some_and(|(document, _)| has_emptied_owners(&document))
     }
 
-    fn decode_body(&self, request: Request<'_>) -> Result<Decoded, ApiError> {
-        let (schema, brand) = (&request.resource.schema, request.registry.brand);
-        let type_id = request.resource.type_id;
-        let media_type = media_type(request.content_type);
-        let decoded = match media_type {
-            "" | "application/json" => decode_json(schema, type_id, request.body, Limits::default()),
-            "application/yaml" => decode_yaml(schema, type_id, request.body, Limits::default()),
-            other if other == brand.protobuf_media_type => {
-                return decode_protobuf_object(schema, type_id, request.body, Limits::default()).map_err(
-                    |error| {
-                        if error == DecodeError::OverBudget {
-                            return ApiError::OverBudget(error.to_string());
-                        }
-                        let kind = &request.resource.kind;
-                        ApiError::BadRequest(format!(
-                            "the object provided is unrecognized (must be of type {kind}): {error}"
-                        ))
-                    },
-                );
-            }
-            _ => return Err(unsupported(request.content_type, request.user_agent, brand)),
-        };
-        decoded.map_err(|error| refused(request, &error))
-    }
-
     /// Puts the namespace of the path into the object, or refuses another one. Without scope there is none.
     pub(super) fn settle_namespace(&self, request: Request<'_>, value: &mut Value) -> Result<(), ApiError> {
         object_mut(value);
@@ -114,6 +89,44 @@ impl<S: Store> Pipeline<S> {
     }
 }
 
+/// The encoding of a body.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Format {
+    Json,
+    Yaml,
+    Protobuf,
+}
+
+/// The document in the body, of the type that the verb accepts.
+///
+/// # Errors
+/// `UnsupportedMediaType`, and what `refused` makes of bytes that are no such document.
+pub(super) fn decode_body(
+    request: Request<'_>,
+    refused: impl FnOnce(Format, &DecodeError) -> ApiError,
+) -> Result<Decoded, ApiError> {
+    let brand = request.registry.brand;
+    let format = match media_type(request.content_type) {
+        "" | "application/json" => Format::Json,
+        "application/yaml" => Format::Yaml,
+        other if other == brand.protobuf_media_type => Format::Protobuf,
+        _ => return Err(unsupported(request.content_type, request.user_agent, brand)),
+    };
+    let type_id = request
+        .resource
+        .accepted(request.action, request.verb)
+        .ok_or_else(|| ApiError::Internal(format!("{:?} takes no document", request.verb)))?;
+    let decode = match format {
+        Format::Json => decode_json,
+        Format::Yaml => decode_yaml,
+        Format::Protobuf => decode_protobuf_object,
+    };
+    decode(&request.resource.schema, type_id, request.body, Limits::default()).map_err(|error| match error {
+        DecodeError::OverBudget => ApiError::OverBudget(error.to_string()),
+        error => refused(format, &error),
+    })
+}
+
 /// Whether an object that was not decoded yet has an empty list of managers.
 pub(super) fn has_emptied_owners(document: &Value) -> bool {
     document.at("metadata").at("managedFields").as_array().is_some_and(Vec::is_empty)
@@ -124,7 +137,6 @@ pub(super) fn forget_owners(value: &mut Value) {
     set(child_mut(value, "metadata"), "managedFields", Vec::<Value>::new());
 }
 
-/// The media type of a `Content-Type` header without its parameters.
 /// A body that is no object of the kind.
 pub(super) fn refused(request: Request<'_>, error: &DecodeError) -> ApiError {
     if *error == DecodeError::OverBudget {
@@ -135,6 +147,15 @@ pub(super) fn refused(request: Request<'_>, error: &DecodeError) -> ApiError {
         "{} in version {:?} cannot be handled as a {}: {error}",
         resource.kind, resource.version, resource.kind
     ))
+}
+
+/// The same for one that came in `format`.
+fn refused_in(format: Format, request: Request<'_>, error: &DecodeError) -> ApiError {
+    if format != Format::Protobuf {
+        return refused(request, error);
+    }
+    let kind = &request.resource.kind;
+    ApiError::BadRequest(format!("the object provided is unrecognized (must be of type {kind}): {error}"))
 }
 
 /// An object that says it is something else.
