@@ -1,10 +1,12 @@
 //! One request and what becomes of it, in one value.
 //!
-//! Owns what is known of a request from its first byte to its answer: an id, who asks, how that was ruled on, what the client is
-//! warned of, the code of the answer. The stages fill it in on the way in, and [`Exchange::close`] is called once on the way out: what is
+//! Owns what is known of a request between the parser of HTTP and the head of its answer: an id, who asks, how that was ruled on,
+//! what the client is warned of. The stages fill it in on the way in, and [`Exchange::close`] is called once on the way out: what is
 //! told of every request (headers, logs) is told there. It decides nothing.
 
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::borrow::Cow;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use http::header::HeaderName;
 use http::{HeaderMap, HeaderValue, Method, Response};
@@ -13,50 +15,63 @@ use crate::ambient::{Ambient, Timestamp, uuid_text};
 use crate::authn::User;
 use crate::authz::Ruling;
 
-/// Names an exchange in logs of client and server. A client may send its own.
+/// Names an exchange in logs of client and server. A client may send its own, which is sent back as it came.
 const AUDIT_ID: HeaderName = HeaderName::from_static("audit-id");
 
-/// Characters of an id that a client chose: as much as a log line is to hold of it. A longer one is not taken.
-const ID_LENGTH_MAX: usize = 64;
+/// Bytes of an id in a log line: a client chooses as many as headers may have.
+const LOGGED_ID_BYTES_MAX: usize = 64;
 
-/// Warnings sent with one answer, as many as the reference sends, and bytes of each: what headers may hold.
-const WARNINGS_MAX: usize = 100;
+/// Warnings sent with one answer: the hundred that a decoder reports, as in the reference, and those of the kind and its rules.
+const WARNINGS_MAX: usize = 128;
+
+/// Bytes of one warning.
 const WARNING_BYTES_MAX: usize = 512;
 
 /// A request, and what becomes of it.
 #[derive(Debug)]
 pub struct Exchange {
-    id: String,
-    began: Timestamp,
+    /// Absent for requests from inside of the node.
+    asked: Option<Asked>,
     user: OnceLock<Arc<User>>,
     ruling: OnceLock<Ruling>,
     warnings: Mutex<Vec<String>>,
+    is_closed: AtomicBool,
+}
+
+/// What came over HTTP.
+#[derive(Debug)]
+struct Asked {
+    id: HeaderValue,
+    method: Method,
+    path: String,
+    began: Timestamp,
 }
 
 impl Exchange {
-    /// A request with these headers.
-    pub fn begin(headers: &HeaderMap, ambient: &dyn Ambient) -> Self {
-        let sent = headers.get(AUDIT_ID).and_then(|id| id.to_str().ok());
-        let id = match sent.filter(|id| !id.is_empty() && id.len() <= ID_LENGTH_MAX) {
-            Some(id) => id.to_owned(),
-            None => uuid_text(ambient.random()),
+    /// A request as HTTP has it.
+    pub fn begin(method: &Method, path: &str, headers: &HeaderMap, ambient: &dyn Ambient) -> Self {
+        let id = match headers.get(AUDIT_ID).filter(|id| !id.is_empty()) {
+            Some(id) => id.clone(),
+            None => HeaderValue::from_str(&uuid_text(ambient.random())).expect("a UUID is plain text"),
         };
-        Exchange { id, ..Exchange::of_nobody(ambient.now()) }
+        let asked = Asked { id, method: method.clone(), path: path.to_owned(), began: ambient.now() };
+        Exchange::of(Some(asked))
     }
 
-    /// A request that `user` makes from inside of the node, without a gate.
-    pub fn internal(user: Arc<User>) -> Self {
-        Exchange { user: OnceLock::from(user), ..Exchange::of_nobody(Timestamp::default()) }
+    /// A request from inside of the node, which passes no gate. Nothing is told of it.
+    pub fn internal() -> Self {
+        Exchange::of(None)
     }
 
-    fn of_nobody(began: Timestamp) -> Self {
+    fn of(asked: Option<Asked>) -> Self {
         let (user, ruling) = (OnceLock::new(), OnceLock::new());
-        Exchange { id: String::new(), began, user, ruling, warnings: Mutex::default() }
+        Exchange { asked, user, ruling, warnings: Mutex::default(), is_closed: AtomicBool::new(false) }
     }
 
     /// Its name in logs.
-    pub fn id(&self) -> &str {
-        &self.id
+    pub fn id(&self) -> Cow<'_, str> {
+        let bytes = self.asked.as_ref().map_or(&[][..], |asked| asked.id.as_bytes());
+        String::from_utf8_lossy(&bytes[..bytes.len().min(LOGGED_ID_BYTES_MAX)])
     }
 
     /// Who asks, once the gate knows.
@@ -75,9 +90,10 @@ impl Exchange {
         let _ = self.ruling.set(ruling);
     }
 
-    /// Has the client told of these texts, each once, with whatever answer it gets.
+    /// Has the client told of these texts, each once, with whatever answer it gets. As in the reference, what an attempt warned
+    /// of is told even if another attempt follows.
     pub(crate) fn warn(&self, texts: impl IntoIterator<Item = String>) {
-        let mut warnings = self.warnings.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut warnings = self.all_warnings();
         for text in texts {
             // few: as many as are told.
             if warnings.len() < WARNINGS_MAX && !warnings.contains(&text) {
@@ -86,34 +102,58 @@ impl Exchange {
         }
     }
 
+    /// Forgets all warnings: the answer is a refusal that may not repeat what they quote.
+    pub(crate) fn withhold_warnings(&self) {
+        self.all_warnings().clear();
+    }
+
     /// What the client is to be told of, so far.
     pub fn warnings(&self) -> Vec<String> {
-        self.warnings.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.all_warnings().clone()
+    }
+
+    fn all_warnings(&self) -> MutexGuard<'_, Vec<String>> {
+        self.warnings.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Ends the exchange with the head of its answer: adds its id and warnings, and logs it.
-    pub fn close<B>(&self, method: &Method, path: &str, response: &mut Response<B>, now: Timestamp) {
+    pub fn close<B>(&self, response: &mut Response<B>, now: Timestamp) {
         const WARNING: HeaderName = HeaderName::from_static("warning");
+        self.is_closed.store(true, Ordering::Relaxed);
         let headers = response.headers_mut();
-        for text in &*self.warnings.lock().unwrap_or_else(PoisonError::into_inner) {
+        for text in &*self.all_warnings() {
             // In the form of RFC 7234, which clients of the reference parse.
             if let Ok(value) = HeaderValue::from_str(&format!("299 - \"{}\"", quotable(text))) {
                 headers.append(WARNING, value);
             }
         }
-        if let Ok(id) = HeaderValue::from_str(&self.id) {
-            headers.insert(AUDIT_ID, id);
-        }
+        let Some(asked) = &self.asked else { return };
+        headers.insert(AUDIT_ID, asked.id.clone());
         tracing::debug!(
-            id = self.id,
-            %method,
-            path,
-            user = self.user.get().map_or("", |user| &user.name),
+            id = %self.id(),
+            method = %asked.method,
+            path = asked.path,
+            user = self.user_name(),
             ruling = self.ruling.get().map(tracing::field::display),
             code = response.status().as_u16(),
-            micros = now.0.saturating_sub(self.began.0),
+            micros = now.0.saturating_sub(asked.began.0),
             "answered"
         );
+    }
+
+    fn user_name(&self) -> &str {
+        self.user.get().map_or("", |user| &user.name)
+    }
+}
+
+/// Its client went before there was an answer: what it asked for may have been done.
+impl Drop for Exchange {
+    fn drop(&mut self) {
+        let Some(asked) = self.asked.as_ref().filter(|_| !self.is_closed.load(Ordering::Relaxed)) else {
+            return;
+        };
+        let (id, method, path) = (self.id(), &asked.method, &asked.path);
+        tracing::debug!(%id, %method, path, user = self.user_name(), "not answered");
     }
 }
 
@@ -138,15 +178,19 @@ mod tests {
     use super::*;
     use crate::ambient::SystemAmbient;
 
+    fn exchange(headers: &HeaderMap) -> Exchange {
+        Exchange::begin(&Method::GET, "/x", headers, &SystemAmbient)
+    }
+
     fn closed(exchange: &Exchange) -> HeaderMap {
         let mut response = Response::new(());
-        exchange.close(&Method::GET, "/x", &mut response, Timestamp(1));
+        exchange.close(&mut response, Timestamp(1));
         response.headers().clone()
     }
 
     #[test]
     fn warnings_are_quoted_bounded_and_told_once() {
-        let exchange = Exchange::begin(&HeaderMap::new(), &SystemAmbient);
+        let exchange = exchange(&HeaderMap::new());
         let texts = ["unknown field \"a\\b\"".to_owned(), "two\nlines".to_owned(), "x".repeat(5000)];
         exchange.warn(texts.clone());
         exchange.warn(texts);
@@ -158,17 +202,23 @@ mod tests {
         assert_eq!(texts[1], r#"299 - "two lines""#);
         assert!(texts[2].len() < 600);
         assert_eq!((texts.len(), texts[3]), (WARNINGS_MAX, "299 - \"0\""));
+        exchange.withhold_warnings();
+        assert!(!closed(&exchange).contains_key("warning"));
     }
 
     #[test]
     fn a_client_names_its_exchange_or_gets_a_name() {
-        let id = |sent: Option<&str>| {
+        let id = |sent: Option<&[u8]>| {
             let mut headers = HeaderMap::new();
-            headers.extend(sent.map(|id| (AUDIT_ID, HeaderValue::from_str(id).unwrap())));
-            closed(&Exchange::begin(&headers, &SystemAmbient))[AUDIT_ID].to_str().unwrap().to_owned()
+            headers.extend(sent.map(|id| (AUDIT_ID, HeaderValue::from_bytes(id).unwrap())));
+            let exchange = exchange(&headers);
+            assert!(exchange.id().len() <= 3 * LOGGED_ID_BYTES_MAX, "it fits into a log line");
+            closed(&exchange)[AUDIT_ID].as_bytes().to_vec()
         };
-        assert_eq!(id(Some("mine")), "mine");
-        for sent in [None, Some(""), Some(&*"x".repeat(65))] {
+        for sent in [&b"mine"[..], &[b'x'; 3000], "\u{e4}".as_bytes(), b"\xff\xfe"] {
+            assert_eq!(id(Some(sent)), sent, "as it came");
+        }
+        for sent in [None, Some(&b""[..])] {
             assert_eq!(id(sent).len(), 36, "{sent:?}");
         }
         assert_ne!(id(None), id(None));

@@ -37,7 +37,7 @@ impl Gate {
     ) -> Result<Arc<User>, ApiError> {
         let peer = peer.ok_or(ApiError::Unauthorized)?;
         let user = self.authenticator.authenticate(peer, headers).map_err(|error| {
-            tracing::debug!(id = exchange.id(), %error, address = %peer.address, "request refused");
+            tracing::debug!(id = %exchange.id(), %error, address = %peer.address, "request refused");
             ApiError::Unauthorized
         })?;
         if let Some(admission) = admission {
@@ -71,7 +71,7 @@ impl Gate {
 mod tests {
     use std::sync::Mutex;
 
-    use http::{HeaderName, HeaderValue};
+    use http::{HeaderName, HeaderValue, Method};
     use orch_proto::brand::ORCH;
 
     use super::*;
@@ -93,7 +93,7 @@ mod tests {
         let told = Arc::new(Mutex::new(Vec::new()));
         let listener = told.clone();
         let admission = Admission::new(move |user: &User| listener.lock().unwrap().push(user.name.clone()));
-        let exchange = Exchange::begin(&headers, &SystemAmbient);
+        let exchange = Exchange::begin(&Method::GET, "/x", &headers, &SystemAmbient);
         let user = gate.enter(&exchange, Some(&peer), &headers, Some(&admission));
         let told = told.lock().unwrap().clone();
         (user.map(|user| user.name.clone()), told)

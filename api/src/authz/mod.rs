@@ -225,7 +225,9 @@ mod tests {
     #[test]
     fn masters_may_do_everything() {
         let admin = User { groups: vec![GROUP_MASTERS.to_owned()], ..alice() };
-        let ruling = Authorizers::builtin().rule(&admin, Attributes::Path { verb: "get", path: "/" });
+        let path = Attributes::Path { verb: "get", path: "/" };
+        let ruling = Authorizers::builtin().rule(&admin, path);
+        assert_eq!(ruling.check(&admin, path), Ok(()));
         assert_eq!(ruling.to_string(), "allowed by masters");
     }
 

@@ -188,7 +188,7 @@ impl<S: Store> Client<S> {
             resource,
             action,
             query: &Query::default(),
-            exchange: &Exchange::internal(self.user.clone()),
+            exchange: &Exchange::internal(),
             user: &self.user,
             user_agent: self.manager,
             content_type,

@@ -159,7 +159,7 @@ impl Fixture {
             resource: &resource,
             action: Action::Object,
             query: &Query::default(),
-            exchange: &Exchange::internal(Arc::default()),
+            exchange: &Exchange::internal(),
             user: &User::local_admin(),
             user_agent: "test",
             content_type,

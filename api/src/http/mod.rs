@@ -111,7 +111,8 @@ impl<S: Store> Api<S> {
 
 async fn handle<S: Store>(Shared(api): Shared<Arc<Api<S>>>, request: HttpRequest<Body>) -> Response<Body> {
     let ambient = &*api.pipeline.ambient;
-    let exchange = Arc::new(Exchange::begin(request.headers(), ambient));
+    let (method, path) = (request.method(), request.uri().path());
+    let exchange = Arc::new(Exchange::begin(method, path, request.headers(), ambient));
     let (parts, mut upload) = take_apart(request, exchange, api.served.clone());
     let version = parts.version;
     let answer = Box::pin(api.answer(&parts, &mut upload)).await;
@@ -119,7 +120,7 @@ async fn handle<S: Store>(Shared(api): Shared<Arc<Api<S>>>, request: HttpRequest
         Ok(response) => (response, None),
         Err(error) => (api.failure(&parts, &error), Some(error)),
     };
-    parts.exchange.close(&parts.method, &parts.path, &mut response, ambient.now());
+    parts.exchange.close(&mut response, ambient.now());
     let Some(error) = error else { return response };
     // The client of such a body may be in the middle of sending the next one.
     if matches!(error, ApiError::BodyTooLarge { .. }) && version < Version::HTTP_2 {
@@ -383,7 +384,7 @@ impl<S: Store> Api<S> {
             && let Some(left_out) = INTERNAL_ERRORS.pass()
         {
             let (id, method, path) = (parts.exchange.id(), &parts.method, &parts.path);
-            tracing::error!(id, %method, path, reason, left_out, "internal error");
+            tracing::error!(%id, %method, path, reason, left_out, "internal error");
         }
         if matches!(error, ApiError::NoPage) {
             return respond::no_page();

@@ -51,7 +51,6 @@ impl<S: Store> Pipeline<S> {
             let subject = Subject::resource(request.resource, &request.target.name);
             return Ok(Answer::Done(Status::deleted(subject, before.index.uid.clone())));
         }
-        request.exchange.warn(options.orphaning_warning(request.resource));
         let is_accepted = !is_removal && options.value.at("orphanDependents") == &json!(false);
         let outcome = if is_accepted { WriteOutcome::Accepted } else { WriteOutcome::Done };
         Ok(Answer::Written(Written { json, stored, outcome }))
@@ -116,7 +115,10 @@ impl<S: Store> Pipeline<S> {
             return Err(ApiError::Invalid { subject: request.options_subject(OPTIONS), errors });
         }
         let dry_run = !value.items("dryRun").is_empty();
-        Ok(DeleteOptions { value, dry_run })
+        let options = DeleteOptions { value, dry_run };
+        // Before anything is deleted: who is refused in the middle is told of what is done.
+        request.exchange.warn(options.orphaning_warning(request.resource));
+        Ok(options)
     }
 
     fn body_options(&self, request: Request<'_>) -> Result<Value, ApiError> {
@@ -192,7 +194,7 @@ impl DeleteOptions {
     }
 
     /// What a client is told that says nothing of dependents and may not know that they stay.
-    pub(super) fn orphaning_warning(&self, resource: &Resource) -> Option<String> {
+    fn orphaning_warning(&self, resource: &Resource) -> Option<String> {
         let names_propagation = self.value.has("propagationPolicy") || self.value.has("orphanDependents");
         if names_propagation || resource.rules.propagation != DefaultPropagation::Orphan {
             return None;

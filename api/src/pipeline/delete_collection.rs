@@ -57,7 +57,6 @@ impl<S: Store> Pipeline<S> {
             list.continue_token = None;
             list.remaining = None;
         }
-        request.exchange.warn(options.orphaning_warning(request.resource));
         Ok(Answer::Listed(list))
     }
 

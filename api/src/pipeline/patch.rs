@@ -371,11 +371,12 @@ fn hidden(request: Request<'_>, error: ApiError) -> ApiError {
 }
 
 /// A refusal of what a JSON patch made. Such a patch can copy data of the stored object to where errors quote it (a uid, a
-/// name, a finalizer): of a confidential kind they say where something is wrong, and not what stands there.
+/// name, a finalizer): of a confidential kind they say where something is wrong, and not what stands there, and warnings say nothing.
 fn withheld(request: Request<'_>, error: ApiError) -> ApiError {
     if !request.resource.rules.confidential {
         return error;
     }
+    request.exchange.withhold_warnings();
     let shown = || go_string(request, &Value::Null);
     match error {
         ApiError::Invalid { subject, errors } => {

@@ -65,7 +65,8 @@ pub struct Options {
     /// Speak HTTP/2.
     #[arg(long)]
     pub http2: bool,
-    /// Clients of a thread that share an HTTP/2 connection, a stream each; 1 gives each its own.
+    /// Clients of a thread that share an HTTP/2 connection, a stream each; 1 gives each its own. Who
+    /// loses his connection goes on alone.
     #[arg(long, default_value_t = 100, requires = "http2", value_parser = clap::value_parser!(u32).range(1..=100))]
     pub sharers: u32,
     /// Leave the namespaces and objects behind.

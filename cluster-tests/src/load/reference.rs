@@ -1,7 +1,8 @@
 //! The reference's figures under the same work, in one table, and what ours must reach.
 //!
 //! Measured on a two-core machine of the kind used here: API server 1.36.2 with etcd 3.5.30, TLS, roles on, the load
-//! generator on the same cores; two runs at different hours make the range. `three` is the rate with three etcds.
+//! generator on the same cores; two runs at different hours make the range. They are the same
+//! whatever protocol ours is measured over. `three` is the rate with three etcds.
 
 use super::options::WorkName;
 

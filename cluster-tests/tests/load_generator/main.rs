@@ -40,11 +40,18 @@ fn every_work_counts_what_it_was_asked_for() {
 
 #[test]
 fn the_same_is_counted_over_http2() {
-    let (report, _) = measure(&["create", "get", "list-chunked", "--http2"], Behaviour::Right);
-    for name in ["create", "get", "list-chunked"] {
-        assert_eq!(work(&report, name)["operations"], 120, "{name}: {report}");
-        assert_eq!(work(&report, name)["errors"], serde_json::json!({}), "{name}");
+    for sharers in ["1", "3", "100"] {
+        let asked = ["create", "get", "list-chunked", "watch", "--http2", "--sharers", sharers];
+        let (report, _) = measure(&asked, Behaviour::Right);
+        for (name, count) in [("create", 120), ("get", 120), ("list-chunked", 120), ("watch", 120 * 5)] {
+            assert_eq!(work(&report, name)["operations"], count, "{name} {sharers}: {report}");
+            assert_eq!(work(&report, name)["errors"], serde_json::json!({}), "{name} {sharers}");
+        }
     }
+    let (report, _) = measure(&["watch", "--http2"], Behaviour::RepeatsAnEvent);
+    assert_eq!(work(&report, "watch")["errors"]["watch: too many events"], 5, "{report}");
+    let (report, _) = measure(&["watch", "--http2"], Behaviour::EndsWatches);
+    assert_eq!(work(&report, "watch")["errors"]["watch: ended"], 5, "{report}");
 }
 
 #[test]

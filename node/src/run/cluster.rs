@@ -149,16 +149,15 @@ async fn let_in(State(gate): State<Arc<Gate>>, request: Request, next: Next) -> 
         (request.extensions().get::<Arc<Connection>>(), request.extensions().get::<Admission>());
     let verb = request.method().as_str().to_ascii_lowercase();
     let attributes = Attributes::Path { verb: &verb, path: request.uri().path() };
-    let exchange = Exchange::begin(request.headers(), &SystemAmbient);
+    let exchange = Exchange::begin(request.method(), request.uri().path(), request.headers(), &SystemAmbient);
     let user = gate.enter(&exchange, peer, request.headers(), admission);
     let refused = user.and_then(|user| gate.authorize(&exchange, &user, attributes)).err();
-    let (method, path) = (request.method().clone(), request.uri().path().to_owned());
     let mut response = match refused {
         None => next.run(request).await,
         Some(ApiError::Unauthorized) => failure(StatusCode::UNAUTHORIZED, "Unauthorized", "Unauthorized"),
         Some(error) => failure(StatusCode::FORBIDDEN, "Forbidden", &error.to_string()),
     };
-    exchange.close(&method, &path, &mut response, SystemAmbient.now());
+    exchange.close(&mut response, SystemAmbient.now());
     response
 }
 

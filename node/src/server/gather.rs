@@ -16,6 +16,7 @@ use parking_lot::Mutex;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 /// Bytes that are collected before they are written: four records of TLS, as many as HTTP/1.1 hands over at once.
+/// Connections that nobody reads hold as many until their writes are given up, after a minute ([`super::stall`]).
 const GATHERED_BYTES_MAX: usize = 64 << 10;
 
 /// Bytes that a connection keeps room for while it has nothing to say: an event or two, or the heads of some answers.
@@ -222,6 +223,22 @@ mod tests {
         stream.write_all(b"end").await.unwrap();
         stream.shutdown().await.unwrap();
         assert_eq!(far.read(&mut buffer).await.unwrap(), 3, "the end sends what is left");
+    }
+
+    #[tokio::test]
+    async fn what_other_tasks_add_goes_out_with_it() {
+        let (near, mut far) = tokio::io::duplex(1 << 20);
+        let (mut stream, gatherer) = gathered(near, true);
+        stream.write_all(b"one ").await.unwrap();
+        // The second polls once, after the first was asked to send.
+        let sending = poll_fn(|cx| gatherer.poll_send(cx));
+        let (sent, added) = tokio::join!(sending, stream.write_all(b"two"));
+        (sent.unwrap(), added.unwrap());
+        let mut buffer = [0; 64];
+        assert_eq!(far.read(&mut buffer).await.unwrap(), 7, "in one write");
+        // More than a record is not kept back.
+        stream.write_all(&[3; YIELD_BYTES_MAX + 1]).await.unwrap();
+        assert!(futures::poll!(poll_fn(|cx| gatherer.poll_send(cx))).is_ready());
     }
 
     #[tokio::test]

@@ -247,7 +247,8 @@ impl Drop for Mark {
     }
 }
 
-/// Bytes of an answer on their way. Whoever writes them drops them.
+/// Bytes of an answer on their way. Whoever writes them, or takes them over to write them with others (`gather`), drops them: up to
+/// 64 KiB of a connection are past the deadlines of its streams, and have that of the connection.
 #[derive(Debug)]
 pub(super) struct Piece {
     bytes: Bytes,

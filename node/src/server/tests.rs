@@ -331,26 +331,6 @@ async fn a_client_that_asks_for_nothing_is_let_go_and_one_that_did_stays() {
 }
 
 #[tokio::test]
-async fn a_stream_that_is_not_read_is_reset_and_the_others_go_on() {
-    let fixture = start_with(|server| server.waits.frame = SHORT);
-    let stream = TokioIo::new(TcpStream::connect(fixture.plain).await.unwrap());
-    let (mut sender, connection) =
-        hyper::client::conn::http2::handshake(TokioExecutor::new(), stream).await.unwrap();
-    tokio::spawn(connection);
-    let unread = sender.send_request(request("http://localhost/endless")).await.unwrap();
-    let mut read = sender.send_request(request("http://localhost/endless")).await.unwrap();
-    let began = std::time::Instant::now();
-    while began.elapsed() < SHORT * 4 {
-        read.frame().await.unwrap().unwrap();
-    }
-    let ended = tokio::time::timeout(PATIENCE, unread.into_body().collect()).await.expect("it ends");
-    assert!(ended.is_err(), "an answer without an end has ended well");
-    read.frame().await.unwrap().unwrap();
-    drop(read);
-    assert_eq!(text(sender.send_request(request("http://localhost/")).await.unwrap()).await, "none true");
-}
-
-#[tokio::test]
 async fn a_connection_whose_answer_is_not_read_is_closed() {
     let fixture = start_with(|server| server.waits.frame = SHORT);
     let mut stream = TcpStream::connect(fixture.plain).await.unwrap();

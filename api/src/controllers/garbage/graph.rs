@@ -213,7 +213,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn thousands_of_owners_are_exchanged_at_once() {
+    async fn an_exchange_of_thousands_of_owners_leaves_the_new_edges() {
         let (fixture, mut follower) = with_graph().await;
         let uids: Vec<String> = (0..9_000).map(|number| format!("u-{number}")).collect();
         let of = |uids: &[String]| {

@@ -147,18 +147,26 @@ async fn who_may_not_know_that_dependents_stay_is_told() {
     let server = Server::new().await;
     let jobs = "/apis/batch/v1/namespaces/ns/jobs";
     let template = json!({"spec": {"restartPolicy": "Never", "containers": [{"name": "c", "image": "i"}]}});
-    for (options, is_told) in [
+    for (at, (options, is_told)) in [
         (json!({}), true),
         (json!({"propagationPolicy": "Orphan"}), false),
         (json!({"propagationPolicy": "Background"}), false),
         (json!({"orphanDependents": true}), false),
-    ] {
-        server.post(jobs, json!({"metadata": {"generateName": "j"}, "spec": {"template": template}})).await;
-        let reply = server.delete(jobs, options.clone()).await;
-        let told: Vec<&str> = reply.warnings.iter().map(String::as_str).collect();
-        let expected = "child pods are preserved by default when jobs are deleted";
-        assert_eq!((reply.code, told.len()), (200, usize::from(is_told)), "{options}: {told:?}");
-        assert!(told.iter().all(|told| told.starts_with(expected)), "{told:?}");
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let job = json!({"metadata": {"name": format!("j{at}")}, "spec": {"template": template}});
+        assert_eq!(server.post(jobs, job).await.code, 201);
+        for (path, code) in
+            [(format!("{jobs}/j{at}"), 200), (format!("{jobs}/none"), 404), (jobs.to_owned(), 200)]
+        {
+            let reply = server.delete(&path, options.clone()).await;
+            let told: Vec<&str> = reply.warnings.iter().map(String::as_str).collect();
+            let expected = "child pods are preserved by default when jobs are deleted";
+            assert_eq!((reply.code, told.len()), (code, usize::from(is_told)), "{path} {options}: {told:?}");
+            assert!(told.iter().all(|told| told.starts_with(expected)), "{told:?}");
+        }
     }
 }
 

@@ -109,7 +109,7 @@ impl Server {
         let verb = Verb::of(&method, &target, &query).unwrap();
         let registry = &self.pipeline.registry;
         let Endpoint { resource, action } = registry.endpoint(&target).unwrap();
-        let exchange = Exchange::internal(Arc::default());
+        let exchange = Exchange::internal();
         let request = Request {
             verb,
             registry,

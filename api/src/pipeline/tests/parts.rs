@@ -151,7 +151,7 @@ fn both_ways(server: &Server, path: &str, content_type: &str, patch: &Value) -> 
         resource,
         action,
         query: &Query::parse(""),
-        exchange: &Exchange::internal(Arc::default()),
+        exchange: &Exchange::internal(),
         user: &User::local_admin(),
         user_agent: "agent/1",
         content_type,

@@ -303,8 +303,20 @@ async fn no_refusal_of_a_json_patch_shows_what_it_copied_out_of_a_secret() {
         let refused = server.patch(&path, JSON_PATCH, patch).await;
         assert!((400..500).contains(&refused.code), "{to}: {}", refused.json);
         // The data in base64.
-        assert!(!refused.json.to_string().contains("aGlkZGVu"), "{to}: {}", refused.json);
+        let said = format!("{} {:?}", refused.json, refused.warnings);
+        assert!(!said.contains("aGlkZGVu"), "{to}: {said}");
     }
+    // Of owners that are named twice one is warned, by their uid.
+    let owner = json!({"apiVersion": "v1", "kind": "Pod", "name": "p", "uid": ""});
+    let copied = |at: &str| json!({"op": "copy", "from": "/data/k", "path": format!("/metadata/ownerReferences/{at}/uid")});
+    let twice = |labels: Value| {
+        json!([{"op": "add", "path": "/metadata/ownerReferences", "value": [owner, owner]}, copied("0"), copied("1"),
+            {"op": "add", "path": "/metadata/labels", "value": labels}])
+    };
+    let refused = server.patch(&path, JSON_PATCH, twice(json!({"a b": "c"}))).await;
+    assert_eq!((refused.code, &refused.warnings[..]), (422, &[][..]));
+    let shown = server.patch(&path, JSON_PATCH, twice(json!({}))).await;
+    assert_eq!((shown.code, shown.warnings.len()), (200, 1), "who reads the object may read the warning");
     let wrong = json!([{"op": "add", "path": "/metadata/finalizers", "value": ["a.b/c", "not a name"]}]);
     let refused = server.patch(&path, JSON_PATCH, wrong).await;
     assert!(refused.causes()[0].starts_with("FieldValueInvalid metadata.finalizers: Invalid value: "));

@@ -5,14 +5,47 @@ use super::*;
 /// What a client lets a stream have before it reads: less than two frames of `/endless`.
 const WINDOW: u32 = 20 << 10;
 
+/// What clients let a stream have that say nothing of it.
+const DEFAULT_WINDOW: u32 = (64 << 10) - 1;
+
 type Sender = http2::SendRequest<Empty<Bytes>>;
 
+/// The ports that speak HTTP/2. Over TLS it is known before the first byte, and frames are gathered.
+#[derive(Clone, Copy, Debug)]
+enum Over {
+    Plain,
+    Tls,
+}
+
+const EVERY_PORT: [Over; 2] = [Over::Plain, Over::Tls];
+
 /// A client of HTTP/2 whose streams have `window` bytes, and the end of its connection.
-async fn client(fixture: &Fixture, window: u32) -> (Sender, tokio::task::JoinHandle<hyper::Result<()>>) {
-    let stream = TokioIo::new(TcpStream::connect(fixture.plain).await.unwrap());
+async fn client(
+    fixture: &Fixture,
+    over: Over,
+    window: u32,
+) -> (Sender, tokio::task::JoinHandle<hyper::Result<()>>) {
     let mut builder = http2::Builder::new(TokioExecutor::new());
-    let (sender, connection) = builder.initial_stream_window_size(window).handshake(stream).await.unwrap();
-    (sender, tokio::spawn(connection))
+    builder.initial_stream_window_size(window);
+    match over {
+        Over::Plain => {
+            let stream = TcpStream::connect(fixture.plain).await.unwrap();
+            let (sender, connection) = builder.handshake(TokioIo::new(stream)).await.unwrap();
+            (sender, tokio::spawn(connection))
+        }
+        Over::Tls => {
+            let admin = fixture.authority.issue(&admin_leaf(), OffsetDateTime::now_utc()).unwrap();
+            let stream = fixture.connect(Some(&admin), b"h2").await;
+            let (sender, connection) = builder.handshake(TokioIo::new(stream)).await.unwrap();
+            (sender, tokio::spawn(connection))
+        }
+    }
+}
+
+/// Asks for the answer that has an end.
+async fn is_answered(sender: &mut Sender) {
+    let answer = text(sender.send_request(request("http://localhost/")).await.unwrap()).await;
+    assert!(answer.ends_with("true") || answer == "system:admin false", "{answer}");
 }
 
 /// Reads from `body` with a pause after each frame until it fails.
@@ -27,53 +60,81 @@ async fn read_slowly(mut body: Incoming, pause: std::time::Duration) {
 
 #[tokio::test]
 async fn a_small_answer_that_is_not_taken_ends_its_connection() {
-    let fixture = start_with(|server| server.waits.frame = SHORT);
-    let (mut sender, connection) = client(&fixture, 1).await;
-    // One byte of it arrives. The rest lies ready, and nothing on the server's side drives its stream any more.
-    let _unread = sender.send_request(request("http://localhost/")).await.unwrap();
-    drop(tokio::time::timeout(PATIENCE, connection).await.expect("the connection ends"));
+    for over in EVERY_PORT {
+        let fixture = start_with(|server| server.waits.frame = SHORT);
+        let (mut sender, connection) = client(&fixture, over, 1).await;
+        // One byte of it arrives. The rest lies ready, and nothing on the server's side drives its stream any more.
+        let _unread = sender.send_request(request("http://localhost/")).await.unwrap();
+        drop(tokio::time::timeout(PATIENCE, connection).await.expect("the connection ends"));
+    }
 }
 
 #[tokio::test]
 async fn a_stream_without_a_window_is_reset() {
-    let fixture = start_with(|server| server.waits.frame = SHORT);
-    let (mut sender, _connection) = client(&fixture, 0).await;
-    for path in ["http://localhost/", "http://localhost/watch"] {
-        let unread = sender.send_request(request(path)).await.unwrap();
-        let ended = tokio::time::timeout(PATIENCE, unread.into_body().collect()).await.expect("it ends");
-        assert!(ended.is_err(), "{path} has ended well");
+    for over in EVERY_PORT {
+        let fixture = start_with(|server| server.waits.frame = SHORT);
+        let (mut sender, _connection) = client(&fixture, over, 0).await;
+        for path in ["http://localhost/", "http://localhost/watch"] {
+            let unread = sender.send_request(request(path)).await.unwrap();
+            let ended = tokio::time::timeout(PATIENCE, unread.into_body().collect()).await.expect("it ends");
+            assert!(ended.is_err(), "{path} has ended well");
+        }
     }
 }
 
 #[tokio::test]
 async fn a_list_and_initial_events_that_are_taken_slowly_are_given_up_and_a_watch_is_not() {
-    let fixture = start_with(|server| {
-        server.waits.frame = SHORT * 5;
-        server.waits.bytes_per_second = 64 << 20;
-    });
-    let (mut sender, _connection) = client(&fixture, WINDOW).await;
-    let list = sender.send_request(request("http://localhost/endless")).await.unwrap().into_body();
-    let initial = sender.send_request(request("http://localhost/watch-of-much")).await.unwrap().into_body();
-    let mut watch = sender.send_request(request("http://localhost/watch")).await.unwrap().into_body();
-    let watching = tokio::spawn(async move {
-        while watch.frame().await.expect("a watch goes on").is_ok() {
-            tokio::time::sleep(SHORT / 10).await;
-        }
-    });
-    // Each frame is taken in time.
-    tokio::join!(read_slowly(list, SHORT / 10), read_slowly(initial, SHORT / 10));
-    assert!(!watching.is_finished(), "a watch was given up");
-    assert_eq!(text(sender.send_request(request("http://localhost/")).await.unwrap()).await, "none true");
+    for over in EVERY_PORT {
+        let fixture = start_with(|server| {
+            server.waits.frame = SHORT * 5;
+            server.waits.bytes_per_second = 64 << 20;
+        });
+        let (mut sender, _connection) = client(&fixture, over, WINDOW).await;
+        let list = sender.send_request(request("http://localhost/endless")).await.unwrap().into_body();
+        let initial =
+            sender.send_request(request("http://localhost/watch-of-much")).await.unwrap().into_body();
+        let mut watch = sender.send_request(request("http://localhost/watch")).await.unwrap().into_body();
+        let watching = tokio::spawn(async move {
+            while watch.frame().await.expect("a watch goes on").is_ok() {
+                tokio::time::sleep(SHORT / 10).await;
+            }
+        });
+        // Each frame is taken in time.
+        tokio::join!(read_slowly(list, SHORT / 10), read_slowly(initial, SHORT / 10));
+        assert!(!watching.is_finished(), "a watch was given up");
+        is_answered(&mut sender).await;
+    }
 }
 
 #[tokio::test]
 async fn an_answer_ends_with_its_time_and_a_watch_goes_on() {
-    let fixture = start_with(|server| server.waits.answer = SHORT);
-    let (mut sender, _connection) = client(&fixture, WINDOW).await;
-    let mut watch = sender.send_request(request("http://localhost/watch")).await.unwrap().into_body();
-    let list = sender.send_request(request("http://localhost/endless")).await.unwrap().into_body();
-    read_slowly(list, std::time::Duration::ZERO).await;
-    for _ in 0..100 {
-        watch.frame().await.unwrap().expect("a watch goes on");
+    for over in EVERY_PORT {
+        let fixture = start_with(|server| server.waits.answer = SHORT);
+        let (mut sender, _connection) = client(&fixture, over, WINDOW).await;
+        let mut watch = sender.send_request(request("http://localhost/watch")).await.unwrap().into_body();
+        let list = sender.send_request(request("http://localhost/endless")).await.unwrap().into_body();
+        read_slowly(list, std::time::Duration::ZERO).await;
+        for _ in 0..100 {
+            watch.frame().await.unwrap().expect("a watch goes on");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_stream_that_is_not_read_is_reset_and_the_others_go_on() {
+    for over in EVERY_PORT {
+        let fixture = start_with(|server| server.waits.frame = SHORT);
+        let (mut sender, _connection) = client(&fixture, over, DEFAULT_WINDOW).await;
+        let unread = sender.send_request(request("http://localhost/endless")).await.unwrap();
+        let mut read = sender.send_request(request("http://localhost/endless")).await.unwrap();
+        let began = std::time::Instant::now();
+        while began.elapsed() < SHORT * 4 {
+            read.frame().await.unwrap().unwrap();
+        }
+        let ended = tokio::time::timeout(PATIENCE, unread.into_body().collect()).await.expect("it ends");
+        assert!(ended.is_err(), "an answer without an end has ended well");
+        read.frame().await.unwrap().unwrap();
+        drop(read);
+        is_answered(&mut sender).await;
     }
 }
