@@ -1,10 +1,11 @@
 //! One connection from its first byte to its last.
 
 use std::future::poll_fn;
+use std::io;
 use std::net::SocketAddr;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
-use std::task::Poll;
+use std::task::{Context, Poll};
 use std::time::{Duration, SystemTime};
 
 use hyper::service::service_fn;
@@ -15,7 +16,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpStream, UnixStream};
 use tokio_util::sync::CancellationToken;
 
-use super::gather::{Gatherer, gathered};
+use super::gather::gathered;
 use super::limits;
 use super::loopback::Door;
 use super::pace::{PacedExecutor, Pacing, Waits, paced};
@@ -55,11 +56,11 @@ pub(super) struct Terms {
 #[derive(Debug, thiserror::Error)]
 pub(super) enum ConnectionError {
     #[error("socket: {0}")]
-    Socket(std::io::Error),
+    Socket(io::Error),
     #[error("no TLS handshake within {} seconds", limits::HANDSHAKE_MAX.as_secs())]
     HandshakeTimeout,
     #[error("TLS handshake: {0}")]
-    Handshake(std::io::Error),
+    Handshake(io::Error),
     #[error("another connection needs its place")]
     Evicted,
     #[error("no request within {} seconds", limits::FIRST_REQUEST_MAX.as_secs())]
@@ -110,7 +111,17 @@ pub(super) async fn serve_tls<S: Answers>(
             None => std::future::pending().await,
         }
     };
-    serve_http(stream, manner, (peer, None), service, terms, ends).await
+    if version == Version::Two {
+        let (stream, gatherer) = gathered(stream);
+        let send = |cx: &mut Context<'_>| gatherer.poll_send(cx);
+        return serve_http(stream, send, manner, (peer, None), service, terms, ends).await;
+    }
+    serve_http(stream, sends_itself, manner, (peer, None), service, terms, ends).await
+}
+
+/// Of streams that send what is written.
+fn sends_itself(_cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+    Poll::Ready(Ok(()))
 }
 
 /// Serves a connection of the plain loopback port.
@@ -145,7 +156,7 @@ async fn serve_local<S: Answers>(
     let stream = Stall::new(stream, limits::STALL_MAX);
     let peer = Arc::new(Peer { address, certificate: None, local_admin: true });
     let manner = Manner { version: Version::Either, is_known: true };
-    serve_http(stream, manner, (peer, Some(door)), service, terms, std::future::pending()).await
+    serve_http(stream, sends_itself, manner, (peer, Some(door)), service, terms, std::future::pending()).await
 }
 
 fn prepared(stream: TcpStream) -> Result<TcpStream, ConnectionError> {
@@ -155,8 +166,10 @@ fn prepared(stream: TcpStream) -> Result<TcpStream, ConnectionError> {
     Ok(stream)
 }
 
+/// `poll_send` sends what a poll of the HTTP connection left in `stream`'s buffers.
 async fn serve_http<S: Answers>(
     stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    mut poll_send: impl FnMut(&mut Context<'_>) -> Poll<io::Result<()>>,
     manner: Manner,
     (peer, door): (Arc<Peer>, Option<Door>),
     service: S,
@@ -169,16 +182,15 @@ async fn serve_http<S: Answers>(
     let asking = Arc::clone(&visitor);
     let answer = service_fn(move |request| Arc::clone(&asking).answer(service.clone(), request));
     let builder = builder(manner);
-    let (stream, gatherer) = gathered(stream, manner.version == Version::Two);
     let connection = builder.serve_connection_with_upgrades(TokioIo::new(stream), answer);
     let served = async {
         let mut connection = pin!(connection);
         tokio::select! {
-            ended = sending(connection.as_mut(), &gatherer) => return ended,
+            ended = sending(connection.as_mut(), &mut poll_send) => return ended,
             // The server as a whole bounds how long it waits for its connections.
             () = stopping.cancelled() => {
                 connection.as_mut().graceful_shutdown();
-                return sending(connection, &gatherer).await;
+                return sending(connection, &mut poll_send).await;
             }
             () = visitor.place().evicted() => return Err(ConnectionError::Evicted),
             () = silent(&visitor, waits.first_request) => return Err(ConnectionError::NoRequest),
@@ -186,22 +198,24 @@ async fn serve_http<S: Answers>(
             () = ends => connection.as_mut().graceful_shutdown(),
         }
         // The client's certificate has expired: requests under way may finish, but a watch would never.
-        tokio::time::timeout(limits::DRAIN_MAX, sending(connection, &gatherer)).await.unwrap_or(Ok(()))
+        tokio::time::timeout(limits::DRAIN_MAX, sending(connection, &mut poll_send)).await.unwrap_or(Ok(()))
     };
     paced(served).await.unwrap_or(Err(ConnectionError::NotTaken))
 }
 
-/// Drives `connection`, and sends what it has written whenever it waits.
-async fn sending<C, T>(mut connection: Pin<&mut C>, gatherer: &Gatherer<T>) -> Result<(), ConnectionError>
+/// Drives `connection`, and calls `poll_send` whenever it waits.
+async fn sending<C>(
+    mut connection: Pin<&mut C>,
+    poll_send: &mut impl FnMut(&mut Context<'_>) -> Poll<io::Result<()>>,
+) -> Result<(), ConnectionError>
 where
     C: Future<Output = Result<(), Box<dyn std::error::Error + Send + Sync>>>,
-    T: AsyncWrite + Unpin,
 {
     poll_fn(|cx| {
         if let Poll::Ready(ended) = connection.as_mut().poll(cx) {
             return Poll::Ready(ended.map_err(ConnectionError::Http));
         }
-        match gatherer.poll_send(cx) {
+        match poll_send(cx) {
             Poll::Ready(Err(error)) => Poll::Ready(Err(ConnectionError::Socket(error))),
             Poll::Ready(Ok(())) | Poll::Pending => Poll::Pending,
         }

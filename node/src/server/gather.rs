@@ -1,72 +1,89 @@
-//! What an HTTP/2 connection writes between two waits, put together.
+//! Collects the frames that an HTTP/2 connection writes between two waits.
 //!
-//! HTTP/2 hands over a frame at a time and asks for a flush after each: 16 KiB of a list, or one event of one of a hundred
-//! watches. Encrypted and sent one by one, each costs a record (a full frame two, because its head does not fit beside it) and a
-//! system call. Here they are collected while the connection has something to say, and written when it waits.
+//! The HTTP library hands over one frame at a time and asks for a flush after each: 16 KiB of a list, or one event of one of a
+//! hundred watches. Written one by one, each frame costs a TLS record (a full frame costs two, because its head does not fit
+//! beside it) and a system call. [`Gathered`] fills whole records instead and leaves them in the buffer of the TLS session until
+//! the connection waits or [`RECORDS_MAX`] are there. Payload of full records goes from the frame into the cipher; only what is
+//! left over for the next record is copied here.
 //!
-//! Invariant: whoever drives the connection calls [`Gatherer::poll_send`] after each poll that left it waiting. Nothing else
-//! sends what was collected last.
+//! Invariant: the driver of the connection calls [`Gatherer::poll_send`] after each poll that left it waiting. Nothing else
+//! sends the last bytes.
 
 use std::io::{self, IoSlice};
+use std::iter;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
 use parking_lot::Mutex;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio_rustls::server::TlsStream;
 
-/// Bytes that are collected before they are written: four records of TLS, as many as HTTP/1.1 hands over at once.
-/// Connections that nobody reads hold as many until their writes are given up, after a minute ([`super::stall`]).
-const GATHERED_BYTES_MAX: usize = 64 << 10;
+/// Bytes of a full TLS record (RFC 8446, 5.1).
+const RECORD_BYTES: usize = 16 << 10;
 
-/// Bytes that a connection keeps room for while it has nothing to say: an event or two, or the heads of some answers.
+/// Full records that wait in the session's buffer before they are sent: 64 KiB, as many as HTTP/1.1 hands over at once; more
+/// was not faster. A connection whose client does not read holds them until its writes are given up ([`super::stall`]).
+const RECORDS_MAX: usize = 4;
+
+/// Capacity that an idle connection keeps: an event or two, or the heads of some answers.
 const KEPT_BYTES_MAX: usize = 4 << 10;
 
-/// Most bytes that wait until other tasks have run: from one record on there is nothing to win.
-const YIELD_BYTES_MAX: usize = 16 << 10;
-
-/// A stream that collects what is written to it, or passes it on.
-#[derive(Debug)]
-pub(super) struct Gathered<T> {
-    inner: Arc<Mutex<Inner<T>>>,
-    collects: bool,
+/// A stream with a send buffer: bytes go into it without being sent, and a flush sends them.
+pub(super) trait SendBuffer: AsyncRead + AsyncWrite + Unpin {
+    /// Puts bytes of `slices` into the buffer, in order, and returns how many; 0 while it is full.
+    ///
+    /// # Errors
+    /// The stream's.
+    fn buffer(&mut self, slices: &[IoSlice<'_>]) -> io::Result<usize>;
 }
+
+impl<T: AsyncRead + AsyncWrite + Unpin> SendBuffer for TlsStream<T> {
+    fn buffer(&mut self, slices: &[IoSlice<'_>]) -> io::Result<usize> {
+        io::Write::write_vectored(&mut self.get_mut().1.writer(), slices)
+    }
+}
+
+/// The write half's view: a stream that collects frames.
+#[derive(Debug)]
+pub(super) struct Gathered<T>(Arc<Mutex<Inner<T>>>);
 
 /// Sends what a [`Gathered`] has collected.
 #[derive(Debug)]
 pub(super) struct Gatherer<T>(Arc<Mutex<Inner<T>>>);
 
+// Invariant: `partial` is shorter than a record. Its bytes come after those of the stream's buffer.
 #[derive(Debug)]
 struct Inner<T> {
     stream: T,
-    collected: Vec<u8>,
-    /// So much of it is written.
-    written: usize,
-    /// A flush was asked for and not made yet.
+    /// Bytes that do not fill a record yet.
+    partial: Vec<u8>,
+    /// Full records in the stream's buffer.
+    records: usize,
+    /// The stream's buffer has bytes, or a flush was asked for.
     is_to_flush: bool,
-    /// The connection was asked once more before this is sent.
+    /// The task gave way once before it sends `partial`.
     has_yielded: bool,
 }
 
-/// `stream`, and what sends its bytes. `collects`: whether they are put together.
-pub(super) fn gathered<T>(stream: T, collects: bool) -> (Gathered<T>, Gatherer<T>) {
-    let (collected, written, is_to_flush, has_yielded) = (Vec::new(), 0, false, false);
-    let inner = Arc::new(Mutex::new(Inner { stream, collected, written, is_to_flush, has_yielded }));
-    (Gathered { inner: Arc::clone(&inner), collects }, Gatherer(inner))
+/// `stream` as one that collects frames, and the handle that sends them.
+pub(super) fn gathered<T>(stream: T) -> (Gathered<T>, Gatherer<T>) {
+    let inner = Inner { stream, partial: Vec::new(), records: 0, is_to_flush: false, has_yielded: false };
+    let inner = Arc::new(Mutex::new(inner));
+    (Gathered(Arc::clone(&inner)), Gatherer(inner))
 }
 
-impl<T: AsyncWrite + Unpin> Gatherer<T> {
-    /// Writes and flushes what is collected; not yet, while other work may add to it: what one change means for a hundred
-    /// watches is found by a hundred tasks, and the first of them wakes the connection.
+impl<T: SendBuffer> Gatherer<T> {
+    /// Sends the collected bytes. While they are less than a record it yields once to other tasks: one change reaches a
+    /// hundred watches through a hundred tasks, and the first of them wakes the connection.
     ///
     /// # Errors
     /// The stream's.
     pub(super) fn poll_send(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let mut inner = self.0.lock();
-        let waits_for_more = (1..=YIELD_BYTES_MAX).contains(&(inner.collected.len() - inner.written));
-        if waits_for_more && !inner.has_yielded {
+        if inner.records == 0 && !inner.partial.is_empty() && !inner.has_yielded {
             inner.has_yielded = true;
-            // A task that wakes itself comes after those that are ready to run.
+            // A task that wakes itself runs after those that are ready.
             cx.waker().wake_by_ref();
             return Poll::Pending;
         }
@@ -74,63 +91,97 @@ impl<T: AsyncWrite + Unpin> Gatherer<T> {
     }
 }
 
-impl<T: AsyncWrite + Unpin> Inner<T> {
+impl<T: SendBuffer> Inner<T> {
     fn poll_send(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        ready!(self.poll_write_collected(cx))?;
-        if self.is_to_flush {
-            ready!(Pin::new(&mut self.stream).poll_flush(cx))?;
-            self.is_to_flush = false;
-        }
-        Poll::Ready(Ok(()))
-    }
-
-    fn poll_write_collected(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        while self.written < self.collected.len() {
-            let rest = &self.collected[self.written..];
-            match ready!(Pin::new(&mut self.stream).poll_write(cx, rest))? {
-                0 => return Poll::Ready(Err(io::ErrorKind::WriteZero.into())),
-                written => self.written += written,
+        while !self.partial.is_empty() {
+            let buffered = self.stream.buffer(&[IoSlice::new(&self.partial)])?;
+            self.partial.drain(..buffered);
+            self.is_to_flush |= buffered > 0;
+            if buffered == 0 {
+                ready!(self.poll_make_room(cx))?;
             }
         }
-        (self.written, self.has_yielded) = (0, false);
-        match self.collected.capacity() > KEPT_BYTES_MAX {
-            true => self.collected = Vec::new(),
-            false => self.collected.clear(),
+        self.has_yielded = false;
+        if self.partial.capacity() > KEPT_BYTES_MAX {
+            self.partial = Vec::new();
         }
+        if self.is_to_flush { self.poll_flush(cx) } else { Poll::Ready(Ok(())) }
+    }
+
+    /// Empties the stream's full buffer.
+    fn poll_make_room(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        if !self.is_to_flush {
+            return Poll::Ready(Err(io::ErrorKind::WriteZero.into()));
+        }
+        self.poll_flush(cx)
+    }
+
+    fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        ready!(Pin::new(&mut self.stream).poll_flush(cx))?;
+        (self.records, self.is_to_flush) = (0, false);
         Poll::Ready(Ok(()))
     }
 
-    /// Takes in as much of `slices` as there is room for, which is made by writing.
+    /// Takes all of `slices` that fits: full records into the stream's buffer, the rest into `partial`.
     fn poll_collect(&mut self, cx: &mut Context<'_>, slices: &[IoSlice<'_>]) -> Poll<io::Result<usize>> {
-        if self.collected.len() >= GATHERED_BYTES_MAX {
-            ready!(self.poll_write_collected(cx))?;
-        }
-        let before = self.collected.len();
         let bytes: usize = slices.iter().map(|slice| slice.len()).sum();
-        if before + bytes > KEPT_BYTES_MAX && self.collected.capacity() < GATHERED_BYTES_MAX {
-            self.collected.reserve_exact(GATHERED_BYTES_MAX - before);
+        if self.partial.len() + bytes < RECORD_BYTES {
+            slices.iter().for_each(|slice| self.partial.extend_from_slice(slice));
+            return Poll::Ready(Ok(bytes));
         }
+        if self.records >= RECORDS_MAX {
+            ready!(self.poll_flush(cx))?;
+        }
+        let records = ((self.partial.len() + bytes) / RECORD_BYTES).min(RECORDS_MAX - self.records);
+        let buffered = self.buffer_records(slices, records * RECORD_BYTES)?;
+        if buffered == 0 {
+            ready!(self.poll_make_room(cx))?;
+            return self.poll_collect(cx, slices);
+        }
+        self.records += buffered.div_ceil(RECORD_BYTES);
+        self.is_to_flush = true;
+        let Some(from_slices) = buffered.checked_sub(self.partial.len()) else {
+            self.partial.drain(..buffered);
+            return self.poll_collect(cx, slices);
+        };
+        self.partial.clear();
+        Poll::Ready(Ok(from_slices + self.keep_partial(slices, from_slices)))
+    }
+
+    /// Passes `partial` and then `slices`, at most `bytes_max` together, to the stream's buffer.
+    fn buffer_records(&mut self, slices: &[IoSlice<'_>], bytes_max: usize) -> io::Result<usize> {
+        let mut left = bytes_max;
+        let mut chosen = Vec::with_capacity(1 + slices.len());
+        for slice in iter::once(&*self.partial).chain(slices.iter().map(|slice| &**slice)) {
+            let taken = &slice[..slice.len().min(left)];
+            left -= taken.len();
+            chosen.push(IoSlice::new(taken));
+        }
+        self.stream.buffer(&chosen)
+    }
+
+    /// Copies what follows the first `skipped` bytes of `slices` into the empty `partial`, less than a record of it; returns
+    /// how many bytes.
+    fn keep_partial(&mut self, slices: &[IoSlice<'_>], mut skipped: usize) -> usize {
         for slice in slices {
-            let room = GATHERED_BYTES_MAX - self.collected.len();
-            self.collected.extend_from_slice(&slice[..room.min(slice.len())]);
+            let rest = &slice[skipped.min(slice.len())..];
+            skipped -= slice.len() - rest.len();
+            let room = RECORD_BYTES - 1 - self.partial.len();
+            self.partial.extend_from_slice(&rest[..rest.len().min(room)]);
         }
-        Poll::Ready(Ok(self.collected.len() - before))
+        self.partial.len()
     }
 }
 
 impl<T: AsyncRead + Unpin> AsyncRead for Gathered<T> {
     fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.inner.lock().stream).poll_read(cx, buf)
+        Pin::new(&mut self.0.lock().stream).poll_read(cx, buf)
     }
 }
 
-impl<T: AsyncWrite + Unpin> AsyncWrite for Gathered<T> {
+impl<T: SendBuffer> AsyncWrite for Gathered<T> {
     fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
-        let mut inner = self.inner.lock();
-        match self.collects {
-            true => inner.poll_collect(cx, &[IoSlice::new(buf)]),
-            false => Pin::new(&mut inner.stream).poll_write(cx, buf),
-        }
+        self.0.lock().poll_collect(cx, &[IoSlice::new(buf)])
     }
 
     fn poll_write_vectored(
@@ -138,28 +189,21 @@ impl<T: AsyncWrite + Unpin> AsyncWrite for Gathered<T> {
         cx: &mut Context<'_>,
         bufs: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        let mut inner = self.inner.lock();
-        match self.collects {
-            true => inner.poll_collect(cx, bufs),
-            false => Pin::new(&mut inner.stream).poll_write_vectored(cx, bufs),
-        }
+        self.0.lock().poll_collect(cx, bufs)
     }
 
     fn is_write_vectored(&self) -> bool {
-        self.collects || self.inner.lock().stream.is_write_vectored()
+        true
     }
 
-    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        let mut inner = self.inner.lock();
-        if self.collects {
-            inner.is_to_flush = true;
-            return Poll::Ready(Ok(()));
-        }
-        Pin::new(&mut inner.stream).poll_flush(cx)
+    /// Does nothing yet: [`Gatherer::poll_send`] flushes.
+    fn poll_flush(self: Pin<&mut Self>, _cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.0.lock().is_to_flush = true;
+        Poll::Ready(Ok(()))
     }
 
     fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        let mut inner = self.inner.lock();
+        let mut inner = self.0.lock();
         ready!(inner.poll_send(cx))?;
         Pin::new(&mut inner.stream).poll_shutdown(cx)
     }
@@ -173,20 +217,91 @@ mod tests {
 
     use super::*;
 
-    /// Bytes that come out at the other end of a pipe with room for `room`, while `write` writes and what it left is sent.
-    async fn sent(
+    /// A pipe behind a send buffer of `room` bytes; counts how the bytes came into the buffer.
+    #[derive(Debug)]
+    struct Pipe {
+        end: DuplexStream,
+        held: Vec<u8>,
         room: usize,
-        collects: bool,
-        write: impl AsyncFnOnce(&mut Gathered<DuplexStream>),
-    ) -> Vec<u8> {
-        let (near, mut far) = tokio::io::duplex(room);
-        let (mut stream, gatherer) = gathered(near, collects);
+        /// Bytes of each call of `buffer` that took some.
+        calls: Vec<usize>,
+    }
+
+    impl SendBuffer for Pipe {
+        fn buffer(&mut self, slices: &[IoSlice<'_>]) -> io::Result<usize> {
+            let before = self.held.len();
+            for slice in slices {
+                let room = self.room - self.held.len();
+                self.held.extend_from_slice(&slice[..room.min(slice.len())]);
+            }
+            let bytes = self.held.len() - before;
+            self.calls.extend(Some(bytes).filter(|&bytes| bytes > 0));
+            Ok(bytes)
+        }
+    }
+
+    impl AsyncRead for Pipe {
+        fn poll_read(
+            mut self: Pin<&mut Self>,
+            cx: &mut Context<'_>,
+            buf: &mut ReadBuf<'_>,
+        ) -> Poll<io::Result<()>> {
+            Pin::new(&mut self.end).poll_read(cx, buf)
+        }
+    }
+
+    impl AsyncWrite for Pipe {
+        fn poll_write(self: Pin<&mut Self>, _: &mut Context<'_>, _: &[u8]) -> Poll<io::Result<usize>> {
+            unreachable!("bytes go through the buffer")
+        }
+
+        fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+            let pipe = &mut *self;
+            while !pipe.held.is_empty() {
+                let written = ready!(Pin::new(&mut pipe.end).poll_write(cx, &pipe.held))?;
+                pipe.held.drain(..written);
+            }
+            Pin::new(&mut pipe.end).poll_flush(cx)
+        }
+
+        fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+            ready!(self.as_mut().poll_flush(cx))?;
+            Pin::new(&mut self.end).poll_shutdown(cx)
+        }
+    }
+
+    /// A pipe with `room` bytes in the buffer and `capacity` in the pipe, and its other end.
+    fn pipe(room: usize, capacity: usize) -> (Pipe, DuplexStream) {
+        let (end, far) = tokio::io::duplex(capacity);
+        (Pipe { end, held: Vec::new(), room, calls: Vec::new() }, far)
+    }
+
+    fn numbers(count: u32) -> Vec<u8> {
+        (0..count).map(|number| (number % 251) as u8).collect()
+    }
+
+    /// Writes `bytes` as frames of `frame` bytes behind heads of nine, each flushed; returns what came out.
+    async fn through(room: usize, capacity: usize, frame: usize, bytes: &[u8]) -> Vec<u8> {
+        let (near, mut far) = pipe(room, capacity);
+        let (mut stream, gatherer) = gathered(near);
         let reading = tokio::spawn(async move {
             let mut bytes = Vec::new();
             far.read_to_end(&mut bytes).await.unwrap();
             bytes
         });
-        write(&mut stream).await;
+        for piece in bytes.chunks(frame + 9) {
+            let (head, payload) = piece.split_at(piece.len().min(9));
+            let mut written = 0;
+            while written < piece.len() {
+                let slices = match written < head.len() {
+                    true => vec![IoSlice::new(&head[written..]), IoSlice::new(payload)],
+                    false => vec![IoSlice::new(&payload[written - head.len()..])],
+                };
+                written +=
+                    poll_fn(|cx| Pin::new(&mut stream).poll_write_vectored(cx, &slices)).await.unwrap();
+            }
+            stream.flush().await.unwrap();
+        }
         poll_fn(|cx| gatherer.poll_send(cx)).await.unwrap();
         drop((stream, gatherer));
         reading.await.unwrap()
@@ -194,24 +309,33 @@ mod tests {
 
     #[tokio::test]
     async fn every_byte_comes_out_once_and_in_order() {
-        let bytes: Vec<u8> = (0..400_000_u32).map(|number| (number % 251) as u8).collect();
-        for collects in [true, false] {
-            for (room, piece) in [(7, 30_000), (1 << 16, 1_000), (1 << 20, 16_393), (1 << 10, 200_000)] {
-                let out = sent(room, collects, async |stream| {
-                    for piece in bytes.chunks(piece) {
-                        stream.write_all(piece).await.unwrap();
-                        stream.flush().await.unwrap();
-                    }
-                });
-                assert!(out.await == bytes, "{collects} {room} {piece}");
+        let bytes = numbers(400_000);
+        for room in [100, 1_000, RECORD_BYTES, 70_000, 1 << 20] {
+            for (capacity, frame) in [(7, 30_000), (1 << 16, 100), (1 << 20, 16_384), (1 << 10, 200_000)] {
+                let out = through(room, capacity, frame, &bytes).await;
+                assert!(out == bytes, "{room} {capacity} {frame}");
             }
         }
     }
 
     #[tokio::test]
-    async fn what_is_written_waits_for_more_until_it_is_sent() {
-        let (near, mut far) = tokio::io::duplex(1 << 20);
-        let (mut stream, gatherer) = gathered(near, true);
+    async fn full_frames_become_full_records() {
+        let (near, _far) = pipe(1 << 20, 1 << 20);
+        let (mut stream, gatherer) = gathered(near);
+        for _ in 0..8 {
+            stream.write_all(&[0; 9]).await.unwrap();
+            stream.write_all(&[1; RECORD_BYTES]).await.unwrap();
+        }
+        let full = [RECORD_BYTES; 8];
+        assert_eq!(gatherer.0.lock().stream.calls, full);
+        poll_fn(|cx| gatherer.poll_send(cx)).await.unwrap();
+        assert_eq!(gatherer.0.lock().stream.calls[8..], [8 * 9]);
+    }
+
+    #[tokio::test]
+    async fn frames_wait_for_more_until_they_are_sent() {
+        let (near, mut far) = pipe(1 << 20, 1 << 20);
+        let (mut stream, gatherer) = gathered(near);
         for _ in 0..3 {
             stream.write_all(b"frame").await.unwrap();
             stream.flush().await.unwrap();
@@ -226,31 +350,43 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_other_tasks_add_goes_out_with_it() {
-        let (near, mut far) = tokio::io::duplex(1 << 20);
-        let (mut stream, gatherer) = gathered(near, true);
+    async fn frames_of_other_tasks_go_out_with_the_first() {
+        let (near, mut far) = pipe(1 << 20, 1 << 20);
+        let (mut stream, gatherer) = gathered(near);
         stream.write_all(b"one ").await.unwrap();
         // The second polls once, after the first was asked to send.
         let sending = poll_fn(|cx| gatherer.poll_send(cx));
         let (sent, added) = tokio::join!(sending, stream.write_all(b"two"));
-        (sent.unwrap(), added.unwrap());
+        sent.unwrap();
+        added.unwrap();
         let mut buffer = [0; 64];
         assert_eq!(far.read(&mut buffer).await.unwrap(), 7, "in one write");
-        // More than a record is not kept back.
-        stream.write_all(&[3; YIELD_BYTES_MAX + 1]).await.unwrap();
+        // A full record does not wait.
+        stream.write_all(&[3; RECORD_BYTES + 1]).await.unwrap();
         assert!(futures::poll!(poll_fn(|cx| gatherer.poll_send(cx))).is_ready());
     }
 
     #[tokio::test]
-    async fn a_full_buffer_is_written_before_more_is_taken() {
-        let (near, mut far) = tokio::io::duplex(1 << 10);
-        let (mut stream, _gatherer) = gathered(near, true);
-        stream.write_all(&[1; GATHERED_BYTES_MAX]).await.unwrap();
-        assert!(futures::poll!(Box::pin(stream.write(&[2; 1]))).is_pending(), "nobody reads");
+    async fn full_records_are_sent_before_more_are_taken() {
+        let (near, mut far) = pipe(1 << 20, 1 << 10);
+        let (mut stream, _gatherer) = gathered(near);
+        let records = vec![1; RECORDS_MAX * RECORD_BYTES];
+        stream.write_all(&records).await.unwrap();
+        let more = [2; RECORD_BYTES];
+        assert!(futures::poll!(Box::pin(stream.write(&more))).is_pending(), "nobody reads");
         let reading = tokio::spawn(async move {
-            far.read_exact(&mut vec![0; GATHERED_BYTES_MAX]).await.unwrap();
+            far.read_exact(&mut vec![0; RECORDS_MAX * RECORD_BYTES]).await.unwrap();
         });
-        stream.write_all(&[2; 1]).await.unwrap();
+        stream.write_all(&more).await.unwrap();
         reading.await.unwrap();
+    }
+
+    #[tokio::test]
+    async fn an_idle_connection_keeps_little_capacity() {
+        let (near, _far) = pipe(1 << 20, 1 << 20);
+        let (mut stream, gatherer) = gathered(near);
+        stream.write_all(&[1; RECORD_BYTES - 1]).await.unwrap();
+        poll_fn(|cx| gatherer.poll_send(cx)).await.unwrap();
+        assert!(gatherer.0.lock().partial.capacity() <= KEPT_BYTES_MAX);
     }
 }

@@ -247,8 +247,8 @@ impl Drop for Mark {
     }
 }
 
-/// Bytes of an answer on their way. Whoever writes them, or takes them over to write them with others (`gather`), drops them: up to
-/// 64 KiB of a connection are past the deadlines of its streams, and have that of the connection.
+/// Bytes of an answer in the connection's hands, counted until they are written or gathered ([`super::gather`]). Gathered bytes, at
+/// most 80 KiB of a connection, are past the deadlines of their streams and under the connection's ([`super::stall`]).
 #[derive(Debug)]
 pub(super) struct Piece {
     bytes: Bytes,
