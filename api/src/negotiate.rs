@@ -6,6 +6,7 @@
 use orch_proto::Brand;
 
 use crate::error::{ApiError, NotAcceptable};
+use crate::registry::Resource;
 use crate::request::Query;
 
 /// How bytes are written.
@@ -65,9 +66,10 @@ pub struct Representation {
 }
 
 impl Representation {
-    /// Whether stored bytes are handed out as they are.
-    pub fn is_as_stored(&self) -> bool {
-        self.encoding == Encoding::Json && self.view == View::Whole && !self.pretty
+    /// Whether the stored bytes of `resource`'s objects are handed out as they are.
+    pub fn is_as_stored(&self, resource: &Resource) -> bool {
+        let is_plain = self.encoding == Encoding::Json && self.view == View::Whole && !self.pretty;
+        is_plain && resource.conversion.is_none()
     }
 }
 

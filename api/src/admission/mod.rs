@@ -45,6 +45,14 @@ pub enum Refusal {
     Error(ApiError),
 }
 
+/// The refusal of one plugin of a [`Chain`].
+#[derive(Debug)]
+pub(crate) struct Refused {
+    /// The plugin's place in the chain.
+    pub(crate) plugin: usize,
+    pub(crate) error: ApiError,
+}
+
 /// A plugin's decision: ready, or a future that waits for another server.
 pub type Ruling<'a> = Either<Ready<Result<(), Refusal>>, BoxFuture<'a, Result<(), Refusal>>>;
 
@@ -61,7 +69,8 @@ pub trait Plugin: Send + Sync + 'static {
     /// Whether the plugin has a say in the write at all.
     fn handles(&self, attributes: &Attributes<'_>) -> bool;
 
-    /// Completes `object`, in its stored form with defaults, or refuses the write.
+    /// Completes `object`, in its stored form with defaults, or refuses the write. A refusal leaves `object` as it was: the
+    /// plugin may be asked again in view of a newer state.
     fn mutate<'a>(
         &'a self,
         _attributes: &'a Attributes<'a>,
@@ -118,21 +127,27 @@ impl Chain {
         self.0.iter().map(|plugin| plugin.name())
     }
 
-    /// Has every plugin complete `object`.
+    /// Has every plugin from place `first` on complete `object`. A create whose refusal may be due to a stale view goes on
+    /// with the plugin that refused it; what the plugins before it completed stays.
     ///
     /// # Errors
-    /// The first refusal.
+    /// The first refusal. `object` and `additions` are as the plugins before it left them.
     pub(crate) async fn mutate(
         &self,
         attributes: &Attributes<'_>,
         object: &mut Value,
         view: &View,
         additions: &mut Additions,
-    ) -> Result<(), ApiError> {
-        for (at, plugin) in self.0.iter().enumerate().filter(|(_, plugin)| plugin.handles(attributes)) {
+        first: usize,
+    ) -> Result<(), Refused> {
+        let plugins = self.0.iter().enumerate().skip(first);
+        for (at, plugin) in plugins.filter(|(_, plugin)| plugin.handles(attributes)) {
+            let before = additions.extent();
             additions.begin(at);
-            let ruling = plugin.mutate(attributes, object, view, additions).await;
-            ruling.map_err(|refusal| refusal.into_error(attributes))?;
+            if let Err(refusal) = plugin.mutate(attributes, object, view, additions).await {
+                additions.truncate(before);
+                return Err(Refused { plugin: at, error: refusal.into_error(attributes) });
+            }
         }
         Ok(())
     }

@@ -145,33 +145,32 @@ fn check_only_default(class: &Value, is_new: bool, classes: &Classes) -> Result<
 /// Sets the priority of a new pod by its class, or by the class that is the default.
 fn set_priority(pod: &mut Value, classes: &Classes) -> Result<(), String> {
     let spec = child_mut(pod, "spec");
-    let wanted = spec.text("priorityClassName").to_owned();
-    let class = if wanted.is_empty() {
-        let default = classes.default_class();
-        if let Some((name, _)) = default {
-            set(spec, "priorityClassName", &**name);
+    let class = match spec.text("priorityClassName") {
+        "" => classes.default_class(),
+        wanted => {
+            let class = classes.by_name.get_key_value(wanted);
+            Some(class.ok_or_else(|| format!("no PriorityClass with name {wanted} was found"))?)
         }
-        default.map(|(_, class)| class)
-    } else {
-        let class = classes.by_name.get(&*wanted);
-        Some(class.ok_or_else(|| format!("no PriorityClass with name {wanted} was found"))?)
     };
-    let (priority, policy) = class.map_or((0, PREEMPT), |class| (class.value, &*class.policy));
+    let (priority, policy) = class.map_or((0, PREEMPT), |(_, class)| (class.value, &*class.policy));
     if let Some(given) = spec.int("priority").filter(|&given| given != priority) {
         return Err(format!(
             "the integer value of priority ({given}) must not be provided in pod spec; priority admission controller \
              computed {priority} from the given PriorityClass name"
         ));
     }
-    set(spec, "priority", priority);
-    set_default(spec, "preemptionPolicy", policy);
-    let given = spec.text("preemptionPolicy");
+    let given = spec.at("preemptionPolicy").as_str().unwrap_or(policy);
     if given != policy {
         return Err(format!(
             "the string value of PreemptionPolicy ({given}) must not be provided in pod spec; priority admission \
              controller computed {policy} from the given PriorityClass name"
         ));
     }
+    if let Some((name, _)) = class {
+        set(spec, "priorityClassName", &**name);
+    }
+    set(spec, "priority", priority);
+    set_default(spec, "preemptionPolicy", policy);
     Ok(())
 }
 
@@ -231,6 +230,12 @@ mod tests {
                  computed 0 from the given PriorityClass name"
                 .to_owned())
         );
+        let usual = classes(&[json!({"metadata": {"name": "usual"}, "value": 5, "globalDefault": true})]);
+        for refused in [json!({"spec": {"priority": 7}}), json!({"spec": {"preemptionPolicy": "Never"}})] {
+            let mut pod = refused.clone();
+            assert!(set_priority(&mut pod, &usual).is_err());
+            assert_eq!(pod, refused, "the next view may have another default");
+        }
         let mut pod = json!({"spec": {"priority": 0}});
         assert_eq!(set_priority(&mut pod, &nothing), Ok(()));
         let old = pod.clone();

@@ -84,5 +84,6 @@ pub(crate) fn mutate(
 ) -> Result<(), ApiError> {
     let (view, mut additions) = (objects.view(attributes.namespace), Additions::default());
     let chain = Chain::builtin();
-    chain.mutate(attributes, object, &view, &mut additions).now_or_never().expect("nobody else is asked")
+    let mutated = chain.mutate(attributes, object, &view, &mut additions, 0).now_or_never();
+    mutated.expect("nobody else is asked").map_err(|refused| refused.error)
 }

@@ -244,7 +244,7 @@ impl<S: Store> Api<S> {
         representation: Representation,
     ) -> Result<Option<Hold>, ApiError> {
         let is_of_one = !matches!(request.verb, Verb::List | Verb::Watch | Verb::DeleteCollection);
-        if !is_of_one || request.verb == Verb::Get && representation.is_as_stored() {
+        if !is_of_one || request.verb == Verb::Get && representation.is_as_stored(request.resource) {
             return Ok(None);
         }
         let stored = request.key().ok().and_then(|key| {

@@ -6,6 +6,7 @@ use std::io;
 use std::sync::Arc;
 
 use axum::body::Body;
+use bytes::Bytes;
 use http::header::{
     ACCEPT_ENCODING, CACHE_CONTROL, CONTENT_ENCODING, CONTENT_TYPE, ETAG, EXPIRES, LOCATION, VARY,
 };
@@ -55,31 +56,43 @@ pub(super) async fn answer(parts: &Parts, path: &str, now: Timestamp) -> Result<
     let Some(form) = form(path, accept(&parts.headers).as_deref()) else {
         return Ok(empty(StatusCode::NOT_ACCEPTABLE));
     };
-    let document = find(parts.served.clone(), path, form).await?;
+    let found = find(parts.served.clone(), path, form, takes_gzip(&parts.headers)).await?;
     if parts.method != Method::GET && parts.method != Method::HEAD {
         return Err(ApiError::MethodNotAllowed);
     }
-    told(&document, parts, path, form, now)
+    told(&found, parts, path, form, now)
 }
 
-/// The document behind `path`. Making one takes long for a thread that serves others, so another one does it.
-async fn find(served: Arc<Served>, path: &str, form: Form) -> Result<Arc<Document>, ApiError> {
+/// A document, in the form in which the client takes it.
+struct Found {
+    document: Arc<Document>,
+    /// `None`: compressed, as the document is kept.
+    text: Option<Bytes>,
+}
+
+/// The document behind `path`. Making and decompressing one take a blocking thread: they would hold up one that serves.
+async fn find(served: Arc<Served>, path: &str, form: Form, compressed: bool) -> Result<Found, ApiError> {
     let asked = path.to_owned();
-    let found = tokio::task::spawn_blocking(move || served.openapi(&asked, form)).await;
-    match found {
-        Ok(Ok(document)) => document.ok_or(ApiError::UnknownPath),
+    let found = tokio::task::spawn_blocking(move || -> io::Result<Option<Found>> {
+        let Some(document) = served.openapi(&asked, form)? else { return Ok(None) };
+        let text = if compressed { None } else { Some(document.text()?) };
+        Ok(Some(Found { document, text }))
+    });
+    match found.await {
+        Ok(Ok(found)) => found.ok_or(ApiError::UnknownPath),
         Ok(Err(error)) => Err(broken(path, &error)),
         Err(error) => Err(broken(path, &error)),
     }
 }
 
 fn told(
-    document: &Document,
+    found: &Found,
     parts: &Parts,
     path: &str,
     form: Form,
     now: Timestamp,
 ) -> Result<Response<Body>, ApiError> {
+    let document = &found.document;
     let hash = parts.query.text("hash");
     let by_hash = !hash.is_empty() && path != VERSION_3 && path != VERSION_2;
     if by_hash && hash != document.hash {
@@ -91,7 +104,7 @@ fn told(
     let mut response = if respond::is_known(&parts.headers, &etag) {
         respond::not_modified()
     } else {
-        whole(document, path, form, &parts.headers).map_err(|error| broken(path, &error))?
+        whole(found, path, form)
     };
     let headers = response.headers_mut();
     respond::put(headers, ETAG, &etag);
@@ -108,17 +121,17 @@ fn protobuf(path: &str) -> [&'static str; 2] {
     if path == VERSION_2 { PROTOBUF_2 } else { PROTOBUF_3 }
 }
 
-fn whole(document: &Document, path: &str, form: Form, asked: &HeaderMap) -> io::Result<Response<Body>> {
+fn whole(found: &Found, path: &str, form: Form) -> Response<Body> {
     let content_type = match form {
         Form::Json => "application/json",
         Form::Protobuf => protobuf(path)[0],
     };
-    if !takes_gzip(asked) {
-        return Ok(respond::bytes(200, content_type, document.text()?));
+    if let Some(text) = &found.text {
+        return respond::bytes(200, content_type, text.clone());
     }
-    let mut response = respond::bytes(200, content_type, document.compressed.clone());
+    let mut response = respond::bytes(200, content_type, found.document.compressed.clone());
     respond::put(response.headers_mut(), CONTENT_ENCODING, "gzip");
-    Ok(response)
+    response
 }
 
 /// The form that `accept` asks for, or `None` where it takes none that there is. The index has one form and no choice.

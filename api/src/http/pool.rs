@@ -210,7 +210,7 @@ impl Large {
 impl<S: Store> Api<S> {
     /// Whether the request is over a document that is too large, or over too many objects, for a thread of the runtime.
     pub(super) fn is_large(&self, request: Request<'_>, representation: Representation) -> bool {
-        let as_stored = representation.is_as_stored();
+        let as_stored = representation.is_as_stored(request.resource);
         let state = || self.pipeline.store.state();
         let selectors = || {
             let texts = ["labelSelector", "fieldSelector"].map(|name| request.query.text(name).len());

@@ -16,7 +16,7 @@ use super::modify::ATTEMPTS_MAX;
 use super::options::Options;
 use super::stored::{check_size, without_revision};
 use super::{Pipeline, Request, WriteOutcome, Written, owners};
-use crate::admission::{self, Additions, Attributes, View};
+use crate::admission::{self, Additions, Attributes, Refused, View};
 use crate::ambient::{SUFFIX_LENGTH, suffix_text, uuid_text};
 use crate::error::{ApiError, Subject};
 use crate::fields::{Writer, track_update};
@@ -114,11 +114,12 @@ impl<S: Store> Pipeline<S> {
         };
         let size = self.default_new(request, options, &mut value, &context, origin);
         let (mut view, mut additions) = (View::of(&self.store), Additions::default());
-        let mutated = self.admission.mutate(&attributes, &mut value, &view, &mut additions).await;
-        if mutated.is_err() {
-            // This node may not have applied what its client was told.
-            (view, additions) = (self.newest_view().await?, Additions::default());
-            self.admission.mutate(&attributes, &mut value, &view, &mut additions).await?;
+        let mutated = self.admission.mutate(&attributes, &mut value, &view, &mut additions, 0).await;
+        if let Err(Refused { plugin, .. }) = mutated {
+            // The refusal may be due to a view that lacks writes which the client has seen on another node.
+            view = self.newest_view().await?;
+            let mutated = self.admission.mutate(&attributes, &mut value, &view, &mut additions, plugin).await;
+            mutated.map_err(|refused| refused.error)?;
         }
         size?;
         resource.strategy.prepare_for_create(&context, &mut value);

@@ -94,7 +94,8 @@ impl<S: Store> Pipeline<S> {
             dry_run: options.dry_run,
             ..self.attributes(request, Operation::Update)
         };
-        self.admission.mutate(&attributes, &mut new, &view, &mut additions).await?;
+        let mutated = self.admission.mutate(&attributes, &mut new, &view, &mut additions, 0).await;
+        mutated.map_err(|refused| refused.error)?;
         carry_system_fields(old.at("metadata"), child_mut(&mut new, "metadata"));
         resource.strategy.prepare_for_update(&context, &old, &mut new);
         self.validate_change(request, &old, &new, &now)?;

@@ -106,7 +106,7 @@ impl Renderer {
 
     /// Whether objects are written as they are stored.
     pub fn is_as_stored(&self) -> bool {
-        self.representation.is_as_stored()
+        self.representation.is_as_stored(&self.resource)
     }
 
     /// The names of the cluster.
@@ -154,12 +154,7 @@ impl Renderer {
 
     /// JSON or YAML of the object whose stored form is `json`.
     fn text_answer(&self, json: &Bytes, now: Timestamp) -> Result<Payload, ApiError> {
-        let Representation { encoding, view, pretty, .. } = self.representation;
-        let is_as_stored = encoding == Encoding::Json
-            && view == View::Whole
-            && !pretty
-            && self.resource.conversion.is_none();
-        if is_as_stored && json.len() > payload::FRAME_BYTES {
+        if self.is_as_stored() && json.len() > payload::FRAME_BYTES {
             return Ok(Payload::line(self.resource.head.clone(), json.slice(1..)));
         }
         // The newline takes the place of the brace that the head brings along.

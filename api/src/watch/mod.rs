@@ -355,7 +355,8 @@ impl<S: Store> Watch<S> {
             let Some(event) = self.scope.event(change) else { continue };
             let first = std::mem::take(&mut self.is_first_event);
             let written = self.renderer.event(event.kind, event.object, event.revision, first, now, frame);
-            written.map_err(|error| (Vec::new(), error))?;
+            // The events before it are the client's: the cursor has passed them.
+            written.map_err(|error| (std::mem::take(frame), error))?;
         }
         Ok(Written::All)
     }

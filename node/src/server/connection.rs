@@ -19,9 +19,10 @@ use tokio_util::sync::CancellationToken;
 use super::gather::gathered;
 use super::limits;
 use super::loopback::Door;
-use super::pace::{PacedExecutor, Pacing, Waits, paced};
+use super::pace::{Pacing, Waits, paced};
 use super::places::Place;
 use super::stall::Stall;
+use super::streams::{StreamExecutor, Streams};
 use super::visitor::{Answers, Visitor};
 use crate::tls::Tls;
 
@@ -181,16 +182,17 @@ async fn serve_http<S: Answers>(
     let visitor = Arc::new(Visitor::new(peer, door, place, manner.is_known, pacing.clone()));
     let asking = Arc::clone(&visitor);
     let answer = service_fn(move |request| Arc::clone(&asking).answer(service.clone(), request));
-    let builder = builder(manner);
+    let mut streams = Streams::default();
+    let builder = builder(manner, streams.executor());
     let connection = builder.serve_connection_with_upgrades(TokioIo::new(stream), answer);
     let served = async {
         let mut connection = pin!(connection);
         tokio::select! {
-            ended = sending(connection.as_mut(), &mut poll_send) => return ended,
+            ended = driven(connection.as_mut(), &mut streams, &mut poll_send) => return ended,
             // The server as a whole bounds how long it waits for its connections.
             () = stopping.cancelled() => {
                 connection.as_mut().graceful_shutdown();
-                return sending(connection, &mut poll_send).await;
+                return driven(connection, &mut streams, &mut poll_send).await;
             }
             () = visitor.place().evicted() => return Err(ConnectionError::Evicted),
             () = silent(&visitor, waits.first_request) => return Err(ConnectionError::NoRequest),
@@ -198,22 +200,32 @@ async fn serve_http<S: Answers>(
             () = ends => connection.as_mut().graceful_shutdown(),
         }
         // The client's certificate has expired: requests under way may finish, but a watch would never.
-        tokio::time::timeout(limits::DRAIN_MAX, sending(connection, &mut poll_send)).await.unwrap_or(Ok(()))
+        tokio::time::timeout(limits::DRAIN_MAX, driven(connection, &mut streams, &mut poll_send))
+            .await
+            .unwrap_or(Ok(()))
     };
     paced(served).await.unwrap_or(Err(ConnectionError::NotTaken))
 }
 
-/// Drives `connection`, and calls `poll_send` whenever it waits.
-async fn sending<C>(
+/// Drives `connection` and `streams`, and calls `poll_send` whenever they wait.
+async fn driven<C>(
     mut connection: Pin<&mut C>,
+    streams: &mut Streams,
     poll_send: &mut impl FnMut(&mut Context<'_>) -> Poll<io::Result<()>>,
 ) -> Result<(), ConnectionError>
 where
     C: Future<Output = Result<(), Box<dyn std::error::Error + Send + Sync>>>,
 {
     poll_fn(|cx| {
-        if let Poll::Ready(ended) = connection.as_mut().poll(cx) {
-            return Poll::Ready(ended.map_err(ConnectionError::Http));
+        loop {
+            // Answers that are ready go out with this poll of the connection, and requests that it reads begin with the next.
+            streams.poll(cx);
+            if let Poll::Ready(ended) = connection.as_mut().poll(cx) {
+                return Poll::Ready(ended.map_err(ConnectionError::Http));
+            }
+            if !streams.has_new() {
+                break;
+            }
         }
         match poll_send(cx) {
             Poll::Ready(Err(error)) => Poll::Ready(Err(ConnectionError::Socket(error))),
@@ -231,12 +243,12 @@ async fn silent(visitor: &Visitor, limit: Duration) {
     }
 }
 
-fn builder(manner: Manner) -> Builder<PacedExecutor> {
+fn builder(manner: Manner, executor: StreamExecutor) -> Builder<StreamExecutor> {
     let header_bytes_max = match manner.is_known {
         true => limits::HEADER_BYTES_MAX,
         false => limits::STRANGER_HEADER_BYTES_MAX,
     };
-    let mut builder = Builder::new(PacedExecutor);
+    let mut builder = Builder::new(executor);
     builder
         .http1()
         .timer(TokioTimer::new())

@@ -19,6 +19,7 @@ mod places;
 mod serve;
 mod socket;
 mod stall;
+mod streams;
 mod visitor;
 
 pub use listener::{BindError, bind};

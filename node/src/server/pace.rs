@@ -22,7 +22,6 @@ use axum::body::Body;
 use bytes::{Buf, Bytes};
 use http::Response;
 use hyper::body::{Frame, SizeHint};
-use hyper::rt::Executor;
 use orch_api::http::Lasting;
 use parking_lot::Mutex;
 use tokio::time::{Instant, Sleep};
@@ -274,23 +273,6 @@ impl Buf for Piece {
 
     fn copy_to_bytes(&mut self, len: usize) -> Bytes {
         self.bytes.copy_to_bytes(len)
-    }
-}
-
-/// Runs the streams of HTTP/2 connections, each at its client's pace but not slower than it may be.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct PacedExecutor;
-
-impl<F> Executor<F> for PacedExecutor
-where
-    F: Future<Output = ()> + Send + 'static,
-{
-    fn execute(&self, work: F) {
-        tokio::spawn(async move {
-            if paced(work).await.is_none() {
-                tracing::debug!("a client does not take its answer: the stream ends");
-            }
-        });
     }
 }
 

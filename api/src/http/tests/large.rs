@@ -7,7 +7,7 @@ use futures::future::{join, join_all};
 use orch_schema::value::Map;
 
 use super::*;
-use crate::http::pool::{GATHERED_OBJECTS_MIN, Pool};
+use crate::http::pool::{GATHERED_OBJECTS_MIN, MANY_OBJECTS_MIN, Pool};
 use crate::testing::{Directed, Fate};
 
 fn large(name: &str) -> Value {
@@ -156,6 +156,27 @@ fn what_goes_over_many_objects_is_done_beside_the_threads_that_serve() {
             };
             let answered = tokio::time::timeout(Duration::from_secs(5), first).await;
             assert_eq!(answered.is_err(), waits, "{method} {path}");
+        }
+    });
+}
+
+#[test]
+fn a_list_of_many_converted_objects_is_made_in_the_pool() {
+    block_on(async {
+        let server = Server::new().await;
+        let events = "/api/v1/namespaces/ns/events";
+        for at in 0..MANY_OBJECTS_MIN {
+            let about = json!({"kind": "Pod", "namespace": "ns", "name": "p"});
+            let event = json!({"metadata": {"name": format!("e{at}")}, "involvedObject": about, "reason": "Tested"});
+            server.create(events, event).await;
+        }
+        let api = server.api_over(server.store.clone());
+        // Nothing that needs the pool gets on.
+        let server = Server { router: Api { pool: Pool::of(0), ..api }.router(), ..server };
+        for (path, waits) in [(events, false), ("/apis/events.orch.io/v1/namespaces/ns/events", true)] {
+            let listed = server.send(Method::GET, path, &[], Body::empty());
+            let listed = tokio::time::timeout(Duration::from_secs(5), listed).await;
+            assert_eq!(listed.is_err(), waits, "{path}");
         }
     });
 }

@@ -244,6 +244,70 @@ async fn a_broken_condition_of_the_first_phase_ends_a_create() {
     assert_eq!(server.post(MAPS, map("a")).await.code, 201);
 }
 
+/// Appends to a label with every mutation.
+struct Stamp;
+
+impl Plugin for Stamp {
+    fn name(&self) -> &'static str {
+        "Stamp"
+    }
+
+    fn handles(&self, _attributes: &Attributes<'_>) -> bool {
+        true
+    }
+
+    fn mutate<'a>(
+        &'a self,
+        _attributes: &'a Attributes<'a>,
+        object: &'a mut Value,
+        _view: &'a View,
+        _additions: &'a mut Additions,
+    ) -> Ruling<'a> {
+        let before = object["metadata"]["labels"]["stamp"].as_str().unwrap_or_default().to_owned();
+        object["metadata"]["labels"]["stamp"] = json!(before + "x");
+        rule(Ok(()))
+    }
+}
+
+/// Refuses the first mutation of two, as in view of a state that lacks what the client has seen on another node.
+#[derive(Default)]
+struct Stale(std::sync::atomic::AtomicBool);
+
+impl Plugin for Stale {
+    fn name(&self) -> &'static str {
+        "Stale"
+    }
+
+    fn handles(&self, _attributes: &Attributes<'_>) -> bool {
+        true
+    }
+
+    fn mutate<'a>(
+        &'a self,
+        attributes: &'a Attributes<'a>,
+        _object: &'a mut Value,
+        _view: &'a View,
+        additions: &'a mut Additions,
+    ) -> Ruling<'a> {
+        let present = Key::new(&"namespaces".into(), "", "absent").unwrap();
+        if !self.0.fetch_xor(true, std::sync::atomic::Ordering::Relaxed) {
+            additions.require(Condition::Exists(present));
+            return rule(Err(Refusal::Forbidden("stale".to_owned())));
+        }
+        assert_eq!(attributes.operation, Operation::Create);
+        rule(Ok(()))
+    }
+}
+
+#[tokio::test]
+async fn a_create_refused_by_a_stale_view_goes_on_with_the_plugin_that_refused_it() {
+    let mut server = Server::new().await;
+    server.pipeline.admission = Chain::new(vec![Box::new(Stamp), Box::<Stale>::default()]);
+    let created = server.post(MAPS, map("a")).await;
+    assert_eq!(created.code, 201, "what the refusal had added is dropped: {}", created.json);
+    assert_eq!(created.json["metadata"]["labels"]["stamp"], "x", "completed once");
+}
+
 /// Writes a second config map with each.
 struct Twice;
 

@@ -168,9 +168,13 @@ fn run(core: &Core, orders: &SweepHandle) {
         let began = now();
         let compact = reclaim || sweeps % SWEEPS_PER_COMPACTION == 0;
         let swept = if end > done { sweep(core, end, compact) } else { Ok(()) };
-        let swept = swept.and_then(|()| if reclaim { reclaim_all(core) } else { Ok(()) });
-        if let Err(error) = swept {
-            tracing::error!(%error, "the space of purged log entries cannot be given back");
+        let failed = match swept {
+            Err(error) => Some(("the space of purged log entries cannot be given back", error)),
+            Ok(()) if reclaim => reclaim_all(core).err().map(|error| ("space cannot be reclaimed", error)),
+            Ok(()) => None,
+        };
+        if let Some((failure, error)) = failed {
+            tracing::error!(%error, "{failure}");
             core.fuse.blow(error);
             return;
         }

@@ -3,11 +3,13 @@
 //! Owns whether a schedule can be read, with the messages of the reference's parser; when it next comes is the
 //! controller's.
 
+use std::num::IntErrorKind;
+
 use orch_schema::shown::quoted;
 
 struct Bounds {
-    low: u32,
-    high: u32,
+    low: u64,
+    high: u64,
     names: &'static [&'static str],
 }
 
@@ -24,7 +26,8 @@ const FIELDS: [Bounds; 5] = [
 ];
 const DESCRIPTORS: [&str; 7] =
     ["@yearly", "@annually", "@monthly", "@weekly", "@daily", "@midnight", "@hourly"];
-const UNITS: [&str; 6] = ["ns", "us", "µs", "ms", "s", "m"];
+// Two letters look alike: the micro sign and the Greek letter.
+const UNITS: [&str; 8] = ["ns", "us", "\u{b5}s", "\u{3bc}s", "ms", "s", "m", "h"];
 
 /// Why a schedule cannot be read; `None` when it can.
 pub(super) fn schedule_error(schedule: &str) -> Option<String> {
@@ -38,7 +41,10 @@ pub(super) fn schedule_error(schedule: &str) -> Option<String> {
     fields
         .iter()
         .zip(&FIELDS)
-        .find_map(|(field, bounds)| field.split(',').find_map(|part| range_error(part, bounds)))
+        .flat_map(|(field, bounds)| field.split(',').map(move |part| (part, bounds)))
+        // Nothing between two commas is no part, and a field of commas alone is valid.
+        .filter(|(part, _)| !part.is_empty())
+        .find_map(|(part, bounds)| range_error(part, bounds).err())
 }
 
 fn descriptor_error(schedule: &str) -> Option<String> {
@@ -46,90 +52,107 @@ fn descriptor_error(schedule: &str) -> Option<String> {
         return None;
     }
     if let Some(duration) = schedule.strip_prefix("@every ") {
-        let valid = is_duration(duration);
-        let problem = format!("time: invalid duration {}", quoted(duration));
-        return (!valid).then(|| format!("failed to parse duration {schedule}: {problem}"));
+        return duration_error(duration)
+            .map(|problem| format!("failed to parse duration {schedule}: {problem}"));
     }
     Some(format!("unrecognized descriptor: {schedule}"))
 }
 
-fn range_error(part: &str, bounds: &Bounds) -> Option<String> {
-    let mut pieces = part.split('/');
-    let (range, step) = (pieces.next().unwrap_or_default(), pieces.next());
-    if pieces.next().is_some() {
-        return Some(format!("too many slashes: {part}"));
-    }
-    let mut ends = range.split('-');
-    let (first, second) = (ends.next().unwrap_or_default(), ends.next());
-    if ends.next().is_some() && first != "*" && first != "?" {
-        return Some(format!("too many hyphens: {part}"));
-    }
-    let (start, end) = if first == "*" || first == "?" {
-        (bounds.low, bounds.high)
-    } else {
-        let start = match number(first, bounds) {
-            Ok(start) => start,
-            Err(problem) => return Some(problem),
-        };
-        match second.map(|second| number(second, bounds)) {
-            Some(Ok(end)) => (start, end),
-            Some(Err(problem)) => return Some(problem),
-            None if step.is_some() => (start, bounds.high),
-            None => (start, start),
+// The order of checks, and so which of several errors is told, is the reference's.
+fn range_error(part: &str, bounds: &Bounds) -> Result<(), String> {
+    let pieces: Vec<&str> = part.split('/').collect();
+    let ends: Vec<&str> = pieces[0].split('-').collect();
+    let (start, mut end) = match ends[..] {
+        ["*" | "?", ..] => (bounds.low, bounds.high),
+        [only] => {
+            let start = name_or_number(only, bounds)?;
+            (start, start)
         }
+        [first, second] => (name_or_number(first, bounds)?, name_or_number(second, bounds)?),
+        [first, ..] => {
+            name_or_number(first, bounds)?;
+            return Err(format!("too many hyphens: {part}"));
+        }
+        [] => unreachable!("a split has a first piece"),
     };
-    match step.map(|step| number(step, &Bounds { low: 0, high: u32::MAX, names: &[] })) {
-        Some(Err(problem)) => return Some(problem),
-        Some(Ok(0)) => return Some(format!("step of range should be a positive number: {part}")),
-        Some(Ok(_)) | None => {}
-    }
+    let step = match pieces[..] {
+        [_] => 1,
+        [_, step] => {
+            let step = number(step)?;
+            end = if ends.len() == 1 { bounds.high } else { end };
+            step
+        }
+        _ => return Err(format!("too many slashes: {part}")),
+    };
     if start < bounds.low {
-        Some(format!("beginning of range ({start}) below minimum ({}): {part}", bounds.low))
+        Err(format!("beginning of range ({start}) below minimum ({}): {part}", bounds.low))
     } else if end > bounds.high {
-        Some(format!("end of range ({end}) above maximum ({}): {part}", bounds.high))
+        Err(format!("end of range ({end}) above maximum ({}): {part}", bounds.high))
     } else if start > end {
-        Some(format!("beginning of range ({start}) beyond end of range ({end}): {part}"))
+        Err(format!("beginning of range ({start}) beyond end of range ({end}): {part}"))
+    } else if step == 0 {
+        Err(format!("step of range should be a positive number: {part}"))
     } else {
-        None
+        Ok(())
     }
 }
 
-fn number(text: &str, bounds: &Bounds) -> Result<u32, String> {
+fn name_or_number(text: &str, bounds: &Bounds) -> Result<u64, String> {
     let lower = text.to_lowercase();
     // few: months or days.
-    if let Some(at) = bounds.names.iter().position(|name| *name == lower) {
-        return Ok(u32::try_from(at).unwrap_or(u32::MAX).saturating_add(bounds.low));
-    }
-    match text.parse::<i64>() {
-        Ok(value) if value < 0 => Err(format!("negative number ({value}) not allowed: {text}")),
-        Ok(value) => Ok(u32::try_from(value).unwrap_or(u32::MAX)),
-        Err(_) => Err(format!(
-            "failed to parse int from {text}: strconv.Atoi: parsing {}: invalid syntax",
-            quoted(text)
-        )),
+    match (bounds.low..).zip(bounds.names).find(|(_, name)| **name == lower) {
+        Some((value, _)) => Ok(value),
+        None => number(text),
     }
 }
 
-// A sequence of numbers with units: `1h30m`.
-fn is_duration(text: &str) -> bool {
+fn number(text: &str) -> Result<u64, String> {
+    match text.parse::<i64>() {
+        Ok(value) => {
+            u64::try_from(value).map_err(|_| format!("negative number ({value}) not allowed: {text}"))
+        }
+        Err(error) => {
+            let problem = match error.kind() {
+                IntErrorKind::PosOverflow | IntErrorKind::NegOverflow => "value out of range",
+                _ => "invalid syntax",
+            };
+            let parsing = format!("strconv.Atoi: parsing {}: {problem}", quoted(text));
+            Err(format!("failed to parse int from {text}: {parsing}"))
+        }
+    }
+}
+
+/// Why `text` is no sequence of numbers with units such as `1h30m`.
+fn duration_error(text: &str) -> Option<String> {
+    let invalid = || Some(format!("time: invalid duration {}", quoted(text)));
     let mut rest = text.strip_prefix(['+', '-']).unwrap_or(text);
     if rest == "0" {
-        return true;
+        return None;
     }
-    let mut any = false;
+    if rest.is_empty() {
+        return invalid();
+    }
     while !rest.is_empty() {
-        let digits = rest.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(rest.len());
-        let unit_end = rest[digits..]
-            .find(|c: char| c.is_ascii_digit() || c == '.')
-            .map_or(rest.len(), |at| digits + at);
-        let (number, unit) = (&rest[..digits], &rest[digits..unit_end]);
-        if number.parse::<f64>().is_err() || !(UNITS.contains(&unit) || unit == "h") {
-            return false;
+        let in_number = |c: char| c.is_ascii_digit() || c == '.';
+        let whole = rest.find(|c: char| !c.is_ascii_digit()).unwrap_or(rest.len());
+        let fraction = rest[whole..]
+            .strip_prefix('.')
+            .map_or(0, |fraction| 1 + fraction.find(|c: char| !c.is_ascii_digit()).unwrap_or(fraction.len()));
+        let digits = whole + fraction;
+        if !rest[..digits].bytes().any(|byte| byte.is_ascii_digit()) {
+            return invalid();
         }
-        any = true;
+        let unit_end = rest[digits..].find(in_number).map_or(rest.len(), |at| digits + at);
+        let unit = &rest[digits..unit_end];
+        if unit.is_empty() {
+            return Some(format!("time: missing unit in duration {}", quoted(text)));
+        }
+        if !UNITS.contains(&unit) {
+            return Some(format!("time: unknown unit {} in duration {}", quoted(unit), quoted(text)));
+        }
         rest = &rest[unit_end..];
     }
-    any
+    None
 }
 
 #[cfg(test)]
@@ -138,7 +161,17 @@ mod tests {
 
     #[test]
     fn schedules() {
-        for schedule in ["*/5 * * * *", "0 0 1 jan mon-fri", "@hourly", "@every 1h30m", "1,2-5/2 ? * * 6"] {
+        for schedule in [
+            "*/5 * * * *",
+            "0 0 1 jan mon-fri",
+            "@hourly",
+            "@every 1h30m",
+            "1,2-5/2 ? * * 6",
+            "1,,2 1, , * *",
+            "*-1-2 * * * *",
+            "@every -1.5h.5m3\u{3bc}s",
+            "@every 0",
+        ] {
             assert_eq!(schedule_error(schedule), None, "{schedule}");
         }
         for (schedule, expected) in [
@@ -150,6 +183,28 @@ mod tests {
             ("5-1 * * * *", "beginning of range (5) beyond end of range (1): 5-1"),
             ("1/2/3 * * * *", "too many slashes: 1/2/3"),
             ("1-2-3 * * * *", "too many hyphens: 1-2-3"),
+            ("a-2-3 * * * *", "failed to parse int from a: strconv.Atoi: parsing \"a\": invalid syntax"),
+            ("1-2-3/4/5 * * * *", "too many hyphens: 1-2-3/4/5"),
+            ("1-b-3 * * * *", "too many hyphens: 1-b-3"),
+            ("70/0 * * * *", "beginning of range (70) beyond end of range (59): 70/0"),
+            ("* 24/0 * * *", "beginning of range (24) beyond end of range (23): 24/0"),
+            (
+                "99999999999999999999 * * * *",
+                "failed to parse int from 99999999999999999999: strconv.Atoi: parsing \"99999999999999999999\": value out \
+                 of range",
+            ),
+            ("-1 * * * *", "failed to parse int from : strconv.Atoi: parsing \"\": invalid syntax"),
+            ("@every 10", "failed to parse duration @every 10: time: missing unit in duration \"10\""),
+            (
+                "@every 10x",
+                "failed to parse duration @every 10x: time: unknown unit \"x\" in duration \"10x\"",
+            ),
+            ("@every ", "failed to parse duration @every : time: invalid duration \"\""),
+            ("@every -", "failed to parse duration @every -: time: invalid duration \"-\""),
+            (
+                "@every 1.5.2h",
+                "failed to parse duration @every 1.5.2h: time: missing unit in duration \"1.5.2h\"",
+            ),
             ("@often", "unrecognized descriptor: @often"),
             ("@every soon", "failed to parse duration @every soon: time: invalid duration \"soon\""),
         ] {
