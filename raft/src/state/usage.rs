@@ -167,7 +167,7 @@ enum Growth {
     Large,
 }
 
-/// The kind of growth of a put that grows what is stored by `grows` bytes.
+/// The kind of growth of a put that adds `grows` bytes to the state.
 fn growth_of(put: &Put, old: Option<&Object>, grows: u64) -> Growth {
     if put.key.resource().as_ref() == CLUSTER_RESOURCE {
         return Growth::Exempt;

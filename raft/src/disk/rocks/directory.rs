@@ -44,7 +44,7 @@ pub enum OpenError {
     NotOurs {
         /// The directory.
         path: PathBuf,
-        /// What was found.
+        /// The reason.
         reason: String,
     },
     /// This user may not read or write the directory.
@@ -60,7 +60,7 @@ pub enum OpenError {
     Unreadable {
         /// The directory.
         path: PathBuf,
-        /// What was found.
+        /// The reason.
         reason: String,
     },
     /// The directory has a format that this version does not know.
