@@ -28,7 +28,8 @@ pub enum ProposeError {
         /// after proposing.
         reason: String,
     },
-    /// Certainly not done: some member of the cluster cannot read the transaction. Must not be sent again.
+    /// Certainly not done, now or later: some member of the cluster cannot read the transaction. Must not be sent
+    /// again.
     #[error("refused: {reason}")]
     Refused {
         /// The part that cannot be read.

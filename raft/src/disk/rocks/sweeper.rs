@@ -188,7 +188,7 @@ fn sweep(core: &Core, end: u64, compact: bool) -> Result<(), DiskError> {
     core.fuse.check()?;
     let log = family(&core.db, CF_LOG)?;
     let (from, to) = (record::log_key(0), record::log_key(end));
-    // Whole files first, which costs nothing; older versions that this uncovers are before `first` too.
+    // Whole files first, which costs nothing; older versions that this uncovers have keys before `end` too.
     core.db.delete_file_in_range_cf(&log, from, to).map_err(failed("purge"))?;
     let mut batch = WriteBatch::default();
     batch.delete_range_cf(&log, from, to);
