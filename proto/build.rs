@@ -28,7 +28,7 @@ fn schema() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// The options themselves, as structs to read them through.
+/// The custom options, as structs by which the schema crate reads them.
 fn options() -> Result<(), Box<dyn Error>> {
     let descriptors = protox::compile(["schema/options.proto"], ["."])?;
     let descriptors = prost_types::FileDescriptorSet {
@@ -38,7 +38,7 @@ fn options() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// The head of the Protobuf representation of an object.
+/// The envelope of the Protobuf representation of an object.
 fn envelope() -> Result<(), Box<dyn Error>> {
     println!("cargo::rerun-if-changed=envelope");
     let descriptors = protox::compile(["envelope/envelope.proto"], ["."])?;
@@ -46,8 +46,8 @@ fn envelope() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// The peer protocol: one service of byte frames. Bodies are `Bytes`, so that a received frame is handed on without
-/// a copy.
+/// The peer protocol: one service of byte frames. Bodies are `Bytes`, so that a received frame is passed on without a
+/// copy.
 fn peer() -> Result<(), Box<dyn Error>> {
     println!("cargo::rerun-if-changed=peer");
     let descriptors = protox::compile(["peer/peer.proto"], ["."])?;
@@ -55,7 +55,7 @@ fn peer() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// What the replicated store keeps and says. Bytes are slices of what they were decoded from.
+/// Messages of the replicated store. Their bytes fields are slices of the decoded buffer.
 fn store() -> Result<(), Box<dyn Error>> {
     println!("cargo::rerun-if-changed=store");
     let descriptors = protox::compile(["store/store.proto"], ["."])?;

@@ -1,13 +1,13 @@
-//! The product's names as they stand on the wire, in one table.
+//! The product's names in the interface, in one table.
 //!
-//! Owns every string of the interface that carries the brand: group domains, label domain, media type, OpenAPI
-//! prefix, namespaces and well-known names. No other file spells one. A cluster chooses its brand when it is made
-//! and keeps it in its state.
+//! Owns every string of the interface that carries the brand: group domains, label domain, media type, OpenAPI prefix,
+//! namespaces and well-known names. No other file spells one. The brand of a cluster is chosen at its founding and kept
+//! in its state.
 
-/// The names of one brand. Chosen with `--brand` when a cluster is made; the same on all its nodes.
+/// The names of one brand. Chosen with `--brand` when a cluster is founded; the same on all its nodes.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Brand {
-    /// The word itself, as given to `--brand`: `orch` or `kubernetes`.
+    /// The value of `--brand`: `orch` or `kubernetes`.
     pub name: &'static str,
     /// Domain of the built-in API groups: `rbac.authorization.` + this.
     pub group_domain: &'static str,
@@ -15,15 +15,15 @@ pub struct Brand {
     pub label_domain: &'static str,
     /// Media type of the Protobuf representation.
     pub protobuf_media_type: &'static str,
-    /// First part of the names of the system's components: `orch` in `orch-aggregator`.
+    /// Prefix of the names of the system's components: `orch` in `orch-aggregator`.
     pub component_prefix: &'static str,
     /// Prefix of the schema extensions in OpenAPI documents, for example `x-kubernetes-list-type`.
     pub extension_prefix: &'static str,
     /// Namespace of the system's own objects.
     pub system_namespace: &'static str,
-    /// Namespace whose objects everybody may read.
+    /// Namespace whose objects all users may read.
     pub public_namespace: &'static str,
-    /// Namespace of the node heartbeats.
+    /// Namespace of the leases that are the nodes' heartbeats.
     pub node_lease_namespace: &'static str,
     /// The finalizer that keeps a namespace until its content is gone.
     pub namespace_finalizer: &'static str,
@@ -33,7 +33,7 @@ pub struct Brand {
     pub scheduler_name: &'static str,
 }
 
-/// The brand of a new cluster unless told otherwise.
+/// The default brand of a new cluster.
 pub static ORCH: Brand = Brand {
     name: "orch",
     group_domain: "orch.io",
@@ -49,7 +49,7 @@ pub static ORCH: Brand = Brand {
     scheduler_name: "default-scheduler",
 };
 
-/// The brand under which unmodified clients of that ecosystem work.
+/// The brand for unmodified Kubernetes clients.
 pub static KUBERNETES: Brand = Brand {
     name: "kubernetes",
     group_domain: "k8s.io",
@@ -66,13 +66,13 @@ pub static KUBERNETES: Brand = Brand {
 };
 
 impl Brand {
-    /// The brand called `name`, or `None` where there is no such brand.
+    /// The brand called `name`; `None` if there is no such brand.
     pub fn named(name: &str) -> Option<&'static Brand> {
         [&ORCH, &KUBERNETES].into_iter().find(|brand| brand.name == name)
     }
 
-    /// The full name of a built-in group: `rbac.authorization` becomes `rbac.authorization.orch.io`.
-    /// Groups without a domain (core, `apps`, `policy`, `batch`, `autoscaling`) do not come here.
+    /// The full name of a built-in group: `rbac.authorization` becomes `rbac.authorization.orch.io`. Not for groups
+    /// without a domain (core, `apps`, `policy`, `batch`, `autoscaling`).
     pub fn group(&self, stem: &str) -> String {
         format!("{stem}.{}", self.group_domain)
     }

@@ -1,12 +1,12 @@
 //! Every type that crosses a process or a disk.
 //!
-//! Owns the `.proto` files of the resource kinds (with the options that say what the wire cannot), the messages of
-//! the replicated store and of the peer protocol, and the product's names. It never decides anything: no defaulting,
-//! no validation, no network.
+//! Owns the `.proto` files of the resource kinds (with options for what the wire format cannot express), the messages
+//! of the replicated store and of the peer protocol, and the product's names. It holds no logic: no defaulting, no
+//! validation, no network.
 
 pub mod brand;
 
-/// The head of the Protobuf representation of an object: `Unknown` and `TypeMeta`.
+/// The envelope of the Protobuf representation of an object: `Unknown` and `TypeMeta`.
 #[allow(missing_docs, reason = "generated; the comments stand in envelope.proto")]
 pub mod envelope {
     tonic::include_proto!("orch.envelope");
@@ -24,7 +24,7 @@ pub mod peer {
     tonic::include_proto!("orch.peer.v1");
 }
 
-/// What the replicated store keeps on disk and what its members say to each other.
+/// Messages that the replicated store keeps on disk and that its members exchange.
 #[allow(missing_docs, clippy::too_many_lines, reason = "generated; the comments stand in store.proto")]
 pub mod store {
     tonic::include_proto!("orch.store.v1");

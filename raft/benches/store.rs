@@ -1,7 +1,7 @@
-//! What a put costs: applied in memory, and through a member on a real disk.
+//! Time of a put: applied in memory, and proposed through a member on a real disk.
 //!
-//! Prints one line for each figure. Run with `cargo bench -p orch-raft`; a directory for the disk may be given in
-//! `TMPDIR`. Nothing is asserted: figures of one machine and one moment.
+//! Prints one line for each figure. Run with `cargo bench -p orch-raft`; `TMPDIR` chooses the directory of the disk.
+//! Nothing is asserted: the figures are of one machine and one moment.
 
 #![expect(
     clippy::print_stdout,
@@ -41,7 +41,7 @@ fn put(name: &str, condition: impl FnOnce(Key) -> Option<Condition>) -> Transact
     }
 }
 
-/// Microseconds each of `count` took.
+/// Microseconds since `began`, divided by `count`.
 fn each(began: Instant, count: u64) -> f64 {
     #[expect(clippy::cast_precision_loss, reason = "a count of a benchmark")]
     let count = count as f64;
@@ -67,7 +67,7 @@ fn apply(batch: usize) {
     );
 }
 
-/// A cluster of one needs no network.
+/// The transport of a cluster of one member: every call fails.
 #[derive(Clone)]
 struct Nowhere;
 
@@ -90,7 +90,7 @@ async fn member(path: &std::path::Path) -> OneMember {
         u64::try_from(std::time::SystemTime::UNIX_EPOCH.elapsed().map_or(0, |d| d.as_millis())).unwrap_or(0)
     };
     let options = Options::new(peer.clone(), vec![peer], seed, now(), Arc::new(now));
-    // The last tasks of a member that was shut down may hold its disk for another moment.
+    // The last tasks of a stopped member may hold its disk for a moment.
     let disk = loop {
         match RocksDisk::open(path) {
             Ok(disk) => break Arc::new(disk),

@@ -1,8 +1,8 @@
-//! A digest of the whole state at a revision, by which tests and simulations check that members agree. Members themselves
-//! compare the fingerprints that the state keeps up (`member::agreement`).
+//! A digest of the whole state at a revision, for tests and simulations that check that members agree. Members
+//! themselves compare the fingerprints that the state maintains (`member::agreement`).
 //!
-//! Owns what is digested and in which order: resources by name, objects by path, each with its revisions and bytes. Two
-//! members that applied the same entries have the same digest at every revision both can still rebuild.
+//! Owns the content and the order of the digest: resources by name, objects by path, each with its revisions and bytes.
+//! Two members that applied the same entries have the same digest at every revision that both can still rebuild.
 
 use std::fmt;
 
@@ -15,15 +15,15 @@ use crate::state::{Compacted, State};
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Digest(pub [u8; 32]);
 
-/// Why a digest cannot be given.
+/// Why a digest cannot be computed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum DigestError {
     /// The revision is not applied here yet.
     #[error("revision {requested} is not applied yet; the newest is {applied}")]
     NotApplied {
-        /// What was asked for.
+        /// The revision asked for.
         requested: Revision,
-        /// The newest applied.
+        /// The newest revision applied here.
         applied: Revision,
     },
     /// The revision can no longer be rebuilt here.
@@ -58,7 +58,7 @@ pub fn digest(state: &State, revision: Revision) -> Result<Digest, DigestError> 
     let mut hash = Sha256::new();
     for (resource, collection) in state.collections() {
         let collection = collection.at(revision)?;
-        // A resource that has lost its last object is the same as one that never had any.
+        // A resource whose last object was removed counts the same as one that never had an object.
         if collection.is_empty() {
             continue;
         }
@@ -74,7 +74,7 @@ pub fn digest(state: &State, revision: Revision) -> Result<Digest, DigestError> 
     Ok(Digest(hash.finalize().into()))
 }
 
-/// Adds bytes with their length, so that no two sequences of parts look alike.
+/// Adds bytes behind their length: without it, the parts "ab", "c" and "a", "bc" would give one digest.
 fn part(hash: &mut Sha256, bytes: &[u8]) {
     hash.update((bytes.len() as u64).to_be_bytes());
     hash.update(bytes);

@@ -1,11 +1,11 @@
-//! How transactions and objects stand in log entries, on disk and in snapshots.
+//! The encoding of transactions and objects in log entries, on disk and in snapshots.
 //!
 //! Owns the translation between the store's types and their messages, both ways. Decoding never trusts its input: a
-//! position or key that could not have been written is an error, never a panic. Object bytes taken out of a larger
-//! buffer are copied where they will live long, so that one object never keeps a whole frame in memory.
+//! position or key that could not have been written is an error, never a panic. Object bytes that stay in memory are
+//! copied out of the buffer they came in, so that one object never keeps a whole frame alive.
 //!
-//! Every form names the feature level that reads it (docs/decisions/0012). A form of a later level is an error that
-//! says so, never a message with parts missing.
+//! Every message names the lowest feature level that can read it (docs/decisions/0012). A message of a later level is
+//! an error that says so; it is never read with parts missing.
 
 mod check;
 
@@ -23,29 +23,30 @@ use crate::transaction::{Condition, Operation, Put, Transaction};
 
 /// The highest feature level that this program reads and writes.
 ///
-/// - 0: the programs before levels. A blank entry has no payload; selectable fields are stored by position.
-/// - 1: a blank entry says so; selectable fields are stored by name; writes that pass the state's quota are refused.
+/// - 0: programs older than feature levels. A blank entry has no payload; selectable fields are stored by position.
+/// - 1: a blank entry is marked as blank; selectable fields are stored by name; writes over the state's quota are
+///   refused.
 pub const FEATURE_LEVEL_MAX: u32 = 1;
 
-/// The first level at which a blank entry says that it is one.
+/// The first level at which a blank entry is marked as blank.
 pub(crate) const LEVEL_EXPLICIT_BLANK: u32 = 1;
 
 /// The first level at which selectable fields are stored by name.
 pub(crate) const LEVEL_NAMED_FIELDS: u32 = 1;
 
-/// The first level at which every program refuses a write that passes the quota of the state: below it some would apply
-/// what others refuse. So no quota is written before.
+/// The first level at which every program enforces the quota of the state. Below it no quota is written: some members
+/// would apply writes that others refuse.
 pub(crate) const LEVEL_STATE_QUOTA: u32 = 1;
 
-/// Bytes that are not what they should be: corruption, or a newer version's format.
+/// Bytes that cannot be decoded: corruption, or the format of a newer version.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("cannot decode {what}: {reason}")]
 pub(crate) struct DecodeError {
-    /// The message.
+    /// The kind of message, for example `transaction`.
     pub(crate) what: &'static str,
-    /// What is wrong with it.
+    /// The defect found.
     pub(crate) reason: String,
-    /// Only a newer program writes this.
+    /// The bytes are those of a newer program: an upgrade helps.
     pub(crate) newer: bool,
 }
 
@@ -84,18 +85,19 @@ pub(crate) fn decode<M: Message + Default>(what: &'static str, bytes: Bytes) -> 
     M::decode(bytes).map_err(|error| DecodeError::new(what, error))
 }
 
-/// Names one proposal among all that were ever made.
+/// Identifies one proposal among all that were ever made.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct ProposalId {
     /// The proposing member.
     pub(crate) node: u64,
-    /// The start of it.
+    /// Incarnation: identifies the start of that member.
     pub(crate) incarnation: u64,
-    /// Counts from 1 within that.
+    /// Counts from 1 within the incarnation.
     pub(crate) sequence: u64,
 }
 
-/// The one encoding of a transaction, made by its proposer in the forms of the feature level `level`.
+/// Encodes a transaction in the forms of feature level `level`. Its proposer alone does; other members pass the bytes
+/// on.
 pub(crate) fn encode_transaction(id: ProposalId, transaction: &Transaction, level: u32) -> Bytes {
     let operations: Vec<_> =
         transaction.operations.iter().map(|operation| operation_to_wire(operation, level)).collect();
@@ -109,7 +111,7 @@ pub(crate) fn encode_transaction(id: ProposalId, transaction: &Transaction, leve
     Bytes::from(message.encode_to_vec())
 }
 
-/// Reads a transaction back that was checked. Object bytes are slices of `bytes`.
+/// Decodes a transaction that passed [`check_transaction`]. Object bytes are slices of `bytes`.
 pub(crate) fn decode_transaction(bytes: Bytes) -> Result<(ProposalId, Transaction), DecodeError> {
     let message: wire::Transaction = decode("transaction", bytes)?;
     let id = message.id.unwrap_or_default();
@@ -167,7 +169,7 @@ fn operation_to_wire(operation: &Operation, level: u32) -> wire::Operation {
     wire::Operation { kind: Some(kind) }
 }
 
-/// The lowest level that reads an operation.
+/// The lowest feature level that can read an operation.
 fn format_of_operation(operation: &wire::Operation) -> u32 {
     match &operation.kind {
         Some(wire::operation::Kind::Put(put)) => put.index.as_ref().map_or(0, format_of_index),
@@ -224,7 +226,8 @@ fn index_from_wire(index: wire::Index) -> Index {
     }
 }
 
-/// An object as stored and as sent in snapshots, in the forms of the transaction that wrote it.
+/// An object's message for disk and snapshots. Its fields stay named or positional, as in the transaction that wrote
+/// it.
 pub(crate) fn object_to_wire(object: &Object) -> wire::StoredObject {
     let index = index_to_wire(&object.index, FEATURE_LEVEL_MAX);
     wire::StoredObject {
@@ -242,7 +245,7 @@ fn misplaced_revision(what: &'static str) -> DecodeError {
     DecodeError::new(what, "its revision does not stand between two quotes of the object")
 }
 
-/// Reads an object back into memory of its own.
+/// Decodes an object, copying its bytes out of the buffer.
 pub(crate) fn object_from_wire(object: wire::StoredObject) -> Result<SharedObject, DecodeError> {
     check_format("stored object", object.format, FEATURE_LEVEL_MAX)?;
     let revision = Revision(object.revision);

@@ -1,16 +1,16 @@
 //! The selectable fields of an object: names and values, packed.
 //!
-//! Owns how they lie in memory: one allocation for each object, a length before each name and value, so that a lookup
-//! skips from length to length. Names are kept with each object because objects outlive the program that wrote them:
-//! a kind may declare other fields, or another order, in a later version. Objects written before names were stored
-//! (format 0) have values only; those are found by the position that the field had then.
+//! Owns their layout in memory: one allocation for each object, a length before each name and value, so that a lookup
+//! skips from length to length. Names are kept with each object because objects outlive the program that wrote them: a
+//! kind may declare other fields, or another order, in a later version. Objects written before names were stored
+//! (format 0) have values only, found by the position that the field had then.
 
 use std::fmt;
 
 /// Bytes of the length before each name and value.
 const LENGTH_BYTES: usize = 4;
 
-/// Names and values of selectable fields, in a fixed order. Empty names: an object of format 0.
+/// Names and values of selectable fields, in a fixed order. In an object of format 0 the names are empty.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct Fields(Box<[u8]>);
 
@@ -25,7 +25,7 @@ impl Fields {
         Fields(packed.into_boxed_slice())
     }
 
-    /// The value of the field called `name`, which was at `position` when names were not stored. Absent is empty.
+    /// The value of the field `name`; in an object of format 0, of the field at `position`. Empty if absent.
     pub fn value(&self, name: &str, position: usize) -> &str {
         let found = self.pairs().enumerate().find(|(at, (known, _))| match known.is_empty() {
             true => *at == position,
@@ -34,12 +34,12 @@ impl Fields {
         found.map_or("", |(_, (_, value))| text(value))
     }
 
-    /// Every field. Names are empty in an object of format 0.
+    /// Every field, as name and value. Names are empty in an object of format 0.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
         self.pairs().map(|(name, value)| (text(name), text(value)))
     }
 
-    /// Whether there is none.
+    /// Whether there are no fields.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
@@ -75,7 +75,7 @@ fn take<'a>(rest: &mut &'a [u8]) -> Option<&'a [u8]> {
     Some(part)
 }
 
-/// A packed text. It was text when it was packed.
+/// A packed name or value: always UTF-8, since [`Fields::new`] packs strings.
 fn text(bytes: &[u8]) -> &str {
     std::str::from_utf8(bytes).unwrap_or_default()
 }

@@ -1,12 +1,12 @@
-//! Names of things in the store: revisions and object keys.
+//! Revisions and object keys.
 //!
-//! Owns the one constructor of a key, so that nothing behind it checks names again. A key never holds the bytes that
+//! Owns the one constructor of a key, so that no other code checks names again. A key never holds the bytes that
 //! separate its parts (Invariant: no `/` inside a namespace or a name).
 
 use std::fmt;
 use std::sync::Arc;
 
-/// Position in the log, which is also the resourceVersion of what that entry wrote. 0 and 1 are never an object's.
+/// Index of a log entry, which is also the resourceVersion of the objects that the entry wrote. No object has 0 or 1.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Revision(pub u64);
 
@@ -16,7 +16,7 @@ impl fmt::Display for Revision {
     }
 }
 
-/// Where an object is stored: its resource and its path below it.
+/// Identifies an object: its resource, and its path within the resource.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Key {
     resource: Arc<str>,
@@ -27,7 +27,7 @@ pub struct Key {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{part:?} cannot be part of a key: it is empty, too long, a relative path, or holds '/' or NUL")]
 pub struct KeyError {
-    /// The refused part.
+    /// The namespace or name.
     pub part: String,
 }
 
@@ -38,7 +38,7 @@ impl Key {
     /// The key of `name`, in `namespace` unless that is empty (cluster-scoped).
     ///
     /// # Errors
-    /// A part that would escape its place: empty name, `.`, `..`, `/`, NUL, or over [`PART_BYTES_MAX`].
+    /// A part that would reach into another key range: empty name, `.`, `..`, `/`, NUL, or over [`PART_BYTES_MAX`].
     pub fn new(resource: &Arc<str>, namespace: &str, name: &str) -> Result<Self, KeyError> {
         check_part(name)?;
         let path = if namespace.is_empty() {
@@ -60,7 +60,7 @@ impl Key {
         &self.resource
     }
 
-    /// `namespace/name`, or `name` for cluster-scoped resources. Lists are in the byte order of this.
+    /// `namespace/name`, or `name` for cluster-scoped resources. Lists are sorted by the bytes of the path.
     pub fn path(&self) -> &Arc<str> {
         &self.path
     }

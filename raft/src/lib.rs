@@ -1,8 +1,8 @@
 //! The replicated store: state machine, history, log, snapshots, peer transport, membership.
 //!
-//! Owns what a write does to the state and the order in which writes happen. The revision of a change is the index of
-//! its log entry. No type of the consensus library appears in a public signature; everything that decides is generic
-//! over runtime, disk and network. It never parses an object's bytes.
+//! Owns the effect of a write on the state and the order of writes. The revision of a change is the index of its log
+//! entry. No type of the consensus library appears in a public signature; everything that decides is generic over
+//! runtime, disk and network. It never parses an object's bytes.
 
 mod digest;
 pub mod disk;
@@ -34,5 +34,5 @@ pub use transaction::{Condition, Operation, Outcome, Put, Transaction};
 
 /// The async runtime a member runs on: Tokio in a process, a simulated one under a virtual clock.
 pub use openraft_rt::AsyncRuntime as Runtime;
-/// The runtime of a process.
+/// [`Runtime`] on Tokio, for production.
 pub use openraft_rt_tokio::TokioRuntime;

@@ -1,7 +1,7 @@
 //! A store of one state machine in memory, without replication or disk.
 //!
-//! Owns nothing that a cluster node relies on: it lets the layers above be tested as pure request pipelines, in
-//! microseconds, against the same `apply`.
+//! No cluster member uses it. It lets the layers above be tested as pure request pipelines, in microseconds, against
+//! the same `apply`.
 
 use std::collections::BTreeMap;
 use std::future::Future;
@@ -31,7 +31,7 @@ struct Inner {
 }
 
 impl Default for MemoryStore {
-    /// An empty store whose first transaction gets revision 2: 0 and 1 are never an object's.
+    /// An empty store whose first transaction gets revision 2: no object has revision 0 or 1.
     fn default() -> Self {
         let mut state = State::default();
         state.advance(Revision(1));
@@ -47,7 +47,7 @@ impl Default for MemoryStore {
 }
 
 impl MemoryStore {
-    /// Drops all history: whatever asks for older changes is told that they are gone.
+    /// Drops all history: reads of older changes return [`Compacted`].
     pub fn forget_history(&self) {
         let mut inner = self.inner.lock();
         let state = Arc::make_mut(&mut inner.state);
@@ -55,7 +55,7 @@ impl MemoryStore {
         state.trim_history(&bounds);
     }
 
-    /// Takes back what was shown, as a member does that is found to differ from the others.
+    /// Raises [`Store::revocations`], as a member does whose state is found to differ from the majority's.
     pub fn revoke(&self) {
         self.revocations.fetch_add(1, Ordering::AcqRel);
         self.inner.lock().subscribers.values().for_each(Announcer::alarm);

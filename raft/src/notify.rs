@@ -1,8 +1,9 @@
-//! Telling tasks that a revision was reached.
+//! Wakes tasks when a revision is applied.
 //!
-//! Owns two shapes of waiting: for anything newer (watchers of a resource) and for one revision (readers behind a
-//! barrier). Tasks are woken in the order of their numbers, so that a simulation replays exactly; the channels of the
-//! async runtimes wake in an order that differs from run to run. Nothing is queued for a waiting task.
+//! Owns two ways of waiting: [`Subscription`] for any newer revision (watchers of a resource), and `Gate` for one
+//! revision (readers behind a barrier). Tasks are woken in the order of their numbers, so that a simulation replays
+//! exactly; the channels of the async runtimes wake in an order that differs from run to run. Nothing is queued for a
+//! waiting task.
 
 use std::collections::BTreeMap;
 use std::future::{Future, poll_fn};
@@ -15,14 +16,14 @@ use parking_lot::Mutex;
 
 use crate::key::Revision;
 
-/// Announces the newest revision of something to any number of subscriptions. Clones share them.
+/// Announces the newest revision of a resource to any number of subscriptions. Clones share them.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Announcer(Arc<Announced>);
 
 #[derive(Debug, Default)]
 struct Announced {
     newest: AtomicU64,
-    /// How often all were to look again though nothing was newer.
+    /// Number of alarms: wake-ups without a newer revision.
     alarms: AtomicU64,
     waiting: Mutex<Waiting>,
 }
@@ -34,7 +35,7 @@ struct Waiting {
     closed: bool,
 }
 
-/// A cursor that is told when something newer was applied. Costs a few words, and nothing per change.
+/// A cursor that wakes when a newer revision is announced. Costs a few words of memory, and nothing for each change.
 #[derive(Debug)]
 pub struct Subscription {
     announced: Arc<Announced>,
@@ -50,7 +51,7 @@ impl Announcer {
         self.wake();
     }
 
-    /// Wakes every subscription once, though nothing is newer.
+    /// Wakes every subscription once, without a newer revision.
     pub(crate) fn alarm(&self) {
         self.0.alarms.fetch_add(1, Ordering::AcqRel);
         self.wake();
@@ -78,14 +79,13 @@ impl Announcer {
 }
 
 impl Subscription {
-    /// Waits for a revision newer than any this cursor has returned, or for an alarm, and gives the newest. `None` when the
-    /// store ended.
-    /// May be dropped while waiting without losing anything.
+    /// Waits for a revision newer than any this cursor has returned, or for an alarm, and returns the newest. `None`
+    /// once the store has ended. Cancel-safe: a dropped call loses no revision.
     pub async fn changed(&mut self) -> Option<Revision> {
         poll_fn(|context| self.poll_changed(context)).await
     }
 
-    /// The newest revision announced, whether seen or not.
+    /// The newest revision announced, even if [`Subscription::changed`] has not returned it yet.
     pub fn newest(&self) -> Revision {
         Revision(self.announced.newest.load(Ordering::Acquire))
     }
@@ -112,7 +112,8 @@ impl Drop for Subscription {
     }
 }
 
-/// The applied revision, and the tasks that wait for it to reach some value. Each is woken once, when it has.
+/// The applied revision, and the tasks that wait for a certain one. Each task is woken once, when its revision is
+/// applied.
 #[derive(Debug, Default)]
 pub(crate) struct Gate {
     reached: AtomicU64,
@@ -126,7 +127,7 @@ struct GateWaiting {
 }
 
 impl Gate {
-    /// Lets everyone through who waits for `revision` or less.
+    /// Wakes every task that waits for `revision` or less.
     pub(crate) fn advance(&self, revision: Revision) {
         self.reached.fetch_max(revision.0, Ordering::AcqRel);
         let through = {
@@ -137,7 +138,7 @@ impl Gate {
         through.into_values().for_each(Waker::wake);
     }
 
-    /// The newest revision let through.
+    /// The applied revision.
     pub(crate) fn reached(&self) -> Revision {
         Revision(self.reached.load(Ordering::Acquire))
     }
@@ -148,7 +149,7 @@ impl Gate {
     }
 }
 
-/// Waits at a [`Gate`].
+/// Future of [`Gate::wait`].
 #[derive(Debug)]
 pub(crate) struct GateWait<'a> {
     gate: &'a Gate,

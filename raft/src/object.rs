@@ -1,6 +1,6 @@
-//! A stored object: immutable encoded bytes, and beside them what selectors and loops need without parsing.
+//! A stored object: immutable encoded bytes, and beside them the index that selectors and loops read without parsing.
 //!
-//! Owns how the revision gets into the bytes. It never interprets them.
+//! Owns how the revision is written into the bytes. It never interprets them.
 
 use std::sync::{Arc, OnceLock};
 
@@ -9,7 +9,7 @@ use bytes::Bytes;
 use crate::fields::Fields;
 use crate::key::Revision;
 
-/// What is known of an object without decoding it. Decided by the proposer, replicated and kept with the bytes.
+/// Metadata of an object that is read without decoding it. Set by the proposer, replicated and stored with the bytes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Index {
     /// `metadata.uid`.
@@ -24,12 +24,12 @@ pub struct Index {
     pub terminating: bool,
 }
 
-/// One version of one object. Never changes once made.
+/// One immutable version of one object.
 #[derive(Debug)]
 pub struct Object {
-    /// The entry that wrote this version.
+    /// Index of the log entry that wrote this version.
     pub revision: Revision,
-    /// The entry that wrote the first version.
+    /// Index of the log entry that wrote the first version.
     pub created: Revision,
     /// Proposer's clock when this version was written, in milliseconds since 1970.
     pub written_ms: u64,
@@ -37,9 +37,9 @@ pub struct Object {
     pub json: Bytes,
     /// Byte of `json` at which the digits of `revision` start.
     pub revision_at: u32,
-    /// What is kept parsed.
+    /// Parsed metadata.
     pub index: Index,
-    /// The Protobuf form, derived when first asked for.
+    /// The Protobuf encoding, derived on first use.
     pub protobuf: OnceLock<Bytes>,
 }
 
@@ -52,8 +52,8 @@ impl Object {
 }
 
 impl Object {
-    /// `json` before and after the digits of its revision: a removal is announced with the bytes
-    /// of the last version under the revision of the removal.
+    /// `json` before and after the digits of its revision: the watch event of a removal has the bytes of the last
+    /// version with the revision of the removal between them.
     pub fn json_around_revision(&self) -> (&[u8], &[u8]) {
         let at = self.revision_at as usize;
         let digits = self.json[at..].iter().take_while(|byte| byte.is_ascii_digit()).count();
@@ -61,8 +61,8 @@ impl Object {
     }
 }
 
-/// Whether the digits of a revision may be put in at byte `at` of `json`: between two quotes. Outside them they would
-/// become part of another value, or of none.
+/// Whether the digits of a revision may be put in at byte `at` of `json`: between two quotes. Elsewhere they would
+/// become part of another value, or break the JSON.
 pub(crate) fn takes_revision(json: &[u8], at: usize) -> bool {
     at > 0 && json.get(at - 1) == Some(&b'"') && json.get(at) == Some(&b'"')
 }
@@ -78,7 +78,8 @@ pub(crate) fn holds_revision(json: &[u8], at: usize, revision: Revision) -> bool
 
 /// `json` with the digits of `revision` put in at byte `at`. One allocation of exactly the final size.
 ///
-/// `at` is that of a [`crate::transaction::Put`], which was checked before it entered the log, and when it was read.
+/// `at` is [`crate::transaction::Put::revision_at`], which was checked before the put entered the log, and when it was
+/// decoded.
 pub(crate) fn splice_revision(json: &[u8], at: usize, revision: Revision) -> Bytes {
     assert!(takes_revision(json, at), "a revision stands between two quotes of its object");
     let digits = revision.0.to_string();
@@ -89,7 +90,7 @@ pub(crate) fn splice_revision(json: &[u8], at: usize, revision: Revision) -> Byt
     Bytes::from(whole)
 }
 
-/// Objects are shared between the state, the history and every answer on its way out.
+/// An object shared by the state, the history and the responses being sent.
 pub type SharedObject = Arc<Object>;
 
 #[cfg(test)]

@@ -18,34 +18,35 @@ pub enum ProposeError {
     /// Certainly not done; may be sent again.
     #[error("not proposed: {reason}")]
     NotProposed {
-        /// What stood in the way: no leader known, shutting down, queue full, this member quarantined.
+        /// The cause: no leader known, shutting down, queue full, or this member quarantined.
         reason: String,
     },
     /// May or may not have happened; must not be repeated silently.
     #[error("outcome unknown: {reason}")]
     Unknown {
-        /// What was lost: the deadline passed, the leader changed, the connection broke, or this member was quarantined
+        /// The cause: the deadline passed, the leader changed, the connection broke, or this member was quarantined
         /// after proposing.
         reason: String,
     },
-    /// Certainly not done, and never will be: some member of the cluster cannot read it. Not to be sent again.
+    /// Certainly not done, now or later: some member of the cluster cannot read the transaction. Must not be sent
+    /// again.
     #[error("refused: {reason}")]
     Refused {
-        /// What cannot be read.
+        /// The part that cannot be read.
         reason: String,
     },
-    /// Certainly not done: it would make the state larger, and members have too little space left on their disks.
+    /// Certainly not done: the transaction would grow the state, and members are short of disk space.
     #[error("members have little space left on their disks: {members}")]
     NoSpace {
-        /// Their names, separated by commas.
+        /// Names of those members, separated by commas.
         members: String,
     },
-    /// Larger than an entry may be.
+    /// Certainly not done: larger than a log entry may be.
     #[error("transaction of {bytes} bytes is over the limit of {limit}")]
     TooLarge {
         /// Encoded size.
         bytes: usize,
-        /// The limit it passed.
+        /// Largest encoded size.
         limit: usize,
     },
 }
@@ -68,8 +69,8 @@ pub trait Store: Clone + Send + Sync + 'static {
     fn propose(&self, transaction: Transaction)
     -> impl Future<Output = Result<Outcome, ProposeError>> + Send;
 
-    /// A point no older than any write acknowledged before the call; returns once this node has applied it.
-    /// Calls that wait at the same time share one round to the quorum.
+    /// Read barrier: returns a revision no older than any write acknowledged before the call, once this node has
+    /// applied it. Concurrent calls share one round to the quorum.
     fn barrier(&self) -> impl Future<Output = Result<Revision, ReadError>> + Send;
 
     /// Waits until this node has applied `at_least`; `false` when `timeout` passes first.
@@ -93,24 +94,25 @@ pub trait Store: Clone + Send + Sync + 'static {
         revision: Revision,
     ) -> impl Future<Output = Result<Arc<Collection>, Compacted>> + Send;
 
-    /// Told when changes of `resource` were applied, once for each batch, with the newest revision of the resource.
+    /// A subscription that wakes when changes of `resource` were applied, once for each batch, with the newest revision
+    /// of the resource.
     fn subscribe(&self, resource: &Arc<str>) -> Subscription;
 
     /// Completes after `duration` of the runtime's time.
     fn sleep(&self, duration: Duration) -> impl Future<Output = ()> + Send;
 
-    /// Whether this node's state may be shown to clients: not while it is known to differ from the other members'.
+    /// Checks that this node's state may be served to clients: not while it is known to differ from the other members'.
     ///
     /// # Errors
-    /// It may not; nothing of [`Store::state`] may leave this node.
+    /// This member is quarantined; nothing of [`Store::state`] may leave this node.
     fn may_serve(&self) -> Result<(), ReadError>;
 
-    /// How often the state that this node showed was found wrong, since it started. What was shown under an earlier count
-    /// is to be read anew: nobody may go on from it. [`Store::subscribe`]'s cursors wake when it rises.
+    /// How often this node's state was found wrong since the start. Data read under an earlier count must be discarded
+    /// and read again. [`Store::subscribe`]'s subscriptions wake when the count rises.
     fn revocations(&self) -> u64;
 
-    /// Whether what would make the state larger is refused now for lack of space on some member's disk. Everything else
-    /// is served.
+    /// Whether writes that grow the state are refused now, because a member is short of disk space. All other requests
+    /// are served.
     fn is_short_of_space(&self) -> bool;
 
     /// Whether this node leads now: loops that act for the cluster run only here.

@@ -1,7 +1,7 @@
-//! What a proposer asks of the state: conditions, then puts and deletes, all or nothing.
+//! Transactions: conditions, then puts and deletes, all or nothing.
 //!
-//! Owns the vocabulary of writes. Everything random or timed (uids, names, timestamps) is in here before it is
-//! proposed, so that applying it is a pure function of state and entry.
+//! Owns the vocabulary of writes. Everything random or timed (uids, names, timestamps) is fixed in a transaction before
+//! it is proposed, so that applying it is a pure function of state and entry.
 
 use std::sync::Arc;
 
@@ -10,24 +10,24 @@ use bytes::Bytes;
 use crate::key::{Key, Revision};
 use crate::object::{Index, SharedObject};
 
-/// One log entry's worth of work. At most one operation touches a resource's key, and a transaction changes at most
-/// one key of any one resource, so that a watch can resume from any revision without splitting it.
+/// The writes of one log entry. At most one operation touches a resource's key, and a transaction changes at most one
+/// key of any one resource, so that a watch can resume from any revision without splitting it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Transaction {
     /// Proposer's clock in milliseconds since 1970: dates history and expiry.
     pub proposed_ms: u64,
-    /// Checked in order; the first that fails refuses the whole.
+    /// Checked in order; the first that fails refuses the whole transaction.
     pub conditions: Vec<Condition>,
-    /// Done in order once every condition holds.
+    /// Applied in order if every condition holds.
     pub operations: Vec<Operation>,
 }
 
-/// Something that must hold for a transaction to apply.
+/// A precondition of a transaction.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Condition {
-    /// Nothing is stored under the key.
+    /// No object is stored under the key.
     Absent(Key),
-    /// Something is stored under the key.
+    /// An object is stored under the key.
     Exists(Key),
     /// The key's object was last written at this revision.
     AtRevision(Key, Revision),
@@ -35,29 +35,29 @@ pub enum Condition {
     NamespaceActive(Arc<str>),
 }
 
-/// One change.
+/// A write of one object.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Operation {
     /// Write an object.
     Put(Put),
-    /// Remove an object. Absent is no error: a condition says when it must be there.
+    /// Remove an object. No effect if it is absent: [`Condition::Exists`] requires it.
     Delete(Key),
 }
 
 /// An object to write, its revision left out.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Put {
-    /// Where.
+    /// The object's key.
     pub key: Key,
     /// Canonical JSON as in [`crate::Object::json`], without the digits of the revision.
     pub json: Bytes,
     /// Byte at which the digits of the revision go in: between the quotes of `"resourceVersion":""`.
     pub revision_at: u32,
-    /// What is kept parsed.
+    /// Parsed metadata.
     pub index: Index,
 }
 
-/// What became of a transaction, the same on every node.
+/// The result of applying a transaction, the same on every member.
 #[derive(Clone, Debug)]
 pub enum Outcome {
     /// Applied as this revision.
@@ -71,19 +71,20 @@ pub enum Outcome {
     },
     /// Refused; nothing changed.
     Refused {
-        /// Position of the condition that failed.
+        /// Position in [`Transaction::conditions`] of the condition that failed.
         condition: usize,
-        /// What is stored under the condition's key instead.
+        /// The object stored under the condition's key (the namespace, for [`Condition::NamespaceActive`]); `None` if
+        /// absent.
         current: Option<SharedObject>,
         /// The entry's index: `current` is as of this revision.
         revision: Revision,
     },
-    /// Every condition holds, but the state would become larger than its quota; nothing changed. What does not grow
-    /// the state is never answered so.
+    /// Every condition holds, but the state would exceed its quota; nothing changed. Never the result of a transaction
+    /// that does not grow the state.
     Full {
-        /// Bytes of all objects.
+        /// Size of all objects before the transaction, in bytes.
         used: u64,
-        /// Bytes that they may have.
+        /// The quota, in bytes.
         quota: u64,
         /// The entry's index.
         revision: Revision,

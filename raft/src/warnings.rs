@@ -1,7 +1,9 @@
-//! Warnings that somebody outside can cause: one for each cause in ten seconds, with the number of those left out.
+//! Rate limit of the warnings that clients and peers can cause: one for each cause in ten seconds, with the number of
+//! those left out.
 //!
-//! Owns the limit of one cause, or of several that share a place, each counted by itself. It never writes to the log, and
-//! reads no clock but where the caller runs on tokio: simulations bring the instant of their runtime.
+//! Owns the limit of one cause, and a map of such limits by cause. It does not log. [`WarningLimit::pass`] reads
+//! Tokio's clock; the other functions take an instant, or the clock of the member's runtime, which a simulation
+//! controls.
 
 use std::collections::BTreeMap;
 use std::ops::Sub;
@@ -13,7 +15,7 @@ use parking_lot::Mutex;
 /// Shortest time between two warnings of one cause: clients and peers that cause them must not fill a log.
 const WARNING_PAUSE: Duration = Duration::from_secs(10);
 
-/// One cause of warnings. `I` is the instant of the clock that its user goes by.
+/// The limit for one cause. `I` is the instant of the caller's clock.
 #[derive(Debug)]
 pub struct WarningLimit<I = tokio::time::Instant>(Mutex<Passed<I>>);
 
@@ -26,7 +28,7 @@ struct Passed<I> {
 }
 
 impl<I> WarningLimit<I> {
-    /// A cause that was not warned of yet.
+    /// A limit that lets the first warning pass.
     pub const fn new() -> WarningLimit<I> {
         WarningLimit(Mutex::new(Passed { last: None, left_out: 0 }))
     }
@@ -39,7 +41,7 @@ impl<I> Default for WarningLimit<I> {
 }
 
 impl<I: Copy + Sub<Output = Duration>> WarningLimit<I> {
-    /// Whether to warn at `now`: `Some` with the number of warnings that were left out since the last.
+    /// `Some` if a warning may be logged at `now`, with the number of warnings left out since the last.
     pub fn pass_at(&self, now: I) -> Option<u64> {
         let mut passed = self.0.lock();
         if passed.last.is_some_and(|last| now - last < WARNING_PAUSE) {
@@ -52,13 +54,13 @@ impl<I: Copy + Sub<Output = Duration>> WarningLimit<I> {
 }
 
 impl WarningLimit {
-    /// Whether to warn now, in a program that runs on tokio: `Some` with the number of warnings that were left out.
+    /// `Some` if a warning may be logged now by Tokio's clock, with the number of warnings left out since the last.
     pub fn pass(&self) -> Option<u64> {
         self.pass_at(tokio::time::Instant::now())
     }
 }
 
-/// Several causes, each with its own pause. They are in the program's text, so they are few.
+/// Limits by cause. Causes are literals in the program, so they are few.
 pub(crate) struct Warnings<I>(Mutex<BTreeMap<&'static str, WarningLimit<I>>>);
 
 impl<I> Default for Warnings<I> {
@@ -68,13 +70,13 @@ impl<I> Default for Warnings<I> {
 }
 
 impl<I: Instant> Warnings<I> {
-    /// Whether it is time for another warning of `cause`; counts as given if so.
+    /// Whether a warning of `cause` may be logged now. `true` starts the pause of `cause`.
     pub(crate) fn may_warn(&self, cause: &'static str) -> bool {
         self.0.lock().entry(cause).or_default().pass_at(I::now()).is_some()
     }
 }
 
-/// Counts what a test makes the log say.
+/// Counts the warnings that a test logs.
 #[cfg(test)]
 pub(crate) mod counting {
     use std::sync::Arc;

@@ -1,15 +1,15 @@
-//! Histograms of `u64` values in logarithmic buckets: what the consensus library counts its batches and messages with.
+//! Histograms of `u64` values in logarithmic buckets, in which the consensus library counts its batches and messages.
 //!
-//! Owns counting and percentiles. It computes where a bucket starts instead of keeping tables of it, so that a
-//! histogram takes two kilobytes and a process without any takes none. Names and meanings are those that openraft asks
-//! of `base2histogram` 0.2, whose place this takes in the build; nothing else calls it.
+//! Owns counting and percentiles. It computes the start of a bucket instead of keeping tables, so that a histogram
+//! takes two kilobytes and a process without any takes none. Names and meanings are those that openraft uses of
+//! `base2histogram` 0.2, which this crate replaces in the build; nothing else calls it.
 //!
 //! Invariant: values of one bucket differ by less than a quarter of the smallest of them.
 
 use std::fmt;
 use std::marker::PhantomData;
 
-/// Bits of a value that tell its bucket: the leading one and the two after it.
+/// Bits of a value that select its bucket: the leading one and the two after it.
 const WIDTH: u32 = 3;
 /// Buckets of one power of two.
 const GROUP: usize = 1 << (WIDTH - 1);
@@ -23,27 +23,27 @@ pub struct Histogram<T = ()> {
     label: PhantomData<T>,
 }
 
-/// The value below which a share of all recorded values lies, for the usual shares: `p50` is the median. Each is the
-/// smallest value of its bucket; 0 where nothing was recorded.
+/// Percentiles of the recorded values; `p50` is the median. Each is the smallest value of its bucket; 0 if nothing was
+/// recorded.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PercentileStats {
-    /// How many values were recorded.
+    /// Number of recorded values.
     pub samples: u64,
-    /// 0.1 %.
+    /// 0.1st percentile.
     pub p0_1: u64,
-    /// 1 %.
+    /// 1st percentile.
     pub p1: u64,
-    /// 5 %.
+    /// 5th percentile.
     pub p5: u64,
-    /// 10 %.
+    /// 10th percentile.
     pub p10: u64,
-    /// Half.
+    /// Median.
     pub p50: u64,
-    /// 90 %.
+    /// 90th percentile.
     pub p90: u64,
-    /// 99 %.
+    /// 99th percentile.
     pub p99: u64,
-    /// 99.9 %.
+    /// 99.9th percentile.
     pub p99_9: u64,
 }
 
@@ -58,18 +58,18 @@ impl<T> Histogram<T> {
         self.record_n(value, 1);
     }
 
-    /// Counts `value` as `count` values. Counts stop at `u64::MAX`.
+    /// Counts `value` `count` times. Counts saturate at `u64::MAX`.
     pub fn record_n(&mut self, value: u64, count: u64) {
         let slot = &mut self.counts[bucket(value)];
         *slot = slot.saturating_add(count);
     }
 
-    /// How many values were recorded.
+    /// Number of recorded values.
     pub fn total(&self) -> u64 {
         self.counts.iter().fold(0, |total, count| total.saturating_add(*count))
     }
 
-    /// All usual percentiles, in one pass.
+    /// All percentiles of [`PercentileStats`].
     pub fn percentile_stats(&self) -> PercentileStats {
         let samples = self.total();
         let at = |per_mille| self.reached(rank(samples, per_mille));
@@ -119,19 +119,19 @@ impl fmt::Display for PercentileStats {
     }
 }
 
-/// Several histograms to be shown under each other, a line of percentiles each.
+/// Several histograms, displayed as one line of percentiles each.
 #[derive(Clone, Debug, Default)]
 pub struct AsciiChart {
     series: Vec<(&'static str, PercentileStats)>,
 }
 
 impl AsciiChart {
-    /// A chart of nothing.
+    /// An empty chart.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// With `histogram` under `name` as the last line.
+    /// Appends a line for `histogram`, called `name`.
     #[must_use]
     pub fn add<T>(mut self, name: &'static str, histogram: Histogram<T>) -> Self {
         self.series.push((name, histogram.percentile_stats()));
@@ -155,7 +155,7 @@ fn rank(samples: u64, per_mille: u64) -> u64 {
 fn bucket(value: u64) -> usize {
     let length = u64::BITS - value.leading_zeros();
     let power = length.saturating_sub(WIDTH);
-    // After the shift at most `WIDTH` bits are left: 0 to 7, and from 4 on for every power but the first.
+    // After the shift at most `WIDTH` bits are left: 0 to 7, and 4 to 7 for every power but the first.
     let [leading, ..] = (value >> power).to_le_bytes();
     power as usize * GROUP + usize::from(leading)
 }

@@ -1,7 +1,7 @@
-//! Waiting for an operation of a disk that reports its end through a callback.
+//! Async waiting for disk operations that end with a callback.
 //!
-//! Owns the one bridge from the callbacks of [`crate::disk::Disk`] to async code. An operation whose callback is dropped
-//! unused has failed: the disk went away before it was done.
+//! Owns the one bridge from the callbacks of [`crate::disk::Disk`] to async code. A callback dropped without a call is
+//! an error: the disk was closed before the operation ended.
 
 use tokio::sync::oneshot;
 
@@ -10,8 +10,8 @@ use super::DiskError;
 /// The callback of a disk operation: called once, from any thread, when the operation is done or has failed.
 type Callback<V> = Box<dyn FnOnce(Result<V, DiskError>) + Send>;
 
-/// Starts an operation with a callback and waits until that is called. `operation` names it in the error of a disk that
-/// drops the callback.
+/// Starts an operation with a callback and waits for the call. `operation` is the name in the error of a dropped
+/// callback.
 ///
 /// # Errors
 /// `start` failed, the operation failed, or the disk went away.
@@ -20,7 +20,7 @@ pub(crate) async fn completed<V: Send + 'static>(
     start: impl FnOnce(Callback<V>) -> Result<(), DiskError>,
 ) -> Result<V, DiskError> {
     let (done, ended) = oneshot::channel();
-    // The waiting side is gone only when the member is.
+    // A send fails only after the member has ended.
     start(Box::new(move |result| drop(done.send(result))))?;
     let gone = |_| Err(DiskError { operation, reason: "the disk went away".to_owned() });
     ended.await.unwrap_or_else(gone)

@@ -1,14 +1,13 @@
-//! What a member needs of its disk, as an interface over bytes.
+//! The interface between a member and its disk, over bytes.
 //!
-//! Owns the contract between the consensus adapter and whatever keeps its log, vote and state: RocksDB in a process,
-//! a simulated disk that forgets what was not synced in a simulation. Everything crossing it is encoded by us; no type
-//! of the consensus library does.
+//! Owns the contract between the consensus adapter and the storage of its log, vote and state: RocksDB in a process, in
+//! a simulation a disk that forgets unsynced writes. All values that cross it are encoded bytes; no type of the
+//! consensus library does.
 //!
-//! Invariant: what is written through one `Disk` becomes durable in the order of the calls.
+//! Invariant: writes through one `Disk` become durable in the order of the calls.
 //! Invariant: an error is final; the caller stops the process and never retries a failed sync.
-//! Invariant: what a disk shows when it is opened is durable. A process that was killed leaves writes that the
-//! system holds and has not synced; its successor answers for them at once, so whoever opens the disk syncs what
-//! it recovers.
+//! Invariant: all data readable when a disk is opened is durable. A killed process leaves writes that the kernel holds
+//! and has not synced; its successor answers for them at once, so opening a disk syncs the writes it recovers.
 
 mod completion;
 pub mod rocks;
@@ -20,16 +19,16 @@ pub(crate) use self::completion::completed;
 /// One log entry, encoded.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LogRecord {
-    /// Position in the log.
+    /// Log index.
     pub index: u64,
     /// The encoded entry.
     pub bytes: Bytes,
 }
 
-/// Small values beside the log.
+/// Keys of the small values beside the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum MetaKey {
-    /// Who this directory belongs to: cluster, node, brand. Written once.
+    /// The owner of this directory: cluster, node, brand. Written once.
     Identity,
     /// The vote. Must be durable before it is answered.
     Vote,
@@ -43,18 +42,18 @@ pub enum MetaKey {
     Quarantine,
 }
 
-/// What a failed operation tried.
+/// A disk operation that failed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("disk: {operation}: {reason}")]
 pub struct DiskError {
-    /// The operation: `append`, `flush`, `read state`.
+    /// The operation, for example `append`, `flush` or `read state`.
     pub operation: &'static str,
-    /// What the layer below said.
+    /// The error text of the layer below.
     pub reason: String,
 }
 
-/// Whether a log that starts with `first` can be read from `from`. A read never starts later than asked: whoever applies
-/// or replicates what it returns would skip entries and not know.
+/// Checks that a log that starts with `first` can be read from `from`. A read never starts later than asked: applying
+/// or replicating its result would skip entries unnoticed.
 ///
 /// # Errors
 /// The entries before `first` are gone.
@@ -66,19 +65,19 @@ pub fn check_start(from: u64, first: u64) -> Result<(), DiskError> {
     Err(DiskError { operation: "read log", reason })
 }
 
-/// Bytes on the disk that a store lies on.
+/// Space on the disk that holds a store, in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Space {
-    /// What the store takes.
+    /// Bytes that the store's files take.
     pub used: u64,
-    /// What the disk still has for it.
+    /// Bytes that the store may still write.
     pub free: u64,
 }
 
-/// Called once, from any thread, when everything up to its call is durable, or when that failed.
+/// Called once, from any thread, when all writes made before it was handed in are durable, or when that failed.
 pub type OnDurable = Box<dyn FnOnce(Result<(), DiskError>) + Send>;
 
-/// One change of the stored state. `record` is the encoded object; `None` removes it.
+/// A write or removal of one stored object.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StateWrite {
     /// Resource in storage terms.
@@ -89,61 +88,61 @@ pub struct StateWrite {
     pub record: Option<Bytes>,
 }
 
-/// Which of the states that were ever installed a write belongs to. Numbers grow; the newest one is current.
+/// Number of an installed state, to which every write of the state belongs. Numbers grow; the newest is current.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Generation(pub u64);
 
-/// A run of changes of one resource that left the history in memory, encoded.
+/// A run of changes of one resource that were evicted from the history in memory, encoded.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HistoryBlock {
     /// Resource in storage terms.
     pub resource: Box<str>,
     /// Revision of the newest change of the resource before the block; 0 when there is none.
     pub after: u64,
-    /// Revision of the last change in the block, by which it is found.
+    /// Revision of the last change in the block, which is part of its key.
     pub through: u64,
     /// The encoded changes.
     pub record: Bytes,
 }
 
-/// Names a stored block.
+/// Key and size of a stored block.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct HistorySpan {
     /// Resource in storage terms.
     pub resource: Box<str>,
-    /// As in [`HistoryBlock::after`].
+    /// See [`HistoryBlock::after`].
     pub after: u64,
-    /// As in [`HistoryBlock::through`].
+    /// See [`HistoryBlock::through`].
     pub through: u64,
-    /// Bytes of its record.
+    /// Length of its record in bytes.
     pub bytes: u64,
 }
 
-/// One atomic step of the stored state and of the history stored beside it.
+/// One atomic write to the stored state and to the history stored beside it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct StateBatch {
-    /// The state that the step continues. Once another is installed, the step is dropped as a whole.
+    /// The generation that the batch was made for. Once another is installed, the batch is dropped as a whole.
     pub generation: Generation,
     /// Changes of objects.
     pub writes: Vec<StateWrite>,
-    /// Blocks to keep.
+    /// History blocks to add.
     pub history: Vec<HistoryBlock>,
-    /// Blocks to forget, before those to keep are added: resource and [`HistoryBlock::through`].
+    /// History blocks to remove, before those of `history` are added: resource and [`HistoryBlock::through`].
     pub forgotten: Vec<(Box<str>, u64)>,
-    /// The mark of the state after the step; `None` leaves it as it is.
+    /// The mark of the state after the batch; `None` leaves it as it is.
     pub mark: Option<Bytes>,
 }
 
-/// What became of a [`StateBatch`].
+/// The result of writing a [`StateBatch`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StateWritten {
-    /// It is part of the stored state, and what reads see.
+    /// The batch is part of the stored state, and readable.
     Written,
-    /// Another state was installed meanwhile; nothing was written.
+    /// Another state was installed before; nothing was written.
     Superseded,
 }
 
-/// Called once, from any thread, when a [`StateBatch`] was taken or refused, or could not be written.
+/// Called once, from any thread, when a [`StateBatch`] was written or superseded, or could not be written.
 pub type OnWritten = Box<dyn FnOnce(Result<StateWritten, DiskError>) + Send>;
 
 /// Called once, from any thread, when an installed state is durable and current, or could not be made so.
@@ -154,8 +153,8 @@ pub trait Disk: Send + Sync + 'static {
     /// The value under `key`, if it was ever written.
     fn meta(&self, key: MetaKey) -> Result<Option<Bytes>, DiskError>;
 
-    /// Writes a small value. With `on_durable` it is synced (grouped with other writers) and then told; without, it
-    /// becomes durable with whatever is synced next.
+    /// Writes a small value. With `on_durable` it is synced (grouped with other writers) and then the callback is
+    /// called; without, it becomes durable with the next sync.
     fn save_meta(&self, key: MetaKey, value: Bytes, on_durable: Option<OnDurable>) -> Result<(), DiskError>;
 
     /// First and last index of the log, `None` when it is empty.
@@ -165,34 +164,34 @@ pub trait Disk: Send + Sync + 'static {
     fn append(&self, records: Vec<LogRecord>, on_durable: OnDurable) -> Result<(), DiskError>;
 
     /// Entries from `from` up to but excluding `to`, in order, stopping early after about `bytes_max` bytes but never
-    /// before one entry, and at the end of the log. The first returned is `from`: when the log starts later, or has a
-    /// hole, that is an error (see [`check_start`]).
+    /// before one entry, and at the end of the log. The first returned is `from`: a log that starts later, or has a
+    /// hole, is an error (see [`check_start`]).
     fn read_log(&self, from: u64, to: u64, bytes_max: usize) -> Result<Vec<LogRecord>, DiskError>;
 
-    /// Removes every entry after `index` (all of them for `None`), ordered before later appends.
+    /// Removes every entry after `index` (all for `None`), ordered before later appends.
     fn truncate_after(&self, index: Option<u64>) -> Result<(), DiskError>;
 
-    /// Forgets entries up to and including `index`; `marker` (the purged log id) is durable first. Space is given back
-    /// in the background.
+    /// Purges entries up to and including `index`; `marker` (the purged log id) is durable first. Their space is
+    /// reclaimed in the background.
     fn purge_through(&self, index: u64, marker: Bytes) -> Result<(), DiskError>;
 
     /// The current generation of the state.
     fn generation(&self) -> Result<Generation, DiskError>;
 
-    /// Changes the stored state in one atomic, unsynced step: the log replays what a crash loses. Returns at once; the
-    /// step is taken in the background, in the order of the calls.
+    /// Changes the stored state in one atomic, unsynced write: the log replays what a crash loses. Returns at once;
+    /// batches are written in the background, in the order of the calls.
     fn write_state(&self, batch: StateBatch, on_written: OnWritten);
 
     /// Calls `each` with resource, path and record of every stored object.
     fn read_state(&self, each: &mut dyn FnMut(&str, &str, Bytes)) -> Result<(), DiskError>;
 
-    /// The blocks of history in the current generation, in the order of resources and revisions. A damaged entry is given
-    /// as a block that holds nothing (`after` is `through`), or left out: whoever reads the list checks that blocks
-    /// follow each other.
+    /// The blocks of history in the current generation, in the order of resources and revisions. A damaged entry is
+    /// listed as an empty block (`after` equals `through`), or left out: the caller checks that blocks follow each
+    /// other.
     fn history(&self) -> Result<Vec<HistorySpan>, DiskError>;
 
-    /// The record of one block of `generation`; `None` when it was forgotten, or another state installed. An error is one
-    /// of this block: the disk serves everything else.
+    /// The record of one block of `generation`; `None` when it was removed, or another state installed. An error
+    /// concerns this block alone: the disk serves everything else.
     fn read_history(
         &self,
         generation: Generation,
@@ -203,23 +202,23 @@ pub trait Disk: Send + Sync + 'static {
     /// Starts a new generation of the state beside the current one; dropping it leaves the current one in place.
     fn begin_install(&self) -> Result<Box<dyn Install>, DiskError>;
 
-    /// What the store takes and what is left, now; `None` for a disk that has no end. Some system calls, no reading.
+    /// Bytes used and free, now; `None` for a disk without a limit. Makes system calls and reads no file.
     fn space(&self) -> Result<Option<Space>, DiskError> {
         Ok(None)
     }
 
-    /// Gives back to the disk what was purged, replaced and removed. Returns at once; asking often does no harm: the
-    /// work is done in the background and takes a bounded share of the disk's time.
+    /// Reclaims the space of purged, replaced and removed records. Returns at once, and may be called often: the work
+    /// is done in the background and takes a bounded share of the disk's time.
     fn reclaim(&self) {}
 }
 
-/// A state being received. A crash before it is installed leaves the old state.
+/// A state being received. After a crash before it is committed, the old state is current.
 pub trait Install: Send {
     /// Adds objects.
     fn put(&mut self, writes: Vec<StateWrite>) -> Result<(), DiskError>;
 
-    /// Makes the new generation and its mark the state, durably and in one step, and drops the old one with its
-    /// history. Returns at once: the work is done in the background, behind the state writes that were asked for
+    /// Makes the new generation and its mark the current state, durably and in one step, and drops the old one with its
+    /// history. Returns at once: the work is done in the background, after the batches passed to [`Disk::write_state`]
     /// before.
     fn commit(self: Box<Self>, mark: Bytes, on_installed: OnInstalled);
 }

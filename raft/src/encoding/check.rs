@@ -1,12 +1,13 @@
-//! Whether a transaction is one that this program reads in full: a walk over its encoding without decoding it.
+//! Checks an encoded transaction without decoding it: this program must know every field in it.
 //!
-//! Owns the rule for what may enter the log. The library that decodes messages drops fields it does not know, so a
-//! member that met an unknown condition or operation would skip it and diverge. This walk refuses every field that
-//! it does not name. It allocates nothing; it runs once where a transaction is proposed, once at the leader that
-//! takes it from another member, and once at each follower before the entry counts as received.
+//! Owns the rule for what may enter the log. `prost` drops unknown fields, so a member that met an unknown condition or
+//! operation would skip it and diverge. This walk over the bytes refuses every unknown field. It allocates nothing; it
+//! runs once where a transaction is proposed, once at the leader that takes it from another member, and once at each
+//! follower before the entry counts as received.
 //!
-//! Invariant: what passes decodes ([`super::decode_transaction`]) without an error, and nothing of it is dropped.
-//! Fields ascend and only repeated ones repeat: merging two halves of a message could give what neither half is.
+//! Invariant: a transaction that passes decodes ([`super::decode_transaction`]) without an error and without dropped
+//! fields. Field numbers ascend and only repeated fields repeat: Protobuf merges two copies of a field, which could
+//! give a transaction that is neither.
 
 use super::{DecodeError, LEVEL_NAMED_FIELDS, misplaced_revision};
 use crate::object::takes_revision;
@@ -19,11 +20,11 @@ const VARINT_BYTES_MAX: usize = 10;
 
 type Check = Result<(), DecodeError>;
 
-/// Checks an encoded transaction against what a program of feature level `reads` understands.
+/// Checks that a program of feature level `reads` knows every field of an encoded transaction.
 pub(crate) fn check_transaction(bytes: &[u8], reads: u32) -> Check {
     let checked = transaction(bytes, reads);
     match (&checked, format_of(bytes)) {
-        // The fields that were stumbled over are those of a newer format: name that.
+        // The unknown field belongs to a newer format: report the format instead.
         (Err(_), Some(format)) if format > reads => {
             Err(DecodeError::newer_format("transaction", format, reads))
         }
@@ -46,7 +47,7 @@ fn transaction(bytes: &[u8], reads: u32) -> Check {
     Ok(())
 }
 
-/// The format that a transaction names, if its own fields can be read.
+/// The format that a transaction states; `None` if it states none or its own fields cannot be read.
 fn format_of(bytes: &[u8]) -> Option<u32> {
     let mut fields = Walk::over("transaction", bytes, &[3, 4]);
     while let Ok(Some((number, value))) = fields.next() {
@@ -179,7 +180,7 @@ fn index(bytes: &[u8], reads: u32) -> Check {
     }
 }
 
-/// Whether each of the two texts is there and not empty.
+/// Checks a message of two strings. Returns for each whether it is present and not empty.
 fn text_pair(what: &'static str, bytes: &[u8]) -> Result<(bool, bool), DecodeError> {
     let mut fields = Walk::over(what, bytes, &[]);
     let mut filled = (false, false);
@@ -213,7 +214,7 @@ enum Value<'a> {
 struct Walk<'a> {
     what: &'static str,
     rest: &'a [u8],
-    /// Numbers that may come more than once.
+    /// Field numbers that may occur more than once.
     repeated: &'static [u64],
     last: u64,
 }
@@ -238,7 +239,7 @@ impl<'a> Walk<'a> {
         let value = match tag & 7 {
             WIRE_VARINT => Value::Varint(self.varint()?),
             WIRE_BYTES => Value::Bytes(self.bytes()?),
-            // No message here has fields of other types: only a newer one can.
+            // No known message has fields of another wire type: a newer program wrote it.
             _ => return Err(DecodeError::unknown_field(self.what, number)),
         };
         Ok(Some((number, value)))
@@ -252,7 +253,7 @@ impl<'a> Walk<'a> {
     }
 
     fn varint(&mut self) -> Result<u64, DecodeError> {
-        // Tags and lengths are of one byte, mostly.
+        // Fast path: most tags and lengths are one byte long.
         if let Some((first, rest)) = self.rest.split_first().filter(|(first, _)| **first < 0x80) {
             self.rest = rest;
             return Ok(u64::from(*first));

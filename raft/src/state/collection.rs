@@ -1,12 +1,13 @@
 //! All objects of one resource, and its recent changes.
 //!
-//! Owns reads of one resource: by path, in order, at an older revision, and the changes since one. It never decides
-//! what is kept: the state above trims all resources together.
+//! Owns reads of one resource: by path, in order, at an older revision, and the changes since a revision. It never
+//! decides what is evicted: [`super::State`] trims all resources together.
 //!
-//! The floor of a resource is its newest change that is no longer held, so a resource at rest keeps its floor while
-//! others change. Invariant: `floor <= changed`; `history` is in revision order and holds every change after `floor`.
-//! Invariant: the objects with every change undone are the objects as they were at `floor`. Invariant: a root in
-//! `roots` holds the objects as they were at its revision, which is that of a change in `history`, and all of that revision.
+//! The floor of a resource is its newest change that is no longer held, so a resource without new changes keeps its
+//! floor while others change. Invariant: `floor <= changed`; `history` is in revision order and holds every change
+//! after `floor`. Invariant: the objects with every change undone are the objects as they were at `floor`. Invariant: a
+//! root in `roots` holds the objects as they were at its revision, which is that of a change in `history`, after all
+//! changes of that revision.
 
 use std::ops::Bound;
 use std::sync::Arc;
@@ -21,7 +22,7 @@ use crate::object::SharedObject;
 pub struct Collection {
     objects: OrdMap<Arc<str>, SharedObject>,
     history: Vector<Change>,
-    /// Objects at some revisions of the history, oldest first: what an older revision is rebuilt from.
+    /// Objects at certain revisions of the history, oldest first. Older revisions are rebuilt from them.
     roots: Vector<Root>,
     /// Changes since the newest root.
     since_root: usize,
@@ -30,7 +31,7 @@ pub struct Collection {
     /// The newest change, removals included; zero when there never was one.
     changed: Revision,
     object_bytes: usize,
-    /// What all changes that were ever made here cost. Only differences mean something: it starts anywhere, and wraps.
+    /// Bytes that all changes ever made here cost. Only differences are meaningful: it starts anywhere, and wraps.
     changes_cost: usize,
 }
 
@@ -46,11 +47,11 @@ struct Root {
 /// One change of one object.
 #[derive(Clone, Debug)]
 pub struct Change {
-    /// When.
+    /// The revision that made it.
     pub revision: Revision,
     /// Proposer's clock, milliseconds since 1970.
     pub time_ms: u64,
-    /// Which.
+    /// The object's path: `namespace/name`, or `name`.
     pub path: Arc<str>,
     /// The object before; `None` if this created it.
     pub old: Option<SharedObject>,
@@ -62,25 +63,25 @@ pub struct Change {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("revision {requested} is compacted; the oldest is {oldest}")]
 pub struct Compacted {
-    /// What was asked for.
+    /// The revision asked for.
     pub requested: Revision,
-    /// The oldest that can be served.
+    /// The oldest revision that can be served.
     pub oldest: Revision,
 }
 
-/// Changes between two roots. Rebuilding a revision undoes at most so many changes, which takes half a millisecond; a
-/// root of a map with random changes costs about a kilobyte for each of them.
+/// Changes between two roots. Rebuilding a revision undoes at most this many changes, which takes half a millisecond; a
+/// root of a map with random changes costs about a kilobyte for each change.
 const CHANGES_PER_ROOT: usize = 512;
 
-/// What a root keeps alive for each change since the one before: the leaf and the inner node of the map that the change
-/// copied. A small map is copied at most once as a whole.
+/// Bytes that a root keeps alive for each change since the root before: the leaf and the inner node of the map that the
+/// change copied. A small map is copied at most once as a whole.
 const ROOT_BYTES_PER_CHANGE: usize = 2048;
 
-/// What a map costs for each object: two reference-counted pointers, in nodes that are half full.
+/// Bytes of a map for each object: two reference-counted pointers, in nodes that are half full.
 const ROOT_BYTES_PER_OBJECT: usize = 64;
 
-/// What a change costs beside the bytes of the object it holds: two ring slots, path, reference counts, and what is
-/// kept parsed beside the bytes.
+/// Bytes of a change beside the JSON of the object it holds: two ring slots, path, reference counts, and the parsed
+/// index.
 const CHANGE_OVERHEAD_BYTES: usize = 512;
 
 impl Collection {
@@ -104,18 +105,19 @@ impl Collection {
         self.object_bytes
     }
 
-    /// Bytes that `earlier`, this collection at an older revision, keeps alive at most: objects that were replaced since.
+    /// Upper bound of the bytes that `earlier`, this collection at an older revision, keeps alive: objects replaced
+    /// since.
     pub(crate) fn bytes_kept_by(&self, earlier: &Collection) -> usize {
         let whole = earlier.object_bytes + earlier.len() * CHANGE_OVERHEAD_BYTES;
         whole.min(self.changes_cost.wrapping_sub(earlier.changes_cost))
     }
 
-    /// The newest change of the resource.
+    /// The revision of the newest change, removals included.
     pub fn changed(&self) -> Revision {
         self.changed
     }
 
-    /// The newest change up to `revision`, which is not before the floor.
+    /// The revision of the newest change up to `revision`, which is not before the floor.
     pub(super) fn changed_at(&self, revision: Revision) -> Revision {
         let before = self.first_after(revision).checked_sub(1);
         before.and_then(|at| self.history.get(at)).map_or(self.floor, |change| change.revision)
@@ -134,14 +136,14 @@ impl Collection {
         self.objects.range::<_, str>((Bound::Included(from), Bound::Unbounded))
     }
 
-    /// The objects of `namespace` (everywhere, where it is empty) behind the path `after`, in path order; from the first one,
-    /// where it is empty. Only the ends are found by comparing paths: walking over an object does not touch it.
+    /// The objects of `namespace` (of all namespaces if empty) whose paths come after `after` (all if empty), in path
+    /// order. Paths are compared only to find the two ends: iterating does not read the objects.
     pub fn within<'a>(
         &'a self,
         namespace: &str,
         after: &str,
     ) -> impl Iterator<Item = (&'a Arc<str>, &'a SharedObject)> + 'a {
-        // The character after the slash.
+        // '0' is the character after '/'.
         let [first, end] = ['/', '0'].map(|separator| format!("{namespace}{separator}"));
         let from = match (namespace.is_empty(), after.is_empty()) {
             (true, true) => Bound::Unbounded,
@@ -163,7 +165,8 @@ impl Collection {
         Ok(self.history.focus().narrow(start..).into_iter())
     }
 
-    /// The collection as it was at `revision`: the objects at the next root, or today's, with the changes between undone.
+    /// The collection as it was at `revision`: the objects of the next root, or the current ones, with the changes in
+    /// between undone.
     ///
     /// # Errors
     /// A change after `revision` is no longer held.
@@ -188,15 +191,15 @@ impl Collection {
         Ok(Collection { history, roots, since_root: 0, floor: self.floor, changed, ..then })
     }
 
-    /// The collection before `change`, for whoever has older changes than the history. The history of what this gives
-    /// is empty.
+    /// The collection before `changes`, given newest first: for callers with changes older than the history. The result
+    /// has an empty history.
     pub fn undo<'a>(&self, changes: impl Iterator<Item = &'a Change>) -> Collection {
         let mut undone = Collection { history: Vector::new(), roots: Vector::new(), ..self.clone() };
         undone.undo_in_place(changes);
         undone
     }
 
-    /// Takes changes back, newest first, in the objects and what is counted of them.
+    /// Undoes changes, newest first, in the objects and in their byte counts.
     fn undo_in_place<'a>(&mut self, changes: impl Iterator<Item = &'a Change>) {
         for change in changes {
             self.object_bytes = self.object_bytes + bytes_of(&change.old) - bytes_of(&change.new);
@@ -225,9 +228,9 @@ impl Collection {
         low
     }
 
-    /// Makes `change` and keeps it in the history. Returns the bytes that keeping it costs.
+    /// Applies `change` and appends it to the history. Returns the bytes that the history grows by.
     pub(super) fn record(&mut self, change: Change) -> usize {
-        // Not each later than the one before: a transaction may change several objects of a resource.
+        // Equal revisions are allowed: a transaction may change several objects of a resource.
         assert!(self.changed <= change.revision, "a resource's changes are in the order of their revisions");
         let cost = change.cost() + self.keep_root(change.revision);
         self.object_bytes = self.object_bytes + bytes_of(&change.new) - bytes_of(&change.old);
@@ -244,8 +247,8 @@ impl Collection {
         cost
     }
 
-    /// Keeps the objects as they are after every so many changes, before the first change of revision `next`: a revision
-    /// may change several objects. Returns the bytes that this costs.
+    /// Keeps a root once [`CHANGES_PER_ROOT`] changes were made, but only if `next`, the revision about to change the
+    /// resource, is a new one: a revision may change several objects. Returns the bytes that the root costs.
     fn keep_root(&mut self, next: Revision) -> usize {
         let ends_revision = self.changed < next;
         if self.since_root < CHANGES_PER_ROOT || !ends_revision || self.history.is_empty() {
@@ -264,7 +267,7 @@ impl Collection {
         self.history.get(position)
     }
 
-    /// Takes the oldest change, which is of `revision`, out of the history.
+    /// Removes the oldest change, which is of `revision`, from the history.
     pub(super) fn forget_oldest(&mut self, revision: Revision) {
         let oldest = self.history.pop_front();
         let oldest = oldest.expect("the ring of all changes lists none that its resource does not hold");
@@ -297,12 +300,12 @@ impl Change {
         bytes_of(&self.old) + bytes_of(&self.new)
     }
 
-    /// Bytes this change keeps alive: what it replaced, and its own slot.
+    /// Bytes this change keeps alive: the object it replaced, and its own slot.
     pub(super) fn cost(&self) -> usize {
         CHANGE_OVERHEAD_BYTES + bytes_of(&self.old)
     }
 
-    /// Bytes that writing this change takes: the objects before and after, and what is kept beside their bytes.
+    /// Bytes to write this change to a disk: the objects before and after, with their parsed indexes.
     pub(super) fn written_bytes(&self) -> usize {
         CHANGE_OVERHEAD_BYTES + self.object_bytes()
     }

@@ -1,10 +1,10 @@
-//! A digest of all objects that is kept up as they change, and costs nothing to read.
+//! A digest of all objects, updated with every change, so that reading it costs nothing.
 //!
-//! Owns a wrapping sum of one 128-bit hash for each object: of its resource, path, revisions, bytes and index. A sum does
-//! not depend on the order of the changes, so that the state that was applied entry by entry and the same state loaded
-//! from a disk or a snapshot have one fingerprint. What leaves the state is subtracted by hashing it again: that is
-//! cheaper than a hash kept beside each of a hundred thousand objects. It finds accidents, not forgeries: whoever could
-//! choose bytes of which two members hold different ones has the members already.
+//! Owns a wrapping sum of one 128-bit hash for each object: of its resource, path, revisions, bytes and index. A sum
+//! does not depend on the order of the changes, so a state that was applied entry by entry and the same state loaded
+//! from a disk or a snapshot have one fingerprint. A removed object is hashed again and subtracted: that is cheaper
+//! than a hash kept beside each of a hundred thousand objects. The fingerprint detects accidents, not forgeries: an
+//! attacker who can choose bytes of which two members hold different ones controls the members already.
 //!
 //! Invariant: equal on every platform (little-endian integers, lengths before bytes), for ever: members of different
 //! builds compare it.
@@ -22,8 +22,8 @@ pub struct Fingerprint {
     objects: u64,
 }
 
-/// One number for the newest change of every resource, in the order of their names. An object that was removed is in no
-/// sum of objects, but whether a watch missed its removal is told by this.
+/// A hash of the newest change of every resource, resources in the order of their names. The fingerprint does not cover
+/// removed objects; this hash shows whether a watch has missed a removal.
 pub fn digest_of_changes<'a>(changes: impl IntoIterator<Item = (&'a str, Revision)>) -> u128 {
     let mut hash = Xxh3Default::new();
     for (resource, changed) in changes {
@@ -51,7 +51,7 @@ impl Fingerprint {
         self.objects
     }
 
-    /// One number for this fingerprint and `rest`: what else the members must agree on.
+    /// A hash of this fingerprint and of `rest`, the other data that members must agree on.
     pub fn with(&self, rest: &[u8]) -> u128 {
         let mut bytes = Vec::with_capacity(24 + rest.len());
         bytes.extend_from_slice(&self.sum.to_le_bytes());
@@ -60,20 +60,20 @@ impl Fingerprint {
         xxh3_128(&bytes)
     }
 
-    /// Counts an object in.
+    /// Adds an object.
     pub(super) fn add(&mut self, resource: &str, path: &str, object: &Object) {
         self.sum = self.sum.wrapping_add(hash(resource, path, object));
         self.objects = self.objects.wrapping_add(1);
     }
 
-    /// Counts an object out.
+    /// Subtracts an object that was added.
     pub(super) fn remove(&mut self, resource: &str, path: &str, object: &Object) {
         self.sum = self.sum.wrapping_sub(hash(resource, path, object));
         self.objects = self.objects.checked_sub(1).expect("an object is counted out that was counted in");
     }
 }
 
-/// Everything of an object that its stored form holds.
+/// Hashes every part of an object that its stored form holds.
 fn hash(resource: &str, path: &str, object: &Object) -> u128 {
     let mut hash = Xxh3Default::new();
     let index = &object.index;
@@ -103,7 +103,7 @@ fn hash(resource: &str, path: &str, object: &Object) -> u128 {
     hash.digest128()
 }
 
-/// Adds bytes with their length, so that no two sequences of parts look alike.
+/// Adds bytes behind their length: without it, the parts "ab", "c" and "a", "bc" would give one hash.
 fn part(hash: &mut Xxh3Default, bytes: &[u8]) {
     count(hash, bytes.len());
     hash.update(bytes);
@@ -210,7 +210,7 @@ mod tests {
 
     #[test]
     fn the_hash_is_the_same_for_ever() {
-        // Members of different builds compare it: a change here needs a way for both to agree.
+        // Members of different builds compare the hash: to change it, both builds need a way to agree on one.
         assert_eq!(format!("{:032x}", of(|_| ()).with(b"rest")), "cf5814baa421a316cce3c6ee917de331");
         let changes = [("pods", Revision(9)), ("secrets", Revision(300))];
         assert_eq!(format!("{:032x}", digest_of_changes(changes)), "875ea50ed23e1dae6cd3b0b2c2a0ea86");

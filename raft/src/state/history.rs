@@ -1,6 +1,6 @@
-//! The order of all changes across resources, and how much of them is kept.
+//! The order of all changes across resources, and the bounds of the history in memory.
 //!
-//! Owns which change is the oldest and what the history costs. It holds no objects: those are in the history of their
+//! Owns the order of eviction and the byte count of the history. It holds no objects: those are in the history of their
 //! resource.
 
 use std::cmp::Ordering;
@@ -11,53 +11,53 @@ use imbl::Vector;
 use super::collection::Change;
 use crate::key::Revision;
 
-/// How much history is kept in memory: the least that any of the three allows.
+/// Bounds of the history in memory. All three hold: the tightest decides.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HistoryBounds {
-    /// Changes up to this revision are dropped, whatever they cost.
+    /// Changes up to this revision are evicted, whatever they cost.
     pub through: Revision,
     /// Bytes that the history may keep alive.
     pub bytes_max: usize,
-    /// Log entries between the floor and now, which are also what a restart replays.
+    /// Log entries between the floor and the newest applied. A restart replays as many.
     pub entries_max: u64,
 }
 
 impl HistoryBounds {
-    /// Drops nothing.
+    /// Evicts nothing.
     pub const NONE: HistoryBounds =
         HistoryBounds { through: Revision(0), bytes_max: usize::MAX, entries_max: u64::MAX };
 }
 
-/// The oldest changes, on their way out of the history: see [`super::State::oldest`].
+/// A batch of the oldest changes, to be evicted: see [`super::State::oldest`].
 #[derive(Clone, Debug)]
 pub struct Leaving {
-    /// The floor once they have left.
+    /// The floor after the eviction.
     pub floor: Revision,
-    /// In the order made, each revision as a whole.
+    /// In the order of their revisions, each revision whole.
     pub changes: Vec<Evicted>,
 }
 
-/// A change that left the history: it is now part of the state at the floor.
+/// A change evicted from the history: it is part of the state at the floor.
 #[derive(Clone, Debug)]
 pub struct Evicted {
-    /// Of which resource.
+    /// The resource of the changed object.
     pub resource: Arc<str>,
-    /// The change.
+    /// The change, with the object before and after.
     pub change: Change,
 }
 
-/// One change's place among all.
+/// The ring's record of one change.
 #[derive(Clone, Debug)]
 struct Slot {
     revision: Revision,
-    /// What keeping it costs.
+    /// Bytes that the change keeps alive.
     cost: u32,
-    /// What writing it elsewhere takes: see [`Change::written_bytes`].
+    /// Bytes to write it to a disk: see [`Change::written_bytes`].
     written: u32,
     resource: Arc<str>,
 }
 
-/// All changes in the order made. Cloning shares structure.
+/// All changes in the order of their revisions. Cloning shares structure.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Ring {
     slots: Vector<Slot>,
@@ -70,11 +70,11 @@ impl Ring {
         self.bytes
     }
 
-    /// Adds a change that costs `cost` bytes to keep and takes `written` bytes to write elsewhere.
+    /// Adds a change that costs `cost` bytes to keep and takes `written` bytes on a disk.
     pub(super) fn push(&mut self, resource: &Arc<str>, revision: Revision, cost: usize, written: usize) {
         let is_newest = self.slots.back().is_none_or(|newest| newest.revision <= revision);
         assert!(is_newest, "changes come in the order of their revisions");
-        // No object comes near the bound: an entry of the log holds a few megabytes.
+        // No object comes near 4 GiB: a log entry holds a few megabytes.
         let [cost, written] = [cost, written].map(|bytes| u32::try_from(bytes).unwrap_or(u32::MAX));
         self.bytes += cost as usize;
         self.slots.push_back(Slot { revision, cost, written, resource: resource.clone() });
@@ -85,8 +85,8 @@ impl Ring {
             || self.slots.front().is_some_and(|slot| slot.revision <= bounds.through)
     }
 
-    /// The oldest changes that must go for `bounds` to hold and those up to `floor`, each revision as a whole: their
-    /// resources in order, and the revision of the last. Ends early once they take more than `batch_bytes` to write.
+    /// The oldest changes that must be evicted for `bounds` to hold, and all up to `floor`, each revision whole: their
+    /// resources in order, and the last revision. Ends early once they take more than `batch_bytes` to write.
     pub(super) fn oldest(
         &self,
         bounds: &HistoryBounds,
@@ -109,7 +109,7 @@ impl Ring {
         (resources, last)
     }
 
-    /// Drops the oldest change if it is no later than `floor`, and says whose it is, and of which revision.
+    /// Drops the oldest change if it is no later than `floor`, and returns its resource and revision.
     pub(super) fn forget_through(&mut self, floor: Revision) -> Option<(Arc<str>, Revision)> {
         if self.slots.front()?.revision > floor {
             return None;

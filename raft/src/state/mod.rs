@@ -4,10 +4,10 @@
 //! ordered maps, one for each resource; a reader holds a root and is never blocked. Each resource keeps its recent
 //! changes with their old values, which serve watches and rebuild any revision inside the window.
 //!
-//! The window in memory is one for all resources: trimming takes whole revisions, oldest first, and raises one floor.
-//! It has two halves: [`State::oldest`] names what is to leave, the caller writes it to the disk, then
-//! [`State::forget`] drops it. So whatever has left memory is on the disk, which holds the state as of the floor
-//! (docs/decisions/0002) and older changes (docs/decisions/0010).
+//! All resources share one history window in memory: trimming evicts whole revisions, oldest first, and raises one
+//! floor. It takes two steps: [`State::oldest`] lists the changes to evict, the caller writes them to the disk, then
+//! [`State::forget`] drops them. So every change that has left memory is on the disk, which holds the state as of the
+//! floor (docs/decisions/0002) and older changes (docs/decisions/0010).
 //!
 //! Invariant: no clock, no randomness, no unordered map. Invariant: `floor <= applied`, and every change after the
 //! floor is in the history of its resource.
@@ -35,10 +35,10 @@ use crate::key::{Key, Revision};
 use crate::object::{Object, SharedObject, splice_revision};
 use crate::transaction::{Condition, Operation, Outcome, Put, Transaction};
 
-/// The resource that holds namespaces: a condition looks there.
+/// The resource of namespaces, where [`Condition::NamespaceActive`] looks.
 pub const NAMESPACES: &str = "namespaces";
 
-/// The resource of what the store itself keeps; no API serves it.
+/// The resource of the store's own objects, such as registrations and the quota; no API serves it.
 pub const CLUSTER_RESOURCE: &str = "_cluster";
 
 /// Everything applied up to one revision. Cloning shares structure.
@@ -46,14 +46,14 @@ pub const CLUSTER_RESOURCE: &str = "_cluster";
 pub struct State {
     applied: Revision,
     collections: OrdMap<Arc<str>, Arc<Collection>>,
-    /// What a resource without objects and changes looks like.
+    /// The collection of every resource that has neither objects nor changes.
     untouched: Arc<Collection>,
-    /// Which change is the oldest of all, and what they cost together.
+    /// All changes of all resources in order, and their cost in bytes.
     ring: Ring,
     floor: Revision,
     /// The digest of all objects as of `applied`.
     fingerprint: Fingerprint,
-    /// The size of all objects, and how large it may become.
+    /// The size of all objects, and the quota.
     usage: Usage,
 }
 
@@ -61,12 +61,12 @@ pub struct State {
 type Changed = (Option<SharedObject>, Option<SharedObject>);
 
 impl State {
-    /// The index of the last entry applied, whatever it held.
+    /// The index of the last entry applied, of whatever kind.
     pub fn applied(&self) -> Revision {
         self.applied
     }
 
-    /// The revision from which on every resource can be rebuilt from memory: that of the state on disk.
+    /// The oldest revision at which memory can rebuild every resource. The state on disk is the one at this revision.
     pub fn floor(&self) -> Revision {
         self.floor
     }
@@ -76,7 +76,7 @@ impl State {
         self.fingerprint
     }
 
-    /// The size of all objects, and how large it may become.
+    /// The size of all objects, and the quota.
     pub fn usage(&self) -> Usage {
         self.usage
     }
@@ -131,8 +131,8 @@ impl State {
         self.applied.0 - self.floor.0 > bounds.entries_max || self.ring.exceeds(bounds)
     }
 
-    /// The oldest changes, as many as must leave for `bounds` to hold but not many more than take `batch_bytes` to write.
-    /// `None` when the bounds hold.
+    /// The oldest changes, as many as must be evicted for `bounds` to hold. A batch ends with the revision that takes
+    /// it past `batch_bytes` to write. `None` when the bounds hold.
     pub fn oldest(&self, bounds: &HistoryBounds, batch_bytes: usize) -> Option<Leaving> {
         if !self.exceeds(bounds) && self.floor >= bounds.through.min(self.applied) {
             return None;
@@ -145,7 +145,7 @@ impl State {
         for resource in resources {
             let position = taken.entry(resource.clone()).or_default();
             let change = self.collections.get(&resource).and_then(|all| all.change(*position)).cloned();
-            // Left out, it would be dropped from memory without being written to the disk.
+            // A change left out here would be dropped from memory without being written to the disk.
             let change = change.expect("the ring lists no change that its resource does not hold");
             *position += 1;
             changes.push(Evicted { resource, change });
@@ -156,8 +156,8 @@ impl State {
         Some(Leaving { floor, changes })
     }
 
-    /// Drops every change up to `floor`, which has been written elsewhere. Local to a node: where the floor is differs
-    /// between nodes, what lies above it never does.
+    /// Drops every change up to `floor`, after the caller has written them elsewhere. Floors differ between members;
+    /// the changes above a floor never do.
     pub fn forget(&mut self, floor: Revision) {
         assert!(floor <= self.applied, "what leaves the history was applied");
         while let Some((resource, revision)) = self.ring.forget_through(floor) {
@@ -166,8 +166,8 @@ impl State {
         self.floor = self.floor.max(floor);
     }
 
-    /// Forgets revisions, oldest first and each as a whole, until `bounds` hold, and gives what was forgotten in
-    /// order: [`State::oldest`] and [`State::forget`] at once, for stores without a disk.
+    /// Evicts whole revisions, oldest first, until `bounds` hold, and returns their changes in order: [`State::oldest`]
+    /// and [`State::forget`] at once, for stores without a disk.
     pub fn trim_history(&mut self, bounds: &HistoryBounds) -> Vec<Evicted> {
         let Some(Leaving { floor, changes }) = self.oldest(bounds, usize::MAX) else { return Vec::new() };
         self.forget(floor);
@@ -181,9 +181,9 @@ impl State {
         self.collection_mut(key.resource()).restore(key.path().clone(), object);
     }
 
-    /// Ends a restore: everything up to `applied` is here, and history starts there. `changed` gives the newest change
-    /// of every resource, of those without objects too; `None` when that is not known, as in the formats before it was
-    /// kept: then whatever asks for older changes is told that they are gone.
+    /// Ends a restore: the state is complete up to `applied`, and history starts there. `changed` gives the newest
+    /// change of every resource, of those without objects too. It is `None` if unknown, as in the formats that did not
+    /// keep it: then reads of older changes return [`Compacted`].
     pub fn finish_restore(&mut self, applied: Revision, changed: Option<&BTreeMap<Arc<str>, Revision>>) {
         self.applied = applied;
         self.floor = applied;
@@ -210,7 +210,7 @@ impl State {
             .collect()
     }
 
-    /// One number for the newest change of every resource: equal on members that applied the same entries.
+    /// A hash of the newest change of every resource: equal on members that applied the same entries.
     pub fn digest_of_changes(&self) -> u128 {
         let changes =
             self.collections.iter().map(|(resource, collection)| (&**resource, collection.changed()));
@@ -269,7 +269,7 @@ impl State {
         self.ring.push(resource, revision, cost, written);
     }
 
-    /// Keeps what is known of all objects together.
+    /// Updates the size and the fingerprint of all objects.
     fn count(&mut self, resource: &str, change: &Change) {
         self.usage.replace(resource, &change.path, change.old.as_deref(), change.new.as_deref());
         if let Some(old) = &change.old {

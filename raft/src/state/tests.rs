@@ -1,4 +1,4 @@
-//! What transactions do to a state, and what its history can bring back.
+//! Tests of `apply`, and of older revisions rebuilt from the history.
 
 mod broken;
 
@@ -36,7 +36,7 @@ fn when(condition: Condition) -> Transaction {
     Transaction { conditions: vec![condition], ..transaction(vec![write("pods", "new", "x")]) }
 }
 
-/// A state after the transactions, the first at revision 2, one a millisecond.
+/// The state after the transactions, the first at revision 2, one for each millisecond.
 fn state_after(transactions: Vec<Transaction>) -> State {
     let mut state = State::default();
     for (at, transaction) in (2..).zip(transactions) {
@@ -279,7 +279,8 @@ fn a_digest_needs_a_revision_within_the_window() {
     assert!(matches!(digest(&state, Revision(2)), Err(DigestError::Compacted(_))));
 }
 
-/// A restart in the middle of a life: the objects at the floor, and what the mark says of each resource.
+/// The state that a restarted member loads: the objects at the floor, and the newest change of each resource as in the
+/// mark.
 fn restored_at_floor(state: &State) -> State {
     let mut restored = State::default();
     for (resource, collection) in state.collections() {
@@ -402,7 +403,7 @@ fn operations() -> impl Strategy<Value = Operation> {
     })
 }
 
-/// A transaction changes at most one key of a resource.
+/// Transactions that change at most one key of a resource.
 fn transactions() -> impl Strategy<Value = Transaction> {
     (prop::collection::vec(operations(), 0..3), any::<bool>()).prop_map(|(operations, conditional)| {
         let resource_of = |operation: &Operation| match operation {
@@ -448,7 +449,8 @@ fn contents_at(state: &State, revision: Revision) -> Contents {
     contents(state.collections().map(|(resource, collection)| (resource, collection.at(revision).unwrap())))
 }
 
-/// Runs steps; gives the state, what it held after each revision, and the state at its floor as evictions build it.
+/// Runs steps. Returns the state, its contents after each revision, and the contents at its floor as built from
+/// evictions.
 fn run(steps: Vec<Step>) -> (State, BTreeMap<u64, Contents>, Contents) {
     let (mut state, mut recorded, mut stored) = (State::default(), BTreeMap::new(), Contents::new());
     recorded.insert(0, Contents::new());

@@ -1,8 +1,8 @@
-//! How large the state is, and how large it may become.
+//! The size of the state, and its quota.
 //!
 //! Owns the decision whether a transaction may add to the state. It is made while the entry is applied, from the state
 //! alone: the quota is an object of the cluster, so that every member decides alike, whatever its flags say. A full
-//! state stops nobody from making room (docs/decisions/0014):
+//! state accepts every write that makes room (docs/decisions/0014):
 //!
 //! | operation | may use |
 //! |---|---|
@@ -25,34 +25,34 @@ pub(crate) const QUOTA_FIELD: &str = "bytes";
 /// Path of the object in [`CLUSTER_RESOURCE`] whose first field is the quota in bytes; 0 is none.
 pub const LIMITS: &str = "limits";
 
-/// What an object costs beside its bytes: keys, numbers, the places it is held in.
+/// Bytes that an object counts for beside its content: keys, numbers, and its places in maps.
 const OBJECT_OVERHEAD_BYTES: u64 = 256;
 
-/// Digits of the largest revision: every object is counted with room for them.
+/// Digits of the largest revision: every object counts with room for them.
 const REVISION_DIGITS: u64 = 20;
 
-/// Growth that counts as small: a deletion timestamp, a condition, a holder of a lease, with the record of who set it.
+/// Growth that counts as small: a deletion timestamp, a status condition, a lease holder, with its managed fields.
 const SMALL_GROWTH_BYTES: u64 = 4096;
 
-/// What one transaction may write on a disk with little space, if that does not grow the state: conditions, leases and
-/// marks for deletion are smaller.
+/// Bytes that one transaction may write while a disk is short of space, if it does not grow the state: status
+/// conditions, leases and marks for deletion are smaller.
 const SMALL_WRITE_BYTES: u64 = 64 << 10;
 
-/// A larger one must leave out at least this part of what it replaces: so often until it is small that all of it together
-/// writes a bounded multiple of what is stored.
+/// A larger transaction must shrink what it replaces by at least one part in this many. Repeated until the object is
+/// small, such writes add up to a bounded multiple of the bytes stored.
 const SHRINKING_PART: u64 = 8;
 
-/// Small growth may use this part of the quota beyond it.
+/// The reserve: small growth may exceed the quota by one part in this many.
 const RESERVE_PART: u64 = 16;
 
-/// The size of a state.
+/// The size of a state, and its quota.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Usage {
     bytes: u64,
     quota: Option<u64>,
 }
 
-/// A transaction would make the state larger than it may be.
+/// A transaction would exceed the quota; both numbers in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Full {
     pub(super) used: u64,
@@ -60,17 +60,17 @@ pub(super) struct Full {
 }
 
 impl Usage {
-    /// Bytes of all objects.
+    /// Weight of all objects, in bytes.
     pub fn bytes(&self) -> u64 {
         self.bytes
     }
 
-    /// Bytes that all objects may have; `None` without a quota.
+    /// The largest weight of all objects, in bytes; `None` without a quota.
     pub fn quota(&self) -> Option<u64> {
         self.quota
     }
 
-    /// Notes that `new` is stored in place of `old`.
+    /// Counts `new` in place of `old`. The object at [`LIMITS`] sets the quota.
     pub(super) fn replace(&mut self, resource: &str, path: &str, old: Option<&Object>, new: Option<&Object>) {
         self.bytes += new.map_or(0, |new| weight(path, new));
         let left = self.bytes.checked_sub(old.map_or(0, |old| weight(path, old)));
@@ -82,7 +82,7 @@ impl Usage {
 }
 
 impl State {
-    /// Whether `operations` may be done: they make the state no larger than it may be.
+    /// Checks that `operations` keep the state within the limit of their kind of growth, or do not grow it.
     pub(super) fn check_quota(&self, operations: &[Operation]) -> Result<(), Full> {
         let Usage { bytes: used, quota: Some(quota) } = self.usage else { return Ok(()) };
         let (grows, growth) = self.growth(operations);
@@ -90,17 +90,18 @@ impl State {
         if grows == 0 || used.saturating_add(grows) <= limit { Ok(()) } else { Err(Full { used, quota }) }
     }
 
-    /// Whether `operations` help to make room, or take none: what a member with little space on its disk lets pass
+    /// Whether a member short of disk space may propose `operations`: they make room, or take none
     /// (docs/decisions/0018).
     ///
-    /// What is replaced is given back long after what replaces it is written, and merging the two takes room besides. So
-    /// objects of more than [`SMALL_WRITE_BYTES`] in all are rewritten only to end, or, unless the disk is `nearly_full`,
-    /// to be smaller by a good part.
+    /// The disk gives back the space of a replaced object long after the new one is written, and compaction of the two
+    /// takes space as well. So objects of more than [`SMALL_WRITE_BYTES`] in all are rewritten only if they end (are
+    /// marked for deletion, or shrink when marked), or, unless the disk is `nearly_full`, if they shrink by one part in
+    /// [`SHRINKING_PART`].
     pub(crate) fn spares_room(&self, operations: &[Operation], nearly_full: bool) -> bool {
         let Change { added, removed, growth, ends } = self.change(operations);
         match added {
             0 => true,
-            // Objects that end may grow by little, but often: not into the last of the disk.
+            // Objects marked for deletion may grow by little, but often: not while the disk is nearly full.
             _ if added <= SMALL_WRITE_BYTES => {
                 added <= removed || growth <= if nearly_full { Growth::Marking } else { Growth::Ending }
             }
@@ -108,7 +109,7 @@ impl State {
         }
     }
 
-    /// How many bytes `operations` add to the state, and the most demanding kind of growth among them.
+    /// Net bytes that `operations` add to the state, and the most demanding kind of growth among them.
     fn growth(&self, operations: &[Operation]) -> (u64, Growth) {
         let change = self.change(operations);
         (change.added.saturating_sub(change.removed), change.growth)
@@ -139,34 +140,34 @@ impl State {
     }
 }
 
-/// What operations do to the size of the state.
+/// The effect of operations on the size of the state.
 struct Change {
-    /// Bytes of the objects they write.
+    /// Weight of the objects written.
     added: u64,
-    /// Bytes of those they replace and remove.
+    /// Weight of the objects replaced and removed.
     removed: u64,
     /// The most demanding kind of growth among them.
     growth: Growth,
-    /// Whatever they write is being marked for deletion, or is marked and becomes smaller.
+    /// Every object written is being marked for deletion, or is marked already and shrinks.
     ends: bool,
 }
 
 /// Kinds of growth, the least demanding first; the table above has their limits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Growth {
-    /// None, or the store's own objects.
+    /// No growth, or the store's own objects.
     Exempt,
     /// Marking for deletion.
     Marking,
-    /// A small update of an object marked for deletion.
+    /// Small growth of an object marked for deletion.
     Ending,
-    /// Another small update.
+    /// Small growth of another object.
     Small,
-    /// Everything else.
+    /// A new object, or an update with large growth.
     Large,
 }
 
-/// The kind of growth of a put that grows what is stored by `grows` bytes.
+/// The kind of growth of a put that adds `grows` bytes to the state.
 fn growth_of(put: &Put, old: Option<&Object>, grows: u64) -> Growth {
     if put.key.resource().as_ref() == CLUSTER_RESOURCE {
         return Growth::Exempt;
@@ -181,7 +182,7 @@ fn growth_of(put: &Put, old: Option<&Object>, grows: u64) -> Growth {
     }
 }
 
-/// Up to where a kind of growth may fill the state.
+/// The weight of all objects, in bytes, up to which a kind of growth is accepted.
 fn limit_of(growth: Growth, quota: u64) -> u64 {
     let reserve = quota / RESERVE_PART;
     match growth {
@@ -266,7 +267,7 @@ mod tests {
         assert!(write(state, Put { index, ..put(CLUSTER_RESOURCE, LIMITS, 0) }), "never refused");
     }
 
-    /// A state in which nothing of a kilobyte fits any more.
+    /// A state without room for another object of a kilobyte.
     fn full_state() -> State {
         let mut state = State::default();
         set_quota(&mut state, QUOTA);
@@ -293,7 +294,7 @@ mod tests {
     #[test]
     fn every_object_of_a_full_state_can_be_marked_and_removed() {
         let mut state = full_state();
-        // Ordinary small growth takes its half of the reserve and no more.
+        // Small growth of unmarked objects takes its half of the reserve and no more.
         let mut grown = 0;
         while write(&mut state, put("things", &format!("{}", grown % 40), 1000 + 100 * (1 + grown / 40))) {
             grown += 1;

@@ -1,9 +1,10 @@
-//! The bytes of every stored form and frame, kept for ever.
+//! Golden bytes of every stored message and frame.
 //!
-//! Owns `golden/format-N.txt`, one for each feature level: what a program writes in a cluster of that level, a line for
-//! each message, in hex. Each line must decode to what stands here and encode to the same again. `UPDATE_GOLDEN=1`
-//! rewrites the file of the newest level only: those of older levels are on disks. Both files were first written by
-//! another implementation of the encoding from the schema, and format 0 from the schema before there were levels.
+//! Owns `golden/format-N.txt`, one for each feature level: the messages that a program writes in a cluster of that
+//! level, one a line, in hex. Each line must decode to the value built here and encode to the same bytes again.
+//! `UPDATE_GOLDEN=1` rewrites the file of the newest level only: messages of older levels are on disks. Both files were
+//! first written by another implementation of the encoding from the schema, and format 0 from the schema before levels
+//! existed.
 
 mod later;
 
@@ -28,7 +29,7 @@ use crate::member::tests::golden::{self, Command, Entry};
 use crate::object::{Index, Object};
 use crate::transaction::{Condition, Operation, Put, Transaction};
 
-/// A message: what is written at a level, and what is written again after reading that.
+/// A message: its bytes at a level, and the bytes after reading and encoding it again.
 struct Case {
     name: &'static str,
     encode: Box<dyn Fn(u32) -> Vec<u8>>,
@@ -40,7 +41,8 @@ fn transactions() -> Vec<Case> {
     let index = |level| Index {
         uid: "0f8f".into(),
         labels: vec![("app".into(), "web".into())],
-        // What the program of that level keeps in memory: no names before level 1, nothing empty from then on.
+        // As a program of that level keeps fields in memory: without names before level 1, without empty values from
+        // then on.
         fields: match level {
             0 => Fields::new([("", "n1"), ("", ""), ("", "Running")]),
             _ => Fields::new([("spec.nodeName", "n1"), ("status.phase", "Running")]),
@@ -145,7 +147,7 @@ fn stored() -> Vec<Case> {
     ]
 }
 
-/// A message without a form of its own inside the store.
+/// A message that the store uses as it is, without a type of its own.
 fn frame<M: Message + Default>(name: &'static str, message: &M) -> Case {
     let bytes = message.encode_to_vec();
     Case {
@@ -260,7 +262,7 @@ fn unhex(text: &str) -> Bytes {
     (0..text.len()).step_by(2).map(digit).collect()
 }
 
-/// Bytes by name.
+/// The golden bytes of a level, by case name.
 fn kept(level: u32) -> BTreeMap<String, Bytes> {
     let text = std::fs::read_to_string(file(level)).unwrap_or_default();
     let line = |line: &str| line.split_once(": ").map(|(name, bytes)| (name.to_owned(), unhex(bytes)));

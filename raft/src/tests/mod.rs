@@ -1,3 +1,3 @@
-//! Tests of the crate as a whole; those of a module lie beside it.
+//! Tests of the crate as a whole; those of a module are beside it.
 
 mod golden;

@@ -1,9 +1,9 @@
-//! The directory a store lives in: whose it is, and that nobody else is in it.
+//! The data directory of a store: its owner and its lock.
 //!
-//! Owns two small files beside the database. `IN-USE` is locked for the life of the value (the kernel lets go when
-//! the process dies) and names its holder. `FORMAT` says that the directory is ours and whether the database in it
-//! was ever complete: a finished directory that has lost its database is damaged, not new, so that a member whose
-//! disk was emptied never starts as if it had promised nothing.
+//! Owns two small files beside the database. `IN-USE` is locked for the life of the value (the kernel unlocks it when
+//! the process dies) and names its holder. `FORMAT` marks the directory as this program's and says whether the database
+//! in it was ever complete: a finished directory that has lost its database is damaged, not new, so that a member whose
+//! disk was emptied never starts as if it had never voted or acknowledged an entry.
 //!
 //! It never deletes anything it did not write.
 
@@ -17,53 +17,53 @@ use crate::disk::DiskError;
 const LOCK_FILE: &str = "IN-USE";
 const FORMAT_FILE: &str = "FORMAT";
 const FORMAT_DRAFT: &str = "FORMAT.new";
-/// Of a directory whose database has been made.
+/// `FORMAT` of a directory with a complete database.
 const FORMAT_COMPLETE: &str = "orch store 1\n";
-/// Of a directory in which it is being made: nothing in it was promised to anyone yet.
+/// `FORMAT` while the database is being created: nothing in it was acknowledged yet.
 const FORMAT_NEW: &str = "orch store 1 being created\n";
 /// Mode of the directory.
 const OWNER_ALONE: u32 = 0o700;
-/// Bits of a mode that give something to anybody else.
+/// Permission bits of group and others.
 const OTHERS: u32 = 0o077;
-/// The most of `FORMAT` or `IN-USE` that is read: a stranger's file may be large.
+/// Most bytes read of `FORMAT` or `IN-USE`: another program's file may be large.
 const SMALL_FILE_BYTES_MAX: u64 = 256;
 
 /// Why a store could not be opened.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
-    /// Another process, or another store of this process, has it open.
+    /// Another process, or another store of this process, has the directory open.
     #[error("data directory {} is in use by {holder}", path.display())]
     InUse {
         /// The directory.
         path: PathBuf,
-        /// `process 1234`, or what else is known.
+        /// `process 1234`, or `another process` if its id is unknown.
         holder: String,
     },
-    /// It holds other files, or is a file.
+    /// The directory holds other files, or is a file.
     #[error("{} is not a data directory of this program: {reason}", path.display())]
     NotOurs {
         /// The directory.
         path: PathBuf,
-        /// What was found.
+        /// The reason.
         reason: String,
     },
-    /// This user may not read or write it.
+    /// This user may not read or write the directory.
     #[error("no permission to use data directory {}: {reason}", path.display())]
     Permission {
         /// The directory.
         path: PathBuf,
-        /// What was tried.
+        /// The attempt, and the system's error.
         reason: String,
     },
-    /// It is ours and cannot be read: damage, a missing database, a failing disk.
+    /// The directory is a store's and cannot be read: damage, a missing database, a failing disk.
     #[error("data directory {} is unreadable: {reason}", path.display())]
     Unreadable {
         /// The directory.
         path: PathBuf,
-        /// What was found.
+        /// The reason.
         reason: String,
     },
-    /// It was written by a version whose format this one does not know.
+    /// The directory has a format that this version does not know.
     #[error("data directory {} has the format {found:?}, which this version does not know", path.display())]
     Format {
         /// The directory.
@@ -98,12 +98,12 @@ impl OpenError {
 pub struct DataDirectory {
     path: PathBuf,
     is_new: bool,
-    // Dropping it unlocks.
+    // Dropping the file unlocks it.
     _lock: File,
 }
 
 impl DataDirectory {
-    /// Locks `path`, creating it where it is absent. Does not wait for another holder.
+    /// Locks `path`, creating it if absent. Does not wait for another holder.
     pub fn lock(path: &Path) -> Result<DataDirectory, OpenError> {
         let made = DirBuilder::new().recursive(true).mode(OWNER_ALONE).create(path);
         made.map_err(|error| OpenError::io(path, "create", &error))?;
@@ -112,7 +112,7 @@ impl DataDirectory {
             require_empty(path)?;
         }
         let lock = lock_file(path)?;
-        // Read again: its first holder may have finished it since.
+        // Read again: another holder may have completed it before the lock.
         let is_new = match read_format(path)?.as_deref() {
             None => {
                 write_format(path, FORMAT_NEW)?;
@@ -125,7 +125,7 @@ impl DataDirectory {
                 return Err(OpenError::Format { path: path.to_owned(), found });
             }
         };
-        // Only now it is known to be ours.
+        // Only now it is certain that the directory is this program's.
         make_private(path).map_err(|error| OpenError::io(path, "make private", &error))?;
         Ok(DataDirectory { path: path.to_owned(), is_new, _lock: lock })
     }
@@ -135,12 +135,12 @@ impl DataDirectory {
         &self.path
     }
 
-    /// Whether the database in it is still to be made.
+    /// Whether the database in it is not complete yet.
     pub(super) fn is_new(&self) -> bool {
         self.is_new
     }
 
-    /// Records that the database has been made.
+    /// Records that the database is complete.
     pub(super) fn complete(&mut self) -> Result<(), OpenError> {
         if self.is_new {
             write_format(&self.path, FORMAT_COMPLETE)?;
@@ -150,8 +150,8 @@ impl DataDirectory {
     }
 }
 
-/// Makes the directory of a store, and what an earlier program left in it, private: secrets and keys lie there in clear. What
-/// is made from now on obeys the mask of the process.
+/// Makes the directory and the files that an earlier version left in it private: secrets and keys are stored in clear.
+/// The umask of the process covers new files.
 fn make_private(path: &Path) -> io::Result<()> {
     let mode = fs::metadata(path)?.permissions().mode();
     if mode & 0o777 != OWNER_ALONE {
@@ -160,11 +160,11 @@ fn make_private(path: &Path) -> io::Result<()> {
     take_from_others(path)
 }
 
-/// Takes the rights of others to all files below `folder`.
+/// Removes the rights of group and others on all files below `folder`.
 fn take_from_others(folder: &Path) -> io::Result<()> {
     for entry in fs::read_dir(folder)? {
         let entry = entry?;
-        // Of the entry itself: a link is not followed, its own rights mean nothing.
+        // Metadata of the entry itself: a link is not followed, and its own mode has no meaning.
         let found = entry.metadata()?;
         let mode = found.permissions().mode();
         if !found.is_symlink() && mode & OTHERS != 0 {
@@ -191,7 +191,7 @@ fn read_small(file: impl Read) -> io::Result<String> {
     Ok(String::from_utf8_lossy(&text).into_owned())
 }
 
-/// Replaces `FORMAT` in one durable step.
+/// Replaces `FORMAT` atomically and durably.
 fn write_format(path: &Path, text: &str) -> Result<(), OpenError> {
     let write = || -> io::Result<()> {
         let draft = path.join(FORMAT_DRAFT);
@@ -204,7 +204,7 @@ fn write_format(path: &Path, text: &str) -> Result<(), OpenError> {
     write().map_err(|error| OpenError::io(path, "write FORMAT", &error))
 }
 
-/// A directory without `FORMAT` may hold nothing but what a crash of ours can have left before it was written.
+/// A directory without `FORMAT` may hold only the files that are created before it: a crash may have left them.
 fn require_empty(path: &Path) -> Result<(), OpenError> {
     let list = |error: io::Error| OpenError::io(path, "list", &error);
     for entry in fs::read_dir(path).map_err(list)? {

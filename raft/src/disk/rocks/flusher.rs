@@ -1,8 +1,8 @@
-//! The thread that makes writes durable for everybody who waits.
+//! The thread that syncs the write-ahead log for all waiting writers.
 //!
-//! Owns the queue of callbacks and the fuse. It takes everything that is pending, syncs once, and calls back in the
-//! order of the queue: sixty-four writers share one sync. A failed sync is never tried again, since the kernel may
-//! have dropped the pages it could not write: the fuse blows, and everyone waiting now or later gets that error.
+//! Owns the queue of callbacks and the fuse. It takes all pending callbacks, syncs once, and calls them in the order of
+//! the queue: sixty-four writers share one sync. A failed sync is never retried, since the kernel may have dropped the
+//! pages it could not write: the fuse blows, and all callbacks, pending and later, get that error.
 
 use std::sync::mpsc::{Receiver, SendError, SyncSender, sync_channel};
 use std::sync::{Arc, OnceLock};
@@ -10,22 +10,22 @@ use std::thread::{self, JoinHandle};
 
 use crate::disk::{DiskError, OnDurable};
 
-/// Callbacks waiting for a sync. An append of many entries takes one place, and a sync takes milliseconds at worst on
-/// a healthy disk, so this is never near full; when it is, the disk has stalled, and writers wait for it in `append`
+/// Most queued callbacks. An append of many entries takes one place, and a sync takes milliseconds at worst on a
+/// healthy disk, so the queue is never near full; when it is, the disk has stalled, and writers wait for it in `append`
 /// instead of filling the memory.
 const QUEUE_MAX: usize = 4096;
 
-/// The first failure of a disk, after which it does nothing more.
+/// The first error of a disk, after which it does nothing more.
 #[derive(Debug, Default)]
 pub(super) struct Fuse(OnceLock<DiskError>);
 
 impl Fuse {
-    /// The failure, if there was one.
+    /// The first error, if there was one.
     pub(super) fn check(&self) -> Result<(), DiskError> {
         self.0.get().map_or(Ok(()), |error| Err(error.clone()))
     }
 
-    /// Records a failure and returns the first one.
+    /// Records an error and returns the first one.
     pub(super) fn blow(&self, error: DiskError) -> DiskError {
         self.0.get_or_init(|| error).clone()
     }
@@ -55,8 +55,8 @@ impl Flusher {
         Ok(Flusher { queue: Some(sender), thread: Some(thread), fuse })
     }
 
-    /// Tells `on_durable` once what was written before this call is durable, or at once why it was not written.
-    /// Waits while the queue is full.
+    /// Calls `on_durable` once the writes before this call are durable, or at once with the error of `written`. Waits
+    /// while the queue is full.
     pub(super) fn complete(&self, written: &Result<(), DiskError>, on_durable: OnDurable) {
         if let Err(error) = written {
             return on_durable(Err(error.clone()));
@@ -72,7 +72,7 @@ impl Drop for Flusher {
     fn drop(&mut self) {
         self.queue = None;
         if let Some(thread) = self.thread.take()
-            // A callback may hold the last reference to the disk: the thread cannot wait for itself.
+            // A callback may hold the last reference to the disk: the thread cannot join itself.
             && thread.thread().id() != thread::current().id()
             && thread.join().is_err()
         {

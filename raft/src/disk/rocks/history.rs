@@ -1,10 +1,10 @@
 //! Blocks of history beside the objects of a generation.
 //!
-//! Owns their keys, which lie behind those of all objects: a state key starts with the length of the resource's name,
-//! and no name is of the length that these start with. So a block goes with its generation. A block has two entries:
-//! a small one by which all blocks are listed at a start, and its record. Both are written and removed together.
+//! Owns their keys, which sort behind those of all objects: a state key starts with the length of the resource's name,
+//! and no name is as long as the value that these start with. So a block is dropped with its generation. A block has
+//! two entries: a small span, listed at start, and its record. Both are written and removed together.
 //!
-//! Damage here costs history and nothing else: it keeps nobody from starting.
+//! Damage here costs history only: it prevents no start.
 
 use std::collections::BTreeMap;
 
@@ -15,16 +15,16 @@ use super::state::Generations;
 use super::{Core, Db, failed, family, record};
 use crate::disk::{DiskError, Generation, HistoryBlock, HistorySpan, StateBatch};
 
-/// Where the keys of history start: [`record::state_key`] never writes this length.
+/// Prefix of the keys of history: [`record::state_key`] never writes this length.
 pub(super) const FIRST_KEY: [u8; 2] = [0xff, 0xff];
-/// Entries that list the blocks.
+/// Key byte of the entries that list the blocks.
 const SPANS: u8 = 0;
-/// Entries that hold their records.
+/// Key byte of the entries that hold their records.
 const RECORDS: u8 = 1;
 /// Bytes of a revision.
 const REVISION_BYTES: usize = 8;
 
-/// Adds the history of `step` to what is written.
+/// Adds the blocks of `step`, added and removed, to the batch.
 pub(super) fn put_blocks(
     db: &Db,
     batch: &mut WriteBatch,
@@ -50,8 +50,8 @@ pub(super) fn put_blocks(
 }
 
 impl Core {
-    /// Every block of the current generation that is listed; what is damaged is listed as a block of nothing, so that it
-    /// is removed with those that cannot be reached past it.
+    /// The listed blocks of the current generation. A damaged entry is listed as an empty block, so that it is removed
+    /// with the blocks before it, which cannot be reached past it.
     pub(super) fn history(&self) -> Result<Vec<HistorySpan>, DiskError> {
         self.list_history(&self.generations.read())
     }
@@ -82,10 +82,10 @@ impl Core {
         Ok(spans)
     }
 
-    /// Deletes whole tables that hold nothing but records of blocks that are no longer listed. What is left of such
-    /// records in other tables goes when those are compacted.
+    /// Deletes whole tables that hold only records of removed blocks. Such records in other tables go when those are
+    /// compacted.
     pub(super) fn drop_gone_history(&self) -> Result<(), DiskError> {
-        // No block may be added between the listing and the deletion; its record could be in a table by then.
+        // The lock prevents that a block is added after the listing: its record could be in a deleted table.
         let generations = self.generations.write();
         let objects = family(&self.db, &generations.family())?;
         for (from, to) in gaps(&self.list_history(&generations)?) {
@@ -115,7 +115,7 @@ impl Core {
     }
 }
 
-/// The first and last keys between the records of listed blocks: before each resource's oldest, and behind its newest.
+/// The key ranges without records of listed blocks: before each resource's oldest block, and behind its newest.
 fn gaps(spans: &[HistorySpan]) -> Vec<(Vec<u8>, Vec<u8>)> {
     let mut kept: BTreeMap<&str, (u64, u64)> = BTreeMap::new();
     for span in spans {
@@ -136,7 +136,7 @@ fn start(entries: u8) -> [u8; 3] {
     [FIRST_KEY[0], FIRST_KEY[1], entries]
 }
 
-/// No resource's name holds a NUL, so that the names of two resources never mix.
+/// The NUL ends the resource's name, which holds none, so that the keys of two resources never mix.
 fn key(entries: u8, resource: &str, through: u64) -> Vec<u8> {
     let mut key = Vec::with_capacity(3 + resource.len() + 1 + REVISION_BYTES);
     key.extend_from_slice(&start(entries));
@@ -153,7 +153,7 @@ fn span_body(block: &HistoryBlock) -> [u8; 2 * REVISION_BYTES] {
     body
 }
 
-/// The body of a span that has no changes.
+/// The body of an empty block's span: `after` equals `through`.
 fn empty_body(key: &[u8]) -> Option<[u8; 2 * REVISION_BYTES]> {
     let through = key.last_chunk::<REVISION_BYTES>()?;
     let mut body = [0; 2 * REVISION_BYTES];

@@ -1,8 +1,8 @@
 //! The log: its bounds in memory, its entries in one column family.
 //!
 //! Invariant: the entries between first and last are consecutive; an append that would leave a hole is refused, and a
-//! hole found while reading is damage. The bounds are locked while an iterator is made, so that a reader sees the log
-//! as it was at one moment: neither a truncation nor the sweeper can make a hole under it.
+//! hole found while reading is damage. The bounds are locked while an iterator is created, so that a reader sees the
+//! log at one instant: neither a truncation nor the sweeper can make a hole in it.
 
 use bytes::Bytes;
 use rocksdb::{DBRawIteratorWithThreadMode, ReadOptions, WriteBatch};
@@ -10,17 +10,17 @@ use rocksdb::{DBRawIteratorWithThreadMode, ReadOptions, WriteBatch};
 use super::{CF_LOG, CF_META, Core, Db, failed, family, record};
 use crate::disk::{DiskError, LogRecord, MetaKey, check_start};
 
-/// Which entries there are.
+/// First and last entry of the log, and the purged index.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct LogBounds {
-    // Entries up to here are forgotten; the sweeper may not have reached them yet.
+    // Entries up to this index are purged; the sweeper may not have deleted them yet.
     purged: Option<u64>,
-    // First and last. Invariant: purged < first <= last.
+    // First and last index. Invariant: purged < first <= last.
     span: Option<(u64, u64)>,
 }
 
 impl LogBounds {
-    /// Reads the bounds from a database that was just opened.
+    /// Reads the bounds from a newly opened database.
     pub(super) fn find(db: &Db) -> Result<LogBounds, DiskError> {
         let purged = record::load_number(db, "read purged index", record::META_PURGED_INDEX)?;
         let log = family(db, CF_LOG)?;
@@ -38,7 +38,7 @@ impl LogBounds {
         self.span
     }
 
-    /// The index up to which entries are forgotten.
+    /// The index up to which entries are purged.
     pub(super) fn purged(&self) -> Option<u64> {
         self.purged
     }
@@ -83,7 +83,7 @@ impl LogBounds {
 }
 
 impl Core {
-    /// Writes entries, which must follow the last one.
+    /// Writes entries, which must follow the last entry.
     pub(super) fn append(&self, records: &[LogRecord]) -> Result<(), DiskError> {
         self.fuse.check()?;
         let (Some(first), Some(last)) = (records.first(), records.last()) else { return Ok(()) };
@@ -100,7 +100,7 @@ impl Core {
         Ok(())
     }
 
-    /// Entries from `from` on, up to `to` or the end of the log, as many as fit into `bytes_max` but at least one.
+    /// Entries from `from` on, up to but excluding `to`, as many as fit into `bytes_max` but at least one.
     pub(super) fn read_log(&self, from: u64, to: u64, bytes_max: usize) -> Result<Vec<LogRecord>, DiskError> {
         self.fuse.check()?;
         let log = family(&self.db, CF_LOG)?;
@@ -140,7 +140,7 @@ impl Core {
         Ok(())
     }
 
-    /// Forgets the entries up to `index`; the marker is written, the entries stay until the sweeper comes.
+    /// Purges the entries up to `index`: writes the marker and leaves the entries to the sweeper.
     pub(super) fn purge_through(&self, index: u64, marker: &[u8]) -> Result<(), DiskError> {
         self.fuse.check()?;
         let mut bounds = self.bounds.write();

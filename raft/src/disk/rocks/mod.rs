@@ -2,10 +2,10 @@
 //!
 //! Owns a directory, locked for as long as the value lives. Column families: `raft_log` (eight-byte big-endian index),
 //! `raft_meta` (small values) and one `objects-N` per generation of the state, of which a key in `raft_meta` names the
-//! current one. All of them share one write-ahead log, so what is written is lost only from the end, in the order of
-//! the writes. Writes are unsynced and readable at once; one thread syncs for everybody who waits ([`flusher`]).
+//! current one. All of them share one write-ahead log, so a crash loses writes only from the end, in their order.
+//! Writes are unsynced and readable at once; one thread syncs for all waiting writers ([`flusher`]).
 //!
-//! Invariant: every value carries a checksum over its key and bytes, and nothing that fails it is handed out.
+//! Invariant: every value carries a checksum over its key and bytes, and no value that fails it is returned.
 //! Invariant: after a failed write or sync nothing is written again; every later operation fails with that error.
 //! It never interprets a record, a vote or an object.
 
@@ -51,24 +51,24 @@ const CF_LOG: &str = "raft_log";
 /// Column family of the small values.
 const CF_META: &str = "raft_meta";
 
-/// One member's storage. Dropping it syncs what is pending, stops its threads and unlocks the directory.
+/// One member's storage. Dropping it syncs pending writes, stops its threads and unlocks the directory.
 pub struct RocksDisk {
-    // Declared first so that it ends first: it completes what is pending, which may wake the sweeper.
+    // Declared first, so that it is dropped first: it calls the pending callbacks, which may wake the sweeper.
     flusher: Flusher,
     sweeper: Sweeper,
     state_writer: StateWriter,
-    // Held from a write to its place in the flusher's queue, so that callbacks keep the order of the writes.
+    // Held from a write until its callback is in the flusher's queue, so that callbacks keep the order of the writes.
     order: Mutex<()>,
     core: Arc<Core>,
 }
 
-/// What the threads and a running installation share with the disk.
+/// The part of a disk that its threads and a running installation share.
 struct Core {
     db: Db,
     fuse: Arc<Fuse>,
     bounds: RwLock<LogBounds>,
     generations: RwLock<Generations>,
-    // The number of the last write that went into the write-ahead log, held while one is written.
+    // The number of the last write to the write-ahead log. Locked during a write.
     written: Mutex<u64>,
     // The newest of these numbers that is durable.
     durable: AtomicU64,
@@ -83,13 +83,13 @@ impl std::fmt::Debug for RocksDisk {
 }
 
 impl RocksDisk {
-    /// Opens the storage in `path`, which must be empty, absent (it is created) or one of ours. Removes what a
-    /// crashed installation left.
+    /// Opens the storage in `path`, which must be empty, absent (it is created) or a data directory of this program.
+    /// Removes the remains of an installation that a crash interrupted.
     pub fn open(path: &Path) -> Result<RocksDisk, OpenError> {
         RocksDisk::open_locked(DataDirectory::lock(path)?)
     }
 
-    /// Opens the storage in a directory that is locked already.
+    /// Opens the storage in a locked directory.
     pub fn open_locked(directory: DataDirectory) -> Result<RocksDisk, OpenError> {
         let path = directory.path().to_owned();
         let path = path.as_path();
@@ -102,7 +102,8 @@ impl RocksDisk {
         Ok(RocksDisk { flusher, sweeper, state_writer, order: Mutex::new(()), core })
     }
 
-    /// Keeps `bytes` of the disk for the next start, should the disk be full by then. A disk without room has none kept.
+    /// Reserves `bytes` of the disk as ballast, which is deleted if the disk is full at a later start. A disk with
+    /// little free space gets none.
     pub fn keep_ballast(&self, bytes: u64) {
         if let Err(error) = space::keep_ballast(self.core.db.path(), bytes) {
             tracing::warn!(%error, "no space is kept for a start on a full disk");
@@ -135,7 +136,7 @@ impl Core {
         self.write_with(operation, batch, &WriteOptions::default())
     }
 
-    /// Every write that goes into the write-ahead log comes here, for its stamp.
+    /// The only path to the write-ahead log: it adds the stamp.
     fn write_with(
         &self,
         operation: &'static str,
@@ -205,7 +206,7 @@ impl Disk for RocksDisk {
         self.flusher.complete(
             &Ok(()),
             Box::new(move |durable| {
-                // A failed sync has blown the fuse: nothing is swept, the next operation reports it.
+                // A failed sync has blown the fuse: sweep nothing; the next operation returns the error.
                 if durable.is_ok() {
                     sweep.purged_through(index);
                 }
@@ -253,7 +254,7 @@ impl Disk for RocksDisk {
     }
 }
 
-/// The handle of a column family that is there for as long as the database.
+/// The handle of a column family that exists as long as the database.
 fn family<'a>(db: &'a Db, name: &str) -> Result<Arc<BoundColumnFamily<'a>>, DiskError> {
     db.cf_handle(name).ok_or_else(|| DiskError {
         operation: "column family",
@@ -261,7 +262,7 @@ fn family<'a>(db: &'a Db, name: &str) -> Result<Arc<BoundColumnFamily<'a>>, Disk
     })
 }
 
-/// Turns an error of the layer below into ours.
+/// Converts an error of RocksDB into a [`DiskError`].
 fn failed(operation: &'static str) -> impl Fn(rocksdb::Error) -> DiskError {
     move |error| DiskError { operation, reason: error.into_string() }
 }

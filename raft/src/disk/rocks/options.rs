@@ -1,8 +1,8 @@
-//! How the database is opened: the tuning, and the reading of its refusals.
+//! Opening the database: RocksDB's options, and its errors.
 //!
-//! The whole server is to stay under 180 MB, of which the objects in memory need the most, so every buffer here is
+//! The whole server must stay under 180 MB, of which the objects in memory need the most, so every buffer here is
 //! small: 4 MiB write buffers, two per large column family, and a block cache of 4 MiB (state and log are read in
-//! order; the log's tail is also kept in memory above us).
+//! order; the member also keeps the log's tail in memory).
 //!
 //! Invariant: no option here trades durability or the order of writes for speed.
 
@@ -16,40 +16,40 @@ use super::state::is_generation;
 use super::{CF_LOG, CF_META, Db, OpenError};
 
 const MIB: usize = 1 << 20;
-/// Bytes of one memtable of log or state: two of each are 16 MiB at most. At 5,000 writes a second of 1 kB one is
-/// written out every half second, which a single background thread keeps up with.
+/// Bytes of one memtable of log or state: two of each are 16 MiB at most. At 5,000 writes a second of 1 kB one memtable
+/// is flushed every half second, which a single background thread keeps up with.
 pub(super) const WRITE_BUFFER_BYTES: usize = 4 * MIB;
 /// Bytes of one memtable of the small values, which are overwritten all the time.
 const META_BUFFER_BYTES: usize = 2 * MIB;
-/// One memtable fills while the other is being written out.
+/// One memtable fills while the other is flushed.
 const WRITE_BUFFERS_MAX: i32 = 2;
 /// Reads are sequential and rare, so the cache serves iterators, not hot keys.
 const CACHE_BYTES: usize = 4 * MIB;
-/// Tables in the first level of a column family from which on the database slows every writer down.
+/// Tables in level 0 of a column family from which on RocksDB slows all writers down.
 const LEVEL0_SLOWDOWN_FILES: u64 = 20;
 /// Sequential reads want large blocks, which also compress better.
 const BLOCK_BYTES: usize = 16 << 10;
-/// Bounds what is replayed at start (well under half a second); reaching it writes out the oldest memtable.
+/// Bounds the replay at start (well under half a second); reaching it flushes the oldest memtable.
 const WAL_BYTES_MAX: u64 = 32 << 20;
-/// Two cores run the whole server; one thread may write memtables out while one compacts.
+/// Two cores run the whole server; one thread may flush memtables while the other compacts.
 const BACKGROUND_JOBS: i32 = 2;
 /// Bounds the memory that open tables take.
 const OPEN_FILES_MAX: i32 = 256;
 /// Spreads the write-back of tables, so that it does not pile up before a sync of the log.
 const BYTES_PER_SYNC: u64 = 1 << 20;
-/// Bytes of the first level: about those of the unsorted one (four memtables), with which it is merged in whole. What a
-/// compaction needs of the disk beside what is there grows with it; the usual 256 MiB would be the whole of a small state.
+/// Bytes of level 1: about those of level 0 (four memtables), with which it is merged whole. The disk space that a
+/// compaction needs grows with it; RocksDB's default of 256 MiB would be the whole of a small state.
 const LEVEL_BYTES: u64 = 32 << 20;
-/// Bytes of one table. Below the first level a compaction merges one or two of them with about ten of the next level.
+/// Bytes of one table. Below level 1 a compaction merges one or two of them with about ten of the next level.
 const TABLE_BYTES: u64 = 8 << 20;
-/// Input of one compaction that was asked for.
+/// Input of one manual compaction, in bytes.
 const COMPACTION_BYTES_MAX: u64 = 64 << 20;
-/// The database's own text log: two files of a megabyte are enough to look into a failure.
+/// RocksDB's own text log: two files of a megabyte are enough to investigate a failure.
 const TEXT_LOG_FILES: usize = 2;
 const TEXT_LOG_BYTES: usize = MIB;
 
-/// Opens the database in `path`; only a new directory may get a new database. Also says which generations of the
-/// state are in it.
+/// Opens the database in `path`; only a new directory may get a new database. Also returns the column families of the
+/// generations in it.
 pub(super) fn open(path: &Path, is_new: bool) -> Result<(Db, Vec<String>), OpenError> {
     let options = database(is_new);
     let mut generations = Vec::new();
@@ -66,8 +66,8 @@ pub(super) fn open(path: &Path, is_new: bool) -> Result<(Db, Vec<String>), OpenE
     Ok((db, generations))
 }
 
-/// Options of a column family made later: a generation of the state. It has a small cache of its own, since it is
-/// read in order, once.
+/// Options of a column family created after opening: a generation of the state. It has a small cache of its own, since
+/// it is read in order, once.
 pub(super) fn generation_family() -> Options {
     large_family(&Cache::new_lru_cache(MIB))
 }
@@ -120,7 +120,7 @@ fn family(cache: &Cache) -> Options {
     options
 }
 
-/// What the layer below meant by refusing to open.
+/// Classifies an error of RocksDB at open by its text.
 fn refusal(path: &Path, error: rocksdb::Error) -> OpenError {
     let reason = error.into_string();
     let path = path.to_owned();

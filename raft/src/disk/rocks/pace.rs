@@ -1,9 +1,9 @@
-//! How fast the stored state is written.
+//! Back-pressure on writes of the stored state.
 //!
-//! Owns the wait before a step of the state. The database stops every writer, those of the log too, while a column family
-//! has as many full memtables as it may have, and slows them down while compaction is behind. History comes in bursts:
-//! all that a restart replays grows old at once. A step that would stop the database, or comes while it slows writers
-//! down, waits on its own thread, so that entries are appended meanwhile.
+//! Owns the wait before a batch of the state. RocksDB stops all writers, those of the log too, while a column family
+//! has its maximum of full memtables, and slows them down while compaction is behind. History comes in bursts: after a
+//! restart, all replayed changes are evicted at once. A batch that would stop the database, or comes while it slows
+//! writers down, waits on its own thread, so that entries are appended meanwhile.
 
 use std::sync::Arc;
 use std::thread;
@@ -15,21 +15,21 @@ use super::options::WRITE_BUFFER_BYTES;
 use super::{Core, Db, failed, family};
 use crate::disk::{DiskError, StateBatch};
 
-/// Between two looks at the database. Writing out a memtable takes tens of milliseconds.
+/// Time between two checks. Flushing a memtable takes tens of milliseconds.
 const LOOK_PERIOD: Duration = Duration::from_millis(2);
 
-/// Looks before a step of a megabyte is written all the same: a fifth of a second. A disk that is slower than history comes
-/// holds everybody up in the end; waiting longer would only let history pile up in memory.
+/// Checks before a batch, of about a megabyte, is written all the same: a fifth of a second. A disk slower than the
+/// history stalls all writers in the end; a longer wait would only let history pile up in memory.
 const LOOKS_MAX: u32 = 100;
 
-/// What the database says of its writes to the state.
+/// RocksDB's write pressure on the state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Pressure {
-    /// Full memtables that are not written out yet.
+    /// Full memtables that are not flushed yet.
     full_memtables: u64,
-    /// Bytes in the memtable that is filled.
+    /// Bytes in the active memtable.
     memtable_bytes: u64,
-    /// Writers are held up by it already.
+    /// RocksDB delays or stops writers already.
     is_slowed: bool,
 }
 
@@ -48,22 +48,22 @@ impl Pressure {
         })
     }
 
-    /// Whether writing `bytes` now may hold other writers up.
+    /// Whether writing `bytes` now may delay other writers.
     fn is_high(&self, bytes: usize) -> bool {
-        // The database closes a memtable somewhat before it is full.
+        // RocksDB switches memtables somewhat before one is full.
         let fills = self.memtable_bytes.saturating_add(bytes as u64) > (WRITE_BUFFER_BYTES as u64) / 4 * 3;
         self.is_slowed || (fills && self.full_memtables > 0)
     }
 }
 
 impl Core {
-    /// Waits until `step` can be written without holding up those who append to the log; not for ever.
+    /// Waits until `step` can be written without delaying appends to the log; at most [`LOOKS_MAX`] checks.
     pub(super) fn wait_for_room(&self, step: &StateBatch) -> Result<(), DiskError> {
         let bytes = bytes_of(step);
         for _ in 0..LOOKS_MAX {
             self.fuse.check()?;
             let name = self.generations.read().family();
-            // Another state was installed meanwhile: whoever writes finds out.
+            // Another state was installed: `write_state` reports it.
             let Ok(state) = family(&self.db, &name) else { return Ok(()) };
             if !Pressure::now(&self.db, &state)?.is_high(bytes) {
                 return Ok(());
@@ -75,7 +75,7 @@ impl Core {
     }
 }
 
-/// Bytes that a step adds to a memtable, roughly.
+/// Bytes that a batch adds to a memtable, roughly.
 fn bytes_of(step: &StateBatch) -> usize {
     let objects = step.writes.iter().filter_map(|write| write.record.as_ref());
     let blocks = step.history.iter().map(|block| &block.record);

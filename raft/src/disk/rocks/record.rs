@@ -1,8 +1,8 @@
-//! How keys and values stand in the database.
+//! The layout of keys and values in RocksDB.
 //!
-//! A value is a little-endian CRC-32 over its key and body, then the body: the checksum finds a flipped bit and also
-//! a value that ended up under another key. Log keys are big-endian so that they sort by index; a state key is the
-//! length of the resource (two bytes, big-endian), the resource and the path, so that no byte is special in either.
+//! A value is a little-endian CRC-32 over its key and body, then the body: the checksum finds a flipped bit and also a
+//! value that ended up under another key. Log keys are big-endian so that they sort by index; a state key is the length
+//! of the resource (two bytes, big-endian), the resource and the path, so that either may contain any byte.
 
 use bytes::Bytes;
 
@@ -16,10 +16,10 @@ const RESOURCE_LENGTH_BYTES: usize = 2;
 
 /// The number of the current generation of the state.
 pub(super) const META_GENERATION: &[u8] = b"generation";
-/// The index up to which the log is purged, written with [`MetaKey::Purged`], whose bytes only the caller can read.
+/// The index up to which the log is purged. Written with [`MetaKey::Purged`], whose bytes only the caller can decode.
 pub(super) const META_PURGED_INDEX: &[u8] = b"purged_index";
 
-/// The name under which a small value is kept.
+/// The database key of a small value.
 pub(super) fn meta_key(key: MetaKey) -> &'static [u8] {
     match key {
         MetaKey::Identity => b"identity",
@@ -36,7 +36,7 @@ pub(super) fn log_key(index: u64) -> [u8; 8] {
     index.to_be_bytes()
 }
 
-/// The index a log key stands for.
+/// The index of a log key.
 pub(super) fn log_index(key: &[u8]) -> Result<u64, DiskError> {
     let bytes = key.try_into().map_err(|_| DiskError {
         operation: "read log",
@@ -58,7 +58,7 @@ pub(super) fn state_key(resource: &str, path: &str) -> Result<Vec<u8>, DiskError
     Ok(key)
 }
 
-/// Resource and path of a state key, `None` when it is not one.
+/// Resource and path of a state key; `None` if malformed.
 pub(super) fn split_state_key(key: &[u8]) -> Option<(&str, &str)> {
     let (length, rest) = key.split_first_chunk::<RESOURCE_LENGTH_BYTES>()?;
     let (resource, path) = rest.split_at_checked(usize::from(u16::from_be_bytes(*length)))?;
@@ -72,14 +72,14 @@ pub(super) fn seal(key: &[u8], body: &[u8]) -> Vec<u8> {
     value
 }
 
-/// [`seal`] into a buffer that is used again and again.
+/// [`seal`] into a reused buffer.
 pub(super) fn seal_into(value: &mut Vec<u8>, key: &[u8], body: &[u8]) {
     value.clear();
     value.extend_from_slice(&checksum(key, body).to_le_bytes());
     value.extend_from_slice(body);
 }
 
-/// The body of a stored value, or an error where its checksum does not match.
+/// The body of a stored value; an error if its checksum does not match.
 pub(super) fn unseal<'a>(
     operation: &'static str,
     key: &[u8],
@@ -95,13 +95,13 @@ pub(super) fn unseal<'a>(
         })
 }
 
-/// A small value.
+/// Reads a small value.
 pub(super) fn load(db: &Db, operation: &'static str, name: &[u8]) -> Result<Option<Bytes>, DiskError> {
     let stored = db.get_pinned_cf(&family(db, CF_META)?, name).map_err(failed(operation))?;
     stored.map(|value| unseal(operation, name, &value).map(Bytes::copy_from_slice)).transpose()
 }
 
-/// A small number of ours.
+/// Reads a number that this adapter wrote.
 pub(super) fn load_number(db: &Db, operation: &'static str, name: &[u8]) -> Result<Option<u64>, DiskError> {
     let Some(body) = load(db, operation, name)? else { return Ok(None) };
     let bytes = body

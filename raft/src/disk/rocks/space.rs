@@ -1,8 +1,9 @@
-//! How much room the store takes and has left, and the room it needs to be opened on a full disk.
+//! Disk space: used and free bytes, and the ballast for opening the store on a full disk.
 //!
-//! Owns the asking: the files of the store's directory, and what the system says of the disk under it. And it owns the
-//! ballast, a file of nothing: opening the database writes out what the write-ahead log holds, which needs room, and
-//! without it nothing could be deleted any more. The ballast is given up when a store is opened on a full disk.
+//! Owns the measurement: the sizes of the store's files, and the free space of their file system. And it owns the
+//! ballast, a file without content: opening the database flushes the contents of the write-ahead log to tables, which
+//! needs space, and without that space no object could be deleted any more. The ballast is deleted when a store is
+//! opened on a full disk.
 
 use std::fs;
 use std::io;
@@ -11,20 +12,20 @@ use std::path::Path;
 
 use crate::disk::{DiskError, Space};
 
-/// Bytes of the unit in which files say how much they take (POSIX `st_blocks`).
+/// Bytes of a block in `st_blocks` (POSIX).
 const BLOCK_BYTES: u64 = 512;
 
-/// The name of the ballast.
+/// File name of the ballast.
 const BALLAST_FILE: &str = "BALLAST";
 
-/// With less free, the ballast is given up before the database is opened: the write-ahead log is twice in memory and once
-/// in tables then, beside a new manifest.
+/// With fewer free bytes the ballast is deleted before the database is opened: opening writes the write-ahead log, up
+/// to 32 MiB, to tables while it is still there, and a new manifest.
 const OPENING_BYTES: u64 = 64 << 20;
 
-/// A ballast is made only where so many times its bytes are free.
+/// A ballast is created only if this many times its bytes are free.
 const BALLAST_ROOM: u64 = 8;
 
-/// Gives the ballast of the store in `path` up when the disk is too full to open the database.
+/// Deletes the ballast of the store in `path` if the disk is too full to open the database.
 pub(super) fn release_ballast(path: &Path) -> io::Result<()> {
     let disk = rustix::fs::statvfs(path)?;
     if disk.f_bavail.saturating_mul(disk.f_frsize) >= OPENING_BYTES {
@@ -40,12 +41,12 @@ pub(super) fn release_ballast(path: &Path) -> io::Result<()> {
     }
 }
 
-/// Makes the ballast of the store in `path`, unless it is there or the disk has little room.
+/// Creates the ballast of the store in `path`, unless it exists or the disk has little space.
 pub(super) fn keep_ballast(path: &Path, bytes: u64) -> io::Result<()> {
     let disk = rustix::fs::statvfs(path)?;
     let free = disk.f_bavail.saturating_mul(disk.f_frsize);
     let ballast = path.join(BALLAST_FILE);
-    // A ballast file that a crash left unfinished is shorter.
+    // A shorter file was left unfinished by a crash.
     let is_whole = fs::metadata(&ballast).is_ok_and(|found| found.len() >= bytes);
     if bytes == 0 || free < bytes.saturating_mul(BALLAST_ROOM) || is_whole {
         return Ok(());
@@ -55,23 +56,23 @@ pub(super) fn keep_ballast(path: &Path, bytes: u64) -> io::Result<()> {
     Ok(())
 }
 
-/// The room of the store in `path`.
+/// Bytes used by the store in `path`, and bytes free.
 pub(super) fn measure(path: &Path) -> Result<Space, DiskError> {
     let unknown = |error: io::Error| DiskError { operation: "measure space", reason: error.to_string() };
     let disk = rustix::fs::statvfs(path).map_err(|error| unknown(error.into()))?;
     let used = used(path).map_err(unknown)?;
-    // What is kept for the superuser is left out: the store may run as somebody else.
+    // Blocks reserved for the superuser do not count: the store may run as another user.
     Ok(Space { used, free: disk.f_bavail.saturating_mul(disk.f_frsize) })
 }
 
-/// What the files in `path` take: the database keeps all of its files in one directory.
+/// Bytes that the files in `path` take: RocksDB keeps all of its files in one directory.
 fn used(path: &Path) -> io::Result<u64> {
     let mut bytes = 0u64;
     for entry in fs::read_dir(path)? {
         match entry?.metadata() {
             Ok(found) if found.is_file() => bytes += found.blocks().saturating_mul(BLOCK_BYTES),
             Ok(_) => {}
-            // Files come and go while they are counted.
+            // Files are created and deleted while they are counted.
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
             Err(error) => return Err(error),
         }

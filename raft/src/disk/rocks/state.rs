@@ -1,8 +1,8 @@
-//! The applied state: generations of it, one of them current.
+//! The stored state: its generations, of which one is current.
 //!
-//! Objects are written together with the mark that says how far they go, in one batch, unsynced: after a crash the
-//! log replays the rest. A state received from a peer goes into a new column family, past the write-ahead log; once
-//! its tables are on disk, one synced batch names it current and sets its mark.
+//! Objects are written together with the mark up to which they are complete, in one batch, unsynced: after a crash the
+//! log replays the rest. A state received from a peer is written to a new column family without the write-ahead log;
+//! once its tables are on disk, one synced batch makes it current and sets its mark.
 //!
 //! Invariant: exactly one generation is current, and a generation that is not current is garbage: dropped with its
 //! installation, or at the next open.
@@ -18,12 +18,12 @@ use crate::disk::{
     DiskError, Generation, Install, MetaKey, OnInstalled, StateBatch, StateWrite, StateWritten,
 };
 
-/// Before the number of a generation's column family.
+/// Prefix of the name of a generation's column family, before the number.
 const CF_GENERATION_PREFIX: &str = "objects-";
-/// Read ahead while the whole state is read: large steps, once.
+/// Readahead while the whole state is read, once.
 const READ_AHEAD_BYTES: usize = 2 << 20;
 
-/// Whether a column family is a generation of the state.
+/// Whether a column family holds a generation of the state.
 pub(super) fn is_generation(name: &str) -> bool {
     name.starts_with(CF_GENERATION_PREFIX)
 }
@@ -32,16 +32,16 @@ fn generation_name(number: u64) -> String {
     format!("{CF_GENERATION_PREFIX}{number}")
 }
 
-/// Which generation is current, and the numbers given out.
+/// The current generation, and the next number.
 #[derive(Debug)]
 pub(super) struct Generations {
     current: u64,
-    // Invariant: greater than every number given out, so that a late drop never meets a new generation.
+    // Invariant: greater than every number given out, so that a late drop never removes a new generation.
     next: u64,
 }
 
 impl Generations {
-    /// Finds the current generation and drops every other one of `found`; makes the first in a new database.
+    /// Finds the current generation and drops all others of `found`; creates the first in a new database.
     pub(super) fn open(db: &Db, found: &[String], is_new: bool) -> Result<Generations, DiskError> {
         let number = match record::load_number(db, "read generation", record::META_GENERATION)? {
             Some(number) => number,
@@ -74,7 +74,7 @@ impl Generations {
 fn make_first(db: &Db) -> Result<u64, DiskError> {
     let number = 1;
     let name = generation_name(number);
-    // There already when a first start was interrupted here.
+    // It exists if a first start was interrupted here.
     if db.cf_handle(&name).is_none() {
         db.create_cf(&name, &options::generation_family()).map_err(failed("create state"))?;
     }
@@ -123,7 +123,7 @@ fn synced() -> WriteOptions {
 }
 
 impl Core {
-    /// Takes one step of the current generation, or nothing of it when the step continues another one.
+    /// Writes one batch to the current generation, or nothing if the batch belongs to another.
     pub(super) fn write_state(&self, step: &StateBatch) -> Result<StateWritten, DiskError> {
         self.fuse.check()?;
         let generations = self.generations.read();
@@ -140,7 +140,7 @@ impl Core {
         Ok(StateWritten::Written)
     }
 
-    /// Every object of the current generation.
+    /// Calls `each` with every object of the current generation.
     pub(super) fn read_state(&self, each: &mut dyn FnMut(&str, &str, Bytes)) -> Result<(), DiskError> {
         self.fuse.check()?;
         let generations = self.generations.read();
@@ -150,7 +150,7 @@ impl Core {
         options.fill_cache(false);
         options.set_readahead_size(READ_AHEAD_BYTES);
         let mut entries = self.db.raw_iterator_cf_opt(&objects, options);
-        // The iterator keeps its generation alive: a callback may write, or take long.
+        // The iterator keeps its generation alive without the lock: a callback may write, or take long.
         drop(generations);
         entries.seek_to_first();
         while let Some((key, value)) = entries.item() {
@@ -166,7 +166,7 @@ impl Core {
     }
 }
 
-/// A state being received into a generation of its own.
+/// A state being received into a new generation.
 pub(super) struct RocksInstall {
     core: Arc<Core>,
     queue: StateQueue,
@@ -175,7 +175,7 @@ pub(super) struct RocksInstall {
     is_committed: bool,
 }
 
-/// Makes a new, empty generation.
+/// Creates a new, empty generation.
 pub(super) fn begin_install(core: &Arc<Core>, queue: StateQueue) -> Result<Box<dyn Install>, DiskError> {
     core.fuse.check()?;
     let number = {
@@ -221,7 +221,7 @@ impl RocksInstall {
         let old = {
             let mut generations = core.generations.write();
             core.write_with("commit install", batch, &synced())?;
-            // Before anything else can fail: dropping this value must not take the current state with it.
+            // Before any other step can fail: dropping this value must not delete the current state.
             self.is_committed = true;
             let old = generations.family();
             assert_ne!(old, self.name, "the state that becomes current is not the one that is dropped");
@@ -235,7 +235,7 @@ impl RocksInstall {
 
 impl Drop for RocksInstall {
     fn drop(&mut self) {
-        // After a failed write nothing is known about what is current: the next open decides.
+        // After a failed write it is unknown which generation is current: the next open decides.
         if self.is_committed || self.core.fuse.check().is_err() {
             return;
         }

@@ -1,8 +1,9 @@
 //! The thread that writes the stored state.
 //!
-//! Owns the order of steps of the state and of installations: one thread takes them one after another, so a step that
-//! was asked for before an installation is done before it, and one after it belongs to the new generation or is
-//! dropped. Nothing that applies entries or appends them waits for it: a step is written when the database has room.
+//! Owns the order of state batches and of installations: one thread takes them one after another, so a batch queued
+//! before an installation is written before it, and a batch queued after it belongs to the new generation or is
+//! dropped. Neither applying nor appending entries waits for this thread: a batch is written when the database has
+//! room.
 
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SendError, SyncSender, sync_channel};
@@ -15,17 +16,17 @@ use super::Core;
 use super::state::RocksInstall;
 use crate::disk::{DiskError, OnInstalled, OnWritten, StateBatch};
 
-/// Work that waits. A member asks for its next step when the last one is done, and installs one state at a time; only
-/// a caller that breaks this rule ever waits for room.
+/// Most queued work. A member queues its next batch when the last one is done, and installs one state at a time; only a
+/// caller that breaks this rule ever waits for a place.
 const QUEUE_MAX: usize = 8;
 
-/// One piece of work.
+/// A batch or an installation.
 enum Work {
     Write(StateBatch, OnWritten),
     Install(Box<RocksInstall>, Bytes, OnInstalled),
 }
 
-/// Where work is handed in, until the disk closes. Cheap to clone.
+/// The sending side of the queue; closed with the disk. Cheap to clone.
 #[derive(Clone)]
 pub(super) struct StateQueue(Arc<Mutex<Option<SyncSender<Work>>>>);
 
@@ -36,12 +37,12 @@ pub(super) struct StateWriter {
 }
 
 impl StateQueue {
-    /// Takes one step of the state.
+    /// Queues a batch.
     pub(super) fn write(&self, batch: StateBatch, on_written: OnWritten) {
         self.push(Work::Write(batch, on_written));
     }
 
-    /// Makes `install` the state, behind what was asked for before.
+    /// Queues an installation, behind all earlier work.
     pub(super) fn install(&self, install: RocksInstall, mark: Bytes, on_installed: OnInstalled) {
         self.push(Work::Install(Box::new(install), mark, on_installed));
     }
@@ -73,7 +74,7 @@ impl StateWriter {
         Ok(StateWriter { queue, thread: Some(thread) })
     }
 
-    /// Where steps and installations are handed in.
+    /// The queue for batches and installations.
     pub(super) fn queue(&self) -> StateQueue {
         self.queue.clone()
     }
@@ -83,7 +84,7 @@ impl Drop for StateWriter {
     fn drop(&mut self) {
         *self.queue.0.lock() = None;
         if let Some(thread) = self.thread.take()
-            // A callback may hold the last reference to the disk: the thread cannot wait for itself.
+            // A callback may hold the last reference to the disk: the thread cannot join itself.
             && thread.thread().id() != thread::current().id()
             && thread.join().is_err()
         {

@@ -1,12 +1,12 @@
-//! The thread that gives back the space of purged entries.
+//! The thread that reclaims the space of purged entries.
 //!
-//! Owns nothing but its progress: it is told, after the purge marker is durable, how far the log is forgotten, and
-//! removes entries in large steps, so that range tombstones stay few. What it has not removed when the process ends
-//! is removed after the next start. It never touches an entry after the purged index.
+//! Owns nothing but its progress: it learns the purged index after the purge marker is durable, and deletes entries in
+//! large steps, so that range tombstones stay few. Entries not deleted when the process ends are deleted after the next
+//! start. It never touches an entry after the purged index.
 //!
-//! When space is short it is asked to reclaim: it then removes what there is, however little and at once, deletes the
-//! tables that hold nothing but history that is gone, has the database write out its buffers (which frees the write-ahead
-//! log), and compacts what was removed from the state.
+//! When space is short, a member calls for a reclaim: the thread then deletes all purged entries, however few and at
+//! once, deletes the tables that hold only removed history, flushes the memtables (which frees the write-ahead log),
+//! and compacts the removals in the state.
 
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
@@ -18,39 +18,40 @@ use rocksdb::{CompactOptions, LiveFile, WriteBatch};
 use super::{CF_LOG, CF_META, Core, failed, family, record, space};
 use crate::disk::DiskError;
 
-/// Entries worth a sweep: a smaller step would leave a range tombstone for little space.
+/// Entries that make a sweep worthwhile: a smaller one would leave a range tombstone for little space.
 const STEP_ENTRIES: u64 = 4096;
-/// Sweeps between two compactions of the swept range, which free what tombstones only hide. Whole files are dropped
-/// in every sweep, so this is for the remains.
+/// Sweeps between two compactions of the swept range, which free the space that tombstones only hide. Every sweep
+/// deletes whole files; the compaction is for the remains.
 const SWEEPS_PER_COMPACTION: u64 = 8;
-/// A table is compacted to reclaim space when one in so many of its entries, at least, is a removal.
+/// A reclaim compacts a table if at least one in this many of its entries is a removal.
 const REMOVALS_PART: u64 = 4;
-/// A rest after reclaiming, in terms of the time it took: a twentieth of the disk's time at most, so that writes go on.
+/// The rest after a reclaim, as a multiple of its duration: reclaims take a twentieth of the disk's time at most, so
+/// that writes go on.
 const REST_PER_WORK: u32 = 19;
-/// The least rest: each time writes a small table for every column family, whatever little was in its buffer.
+/// The shortest rest: each reclaim flushes a small table for every column family, however little its memtable holds.
 const REST_MIN: Duration = Duration::from_secs(5);
-/// The longest: somebody waits for the space of what was deleted.
+/// The longest rest: writers wait for the space of deleted objects.
 const REST_MAX: Duration = Duration::from_secs(15);
-/// Between two sweeps of little while space is short. Each leaves a range tombstone.
+/// Rest between two small sweeps while space is short. Each leaves a range tombstone.
 const SMALL_SWEEP_REST: Duration = Duration::from_millis(500);
 
 #[derive(Debug, Default)]
 struct Orders {
-    // One past the last entry that may go: orders merge, so nothing queues.
+    // One past the last entry to delete: orders merge, so nothing queues.
     end: u64,
-    // Space is short: everything is to be given back.
+    // Space is short: reclaim all that is possible.
     reclaim: bool,
     is_stopping: bool,
 }
 
-/// What to do next.
+/// The next work of the thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Task {
     end: u64,
     reclaim: bool,
 }
 
-/// Before when what is not worth doing without need is not done again.
+/// Earliest times of the next reclaim and of the next small sweep.
 #[derive(Clone, Copy, Debug)]
 struct Rests {
     reclaim: Instant,
@@ -63,19 +64,19 @@ struct Desk {
     changed: Condvar,
 }
 
-/// Tells the sweeper how far the log is purged, durably. Cheap to clone.
+/// Orders to the sweeper. Cheap to clone.
 #[derive(Clone, Debug, Default)]
 pub(super) struct SweepHandle(Arc<Desk>);
 
 impl SweepHandle {
-    /// Entries up to `index` may go.
+    /// Orders the deletion of entries up to `index`, whose purge is durable.
     pub(super) fn purged_through(&self, index: u64) {
         let mut orders = self.0.orders.lock();
         orders.end = orders.end.max(index.saturating_add(1));
         self.0.changed.notify_one();
     }
 
-    /// As much as possible is to be given back.
+    /// Orders a reclaim.
     pub(super) fn reclaim(&self) {
         self.0.orders.lock().reclaim = true;
         self.0.changed.notify_one();
@@ -86,7 +87,7 @@ impl SweepHandle {
         self.0.changed.notify_one();
     }
 
-    /// Waits until there is enough to do after `done`, the end of the last sweep; `None` to stop.
+    /// Waits until there is enough work after `done`, the end of the last sweep; `None` to stop.
     fn next(&self, done: u64, rests: Rests) -> Option<Task> {
         let mut orders = self.0.orders.lock();
         while !orders.is_stopping {
@@ -120,10 +121,10 @@ pub(super) struct Sweeper {
 }
 
 impl Sweeper {
-    /// Starts the thread, with what an earlier process left to do.
+    /// Starts the thread, with the purged entries that an earlier process left.
     pub(super) fn start(core: Arc<Core>) -> Result<Sweeper, DiskError> {
         let handle = SweepHandle::default();
-        // What was purged before has been read from the disk, and opening made all of that durable.
+        // The purged index was read from the disk, and opening made it durable.
         if let Some(purged) = core.bounds.read().purged() {
             handle.purged_through(purged);
         }
@@ -135,7 +136,7 @@ impl Sweeper {
         Ok(Sweeper { handle, thread: Some(thread) })
     }
 
-    /// For whoever learns that a purge is durable.
+    /// The handle for callers that know when a purge is durable.
     pub(super) fn handle(&self) -> SweepHandle {
         self.handle.clone()
     }
@@ -191,7 +192,7 @@ fn sweep(core: &Core, end: u64, compact: bool) -> Result<(), DiskError> {
     core.fuse.check()?;
     let log = family(&core.db, CF_LOG)?;
     let (from, to) = (record::log_key(0), record::log_key(end));
-    // Whole files first, which costs nothing; older versions that this uncovers are before `first` too.
+    // Whole files first, which costs nothing; older versions that this uncovers have keys before `end` too.
     core.db.delete_file_in_range_cf(&log, from, to).map_err(failed("purge"))?;
     let mut batch = WriteBatch::default();
     batch.delete_range_cf(&log, from, to);
@@ -202,20 +203,21 @@ fn sweep(core: &Core, end: u64, compact: bool) -> Result<(), DiskError> {
     Ok(())
 }
 
-/// Deletes the tables of history that is gone, writes out every buffer, after which the database drops its old write-ahead
-/// logs, and compacts the tables of the state that hold many removals, one after another. A table whose compaction needs more than half of what is free is left
-/// for later: a compaction that finds no room stops the database. The log was compacted where it was swept.
+/// Deletes the tables of removed history, flushes every memtable, after which RocksDB drops its old write-ahead logs,
+/// and compacts the tables of the state that hold many removals, one after another. A table whose compaction needs more
+/// than half of the free space is left for later: a compaction that runs out of space stops the database. The log was
+/// compacted by the sweep.
 fn reclaim_all(core: &Core) -> Result<(), DiskError> {
     core.fuse.check()?;
     core.drop_gone_history()?;
     let state = core.generations.read().family();
     for name in [CF_LOG, CF_META, &state] {
-        // A state that another replaces meanwhile is gone with all it takes.
+        // A state that is replaced meanwhile is dropped with its files.
         let Some(found) = core.db.cf_handle(name) else { continue };
         core.db.flush_cf(&found).map_err(failed("flush"))?;
     }
     let mut beside_others = CompactOptions::default();
-    // Flushes and the compactions that they call for go on meanwhile: else writes would stall.
+    // Flushes and automatic compactions go on meanwhile: else writes would stall.
     beside_others.set_exclusive_manual_compaction(false);
     for (from, to) in ranges_of_removals(core, &state)? {
         let Some(found) = core.db.cf_handle(&state) else { break };
@@ -237,7 +239,7 @@ fn reclaim_all(core: &Core) -> Result<(), DiskError> {
 /// The first and last key of a table.
 type Keys = (Vec<u8>, Vec<u8>);
 
-/// The keys of the tables in `family` of which a large part is removals.
+/// The key ranges of the tables in `family` with many removals.
 fn ranges_of_removals(core: &Core, family: &str) -> Result<Vec<Keys>, DiskError> {
     let tables = tables_of(core, family)?.into_iter();
     let worth = tables.filter(|table| table.num_deletions.saturating_mul(REMOVALS_PART) >= table.num_entries);
@@ -251,7 +253,7 @@ fn tables_of(core: &Core, family: &str) -> Result<Vec<LiveFile>, DiskError> {
     Ok(tables)
 }
 
-/// Whether a table has keys between `from` and `to`.
+/// Whether the key range of a table overlaps `from` to `to`.
 fn is_within(table: &LiveFile, from: &[u8], to: &[u8]) -> bool {
     let before = table.end_key.as_ref().is_some_and(|last| last.as_slice() < from);
     let after = table.start_key.as_ref().is_some_and(|first| first.as_slice() > to);

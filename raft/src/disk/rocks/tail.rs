@@ -1,17 +1,17 @@
-//! Cuts what a power loss tore off the end of the write-ahead log and of the manifest.
+//! Cuts the torn end, left by a power loss, off the write-ahead log and the manifest.
 //!
-//! Owns one repair before the database is opened, and the stamps that make it certain. What was written since the last
-//! sync may be on the disk in part: a sector here, a later one there, zeros between. The database reads zeros as a gap to
-//! skip, which would replay writes without those before them, and takes half a record for damage, with which it refuses
-//! to open. So the log is read first, and ends before its first unfinished record; later files are emptied.
+//! Owns one repair before the database is opened, and the stamps that make it certain. Writes since the last sync may
+//! be on the disk in part: a sector here, a later one there, zeros between. RocksDB reads zeros as a gap to skip, which
+//! would replay writes without those before them, and takes half a record for damage, with which it refuses to open. So
+//! the log is read first, and ends before its first unfinished record; later files are emptied.
 //!
-//! Nothing durable may go that way: a flipped bit in a synced record has to stop the start. A record counts as unfinished
-//! only where a sector of it is still empty (space of a log is never used twice, so that a sector that was not written
-//! reads as zeros) and where nothing behind it proves that it was synced: every write ends with a stamp, its number and
-//! the newest number known to be durable.
+//! No durable record may be cut: a flipped bit in a synced record has to stop the start. A record counts as unfinished
+//! only if a sector of it is still empty (space of a log is never reused, so an unwritten sector reads as zeros) and if
+//! no later stamp proves that it was synced: every write ends with a stamp, its number and the newest number known to
+//! be durable.
 //!
 //! Invariant: every write that goes into the log is stamped, in the order of the numbers.
-//! Invariant: what is read here is synced before anything is built on it.
+//! Invariant: a log file that is read here is synced before its contents are used.
 
 mod records;
 
@@ -23,7 +23,7 @@ pub(super) use self::records::Stamp;
 use self::records::{Broken, Records, Step};
 use super::OpenError;
 
-/// Bytes that one change of the manifest takes at most: it is synced before the next one begins.
+/// Most bytes that one change of the manifest takes: it is synced before the next one begins.
 const MANIFEST_WRITE_BYTES_MAX: u64 = 32 << 10;
 
 /// Cuts the log of the database in `path`, and returns the number of its last write.
@@ -44,7 +44,7 @@ pub(super) fn cut(path: &Path) -> Result<u64, OpenError> {
         }
         match found.verdict(broken) {
             Verdict::Obsolete => last = found.last_of_file,
-            // The database finds it as well, and says what it found.
+            // Left to RocksDB, which finds the damage as well and reports it.
             Verdict::Damaged if !broken.is_unfinished => return Ok(found.last),
             Verdict::Damaged => {
                 let reason = format!("{}: what was durable at {} is lost", log.display(), broken.start);
@@ -61,15 +61,15 @@ pub(super) fn cut(path: &Path) -> Result<u64, OpenError> {
     Ok(last)
 }
 
-/// Cuts a change of the manifest that a power loss left unfinished. The manifest (which tables there are) has the form of a
-/// log and no stamps, but every change of it is synced before anything depends on it or the next one begins.
+/// Cuts a change of the manifest that a power loss left unfinished. The manifest (the list of tables) has the format of
+/// a log and no stamps, but every change of it is synced before anything depends on it or the next one begins.
 pub(super) fn cut_manifest(path: &Path) -> Result<(), OpenError> {
     let read = |error: io::Error| OpenError::io(path, "read the manifest", &error);
     let current = match fs::read_to_string(path.join("CURRENT")) {
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
         current => current.map_err(read)?,
     };
-    // The database says what is wrong with other names.
+    // Left to RocksDB, which reports other names.
     if !current.starts_with("MANIFEST-") {
         return Ok(());
     }
@@ -120,33 +120,33 @@ fn logs(path: &Path) -> io::Result<Vec<PathBuf>> {
     Ok(found.into_iter().map(|(_, path)| path).collect())
 }
 
-/// What a file of the log holds.
+/// The result of reading one file of the log.
 #[derive(Debug, Default)]
 struct Examined {
-    // The number of the last write before what is broken.
+    // The number of the last write before the broken record.
     last: u64,
     // The number of the last write in the file.
     last_of_file: u64,
-    // The number of the first write behind what is broken, and the newest that a stamp there calls durable.
+    // The number of the first write behind the broken record, and the newest that a stamp there calls durable.
     next: Option<u64>,
     durable: u64,
     broken: Option<Broken>,
 }
 
-/// What to do about a broken record.
+/// The judgement of a broken record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Verdict {
     /// It was never durable.
     Unfinished,
-    /// It was, or may have been.
+    /// It was durable, or may have been.
     Damaged,
-    /// Writes between two files are in tables; their file was deleted before the older one.
+    /// The writes missing between two files are in tables; their file was deleted before the older one.
     Obsolete,
 }
 
 impl Examined {
     fn verdict(&self, broken: Broken) -> Verdict {
-        // The first missing write; where nothing is known before it, the last one, which is durable later.
+        // The first missing write. If no write before it is known: the last missing one, which becomes durable later.
         let missing = if self.last > 0 {
             self.last.saturating_add(1)
         } else {
@@ -161,7 +161,8 @@ impl Examined {
     }
 }
 
-/// Reads a file of the log behind the write number `before` (0 when unknown), and makes what it reads durable.
+/// Reads a file of the log that follows the write number `before` (0 when unknown, `u64::MAX` behind a broken record),
+/// and syncs it.
 fn examine(log: &Path, before: u64) -> io::Result<Examined> {
     let file = File::open(log)?;
     file.sync_all()?;

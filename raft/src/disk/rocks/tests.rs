@@ -1,4 +1,4 @@
-//! A disk in a directory of its own: what it keeps through restarts, crashes, torn tails, flipped bits and failures.
+//! A disk in a directory of its own, through restarts, crashes, torn tails, flipped bits and failures.
 
 mod history;
 
@@ -11,7 +11,7 @@ use tempfile::TempDir;
 use super::*;
 use crate::disk::{StateWrite, StateWritten};
 
-/// A disk in a directory of its own, and what tests do with it.
+/// A disk in a directory of its own, with helpers.
 struct Bench {
     root: TempDir,
     disk: Option<RocksDisk>,
@@ -52,7 +52,7 @@ impl Bench {
         self.disk().read_log(first, u64::MAX, usize::MAX).unwrap().iter().map(|entry| entry.index).collect()
     }
 
-    /// Takes one step of the current state and waits until it is visible.
+    /// Writes a batch to the current state and waits until it is visible.
     fn write_state(&self, writes: Vec<StateWrite>, mark: &'static [u8]) {
         let generation = self.disk().generation().unwrap();
         let mark = Some(Bytes::from_static(mark));
@@ -79,7 +79,7 @@ impl Bench {
     }
 }
 
-/// Takes a step and waits for what becomes of it.
+/// Writes a batch and waits for its result.
 fn take(disk: &RocksDisk, batch: StateBatch) -> Result<StateWritten, DiskError> {
     let (sender, told) = channel();
     disk.write_state(batch, Box::new(move |result| drop(sender.send(result))));
@@ -204,7 +204,8 @@ fn a_flipped_bit_in_the_write_ahead_log_refuses_to_start() {
     assert!(matches!(RocksDisk::open(copy.path()), Err(OpenError::Unreadable { .. })));
 }
 
-/// The disk after a power loss: a copy of the directory, `empty` of the newest write-ahead log never written.
+/// The disk after a power loss: a copy of the directory, in which the range `empty` of the newest write-ahead log was
+/// never written.
 fn with_empty_part(bench: &Bench, empty: std::ops::Range<u64>) -> (TempDir, Result<RocksDisk, OpenError>) {
     let copy = tempfile::tempdir().unwrap();
     copy_files(bench.root.path(), copy.path());
@@ -264,7 +265,7 @@ fn with_flipped_table_bit(needle: &[u8]) -> (TempDir, Result<RocksDisk, OpenErro
     let mut bench = Bench::new();
     bench.append(1, 4);
     bench.write_state(vec![put("pods", "a/b", b"an object")], b"3");
-    // Opening writes what it replays into tables.
+    // Opening flushes the replayed writes to tables.
     bench.reopen();
     bench.disk = None;
     flip_bit_of(bench.root.path(), "sst", needle);
@@ -406,7 +407,7 @@ fn swept_entries_are_gone_from_the_database() {
     bench.disk().purge_through(9_000, Bytes::from_static(b"mark")).unwrap();
     let db = &bench.disk().core.db;
     let log = family(db, CF_LOG).unwrap();
-    // The sweeper works in the background: wait for it, not for a time.
+    // The sweeper works in the background: wait for its effect, not for a time.
     while db.get_cf(&log, record::log_key(9_000)).unwrap().is_some() {
         std::thread::yield_now();
     }

@@ -1,4 +1,4 @@
-//! What passes the walk is decoded whole; everything else is refused, whatever the bytes.
+//! A transaction that passes the check decodes whole; any other bytes are refused.
 
 use std::sync::Arc;
 
@@ -23,7 +23,7 @@ fn transaction() -> Transaction {
         owners: vec!["o".into(), "p".into()],
         terminating: true,
     };
-    // Long enough for numbers of two bytes.
+    // Long enough for lengths whose varint takes two bytes.
     let json = Bytes::from(format!("{}\"\"{}", "j".repeat(129), "j".repeat(69)));
     let put = |name| Put { key: key(name), json: json.clone(), revision_at: 130, index: index.clone() };
     Transaction {
@@ -62,15 +62,15 @@ fn a_transaction_of_a_later_format_is_named_and_not_read() {
     assert!(error.newer && error.to_string().contains("format 9"), "{error}");
 }
 
-/// `message` with one more field, behind all others.
+/// `message` with an unknown field behind all others.
 fn with_field(message: &impl Message) -> Bytes {
     let mut bytes = message.encode_to_vec();
-    // Field 99 of bytes: "x".
+    // Field 99, length-delimited: "x".
     bytes.extend_from_slice(&[0x9a, 0x06, 0x01, b'x']);
     Bytes::from(bytes)
 }
 
-/// A message with one field of bytes.
+/// A message with one length-delimited field.
 fn wrapped(number: u8, inner: &Bytes) -> Vec<u8> {
     let mut bytes = vec![number << 3 | 2];
     prost::encoding::encode_varint(inner.len() as u64, &mut bytes);
@@ -99,7 +99,7 @@ fn a_field_that_decoding_would_drop_is_refused_wherever_it_stands() {
         let error = check_transaction(&bytes, FEATURE_LEVEL_MAX).expect_err(what);
         assert!(error.newer, "{what}: {error}");
     }
-    // Behind the key, which a put must have.
+    // The index stands behind the key, which a put must have.
     let index = |inner: Bytes| nest(&[4, 1], Bytes::from([put.encode_to_vec(), wrapped(4, &inner)].concat()));
     check_transaction(&index(Bytes::new()), FEATURE_LEVEL_MAX).unwrap();
     assert!(check_transaction(&index(with_field(&wire::Index::default())), FEATURE_LEVEL_MAX).is_err());
@@ -160,7 +160,7 @@ fn a_missing_or_impossible_part_is_refused() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(4000))]
 
-    /// What members apply was checked: it must not fail there, nor mean something else than what was checked.
+    /// Members apply transactions that passed the check: decoding must neither fail nor lose a part.
     #[test]
     fn what_passes_decodes_to_what_it_says(
         damage in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 0..4),
@@ -177,7 +177,7 @@ proptest! {
         }
         if check_transaction(&bytes, FEATURE_LEVEL_MAX).is_ok() {
             let (id, decoded) = decode_transaction(Bytes::from(bytes)).expect("it passed");
-            // A second time through a form that has nothing but what was understood.
+            // Encoded again, it has nothing but the fields that were understood.
             let again = encode_transaction(id, &decoded, FEATURE_LEVEL_MAX);
             check_transaction(&again, FEATURE_LEVEL_MAX).unwrap();
             prop_assert_eq!(decode_transaction(again).unwrap(), (id, decoded));

@@ -1,6 +1,6 @@
-//! Messages that came with feature level 1: what writes level 0 ignores them or is never sent them.
+//! Messages added with feature level 1: a program that writes level 0 ignores them or is never sent them.
 //!
-//! Owns one example of each, all fields set. How they are compared is the parent module's.
+//! Owns one example of each, all fields set. The parent module compares them.
 
 use bytes::Bytes;
 use orch_proto::store as wire;

@@ -1,33 +1,33 @@
-//! Reading the records of a log of RocksDB, as far as they can be read.
+//! A reader of RocksDB's log format that goes on past broken records.
 //!
-//! Owns the form of the log: blocks, pieces of records with checksums, and the stamp at the end of each write. It says what
-//! it met, a record, a broken one or the end; what follows from that is its caller's (see `tail`). No input can panic.
+//! Owns the format of the log: blocks, pieces of records with checksums, and the stamp at the end of each write. It
+//! returns a record, a broken record or the end; its caller draws the conclusions (see `tail`). No input can panic.
 
 use std::io::{self, Read};
 
 use rocksdb::WriteBatch;
 
-/// The log is written in blocks; a record that does not fit is split.
+/// Bytes of a block; a record that does not fit is split into pieces.
 const BLOCK_BYTES: usize = 32 << 10;
-/// Checksum, length and type before each piece of a record.
+/// Bytes of the header before each piece of a record: checksum, length and type.
 const HEAD_BYTES: usize = 7;
 /// Bytes of a sector: a power loss leaves each of them old or new, never mixed.
 const SECTOR_BYTES: usize = 512;
-/// A stamp in a batch: the tag of data that is for the log only, its length, two numbers.
+/// Bytes of a stamp in a batch: the tag of log data (`PutLogData`), its length, two numbers.
 const STAMP_BYTES: usize = 18;
 pub(super) const STAMP_HEAD: [u8; 2] = [3, 16];
 
-/// Numbers of writes.
+/// The end of every write: its number, and the newest durable one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(in crate::disk::rocks) struct Stamp {
     /// The number of the write.
     pub(in crate::disk::rocks) number: u64,
-    /// The newest number that was durable when it was written.
+    /// The newest number that was durable before the write.
     pub(in crate::disk::rocks) durable: u64,
 }
 
 impl Stamp {
-    /// Ends a batch with this stamp.
+    /// Appends this stamp to a batch.
     pub(in crate::disk::rocks) fn put(self, batch: &mut WriteBatch) {
         let mut numbers = [0; 16];
         numbers[..8].copy_from_slice(&self.number.to_le_bytes());
@@ -45,11 +45,11 @@ impl Stamp {
 /// A record that cannot be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Broken {
-    // Where it begins.
+    // Offset in the file at which it begins.
     pub(super) start: u64,
-    // Part of it was never written.
+    // A part of it was never written.
     pub(super) is_unfinished: bool,
-    // It is whole, and others are missing before it, at the end of the file before.
+    // It is whole, but records are missing before it, at the end of the previous file.
     pub(super) is_between_files: bool,
 }
 
@@ -67,9 +67,9 @@ pub(super) struct Records<R> {
     reader: R,
     block: Vec<u8>,
     block_start: u64,
-    // Where in the block the next piece begins.
+    // Offset in the block of the next piece.
     at: usize,
-    // Where the record began whose pieces are being read, and its last bytes.
+    // Offset of the record whose pieces are being read, and its last bytes.
     begun: Option<u64>,
     end: Vec<u8>,
 }
@@ -88,7 +88,7 @@ impl<R: Read> Records<R> {
     pub(super) fn next(&mut self) -> io::Result<Step> {
         loop {
             if self.block.len() - self.at < HEAD_BYTES {
-                // Less than a head at the end of a whole block is filled with zeros.
+                // The end of a whole block, if shorter than a header, is filled with zeros.
                 let rest = if self.block.len() == BLOCK_BYTES { 0 } else { self.block.len() - self.at };
                 let start = self.begun.unwrap_or(self.block_start + bytes(self.at));
                 if rest > 0 || !self.read_block()? {
@@ -136,13 +136,13 @@ impl<R: Read> Records<R> {
         self.at = self.block.len();
         self.begun = None;
         if self.block.len() < BLOCK_BYTES {
-            // The file ends here: nothing is left over.
+            // The file ends here.
             self.block_start += bytes(self.at);
             (self.at, self.block) = (0, Vec::new());
         }
     }
 
-    /// Reads the next block, as much of it as there is; `false` at the end of the file.
+    /// Reads the next block, or the part of it that exists; `false` at the end of the file.
     fn read_block(&mut self) -> io::Result<bool> {
         self.block_start += bytes(self.block.len());
         self.block.clear();
@@ -154,15 +154,15 @@ impl<R: Read> Records<R> {
 }
 
 fn bytes(count: usize) -> u64 {
-    // No machine that runs this has addresses of more than 64 bits.
+    // `usize` has at most 64 bits.
     u64::try_from(count).unwrap_or(u64::MAX)
 }
 
-/// Zeros at the end of a sector that mean that it was not filled. A record of more than a megabyte is written in several
-/// steps, so that the sector between two of them may have seen only the first.
+/// A sector that ends with this many zeros counts as unwritten. A record of more than a megabyte is written in several
+/// steps, so that the sector between two steps may hold only the first.
 const EMPTY_BYTES: usize = 32;
 
-/// Whether a sector's share of this piece is still empty. Blocks begin at sectors.
+/// Whether the part of this piece in any sector is unwritten. Blocks begin at sector boundaries.
 fn lacks_a_sector(block: &[u8], at: usize, size: usize) -> bool {
     let sectors = at / SECTOR_BYTES..(at + size).div_ceil(SECTOR_BYTES);
     sectors.into_iter().any(|sector| {
@@ -171,7 +171,7 @@ fn lacks_a_sector(block: &[u8], at: usize, size: usize) -> bool {
     })
 }
 
-/// Whether the checksum in the head of a piece is right: CRC-32C over type and body, masked.
+/// Whether the checksum in the header of a piece matches: CRC-32C over type and body, masked.
 fn checksum_matches(piece: &[u8]) -> bool {
     let sum = !piece[6..].iter().fold(u32::MAX, |sum, byte| {
         let [low, ..] = sum.to_le_bytes();

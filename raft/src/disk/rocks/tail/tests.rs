@@ -1,9 +1,9 @@
-//! What is cut from a log or a manifest, and what is left to the database to refuse.
+//! Tests of the cut: torn ends are cut from a log or a manifest, damage is left for RocksDB to refuse.
 
 use super::records::{CHECKSUMS, STAMP_HEAD, WHOLE};
 use super::*;
 
-/// A record as the database writes one: a batch that ends with a stamp.
+/// A record as RocksDB writes it: a batch that ends with a stamp.
 fn record(number: u64, durable: u64) -> Vec<u8> {
     let stamp = [&STAMP_HEAD[..], &number.to_le_bytes(), &durable.to_le_bytes()].concat();
     let body = [vec![b'x'; 600], stamp].concat();
@@ -36,7 +36,7 @@ fn a_later_file_goes_with_the_missing_end_of_the_one_before() {
     let half = record(8, 6)[..300].to_vec();
     let (last, sizes) = cut_logs(&[record(7, 5), half], &[record(9, 6)]);
     assert_eq!((last.unwrap(), sizes), (7, [record(7, 5).len(), 0]));
-    // The end is missing without a trace: only the numbers tell.
+    // The end is missing at a record boundary: only the stamps' numbers show it.
     let (last, sizes) = cut_logs(&[record(7, 5)], &[record(9, 6), record(10, 6)]);
     assert_eq!((last.unwrap(), sizes), (7, [record(7, 5).len(), 0]));
 }
@@ -76,7 +76,7 @@ fn an_unfinished_change_of_the_manifest_is_cut() {
         cut_manifest(root.path()).unwrap();
         assert_eq!(fs::read(&manifest).unwrap().len(), expected);
     }
-    // Too much follows for one change: the database is left to refuse.
+    // Too many bytes follow for one change: RocksDB refuses to open.
     let much = [vec![whole.clone(), torn], vec![whole; 60]].concat().concat();
     fs::write(&manifest, &much).unwrap();
     cut_manifest(root.path()).unwrap();

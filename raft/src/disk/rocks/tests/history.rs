@@ -1,9 +1,9 @@
-//! Blocks of history on the disk, and bursts of steps.
+//! Blocks of history on the disk, and bursts of batches.
 
 use super::*;
 use crate::disk::HistoryBlock;
 
-/// What the database counts of writers that it stopped or slowed down, in the column family `name`.
+/// The number of write stalls that RocksDB counted in the column family `name`: writers stopped or slowed down.
 fn stalls(disk: &RocksDisk, name: &str) -> u64 {
     let db = &disk.core.db;
     let stats =
@@ -63,7 +63,7 @@ fn tables_of_nothing_but_history_that_is_gone_are_deleted() {
         seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
         seed.to_le_bytes()
     };
-    // More than a table holds, each: the first table has the list of blocks, too.
+    // Each record is larger than a table: the first table holds the list of blocks, too.
     for through in 7..=9 {
         let record = (0..(9 << 20) / 8).flat_map(|_| noise()).collect::<Vec<u8>>().into();
         take(vec![HistoryBlock { record, ..block("pods", through - 1, through, b"") }], Vec::new());
