@@ -134,7 +134,7 @@ async fn policies_add_and_remove_finalizers() {
         let marked = server.delete(&format!("{MAPS}/{name}"), options.clone()).await;
         assert_eq!(marked.json["metadata"]["finalizers"], json!(after), "{before:?} {options}");
         assert_eq!(grace(&marked.json), ("2026-01-02T02:49:05Z", 0));
-        // Marked with `orphanDependents: false` sent: 202.
+        // 202 for a mark with `orphanDependents: false`.
         let code = if options["orphanDependents"] == json!(false) { 202 } else { 200 };
         assert_eq!(marked.code, code, "{options}");
     }
