@@ -21,7 +21,7 @@ const WAIT: Duration = Duration::from_secs(1);
 const NAMESPACES: &str = "namespaces";
 const PRIORITY_CLASSES: &str = "priorityclasses.scheduling";
 
-/// An object that must be there.
+/// An object that must exist.
 #[derive(Debug)]
 struct Wanted {
     storage: &'static str,

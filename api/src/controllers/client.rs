@@ -114,7 +114,7 @@ impl<S: Store> Client<S> {
     pub(super) fn stored_resource(&self, storage: &str) -> Option<Arc<Resource>> {
         self.registry()
             .resources()
-            // few: what is served.
+            // few: the served resources.
             .find(|resource| *resource.storage == *storage && resource.conversion.is_none())
             .cloned()
     }

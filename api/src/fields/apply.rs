@@ -56,7 +56,7 @@ pub enum ApplyError {
     Typed {
         /// The object as `namespace/name; version, Kind=kind`.
         object: String,
-        /// What is wrong, as `.path: message`; at least one.
+        /// The errors as `.path: message`; at least one.
         errors: Vec<String>,
     },
     /// The manager's field set takes more bytes than the largest object that is stored.

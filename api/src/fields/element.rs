@@ -26,7 +26,8 @@ pub enum PathElement {
 /// The value of a key field, or of a member of a set.
 #[derive(Clone, Debug)]
 pub enum KeyValue {
-    /// A fraction, or an integer beyond 64 bits. Integral numbers in range are [`KeyValue::Int`].
+    /// A fraction, or a number beyond 2^53 that is not written as a 64-bit integer. All other numbers are
+    /// [`KeyValue::Int`].
     Float(f64),
     /// An integer.
     Int(i64),

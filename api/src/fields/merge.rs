@@ -236,7 +236,7 @@ pub(super) enum Emptied {
     Gone,
 }
 
-/// `value` without the members of `gone`.
+/// Removes the members of `gone` from `value`.
 pub(super) fn remove<'s>(
     schema: &'s Schema,
     shape: Shape<'s>,
@@ -283,7 +283,7 @@ pub(super) fn remove<'s>(
 /// One entry of a map or list after a removal.
 struct Rest {
     value: Value,
-    /// The removal took all of its content.
+    /// The removal left the entry without content.
     is_gone: bool,
 }
 

@@ -235,7 +235,7 @@ impl FieldSet {
         at + near + rest[near..].partition_point(|entry| entry.element < *element)
     }
 
-    /// The members that both have.
+    /// The members of both sets.
     #[must_use]
     pub fn intersection(&self, other: &FieldSet) -> FieldSet {
         let mut out = FieldSet::EMPTY;

@@ -1,6 +1,6 @@
 //! Merge behaviour of values: the type tables reduced to the needs of server-side apply.
 //!
-//! Owns the mapping from a place in the tables to a [`Shape`], and the path element of a list item.
+//! Owns the mapping from a position in the tables to a [`Shape`], and the path element of a list item.
 
 use orch_rules::validate::tree::Alongside;
 use orch_schema::budget::goes_on;
@@ -73,7 +73,7 @@ pub(super) fn empty_object() -> &'static Value {
     &EMPTY
 }
 
-/// The place of a value in the tables: a field, a list item, a map value, or content without a declared type.
+/// The position of a value in the tables: a field, a list item, a map value, or content without a declared type.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Slot<'s> {
     ty: &'s ValueType,

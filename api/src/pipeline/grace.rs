@@ -1,4 +1,4 @@
-//! Graceful deletion: whether an object is given time to end, and how long.
+//! Graceful deletion: grace periods of objects whose deletion takes time.
 //!
 //! Owns the arithmetic of `deletionTimestamp` and `deletionGracePeriodSeconds`, as a function of the object, the
 //! options and the time. A grace period only ever gets shorter, counted from the first delete, and never ends in the

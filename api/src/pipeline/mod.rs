@@ -147,7 +147,7 @@ pub enum Answer {
 
 /// An object after a write.
 pub struct Written {
-    /// Canonical JSON in the stored form, without head; with a revision unless nothing was stored.
+    /// Canonical JSON in the stored form, without `apiVersion` and `kind`; with a revision unless nothing was stored.
     pub json: Bytes,
     /// The stored object, unless this was a dry run or the object is gone.
     pub stored: Option<SharedObject>,
@@ -251,7 +251,7 @@ impl Request<'_> {
             .map_err(|_| ApiError::NotFound(self.subject()))
     }
 
-    /// The subject of errors about options: `ListOptions.meta.orch.io`.
+    /// The subject of errors about query options: `ListOptions.meta.orch.io`.
     pub(crate) fn options_subject(&self, kind: &str) -> Subject {
         Subject { group: self.registry.brand.group("meta"), kind: kind.to_owned(), name: String::new() }
     }

@@ -30,7 +30,7 @@ use crate::patch::{PatchError, merge_patch, printed, strategic_merge_patch};
 /// larger object is parsed again after the patch.
 const COPIED_BYTES_MAX: usize = 64 << 10;
 
-/// The reason given in a refusal whose own reason could quote the data of a confidential object.
+/// Replaces the reason of a refusal that could quote the data of a confidential object.
 const NOT_REPEATED: &str = "it breaks a rule; what it holds is not repeated";
 
 impl<S: Store> Pipeline<S> {

@@ -245,7 +245,7 @@ impl View<'_> {
         let kind = reference.text("kind");
         self.registry
             .resources()
-            // few: what is served.
+            // few: the served resources.
             .find(|resource| resource.kind == kind && resource.version == version && resource.group == group)
     }
 

@@ -51,7 +51,7 @@ impl View<'_> {
         references: impl Iterator<Item = &'r Value>,
     ) -> Option<Misplaced> {
         let mut looked_into = references.take(REFERENCES_MAX);
-        // few: as many as the constant says.
+        // few: bounded by the constant.
         let found = looked_into.find(|reference| self.is_elsewhere(dependent, reference))?;
         Some(Misplaced { dependent: dependent.clone(), uid: uid.to_owned(), reference: found.clone() })
     }
@@ -67,7 +67,7 @@ impl View<'_> {
             .range_from("")
             .take(NAMESPACES_MAX)
             .filter(|(namespace, _)| &***namespace != dependent.namespace())
-            // few: as many as the constant says.
+            // few: bounded by the constant.
             .any(|(namespace, _)| {
                 owners.get(&format!("{namespace}/{name}")).is_some_and(|owner| owner.index.uid == uid)
             })

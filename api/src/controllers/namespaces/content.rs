@@ -84,7 +84,7 @@ pub(super) fn findings(state: &State, resources: &[Arc<Resource>], namespace: &s
             return findings;
         }
     }
-    // few: what is served.
+    // few: the served resources.
     let served = |storage: &str| resources.iter().any(|resource| *resource.storage == *storage);
     let left = state.collections().filter(|(storage, collection)| {
         !served(storage) && collection.within(namespace, "").next().is_some()

@@ -1,4 +1,4 @@
-//! Strategic merge patch: a merge patch that knows the types.
+//! Strategic merge patch: a merge patch that follows the merge keys and strategies of the types.
 //!
 //! Owns the merge of objects and its directives: `$patch` replaces or empties an object, `$retainKeys` drops unlisted
 //! members, `$deleteFromPrimitiveList/...` and `$setElementOrder/...` stand beside the list that they apply to. Lists
