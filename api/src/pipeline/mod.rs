@@ -123,7 +123,7 @@ pub struct Request<'a> {
     pub user: &'a User,
     /// `User-Agent`.
     pub user_agent: &'a str,
-    /// `Content-Type` as sent, not validated.
+    /// `Content-Type` in lower case, not validated.
     pub content_type: &'a str,
     /// The body; empty where there is none.
     pub body: &'a Bytes,
