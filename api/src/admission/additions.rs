@@ -2,41 +2,41 @@
 
 use orch_raft::{Condition, Operation};
 
-/// Conditions and operations of plugins, to be applied with the write or not at all.
+/// Conditions and operations of plugins, which are applied with the write or not at all.
 #[derive(Debug, Default)]
 pub struct Additions {
-    /// The plugin that is asked, by its place in the chain.
+    /// The plugin that is being called, by its position in the chain.
     plugin: usize,
     conditions: Vec<(usize, Condition)>,
     operations: Vec<Operation>,
 }
 
-/// How many conditions and operations there were.
+/// Counts of conditions and operations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Extent {
-    /// Conditions.
+    /// Count of conditions.
     pub(crate) conditions: usize,
     operations: usize,
 }
 
 impl Additions {
-    /// Has the write be applied only where `condition` holds.
+    /// Makes the write depend on `condition`: if that does not hold, nothing is applied.
     pub fn require(&mut self, condition: Condition) {
         self.conditions.push((self.plugin, condition));
     }
 
-    /// Has `operation` be applied with the write. It is of another resource than the write and all other operations: a
-    /// watch resumes behind a revision, and would miss a second change of its resource there.
+    /// Adds `operation` to the transaction of the write. Its resource must differ from those of the write and of all
+    /// other operations: a watch resumes behind a revision, and would miss a second change of its resource there.
     pub fn operate(&mut self, operation: Operation) {
         self.operations.push(operation);
     }
 
-    /// Records the plugin at this place of the chain as the author of what is added from now on.
+    /// Records the plugin at this position of the chain as the author of the additions from now on.
     pub(super) fn begin(&mut self, plugin: usize) {
         self.plugin = plugin;
     }
 
-    /// Place in the chain of the plugin that added condition number `at`.
+    /// Position in the chain of the plugin that added condition number `at`.
     pub(super) fn author(&self, at: usize) -> Option<usize> {
         self.conditions.get(at).map(|(plugin, _)| *plugin)
     }
@@ -46,7 +46,7 @@ impl Additions {
         Extent { conditions: self.conditions.len(), operations: self.operations.len() }
     }
 
-    /// Takes back what was added after `extent`.
+    /// Removes the additions made after `extent`.
     pub(crate) fn truncate(&mut self, extent: Extent) {
         self.conditions.truncate(extent.conditions);
         self.operations.truncate(extent.operations);

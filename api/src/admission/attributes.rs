@@ -1,4 +1,4 @@
-//! Attributes of a write that plugins decide by, besides its object.
+//! Attributes of a write: the input of plugins besides its object.
 
 use orch_proto::Brand;
 use orch_rules::Action;
@@ -11,11 +11,11 @@ use crate::registry::Resource;
 /// Kind of a write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Operation {
-    /// It is new.
+    /// The object is created.
     Create,
-    /// It is replaced, by a PUT, a patch or an apply.
+    /// The object is changed, by a PUT, a patch or an apply.
     Update,
-    /// It is deleted, or marked for deletion, or its deletion is asked for again.
+    /// The object is removed or marked for deletion, or its deletion is requested again.
     Delete,
 }
 
@@ -32,13 +32,13 @@ pub struct Attributes<'a> {
     pub action: Action,
     /// Namespace of the object; empty where it has none.
     pub namespace: &'a str,
-    /// Name of the object, or what its generated name begins with.
+    /// Name of the object, or the `generateName` that its name starts with.
     pub name: &'a str,
-    /// The object before, in its stored form; absent where it is created.
+    /// The stored object before the write, in its stored form; absent for a create.
     pub old: Option<&'a Value>,
     /// The authenticated user.
     pub user: &'a User,
-    /// The write is judged and not stored.
+    /// The write is admitted and validated but not stored.
     pub dry_run: bool,
 }
 

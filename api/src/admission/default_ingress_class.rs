@@ -1,4 +1,4 @@
-//! `DefaultIngressClass`: an ingress that names no class gets the one that is marked as the default.
+//! `DefaultIngressClass`: sets the default class in an ingress that names none.
 
 use orch_rules::validate::tree::{Tree, child_mut, set};
 use orch_schema::value::Value;

@@ -1,4 +1,4 @@
-//! `DefaultStorageClass`: a claim that names no class gets the one that is marked as the default.
+//! `DefaultStorageClass`: sets the default class in a PersistentVolumeClaim that names none.
 
 use std::cmp::Reverse;
 
@@ -26,7 +26,7 @@ impl Plugin for DefaultStorageClass {
         view: &'a View,
         _additions: &'a mut Additions,
     ) -> Ruling<'a> {
-        // Clients of old name the class in an annotation.
+        // Old clients name the class in an annotation.
         let annotation = format!("volume.beta.{}", attributes.brand.label("storage-class"));
         let is_annotated = claim.at("metadata").at("annotations").has(&annotation);
         if !is_annotated && !claim.at("spec").has("storageClassName") {
@@ -40,7 +40,8 @@ impl Plugin for DefaultStorageClass {
     }
 }
 
-/// Name of the class of which one of the annotations `marks` says that it is the default: of several the newest, then the first by name.
+/// Name of the default class, which has one of the annotations `marks` set to `true`: of several the newest, then the
+/// first by name.
 pub(super) fn find_default<'a>(classes: &'a [Value], marks: &[String]) -> Option<&'a str> {
     // few: spellings of one annotation.
     let is_marked = |annotations: &Value| marks.iter().any(|mark| annotations.text(mark) == "true");

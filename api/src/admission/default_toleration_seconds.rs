@@ -1,4 +1,5 @@
-//! `DefaultTolerationSeconds`: pods tolerate a node that is gone for a while, unless they say for how long.
+//! `DefaultTolerationSeconds`: pods tolerate a node that is not ready or unreachable for five minutes, unless they have
+//! a toleration for it.
 
 use orch_proto::Brand;
 use orch_rules::validate::tree::{Tree, child_mut, set};
@@ -7,7 +8,7 @@ use orch_schema::value::Value;
 
 use super::{Additions, Attributes, Operation, Plugin, Ruling, View, rule};
 
-/// As long as the reference's default.
+/// The reference's default.
 const TOLERATION_SECONDS: i64 = 300;
 
 #[derive(Debug)]

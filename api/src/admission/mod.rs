@@ -1,12 +1,12 @@
 //! Admission: plugins that complete a write or refuse it, in view of other objects (DESIGN 13).
 //!
-//! Owns the chain and its two phases. A plugin mutates before the kind prepares the object, and validates after the kind's
-//! own rules; a deletion has the second phase alone. Conditions that have to hold when the write is applied, and counters
+//! Owns the chain and its two phases. A plugin mutates before the kind prepares the object, and validates after the
+//! kind's own rules; a deletion is only validated. Conditions that have to hold when the write is applied, and counters
 //! that change with it, go into the same transaction.
 //!
-//! Plugins are asynchronous so that a webhook fits. A [`Ruling`] that needs nobody else allocates nothing.
+//! Plugins are asynchronous so that webhooks fit. A [`Ruling`] that waits for no other server allocates nothing.
 //!
-//! A refusal in view of a state that may be stale is not final: the write is judged again in view of the newest state.
+//! A refusal based on a state that may be stale is not final: the write is judged again on the newest state.
 //!
 //! Invariant: every write of an API object passes the chain, those of sub-resources and controllers too. The one exception is
 //! the removal of events that have ended (`controllers::expiry`).
@@ -36,12 +36,12 @@ pub use additions::Additions;
 pub use attributes::{Attributes, Operation};
 pub use view::View;
 
-/// Why a plugin does not let a write pass.
+/// Why a plugin refuses a write.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Refusal {
     /// The reason behind `is forbidden: ` in the message of a 403.
     Forbidden(String),
-    /// Any other answer.
+    /// Any other error.
     Error(ApiError),
 }
 
@@ -56,7 +56,7 @@ pub(crate) struct Refused {
 /// A plugin's decision: ready, or a future that waits for another server.
 pub type Ruling<'a> = Either<Ready<Result<(), Refusal>>, BoxFuture<'a, Result<(), Refusal>>>;
 
-/// A ruling that is ready.
+/// A ruling that is known at once.
 pub fn rule<'a>(result: Result<(), Refusal>) -> Ruling<'a> {
     Either::Left(ready(result))
 }
@@ -66,7 +66,7 @@ pub trait Plugin: Send + Sync + 'static {
     /// Name under the reference's `--enable-admission-plugins`.
     fn name(&self) -> &'static str;
 
-    /// Whether the plugin has a say in the write at all.
+    /// Whether the plugin is called for the write at all.
     fn handles(&self, attributes: &Attributes<'_>) -> bool;
 
     /// Completes `object`, in its stored form with defaults, or refuses the write. A refusal leaves `object` as it was: the
@@ -92,19 +92,20 @@ pub trait Plugin: Send + Sync + 'static {
         rule(Ok(()))
     }
 
-    /// The answer to a write one of whose conditions, added by this plugin, did not hold when it was to be applied.
-    /// `attributes.old` is absent here. `found`: the condition's key holds an object. `None`: the write is tried again; a
-    /// create is so only for conditions of the second phase, and fails with a 503 for one of the first.
+    /// The refusal of a write when a condition that this plugin added did not hold as it was to be applied.
+    /// `attributes.old` is absent here. `found`: the condition's key holds an object. `None`: the write is tried again;
+    /// a create, though, only for conditions added while validating, and fails with a 503 for those added while
+    /// mutating.
     fn broken_condition(&self, _attributes: &Attributes<'_>, _found: bool) -> Option<Refusal> {
         None
     }
 }
 
-/// The plugins, in the order in which they are asked.
+/// The plugins, in the order in which they are called.
 pub struct Chain(Vec<Box<dyn Plugin>>);
 
 impl Chain {
-    /// These plugins, in the order in which they are asked.
+    /// A chain that calls `plugins` in this order.
     pub fn new(plugins: Vec<Box<dyn Plugin>>) -> Chain {
         Chain(plugins)
     }
@@ -152,7 +153,7 @@ impl Chain {
         Ok(())
     }
 
-    /// Asks every plugin whether `object` may be stored, or deleted where it is `None`.
+    /// The validating phase: every plugin may refuse to store `object`, or to delete it where it is `None`.
     ///
     /// # Errors
     /// The first refusal.
@@ -200,7 +201,7 @@ impl Refusal {
     }
 }
 
-/// The answer to a write that a rule forbids, for the reason `reason`.
+/// The error of a write that is forbidden for `reason`.
 pub(crate) fn forbidden(subject: Subject, reason: &str) -> ApiError {
     let message = format!("{} {} is forbidden: {reason}", subject.qualified(), quoted(&subject.name));
     ApiError::Forbidden { subject, message, cause: None }

@@ -1,5 +1,5 @@
-//! `NamespaceLifecycle`: nothing is created in a namespace that is absent or being terminated, and the system's namespaces
-//! stay.
+//! `NamespaceLifecycle`: refuses creates in a namespace that is absent or terminating, and the deletion of system
+//! namespaces.
 //!
 //! Invariant: the namespace of a stored object was active when the object's creation was applied.
 
@@ -60,7 +60,7 @@ impl Plugin for NamespaceLifecycle {
     }
 }
 
-/// `exists`: the namespace is there, and being terminated.
+/// The refusal of a create. `exists`: the namespace is stored, but terminating.
 fn refusal(attributes: &Attributes<'_>, exists: bool) -> Refusal {
     if !exists {
         let (kind, name) = (NAMESPACES.to_owned(), attributes.namespace.to_owned());

@@ -1,4 +1,4 @@
-//! `Priority`: pods get their priority from their class, and a class is not made the default beside another.
+//! `Priority`: sets the priority of pods from their PriorityClass, and refuses a second default class.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, LazyLock};
@@ -19,11 +19,11 @@ pub(super) struct Priority {
     classes: Prepared<Classes>,
 }
 
-/// The priority classes: every pod that is created asks for one.
+/// The priority classes, decoded: every create of a pod looks one up.
 #[derive(Clone, Debug, Default)]
 struct Classes {
     by_name: BTreeMap<Arc<str>, Class>,
-    /// Value and name of those that are marked as the default.
+    /// Value and name of the classes with `globalDefault`.
     defaults: BTreeSet<(i64, Arc<str>)>,
 }
 
@@ -59,7 +59,8 @@ impl Classes {
         }
     }
 
-    /// The class of pods that name none. Of several defaults the lowest counts, so that nobody gains by adding one.
+    /// The class of pods that name none: of several defaults the one with the lowest value, so that adding a default
+    /// never raises priorities.
     fn default_class(&self) -> Option<(&Arc<str>, &Class)> {
         let (_, name) = self.defaults.first()?;
         self.by_name.get_key_value(name)
@@ -130,8 +131,8 @@ impl Plugin for Priority {
     }
 }
 
-/// A class is marked as the default only while none is. Of several, which were created at the same time, the one that counts
-/// can be changed.
+/// Refuses a default class while another is the default. Two created at the same time may both be stored; the one in
+/// effect can still be changed.
 fn check_only_default(class: &Value, is_new: bool, classes: &Classes) -> Result<(), String> {
     let default = classes.default_class().filter(|_| class.flag("globalDefault"));
     match default {
@@ -142,7 +143,7 @@ fn check_only_default(class: &Value, is_new: bool, classes: &Classes) -> Result<
     }
 }
 
-/// Sets the priority of a new pod by its class, or by the class that is the default.
+/// Sets the priority of a new pod from its class, or from the default class.
 fn set_priority(pod: &mut Value, classes: &Classes) -> Result<(), String> {
     let spec = child_mut(pod, "spec");
     let class = match spec.text("priorityClassName") {
@@ -174,7 +175,7 @@ fn set_priority(pod: &mut Value, classes: &Classes) -> Result<(), String> {
     Ok(())
 }
 
-/// A changed pod that does not name its priority keeps it.
+/// Carries priority and preemption policy over to a changed pod that leaves them out.
 fn keep_priority(old: &Value, pod: &mut Value) {
     let spec = child_mut(pod, "spec");
     for field in ["priority", "preemptionPolicy"] {

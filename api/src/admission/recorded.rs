@@ -1,8 +1,8 @@
 //! Replays recorded writes against the strategies alone, without a server.
 //!
 //! Each recorded POST, PUT and merge patch runs through defaults, admission, preparation and rules in the pipeline's
-//! order; what comes out is compared with what the reference answered. A step that needs more than a strategy (other
-//! patch types, deletes, reads, decoding errors) only keeps the state right, or is left out.
+//! order; the result is compared with the reference's response. A step that needs more than a strategy (other patch
+//! types, deletes, reads, decoding errors) only updates the objects, or is skipped.
 
 use orch_rules::Action;
 use orch_rules::kinds::{Context, event, strategy_for};
@@ -19,7 +19,7 @@ use crate::error::ApiError;
 
 const AREAS: [&str; 10] =
     ["crud", "delete", "errors", "events", "metadata", "patch", "pods", "selectors", "table", "types"];
-/// What the server itself sets, or what another part owns.
+/// Metadata set by the server, or by code that is not under test here.
 const SYSTEM: [&str; 5] = ["uid", "resourceVersion", "creationTimestamp", "managedFields", "selfLink"];
 
 /// A request to the main resource in namespace `ns`.
@@ -114,7 +114,7 @@ impl Replay {
             }
             "DELETE" => self.store.0.retain(|stored, _| *stored != key(&target.name)),
             _ => {
-                // Something else changed the object: take over what the reference has.
+                // The step changes the object in a way not replayed here: take the recorded result.
                 let expected = step.at("expect").at("body");
                 let known = self.store.0.contains_key(&key(&target.name));
                 if verb != "GET" && known && expected.at("metadata").text("name") == target.name {
@@ -187,7 +187,7 @@ impl Replay {
             (Err(Refusal::Forbidden(got)), 403) => {
                 self.compared += 1;
                 let want = wanted.text("message");
-                // A generated name is not known when plugins are asked.
+                // A generated name is not known yet when plugins are called.
                 let reason = got.split_once("is forbidden: ").map_or(got.as_str(), |(_, reason)| reason);
                 if !want.ends_with(&format!("is forbidden: {reason}")) {
                     problem(format!("got {got}, want {want}"));
@@ -297,7 +297,7 @@ fn spelled(target: &Target, object: &Value) -> Value {
     if target.group == "events.orch.io" { event::to_events_v1(object) } else { object.clone() }
 }
 
-// What an encoder writes for every object of the kind is left out on both sides.
+// Fields that an encoder always writes are removed on both sides.
 fn without_system(mut object: Value) -> Value {
     for field in ["kind", "apiVersion"] {
         unset(&mut object, field);
@@ -328,7 +328,7 @@ fn strategies_answer_as_recorded() {
         let scenarios: Value = serde_json::from_str(&text).expect("the vectors are JSON");
         for scenario in scenarios.as_array().expect("a list of scenarios") {
             let place = format!("{area}/{}", scenario.text("name"));
-            // Times and quantities come to a strategy in their canonical form.
+            // Strategies get times and quantities in canonical form; these scenarios send others.
             if ["events/event-time-formats", "pods/quantities"].contains(&place.as_str()) {
                 continue;
             }

@@ -1,4 +1,5 @@
-//! `StorageObjectInUseProtection`: a claim has a finalizer from the start, so that it outlives the pods that use it.
+//! `StorageObjectInUseProtection`: gives a new PersistentVolumeClaim a finalizer, so that it outlives the pods that use
+//! it.
 
 use orch_rules::validate::tree::{Tree, child_mut, set};
 use orch_schema::json;

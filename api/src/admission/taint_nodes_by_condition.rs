@@ -1,4 +1,5 @@
-//! `TaintNodesByCondition`: a new node takes no pods until a controller has seen that it is ready.
+//! `TaintNodesByCondition`: taints a new node as not ready, so that no pod is scheduled there until a controller has
+//! seen it ready.
 
 use orch_rules::validate::tree::{Tree, child_mut, set};
 use orch_schema::json;

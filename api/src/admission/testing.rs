@@ -1,4 +1,4 @@
-//! Drives the built-in plugins in tests of kinds as the pipeline would.
+//! Calls the built-in plugins in tests of kinds as the pipeline does.
 
 use std::sync::{Arc, LazyLock};
 
@@ -38,7 +38,7 @@ pub(crate) fn attributes(storage: &str, operation: Operation) -> Attributes<'sta
 pub(crate) struct Objects(pub(crate) std::collections::BTreeMap<(String, String, String), Value>);
 
 impl Objects {
-    /// The object, if it is there.
+    /// A copy of the object; `None` where there is none.
     pub(crate) fn find(&self, resource: &str, namespace: &str, name: &str) -> Option<Value> {
         self.0.get(&(resource.to_owned(), namespace.to_owned(), name.to_owned())).cloned()
     }
@@ -64,7 +64,7 @@ impl Objects {
     }
 }
 
-/// Asks the built-in plugins whether `object` may be stored; all of them answer at once.
+/// The validating phase of the built-in plugins, all of which rule at once.
 pub(crate) fn validate(
     attributes: &Attributes<'_>,
     object: &Value,
@@ -76,7 +76,7 @@ pub(crate) fn validate(
     ruling.expect("nobody else is asked")
 }
 
-/// Has the built-in plugins complete `object`; all of them answer at once.
+/// The mutating phase of the built-in plugins, all of which rule at once.
 pub(crate) fn mutate(
     attributes: &Attributes<'_>,
     object: &mut Value,

@@ -1,4 +1,4 @@
-//! The view of stored objects that plugins decide by.
+//! Stored objects as plugins see them.
 
 use orch_raft::object::SharedObject;
 use orch_raft::state::NAMESPACES;
@@ -7,18 +7,18 @@ use orch_schema::value::Value;
 
 use crate::follow::{Applied, Derived, Prepared};
 
-/// Stored objects at one revision, named by the resource they are stored under: `priorityclasses.scheduling`. The
-/// namespace is empty for objects that have none.
+/// Stored objects at one revision, addressed by storage resource (`priorityclasses.scheduling`). The namespace is empty
+/// for cluster scope.
 #[derive(Clone, Debug)]
 pub struct View(Applied);
 
 impl View {
-    /// What this node has applied.
+    /// The state that this node has applied.
     pub fn of<S: Store>(store: &S) -> Self {
         View(Applied::of(store))
     }
 
-    /// What this view shows.
+    /// The state behind this view.
     pub(crate) fn applied(&self) -> &Applied {
         &self.0
     }
@@ -28,12 +28,12 @@ impl View {
         self.0.is_same(&other.0)
     }
 
-    /// Whether the object under `key` is still this version, or still absent.
+    /// Whether the object under `key` still has this version, or is still absent.
     pub(crate) fn has(&self, key: &Key, version: Option<&SharedObject>) -> bool {
         self.0.state.object(key).map(|object| object.revision) == version.map(|object| object.revision)
     }
 
-    /// All objects in the namespace, or everywhere where it is empty, in order of their paths.
+    /// All objects in the namespace, or in all namespaces where it is empty, in the order of their paths.
     pub fn list(&self, resource: &str, namespace: &str) -> Vec<Value> {
         let collection = self.0.state.collection(resource);
         collection
@@ -48,7 +48,7 @@ impl View {
         namespaces.get(namespace).map(|found| found.index.terminating)
     }
 
-    /// The value derived from stored objects, as of this view or of a later state.
+    /// The derived value `value`, as of this view or of a later state.
     pub fn prepared<T: Derived + Clone + Default>(&self, value: &Prepared<T>) -> std::sync::Arc<T> {
         value.at_least(&self.0)
     }

@@ -1,7 +1,7 @@
-//! What every cluster has from its first moment on, and gets back when somebody removes it.
+//! Bootstrap objects: system namespaces and priority classes, created at the start and again after a removal.
 //!
-//! Owns the list of objects. They are created as a client would create them, so they get their labels, finalizers and
-//! defaults from the rules of their kind; one that is there is left as it is.
+//! Owns the list of objects. They are created as a client would create them, so they get labels, finalizers and
+//! defaults from the rules of their kind; an object that exists is left as it is.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -15,13 +15,13 @@ use orch_schema::value::Value;
 use super::client::{Client, any_changed, is_overtaken};
 use crate::error::ApiError;
 
-/// Wait between two looks: removing and creating again in turn costs a write a second.
+/// Wait between two checks: a client that keeps removing an object costs one write a second.
 const WAIT: Duration = Duration::from_secs(1);
 
 const NAMESPACES: &str = "namespaces";
 const PRIORITY_CLASSES: &str = "priorityclasses.scheduling";
 
-/// An object that must be there.
+/// An object that must exist.
 #[derive(Debug)]
 struct Wanted {
     storage: &'static str,
@@ -29,7 +29,7 @@ struct Wanted {
     object: Value,
 }
 
-/// Creates what is absent, now and whenever it goes. Completes only with an error.
+/// Creates absent objects, now and whenever one is removed. Completes only with an error.
 pub(super) async fn run<S: Store>(client: &Client<S>) -> Result<Infallible, ApiError> {
     let store = client.store();
     let mut changed = [NAMESPACES, PRIORITY_CLASSES].map(|storage| store.subscribe(&Arc::from(storage)));

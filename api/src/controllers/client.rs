@@ -1,8 +1,8 @@
-//! The loops' way into the pipeline: requests as any client makes them, without HTTP between.
+//! The client of the loops: requests to the pipeline like any client's, without HTTP.
 //!
-//! Owns the identity under which loops act. Every change of an object that a loop decided on carries the uid and,
-//! where the decision rests on the object's content, the revision it was decided on: what changed meanwhile is left
-//! alone and looked at again.
+//! Owns the identity under which loops act. Every change of an object that a loop decided on carries the uid and, where
+//! the decision depends on the object's content, the revision it was decided on: an object that changed meanwhile is
+//! left alone and looked at again.
 
 use std::future::Future;
 use std::ops::Sub;
@@ -24,17 +24,17 @@ use crate::pipeline::{Answer, Pipeline, Request};
 use crate::registry::{Registry, Resource};
 use crate::request::{Query, Target, Verb};
 
-/// Name under which loops act.
+/// User name of the loops.
 const USER: &str = "system:apiserver";
 
-/// How dependents of a deleted object are met.
+/// Deletion propagation policy: the treatment of a deleted object's dependents.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Propagation {
-    /// They go after it.
+    /// Dependents are deleted after the object.
     Background,
-    /// They go before it.
+    /// Dependents are deleted before the object.
     Foreground,
-    /// They stay.
+    /// Dependents stay, without their reference to the object.
     Orphan,
 }
 
@@ -48,8 +48,8 @@ impl Propagation {
     }
 }
 
-/// An instant of the ambient clock, in milliseconds since 1970, for limits of warnings. A clock that was set back lets the
-/// next one pass.
+/// An instant of the ambient clock, in milliseconds since 1970, for limits of warnings. After the clock was set back
+/// the next warning passes.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Moment(pub u64);
 
@@ -61,7 +61,7 @@ impl Sub for Moment {
     }
 }
 
-/// An object to act on.
+/// Resource and path of an object to act on.
 #[derive(Clone, Copy)]
 pub(super) struct Place<'a> {
     /// Its resource.
@@ -70,7 +70,7 @@ pub(super) struct Place<'a> {
     pub path: &'a str,
 }
 
-/// A client with an identity. Clones share everything.
+/// A client of the pipeline with the loops' user and a field manager. Clones share everything.
 pub(super) struct Client<S> {
     pipeline: Arc<Pipeline<S>>,
     user: Arc<User>,
@@ -90,7 +90,7 @@ impl<S: Store> Client<S> {
         &self.pipeline.store
     }
 
-    /// What is served.
+    /// The served resources.
     pub(super) fn registry(&self) -> &Arc<Registry> {
         &self.pipeline.registry
     }
@@ -105,7 +105,7 @@ impl<S: Store> Client<S> {
         Moment(self.now_ms())
     }
 
-    /// Now, as objects hold it.
+    /// Now, in the RFC 3339 form of objects.
     pub(super) fn now_text(&self) -> String {
         self.pipeline.ambient.now().seconds_text()
     }
@@ -114,7 +114,7 @@ impl<S: Store> Client<S> {
     pub(super) fn stored_resource(&self, storage: &str) -> Option<Arc<Resource>> {
         self.registry()
             .resources()
-            // few: what is served.
+            // few: the served resources.
             .find(|resource| *resource.storage == *storage && resource.conversion.is_none())
             .cloned()
     }
@@ -124,7 +124,7 @@ impl<S: Store> Client<S> {
         self.pipeline.most_recent().await
     }
 
-    /// What this node has applied, no older than any write acknowledged before the call.
+    /// The state that this node has applied, no older than any write acknowledged before the call.
     pub(super) async fn newest(&self) -> Result<Applied, ApiError> {
         self.most_recent().await?;
         Ok(Applied::of(self.store()))
@@ -195,14 +195,14 @@ impl<S: Store> Client<S> {
             body: &Bytes::from(body.to_string()),
             budget: &Budget::default(),
         };
-        // The whole pipeline's future is large, and this one is held many times at once.
+        // Boxed: the whole pipeline's future is large, and many of these are held at once.
         let answer: Answer = Box::pin(self.pipeline.run(request)).await?;
         drop(answer);
         Ok(())
     }
 }
 
-/// Waits until one of `subscriptions` announces something. Never completes once the store has ended.
+/// Waits for a change on one of `subscriptions`. Never completes once the store has ended.
 pub(super) async fn any_changed(subscriptions: &mut [Subscription]) {
     let waits = subscriptions.iter_mut().map(|subscription| Box::pin(subscription.changed()));
     let (announced, _, _) = futures::future::select_all(waits).await;
@@ -211,7 +211,7 @@ pub(super) async fn any_changed(subscriptions: &mut [Subscription]) {
     }
 }
 
-/// Whether a refused action needs no second try: the object is gone, or changed and will be seen again.
+/// Whether a refused action needs no retry: the object is gone, or its change makes the loop look at it again.
 pub(super) fn is_overtaken(error: &ApiError) -> bool {
     matches!(error, ApiError::NotFound(_) | ApiError::Conflict { .. } | ApiError::AlreadyExists(_))
 }

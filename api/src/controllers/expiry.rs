@@ -1,8 +1,8 @@
-//! Events end: one that was not written again for its time to live is removed.
+//! Expiry of events: removes each event a time to live after its last write.
 //!
-//! Owns the order in which stored events end, kept in step with what changes, so that a look at the clock costs
-//! nothing however many events there are. A removal is proposed under the condition that the event is still the
-//! version that was too old: one that was written again meanwhile survives. No node consults its clock to apply it.
+//! Owns the order in which stored events expire, kept up to date with changes, so that a check of the clock costs
+//! nothing however many events there are. A removal is proposed under the condition that the event still has the
+//! expired version: one that was written again meanwhile survives. No node consults its clock to apply it.
 
 use std::collections::BTreeSet;
 use std::convert::Infallible;
@@ -16,22 +16,22 @@ use super::client::{Client, any_changed, for_each};
 use crate::error::ApiError;
 use crate::follow::{Applied, Derived, Follower};
 
-/// Where events are stored.
+/// Storage resource of events.
 const EVENTS: &str = "events";
 
-/// Removals of one look: a storm of events ends over some looks, with other writes between.
+/// Removals of one pass: a storm of events expires over several passes, with other writes between.
 const BATCH_MAX: usize = 512;
 
-/// Removals proposed at the same time: enough to share a write to disk, few beside the clients' writes.
+/// Removals proposed concurrently: enough to share a sync to disk, few beside the clients' writes.
 const AT_ONCE: usize = 32;
 
-/// The shortest wait between two looks: events end in whole seconds.
+/// The shortest wait between two passes: expiry is precise to a second.
 const WAIT_MIN: Duration = Duration::from_secs(1);
 
-/// The longest wait, so that history still holds what changed meanwhile, and a clock that was set is noticed.
+/// The longest wait: the history still holds the changes since, and a clock that was set is noticed.
 const WAIT_MAX: Duration = Duration::from_secs(15);
 
-/// One stored version of one event, in the order in which they end.
+/// A stored version of an event, ordered by its last write.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Entry {
     written_ms: u64,
@@ -39,7 +39,7 @@ struct Entry {
     path: Arc<str>,
 }
 
-/// All stored events by age.
+/// All stored events, oldest first.
 #[derive(Debug)]
 struct Ages {
     source: Arc<str>,
@@ -83,7 +83,7 @@ impl Ages {
             .collect()
     }
 
-    /// How long nothing will end, when it is `now_ms`. `None`: there is nothing that could.
+    /// Time from `now_ms` until the next event expires, clamped to the bounds of the wait. `None`: there are no events.
     fn quiet(&self, now_ms: u64, ttl: Duration) -> Option<Duration> {
         let oldest = Duration::from_millis(self.entries.first()?.written_ms);
         Some(
@@ -95,7 +95,7 @@ impl Ages {
     }
 }
 
-/// Removes events as they end. Completes only with an error.
+/// Removes expired events. Completes only with an error.
 pub(super) async fn run<S: Store>(client: &Client<S>, ttl: Duration) -> Result<Infallible, ApiError> {
     let store = client.store();
     let mut changed = [store.subscribe(&EVENTS.into())];
@@ -223,7 +223,7 @@ mod tests {
         fixture.while_running(run(&client, TTL), 60).await;
         fixture.advance(Duration::from_secs(1800));
         fixture.merge("events", "n/updated", json!({"count": 2})).await;
-        // As in the reference, what changes nothing is no write.
+        // As in the reference, a patch without effect is no write.
         fixture.merge("events", "n/unchanged", json!({"reason": "Tested"})).await;
         fixture.forget_history();
         fixture.advance(Duration::from_secs(1801));

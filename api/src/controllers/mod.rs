@@ -1,17 +1,18 @@
-//! The loops that act for the cluster: they run where the store's leader is, and nowhere else.
+//! Controllers: loops that act for the cluster, on the node of the store's leader alone.
 //!
 //! Owns their lifetime. Each is an ordinary client of the pipeline, decides on the state of this node, and proposes
-//! under conditions, so that a leader that lost its place without knowing does no harm. A new leader knows nothing
-//! and rebuilds what it needs from the state. Each loop is a core that is a function of state and changes, and a thin
-//! rim that waits, asks the core and carries out.
+//! under conditions, so that a deposed leader that does not know it does no harm. The loops of a new leader rebuild
+//! their data from the state. Each loop is a core, a function of state and changes, and a thin rim that waits, calls
+//! the core and carries out its decisions.
 //!
-//!     bootstrap    what every cluster has
-//!     namespaces   content first, then the namespace
-//!     garbage      owners and their dependents
-//!     expiry       events that have had their time
+//!     bootstrap    objects that every cluster has
+//!     namespaces   deletion of content, then of the namespace
+//!     garbage      collection of dependents without owners
+//!     expiry       removal of old events
 //!
-//! Invariant: no task, clock or chance of its own: time passes with the store's sleep, so loops run in a simulation.
-//! Invariant: a loop that has nothing to do waits for a change, and costs nothing.
+//! Invariant: loops have no task, clock or randomness of their own: they wait by the store's sleep, so they run in a
+//! simulation.
+//! Invariant: an idle loop waits for a change and uses no CPU.
 
 mod bootstrap;
 mod client;
@@ -36,7 +37,7 @@ use self::client::{Client, Moment};
 use crate::error::ApiError;
 use crate::pipeline::Pipeline;
 
-/// What can be chosen.
+/// Options of the controllers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Options {
     /// How long an event is kept after it was last written.
@@ -52,13 +53,13 @@ impl Default for Options {
 /// Limits the warnings of failed loops: an object that a client has stored can make a loop fail again and again.
 static FAILED: WarningLimit<Moment> = WarningLimit::new();
 
-/// How often a node looks whether it leads: a new leader's loops start within this, and the look costs one load.
+/// Period of the check whether this node leads, which costs one load: a new leader's loops start within it.
 const LEADERSHIP_PACE: Duration = Duration::from_millis(500);
 
-/// The first wait of a loop that failed; it doubles with each failure.
+/// The wait after a loop's first failure; it doubles with each further one.
 const RETRY_MIN: Duration = Duration::from_millis(500);
 
-/// The longest wait of a loop that fails: the cluster is without it for as long.
+/// The longest wait after a failure: for so long the cluster is without the loop.
 const RETRY_MAX: Duration = Duration::from_secs(30);
 
 /// Runs every loop while this node leads, until `stopping` completes. Failures are logged and tried again.
@@ -98,7 +99,7 @@ async fn lead<S: Store>(pipeline: Arc<Pipeline<S>>, options: Options) {
     .await;
 }
 
-/// Starts a loop again whenever it fails.
+/// Runs a loop, and restarts it after each failure.
 async fn keep<S, F>(name: &str, client: &Client<S>, start: impl Fn() -> F) -> Infallible
 where
     S: Store,

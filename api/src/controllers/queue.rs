@@ -1,7 +1,7 @@
-//! Work that is due later: a set of keys, each with the tick at which to look at it.
+//! A delay queue: a set of keys, each with the tick at which it is due.
 //!
-//! Owns delays and retries. It knows no clock: its owner counts ticks, so that a clock that is set does not matter.
-//! Invariant: a key is in the queue at most once. It is bounded by the objects it names.
+//! Owns delays and retry back-off. It knows no clock: its owner counts ticks, so that setting the clock has no effect.
+//! Invariant: a key is in the queue at most once. The number of objects that keys name bounds it.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,10 +9,10 @@ use std::collections::{BTreeMap, BTreeSet};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Tick(pub u64);
 
-/// Longest wait between tries in ticks: a minute, at four ticks a second.
+/// Longest retry back-off in ticks: a minute, at four ticks a second.
 const RETRY_TICKS_MAX: u64 = 240;
 
-/// Keys and when they are due.
+/// Keys and the ticks at which they are due.
 #[derive(Debug)]
 pub(super) struct Queue<K> {
     now: Tick,
@@ -29,12 +29,12 @@ impl<K> Default for Queue<K> {
 }
 
 impl<K: Clone + Ord> Queue<K> {
-    /// Lets a tick pass.
+    /// Advances the clock by one tick.
     pub(super) fn tick(&mut self) {
         self.now.0 += 1;
     }
 
-    /// Whether nothing waits.
+    /// Whether no key is queued.
     pub(super) fn is_empty(&self) -> bool {
         self.due.is_empty()
     }
@@ -67,7 +67,7 @@ impl<K: Clone + Ord> Queue<K> {
         taken
     }
 
-    /// `key` could not be dealt with: it is due again after a wait that doubles with each failure.
+    /// Queues `key` again after a failure, with a back-off that doubles with each failure.
     pub(super) fn failed(&mut self, key: &K) {
         let failures = self.failures.entry(key.clone()).or_default();
         *failures += 1;
@@ -75,7 +75,7 @@ impl<K: Clone + Ord> Queue<K> {
         self.add(key, ticks);
     }
 
-    /// `key` was dealt with.
+    /// Resets the back-off of `key` after a success.
     pub(super) fn done(&mut self, key: &K) {
         self.failures.remove(key);
     }

@@ -25,7 +25,7 @@ use crate::pipeline::{Answer, Features, Pipeline, Request};
 use crate::registry::Registry;
 use crate::request::{Query, Target, Verb};
 
-/// Time that tests move, and ids that count.
+/// A clock that tests move, and ids that count upwards.
 #[derive(Debug)]
 struct HandMoved {
     micros: AtomicU64,
@@ -42,7 +42,7 @@ impl Ambient for HandMoved {
     }
 }
 
-/// A server of one state machine.
+/// A server over one state machine.
 pub(crate) struct Fixture {
     pipeline: Arc<Pipeline<MemoryStore>>,
     ambient: Arc<HandMoved>,
@@ -85,7 +85,7 @@ impl Fixture {
         self.ambient.now().millis()
     }
 
-    /// Moves the clock of everyone who asks for the time. Sleepers do not notice.
+    /// Moves the ambient clock. Sleeping tasks do not notice.
     pub(crate) fn advance(&self, by: Duration) {
         let micros = u64::try_from(by.as_micros()).unwrap();
         self.ambient.micros.fetch_add(micros, Ordering::Relaxed);
@@ -114,7 +114,7 @@ impl Fixture {
         self.create("namespaces", "", json!({"metadata": {"name": name}})).await;
     }
 
-    /// Creates an object of the storage resource and gives its uid.
+    /// Creates an object of a storage resource; returns its uid.
     pub(crate) async fn create(&self, storage: &str, namespace: &str, object: Value) -> String {
         let path = if namespace.is_empty() { String::new() } else { format!("{namespace}/") };
         match self.send(Verb::Create, storage, &path, "application/json", &object).await {
@@ -169,12 +169,12 @@ impl Fixture {
         self.pipeline.run(request).await
     }
 
-    /// Takes an object out of the store whatever holds it.
+    /// Removes an object from the store, finalizers or not.
     pub(crate) async fn remove_by_force(&self, storage: &str, path: &str) {
         self.propose(Operation::Delete(key(storage, path))).await;
     }
 
-    /// Stores an object of a resource that nothing serves.
+    /// Stores an object of a resource that is not served.
     pub(crate) async fn put_raw(&self, storage: &str, namespace: &str, name: &str) {
         let json = Bytes::from_static(b"{\"metadata\":{\"resourceVersion\":\"\"}}");
         let key = key(storage, &format!("{namespace}/{name}"));
@@ -214,7 +214,7 @@ fn key(storage: &str, path: &str) -> Key {
     Key::new(&storage.into(), namespace, name).unwrap()
 }
 
-/// A pod that nothing has scheduled.
+/// A pod without a node.
 pub(crate) fn pod(name: &str) -> Value {
     json!({"metadata": {"name": name}, "spec": {"containers": [{"name": "c", "image": "i"}]}})
 }
@@ -227,7 +227,7 @@ pub(crate) fn owned(name: &str, owners: &[(&str, &str, &str)]) -> Value {
     json!({"metadata": {"name": name, "ownerReferences": owners.collect::<Vec<_>>()}})
 }
 
-/// An event about nothing in particular.
+/// An event without an involved object of note.
 pub(crate) fn event(namespace: &str, name: &str) -> Value {
     json!({
         "metadata": {"name": name},

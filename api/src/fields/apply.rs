@@ -1,8 +1,8 @@
-//! Server-side apply: an object, a configuration, and who owns what.
+//! Server-side apply: merges a configuration into an object and updates its managed fields.
 //!
-//! Owns the order of things: merge the configuration in, take out what the manager applied before and no longer does
-//! (unless somebody else owns it), find whose fields that changes, and record the manager as owner of what it applied.
-//! The result still has to pass decoding, defaulting and validation like any other new state.
+//! Owns the order of steps: merge the configuration, remove fields that the manager applied before and no longer does
+//! (unless another manager owns them), find conflicts, and record the manager as owner of its configuration. The result
+//! still has to pass decoding, defaulting and validation like any other new state.
 
 use std::sync::LazyLock;
 
@@ -26,17 +26,17 @@ use super::stored;
 use super::update::{Writer, metadata_of};
 use super::versions::{Views, translated};
 
-/// The manager that is recorded for everything an object has when it is first applied to without having managers.
+/// The manager of all existing fields of an object without managed fields, when it is first applied to.
 pub const BEFORE_FIRST_APPLY: &str = "before-first-apply";
 
-/// Bytes of the written form of one manager's fields: the largest object that is stored. A configuration with more of them
-/// is refused before it is merged, because an object with such an owner could not be stored.
+/// Bytes of the encoded field set of one manager: the largest object that is stored. A configuration with a larger set
+/// is refused before the merge, because an object with such an owner could not be stored.
 const OWNED_BYTES_MAX: usize = 3 << 19;
 
-/// What an apply request says besides its configuration.
+/// Options of an apply request.
 #[derive(Clone, Copy, Debug)]
 pub struct ApplyOptions {
-    /// Take conflicting fields from their owners.
+    /// Take over conflicting fields from their owners.
     pub force: bool,
     /// The cluster's names: client-side apply keeps its last configuration in an annotation.
     pub brand: &'static Brand,
@@ -45,7 +45,7 @@ pub struct ApplyOptions {
 /// Why a configuration was not applied.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ApplyError {
-    /// Others own fields that the configuration changes (409, with a cause for each conflict).
+    /// Other managers own fields that the configuration changes (409, with a cause for each conflict).
     #[error("{0}")]
     Conflicts(Conflicts),
     /// The configuration brings its own `managedFields` (400).
@@ -56,18 +56,18 @@ pub enum ApplyError {
     Typed {
         /// The object as `namespace/name; version, Kind=kind`.
         object: String,
-        /// What is wrong, as `.path: message`; at least one.
+        /// The errors as `.path: message`; at least one.
         errors: Vec<String>,
     },
-    /// The fields that the manager would own take more bytes than any object may have that is stored.
+    /// The manager's field set takes more bytes than the largest object that is stored.
     #[error(
         "the fields of the configuration take {0} bytes as fields of their manager; at most {OWNED_BYTES_MAX} are stored"
     )]
     TooManyFields(usize),
-    /// The stored managers cannot be read.
+    /// The stored managed fields cannot be decoded.
     #[error("failed to decode managed fields: {0}")]
     Managed(#[from] ManagedError),
-    /// Items of a stored list cannot be told apart.
+    /// Items of a stored list cannot be identified.
     #[error("failed to merge config: {0}")]
     Item(#[from] ItemError),
 }
@@ -79,7 +79,7 @@ fn listed(errors: &[String]) -> String {
     }
 }
 
-/// Applies `config`, as the client sent it, to `live` (`None`: the object is created) and gives the object to store,
+/// Applies `config`, as the client sent it, to `live` (`None`: the object is created). Returns the object to store,
 /// with its `managedFields`.
 pub fn apply(
     schema: &Schema,
@@ -118,11 +118,11 @@ fn name_of(config: &Value) -> String {
     format!("{}/{}; {version}, Kind={}", metadata("namespace"), metadata("name"), text(config.get("kind")))
 }
 
-/// One apply with everything it works on.
+/// One apply with its input.
 struct Job<'a> {
     schema: &'a Schema,
     root: TypeId,
-    /// The live object without its managers.
+    /// The live object without its managed fields.
     base: Value,
     config: &'a Value,
     writer: &'a Writer<'a>,
@@ -133,7 +133,7 @@ impl Job<'_> {
         Shape::of_type(self.schema, self.root)
     }
 
-    /// The object, and its managers as they are written. `stored` is what they were before.
+    /// The new object and its encoded `managedFields`. `stored`: the `managedFields` before.
     fn outcome(
         mut self,
         mut stored: Option<Value>,
@@ -150,7 +150,7 @@ impl Job<'_> {
             && list.len() == 1
             && stored::own_place(list, &set, self.writer).is_some()
         {
-            // Nobody else owns anything: there is nothing to compare with, and the object can be merged where it is.
+            // There is no other owner, so there can be no conflict, and the object is merged in place.
             let shape = Shape::of_type(self.schema, self.root);
             let difference = merge_into(self.schema, shape, &mut self.base, self.config)?;
             if difference.is_some_and(|difference| !same(&difference.old, &difference.new)) {
@@ -161,7 +161,7 @@ impl Job<'_> {
         if stored.is_none() && self.base.as_object().is_some_and(Map::is_empty) {
             return Ok(self.created(set));
         }
-        // Mostly nothing changes, or one field does: then the object as it was is not needed beside the new one.
+        // Mostly nothing changes: then the object is not copied. Otherwise only the difference is compared.
         let mut merged = None;
         let mut difference = None;
         if !holds(self.schema, self.shape(), &self.base, self.config) {
@@ -181,7 +181,7 @@ impl Job<'_> {
         Ok((ran.0, ran.1.encode()))
     }
 
-    /// An object that is not there yet: it is the configuration, and nobody else has a part in it.
+    /// A new object: it equals the configuration, and has one manager.
     fn created(&self, set: FieldSet) -> (Value, Option<Value>) {
         let mut entry = self.writer.entry(Operation::Apply, set);
         entry.time.take_if(|_| same(&self.base, self.config));
@@ -190,9 +190,9 @@ impl Job<'_> {
         (self.config.clone(), managed.encode())
     }
 
-    /// The common cases: the manager applies the same fields as last time, or applies for the first time, and takes
-    /// none from anybody. Then nothing but a time or an entry comes to the stored list, and no set has to be read.
-    /// Otherwise the list is given back.
+    /// The fast path: the manager applies the same fields as last time, or applies for the first time, and conflicts
+    /// with no other manager. Then only a time or an entry is added to the stored list, and no field set is decoded.
+    /// Otherwise `Err` returns the list.
     fn settled(
         &self,
         stored: Option<Value>,
@@ -224,7 +224,7 @@ impl Job<'_> {
         Ok(Ok(Value::Array(list)))
     }
 
-    /// An apply by the command line, which may take what its last client-side configuration explains.
+    /// An apply by `kubectl`, which may take over fields that its last client-side configuration explains.
     fn take_over_from_client(
         &self,
         managed: Managed,
@@ -272,7 +272,7 @@ impl Job<'_> {
         Ok((object, managed))
     }
 
-    /// What the apply changes, as far as it can be owned.
+    /// The difference between `old` and `new`, without the fields that the endpoint resets.
     fn comparison(&self, old: &Value, new: &Value) -> Result<Comparison, ItemError> {
         let Comparison { mut changed, mut removed } = compare(self.schema, self.root, old, new)?;
         let reset = self.writer.reset_set();
@@ -281,14 +281,15 @@ impl Job<'_> {
         Ok(Comparison { changed, removed })
     }
 
-    /// `merged` without what went from the configuration since `previous`. The manager's new entry is the last one.
+    /// `merged` without the fields that left the configuration since `previous`. The manager's new entry is the last
+    /// one.
     fn pruned(&self, merged: Value, previous: &ManagedEntry, managed: &Managed) -> Result<Value, ItemError> {
         let last = translated(self.schema, self.root, &merged, previous, self.writer)?;
         let is_kept = managed.entries.last().is_some_and(|entry| last.is_within(&entry.set));
         if is_kept { Ok(merged) } else { self.prune(&merged, &last, managed) }
     }
 
-    /// The managers, or one for all there is where nobody is tracked yet.
+    /// The managers; of an object without any, [`BEFORE_FIRST_APPLY`] as owner of all its fields.
     fn tracked(&self, mut managed: Managed) -> Result<Managed, ApplyError> {
         if !managed.entries.is_empty() {
             return Ok(managed);
@@ -301,8 +302,8 @@ impl Job<'_> {
         Ok(managed)
     }
 
-    /// `merged` without what the manager applied last time and does not apply now, except what others own or what was
-    /// not the manager's to begin with.
+    /// `merged` without the fields that the manager applied last time and does not apply now, except those that other
+    /// managers own and those that were not the manager's.
     fn prune(&self, merged: &Value, last: &FieldSet, managed: &Managed) -> Result<Value, ItemError> {
         let (schema, shape) = (self.schema, self.shape());
         let named = |set: &FieldSet| with_named_fields(schema, Some(shape), set);
@@ -327,8 +328,8 @@ impl Job<'_> {
         }
     }
 
-    /// Takes what the apply changes or removes from its other owners: all but the last. Changing what they own needs
-    /// `force`.
+    /// Takes the fields that the apply changes or removes from their other owners, which are all entries but the last.
+    /// Without `force` a changed field of another owner is a conflict.
     fn take_over(&self, managed: &mut Managed, object: &Value, force: bool) -> Result<(), ApplyError> {
         let others = managed.entries.len().saturating_sub(1);
         if others == 0 {
@@ -336,8 +337,7 @@ impl Job<'_> {
         }
         let Comparison { changed, removed } = self.comparison(&self.base, object)?;
         let (mut conflicts, mut count) = (Vec::new(), 0);
-        // The manager of the command line loses the conflicts that its last configuration explains afterwards, so all of them
-        // are looked at.
+        // Conflicts of `kubectl` are compared with its last configuration afterwards, so all of them are kept.
         let kept_max =
             if self.writer.manager == LAST_APPLIED_MANAGER { usize::MAX } else { ERRORS_SHOWN_MAX };
         let mut views = Views::new(self.schema, self.writer, &self.base, object);
@@ -372,7 +372,7 @@ impl Job<'_> {
     }
 }
 
-/// Takes out what nobody owns.
+/// Removes the fields that never have an owner.
 fn strip(set: &mut FieldSet) {
     static UNOWNED: LazyLock<FieldSet> = LazyLock::new(|| {
         let metadata = PathElement::field("metadata");

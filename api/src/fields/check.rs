@@ -1,7 +1,7 @@
-//! Whether a configuration has the form of its type.
+//! Checks that an applied configuration matches its type.
 //!
-//! Owns the errors of an applied configuration that cannot be merged: undeclared fields, values of another form, items
-//! that cannot be told apart. What a value may be beyond its form is for validation, after the merge.
+//! Owns the errors of a configuration that cannot be merged: undeclared fields, values of another JSON type, list items
+//! without a path element. All other rules are left to validation, after the merge.
 
 use std::collections::BTreeSet;
 use std::fmt::Write;
@@ -16,7 +16,7 @@ use orch_schema::value::Value;
 use super::element::PathElement;
 use super::shape::{Shape, Slot, element_of_item};
 
-/// Everything that is wrong with `config` as an object of the type `root`, as `.path: message` lines.
+/// The errors of `config` as an object of the type `root`, as `.path: message` lines; empty if it matches.
 pub(super) fn check(schema: &Schema, root: TypeId, config: &Value) -> Vec<String> {
     let mut checker = Checker { schema, path: Vec::with_capacity(16), errors: Vec::new() };
     checker.object(root, config);
@@ -29,7 +29,7 @@ struct Checker<'s, 'v> {
     errors: Vec<String>,
 }
 
-/// One step of the path, put into words only when something is wrong.
+/// A step of the path, formatted only for an error.
 enum Step<'v> {
     Name(&'v str),
     Element(PathElement),
@@ -52,7 +52,7 @@ impl<'s, 'v> Checker<'s, 'v> {
         self.errors.push(error + separator + message);
     }
 
-    /// Runs `check` below a step, which it gives back.
+    /// Runs `check` below a step, and returns the step.
     fn at(&mut self, step: Step<'v>, check: impl FnOnce(&mut Self)) -> Option<Step<'v>> {
         self.path.push(step);
         check(self);

@@ -1,8 +1,8 @@
-//! What changed between two states of an object, as field sets.
+//! The difference between two states of an object, as field sets.
 //!
-//! Owns the comparison that ownership rests on. It reads both values in place and builds elements only for what
-//! differs. A field that the wire writes even when empty counts as present on both sides, so that `spec` or an empty
-//! list is not "added" by the first write.
+//! Owns the comparison by which managed fields are updated. It reads both values in place and builds path elements only
+//! for differences. A field that is encoded even when empty counts as present on both sides, so that the first write
+//! does not "add" `spec` or an empty list.
 
 use orch_rules::validate::tree::Alongside;
 use orch_schema::budget::goes_on;
@@ -16,13 +16,13 @@ use super::shape::{self, ItemError, Shape, Slot, for_each_emitted, same};
 /// The differences between an old and a new state.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Comparison {
-    /// Fields that the new state has and that are new or different.
+    /// Fields that are new or have another value.
     pub changed: FieldSet,
     /// Fields that only the old state has.
     pub removed: FieldSet,
 }
 
-/// Fields of `metadata` that nobody owns. Comparing them would be wasted, and `managedFields` would be costly.
+/// Fields of `metadata` without owners. Comparing them would be wasted, and `managedFields` would be costly.
 pub(super) const UNOWNED_METADATA: [&str; 9] = [
     "name",
     "namespace",
@@ -35,7 +35,7 @@ pub(super) const UNOWNED_METADATA: [&str; 9] = [
     "resourceVersion",
 ];
 
-/// Compares two objects of the type `root`, leaving out what nobody owns (`apiVersion`, `kind`, the identity in
+/// Compares two objects of the type `root`, except for fields without owners (`apiVersion`, `kind`, the identity in
 /// `metadata`).
 pub fn compare(schema: &Schema, root: TypeId, old: &Value, new: &Value) -> Result<Comparison, ItemError> {
     let walker = Walker { schema };
@@ -46,7 +46,7 @@ pub fn compare(schema: &Schema, root: TypeId, old: &Value, new: &Value) -> Resul
     Ok(Comparison { changed: out.changed, removed: out.removed })
 }
 
-/// Which names a level leaves out.
+/// Level of the object, by which fields without owners are skipped.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Level {
     Root,
@@ -68,7 +68,7 @@ impl Level {
     }
 }
 
-/// The differences at and below one place.
+/// The differences of one value and its members or items.
 #[derive(Default)]
 struct Node {
     changed: FieldSet,
@@ -101,7 +101,7 @@ impl Node {
         self.removed.seal();
     }
 
-    /// A place that is one leaf.
+    /// Compares a value that is a leaf.
     fn leaf(&mut self, old: Option<&Value>, new: Option<&Value>) {
         match (old, new) {
             (None, _) => self.self_changed = true,
@@ -116,7 +116,7 @@ struct Walker<'s> {
 }
 
 impl<'s> Walker<'s> {
-    /// Compares one place; at least one side is there.
+    /// Compares one value; at least one side is present.
     fn place(
         &self,
         slot: Slot<'s>,
@@ -142,8 +142,8 @@ impl<'s> Walker<'s> {
         Ok(node)
     }
 
-    /// Untyped content that was an object and is none any more, or the other way round: the entries come or go, and the
-    /// place itself changes unless it goes to or comes from null.
+    /// Compares untyped content that became an object or stopped being one: its entries are added or removed, and the
+    /// value itself changes unless one side is null.
     fn untyped_changed_form(
         &self,
         old: Option<&Value>,
@@ -195,7 +195,7 @@ impl<'s> Walker<'s> {
         Ok(())
     }
 
-    /// An object without fields, those that are always written included.
+    /// Whether an object is absent, null, or encoded without any field.
     fn is_empty_struct(&self, ty: &'s ObjectType, value: Option<&Value>) -> bool {
         let Some(value) = value else { return true };
         if !object(Some(value)).is_empty() {
@@ -241,7 +241,7 @@ impl<'s> Walker<'s> {
         Ok(())
     }
 
-    /// The fields of an added or removed object that are absent but written anyway.
+    /// Compares the fields of an added or removed object that are absent but encoded even when empty.
     fn emitted_fields(
         &self,
         ty: &'s ObjectType,
@@ -307,7 +307,7 @@ impl<'s> Walker<'s> {
         Ok(())
     }
 
-    /// All items of one element. More than one on a side is a duplicate: then the element is one leaf.
+    /// Compares all items of one path element. If a side has duplicates, the element is one leaf.
     fn group(&self, shape: Shape<'s>, old: &[Item<'_>], new: &[Item<'_>]) -> Result<Node, ItemError> {
         match (old, new) {
             ([] | [_], [] | [_]) => {
@@ -347,7 +347,7 @@ impl<'s> Walker<'s> {
     }
 }
 
-/// The place of a member of an object, and its field if it is declared.
+/// The slot of a member of an object, and its field if it is declared.
 fn slot_of<'s>(ty: &'s ObjectType, name: &str) -> Option<(Slot<'s>, Option<&'s Field>)> {
     match ty.field(name) {
         Some(field) => Some((Slot::of_field(field), Some(field))),
@@ -355,7 +355,7 @@ fn slot_of<'s>(ty: &'s ObjectType, name: &str) -> Option<(Slot<'s>, Option<&'s F
     }
 }
 
-/// What an object that is there, but has no member `name`, is written with.
+/// The value that is encoded for the absent member `name` of a present object.
 fn absent(map: Option<&Map>, name: &str, field: Option<&Field>) -> Option<Value> {
     let field = field.filter(|field| field.emit_empty)?;
     map.filter(|map| !map.contains_key(name)).map(|_| field.empty_value())

@@ -1,4 +1,4 @@
-//! Conflicts of an apply: fields that others own and would lose.
+//! Conflicts of an apply: changed fields that other managers own.
 
 use std::fmt::Write;
 use std::sync::Arc;
@@ -9,25 +9,24 @@ use orch_schema::shown::{beginning, part, quoted};
 use super::element::PathElement;
 use super::managed::{ManagedEntry, Operation};
 
-/// The manager that owns a field which an apply would take.
+/// The owner of a field in conflict.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Owner {
     /// Name of the owner.
     pub manager: String,
-    /// How the owner wrote it.
+    /// Operation of the owner's entry.
     pub operation: Operation,
-    /// Version the owner wrote it in.
+    /// Version of the owner's entry.
     pub api_version: String,
-    /// Sub-resource it was written through; empty for the main resource.
+    /// Sub-resource of the owner's entry; empty for the main resource.
     pub subresource: String,
 }
 
 /// A conflict: a field of the configuration that another manager owns with another value. An apply may have tens of
-/// thousands of such conflicts, so conflicts share their owners, and the path is put into words only where the
-/// conflict is shown.
+/// thousands of conflicts, so they share their owners, and a path is formatted only where it is shown.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Conflict {
-    /// Whose field it is.
+    /// Owner of the field.
     pub owner: Arc<Owner>,
     pub(super) elements: Vec<PathElement>,
 }
@@ -35,9 +34,9 @@ pub struct Conflict {
 /// All conflicts of an apply, by owner and path.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Conflicts {
-    /// Those that an answer may name, at least.
+    /// At least those that a response names.
     pub(super) kept: Vec<Conflict>,
-    /// How many there are.
+    /// Count of all conflicts.
     pub(super) count: usize,
 }
 
@@ -83,7 +82,7 @@ impl Conflict {
 }
 
 impl Conflicts {
-    /// The conflicts that an answer names, each as one cause of the Status.
+    /// The conflicts that a response names, each as one cause of the Status.
     pub fn shown(&self) -> impl Iterator<Item = &Conflict> {
         self.kept.iter().take(ERRORS_SHOWN_MAX)
     }

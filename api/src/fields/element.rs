@@ -23,10 +23,11 @@ pub enum PathElement {
     Index(i64),
 }
 
-/// A value that tells list items apart.
+/// The value of a key field, or of a member of a set.
 #[derive(Clone, Debug)]
 pub enum KeyValue {
-    /// A fraction, or an integer beyond 64 bits. Integral numbers in range are [`KeyValue::Int`].
+    /// A fraction, or a number beyond 2^53 that is not written as a 64-bit integer. All other numbers are
+    /// [`KeyValue::Int`].
     Float(f64),
     /// An integer.
     Int(i64),
@@ -34,11 +35,11 @@ pub enum KeyValue {
     String(Box<str>),
     /// true or false.
     Bool(bool),
-    /// Anything else, as its JSON text; no built-in type has such a key, but a client may write one.
+    /// Any other JSON value, as its text. No built-in type has such a key, but a client may write one.
     Other(Box<str>),
 }
 
-/// What a text does not have to be a path element.
+/// Why a text is no path element.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ElementError {
     /// Shorter than its prefix.
@@ -47,10 +48,10 @@ pub enum ElementError {
     /// The second character is not a colon.
     #[error("missing colon: {0}")]
     MissingColon(String),
-    /// The part behind the colon is not what the prefix promises.
+    /// The part behind the colon does not fit the prefix.
     #[error("malformed path element: {0}")]
     Malformed(String),
-    /// A prefix of a later version; the reader drops such elements.
+    /// An unknown prefix, perhaps of a later version: readers drop such elements.
     #[error("unknown path element type")]
     Unknown,
 }
@@ -163,7 +164,7 @@ impl KeyValue {
     }
 
     fn of_float(float: f64) -> Self {
-        /// Up to here every integer has an exact double.
+        /// Every integer up to this has an exact double.
         const EXACT_MAX: f64 = 9_007_199_254_740_992.0;
         if float.fract() == 0.0 && float.abs() <= EXACT_MAX {
             #[expect(clippy::cast_possible_truncation, reason = "integral and within the exact range")]
@@ -240,7 +241,7 @@ impl fmt::Display for KeyValue {
 }
 
 /// Appends `text` as a JSON string in the form that the wire's keys have: markup characters are escaped too, so that
-/// two servers write the same key for the same value.
+/// this server and the reference write the same key for the same value.
 pub(super) fn write_json_string(text: &str, out: &mut String) {
     out.push('"');
     for c in text.chars() {

@@ -1,4 +1,4 @@
-//! The fields that an applied configuration speaks of.
+//! The field set of an applied configuration.
 
 use orch_schema::budget::goes_on;
 use orch_schema::types::{Schema, TypeId};
@@ -9,14 +9,14 @@ use super::set::FieldSet;
 use super::shape::{ItemError, Shape, element_of_item, is_declared};
 
 /// Every leaf, item and map entry of `value`, an object of the type `root`. An object with declared fields is not
-/// itself a member, unless it is there and empty.
+/// itself a member unless it is empty.
 pub fn field_set(schema: &Schema, root: TypeId, value: &Value) -> Result<FieldSet, ItemError> {
     let mut set = FieldSet::EMPTY;
     collect(schema, Shape::of_type(schema, root), value, &mut set)?;
     Ok(set)
 }
 
-/// Collects what lies below a place; gives whether the place itself is a leaf.
+/// Collects the members below a value; returns whether the value itself is a leaf.
 fn collect<'s>(
     schema: &'s Schema,
     shape: Shape<'s>,
@@ -42,7 +42,7 @@ fn collect<'s>(
     Ok(false)
 }
 
-/// Items that are there more than once count as one leaf each.
+/// Duplicate items count as one leaf each.
 fn collect_items<'s>(
     schema: &'s Schema,
     shape: Shape<'s>,
@@ -64,8 +64,8 @@ fn collect_items<'s>(
     Ok(())
 }
 
-/// `set` with every declared field on the way to a member as a member too. Removing works on such sets: taking away a
-/// parent then means taking away the field that holds it.
+/// `set` with every declared field on the path to a member as a member, too. `merge::remove` needs such sets: removing
+/// a parent then removes the field that holds it.
 pub(super) fn with_named_fields<'s>(
     schema: &'s Schema,
     shape: Option<Shape<'s>>,
@@ -87,7 +87,7 @@ pub(super) fn with_named_fields<'s>(
     out
 }
 
-/// Brings a stored set in line with the tables: what became atomic since is owned as a whole.
+/// Adapts a stored set to the current tables: the members of a value that has become atomic are replaced by the value.
 pub(super) fn reconcile<'s>(schema: &'s Schema, shape: Shape<'s>, set: &mut FieldSet) {
     set.for_each_entry_mut(&mut |element, member, children| {
         if children.is_empty() {

@@ -1,13 +1,13 @@
 //! The bound on update managers.
 //!
-//! Owns folding: every tool that ever updated an object would otherwise stay in it for ever.
+//! Owns folding: without it every tool that ever updated an object would keep its entry for ever.
 
 use std::collections::BTreeMap;
 
 use super::managed::{Managed, ManagedEntry, Operation};
 
-/// More update managers than this are folded into [`ANCIENT_CHANGES`]; what the reference keeps, and enough to see who
-/// is at work without objects growing with every tool that ever touched them.
+/// Update managers of an object; the oldest ones beyond are folded into [`ANCIENT_CHANGES`]. The reference's number,
+/// enough to see which managers are active.
 pub const UPDATE_MANAGERS_MAX: usize = 10;
 
 /// The manager of folded entries.
@@ -24,7 +24,7 @@ pub(super) fn fold_old_updates(managed: &mut Managed) {
     let (mut updates, applies) =
         std::mem::take(&mut managed.entries).into_iter().partition::<Vec<_>, _>(is_update);
     managed.entries = applies;
-    // An earlier fold goes first, so that the next one joins it.
+    // An earlier fold sorts first, so that the next one joins it.
     let is_fold = |entry: &ManagedEntry| entry.manager == ANCIENT_CHANGES && entry.subresource.is_empty();
     updates.sort_by(|a, b| {
         is_fold(b)

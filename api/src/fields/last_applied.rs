@@ -1,8 +1,8 @@
-//! The hand-over from client-side apply.
+//! Migration from client-side apply.
 //!
-//! Owns the annotation in which the command line client keeps the configuration it applied last. An object that was
-//! managed that way can be applied to by the same client without conflicts, as long as nobody changed what the
-//! annotation says; and the annotation follows the applied configuration, so that old clients keep working.
+//! Owns the annotation in which `kubectl` keeps its last client-side configuration. The same client can apply to such
+//! an object without conflicts as long as the annotated fields have their annotated values. The annotation is updated
+//! to the applied configuration, so that old clients keep working.
 
 use orch_proto::Brand;
 use orch_schema::types::{Schema, TypeId};
@@ -15,17 +15,17 @@ use super::extract::field_set;
 use super::set::FieldSet;
 use super::update::Writer;
 
-/// The manager that this applies to; any other name opts out.
+/// The manager that is migrated; any other name opts out.
 pub(super) const LAST_APPLIED_MANAGER: &str = "kubectl";
 
-/// Bytes all annotations of an object may have together; the annotation goes rather than break that.
+/// Bytes that all annotations of an object may have together; beyond that this annotation is dropped.
 const ANNOTATION_BYTES_MAX: usize = 256 * 1024;
 
 fn annotation(brand: &Brand) -> String {
     format!("{LAST_APPLIED_MANAGER}.{}/last-applied-configuration", brand.label_domain)
 }
 
-/// The conflicts that the last client-side configuration does not explain; `None` where it explains all.
+/// The conflicts that the last client-side configuration does not explain; `None` if it explains all.
 pub(super) fn not_by_client(
     schema: &Schema,
     root: TypeId,
@@ -40,8 +40,8 @@ pub(super) fn not_by_client(
     if rest.is_empty() { None } else { Some(Conflicts { count: rest.len(), kept: rest }) }
 }
 
-/// The fields of the last client-side configuration that still have the value it gave them. `None` where there is no
-/// such configuration, or none that can be read: then every conflict stands.
+/// The fields of the last client-side configuration that still have its values. `None` if there is none or it cannot be
+/// read: then every conflict stands.
 fn last_applied_set(
     schema: &Schema,
     root: TypeId,
@@ -61,7 +61,7 @@ fn last_applied_set(
     Some(set)
 }
 
-/// Brings the annotation of `object`, if it has one, up to the applied configuration.
+/// Updates the annotation of `object`, if it has one, to the applied configuration.
 pub(super) fn keep(object: &mut Value, config: &Value, brand: &Brand) {
     let name = annotation(brand);
     let Some(annotations) = annotations_of(object) else { return };

@@ -1,8 +1,8 @@
-//! The managers of an object: `metadata.managedFields` as entries with field sets.
+//! Managed fields: `metadata.managedFields` as entries with field sets.
 //!
 //! Owns decoding, encoding and order. An entry is identified by manager, operation, sub-resource and, for updates, the
-//! version; two entries of one identity never exist. Written order: applies before updates, older before newer, then
-//! by name, version and sub-resource; an entry without time counts as oldest.
+//! version; two entries of one identity never exist. Written order: applies before updates, older before newer, then by
+//! manager, version and sub-resource; an entry without time counts as oldest.
 
 use std::collections::{BTreeMap, btree_map};
 
@@ -12,17 +12,17 @@ use orch_schema::value::{Map, Value};
 use super::set::FieldSet;
 use super::wire::WireError;
 
-/// Who wrote: by apply, or by create, update and patch.
+/// Operation of a manager's writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Operation {
     /// Server-side apply.
     Apply,
-    /// Everything else.
+    /// Create, update, and all patches but apply.
     Update,
 }
 
 impl Operation {
-    /// The word on the wire.
+    /// The name in JSON.
     pub fn as_str(self) -> &'static str {
         match self {
             Operation::Apply => "Apply",
@@ -34,27 +34,27 @@ impl Operation {
 /// One entry of `managedFields`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ManagedEntry {
-    /// Name of the manager.
+    /// Name of the manager; may be empty in entries that a client sent.
     pub manager: String,
-    /// How it wrote.
+    /// Operation of its writes.
     pub operation: Operation,
     /// Version of the schema that the paths follow (`apps/v1`).
     pub api_version: String,
-    /// Sub-resource it wrote through; empty for the main resource.
+    /// Sub-resource of its writes; empty for the main resource.
     pub subresource: String,
     /// When its set last changed, RFC 3339 with seconds.
     pub time: Option<String>,
-    /// What it owns.
+    /// The fields that it owns.
     pub set: FieldSet,
 }
 
-/// Why `managedFields` cannot be read.
+/// Why `managedFields` cannot be decoded.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ManagedError {
     /// Not a list of objects.
     #[error("managed fields must be a list of objects")]
     Form,
-    /// The operation is neither of the two.
+    /// The operation is neither `Apply` nor `Update`.
     #[error("operation must be `Apply` or `Update`")]
     Operation,
     /// An entry without version.
@@ -66,12 +66,12 @@ pub enum ManagedError {
     /// A `fieldsType` that is not `FieldsV1`.
     #[error("invalid fieldsType {fields_type:?} in managed fields entry {index}")]
     FieldsType {
-        /// What it said.
+        /// The unknown type.
         fields_type: String,
         /// Position of the entry.
         index: usize,
     },
-    /// The set of an entry cannot be read.
+    /// The field set of an entry cannot be decoded.
     #[error("error decoding set: {0}")]
     Set(#[from] WireError),
 }
@@ -83,7 +83,7 @@ pub struct Managed {
 }
 
 impl ManagedEntry {
-    /// Whether both stand for the same writer.
+    /// Whether both entries have the same identity.
     fn is_same_writer(&self, other: &ManagedEntry) -> bool {
         self.operation == other.operation
             && self.manager == other.manager
@@ -91,7 +91,7 @@ impl ManagedEntry {
             && (self.operation == Operation::Apply || self.api_version == other.api_version)
     }
 
-    /// What tells writers apart.
+    /// The identity of the entry.
     pub(super) fn writer(&self) -> (Operation, String, String, String) {
         let version =
             if self.operation == Operation::Apply { String::new() } else { self.api_version.clone() };
@@ -152,7 +152,7 @@ impl ManagedEntry {
 }
 
 impl Managed {
-    /// Reads `metadata.managedFields`; absent and null are no entries.
+    /// Decodes `metadata.managedFields`; absent and null give no entries.
     pub fn decode(value: Option<&Value>) -> Result<Managed, ManagedError> {
         let items = match value {
             None | Some(Value::Null) => return Ok(Managed::default()),
@@ -160,7 +160,7 @@ impl Managed {
             Some(_) => return Err(ManagedError::Form),
         };
         let mut managed = Managed { entries: Vec::with_capacity(items.len() + 1) };
-        // By writer, because a client may send thousands; the last of one writer counts.
+        // Indexed by identity, because a client may send thousands; the last entry of an identity counts.
         let mut places: BTreeMap<(Operation, String, String, String), usize> = BTreeMap::new();
         for (index, item) in items.iter().take_while(|_| goes_on()).enumerate() {
             let entry = ManagedEntry::decode(index, item)?;
@@ -175,7 +175,7 @@ impl Managed {
         Ok(managed)
     }
 
-    /// The value of `metadata.managedFields`; `None` where it is left out.
+    /// Encodes `metadata.managedFields`; `None` without entries.
     pub fn encode(mut self) -> Option<Value> {
         if self.entries.is_empty() {
             return None;
@@ -199,19 +199,19 @@ impl Managed {
         &self.entries
     }
 
-    /// Takes the entry of a writer out.
+    /// Removes and returns the entry with the identity of `writer`.
     pub(super) fn take(&mut self, writer: &ManagedEntry) -> Option<ManagedEntry> {
         // once: one writer for each write.
         let at = self.entries.iter().position(|entry| entry.is_same_writer(writer))?;
         Some(self.entries.remove(at))
     }
 
-    /// Where the entry of each writer is.
+    /// Position of each entry by its identity.
     pub(super) fn places(&self) -> BTreeMap<(Operation, String, String, String), usize> {
         self.entries.iter().enumerate().map(|(at, entry)| (entry.writer(), at)).collect()
     }
 
-    /// Drops entries that own nothing.
+    /// Drops entries with an empty field set.
     pub(super) fn drop_empty(&mut self) {
         // once: for each write, over the managers.
         self.entries.retain(|entry| !entry.set.is_empty());
@@ -223,7 +223,7 @@ pub(super) fn managed_fields_of(object: &Value) -> Option<&Value> {
     object.get("metadata")?.get("managedFields")
 }
 
-/// Whether the list asks to forget all owners: it is there and empty, or has one empty item.
+/// Whether the list asks to clear all managed fields: it is empty, or has one empty item.
 pub(super) fn is_reset(managed_fields: Option<&Value>) -> bool {
     match managed_fields {
         Some(Value::Array(items)) => match items.as_slice() {

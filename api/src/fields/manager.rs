@@ -1,4 +1,4 @@
-//! Names of field managers: which are accepted, and what a request without one is recorded as.
+//! Names of field managers: their rules, and the name recorded for a request without one.
 //!
 //! Owns the rules of the `fieldManager` query parameter and the reading of a name out of the User-Agent header.
 
@@ -24,7 +24,7 @@ pub fn manager_of(field_manager: Option<&str>, user_agent: Option<&str>) -> Stri
     if name.is_empty() { "unknown".to_owned() } else { name }
 }
 
-/// What is wrong with a `fieldManager` query parameter.
+/// The errors of a `fieldManager` query parameter.
 pub fn check_manager(name: &str) -> FieldErrors {
     let path = Path::new("fieldManager");
     let mut errors = FieldErrors::new();

@@ -1,7 +1,7 @@
-//! Merging an applied configuration into an object, and taking fields out of it.
+//! Merges an applied configuration into an object, and removes fields from it.
 //!
-//! Owns the structure of server-side apply: leaves come from the configuration, maps merge by key and lists by item, and
-//! the configuration's order wins where it speaks of items. Nothing is removed by a merge; [`remove`] does that.
+//! Owns the structure of server-side apply: leaves come from the configuration, maps merge by key and lists by item,
+//! and items of the configuration come in its order. Nothing is removed by a merge; [`remove`] does that.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,7 +13,7 @@ use super::element::PathElement;
 use super::set::FieldSet;
 use super::shape::{ItemError, Shape, element_of_item, is_same_item, same};
 
-/// `live` with everything that `config` has.
+/// `live` with all values of `config` merged in.
 pub(super) fn merge<'s>(
     schema: &'s Schema,
     shape: Shape<'s>,
@@ -41,14 +41,14 @@ pub(super) fn merge<'s>(
     }
 }
 
-/// The parts of an object that a merge changed, before and after. Items of lists have their keys.
+/// The parts of an object that a merge changed, before and after. List items keep their key fields.
 pub(super) struct Difference {
     pub(super) old: Value,
     pub(super) new: Value,
 }
 
-/// [`merge`] where `live` stands; `None` where that changes nothing. Comparing the difference gives the same sets as
-/// comparing the objects.
+/// [`merge`] in place; `None` if nothing changes. Comparing the difference gives the same field sets as comparing the
+/// objects.
 pub(super) fn merge_into<'s>(
     schema: &'s Schema,
     shape: Shape<'s>,
@@ -133,8 +133,8 @@ fn merge_items<'s>(
     Ok(changes.then_some(Difference { old: Value::Array(olds), new: Value::Array(news) }))
 }
 
-/// Whether `live` has everything that `config` has, so that merging would change nothing. Items must stand in the same
-/// places; where they do not, the merge itself decides.
+/// Whether `live` has all values of `config`, so that merging would change nothing. If list items are in other
+/// positions this is false, and the merge itself decides.
 pub(super) fn holds<'s>(schema: &'s Schema, shape: Shape<'s>, live: &Value, config: &Value) -> bool {
     match (shape, live, config) {
         (Shape::Struct(_) | Shape::Map(_), Value::Object(old), Value::Object(new)) if !old.is_empty() => new
@@ -172,8 +172,8 @@ fn merge_maps<'s>(schema: &'s Schema, shape: Shape<'s>, old: &Map, new: &Map) ->
     Ok(Value::Object(out))
 }
 
-/// Walks both lists at once. Items that only the object has keep their place; items that both have are taken in the
-/// order of the configuration.
+/// Walks both lists at once. Items that only the object has keep their place; items in both come in the order of the
+/// configuration.
 fn merge_lists<'s>(
     schema: &'s Schema,
     shape: Shape<'s>,
@@ -184,7 +184,7 @@ fn merge_lists<'s>(
         items.iter().take_while(|_| goes_on()).map(|item| element_of_item(schema, shape, item)).collect()
     };
     let (old_elements, new_elements) = (elements(old)?, elements(new)?);
-    // Of a duplicate there is no telling which to merge with: the configuration's item replaces it.
+    // A duplicate item cannot be merged with: the configuration's item replaces it.
     let mut old_places: BTreeMap<&PathElement, Option<usize>> = BTreeMap::new();
     for (at, element) in old_elements.iter().enumerate() {
         old_places.entry(element).and_modify(|place| *place = None).or_insert(Some(at));
@@ -227,16 +227,16 @@ fn merge_lists<'s>(
     Ok(Value::Array(out))
 }
 
-/// What becomes of a map or list that loses its last entry.
+/// Treatment of a map or list that loses its last entry.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Emptied {
-    /// It stays as null. The steps of pruning need to see that it was there.
+    /// It becomes null: the steps of pruning need to see that it was present.
     Null,
-    /// It goes. The place that held it stays, even if that was its only content.
+    /// It is removed. Its parent stays, even if that was the parent's only content.
     Gone,
 }
 
-/// `value` without the members of `gone`.
+/// Removes the members of `gone` from `value`.
 pub(super) fn remove<'s>(
     schema: &'s Schema,
     shape: Shape<'s>,
@@ -272,7 +272,7 @@ pub(super) fn remove<'s>(
             }
             if out.is_empty() { Value::Null } else { Value::Array(out) }
         }
-        // Sets that reach into a leaf are older than the leaf: it goes with what they name.
+        // The set is from a time when this leaf had members; removing those removes the leaf.
         (Shape::Atomic | Shape::Struct(_) | Shape::Map(_) | Shape::Set | Shape::Keyed { .. }, _) => {
             Value::Null
         }
@@ -283,11 +283,11 @@ pub(super) fn remove<'s>(
 /// One entry of a map or list after a removal.
 struct Rest {
     value: Value,
-    /// The removal took all of its content.
+    /// The removal left the entry without content.
     is_gone: bool,
 }
 
-/// What stays of one entry; `None` where it is itself removed.
+/// One entry after the removal; `None` if it is itself removed.
 fn without<'s>(
     schema: &'s Schema,
     shape: Option<Shape<'s>>,

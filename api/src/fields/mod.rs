@@ -1,11 +1,11 @@
 //! Field ownership: managed fields and server-side apply.
 //!
-//! Owns who is responsible for which field of an object (`metadata.managedFields`), and the merge of applied
-//! configurations that rests on it. Everything here is a pure function of values and type tables: it never reads a
-//! clock or the store, and never fails on what a client sent except by returning an error.
+//! Owns the managers of each field of an object (`metadata.managedFields`), and the merge of applied configurations,
+//! which depends on them. Everything here is a pure function of values and type tables: it reads no clock and no store,
+//! and malformed input of a client only ever returns an error.
 //!
-//! Invariant: nobody owns `apiVersion`, `kind` or the identity in `metadata`.
-//! Invariant: an entry of `managedFields` that owns nothing does not exist.
+//! Invariant: `apiVersion`, `kind` and the identity in `metadata` have no owner.
+//! Invariant: `managedFields` has no entry with an empty field set.
 
 mod apply;
 mod check;
@@ -46,5 +46,5 @@ pub use update::{FieldsError, Writer, track_update};
 pub use versions::{Convert, OtherVersion};
 pub use wire::WireError;
 
-/// Levels a field set may have: as many as the JSON parser lets an object have.
+/// Levels that a field set may have: about as many as the JSON parser accepts.
 pub const DEPTH_MAX: usize = 128;

@@ -1,7 +1,7 @@
-//! Managers of the `scale` sub-resource: the same owners seen through another kind.
+//! Managed fields of the `scale` sub-resource: the object's managers, translated to another kind.
 //!
-//! Owns the translation between the managers of an object and those of its `Scale`, where only the replica count
-//! exists. A write to the sub-resource is tracked on the `Scale` and then brought back.
+//! Owns the translation between the managed fields of an object and those of its `Scale`, where only the replica count
+//! has owners. A write to the sub-resource is tracked on the `Scale` and then translated back.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ use super::element::PathElement;
 use super::managed::{Managed, ManagedEntry, ManagedError, Operation};
 use super::set::FieldSet;
 
-/// Where a `Scale` has the replica count.
+/// Path of the replica count in a `Scale`.
 const REPLICAS: [&str; 2] = ["spec", "replicas"];
 
 /// Version of the `Scale` kind.
@@ -33,8 +33,8 @@ pub fn scale_managers(
     Ok(managed.encode())
 }
 
-/// The `managedFields` of the object after a write to its `Scale`: who lost the replica count there loses it here, and
-/// who gained it has an entry in `api_version`. As in the reference a new entry has no time.
+/// The `managedFields` of the object after a write to its `Scale`: a manager that lost the replica count there loses it
+/// here, and a manager that gained it gets an entry in `api_version`. As in the reference a new entry has no time.
 pub fn managers_after_scale(
     managed_fields: Option<&Value>,
     scale_managed_fields: Option<&Value>,
@@ -47,7 +47,7 @@ pub fn managers_after_scale(
     let mut scale = Managed::decode(scale_managed_fields)?;
     // once: as above.
     scale.entries.retain(|entry| entry.set.has(&scale_path));
-    // By writer, because a client may send thousands.
+    // Indexed by identity, because a client may send thousands.
     let mut gained: BTreeMap<_, Vec<ManagedEntry>> = BTreeMap::new();
     for entry in scale.entries {
         gained.entry(writer_of(&entry)).or_default().push(entry);
@@ -74,7 +74,7 @@ pub fn managers_after_scale(
     Ok(managed.encode())
 }
 
-/// The part of a manager that tells writers apart, whatever version either kind has.
+/// The identity of an entry without its version, which differs between the two kinds.
 fn writer_of(entry: &ManagedEntry) -> (Operation, String, String) {
     (entry.operation, entry.manager.clone(), entry.subresource.clone())
 }

@@ -17,7 +17,7 @@ pub struct FieldSet {
     entries: Vec<Entry>,
 }
 
-/// One step and what hangs below it.
+/// One step, and the members below it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Entry {
     pub(super) element: PathElement,
@@ -40,12 +40,12 @@ impl FieldSet {
         self.entries.is_empty()
     }
 
-    /// Number of members.
+    /// Count of members.
     pub fn len(&self) -> usize {
         self.entries.iter().map(|entry| usize::from(entry.member) + entry.children.len()).sum()
     }
 
-    /// Whether every member is one of `other` too.
+    /// Whether this is a subset of `other`.
     pub fn is_within(&self, other: &FieldSet) -> bool {
         self.entries.iter().all(|entry| {
             let found = other.entry(&entry.element);
@@ -69,7 +69,7 @@ impl FieldSet {
         }
     }
 
-    /// Sorts what [`FieldSet::push`] added and joins entries of the same element.
+    /// Sorts the entries that [`FieldSet::push`] and [`FieldSet::gather`] added, and joins those of the same element.
     pub(super) fn seal(&mut self) {
         if self.entries.windows(2).all(|pair| pair[0].element < pair[1].element) {
             return;
@@ -85,12 +85,12 @@ impl FieldSet {
                 _ => joined.push(entry),
             }
         }
-        // Sorted at once: uniting thousands of small sets one after the other takes the square of their number.
+        // Gathered first and sorted once: uniting thousands of small sets one by one takes the square of their number.
         joined.iter_mut().take_while(|_| goes_on()).for_each(|entry| entry.children.seal());
         self.entries = joined;
     }
 
-    /// Adds what `other` has, in any order; [`FieldSet::seal`] restores the invariant.
+    /// Adds the entries of `other` in any order; [`FieldSet::seal`] restores the invariant.
     pub(super) fn gather(&mut self, other: FieldSet) {
         if self.entries.is_empty() {
             self.entries = other.entries;
@@ -143,7 +143,7 @@ impl FieldSet {
         found.ok().map(|at| &self.entries[at])
     }
 
-    /// Lets `change` rewrite whether each entry is a member and what lies below it; what becomes vacant goes.
+    /// Calls `change` with each entry's element, membership and children, and drops entries that become vacant.
     pub(super) fn for_each_entry_mut(
         &mut self,
         change: &mut dyn FnMut(&PathElement, &mut bool, &mut FieldSet),
@@ -185,7 +185,7 @@ impl FieldSet {
         self.entries.extend(left);
     }
 
-    /// Takes away the members of `other`, path by path: what lies below a member of `other` stays.
+    /// Removes the members of `other`, path by path; members below those stay.
     pub fn subtract(&mut self, other: &FieldSet) {
         self.zip_retain(other, |mine, theirs| {
             mine.member &= !theirs.member;
@@ -193,7 +193,7 @@ impl FieldSet {
         });
     }
 
-    /// Takes away the members of `other` and all that lies below them.
+    /// Removes the members of `other` and all members below them.
     pub fn subtract_below(&mut self, other: &FieldSet) {
         self.zip_retain(other, |mine, theirs| {
             if theirs.member {
@@ -205,7 +205,7 @@ impl FieldSet {
         });
     }
 
-    /// Runs `change` on each entry that `other` has too and drops those that became vacant.
+    /// Runs `change` on each entry that `other` has, too, and drops those that become vacant.
     fn zip_retain(&mut self, other: &FieldSet, change: impl Fn(&mut Entry, &Entry)) {
         let mut at = 0;
         self.entries.retain_mut(|mine| {
@@ -223,8 +223,8 @@ impl FieldSet {
         });
     }
 
-    /// The first place from `at` on that is not before `element`: near by mostly, and far in a set that is much larger
-    /// than the one it is compared with.
+    /// The first position from `at` on that is not before `element`. Tries a few neighbours first, then searches: this
+    /// set may be much larger than the one it is compared with.
     fn place_from(&self, at: usize, element: &PathElement) -> usize {
         const NEAR: usize = 4;
         let rest = &self.entries[at.min(self.entries.len())..];
@@ -235,7 +235,7 @@ impl FieldSet {
         at + near + rest[near..].partition_point(|entry| entry.element < *element)
     }
 
-    /// The members that both have.
+    /// The members of both sets.
     #[must_use]
     pub fn intersection(&self, other: &FieldSet) -> FieldSet {
         let mut out = FieldSet::EMPTY;
@@ -251,7 +251,7 @@ impl FieldSet {
         out
     }
 
-    /// Calls `visit` with each member's path: the members of a level before what lies below that level.
+    /// Calls `visit` with each member's path: the members of a level before those below it.
     pub fn for_each(&self, visit: &mut dyn FnMut(&[PathElement])) {
         self.walk(&mut Vec::new(), visit);
     }

@@ -1,6 +1,6 @@
-//! How ownership sees a value: the type tables reduced to what merging needs.
+//! Merge behaviour of values: the type tables reduced to the needs of server-side apply.
 //!
-//! Owns the mapping from a place in the tables to a [`Shape`], and the path element of a list item.
+//! Owns the mapping from a position in the tables to a [`Shape`], and the path element of a list item.
 
 use orch_rules::validate::tree::Alongside;
 use orch_schema::budget::goes_on;
@@ -14,19 +14,19 @@ use super::element::{KeyValue, PathElement};
 pub(super) enum Shape<'s> {
     /// A scalar.
     Scalar,
-    /// A list, map or object that is owned as a whole.
+    /// A list, map or object that is owned as one leaf.
     Atomic,
     /// An object with declared fields.
     Struct(&'s ObjectType),
-    /// A map, each value on its own.
+    /// A map whose values are owned one by one.
     Map(&'s ValueType),
-    /// A list of scalars, each on its own.
+    /// A list of scalars that are owned one by one.
     Set,
-    /// A list of objects told apart by `keys`.
+    /// A list of objects that are identified by the fields `keys`.
     Keyed { item: &'s ValueType, keys: &'s [Box<str>] },
 }
 
-/// A list item that cannot be told apart from others.
+/// Why a list item has no path element.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ItemError {
     /// A keyed list has null for an item.
@@ -35,7 +35,7 @@ pub enum ItemError {
     /// A keyed list has a scalar or a list for an item.
     #[error("associative list with keys may not have non-map elements")]
     NotAnObject,
-    /// None of the key fields is there.
+    /// The item has none of the key fields, and they have no defaults.
     #[error(
         "associative list with keys has an element that omits all key fields {0} \
          (and doesn't have default values for any key fields)"
@@ -55,14 +55,14 @@ pub enum ItemError {
 /// The type of content without a declared type.
 static UNTYPED: ValueType = ValueType::Untyped;
 
-/// The type of `apiVersion` and `kind`, which stand before the declared fields.
+/// The type of `apiVersion` and `kind`, which are not among the declared fields.
 static HEAD: ValueType = ValueType::Scalar(Scalar::String(None));
 
 fn is_head(ty: &ObjectType, name: &str) -> bool {
     ty.head && (name == "apiVersion" || name == "kind")
 }
 
-/// Whether `name` is a field of `ty`, and not only kept because unknown ones are.
+/// Whether `name` is a declared field of `ty`, as opposed to a preserved unknown one.
 pub(super) fn is_declared(ty: &ObjectType, name: &str) -> bool {
     ty.field(name).is_some() || is_head(ty, name)
 }
@@ -73,11 +73,11 @@ pub(super) fn empty_object() -> &'static Value {
     &EMPTY
 }
 
-/// The place of a value in the tables: a field, a list item, a map value, or content without a declared type.
+/// The position of a value in the tables: a field, a list item, a map value, or content without a declared type.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Slot<'s> {
     ty: &'s ValueType,
-    /// The field's own word on whether its object is owned as a whole.
+    /// The field's override of its type's atomicity.
     atomic: Option<bool>,
 }
 
@@ -90,7 +90,7 @@ impl<'s> Slot<'s> {
         Slot { ty, atomic: None }
     }
 
-    /// A declared field. One that takes several forms has no declared type as far as ownership goes.
+    /// A declared field. A field that takes several JSON types counts as untyped.
     pub(super) fn of_field(field: &'s Field) -> Self {
         match field.wire {
             Wire::OrBool(_) | Wire::OrList(_) | Wire::OrStrings(_) => Slot::UNTYPED,
@@ -98,7 +98,8 @@ impl<'s> Slot<'s> {
         }
     }
 
-    /// What is under `name` in an object of the type `ty`: a declared field, or anything where unknown fields are kept.
+    /// The member `name` of an object of the type `ty`: a declared field, or untyped where unknown fields are
+    /// preserved.
     pub(super) fn in_object(ty: &'s ObjectType, name: &str) -> Option<Self> {
         match ty.field(name) {
             Some(field) => Some(Slot::of_field(field)),
@@ -107,7 +108,7 @@ impl<'s> Slot<'s> {
         }
     }
 
-    /// Whether anything may stand here.
+    /// Whether any value is allowed.
     pub(super) fn is_untyped(self) -> bool {
         matches!(self.ty, ValueType::Untyped)
     }
@@ -117,7 +118,8 @@ impl<'s> Slot<'s> {
         self.ty
     }
 
-    /// The shape of a value here. Untyped content is taken as it comes: objects merge key by key, lists are atomic.
+    /// The shape of a value in this slot. Untyped content is shaped by its value: objects merge key by key, lists are
+    /// atomic.
     pub(super) fn shape(self, schema: &'s Schema, value: Option<&Value>) -> Shape<'s> {
         match self.ty {
             ValueType::Scalar(_) => Shape::Scalar,
@@ -142,7 +144,7 @@ impl<'s> Slot<'s> {
 }
 
 impl<'s> Shape<'s> {
-    /// The shape of what a path element leads to; `None` where the tables know nothing there.
+    /// The shape of the value behind a path element; `None` where the tables have no such element.
     pub(super) fn below(self, schema: &'s Schema, element: &PathElement) -> Option<Shape<'s>> {
         let slot = match (self, element) {
             (_, PathElement::Field(name)) => self.member(name)?,
@@ -152,7 +154,7 @@ impl<'s> Shape<'s> {
         Some(slot.shape(schema, None))
     }
 
-    /// What is under `name` in an object or a map.
+    /// The slot of the member `name` of an object or a map.
     pub(super) fn member(self, name: &str) -> Option<Slot<'s>> {
         match self {
             Shape::Struct(ty) => Slot::in_object(ty, name),
@@ -161,7 +163,7 @@ impl<'s> Shape<'s> {
         }
     }
 
-    /// What each item of a keyed list is.
+    /// The slot of the items of a keyed list.
     pub(super) fn item(self) -> Option<Slot<'s>> {
         match self {
             Shape::Keyed { item, .. } => Some(Slot::of(item)),
@@ -176,7 +178,7 @@ impl<'s> Shape<'s> {
     }
 }
 
-/// Calls `visit` with each field that is written even when absent, and what is written.
+/// Calls `visit` with each field that is encoded even when absent.
 pub(super) fn for_each_emitted<'s>(ty: &'s ObjectType, visit: &mut dyn FnMut(&'s Field)) {
     for at in ty.always_written() {
         visit(&ty.fields[at]);
@@ -202,7 +204,7 @@ pub(super) fn element_of_item(
     }
 }
 
-/// Whether two items of a keyed list have the same keys, defaults included. False too where they have none.
+/// Whether two items of a keyed list have the same keys, defaults included. False if they have none.
 pub(super) fn is_same_item(schema: &Schema, shape: Shape<'_>, a: &Value, b: &Value) -> bool {
     let (Shape::Keyed { item, keys }, Value::Object(a), Value::Object(b)) = (shape, a, b) else {
         return false;
@@ -253,7 +255,7 @@ fn keyed_element(
     }
 }
 
-/// Whether two values are the same to ownership: numbers by value, objects in any order.
+/// Whether two values are equal to server-side apply: numbers by value, objects in any order.
 pub(super) fn same(a: &Value, b: &Value) -> bool {
     match (a, b) {
         (Value::Null, Value::Null) => true,

@@ -1,10 +1,10 @@
-//! The stored form of the managers, changed in place.
+//! Updates of the encoded `managedFields` in place.
 //!
-//! Owns what a write does to each entry. Reading all sets into tries and writing them out again would cost more than
-//! everything else that ownership does, so only the entries that lose or gain something are parsed; the common case, a
-//! writer changing what it already owns, moves a time and parses nothing.
+//! Owns the effect of a write on each entry. Decoding all field sets into tries and encoding them again would cost more
+//! than everything else in this module, so only entries that lose or gain fields are decoded. In the common case, a
+//! writer that changes fields it already owns, a time is updated and nothing is decoded.
 //!
-//! Invariant: stored managers are in canonical form (this crate wrote them), so a key can be found by its text.
+//! Invariant: stored managed fields are in canonical form (this crate wrote them), so a key can be found by its text.
 
 use orch_schema::types::Schema;
 use orch_schema::value::Value;
@@ -17,8 +17,8 @@ use super::set::{Entry, FieldSet};
 use super::shape::Shape;
 use super::update::Writer;
 
-/// Hands `changed` to the writer, and takes `changed` and `removed` from everyone else who wrote in its version. Gives the new list; `None`
-/// where nobody owns anything.
+/// Adds `changed` to the writer's entry, and removes `changed` and `removed` from all other entries in the writer's
+/// version. Returns the new list; `None` if it is empty.
 pub(super) fn record<'s>(
     schema: &'s Schema,
     shape: Shape<'s>,
@@ -47,7 +47,7 @@ pub(super) fn record<'s>(
             out.push(entry);
             continue;
         }
-        // What was stored was written by this module; an entry that cannot be read is dropped.
+        // Stored entries were written by this module; an entry that cannot be decoded is dropped.
         let Ok(mut entry) = ManagedEntry::decode(0, &entry) else { continue };
         reconcile(schema, shape, &mut entry.set);
         entry.set.subtract(&changed);
@@ -71,8 +71,8 @@ pub(super) fn record<'s>(
     if out.is_empty() { None } else { Some(Value::Array(out)) }
 }
 
-/// The place of the writer's apply entry, if it is there, owns exactly `set`, and everybody
-/// wrote in the writer's version.
+/// Position of the writer's apply entry, if there is one with exactly `set`, and all entries are in the writer's
+/// version.
 pub(super) fn own_place(list: &[Value], set: &FieldSet, writer: &Writer<'_>) -> Option<usize> {
     // once: one pass for each write.
     if list.iter().any(|entry| text(entry, "apiVersion") != writer.api_version) {
@@ -90,7 +90,7 @@ pub(super) fn own_place(list: &[Value], set: &FieldSet, writer: &Writer<'_>) -> 
     is_exactly(fields, set, false, &mut String::new()).then_some(at)
 }
 
-/// Whether the writer has applied nothing before, and everybody wrote in its version.
+/// Whether the writer has no apply entry yet, and all entries are in its version.
 pub(super) fn is_newcomer(list: &[Value], set: &FieldSet, writer: &Writer<'_>) -> bool {
     let is_other = |entry: &Value| {
         text(entry, "apiVersion") == writer.api_version
@@ -101,7 +101,7 @@ pub(super) fn is_newcomer(list: &[Value], set: &FieldSet, writer: &Writer<'_>) -
     !list.is_empty() && !set.is_empty() && list.iter().all(is_other)
 }
 
-/// Whether the tables still have every stored set as it is: nothing is owned below what is owned as a whole by now.
+/// Whether all stored sets fit the current tables: none has members below a value that has become atomic.
 pub(super) fn are_current<'s>(schema: &'s Schema, shape: Shape<'s>, list: &[Value]) -> bool {
     list.iter().all(|entry| entry.get("fieldsV1").is_none_or(|fields| is_current(schema, shape, fields)))
 }
@@ -123,7 +123,7 @@ fn is_current<'s>(schema: &'s Schema, shape: Shape<'s>, fields: &Value) -> bool 
     )
 }
 
-/// Adds the writer as an owner of `set`; its entry has a time if it `changes` anything.
+/// Adds an apply entry of the writer with `set`; it has a time if the apply `changes` the object.
 pub(super) fn join(list: &mut Vec<Value>, set: &FieldSet, changes: bool, writer: &Writer<'_>) {
     let mut entry = writer.entry(Operation::Apply, set.clone());
     entry.time.take_if(|_| !changes);
@@ -131,7 +131,7 @@ pub(super) fn join(list: &mut Vec<Value>, set: &FieldSet, changes: bool, writer:
     list.sort_by(|a, b| order(a).cmp(&order(b)));
 }
 
-/// Whether anybody but the entry at `own` owns something of `changed` or `removed`.
+/// Whether an entry other than the one at `own` has members of `changed` or `removed`.
 pub(super) fn touches_others(
     list: &[Value],
     own: Option<usize>,
@@ -146,7 +146,7 @@ pub(super) fn touches_others(
     })
 }
 
-/// Moves the time of the entry at `at`, and the entry to where it then belongs.
+/// Sets the time of the entry at `at`, and sorts the list again.
 pub(super) fn renew(list: &mut [Value], at: usize, writer: &Writer<'_>) {
     if renew_time(&mut list[at], writer) {
         list.sort_by(|a, b| order(a).cmp(&order(b)));
@@ -160,14 +160,14 @@ fn folded(list: Vec<Value>) -> Vec<Value> {
     managed.entries.into_iter().map(ManagedEntry::encode).collect()
 }
 
-/// Moves the time of an entry, if it has one.
+/// Sets the time of an entry; `false` if it has none.
 fn renew_time(entry: &mut Value, writer: &Writer<'_>) -> bool {
     match entry.get_mut("time") {
         Some(Value::String(time)) => {
             *time = writer.now.into();
             true
         }
-        // Its place in the entry would be wrong.
+        // A new member would not be in its canonical position.
         _ => false,
     }
 }
@@ -183,7 +183,7 @@ fn is_of(entry: &Value, writer: &Writer<'_>) -> bool {
         && text(entry, "subresource") == writer.subresource
 }
 
-/// What entries are sorted by, see [`super::managed`]; `Apply` sorts before `Update`, no time before any.
+/// Sort key of entries, see [`super::managed`]; `Apply` sorts before `Update`, no time before any.
 fn order(entry: &Value) -> [&str; 5] {
     ["operation", "time", "manager", "apiVersion", "subresource"].map(|name| text(entry, name))
 }
@@ -206,7 +206,7 @@ fn holds(fields: &Value, set: &FieldSet, quantity: Quantity, key: &mut String) -
         let Some(below) = fields.get(key.as_str()) else { return false };
         let is_member = below.as_object().is_some_and(|map| map.is_empty() || map.contains_key("."));
         match quantity {
-            // What is a leaf by now may be stored as what it was made of.
+            // A value that is a leaf now may be stored by its former members.
             Quantity::Any => {
                 entry.member && (is_member || entry.children.is_empty())
                     || holds(below, &entry.children, quantity, key)
@@ -215,7 +215,7 @@ fn holds(fields: &Value, set: &FieldSet, quantity: Quantity, key: &mut String) -
         }
     };
     match quantity {
-        // A large change is compared with each of possibly thousands of owners: what they have is fewer.
+        // A large change is compared with possibly thousands of entries, so iterate over the smaller side.
         Quantity::Any if fields.as_object().is_some_and(|map| map.len() < set.entries().len()) => {
             let stored = fields.as_object().into_iter().flatten();
             let mut named = stored.filter_map(|(key, _)| PathElement::parse(key).ok());

@@ -1,4 +1,4 @@
-//! Tests of ownership and server-side apply.
+//! Tests of managed fields and server-side apply.
 
 use std::collections::HashMap;
 

@@ -1,14 +1,14 @@
-//! Times of managers on a write that changes nothing.
+//! Times of managed fields in a write without effect.
 //!
-//! Owns the last look at an object before it is stored: defaulting may have undone what a client thought it changed.
-//! If nothing but the times of the managers differs, the stored times stay, so that the write is seen to be none.
+//! Owns the last check before an object is stored: defaulting may have undone the client's change. If only the times of
+//! managed fields differ, the stored times are kept, so that the write counts as one without effect.
 
 use orch_schema::value::{Map, Value};
 
 use super::managed::managed_fields_of;
 use super::shape::same;
 
-/// Gives `new` the stored managers if it differs from `live` in nothing but their times (and its `resourceVersion`).
+/// Sets the stored managed fields in `new` if it differs from `live` only in their times (and its `resourceVersion`).
 pub fn keep_times_if_unchanged(live: &Value, new: &mut Value) {
     let (Some(Value::Array(old)), Some(Value::Array(now))) =
         (managed_fields_of(live), managed_fields_of(new))
@@ -31,7 +31,7 @@ pub fn keep_times_if_unchanged(live: &Value, new: &mut Value) {
     }
 }
 
-/// Whether two objects are the same apart from some members.
+/// Whether two objects are equal except for `members`.
 fn same_but(a: &Value, b: &Value, members: &[&str]) -> bool {
     let (Some(a), Some(b)) = (a.as_object(), b.as_object()) else { return same(a, b) };
     // few: the members of a time.

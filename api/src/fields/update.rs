@@ -1,9 +1,9 @@
-//! Ownership after a create, an update or a patch that is not an apply.
+//! Managed fields after a create, an update or a patch that is not an apply.
 //!
-//! Owns what such a write does to `managedFields`: the writer owns what it changed or added, nobody owns what went
-//! away, and who wrote a changed field before loses it. Objects that nobody tracks (they exist, and have no managers)
-//! stay untracked until the first apply. This runs on every write: what the comparison finds is recorded in the stored
-//! form (see `stored`), without parsing the sets it does not touch.
+//! Owns the effect of such a write on `managedFields`: the writer owns the fields that it changed or added, earlier
+//! owners lose changed and removed fields. A stored object without managed fields stays untracked until its first
+//! apply. This runs on every write: the difference is recorded in the encoded form (see `stored`), without decoding
+//! sets it does not touch.
 
 use orch_schema::types::{Schema, TypeId};
 use orch_schema::value::{Map, Value};
@@ -16,7 +16,7 @@ use super::shape::{ItemError, Shape, empty_object, same};
 use super::stored::record;
 use super::versions::{OtherVersion, Views};
 
-/// Who writes, and how it is recorded.
+/// Identity and time of a write.
 #[derive(Clone, Copy, Debug)]
 pub struct Writer<'a> {
     /// Manager name, see [`super::manager_of`]; an empty one is recorded as `unknown`.
@@ -27,14 +27,14 @@ pub struct Writer<'a> {
     pub subresource: &'a str,
     /// Time of the request, RFC 3339 with seconds, UTC.
     pub now: &'a str,
-    /// Paths of the fields that this endpoint sets back and that therefore nobody can own through it: `metadata.labels`.
+    /// Paths of the fields that this endpoint resets, so that writes through it never own them: `metadata.labels`.
     pub reset: &'a [String],
     /// The other served versions of the kind.
     pub others: &'a [OtherVersion],
 }
 
 impl Writer<'_> {
-    /// The name that is recorded.
+    /// The recorded manager name.
     pub(super) fn name(&self) -> &str {
         if self.manager.is_empty() { "unknown" } else { self.manager }
     }
@@ -61,18 +61,18 @@ impl Writer<'_> {
     }
 }
 
-/// Why ownership could not be worked out.
+/// Why managed fields could not be updated.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FieldsError {
-    /// Items of a list cannot be told apart.
+    /// Items of a list cannot be identified.
     #[error("failed to compare objects: {0}")]
     Item(#[from] ItemError),
 }
 
 /// Writes `metadata.managedFields` of `new`, an object about to be stored in the place of `live` (`None` on create).
 ///
-/// `new` may carry its own `managedFields`: on the main resource they replace the stored ones when they can be read,
-/// and an empty list forgets all owners. On an error the stored managers are kept; the write itself may go on.
+/// `new` may carry its own `managedFields`: on the main resource they replace the stored ones if they can be decoded,
+/// and an empty list clears all managed fields. On an error the stored ones are kept; the write itself may go on.
 pub fn track_update(
     schema: &Schema,
     root: TypeId,
@@ -100,7 +100,7 @@ pub fn track_update(
     error.map_or(Ok(()), |error| Err(error.into()))
 }
 
-/// Whether the object has been stored before: it has a uid.
+/// Whether the object is stored: only then it has a uid.
 fn is_stored(live: &Value) -> bool {
     live.get("metadata").and_then(|m| m.get("uid")).and_then(Value::as_str).is_some_and(|uid| !uid.is_empty())
 }
@@ -109,11 +109,11 @@ pub(super) fn metadata_of(object: &mut Value) -> Option<&mut Map> {
     object.as_object_mut()?.entry("metadata").or_insert_with(|| Value::Object(Map::new())).as_object_mut()
 }
 
-/// Where the managers before the write come from.
+/// Origin of the managed fields before the write.
 enum Source<'a> {
-    /// The stored list, in its written form; the client may have sent an equal one.
+    /// The encoded stored list. `copy`: an equal list that the client sent.
     Stored { list: Option<&'a Value>, copy: Option<Value> },
-    /// A list that the client wrote.
+    /// A list that the client sent.
     Sent(Managed),
 }
 
@@ -138,12 +138,12 @@ fn source_of<'a>(stored: Option<&'a Value>, sent: Option<Value>, writer: &Writer
     }
     match Managed::decode(Some(&sent)) {
         Ok(managed) if !managed.entries.is_empty() => Source::Sent(managed),
-        // A list that cannot be read counts as not sent, so that a client which mangles it cannot lose it.
+        // An unreadable list counts as not sent, so that a client which mangles it cannot erase it.
         Ok(_) | Err(_) => Source::Stored { list: stored, copy: None },
     }
 }
 
-/// The new `managedFields`; `None` where nobody owns anything.
+/// The new `managedFields`; `None` without entries.
 fn after_update(
     schema: &Schema,
     root: TypeId,

@@ -1,8 +1,8 @@
-//! Owners who wrote in another version of the kind.
+//! Managers that wrote in another version of the kind.
 //!
-//! Owns how a write in one version is seen in the others: an entry of `managedFields` names fields as its own version
-//! does, so what changed is compared in that version too. An entry in a version that is not served owns nothing any
-//! more and goes.
+//! Owns the translation of a write in one version to the others: an entry of `managedFields` names fields as in its own
+//! version, so the write is compared in that version, too. An entry in a version that is not served loses all its
+//! fields and is dropped.
 
 use std::borrow::Cow;
 
@@ -17,19 +17,19 @@ use super::set::FieldSet;
 use super::shape::{ItemError, Shape};
 use super::update::Writer;
 
-/// From one form of an object to another.
+/// Converts an object from one version to another.
 pub type Convert = fn(&Value) -> Value;
 
-/// A served version of the kind besides the one that a request is in.
+/// A served version of the kind other than the request's.
 #[derive(Clone, Debug)]
 pub struct OtherVersion {
-    /// As `managedFields` name it.
+    /// The version as in `managedFields`: `apps/v1`.
     pub api_version: String,
-    /// Its message in the schema.
+    /// The type of the kind in this version.
     pub type_id: TypeId,
-    /// Conversions, one after the other, from the request's version to this one.
+    /// Conversions from the request's version to this one, in order.
     pub forth: Vec<Convert>,
-    /// Conversions from this version to the request's.
+    /// Conversions from this version to the request's, in order.
     pub back: Vec<Convert>,
 }
 
@@ -40,7 +40,7 @@ fn converted(steps: &[Convert], value: &Value) -> Value {
     steps.fold(first, |value, step| step(&value))
 }
 
-/// A change of an object, seen in whatever version it is asked for.
+/// A change of an object, compared in each version on demand.
 pub(super) struct Views<'a> {
     schema: &'a Schema,
     writer: &'a Writer<'a>,
@@ -54,7 +54,7 @@ impl<'a> Views<'a> {
         Views { schema, writer, old, new, seen: Vec::new() }
     }
 
-    /// The version of `entry`, and what the change is in it; `None` where that version is not served.
+    /// The version of `entry`, and the change in that version; `None` if the version is not served.
     fn of(&mut self, entry: &ManagedEntry) -> Result<Option<(&'a OtherVersion, &Comparison)>, ItemError> {
         // few: the versions of a kind.
         let Some(other) = self.writer.others.iter().find(|other| other.api_version == entry.api_version)
@@ -78,7 +78,7 @@ impl<'a> Views<'a> {
         Ok(Some((other, &self.seen[at].1)))
     }
 
-    /// Takes from `entry` what the change takes from it; gives what it lost by being changed. `None`: the entry goes.
+    /// Removes changed and removed fields from `entry`; returns the changed ones that it owned. `None`: drop the entry.
     pub(super) fn lose(&mut self, entry: &mut ManagedEntry) -> Result<Option<FieldSet>, ItemError> {
         let schema = self.schema;
         let Some((other, comparison)) = self.of(entry)? else { return Ok(None) };
@@ -89,7 +89,7 @@ impl<'a> Views<'a> {
         Ok(Some(lost))
     }
 
-    /// The same for a stored list: entries in other versions lose what was changed, those of this version stay.
+    /// [`Views::lose`] for a stored list; entries in the request's version stay as they are.
     pub(super) fn lose_all(&mut self, list: Vec<Value>) -> Vec<Value> {
         let own = self.writer.api_version;
         let is_own = |entry: &Value| entry.get("apiVersion").and_then(Value::as_str) == Some(own);
@@ -108,7 +108,7 @@ impl<'a> Views<'a> {
     }
 }
 
-/// The fields of `entry` as the request's version names them, as far as `object` (in the request's version) has them.
+/// The fields of `entry` in the request's version, as far as `object` (in the request's version) has them.
 pub(super) fn translated<'e>(
     schema: &Schema,
     root: TypeId,
@@ -129,7 +129,7 @@ pub(super) fn translated<'e>(
     rest.subtract(&with_named_fields(schema, Some(shape), &entry.set));
     let kept = remove(schema, shape, &there, &rest, Emptied::Gone);
     let mut set = field_set(schema, root, &converted(&other.back, &kept))?;
-    // What the conversion writes of nothing is nobody's.
+    // Fields that the conversion adds to an empty object have no owner.
     set.subtract(&field_set(schema, root, &converted(&other.back, super::shape::empty_object()))?);
     Ok(Cow::Owned(set))
 }

@@ -10,7 +10,7 @@ use super::DEPTH_MAX;
 use super::element::{ElementError, PathElement};
 use super::set::FieldSet;
 
-/// Why a `FieldsV1` value cannot be read.
+/// Why a `FieldsV1` value cannot be decoded.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum WireError {
     /// A key is not a path element.
@@ -30,7 +30,7 @@ impl FieldSet {
         read(value, DEPTH_MAX).map(|(set, _)| set)
     }
 
-    /// Bytes of the JSON of that value, escapes left out of account.
+    /// Bytes of the JSON of the `FieldsV1` value, without escapes.
     pub(super) fn wire_len(&self) -> usize {
         len(self, false, &mut String::new())
     }

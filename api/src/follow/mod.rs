@@ -1,14 +1,15 @@
-//! Values derived from stored objects, kept in step with what this node applies.
+//! Values derived from stored objects and kept up to date with the state that this node applies, like the caches of
+//! informers.
 //!
-//! Owns how a derived value is brought up to a state: change by change from the history, so that nothing is queued for who is
-//! slow; by reading the collections again where the history no longer has the changes (a new snapshot, a long pause) or
-//! where the state that was followed turned out to be wrong. Nothing runs by itself: who asks for the value pays for the
-//! changes since it was asked for last.
+//! Owns how a derived value is brought up to a state: change by change from the history, so that nothing is queued for
+//! a slow reader; by reading the collections again where the history no longer has the changes (a new snapshot, a long
+//! pause) or where the followed state was revoked. Nothing runs in the background: the caller that reads the value
+//! takes in the changes since the last read.
 //!
-//!     Follower    one task's value: the loops of `controllers`
-//!     Prepared    every request's value: admission
+//!     Follower    owned by one task: the loops of `controllers`
+//!     Prepared    shared by all requests: admission
 //!
-//! Invariant: a value holds every change up to the state that it was brought to, and each of them once.
+//! Invariant: a value holds every change up to the state that it was advanced to, each of them once.
 
 mod prepared;
 
@@ -18,28 +19,29 @@ use orch_raft::{Change, Revision, State, Store};
 
 pub use prepared::Prepared;
 
-/// What a node has applied, as one look found it.
+/// The state that a node has applied at one moment.
 #[derive(Clone, Debug)]
 pub struct Applied {
     /// The state.
     pub state: Arc<State>,
-    /// The store's count of states found wrong, read before the state: a state shown under an older count is never taken for one under this.
+    /// The store's count of revoked (wrong) states, read before the state: a state shown under an older count is never
+    /// taken for one under this.
     revocations: u64,
 }
 
 impl Applied {
-    /// What `store` has applied now.
+    /// The state that `store` has applied now.
     pub fn of<S: Store>(store: &S) -> Self {
         let revocations = store.revocations();
         Applied { state: store.state(), revocations }
     }
 
-    /// Whether both are of one state.
+    /// Whether both hold the same state.
     pub(crate) fn is_same(&self, other: &Applied) -> bool {
         self.revocations == other.revocations && self.state.applied() == other.state.applied()
     }
 
-    /// A state of which nothing will be found wrong.
+    /// A state that is never revoked.
     #[cfg(test)]
     pub(crate) fn certain(state: Arc<State>) -> Self {
         Applied { state, revocations: 0 }
@@ -48,17 +50,17 @@ impl Applied {
 
 /// A value derived from collections.
 pub trait Derived: Send + Sync + 'static {
-    /// Where the objects are stored that it comes from, as of its last change.
+    /// The storage resources that the value is derived from, as of its last change.
     fn sources(&self) -> impl Iterator<Item = &Arc<str>>;
 
-    /// Takes in a change of one of its sources. Those of one source come in order, sources one after the other.
+    /// Takes in a change of a source. The changes of a source come in order, one source after the other.
     fn change(&mut self, source: &Arc<str>, change: &Change);
 
-    /// Forgets what it was derived from and starts with `state`.
+    /// Derives the value anew from `state`.
     fn rebuild(&mut self, state: &State);
 }
 
-/// A derived value and the state that it stands for.
+/// A derived value, and the revision that it is up to date with.
 #[derive(Clone, Debug)]
 pub struct Follower<T> {
     value: T,
@@ -67,23 +69,23 @@ pub struct Follower<T> {
 }
 
 impl<T: Derived> Follower<T> {
-    /// `value`, started with what is applied.
+    /// Derives `value` from `applied`.
     pub fn new(mut value: T, applied: &Applied) -> Self {
         value.rebuild(&applied.state);
         Follower { value, seen: applied.state.applied(), revocations: applied.revocations }
     }
 
-    /// The value as it was brought up last.
+    /// The value as of the last advance.
     pub fn value(&self) -> &T {
         &self.value
     }
 
-    /// The same to be worked with.
+    /// The value as of the last advance, mutable.
     pub fn value_mut(&mut self) -> &mut T {
         &mut self.value
     }
 
-    /// The value, brought up to `applied` at least.
+    /// Brings the value up to `applied`, or leaves it if it is newer already.
     pub fn advance(&mut self, applied: &Applied) -> &mut T {
         if self.is_at(applied) {
             return &mut self.value;
@@ -97,13 +99,13 @@ impl<T: Derived> Follower<T> {
         &mut self.value
     }
 
-    /// Whether the value stands for `applied` or for something newer.
+    /// Whether the value is up to date with `applied` or newer.
     fn is_at(&self, applied: &Applied) -> bool {
         applied.revocations < self.revocations
             || applied.revocations == self.revocations && applied.state.applied() <= self.seen
     }
 
-    /// Takes in the changes up to `state`. `false`: some of them are no longer held.
+    /// Takes in the changes up to `state`. `false`: the history no longer holds some of them.
     fn take_in(&mut self, state: &State) -> bool {
         let is_changed = |source: &&Arc<str>| state.collection(source).changed() > self.seen;
         let changed: Vec<Arc<str>> = self.value.sources().filter(is_changed).cloned().collect();

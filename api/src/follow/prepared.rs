@@ -1,7 +1,7 @@
-//! A derived value that every request of a node may ask for.
+//! A derived value that all requests of a node share.
 //!
-//! Owns that all who ask at the same time get one value, and that it is no older than what they have seen: who changed an object
-//! through this node finds the change in force with the next request.
+//! Owns sharing one value among concurrent requests, no older than the state that each has seen: a client that changed
+//! an object through this node finds the change in effect with its next request.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -9,15 +9,16 @@ use orch_raft::{Change, State};
 
 use super::{Applied, Derived, Follower};
 
-/// A derived value, brought up when it is asked for. A reader keeps what it got: a change makes a new value while somebody
-/// still reads the old one.
+/// A derived value, brought up to date when it is read. Readers keep their version: a change copies the value while
+/// another request still holds the old one.
 #[derive(Debug, Default)]
 pub struct Prepared<T>(Mutex<Option<Follower<Arc<T>>>>);
 
 impl<T: Derived + Clone + Default> Prepared<T> {
     /// The value as of `applied` or of a later state.
     pub fn at_least(&self, applied: &Applied) -> Arc<T> {
-        // What a panic left behind has seen less than it says at worst, and a derivation that panics ends the process anyway.
+        // After a panic the value is at worst older than its revision says, and a derivation that panics ends the
+        // process anyway.
         let mut follower = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let follower = follower.get_or_insert_with(|| Follower::new(Arc::default(), applied));
         follower.advance(applied).clone()

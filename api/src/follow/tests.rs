@@ -1,4 +1,4 @@
-//! Derived values beside what a fresh look at the state gives.
+//! Derived values compared with a fresh derivation from the state.
 
 use std::collections::BTreeSet;
 
@@ -7,7 +7,7 @@ use orch_schema::json;
 use super::*;
 use crate::controllers::testing::Fixture;
 
-/// The names of all namespaces, and how often it was started anew.
+/// The names of all namespaces, and the count of rebuilds.
 #[derive(Clone, Debug)]
 struct Names {
     sources: [Arc<str>; 1],
@@ -77,7 +77,7 @@ async fn changes_are_taken_in_once_and_lost_history_is_read_anew() {
 async fn a_state_that_was_wrong_is_not_gone_on_from() {
     let (wrong, right) = (with_namespaces(&["x"]).await, with_namespaces(&["a"]).await);
     let mut follower = Follower::new(Names::default(), &wrong.applied());
-    // As when a member found out and took another one's state: the same revision, other objects.
+    // As when a member found its state wrong and took another member's: the same revision, other objects.
     let found_out = Applied { revocations: 1, ..right.applied() };
     assert_eq!(names(follower.advance(&found_out)), ["a"]);
     assert_eq!(names(follower.advance(&wrong.applied())), ["a"], "what was seen before counts no more");

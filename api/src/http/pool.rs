@@ -38,7 +38,7 @@ const LARGE_BYTES_MIN: usize = 64 * 1024;
 
 /// Objects of a collection from which on a list that is not handed out as stored (a table, YAML, Protobuf) goes to the
 /// pool, and a deletion of all that are selected.
-const MANY_OBJECTS_MIN: usize = 256;
+pub(super) const MANY_OBJECTS_MIN: usize = 256;
 
 /// Bytes of a collection's objects from which on such a list goes to the pool: as for one document.
 const RENDERED_BYTES_MIN: usize = LARGE_BYTES_MIN;

@@ -1,17 +1,17 @@
-//! Values as the reference's messages print them: `map[a:1 b:[x y]]`, and the names of their types.
+//! Values in the reference's messages: Go's print form, `map[a:1 b:[x y]]`, and Go's type names.
 
 use std::fmt::Write;
 
 use orch_schema::value::{SmolStr, Value};
 
-/// `value` in the reference's print form: maps by sorted key, strings bare.
+/// `value` in Go's print form: maps by sorted key, strings unquoted.
 pub(crate) fn printed(value: &Value) -> String {
     let mut out = String::new();
     print(value, &mut out);
     out
 }
 
-/// A list of values in print form.
+/// A list of values in Go's print form.
 pub(super) fn printed_list(items: &[Value]) -> String {
     let mut out = String::new();
     print_items(items, &mut out);
@@ -53,7 +53,7 @@ fn print_items(items: &[Value], out: &mut String) {
     out.push(']');
 }
 
-/// The name of a value's type in messages.
+/// The Go type of a value, as messages name it.
 pub(super) fn type_name(value: &Value) -> &'static str {
     match value {
         Value::Null => "null",

@@ -1,9 +1,9 @@
 //! JSON patch (RFC 6902).
 //!
 //! Owns the operations and their bounds: their number, the bytes that `copy` may add, the list items that insertions
-//! and removals may shift, and the depth of the result. The reference's reading is kept where it is wider than the
-//! RFC: negative indexes count from the end, a missing `value` is null, and `test` finds null where nothing is.
-//! A library exists, but it has none of these bounds and would have to be driven one operation at a time.
+//! and removals may shift, and the depth of the result. Like the reference it accepts more than the RFC: negative
+//! indexes count from the end, a missing `value` is null, and an absent path passes a `test` for null. A library
+//! exists, but it has none of these bounds and would have to be driven one operation at a time.
 
 use std::collections::BTreeMap;
 
@@ -21,13 +21,13 @@ pub const OPERATIONS_MAX: usize = 10_000;
 /// of a document into itself make it a thousand times as long.
 pub const COPIED_BYTES_MAX: usize = 3 * 1024 * 1024;
 
-/// List items that a patch may shift by inserting and removing. An object of the largest size shifted from its front by
-/// every operation would keep a core busy for a minute; these are 320 MB, a twentieth of a second. Real patches stay far
-/// below.
+/// List items that a patch may shift by inserting and removing. Shifting an object of the largest size from its front
+/// with every operation would keep a core busy for a minute; these are 320 MB, a twentieth of a second. Real patches
+/// stay far below.
 pub const MOVED_ITEMS_MAX: usize = 10_000_000;
 
-/// Values that are looked at to see how deep something moved is. A large document moved by each of ten thousand
-/// operations would keep a core busy for minutes; these take a twentieth of a second.
+/// Values that a patch may visit to measure the depth of moved values. Moving a large document with each of ten
+/// thousand operations would keep a core busy for minutes; these take a twentieth of a second.
 pub const LOOKED_AT_MAX: usize = 5_000_000;
 
 /// A JSON patch.
@@ -47,7 +47,7 @@ struct Operation {
 }
 
 impl Operation {
-    /// Reads an operation; an error is a text for people.
+    /// Decodes an operation; an error is a text for clients.
     fn parse(item: Value) -> Result<Operation, String> {
         let Value::Object(mut members) = item else {
             return Err(format!("invalid type: {}, expected an object", kind_of(&item)));
@@ -70,7 +70,7 @@ impl Operation {
     }
 }
 
-/// What a value is, for an error.
+/// The JSON type of a value, for errors.
 fn kind_of(value: &Value) -> &'static str {
     match value {
         Value::Null => "null",
@@ -102,18 +102,18 @@ impl JsonPatch {
         Ok(patch)
     }
 
-    /// Members of operations that mean nothing, as `[1].foo`; field validation warns of them or refuses the patch.
+    /// Unknown members of operations, as `[1].foo`; field validation warns of them or refuses the patch.
     pub fn unknown_fields(&self) -> &[String] {
         &self.unknown
     }
 
-    /// The members that the operations speak of. A path that is none reaches everything: it is for the application to refuse.
+    /// The members that the operations name. A malformed path reaches the whole object: applying the patch refuses it.
     pub fn reach(&self) -> Reach {
         let mut reach = Reach::Members(BTreeMap::new());
         for operation in &self.operations {
             for path in [Some(&operation.path), operation.from.as_ref()].into_iter().flatten() {
                 match Pointer::parse(path) {
-                    // What lies deeper than a document can be is reached with what it would lie in.
+                    // Steps beyond the depth of a document are cut off: their parent is reached.
                     Ok(path) => reach.extend(path.steps().take(DEPTH_MAX)),
                     Err(_) => return Reach::Whole,
                 }
@@ -122,13 +122,13 @@ impl JsonPatch {
         reach
     }
 
-    /// Whether an operation changes or tests what stands at `path`.
+    /// Whether an operation has `path` as its target.
     pub fn speaks_of(&self, path: &str) -> bool {
         // once: one patch, one path.
         self.operations.iter().any(|operation| operation.path == path)
     }
 
-    /// Applies all operations to `document`, in order. Their values go over into it.
+    /// Applies all operations to `document`, in order. Their values move into it.
     pub fn apply(self, document: &mut Value) -> Result<(), PatchError> {
         let mut run = Run { document, copied_bytes: 0, moved_items: 0, looked_at: 0 };
         self.operations.into_iter().try_for_each(|operation| run.step(operation))
@@ -156,7 +156,7 @@ impl Run<'_> {
             "move" => {
                 let from = Pointer::parse(operation.from.as_deref().unwrap_or_default())?;
                 let value = self.remove(&from)?;
-                // What does not go deeper than it was cannot be too deep.
+                // A value that moves no deeper cannot get too deep.
                 if path.len() > from.len() {
                     self.look(&path, &value)?;
                 }
@@ -184,7 +184,7 @@ impl Run<'_> {
         self.put(path, value)
     }
 
-    /// Adds a value of which it is known that it is not too deep there.
+    /// Adds a value whose depth is already checked.
     fn put(&mut self, path: &Pointer<'_>, value: Value) -> Result<(), PatchError> {
         let Some((parent, last)) = path.parent_in(self.document)? else {
             *self.document = value;
@@ -196,7 +196,7 @@ impl Run<'_> {
             }
             Value::Array(items) => {
                 let len = items.len();
-                // The place behind the last item counts too: -1 appends.
+                // The position behind the last item counts, too: -1 appends.
                 let at = if last == "-" { Some(len) } else { index(last, len + 1) };
                 let at = at.filter(|at| *at <= len).ok_or_else(|| path.missing())?;
                 items.insert(at, value);
@@ -210,7 +210,7 @@ impl Run<'_> {
     fn remove(&mut self, path: &Pointer<'_>) -> Result<Value, PatchError> {
         let (parent, last) = path.parent_in(self.document)?.ok_or_else(|| path.missing())?;
         match parent {
-            // Keys have no order that means anything, so the last may take the place of the removed one.
+            // The order of keys has no meaning, so the last one may take the position of the removed one.
             Value::Object(map) => map.swap_remove(last).ok_or_else(|| path.missing()),
             Value::Array(items) => {
                 let at = index(last, items.len()).filter(|at| *at < items.len());
@@ -248,7 +248,7 @@ impl Run<'_> {
         }
     }
 
-    /// Refuses a value that would lie too deep at `path`.
+    /// Refuses a value that would be too deep at `path`.
     fn look(&mut self, path: &Pointer<'_>, value: &Value) -> Result<(), PatchError> {
         let depth = depth_of(value, &mut self.looked_at);
         if self.looked_at > LOOKED_AT_MAX {
@@ -275,7 +275,7 @@ impl Run<'_> {
     }
 }
 
-/// Bytes of the JSON text of `value`, escapes left out of account.
+/// Bytes of the JSON text of `value`, without escapes.
 fn size_of_json(value: &Value) -> usize {
     match value {
         _ if !goes_on() => 0,

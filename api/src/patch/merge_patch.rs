@@ -30,7 +30,7 @@ fn merge(target: &mut Value, patch: Map) {
     let Value::Object(target) = target else { return };
     for (key, value) in patch.into_iter().take_while(|_| goes_on()) {
         match value {
-            // `shift_remove` would keep an order that means nothing, at the price of moving every later key.
+            // `shift_remove` would move every later key to keep an order without meaning.
             Value::Null => drop(target.swap_remove(&key)),
             Value::Object(inner) => merge(target.entry(key).or_insert(Value::Null), inner),
             value => drop(target.insert(key, value)),

@@ -1,6 +1,6 @@
 //! The patch formats: JSON patch, merge patch, strategic merge patch.
 //!
-//! Owns turning a stored object and a patch into the object to store. All three are pure functions of values (and of
+//! Owns computing the object to store from a stored object and a patch. All three are pure functions of values (and of
 //! the type tables, for strategic patches); the result still has to pass decoding, defaulting and validation. A patch
 //! that fails may leave its target half changed: callers patch a copy and drop it on an error.
 //!
@@ -26,31 +26,31 @@ pub use merge_patch::merge_patch;
 pub use reach::Reach;
 pub use strategic::{strategic_merge_patch, strategic_reach};
 
-/// Levels an object may have: as many as the JSON parser accepts, so that what is stored can be read.
+/// Levels that an object may have: as many as the JSON parser accepts, so that a stored object can be read.
 pub const DEPTH_MAX: usize = 127;
 
 /// Why a patch was not applied.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PatchError {
-    /// The patch is not of its format (400, the text is the message).
+    /// The patch does not have the form of its format (400, with the text as message).
     #[error("{0}")]
     Malformed(String),
-    /// The patch is well formed but does not fit the object: a failed test, a missing path (422; the reference keeps
-    /// the text to itself and says that the server rejected the request).
+    /// The patch is well formed but does not fit the object: a failed test, a missing path (422; the reference's
+    /// message hides the text and says that the server rejected the request).
     #[error("{0}")]
     CannotApply(String),
     /// More operations than [`OPERATIONS_MAX`] (413).
     #[error("The allowed maximum operations in a JSON patch is {OPERATIONS_MAX}, got {0}")]
     TooManyOperations(usize),
-    /// The work of the request is to end; what comes of it is not used.
+    /// The request was cancelled; the result is dropped.
     #[error("the request was ended")]
     Stopped,
-    /// The kind has no strategic merge patch (400): custom resources.
+    /// An apply configuration where one of the three formats is expected (400).
     #[error("strategic merge patch format is not supported")]
     Unsupported,
 }
 
-/// Levels of `value`: 0 for a scalar. Adds to `count` the values that were looked at.
+/// Levels of `value`: 0 for a scalar. Adds the number of visited values to `count`.
 fn depth_of(value: &Value, count: &mut usize) -> usize {
     *count += 1;
     match value {

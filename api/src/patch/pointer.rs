@@ -1,4 +1,4 @@
-//! JSON pointers (RFC 6901) and the places they lead to.
+//! JSON pointers (RFC 6901), and finding their targets.
 
 use std::borrow::Cow;
 
@@ -6,7 +6,7 @@ use orch_schema::value::Value;
 
 use super::PatchError;
 
-/// The steps of a pointer. The empty pointer is the whole document.
+/// A pointer, split into steps. The empty pointer is the whole document.
 pub(super) struct Pointer<'a> {
     text: &'a str,
     steps: Vec<Cow<'a, str>>,
@@ -21,7 +21,7 @@ impl<'a> Pointer<'a> {
         Ok(Pointer { text, steps: parts.map(unescape).collect() })
     }
 
-    /// Number of steps.
+    /// Count of steps.
     pub(super) fn len(&self) -> usize {
         self.steps.len()
     }
@@ -31,7 +31,7 @@ impl<'a> Pointer<'a> {
         self.steps.iter().map(|step| &**step)
     }
 
-    /// The container of the place and the last step; `None` for the whole document.
+    /// The parent of the target, and the last step; `None` for the whole document.
     pub(super) fn parent_in<'v>(
         &self,
         root: &'v mut Value,
@@ -49,7 +49,7 @@ impl<'a> Pointer<'a> {
         Ok(Some((place, last)))
     }
 
-    /// The value at the place.
+    /// The target; `None` if it is absent.
     pub(super) fn find<'v>(&self, root: &'v Value) -> Option<&'v Value> {
         self.steps.iter().try_fold(root, |place, step| match place {
             Value::Object(map) => map.get(step),
@@ -58,7 +58,7 @@ impl<'a> Pointer<'a> {
         })
     }
 
-    /// The error of a place that is not there.
+    /// The error of an absent target.
     pub(super) fn missing(&self) -> PatchError {
         PatchError::CannotApply(format!("doc is missing path: {:?}", self.text))
     }
@@ -72,7 +72,8 @@ fn unescape(step: &str) -> Cow<'_, str> {
     }
 }
 
-/// The item that `step` names among `len`; negative counts from the end, as the reference has it.
+/// Index of the item `step` in a list of `len`; negative ones count from the end, as in the reference. May be out of
+/// range.
 pub(super) fn index(step: &str, len: usize) -> Option<usize> {
     let at: i64 = step.parse().ok()?;
     let at = if at < 0 { at.checked_add(i64::try_from(len).ok()?)? } else { at };

@@ -1,35 +1,35 @@
-//! The members of an object that a patch may look at or change.
+//! The members of an object that a patch may read or change.
 //!
 //! Owns cutting them out, and putting them back. A patch that sets a label of an object of a megabyte is applied to the
-//! labels alone, and what it makes of them is decoded alone: the other members of a stored object are in canonical form
-//! already. Reaching too far costs time and changes nothing; where it is not certain that a part is enough, there is
-//! none, and the object is patched as a whole.
+//! labels alone, and only its result is decoded: the other members of a stored object are in canonical form already. A
+//! reach that is too large costs time but gives the same result. If a part is not certainly enough, the object is
+//! patched as a whole.
 //!
-//! Invariant: a member beyond the reach of a patch has no part in what the patch does, its errors included.
+//! Invariant: a member beyond the reach of a patch has no influence on its result and errors.
 
 use std::collections::BTreeMap;
 
 use orch_schema::value::{Map, SmolStr, Value};
 
-/// An object with so many members for each that is reached is copied, and the reached ones replaced; any other is put
-/// together from those that stay, so that what is replaced is not copied before.
+/// An object with more than this many members for each reached one is copied, and the reached ones replaced. A smaller
+/// one is built from the members that stay, so that replaced values are not copied first.
 const SPARSE: usize = 16;
 
-/// How far a patch reaches from one place.
+/// The part of a value that a patch reaches.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Reach {
-    /// All that is there.
+    /// The whole value.
     Whole,
-    /// These members of the object that is there, and nothing of one that is no object.
+    /// These members of an object; nothing of a value that is no object.
     Members(BTreeMap<SmolStr, Reach>),
 }
 
 impl Reach {
-    /// Members of one object that are reached one by one. Of more of them the object is reached as a whole: telling them
-    /// apart would cost as much as what it saves.
+    /// Members of one object that are reached one by one. An object with more of them is reached as a whole: separating
+    /// them would cost as much as it saves.
     pub(super) const MEMBERS_MAX: usize = 1024;
 
-    /// Of a merge patch: members that the patch has, at any depth.
+    /// The reach of a merge patch: its members, at any depth.
     pub fn of_merge_patch(patch: &Value) -> Reach {
         match patch {
             Value::Object(map) if !map.is_empty() && map.len() <= Reach::MEMBERS_MAX => Reach::Members(
@@ -39,7 +39,7 @@ impl Reach {
         }
     }
 
-    /// Extends the reach to the place that `steps` lead to.
+    /// Extends the reach to the value at the path `steps`.
     pub(super) fn extend<'p>(&mut self, mut steps: impl Iterator<Item = &'p str>) {
         let Reach::Members(members) = self else { return };
         let Some(step) = steps.next() else {
@@ -53,7 +53,7 @@ impl Reach {
         }
     }
 
-    /// The part of `object` that is reached.
+    /// The reached part of `object`.
     pub fn part_of(&self, object: &Value) -> Value {
         match (self, object) {
             (Reach::Members(members), Value::Object(map)) => {
@@ -65,8 +65,8 @@ impl Reach {
         }
     }
 
-    /// `object` with `part`, what became of the part that is reached, in the place of that. `None`: whether an object that
-    /// lost its last member stays as an empty one is for a decoder to say, which has to see it.
+    /// `object` with its reached part replaced by `part`, the patched one. `None` if an object lost its last member:
+    /// only decoding the whole tells whether an empty object stays.
     pub fn joined(&self, object: &Value, part: Value) -> Option<Value> {
         match (self, object, part) {
             (Reach::Members(members), Value::Object(map), Value::Object(part)) => {

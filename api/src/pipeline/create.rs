@@ -1,6 +1,6 @@
 //! Creating an object, from a POST, from a PUT on an absent name, or from an apply.
 //!
-//! Owns names (given or generated), what the server sets on a new object, and the order of stages of a create.
+//! Owns names (given or generated), the system fields of a new object, and the order of stages of a create.
 
 use bytes::Bytes;
 use orch_raft::object::SharedObject;
@@ -21,27 +21,27 @@ use crate::ambient::{SUFFIX_LENGTH, suffix_text, uuid_text};
 use crate::error::{ApiError, Subject};
 use crate::fields::{Writer, track_update};
 
-/// How often a colliding generated name is drawn again: as often as the reference does.
+/// Names drawn for one create while they collide: as many as in the reference.
 const NAME_ATTEMPTS: usize = 8;
 
 /// Longest prefix of a generated name: names end at 63 where they must be labels.
 const GENERATED_PREFIX_MAX: usize = 63 - SUFFIX_LENGTH;
 
-/// How a create comes about.
+/// Source of a new value.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Origin {
-    /// The object as sent: its fields become the writer's.
+    /// A body or a patched object: its managed fields are still to be computed.
     Sent,
-    /// The result of an apply: who owns what is settled.
+    /// The result of an apply, which already has its managed fields.
     Applied,
 }
 
-/// A new object on its way into the store, without its value.
+/// A new object between mutating admission and the store, without its value.
 struct Draft<'a> {
     request: Request<'a>,
     attributes: Attributes<'a>,
     key: Key,
-    /// The client left the end of the name to the server.
+    /// The object has a `generateName`.
     is_generated: bool,
 }
 
@@ -49,7 +49,7 @@ struct Draft<'a> {
 enum Stored {
     /// The JSON to answer with, and the object unless this was a dry run.
     Done(Bytes, Option<SharedObject>),
-    /// This condition of admission did not hold, and its plugin knows no answer to that.
+    /// Number of the admission condition that did not hold, where its plugin gave no refusal.
     Broken(usize),
 }
 
@@ -71,7 +71,7 @@ impl<S: Store> Pipeline<S> {
     ) -> Result<Written, ApiError> {
         let mut value = incoming;
         self.settle_namespace(request, &mut value)?;
-        // 0 is no version, and what is no number at all is not looked at.
+        // `0`, and text that is no number, count as no version.
         if value.at("metadata").text("resourceVersion").parse::<u64>().is_ok_and(|version| version != 0) {
             let message = "resourceVersion should not be set on objects to be created";
             return Err(ApiError::BadRequest(message.to_owned()));
@@ -102,7 +102,7 @@ impl<S: Store> Pipeline<S> {
         let now = self.ambient.now().seconds_text();
         let labels_given = !value.at("metadata").is_empty_at("labels");
         let context = Context { labels_given, ..self.context(request, &now) };
-        // The name in the attributes of the first phase, and so in its refusals, is what a generated one begins with.
+        // For mutating admission, and in its refusals, a generated name is its `generateName`.
         let asked_name = known_name(&value).to_owned();
         let is_generated = !value.at("metadata").text("generateName").is_empty();
         self.set_system_fields(&mut value, &now);
@@ -134,7 +134,7 @@ impl<S: Store> Pipeline<S> {
         Ok(Written { json, stored, outcome: WriteOutcome::Created })
     }
 
-    /// The second phase of admission, and the proposal; again where what a plugin had seen in that phase has changed.
+    /// Validating admission, and the proposal; both again if an object that a plugin had read there has changed.
     async fn create_validated(
         &self,
         draft: Draft<'_>,
@@ -153,7 +153,8 @@ impl<S: Store> Pipeline<S> {
             }
             let put = self.put(request.resource, draft.key.clone(), &mut value)?;
             if additions.extent() == mutated {
-                // It is not validated again: its tree, many times its bytes, need not wait for the quorum.
+                // The object is not validated again: free its tree, many times its bytes, before waiting for the
+                // quorum.
                 value = Value::Null;
             } else {
                 unset(child_mut(&mut value, "metadata"), "resourceVersion");
@@ -205,7 +206,7 @@ impl<S: Store> Pipeline<S> {
         }
     }
 
-    /// Identity and times are the server's.
+    /// Sets uid, creation time and a generated name; clears the deletion fields and `selfLink`.
     fn set_system_fields(&self, value: &mut Value, now: &str) {
         let metadata = child_mut(value, "metadata");
         for field in ["deletionTimestamp", "deletionGracePeriodSeconds", "selfLink"] {
@@ -224,8 +225,8 @@ impl<S: Store> Pipeline<S> {
         }
     }
 
-    /// Defaults and ownership. The value is in its stored form afterwards, also where it is too large, which is an answer
-    /// that comes after those of the first phase of admission.
+    /// Sets defaults and managed fields. `value` is in its stored form afterwards, also if it is too large: that error
+    /// is returned after those of mutating admission.
     fn default_new(
         &self,
         request: Request<'_>,
@@ -272,7 +273,7 @@ impl<S: Store> Pipeline<S> {
     }
 }
 
-/// The name of an object that may still be without one, as messages of admission have it.
+/// The name or else the `generateName`, for messages of admission.
 fn known_name(value: &Value) -> &str {
     let metadata = value.at("metadata");
     match metadata.text("name") {
@@ -281,7 +282,7 @@ fn known_name(value: &Value) -> &str {
     }
 }
 
-/// The name is in use.
+/// The error for a name that is in use.
 fn taken(request: Request<'_>, name: &str, is_generated: bool, by: Option<&SharedObject>) -> ApiError {
     let subject = Subject::resource(request.resource, name);
     let error = if is_generated {

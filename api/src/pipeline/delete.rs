@@ -1,7 +1,8 @@
 //! Deleting an object in two phases (spec 3).
 //!
-//! Owns DeleteOptions, preconditions, finalizers that a propagation policy asks for, and grace periods. An object that
-//! nothing holds goes at once; one that is held is marked and stays until the last hold is gone.
+//! Owns DeleteOptions, preconditions, the finalizers of propagation policies, and grace periods. An object without
+//! finalizers, grace period or other hold is removed at once; otherwise it gets a `deletionTimestamp` and stays until
+//! the last hold is gone.
 
 use orch_raft::Store;
 use orch_rules::validate::tree::{Tree, child_mut, set};
@@ -20,18 +21,18 @@ use crate::error::{ApiError, Subject};
 use crate::registry::Resource;
 use crate::status::Status;
 
-/// The kind of a body that says how to delete.
+/// The kind of the body of a DELETE.
 const OPTIONS: &str = "DeleteOptions";
 /// The finalizer of an object that waits for its dependents.
 const FOREGROUND: &str = "foregroundDeletion";
 /// The finalizer of an object whose dependents are to be orphaned.
 const ORPHAN: &str = "orphan";
 
-/// What a delete asks for.
+/// Validated options of a delete.
 #[derive(Clone, Debug, Default)]
 pub(super) struct DeleteOptions {
     value: Value,
-    /// Everything but the storing.
+    /// Run every stage, store nothing.
     pub dry_run: bool,
 }
 
@@ -67,7 +68,7 @@ impl<S: Store> Pipeline<S> {
         self.modify(request, key, options.dry_run, attempt).await
     }
 
-    /// What becomes of the object `old`, which is to be deleted.
+    /// The write that marks or removes `old`.
     fn try_delete(
         &self,
         request: Request<'_>,
@@ -82,7 +83,7 @@ impl<S: Store> Pipeline<S> {
         let grace = Grace::of(strategy, &old, requested, now);
         let ends_by_itself = old.at("metadata").has("deletionTimestamp") && strategy.holds_deletion(&old);
         if grace == Grace::Pending || ends_by_itself {
-            // Its end is under way: nothing about it can be changed, its finalizers neither.
+            // Termination is under way: a further delete changes nothing, not even finalizers.
             return Ok(Write::Put(self.put(resource, key.clone(), &mut old)?));
         }
         let mut new = old.clone();
@@ -106,7 +107,7 @@ impl<S: Store> Pipeline<S> {
         Ok(Write::Remove(shown))
     }
 
-    /// The options of a delete: the body, or the query where there is none. As in the reference a body stands alone.
+    /// The options of a delete: the body, or else the query. As in the reference a body makes the query ignored.
     pub(super) fn delete_options(&self, request: Request<'_>) -> Result<DeleteOptions, ApiError> {
         let value =
             if request.body.is_empty() { query_options(request)? } else { self.body_options(request)? };
@@ -116,7 +117,7 @@ impl<S: Store> Pipeline<S> {
         }
         let dry_run = !value.items("dryRun").is_empty();
         let options = DeleteOptions { value, dry_run };
-        // Before anything is deleted: who is refused in the middle is told of what is done.
+        // Before anything is deleted, so that a collection's deletion that fails halfway carries the warning, too.
         request.exchange.warn(options.orphaning_warning(request.resource));
         Ok(options)
     }
@@ -160,7 +161,7 @@ impl<S: Store> Attempt for Deletion<'_, S> {
 }
 
 impl DeleteOptions {
-    /// The version and uid that the client expects.
+    /// Refuses the delete of an object whose uid or `resourceVersion` is not that of the preconditions.
     fn check_preconditions(&self, request: Request<'_>, name: &str, old: &Value) -> Result<(), ApiError> {
         let wanted = self.value.at("preconditions");
         let stored = old.at("metadata");
@@ -193,7 +194,7 @@ impl DeleteOptions {
         Ok(())
     }
 
-    /// What a client is told that says nothing of dependents and may not know that they stay.
+    /// The warning for a client that names no propagation policy where the kind orphans dependents by default.
     fn orphaning_warning(&self, resource: &Resource) -> Option<String> {
         let names_propagation = self.value.has("propagationPolicy") || self.value.has("orphanDependents");
         if names_propagation || resource.rules.propagation != DefaultPropagation::Orphan {
@@ -263,8 +264,8 @@ fn query_options(request: Request<'_>) -> Result<Value, ApiError> {
     Ok(Value::Object(options))
 }
 
-/// The options must be known as such: a body that is something else asks for something else than a deletion. They
-/// may name the version of any served group, as clients of old do.
+/// Refuses a body of another kind than `DeleteOptions`: its sender did not mean a deletion. The `apiVersion` may be
+/// that of any served group, as old clients send it.
 fn check_options_head(request: Request<'_>, head: &Head) -> Result<(), ApiError> {
     let registry = request.registry;
     let meta = registry.brand.group("meta");

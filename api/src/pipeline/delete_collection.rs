@@ -1,7 +1,7 @@
 //! Deleting a collection: each object by its own transaction, several at a time.
 //!
-//! Owns the order of the answer, which is the list's, and what stops the rest. It is not atomic: what was deleted before
-//! a failure stays deleted.
+//! Owns the order of the response, which is the list's, and the end at the first failure. It is not atomic: objects
+//! deleted before a failure stay deleted.
 
 use futures::stream::{FuturesOrdered, StreamExt};
 use orch_raft::object::SharedObject;
@@ -24,20 +24,20 @@ pub(crate) struct Doomed {
 }
 
 impl Doomed {
-    /// Bytes of the objects: what the answer holds until it is taken, because the store lets go of them.
+    /// Bytes of the objects. The response alone keeps them in memory until it is sent, because the store drops them.
     pub(crate) fn bytes(&self) -> usize {
         self.list.objects.iter().map(|object| object.json.len()).sum()
     }
 }
 
 impl<S: Store> Pipeline<S> {
-    /// Finds the objects that a DELETE of a collection is about. Nothing is changed yet.
+    /// Finds the objects that a DELETE of a collection selects. Nothing is changed yet.
     pub(crate) async fn find_doomed(&self, request: Request<'_>) -> Result<Doomed, ApiError> {
         let options = self.delete_options(request)?;
         Ok(Doomed { options, list: self.list(request).await? })
     }
 
-    /// DELETE of a collection. Answers with the objects as they were found; one that went by itself is no error.
+    /// DELETE of a collection. Returns the objects as they were found; one that was removed meanwhile is no error.
     pub(crate) async fn delete_collection(
         &self,
         request: Request<'_>,
@@ -76,7 +76,8 @@ impl<S: Store> Pipeline<S> {
     }
 }
 
-/// The failure of one deletion among several. What certainly changed nothing by itself leaves the others: some may be done.
+/// The failure of one deletion among several. `Unavailable` promises that nothing was changed; here other objects may
+/// be deleted already.
 fn to_partial_failure(error: ApiError) -> ApiError {
     match error {
         ApiError::Unavailable(reason) => ApiError::OutcomeUnknown(reason),

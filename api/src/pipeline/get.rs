@@ -7,7 +7,7 @@ use super::{Pipeline, Request, revision_parameter};
 use crate::error::ApiError;
 
 impl<S: Store> Pipeline<S> {
-    /// The stored object of the request, at the point in time it asks for.
+    /// The stored object, in a state as recent as the `resourceVersion` parameter requires.
     pub(super) async fn get(&self, request: Request<'_>) -> Result<SharedObject, ApiError> {
         let key = request.key()?;
         let revision = revision_parameter(request.query.text("resourceVersion"))?;

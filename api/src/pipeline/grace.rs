@@ -1,4 +1,4 @@
-//! Graceful deletion: whether an object is given time to end, and how long.
+//! Graceful deletion: grace periods of objects whose deletion takes time.
 //!
 //! Owns the arithmetic of `deletionTimestamp` and `deletionGracePeriodSeconds`, as a function of the object, the
 //! options and the time. A grace period only ever gets shorter, counted from the first delete, and never ends in the
@@ -11,24 +11,24 @@ use orch_schema::{Instant, Precision};
 
 use crate::ambient::Timestamp;
 
-/// How a delete meets the object.
+/// The grace period after a delete.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Grace {
-    /// There is nothing to wait for but finalizers.
+    /// No grace period: only finalizers can hold the object.
     None,
-    /// It is ending already, and what was asked for changes nothing.
+    /// A grace period is running, and the request does not shorten it.
     Pending,
-    /// It has this long.
+    /// A new or shortened grace period.
     Given {
         /// Seconds, not negative.
         seconds: i64,
-        /// When they end.
+        /// The end of the period: the `deletionTimestamp`.
         ends: Timestamp,
     },
 }
 
 impl Grace {
-    /// What a delete at `now` that asks for `requested` seconds means for `object`.
+    /// The grace period of `object` after a delete at `now`; `requested` is `gracePeriodSeconds`.
     pub(super) fn of(
         strategy: &dyn Strategy,
         object: &Value,
@@ -69,13 +69,13 @@ impl Grace {
     }
 }
 
-/// Less than nothing is a moment.
+/// A negative period counts as one second.
 fn positive(seconds: i64) -> i64 {
     if seconds < 0 { 1 } else { seconds }
 }
 
-/// The rest of a shorter period that began with the first delete. What is over by then is given one more second, unless
-/// nothing was asked for.
+/// A shorter period, counted from the first delete. If that is over it ends now, with 1 second left on record, or 0 if
+/// 0 was requested.
 fn shortened(ends: &str, pending: i64, seconds: i64, now: Timestamp) -> Grace {
     let began = whole_seconds(ends).map(|ends| ends.saturating_sub(pending));
     let wanted = began.map_or(0, |began| began.saturating_add(seconds));

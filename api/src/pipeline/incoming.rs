@@ -1,7 +1,7 @@
-//! From a body to an object of the kind: media type, decoding, head, field validation, namespace.
+//! Decodes a body into an object of the kind: media type, `apiVersion` and `kind`, field validation, namespace.
 //!
-//! Owns what a client may send for a create or an update. What comes out is in canonical form and pruned; nothing
-//! of the kind's own rules has run yet.
+//! Owns the decoding of the body of a create or an update. The result is in canonical form and pruned; none of the
+//! kind's own rules has run on it.
 
 use memchr::memmem;
 use orch_raft::Store;
@@ -19,7 +19,7 @@ use super::{Pipeline, Request};
 use crate::error::ApiError;
 use crate::request::Verb;
 
-/// What a patch made of an object.
+/// The result of a patch.
 pub(super) struct Patched {
     /// Canonical form of the request's version.
     pub value: Value,
@@ -47,7 +47,8 @@ impl<S: Store> Pipeline<S> {
         Ok(value)
     }
 
-    /// Whether the body has an empty list of managers. Decoding takes it for none, but it asks to forget all of them.
+    /// Whether the body has `managedFields: []`. Decoding drops an empty list, but this one asks to clear all managed
+    /// fields.
     fn empties_owners(&self, request: Request<'_>) -> bool {
         let is_named = memmem::find(request.body, b"managedFields").is_some();
         if request.verb != Verb::Update || !is_named {
@@ -65,7 +66,8 @@ impl<S: Store> Pipeline<S> {
         document.is_some_and(|(document, _)| has_emptied_owners(&document))
     }
 
-    /// Puts the namespace of the path into the object, or refuses another one. Without scope there is none.
+    /// Sets the namespace of the path in the object, or refuses a different one. Removes it from cluster-scoped
+    /// objects.
     pub(super) fn settle_namespace(&self, request: Request<'_>, value: &mut Value) -> Result<(), ApiError> {
         object_mut(value);
         let metadata = child_mut(value, "metadata");
@@ -100,7 +102,7 @@ pub(super) enum Format {
 /// The document in the body, of the type that the verb accepts.
 ///
 /// # Errors
-/// `UnsupportedMediaType`, and what `refused` makes of bytes that are no such document.
+/// `UnsupportedMediaType`, `OverBudget`, and the error that `refused` returns for a body that cannot be decoded.
 pub(super) fn decode_body(
     request: Request<'_>,
     refused: impl FnOnce(Format, &DecodeError) -> ApiError,
@@ -127,17 +129,17 @@ pub(super) fn decode_body(
     })
 }
 
-/// Whether an object that was not decoded yet has an empty list of managers.
+/// Whether an object that is not decoded yet has `managedFields: []`.
 pub(super) fn has_emptied_owners(document: &Value) -> bool {
     document.at("metadata").at("managedFields").as_array().is_some_and(Vec::is_empty)
 }
 
-/// Gives a decoded object the empty list of managers that asks to forget them.
+/// Sets `managedFields: []` on a decoded object: asks to clear all managed fields.
 pub(super) fn forget_owners(value: &mut Value) {
     set(child_mut(value, "metadata"), "managedFields", Vec::<Value>::new());
 }
 
-/// A body that is no object of the kind.
+/// The refusal of a body that cannot be decoded as the kind.
 pub(super) fn refused(request: Request<'_>, error: &DecodeError) -> ApiError {
     if *error == DecodeError::OverBudget {
         return ApiError::OverBudget(error.to_string());
@@ -149,7 +151,7 @@ pub(super) fn refused(request: Request<'_>, error: &DecodeError) -> ApiError {
     ))
 }
 
-/// The same for one that came in `format`.
+/// [`refused`], with the reference's text for `format`.
 fn refused_in(format: Format, request: Request<'_>, error: &DecodeError) -> ApiError {
     if format != Format::Protobuf {
         return refused(request, error);
@@ -158,7 +160,7 @@ fn refused_in(format: Format, request: Request<'_>, error: &DecodeError) -> ApiE
     ApiError::BadRequest(format!("the object provided is unrecognized (must be of type {kind}): {error}"))
 }
 
-/// An object that says it is something else.
+/// Refuses a body whose `apiVersion` or `kind` is not that of the resource.
 fn check_head(request: Request<'_>, head: &Head) -> Result<(), ApiError> {
     let resource = request.resource;
     let version = resource.api_version();
@@ -181,7 +183,7 @@ fn check_head(request: Request<'_>, head: &Head) -> Result<(), ApiError> {
     )))
 }
 
-/// One warning for each line of what the YAML reader says; any other text as it is.
+/// Splits an error of the YAML reader into one warning a line; any other text stays whole.
 fn yaml_lines(text: &str) -> Vec<String> {
     match text.strip_prefix("yaml: unmarshal errors:\n") {
         Some(lines) => lines.split('\n').map(|line| line.trim().to_owned()).collect(),
@@ -189,7 +191,7 @@ fn yaml_lines(text: &str) -> Vec<String> {
     }
 }
 
-/// Unknown and duplicate fields: dropped, warned of, or refused.
+/// Treats unknown and duplicate fields by the validation level: none, warnings, or the refusal of `Strict`.
 pub(super) fn met(
     request: Request<'_>,
     head: &Head,

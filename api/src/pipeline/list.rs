@@ -1,7 +1,7 @@
-//! Reading a collection: the point in time, the page, what is left.
+//! Reading a collection: the revision, the page, the count of remaining objects.
 //!
-//! Owns the list matrix of spec 9 and continue tokens' use. Objects are shared, never copied; what a list costs per
-//! object is a reference count.
+//! Owns the list matrix of spec 9 and the use of continue tokens. Objects are shared, never copied: a list costs one
+//! reference count per object.
 
 use std::sync::Arc;
 
@@ -21,21 +21,21 @@ pub struct ListAnswer {
     pub revision: Revision,
     /// Where the next page starts; `None` when this is the last.
     pub continue_token: Option<String>,
-    /// How many objects are left; `None` with selectors or when none is.
+    /// Count of objects behind this page; `None` with selectors or on the last page.
     pub remaining: Option<u64>,
     /// The page.
     pub objects: Vec<SharedObject>,
 }
 
-/// Which state a list reads.
+/// The state that a list reads.
 enum Snapshot {
-    /// Whatever the collection holds now.
+    /// The collection in the newest state.
     Newest(Arc<Collection>, Revision),
-    /// As it was at a revision.
+    /// The collection at a revision, perhaps from the history.
     At(Revision),
 }
 
-/// What is left behind a page: the last path on it, and how many follow if that is known.
+/// The end of a page that is not the last: its last path, and the count of objects behind it if known.
 struct Rest {
     last: Arc<str>,
     remaining: Option<u64>,
@@ -52,7 +52,7 @@ impl<S: Store> Pipeline<S> {
     pub(crate) async fn list(&self, request: Request<'_>) -> Result<ListAnswer, ApiError> {
         let query = request.query;
         let limit = query.integer("limit")?.and_then(|limit| usize::try_from(limit).ok());
-        // A list does not last; the parameter is checked all the same.
+        // A list has no duration; the parameter is checked all the same.
         query.integer("timeoutSeconds")?;
         let limit = limit.filter(|&limit| limit > 0 && self.features.list_chunking);
         let token = if self.features.list_chunking { query.text("continue") } else { "" };
@@ -70,7 +70,7 @@ impl<S: Store> Pipeline<S> {
         }
         let selector = self.selector(request)?;
         if !token.is_empty() {
-            // Zero asks for whatever is there, which has no pages.
+            // `resourceVersion=0` asks for any state; such a list is not paged.
             let limit = limit.filter(|_| version != "0");
             return self.continue_list(request, token, limit, &selector).await;
         }
@@ -117,7 +117,7 @@ impl<S: Store> Pipeline<S> {
         })
     }
 
-    /// A 410 with a token that goes on at the newest state.
+    /// A 410 with a continue token that resumes at the newest state.
     fn expired_token(&self, request: Request<'_>, after: &str) -> ApiError {
         let fresh = self.seal(request, None, after);
         ApiError::Expired { message: EXPIRED_TOKEN.to_owned(), continue_token: Some(fresh) }
@@ -156,7 +156,8 @@ impl<S: Store> Pipeline<S> {
     }
 }
 
-/// The objects of one namespace (or all) behind `after`, at most `limit`, and what follows them.
+/// The objects of one namespace (or all) behind `after`, at most `limit`, and the end of the page if it is not the
+/// last.
 fn select(
     collection: &Collection,
     namespace: &str,

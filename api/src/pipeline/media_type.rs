@@ -23,7 +23,7 @@ pub(super) fn patch_media_type(content_type: &str) -> &str {
     content_type.split(';').next().unwrap_or_default().trim()
 }
 
-/// The refusal of a body whose type is none of those that objects are written in.
+/// The refusal of a body whose media type is not JSON, YAML or Protobuf.
 pub(super) fn unsupported(content_type: &str, user_agent: &str, brand: &Brand) -> ApiError {
     let accepted = format!("application/json, application/yaml, {}", brand.protobuf_media_type);
     let hint = hint(content_type, user_agent, "application/json");
@@ -38,7 +38,7 @@ pub(super) fn unsupported_patch(content_type: &str, user_agent: &str) -> ApiErro
     ApiError::UnsupportedMediaType(format!("415: Unsupported Media Type{hint}"))
 }
 
-/// Advice about the type that curl sends by default. Other clients get the reference's words alone.
+/// Advice about the type that curl sends by default. Other clients get the reference's text alone.
 fn hint(content_type: &str, user_agent: &str, wanted: &str) -> String {
     if patch_media_type(content_type) != FORM || !user_agent.starts_with("curl/") {
         return String::new();

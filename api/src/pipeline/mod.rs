@@ -1,13 +1,13 @@
 //! The request pipeline below HTTP: plain async functions over the store's handle.
 //!
-//! Owns the order of stages for reads and writes of every kind. It knows no socket, no clock and no chance: the store,
-//! time and randomness are handed in, so that simulated clients drive the same code.
+//! Owns the order of stages for reads and writes of every kind. It opens no socket and reads no clock or random number:
+//! the store, time and randomness are handed in, so that simulated clients drive the same code.
 //!
 //!     write: decode -> default -> ownership -> admission mutates -> prepare -> validate -> admission validates
 //!            -> encode once -> propose -> answer
 //!     read:  point in time -> state of this node -> select -> answer
 //!
-//! Invariant: a handler never changes an object by another way than a proposed transaction.
+//! Invariant: a handler changes objects by proposed transactions only.
 
 mod create;
 mod delete;
@@ -54,7 +54,7 @@ use crate::status::Status;
 pub use list::ListAnswer;
 pub use turns::Turns;
 
-/// What can be turned off.
+/// Feature gates.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Features {
     /// `APIListChunking`: `limit` and `continue` are honoured.
@@ -70,7 +70,7 @@ impl Default for Features {
 }
 
 impl Features {
-    /// What can be turned on and off.
+    /// Names of the gates.
     pub const NAMES: [&str; 2] = ["APIListChunking", "ServerSideFieldValidation"];
 
     /// Sets the gate called `name`. `false`: there is no such gate.
@@ -84,85 +84,85 @@ impl Features {
     }
 }
 
-/// Everything a request needs that is not in the request.
+/// The parts of a server that all requests share.
 pub struct Pipeline<S> {
     /// The replicated state.
     pub store: S,
-    /// What is served. A request carries the registry that it began with.
+    /// The served resources. A request keeps the registry that it started with.
     pub registry: Arc<Registry>,
-    /// The rules over the writes of several kinds.
+    /// The admission chain.
     pub admission: Chain,
     /// The cluster's key for continue tokens.
     pub token_key: TokenKey,
-    /// Time and chance.
+    /// Clock and random numbers.
     pub ambient: Arc<dyn Ambient>,
-    /// What is turned on.
+    /// Feature gates.
     pub features: Features,
-    /// Whose turn it is to change an object that many want to change.
+    /// Queues of requests that conflict over one object.
     pub turns: Turns,
 }
 
 /// One request for a served resource, parsed and authorized.
 #[derive(Clone, Copy)]
 pub struct Request<'a> {
-    /// What is to be done.
+    /// Verb, from method, path and query.
     pub verb: Verb,
-    /// What was served when it began.
+    /// The registry when the request started.
     pub registry: &'a Arc<Registry>,
-    /// To what.
+    /// The parsed path.
     pub target: &'a Target,
     /// The resource that the target names.
     pub resource: &'a Arc<Resource>,
-    /// Action on its objects.
+    /// Action on the object: on itself or through a sub-resource.
     pub action: Action,
-    /// Parameters.
+    /// Query parameters.
     pub query: &'a Query,
-    /// The request it belongs to: takes warnings.
+    /// Takes the warnings of the response.
     pub exchange: &'a Exchange,
-    /// Who asks.
+    /// The authenticated user.
     pub user: &'a User,
     /// `User-Agent`.
     pub user_agent: &'a str,
-    /// `Content-Type`, without checks.
+    /// `Content-Type` in lower case, not validated.
     pub content_type: &'a str,
-    /// The body.
+    /// The body; empty where there is none.
     pub body: &'a Bytes,
-    /// Whether somebody still waits for the answer.
+    /// Memory and steps left to the request, and whether its client still waits.
     pub budget: &'a Budget,
 }
 
-/// What comes out of the pipeline.
+/// The result of a successful request.
 pub enum Answer {
-    /// An object that is stored.
+    /// The stored object of a GET.
     Stored(SharedObject),
     /// An object after a write.
     Written(Written),
-    /// A collection.
+    /// A page of a collection.
     List(ListAnswer),
-    /// A collection after a write to all of it: the objects as they were found.
+    /// The objects of a DELETE of a collection, as they were before it.
     Listed(ListAnswer),
-    /// A removal that leaves nothing to show.
+    /// A removal that is answered with a Status.
     Done(Status),
 }
 
 /// An object after a write.
 pub struct Written {
-    /// Canonical JSON in the stored form, without head; with a revision unless nothing was stored.
+    /// Canonical JSON in the stored form, without `apiVersion` and `kind`; with a revision unless nothing was stored.
     pub json: Bytes,
     /// The stored object, unless this was a dry run or the object is gone.
     pub stored: Option<SharedObject>,
-    /// What became of the request.
+    /// Created, changed, or waiting for its deletion.
     pub outcome: WriteOutcome,
 }
 
-/// What became of a write.
+/// Outcome of a write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WriteOutcome {
-    /// The object is new.
+    /// The object was created.
     Created,
-    /// The object is as asked for.
+    /// The object was changed or removed, or already is as requested.
     Done,
-    /// The object will go when nothing holds it any more, and the client asked to be told.
+    /// The object is marked for deletion but still held, and the client sent `orphanDependents: false`.
     Accepted,
 }
 
@@ -179,7 +179,7 @@ impl<S: Store> Pipeline<S> {
         Pipeline { store, registry, admission, token_key, ambient, features, turns }
     }
 
-    /// Carries out everything but watches.
+    /// Runs a request of any verb but watch.
     pub async fn run(&self, request: Request<'_>) -> Result<Answer, ApiError> {
         self.store.may_serve()?;
         match request.verb {
@@ -197,7 +197,7 @@ impl<S: Store> Pipeline<S> {
         }
     }
 
-    /// Both selectors of the request.
+    /// Label and field selectors of the request.
     pub(crate) fn selector(&self, request: Request<'_>) -> Result<Selector, ApiError> {
         let labels = LabelSelector::parse(request.query.text("labelSelector"))
             .map_err(|error| ApiError::BadRequest(error.to_string()))?;
@@ -212,7 +212,7 @@ impl<S: Store> Pipeline<S> {
         Ok(Selector { labels, fields })
     }
 
-    /// The write of `request` as admission sees it: of a stored object, not a dry run, with the names of the path.
+    /// Admission attributes of `request`: the names of its path, no old object, no dry run.
     pub(crate) fn attributes<'a>(&self, request: Request<'a>, operation: Operation) -> Attributes<'a> {
         Attributes {
             brand: request.registry.brand,
@@ -227,7 +227,7 @@ impl<S: Store> Pipeline<S> {
         }
     }
 
-    /// The context that strategies see.
+    /// The context for the kind's strategy.
     pub(crate) fn context<'a>(&self, request: Request<'a>, now: &'a str) -> Context<'a> {
         Context {
             brand: request.registry.brand,
@@ -242,7 +242,7 @@ impl<S: Store> Pipeline<S> {
 }
 
 impl Request<'_> {
-    /// Where the object of the request is stored.
+    /// Store key of the object of the request.
     ///
     /// # Errors
     /// `NotFound`: a name that cannot be stored names no object.
@@ -251,12 +251,12 @@ impl Request<'_> {
             .map_err(|_| ApiError::NotFound(self.subject()))
     }
 
-    /// The subject of errors about options: `ListOptions.meta.orch.io`.
+    /// The subject of errors about query options: `ListOptions.meta.orch.io`.
     pub(crate) fn options_subject(&self, kind: &str) -> Subject {
         Subject { group: self.registry.brand.group("meta"), kind: kind.to_owned(), name: String::new() }
     }
 
-    /// The object as most errors name it.
+    /// The object as most errors name it: resource and name.
     pub(crate) fn subject(&self) -> Subject {
         Subject::resource(self.resource, &self.target.name)
     }

@@ -1,8 +1,8 @@
 //! Changing a stored object: read it, change it, propose the result under the condition that the object is unchanged.
 //!
-//! Owns the retries. A request that came too late once waits for its turn (`turns`). A change is first tried on the state
-//! that this node has applied. A node may lag, so nothing is refused because of that state before a current one was read.
-//! Each attempt gets the object parsed.
+//! Owns the retries. A request whose first proposal met a newer version waits for its turn (`turns`). A change is first
+//! tried on the state that this node has applied. The node may lag, so a refusal is final only after a quorum barrier.
+//! Each attempt gets the parsed object.
 
 use std::collections::BTreeSet;
 use std::iter;
@@ -19,21 +19,21 @@ use crate::error::ApiError;
 
 /// A version of an object that is to be changed.
 pub(super) struct Current {
-    /// The object.
+    /// The stored version.
     pub object: SharedObject,
     /// Its tree, in the stored form.
     pub value: Value,
-    /// What else there was.
+    /// All objects at the same revision, for admission.
     pub view: View,
 }
 
-/// Makes one change out of any version of an object.
+/// Computes one change from any version of an object.
 pub(super) trait Attempt: Send {
-    /// What becomes of `current`. Asked again for each newer version that turns up before the change is applied.
+    /// The change of `current`. Called again for each newer version that turns up before the change is applied.
     fn change(&mut self, current: Current) -> impl Future<Output = Result<Change, ApiError>> + Send;
 
-    /// Whether the client names the version that it changes. Such a change is tried at once: while it waited for a turn, those
-    /// before it would make it late.
+    /// Whether the client names the `resourceVersion` that it changes. Such a change takes no turn: each change ahead
+    /// of it in the queue would make it conflict.
     fn names_version(&self) -> bool;
 }
 
@@ -45,22 +45,22 @@ pub(super) struct Change {
 
 /// The outcome of a change to an object's value.
 pub(super) enum Write {
-    /// Write this.
+    /// Store this version.
     Put(Put),
-    /// Remove the object; `Some` is what it looked like at the end, for the answer.
+    /// Remove the object. `Some`: its last form, for the response.
     Remove(Option<Put>),
-    /// Remove the object, which an update has just freed; the answer shows the update.
+    /// Remove the object, whose last hold (finalizer or other) an update has ended; the response shows the update.
     Free(Put),
 }
 
-/// What an attempt comes to.
+/// Effect of an attempt.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Effect {
-    /// A change that is proposed; the store refuses it where it is not of the newest version.
+    /// A change to propose; the store refuses it unless it is based on the newest version.
     Proposal,
     /// The object stays as it is.
     Nothing,
-    /// A refusal, or word that there is no object.
+    /// A refusal, or no object under the key.
     Answer,
 }
 
@@ -74,11 +74,11 @@ impl Effect {
     }
 }
 
-/// What became of an object.
+/// An object after a change.
 pub(super) struct Modified {
-    /// The JSON to answer with.
+    /// The JSON of the response.
     pub json: bytes::Bytes,
-    /// The stored object, if it still is.
+    /// The stored version; `None` if the object was removed or the change was a dry run.
     pub stored: Option<SharedObject>,
     /// The object before the change.
     pub before: SharedObject,
@@ -86,12 +86,12 @@ pub(super) struct Modified {
     pub is_removal: bool,
 }
 
-/// Attempts on ever newer versions before the client is told to try again itself. Changes of one object take turns, so
-/// few come near this number; creates whose plugins claim something of one object come near it when a hundred do at once.
-/// It bounds the cost of one request.
+/// Attempts of one request on newer versions before it fails as unavailable. Changes of one object take turns, so few
+/// come near this number; creates whose plugins write one shared object (a counter) come near it when a hundred run at
+/// once. It bounds the cost of one request.
 pub(super) const ATTEMPTS_MAX: usize = 100;
 
-/// The answer to a write that was late [`ATTEMPTS_MAX`] times.
+/// The error of a write that conflicted [`ATTEMPTS_MAX`] times.
 pub(super) fn changing_too_fast() -> ApiError {
     ApiError::Unavailable("the object changes faster than it can be written".to_owned())
 }
@@ -120,7 +120,7 @@ impl<S: Store> Pipeline<S> {
             };
             let effect = Effect::of(found.as_ref(), changed.as_ref());
             if !surely_current && effect != Effect::Proposal {
-                // Nothing will be proposed, so only a barrier tells whether it was tried on the newest version.
+                // Nothing will be proposed, so only a barrier shows whether the attempt used the newest version.
                 let newest = self.newest_view().await?;
                 let stands =
                     newest.is_same(&view) || effect == Effect::Nothing && newest.has(key, found.as_ref());
@@ -142,7 +142,8 @@ impl<S: Store> Pipeline<S> {
         Err(changing_too_fast())
     }
 
-    /// Proposes the change of `before`. `None`: it was no longer the newest version.
+    /// Proposes the change of `before`. `None`: try again, as it was no longer the newest version or a condition of
+    /// admission did not hold.
     async fn carry_out(
         &self,
         request: Request<'_>,
@@ -238,15 +239,15 @@ fn repeated_resource(operations: &[Operation]) -> Option<&Arc<str>> {
     resources.find(|resource| !seen.insert(*resource))
 }
 
-/// What the answer shows of an object that may be gone.
+/// The version that the response shows.
 enum Last {
-    /// What was stored.
+    /// The stored version.
     Stored,
-    /// What was there before.
+    /// The version before the removal.
     Before,
     /// This, with the revision of the removal.
     Removed(Put),
-    /// This, with the revision it was before.
+    /// This, with the revision that the object had before.
     Freed(Put),
 }
 
@@ -258,7 +259,7 @@ impl Change {
 }
 
 impl Modified {
-    /// The answer of an update or patch.
+    /// The result of an update or patch.
     pub(super) fn written(self) -> Written {
         Written { json: self.json, stored: self.stored, outcome: WriteOutcome::Done }
     }
@@ -268,7 +269,7 @@ fn unchanged(before: SharedObject) -> Modified {
     Modified { json: before.json.clone(), stored: Some(Arc::clone(&before)), before, is_removal: false }
 }
 
-/// A dry run shows the version that the write was tried on.
+/// The JSON of `put` at the revision of `before`: a dry run shows the version that it was tried on.
 fn with_revision(put: &Put, before: &SharedObject) -> bytes::Bytes {
     if before.revision.0 == 0 { without_revision(put) } else { spliced(put, before.revision.0) }
 }

@@ -11,7 +11,7 @@ use crate::error::ApiError;
 use crate::fields::manager_of;
 use crate::request::Verb;
 
-/// How unknown and duplicate fields are met.
+/// Level of field validation: the treatment of unknown and duplicate fields.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum FieldValidation {
     /// Dropped silently.
@@ -25,13 +25,13 @@ pub(super) enum FieldValidation {
 /// Checked options of a write.
 #[derive(Clone, Debug)]
 pub(super) struct Options {
-    /// Everything but the storing.
+    /// Run every stage, store nothing.
     pub dry_run: bool,
-    /// What happens to unknown and duplicate fields.
+    /// Level of field validation.
     pub field_validation: FieldValidation,
-    /// Who the fields belong to.
+    /// The field manager.
     pub manager: String,
-    /// Apply takes fields from other managers.
+    /// Apply takes over fields that other managers own.
     pub force: bool,
 }
 

@@ -1,6 +1,6 @@
-//! Owner references that say the same twice.
+//! Duplicate owner references.
 //!
-//! Owns dropping them and telling the client so. Two references with the same uid that differ in anything both stay.
+//! Owns dropping them and warning the client. Two references with the same uid that differ in any field both stay.
 
 use orch_rules::validate::Distinct;
 use orch_rules::validate::errors::ERRORS_SHOWN_MAX;
@@ -8,8 +8,8 @@ use orch_rules::validate::tree::{Tree, child_mut, set};
 use orch_schema::shown::beginning;
 use orch_schema::value::Value;
 
-/// Drops repeated owner references of `object`; gives the text for a `Warning` header where there were some.
-/// `after_admission` is the reference's word for a patch.
+/// Drops duplicate owner references of `object`; returns the text of a `Warning` header if there were any.
+/// `after_admission` selects the reference's text for a patch.
 pub(super) fn deduplicate(object: &mut Value, after_admission: bool) -> Option<String> {
     let references = object.at("metadata").items("ownerReferences");
     if references.len() < 2 {
@@ -43,7 +43,7 @@ pub(super) fn deduplicate(object: &mut Value, after_admission: bool) -> Option<S
     Some(told)
 }
 
-/// All that a reference says; what is absent and what is empty are the same.
+/// All fields of a reference; absent and empty are equal.
 fn identity(reference: &Value) -> ([&str; 4], [bool; 2]) {
     (
         ["apiVersion", "kind", "name", "uid"].map(|name| reference.text(name)),

@@ -1,7 +1,7 @@
 //! Patching an object: JSON patch, merge patch, strategic merge patch, and server-side apply.
 //!
-//! Owns choosing the format and turning "stored object plus patch" into a new object, which then takes the way of
-//! every update. A patch is parsed once, however often it is tried.
+//! Owns choosing the format and computing a new object from the stored one and the patch. The new object then passes
+//! the stages of every update.
 
 use orch_raft::Store;
 use orch_rules::Action;
@@ -26,11 +26,11 @@ use crate::error::ApiError;
 use crate::fields::{ApplyError, ApplyOptions, apply};
 use crate::patch::{PatchError, merge_patch, printed, strategic_merge_patch};
 
-/// Bytes of the largest object of which a copy is held beside the patched document. A larger one is read again when the
-/// document is gone: its tree takes many times its bytes.
+/// Bytes of the largest stored object whose tree is kept while it is patched. The tree takes many times its bytes, so a
+/// larger object is parsed again after the patch.
 const COPIED_BYTES_MAX: usize = 64 << 10;
 
-/// The reason given in a refusal whose own reason could quote the data of a confidential object.
+/// Replaces the reason of a refusal that could quote the data of a confidential object.
 const NOT_REPEATED: &str = "it breaks a rule; what it holds is not repeated";
 
 impl<S: Store> Pipeline<S> {
@@ -57,7 +57,7 @@ impl<S: Store> Pipeline<S> {
             let incoming = self.created_by_apply(request, &options, &config, &strict)?;
             drop(config);
             match self.create_from(request, &options, incoming, Origin::Applied).await {
-                // Somebody was faster: there is something to apply to now.
+                // Another request created the object: apply to that.
                 Err(ApiError::AlreadyExists(_)) => {}
                 created => return created,
             }
@@ -70,7 +70,7 @@ impl<S: Store> Pipeline<S> {
         parse_patch(request, format).map_err(|error| hidden(request, error))
     }
 
-    /// The object that an apply makes where there is none.
+    /// The new object of an apply to an absent name.
     fn created_by_apply(
         &self,
         request: Request<'_>,
@@ -141,7 +141,7 @@ impl<S: Store> Pipeline<S> {
         Ok(incoming)
     }
 
-    /// `stored` after the patch, of which every member is decoded again.
+    /// `stored` after the patch, decoded again as a whole.
     pub(super) fn patched_whole(
         &self,
         request: Request<'_>,
@@ -172,7 +172,7 @@ impl<S: Store> Pipeline<S> {
         self.patched(request, document, validation, &strict, shown)
     }
 
-    /// Applies a patch to a document, or to the part of one that it reaches. An apply is none of these.
+    /// Applies a JSON, merge or strategic merge patch to a document, or to the part of one that it reaches.
     pub(super) fn apply_patch(
         &self,
         request: Request<'_>,
@@ -189,7 +189,8 @@ impl<S: Store> Pipeline<S> {
         }
     }
 
-    /// What errors show of a strategic patch: all of it as it was sent.
+    /// A strategic merge patch as errors quote it: whole, as it was sent; of a confidential kind only kind and name of
+    /// the object.
     fn shown_patch(&self, request: Request<'_>) -> String {
         match self.parsed(request) {
             Ok(Parsed { patch: Patch::Strategic(patch), .. }) if !request.resource.rules.confidential => {
@@ -199,8 +200,8 @@ impl<S: Store> Pipeline<S> {
         }
     }
 
-    /// The patched document as an object of the kind. `strict` is what the patch itself has that is refused or warned
-    /// of; `shown` is what errors show of it all. Of document and object one is held at a time.
+    /// Decodes the patched document as an object of the kind. `strict` are the unknown and duplicate fields of the
+    /// patch itself; `shown` is the text that errors quote. Document and object are never held at once.
     pub(super) fn patched(
         &self,
         request: Request<'_>,
@@ -260,8 +261,8 @@ struct Patching<'a, S> {
     pipeline: &'a Pipeline<S>,
     request: Request<'a>,
     options: &'a Options,
-    /// The patch, until an attempt takes it: it goes over into the object. Another attempt reads the body again instead of
-    /// a copy kept for it.
+    /// The patch, until an attempt takes it and moves its values into the object. Another attempt parses the body
+    /// again: a copy would rarely be used.
     first: &'a mut Option<Parsed>,
     names_version: bool,
 }
@@ -280,7 +281,7 @@ impl<S: Store> Attempt for Patching<'_, S> {
     }
 }
 
-/// Patches see the whole document, head included.
+/// `object` with `apiVersion` and `kind`, as patches see it.
 pub(super) fn with_head(request: Request<'_>, object: Value) -> Value {
     let mut document = Map::new();
     document.insert("kind".to_owned(), json!(request.resource.kind));
@@ -291,13 +292,13 @@ pub(super) fn with_head(request: Request<'_>, object: Value) -> Value {
     Value::Object(document)
 }
 
-/// A patch of the whole document may not make another kind of it. Without a kind it is what it was; without a version
-/// nobody can tell.
+/// Refuses a patch that changes `apiVersion` or `kind`. A removed `kind` counts as unchanged, a removed `apiVersion`
+/// does not.
 pub(super) fn check_kept_head(request: Request<'_>, document: &Value) -> Result<(), ApiError> {
     let resource = request.resource;
     let (kind, version) = (document.text("kind"), document.text("apiVersion"));
     if !document.is_object() {
-        // Decoding refuses it.
+        // Decoding refuses a document that is no object.
         return Ok(());
     }
     if version.is_empty() {
@@ -316,7 +317,7 @@ pub(super) fn check_kept_head(request: Request<'_>, document: &Value) -> Result<
     Err(ApiError::PatchResult(format!("{}: {told}", go_string(request, document))))
 }
 
-/// A configuration must say what it is, and be what the URL names.
+/// Refuses an apply configuration whose `apiVersion` or `kind` is absent or not that of the URL.
 fn check_config(request: Request<'_>, config: &Value) -> Result<(), ApiError> {
     let resource = request.resource;
     let (kind, version) = (config.text("kind"), config.text("apiVersion"));
@@ -332,7 +333,7 @@ fn check_config(request: Request<'_>, config: &Value) -> Result<(), ApiError> {
     Err(ApiError::BadRequest(format!("invalid object type: {}, Kind={}", part(&version), part(kind))))
 }
 
-/// Duplicate keys of a configuration.
+/// Treats duplicate keys of an apply configuration by the validation level: none, warnings, or the refusal of `Strict`.
 fn met_in_config(strict: &[StrictError], validation: FieldValidation) -> Result<Vec<String>, ApiError> {
     let lines: Vec<String> = strict.iter().map(ToString::to_string).collect();
     if validation == FieldValidation::Strict && !lines.is_empty() {
@@ -344,8 +345,8 @@ fn met_in_config(strict: &[StrictError], validation: FieldValidation) -> Result<
     Ok(if validation == FieldValidation::Warn { lines } else { Vec::new() })
 }
 
-/// A document as messages show it: the beginning of its JSON as a quoted string. Of a confidential kind only what it is:
-/// answers are logged by clients, and an annotation may hold all of it.
+/// A document as errors quote it: the beginning of its JSON. Of a confidential kind only `apiVersion`, `kind` and name:
+/// clients log responses, and an annotation may hold the whole object.
 fn go_string(request: Request<'_>, document: &Value) -> String {
     if request.resource.rules.confidential {
         let name = json!({"name": request.target.name});
@@ -355,12 +356,12 @@ fn go_string(request: Request<'_>, document: &Value) -> String {
     quoted(&tree::shown(document))
 }
 
-/// What a failure to apply a patch is to the client.
+/// The API error of a patch that could not be applied.
 fn failed(request: Request<'_>, error: PatchError) -> ApiError {
     hidden(request, patch_error(error))
 }
 
-/// A refusal of a patch. Of a confidential kind it repeats nothing that the patch says.
+/// Replaces the refusal of a patch to a confidential kind by one that quotes nothing of the patch.
 fn hidden(request: Request<'_>, error: ApiError) -> ApiError {
     match error {
         ApiError::BadRequest(_) if request.resource.rules.confidential => {
@@ -370,8 +371,8 @@ fn hidden(request: Request<'_>, error: ApiError) -> ApiError {
     }
 }
 
-/// A refusal of what a JSON patch made. Such a patch can copy data of the stored object to where errors quote it (a uid, a
-/// name, a finalizer): of a confidential kind they say where something is wrong, and not what stands there, and warnings say nothing.
+/// Removes all values from the refusal of a JSON patch's result, and the warnings, for confidential kinds. Such a patch
+/// can copy stored data into fields that errors quote (a uid, a name, a finalizer). The refusal still names the fields.
 fn withheld(request: Request<'_>, error: ApiError) -> ApiError {
     if !request.resource.rules.confidential {
         return error;

@@ -1,7 +1,8 @@
-//! The body of a PATCH, parsed once, however often the patch is tried.
+//! The body of a PATCH, parsed.
 //!
-//! Owns the formats and what strict field validation has to say of a body itself: members that stand twice, operations
-//! with members that mean nothing. Whether that is refused, told or ignored is decided where the patch is applied.
+//! Owns the formats, and finding what strict field validation reports of the body itself: duplicate members, and
+//! unknown members of JSON patch operations. Whether these are refused, warned of or ignored is decided where the patch
+//! is applied.
 
 use orch_schema::value::Value;
 use orch_schema::{DecodeError, Limits, Schema, StrictError, read_json, read_yaml};
@@ -12,7 +13,7 @@ use super::update::names_version;
 use crate::error::ApiError;
 use crate::patch::{JsonPatch, PatchError};
 
-/// The media type of an apply.
+/// The media type of server-side apply.
 pub(super) const APPLY: &str = "application/apply-patch+yaml";
 
 /// A patch in its format.
@@ -24,7 +25,7 @@ pub(super) enum Patch {
 }
 
 impl Patch {
-    /// Whether the patch says which version of the object it is for.
+    /// Whether the patch names the `resourceVersion` that it changes.
     pub(super) fn names_version(&self) -> bool {
         match self {
             Patch::Json(patch) => patch.speaks_of("/metadata/resourceVersion"),
@@ -33,10 +34,10 @@ impl Patch {
     }
 }
 
-/// A patch, and what is wrong with its text.
+/// A patch, and the unknown and duplicate fields of its text.
 pub(super) struct Parsed {
     pub patch: Patch,
-    /// In the words of the format: of an apply lines of the YAML reader.
+    /// In the texts of the format: for an apply, lines of the YAML reader.
     pub strict: Vec<StrictError>,
 }
 
@@ -76,7 +77,7 @@ fn unreadable(what: &str, error: &DecodeError) -> ApiError {
     }
 }
 
-/// An apply configuration: YAML, of which JSON is a part.
+/// Reads an apply configuration: YAML, which includes JSON.
 fn apply_config(schema: &Schema, body: &[u8]) -> Result<Parsed, ApiError> {
     let refused = |told: &str| ApiError::BadRequest(format!("error decoding YAML: {told}"));
     let (config, lines) =
@@ -88,7 +89,7 @@ fn apply_config(schema: &Schema, body: &[u8]) -> Result<Parsed, ApiError> {
     Ok(Parsed { patch: Patch::Apply(config), strict })
 }
 
-/// What a failure to read or apply a patch is to the client.
+/// The API error of a patch that could not be read or applied.
 pub(super) fn patch_error(error: PatchError) -> ApiError {
     match error {
         PatchError::Malformed(message) => ApiError::BadRequest(message),

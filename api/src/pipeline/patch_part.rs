@@ -1,10 +1,9 @@
-//! Patching the members alone that a patch reaches.
+//! Patches only the members that a patch reaches, without decoding the rest of the object.
 //!
-//! Owns the short way from a stored object and a patch to the patched object. It is taken where the result is certainly
-//! that of the long way, and never refuses: what does not go well here is patched again as a whole, so that every refusal
-//! has the text that it has there.
+//! Owns this fast path. It is taken only where its result certainly equals that of the full path, and never refuses:
+//! after any failure here the object is patched again as a whole, so that every refusal has the text of the full path.
 //!
-//! Invariant: both ways make the same object and the same warnings.
+//! Invariant: both paths give the same object and the same warnings.
 
 use orch_raft::Store;
 use orch_rules::validate::tree::{child_mut, existing_mut, set};
@@ -71,7 +70,8 @@ impl<S: Store> Pipeline<S> {
         Some(Patched { value, warnings })
     }
 
-    /// The result of an apply as an object of the kind. Its managers are this server's own words, which need no decoding.
+    /// Decodes the result of an apply as an object of the kind, all but `managedFields`: those were just written by
+    /// this server.
     pub(super) fn applied_object(
         &self,
         request: Request<'_>,

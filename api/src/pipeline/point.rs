@@ -1,6 +1,6 @@
 //! The point in time a read is served from (spec 9).
 //!
-//! Owns the waits: a barrier for "most recent", a short wait for "not older than". It never looks at objects.
+//! Owns the waits: a quorum barrier for "most recent", a short wait for "not older than". It never looks at objects.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,7 +12,7 @@ use crate::admission::View;
 use super::Pipeline;
 use crate::error::ApiError;
 
-/// How long a read waits for a revision this node has not reached: as long as the reference does.
+/// Longest wait of a read for a revision that this node has not applied: that of the reference.
 const REVISION_WAIT: Duration = Duration::from_secs(3);
 
 impl<S: Store> Pipeline<S> {
@@ -22,7 +22,7 @@ impl<S: Store> Pipeline<S> {
         Ok(self.store.state())
     }
 
-    /// The view of such a state.
+    /// A view of a state no older than any write acknowledged before the call.
     pub(super) async fn newest_view(&self) -> Result<View, ApiError> {
         self.store.barrier().await?;
         Ok(View::of(&self.store))
@@ -43,7 +43,7 @@ impl<S: Store> Pipeline<S> {
         Err(ApiError::RevisionTooLarge { requested: revision.0, current: self.store.state().applied().0 })
     }
 
-    /// The state that a read asks for with its resourceVersion.
+    /// The state for a `resourceVersion`: absent for the most recent, `0` for any, else not older than it.
     pub(crate) async fn state_for(&self, revision: Option<Revision>) -> Result<Arc<State>, ApiError> {
         match revision {
             None => self.most_recent().await,

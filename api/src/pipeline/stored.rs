@@ -1,6 +1,6 @@
-//! Between a version's form of an object and what is stored: canonical bytes and their index.
+//! Encodes objects for the store: canonical JSON and its index.
 //!
-//! Owns encoding once, and finding the place of the revision in the bytes.
+//! Owns encoding once, and finding the offset of the revision in the bytes.
 
 use bytes::Bytes;
 use memchr::memmem;
@@ -14,7 +14,7 @@ use super::{Pipeline, Request};
 use crate::error::ApiError;
 use crate::registry::Resource;
 
-/// What stands for the revision until the digits are known; found once, and taken out.
+/// The revision's field in a new encoding; its placeholder digit is taken out.
 const REVISION_FIELD: &[u8] = b"\"resourceVersion\":\"0\"";
 
 /// Bytes of the field before its digits.
@@ -24,7 +24,7 @@ const BEFORE_DIGITS: usize = "\"resourceVersion\":\"".len();
 const OBJECT_BYTES_MAX: usize = 3 * 1024 * 1024 / 2;
 
 impl<S: Store> Pipeline<S> {
-    /// What is written for `value`, an object in the stored form.
+    /// The put of `value`, an object in the stored form.
     pub(super) fn put(&self, resource: &Resource, key: Key, value: &mut Value) -> Result<Put, ApiError> {
         set(child_mut(value, "metadata"), "resourceVersion", "0");
         let mut json = Vec::with_capacity(1024);
@@ -44,8 +44,8 @@ impl<S: Store> Pipeline<S> {
     }
 }
 
-/// Refuses an object from a body of more than is ever stored, before its owners are worked out: they take as much memory
-/// again, and it could not be stored without them.
+/// Refuses an object that is too large to store before its managed fields are computed, which take as much memory
+/// again. Checks only bodies above the limit.
 ///
 /// # Errors
 /// `ObjectTooLarge`.

@@ -3,10 +3,10 @@
 //! Owns a queue for each object that more than one request of this node is trying to change; an object without conflicts
 //! has none. A turn says when to try, not that the try succeeds: requests on other nodes have turns of their own.
 //!
-//! A request that names the version it changes takes no turn: behind others it would only be late.
+//! A request that names the version it changes takes no turn: each change ahead of it would make it conflict.
 //!
-//! Requests on the leader see every change first and would always be ahead of those on other nodes. So they leave a gap
-//! after every few turns, long enough for a try from another node.
+//! Requests on the leader see every change first and would always win over those on other nodes. So every few turns the
+//! leader leaves a gap, long enough for a try from another node.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -28,7 +28,7 @@ pub struct Turns(Mutex<HashMap<Key, Arc<Queue>>>);
 
 #[derive(Debug, Default)]
 struct Queue {
-    /// Fair: the first to wait is the first to have it.
+    /// Fair: handed on in the order of arrival.
     turn: Arc<tokio::sync::Mutex<()>>,
     taken: AtomicU32,
 }
@@ -97,7 +97,7 @@ mod tests {
     use super::*;
     use crate::testing::{Directed, Fate};
 
-    /// How long each holds its turn, so that others wait and the queue stays.
+    /// Time that each writer holds its turn, so that others wait and the queue stays.
     const TRY: Duration = Duration::from_millis(1);
 
     fn store(leads: bool) -> Directed {

@@ -1,7 +1,6 @@
-//! Replacing an object (PUT), and what every change of an existing object shares with it.
+//! Replacing an object (PUT), and the stages that every change of a stored object shares with it.
 //!
-//! Owns the stages between a new value and a put: what the client may leave out, ownership, admission, the kind's
-//! preparation, validation.
+//! Owns the stages from a new value to a put: defaults, managed fields, admission, the kind's preparation, validation.
 
 use orch_raft::Store;
 use orch_raft::object::SharedObject;
@@ -44,7 +43,7 @@ impl<S: Store> Pipeline<S> {
             }
             let incoming = created_by_put(request, first.take().map_or_else(sent, Ok)?)?;
             match self.create_from(request, &options, incoming, Origin::Sent).await {
-                // Somebody was faster: there is something to replace now.
+                // Another request created the object: replace that.
                 Err(ApiError::AlreadyExists(_)) => {}
                 created => return created,
             }
@@ -52,7 +51,7 @@ impl<S: Store> Pipeline<S> {
         Err(changing_too_fast())
     }
 
-    /// The object of a PUT, with the name of its URL.
+    /// The decoded body of a PUT; its name is that of the URL.
     fn sent(&self, request: Request<'_>, options: &Options) -> Result<Value, ApiError> {
         let mut value = self.incoming(request, options.field_validation)?;
         self.settle_namespace(request, &mut value)?;
@@ -61,7 +60,8 @@ impl<S: Store> Pipeline<S> {
         Ok(value)
     }
 
-    /// Turns `current` into `new`, which is in the request's version; `origin` says whose its fields are.
+    /// Changes `current` to `new`, which is in the request's version. `origin` tells whether managed fields are still
+    /// to be computed.
     pub(super) async fn replace(
         &self,
         request: Request<'_>,
@@ -72,7 +72,7 @@ impl<S: Store> Pipeline<S> {
     ) -> Result<Change, ApiError> {
         let resource = request.resource;
         let Current { value: stored, view, .. } = current;
-        // Where the version has the stored form, the object is held once.
+        // Without conversion the request's version is the stored form, and the object is held once.
         let converted = resource.conversion.map(|_| resource.in_version(stored.clone()));
         let old = converted.as_ref().unwrap_or(&stored);
         request.exchange.warn(owners::deduplicate(&mut new, true));
@@ -106,7 +106,7 @@ impl<S: Store> Pipeline<S> {
         Ok(Change { write: self.settle(request, new)?, additions })
     }
 
-    /// Writes the object, or removes it when the last thing that held its deletion is gone.
+    /// Stores the object, or removes it if it is being deleted and nothing holds it any more.
     fn settle(&self, request: Request<'_>, mut new: Value) -> Result<Write, ApiError> {
         let metadata = new.at("metadata");
         let grace_over = metadata.int("deletionGracePeriodSeconds").unwrap_or(0) == 0;
@@ -152,8 +152,8 @@ struct Replacement<'a, S> {
     pipeline: &'a Pipeline<S>,
     request: Request<'a>,
     options: &'a Options,
-    /// The decoded body, until an attempt takes it. Another one reads the body again: most writes need none, and a copy
-    /// would be kept for nothing.
+    /// The decoded body, until an attempt takes it. Another attempt decodes the body again: a copy would rarely be
+    /// used.
     first: &'a mut Option<Value>,
     names_version: bool,
 }
@@ -171,7 +171,7 @@ impl<S: Store> Attempt for Replacement<'_, S> {
     }
 }
 
-/// The owner of what `request` changes in a stored object. `api_version` is the resource's.
+/// The field manager of a change that `request` makes to a stored object. `api_version` is the resource's.
 pub(super) fn writer<'a>(
     request: Request<'a>,
     options: &'a Options,
@@ -206,7 +206,7 @@ pub(super) fn check_name(request: Request<'_>, value: &Value) -> Result<(), ApiE
     Ok(())
 }
 
-/// The uid that the object of a PUT may name, against what is stored. In a patch it is a field like any other.
+/// Refuses a PUT whose uid is not the stored one. In a patch it is a field like any other.
 fn check_uid(request: Request<'_>, current: &SharedObject, new: &Value) -> Result<(), ApiError> {
     let (given, uid) = (new.at("metadata").text("uid"), &current.index.uid);
     if given.is_empty() || given == uid {
@@ -215,23 +215,23 @@ fn check_uid(request: Request<'_>, current: &SharedObject, new: &Value) -> Resul
     Err(uid_conflict(request, given, uid))
 }
 
-/// The object that a PUT makes where there is none.
+/// The new object of a PUT to an absent name.
 fn created_by_put(request: Request<'_>, mut sent: Value) -> Result<Value, ApiError> {
     let uid = sent.at("metadata").text("uid");
     if !uid.is_empty() {
         return Err(uid_conflict(request, uid, ""));
     }
-    // As in the reference a version says nothing about an object that is not there.
+    // As in the reference the `resourceVersion` of an absent object is ignored.
     unset(child_mut(&mut sent, "metadata"), "resourceVersion");
     Ok(sent)
 }
 
-/// Whether an object that a client sent says which version it is of.
+/// Whether an object that a client sent names a `resourceVersion`.
 pub(super) fn names_version(sent: &Value) -> bool {
     !matches!(sent.at("metadata").text("resourceVersion"), "" | "0")
 }
 
-/// The object has another uid than the client says.
+/// The error for a uid that is not the stored one.
 fn uid_conflict(request: Request<'_>, given: &str, stored: &str) -> ApiError {
     let reason = format!(
         "StorageError: invalid object, Code: 4, Key: {}/{}/{}, ResourceVersion: 0, AdditionalErrorMsg: \
@@ -244,7 +244,7 @@ fn uid_conflict(request: Request<'_>, given: &str, stored: &str) -> ApiError {
     ApiError::Conflict { subject: request.subject(), reason }
 }
 
-/// The version that the client may name, against what is stored.
+/// Refuses a `resourceVersion` that is not the stored one, and an absent one where the kind requires it.
 fn check_version(request: Request<'_>, old: &Value, new: &mut Value) -> Result<(), ApiError> {
     let version = old.at("metadata").text("resourceVersion");
     let metadata = child_mut(new, "metadata");

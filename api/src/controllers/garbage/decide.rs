@@ -1,12 +1,11 @@
-//! What is to be done about one object: a function of one state and the graph of it.
+//! Decides on one object: a function of a state and the graph of that state.
 //!
-//! Owns the rules of collection. A dependent goes when none of its owners is left; with another owner left it only
-//! loses the references to those that are gone. An owner is there when an object of the kind, scope and name that
-//! the reference names has its uid: another kind, another namespace or a successor of the same name is another
-//! object. What cannot be looked up (a kind that is not served, a namespaced owner of a cluster-scoped object)
-//! decides nothing: then everything stays.
+//! Owns the rules of collection. A dependent is deleted when none of its owners exists; while another owner exists it
+//! only loses the references to absent ones. An owner exists if the object with the reference's kind, scope and name
+//! has its uid: another kind, another namespace or a successor of the same name is another object. If an owner cannot
+//! be looked up (its kind is not served, or it is namespaced and the dependent is not) the dependent is left alone.
 //!
-//! The state must be no older than a read barrier: absent in it means gone for good, for no uid comes back.
+//! The state must be no older than a read barrier: an object absent in it is gone for good, for no uid comes back.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -23,68 +22,68 @@ use super::ownership::{FOREGROUND, ORPHAN, Ownership};
 use crate::controllers::client::Propagation;
 use crate::registry::{Registry, Resource};
 
-/// Actions about the dependents of one owner at a time; more follow when these are done.
+/// Actions on the dependents of one owner at a time; the rest follows when these are done.
 pub(super) const DEPENDENTS_MAX: usize = 256;
 
-/// What to do.
+/// The decision on an object.
 #[derive(Debug, Default)]
 pub(super) struct Decision {
-    /// Done at the same time, in any order.
+    /// Writes to carry out concurrently, in any order.
     pub actions: Vec<Action>,
-    /// Objects to look at next.
+    /// Objects to decide on next.
     pub look: Vec<ObjectRef>,
-    /// An owner that is in another namespace, to be told of.
+    /// A reference to an owner in another namespace, to be reported.
     pub misplaced: Option<Misplaced>,
 }
 
-/// One write, under the condition that the object is still of this revision.
+/// A write, conditional on the object's revision.
 #[derive(Debug)]
 pub(super) struct Action {
-    /// To what.
+    /// The object to write to.
     pub object: ObjectRef,
     /// Its uid.
     pub uid: String,
     /// Its revision when this was decided.
     pub revision: Revision,
-    /// What.
+    /// The write.
     pub write: Write,
 }
 
-/// The kinds of writes.
+/// Kind of a write.
 #[derive(Debug, PartialEq)]
 pub(super) enum Write {
-    /// Delete it, whatever else about it changed, if its owners and finalizers are still these.
+    /// Delete the object if it still has these owners and finalizers; other changes do not matter.
     Delete(Propagation, Ownership),
-    /// Replace these fields of its metadata.
+    /// Replace these fields of the object's metadata.
     Metadata(Value),
 }
 
-/// What an owner reference leads to.
+/// State of the object that an owner reference names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Owner {
-    /// To an object that stays.
+    /// The owner exists and is not waiting for its dependents.
     Solid,
-    /// To nothing.
+    /// The owner does not exist.
     Dangling,
-    /// To an object that waits for this one to go.
+    /// The owner is being deleted in the foreground: it waits for its dependents.
     Waiting,
-    /// Nobody can say.
+    /// The owner cannot be looked up.
     Unknown,
 }
 
-/// What decisions rest on.
+/// Input of decisions.
 #[derive(Clone, Copy)]
 pub(super) struct View<'a> {
     /// The objects.
     pub state: &'a State,
-    /// The edges between them, of the same state.
+    /// The owner edges between the objects, of the same state.
     pub graph: &'a Graph,
-    /// The kinds that can be looked up.
+    /// The served kinds.
     pub registry: &'a Registry,
 }
 
 impl View<'_> {
-    /// What is to be done about `object`.
+    /// The decision on `object`.
     ///
     /// # Errors
     /// A stored object cannot be read.
@@ -102,7 +101,7 @@ impl View<'_> {
         }
     }
 
-    /// An object with owners that nobody has deleted.
+    /// Decides on an object with owners that is not being deleted.
     fn dependent(
         &self,
         object: &ObjectRef,
@@ -110,7 +109,7 @@ impl View<'_> {
         ownership: &Ownership,
     ) -> Result<Decision, serde_json::Error> {
         let mut owners = Vec::with_capacity(ownership.references().len());
-        // Thousands of references may lead to one owner, which is decoded to see what holds it.
+        // Thousands of references may name one owner, which is decoded for its finalizers: once.
         let mut known: BTreeMap<[&str; 4], Owner> = BTreeMap::new();
         for reference in ownership.references() {
             let asked = ["apiVersion", "kind", "name", "uid"].map(|member| reference.text(member));
@@ -157,7 +156,7 @@ impl View<'_> {
         }
         let delete = |propagation| Ok(act(object, stored, Write::Delete(propagation, ownership.clone())));
         if any(Owner::Waiting) && self.graph.dependents(&stored.index.uid).next().is_some() {
-            // Two that wait for each other would wait for ever.
+            // Two objects that wait for each other would wait for ever.
             if ownership.blocks_any() && self.has_waiting_dependent(stored)? {
                 let unblocked = ownership.references_unblocked();
                 return Ok(metadata(object, stored, json!({"ownerReferences": unblocked})));
@@ -171,7 +170,7 @@ impl View<'_> {
         })
     }
 
-    /// An owner whose dependents are to stay: they lose their references to it, then it goes.
+    /// Decides on an owner deleted with orphaning: its dependents lose their references to it, then it is removed.
     fn orphan(
         &self,
         object: &ObjectRef,
@@ -194,7 +193,7 @@ impl View<'_> {
         Ok(decision)
     }
 
-    /// An owner whose dependents are to go first: those that block it must be gone before it goes.
+    /// Decides on an owner deleted in the foreground: dependents that block it must be gone before it is removed.
     fn foreground(
         &self,
         object: &ObjectRef,
@@ -239,14 +238,14 @@ impl View<'_> {
         })
     }
 
-    /// The kind that a reference names, where it is served.
+    /// The resource of the kind that a reference names; `None` where it is not served.
     pub(super) fn resource(&self, reference: &Value) -> Option<&Arc<Resource>> {
         let version = reference.text("apiVersion");
         let (group, version) = version.split_once('/').unwrap_or(("", version));
         let kind = reference.text("kind");
         self.registry
             .resources()
-            // few: what is served.
+            // few: the served resources.
             .find(|resource| resource.kind == kind && resource.version == version && resource.group == group)
     }
 
@@ -268,7 +267,7 @@ impl Action {
     }
 }
 
-/// Whether the object is deleted and waits for its dependents.
+/// Whether the object is being deleted in the foreground and waits for its dependents.
 fn is_waiting(object: &SharedObject) -> Result<bool, serde_json::Error> {
     Ok(object.index.terminating && Ownership::of(object)?.is_held_by(FOREGROUND))
 }

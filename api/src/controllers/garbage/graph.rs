@@ -1,8 +1,8 @@
-//! Who owns whom, kept in step with what changes.
+//! The graph of owner references, kept up to date with changes.
 //!
-//! Owns the edges from an owner's uid to its dependents, and which objects are on their way out. Both come from what
-//! the store keeps beside the bytes: nothing is decoded here, and an object without owners that nobody owns anything
-//! of costs two comparisons. What a change makes worth a look goes to the queue.
+//! Owns the edges from an owner's uid to its dependents, and the set of terminating objects. Both come from the index
+//! that the store keeps beside the bytes: nothing is decoded here, and an object with neither owners nor dependents
+//! costs two comparisons. Objects that a change affects go to the queue.
 //!
 //! Invariant: an edge is here if and only if the dependent, as of the newest state taken in, is stored and names the owner.
 
@@ -15,21 +15,21 @@ use orch_raft::{Change, Index, State};
 use crate::controllers::queue::Queue;
 use crate::follow::Derived;
 
-/// Ticks between a change and the look at what it means: about a second, in which a client can think again about the
-/// propagation policy of its delete, and sees what its write did.
+/// Ticks between a change and the decision on its objects: about a second, in which a client can still change the
+/// propagation policy of its delete, and sees the effect of its write.
 pub(super) const DELAY_TICKS: u64 = 4;
 
-/// Where an object is stored.
+/// Resource and path of a stored object.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct ObjectRef {
-    /// Its resource in storage terms.
+    /// Its storage resource.
     pub storage: Arc<str>,
     /// `namespace/name`, or `name` for cluster scope.
     pub path: Arc<str>,
 }
 
 impl ObjectRef {
-    /// The object as `state` has it.
+    /// The object in `state`; `None` where it is absent.
     pub(super) fn find(&self, state: &State) -> Option<SharedObject> {
         state.collection(&self.storage).get(&self.path).cloned()
     }
@@ -40,14 +40,14 @@ impl ObjectRef {
     }
 }
 
-/// The edges, and who is on the way out.
+/// The edges from owner uids to dependents, and the terminating objects by uid.
 #[derive(Debug, Default)]
 pub(super) struct Graph {
     dependents: BTreeMap<String, BTreeSet<ObjectRef>>,
     terminating: BTreeMap<String, ObjectRef>,
 }
 
-/// The graph of what is stored, and when to look at which object of it.
+/// The graph, and the queue of objects to decide on.
 #[derive(Debug, Default)]
 pub(super) struct Watched {
     storages: Vec<Arc<str>>,
@@ -56,7 +56,7 @@ pub(super) struct Watched {
 }
 
 impl Watched {
-    /// Nothing yet, of what is stored in `storages`.
+    /// An empty graph of the objects stored in `storages`.
     pub(super) fn new(storages: Vec<Arc<str>>) -> Self {
         Watched { storages, ..Watched::default() }
     }
@@ -74,7 +74,7 @@ impl Derived for Watched {
         }
     }
 
-    /// Every dependent and every terminating object is worth a look: what an earlier leader did not get to is not known.
+    /// Queues every dependent and every terminating object: an earlier leader may not have got to them.
     fn rebuild(&mut self, state: &State) {
         self.graph = Graph::default();
         for storage in &self.storages {
@@ -94,13 +94,13 @@ impl Graph {
         self.dependents.get(uid).into_iter().flatten()
     }
 
-    /// Whether a change can mean anything here.
+    /// Whether a change can affect ownership.
     fn is_relevant(&self, change: &Change) -> bool {
         let touches = |index: &Index| {
             !index.owners.is_empty() || index.terminating || self.dependents.contains_key(&index.uid)
         };
         match (index(&change.old), index(&change.new)) {
-            // An object that others already name as their owner is no news while it stays.
+            // A new object that others already name as their owner changes nothing for them.
             (None, Some(new)) => !new.owners.is_empty() || new.terminating,
             (old, new) => old.is_some_and(touches) || new.is_some_and(touches),
         }
@@ -119,7 +119,7 @@ impl Graph {
                 queue.add(&object, DELAY_TICKS);
             }
         }
-        // An owner that waits for its dependents sees each of their steps.
+        // A terminating owner is looked at after each change of its dependents.
         for owner in before.iter().chain(after).filter_map(|uid| self.terminating.get(uid)) {
             queue.add(owner, 1);
         }

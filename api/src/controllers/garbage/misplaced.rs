@@ -1,9 +1,9 @@
-//! Owner references that lead into another namespace: found, and told of in an event about the dependent.
+//! Owner references into another namespace: found, and reported in an event about the dependent.
 //!
-//! An owner counts only in the dependent's own namespace, or without one. Somebody who names an owner elsewhere loses
-//! the dependent, or has one that is never collected, and finds nothing wrong with either object: so it is said. The
-//! name of the event follows from dependent and owner: whoever finds the same again, after a retry or on a new leader,
-//! writes no second one.
+//! An owner must be in the dependent's own namespace, or cluster-scoped. A client that names an owner elsewhere loses
+//! the dependent, or has one that is never collected, and sees nothing wrong with either object; hence the event. The
+//! event's name is derived from the uids of dependent and owner, so that a retry or a new leader writes no second
+//! event.
 
 use std::sync::Arc;
 
@@ -19,19 +19,19 @@ use super::graph::ObjectRef;
 use crate::controllers::client::{Client, Moment, for_each, is_overtaken};
 use crate::registry::Resource;
 
-/// References that cannot be reported: clients write them.
+/// Limits warnings of references that could not be reported: clients write them.
 static UNREPORTED: WarningLimit<Moment> = WarningLimit::new();
 
-/// Namespaces in which the owner is looked for: what a decision about one object may cost.
+/// Namespaces searched for the owner: bounds the cost of a decision on one object.
 const NAMESPACES_MAX: usize = 1024;
 
-/// References of one object that are looked into; further ones are mostly of the same making.
+/// References of one object that are searched for; further ones mostly have the same cause.
 const REFERENCES_MAX: usize = 4;
 
-/// Events written at the same time: a mistake in a controller makes many, and they are worth less than other writes.
+/// Events written concurrently: a bug in a controller causes many, and they matter less than other writes.
 const AT_ONCE: usize = 4;
 
-/// Who tells, as the reference names it.
+/// Source component of the events, as in the reference.
 const REPORTER: &str = "garbage-collector-controller";
 
 /// A dependent, and its reference to an owner in another namespace.
@@ -43,7 +43,7 @@ pub(super) struct Misplaced {
 }
 
 impl View<'_> {
-    /// The first of `references`, none of which leads to an owner, that leads to one in another namespace.
+    /// The first of `references`, all without an owner in the right namespace, whose owner is in another namespace.
     pub(super) fn misplaced<'r>(
         &self,
         dependent: &ObjectRef,
@@ -51,7 +51,7 @@ impl View<'_> {
         references: impl Iterator<Item = &'r Value>,
     ) -> Option<Misplaced> {
         let mut looked_into = references.take(REFERENCES_MAX);
-        // few: as many as the constant says.
+        // few: bounded by the constant.
         let found = looked_into.find(|reference| self.is_elsewhere(dependent, reference))?;
         Some(Misplaced { dependent: dependent.clone(), uid: uid.to_owned(), reference: found.clone() })
     }
@@ -67,14 +67,14 @@ impl View<'_> {
             .range_from("")
             .take(NAMESPACES_MAX)
             .filter(|(namespace, _)| &***namespace != dependent.namespace())
-            // few: as many as the constant says.
+            // few: bounded by the constant.
             .any(|(namespace, _)| {
                 owners.get(&format!("{namespace}/{name}")).is_some_and(|owner| owner.index.uid == uid)
             })
     }
 }
 
-/// Writes an event for each. One that cannot be written is logged: the namespace may be on its way out.
+/// Writes an event for each. Failures are logged: the namespace may be terminating.
 pub(super) async fn report_all<S: Store>(client: &Client<S>, found: Vec<Misplaced>) {
     let Some(events) = client.stored_resource("events") else { return };
     let results = for_each(found, AT_ONCE, |misplaced| {
@@ -95,7 +95,7 @@ pub(super) async fn report_all<S: Store>(client: &Client<S>, found: Vec<Misplace
     }
 }
 
-/// The event, and the namespace it stands in.
+/// The event and its namespace.
 fn event<'a>(misplaced: &'a Misplaced, resource: &Arc<Resource>, now: &str) -> (&'a str, Value) {
     let Misplaced { dependent, uid, reference } = misplaced;
     let namespace = dependent.namespace();

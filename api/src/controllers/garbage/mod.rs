@@ -1,12 +1,12 @@
-//! The garbage collector: objects go when nothing that owns them is left.
+//! The garbage collector: deletes objects none of whose owners exist any more.
 //!
-//! Owns the loop around the graph and the rules. Objects worth a look wait in a queue for about a second; then one
-//! read barrier serves a whole batch, each object is decided on in that state, and what was decided is written under
-//! the condition that the object is as it was. What was overtaken is decided again.
+//! Owns the loop around the graph and the rules. Objects that may have to be collected wait in a queue for about a
+//! second. Then one read barrier serves a whole batch: each object is decided on in that state, and the writes are
+//! conditional on the object's version. An object that changed meanwhile is decided on again.
 //!
 //!     changes -> graph -> queue -> (barrier) -> decide -> write -> changes ...
 //!
-//! Events own nothing and are owned by nothing here: they end by themselves.
+//! Events are left out, as owners and as dependents: they expire.
 
 mod decide;
 mod graph;
@@ -32,31 +32,31 @@ use super::queue::Queue;
 use crate::error::ApiError;
 use crate::follow::{Applied, Follower};
 
-/// Objects that cannot be read: thousands may be due at once.
+/// Limits warnings of objects that cannot be read: thousands may be due at once.
 static UNREADABLE: WarningLimit<Moment> = WarningLimit::new();
 
-/// Objects that cannot be removed yet: a client may store any number of them.
+/// Limits warnings of objects that cannot be removed yet: a client may store any number of them.
 static UNCOLLECTED: WarningLimit<Moment> = WarningLimit::new();
 
-/// The loop's pace while something is going on: changes are looked at in batches.
+/// The loop's period while it is not idle: changes are looked at in batches.
 const TICK: Duration = Duration::from_millis(250);
 
-/// Objects decided on behind one barrier.
+/// Objects decided on after one barrier.
 const BATCH_MAX: usize = 256;
 
 /// Batches of one tick: a new leader, which looks at every dependent, leaves time for requests between them.
 const BATCHES_PER_TICK: usize = 8;
 
-/// Writes of one batch; what exceeds them waits for the next.
+/// Writes of one batch; the objects of further ones wait for the next.
 const WRITES_MAX: usize = 512;
 
-/// Writes at the same time: enough to share a write to disk, few beside the clients' writes.
+/// Concurrent writes: enough to share a sync to disk, few beside the clients' writes.
 const AT_ONCE: usize = 32;
 
-/// Tries to delete one object that changes all the time in ways that do not matter here; then it waits for a tick.
+/// Tries to delete an object that keeps changing in ways that do not matter here; then it waits for a tick.
 const TRIES_MAX: usize = 4;
 
-/// Resources that are left out.
+/// Storage resources that the collector leaves out.
 const IGNORED: [&str; 1] = ["events"];
 
 /// Collects garbage. Completes only with an error.
@@ -77,7 +77,7 @@ pub(super) async fn run<S: Store>(client: &Client<S>) -> Result<Infallible, ApiE
             if due.is_empty() {
                 break;
             }
-            // Absent in this state is gone for good.
+            // An object absent in this state is gone for good.
             let applied = client.newest().await?;
             let Watched { graph, queue, .. } = follower.advance(&applied);
             let (writes, misplaced) = decide_all(client, &applied.state, graph, due, queue);
@@ -87,7 +87,7 @@ pub(super) async fn run<S: Store>(client: &Client<S>) -> Result<Infallible, ApiE
     }
 }
 
-/// Every stored place that is served, but for those left out.
+/// Storage resources of all served resources, but for [`IGNORED`].
 fn storages<S: Store>(client: &Client<S>) -> Vec<Arc<str>> {
     let mut storages: Vec<Arc<str>> =
         client.registry().resources().map(|resource| resource.storage.clone()).collect();
@@ -97,8 +97,8 @@ fn storages<S: Store>(client: &Client<S>) -> Vec<Arc<str>> {
     storages
 }
 
-/// What is to be done about each of `due`, with the object that called for it, and what is to be told. The rest goes
-/// back to the queue.
+/// The actions for `due`, each with the object that is its cause, and the misplaced references to report. Objects
+/// beyond [`WRITES_MAX`] go back to the queue.
 fn decide_all<S: Store>(
     client: &Client<S>,
     state: &State,
@@ -175,7 +175,7 @@ async fn write<S: Store>(client: &Client<S>, action: &Action) -> Result<(), ApiE
     }
 }
 
-/// Deletes the object as it was decided on, or as it is now if what the decision rests on is the same.
+/// Deletes the object in the version decided on, or in its newest one if uid, owners and finalizers are the same.
 async fn delete<S: Store>(
     client: &Client<S>,
     place: Place<'_>,

@@ -1,6 +1,6 @@
-//! What an object's metadata says about its owners and about what holds it.
+//! Owner references and finalizers of a stored object.
 //!
-//! Owns decoding just that much of a stored object: everything else is skipped over.
+//! Owns decoding only these two fields of its metadata: everything else is skipped over.
 
 use std::collections::BTreeSet;
 
@@ -15,7 +15,7 @@ pub(super) const FOREGROUND: &str = "foregroundDeletion";
 /// The finalizer of an object whose dependents are to be orphaned.
 pub(super) const ORPHAN: &str = "orphan";
 
-/// The part of the metadata that decides.
+/// The metadata that the collector decides by.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(super) struct Ownership {
@@ -30,7 +30,7 @@ struct Stored {
 }
 
 impl Ownership {
-    /// What `object` says.
+    /// Decodes the finalizers and owner references of `object`.
     ///
     /// # Errors
     /// The stored bytes are not an object.
@@ -43,13 +43,13 @@ impl Ownership {
         &self.owner_references
     }
 
-    /// Whether `finalizer` holds the object.
+    /// Whether the object has `finalizer`.
     pub(super) fn is_held_by(&self, finalizer: &str) -> bool {
         // once: for each look at the object.
         self.finalizers.iter().any(|held| held == finalizer)
     }
 
-    /// Whether the owner with this uid waits for the object.
+    /// Whether the object blocks the foreground deletion of the owner with this uid.
     pub(super) fn blocks(&self, owner_uid: &str) -> bool {
         self.owner_references
             .iter()
@@ -57,7 +57,7 @@ impl Ownership {
             .any(|owner| owner.text("uid") == owner_uid && owner.flag("blockOwnerDeletion"))
     }
 
-    /// Whether any owner waits for the object.
+    /// Whether the object blocks the foreground deletion of any owner.
     pub(super) fn blocks_any(&self) -> bool {
         // once: for each look at the object.
         self.owner_references.iter().any(|owner| owner.flag("blockOwnerDeletion"))
@@ -74,7 +74,7 @@ impl Ownership {
         self.owner_references.iter().filter(is_left).cloned().collect()
     }
 
-    /// The references, none of which an owner waits for.
+    /// The references with `blockOwnerDeletion` set to false.
     pub(super) fn references_unblocked(&self) -> Vec<Value> {
         let mut references = self.owner_references.clone();
         for owner in references.iter_mut().filter(|owner| owner.flag("blockOwnerDeletion")) {

@@ -1,4 +1,4 @@
-//! The collector at work, through the pipeline on one state machine in memory.
+//! The collector, through the pipeline on one state machine in memory.
 
 use orch_rules::validate::tree::Tree;
 use orch_schema::json;
@@ -270,7 +270,7 @@ async fn a_cluster_scoped_dependent_of_a_namespaced_owner_stays_and_is_told_of()
     fixture.namespace("default").await;
     fixture.create("nodes", "", owned("d", &[("ConfigMap", "o", &uid)])).await;
     for _ in 0..3 {
-        // Each run is a new leader, which looks at everything again.
+        // Each run is that of a new leader, which decides on everything again.
         run_for(&fixture, 3).await;
         assert!(!fixture.read("nodes", "d")["metadata"].has("deletionTimestamp"));
         let event = only_event(&fixture, "default");
@@ -294,7 +294,7 @@ async fn leaders_that_change_all_the_time_come_to_the_same_end() {
             .await;
         fixture.delete("configmaps", "n/o", policy(name)).await;
         for step in 0..60 {
-            // Some of them stop before they have done anything, some in the middle of it.
+            // A run may stop before its first write, or in the middle of its writes.
             let client = fixture.client();
             let lead = fixture.store().sleep(Duration::from_millis(900 + 60 * (step % 7)));
             fixture.beside(run(&client), lead).await;

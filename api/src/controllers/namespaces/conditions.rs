@@ -1,6 +1,6 @@
-//! The conditions of a namespace on its way out.
+//! The conditions of a terminating namespace.
 //!
-//! Owns their types, reasons and messages, and when one counts as changed. It reads no state: what was found comes in.
+//! Owns their types, reasons and messages, and the rule for a transition. It reads no state: findings are passed in.
 
 use std::collections::BTreeMap;
 
@@ -25,10 +25,10 @@ const CONDITIONS: [(&str, &str, &str); 5] = [
     ("NamespaceFinalizersRemaining", "ContentHasNoFinalizers", "All content-preserving finalizers finished"),
 ];
 
-/// What stands between a namespace and its end.
+/// Obstacles to the end of a namespace.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Findings {
-    /// Storage resources with content that nothing serves.
+    /// Storage resources with content that are not served.
     pub unserved: Vec<String>,
     /// Messages of deletions that failed.
     pub failures: Vec<String>,
@@ -39,12 +39,12 @@ pub(super) struct Findings {
 }
 
 impl Findings {
-    /// Nothing stands in the way.
+    /// Whether there is no obstacle.
     pub(super) fn is_clear(&self) -> bool {
         self.unserved.is_empty() && self.failures.is_empty() && self.remaining.is_empty()
     }
 
-    /// Reason and message of a condition that has something to report.
+    /// Reason and message of a condition that is true; `None` where it is false.
     fn report(&self, condition: &str) -> Option<(&'static str, String)> {
         let counted = |counts: &BTreeMap<String, usize>, verb: &str| {
             let texts: Vec<String> = counts
@@ -81,7 +81,7 @@ impl Findings {
         }
     }
 
-    /// The namespace's conditions with what was found. `None`: they say so already.
+    /// The namespace's conditions, updated by the findings. `None`: they are up to date.
     pub(super) fn conditions(&self, status: &Value, now: &str) -> Option<Vec<Value>> {
         let mut conditions = status.items("conditions").to_vec();
         let mut changed = false;

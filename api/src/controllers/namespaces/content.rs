@@ -1,7 +1,7 @@
-//! What a namespace holds: which objects are still to be deleted, and which only wait for somebody.
+//! The content of a namespace: objects still to be deleted, and objects that wait for a finalizer or grace period.
 //!
-//! Owns the order: pods end before anything they run under (network policies, secrets) is touched. Everything here is
-//! a function of one state.
+//! Owns the order: pods are gone before anything they depend on (network policies, secrets) is touched. Everything here
+//! is a function of one state.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -14,13 +14,13 @@ use orch_schema::value::Value;
 use super::conditions::Findings;
 use crate::registry::{Registry, Resource};
 
-/// What ends first.
+/// The storage resource that is deleted first.
 const PODS: &str = "pods";
 
-/// Where a resource's finalizers are counted, at most so many of its objects are decoded for it in one pass.
+/// Objects of a resource that one pass looks at to count finalizers.
 const DECODED_MAX: usize = 1000;
 
-/// An object that nobody has deleted yet.
+/// An object to delete, which is not terminating yet.
 #[derive(Clone, Debug)]
 pub(super) struct Doomed {
     /// Its resource.
@@ -31,7 +31,7 @@ pub(super) struct Doomed {
     pub uid: String,
 }
 
-/// The namespaced resources whose content goes with the namespace, each stored place once, pods first.
+/// The namespaced resources, one for each storage resource, pods first.
 pub(super) fn resources(registry: &Registry) -> Vec<Arc<Resource>> {
     let stored = registry.resources().filter(|resource| resource.namespaced && resource.conversion.is_none());
     let mut by_storage: BTreeMap<(bool, Arc<str>), Arc<Resource>> = BTreeMap::new();
@@ -65,7 +65,7 @@ pub(super) fn doomed(
     doomed
 }
 
-/// What is left. While there are pods, only they are told of.
+/// The content that remains. While there are pods, only pods are reported.
 pub(super) fn findings(state: &State, resources: &[Arc<Resource>], namespace: &str) -> Findings {
     let mut findings = Findings::default();
     for resource in resources {
@@ -84,7 +84,7 @@ pub(super) fn findings(state: &State, resources: &[Arc<Resource>], namespace: &s
             return findings;
         }
     }
-    // few: what is served.
+    // few: the served resources.
     let served = |storage: &str| resources.iter().any(|resource| *resource.storage == *storage);
     let left = state.collections().filter(|(storage, collection)| {
         !served(storage) && collection.within(namespace, "").next().is_some()
@@ -94,7 +94,7 @@ pub(super) fn findings(state: &State, resources: &[Arc<Resource>], namespace: &s
 }
 
 fn finalizers(object: &SharedObject) -> Vec<String> {
-    // Only what is being deleted is held; the others have not been reached yet.
+    // A finalizer holds only terminating objects; the others are still to be deleted.
     if !object.index.terminating {
         return Vec::new();
     }

@@ -1,11 +1,12 @@
-//! Ending namespaces: content first, then the finalizer that kept them (spec 1, rule 7).
+//! The namespace controller: deletes the content of terminating namespaces, then removes their finalizer (spec 1, rule
+//! 7).
 //!
-//! Owns the way of a terminating namespace: delete what it holds by the same two-phase deletion that any client
-//! uses, say in its conditions what is left, and when nothing is, take the cluster's finalizer out of its spec, with
-//! which it goes. Nothing can be created in it meanwhile: the store refuses (`Condition::NamespaceActive`), so what a
-//! pass has seen gone stays gone.
+//! Owns the termination of a namespace: delete its content by the same two-phase deletion that any client uses, report
+//! remaining content in its conditions, and when there is none, remove the cluster's finalizer from its spec, which
+//! removes the namespace. Nothing can be created in it meanwhile: the store refuses (`Condition::NamespaceActive`), so
+//! content that a pass has seen gone stays gone.
 //!
-//! A namespace that cannot be emptied holds up no other: each is tried again by itself.
+//! A namespace that cannot be emptied delays no other: each is retried by itself.
 
 mod conditions;
 mod content;
@@ -30,39 +31,38 @@ use crate::error::ApiError;
 use crate::follow::{Applied, Derived, Follower};
 use crate::registry::Resource;
 
-/// Where namespaces are stored.
+/// Storage resource of namespaces.
 const NAMESPACES: &str = "namespaces";
 
-/// Namespaces that cannot be emptied yet: a client may have filled any number of them.
+/// Limits warnings of namespaces that cannot be emptied yet: a client may have filled any number of them.
 static UNEMPTIED: WarningLimit<Moment> = WarningLimit::new();
 
-/// The loop's pace while something is going on: changes are looked at in batches.
+/// The loop's period while it is not idle: changes are looked at in batches.
 const TICK: Duration = Duration::from_millis(250);
 
-/// Ticks between a namespace's deletion and the first look at its content: a second, in which a client sees what its
-/// delete did.
+/// Ticks between a namespace's deletion and the first pass: a second, in which a client sees the effect of its delete.
 const DELAY_TICKS: u64 = 4;
 
-/// Objects deleted in one pass; the rest follows in the next, so that many namespaces end side by side.
+/// Objects deleted in one pass; the rest follows in the next, so that many namespaces terminate side by side.
 const BATCH_MAX: usize = 500;
 
-/// Deletions at the same time: enough to share a write to disk, few beside the clients' writes.
+/// Concurrent deletions: enough to share a sync to disk, few beside the clients' writes.
 const AT_ONCE: usize = 16;
 
-/// Namespaces taken up in one tick.
+/// Namespaces with a pass in one tick.
 const NAMESPACES_AT_ONCE: usize = 8;
 
-/// Which namespaces are on their way out, and when to look at each.
+/// The terminating namespaces, and the queue of passes.
 #[derive(Debug)]
 struct Work {
-    /// Where namespaces are stored, and then what lies in them.
+    /// Storage resources: `namespaces` first, then those of their content.
     sources: Vec<Arc<str>>,
     terminating: BTreeSet<Arc<str>>,
     queue: Queue<Arc<str>>,
 }
 
 impl Work {
-    /// Nothing yet. `content` is where namespaced objects are stored.
+    /// No namespace yet. `content`: storage resources of namespaced objects.
     fn new(content: impl Iterator<Item = Arc<str>>) -> Self {
         let sources = std::iter::once(NAMESPACES.into()).chain(content).collect();
         Work { sources, terminating: BTreeSet::new(), queue: Queue::default() }
@@ -70,7 +70,7 @@ impl Work {
 }
 
 impl Derived for Work {
-    /// Content is of interest only while a namespace ends.
+    /// Content is followed only while a namespace is terminating.
     fn sources(&self) -> impl Iterator<Item = &Arc<str>> {
         let count = if self.terminating.is_empty() { 1 } else { self.sources.len() };
         self.sources.iter().take(count)
@@ -100,22 +100,22 @@ impl Derived for Work {
     }
 }
 
-/// The terminating namespace that `path` lies in.
+/// The terminating namespace that the object at `path` is in.
 fn namespace_of<'a>(path: &str, terminating: &'a BTreeSet<Arc<str>>) -> Option<&'a Arc<str>> {
     let (namespace, _) = path.split_once('/')?;
     terminating.get(namespace)
 }
 
-/// How far a pass got.
+/// Result of a pass.
 #[derive(Debug, PartialEq, Eq)]
 enum Progress {
-    /// Done, or others must act first: their change will be seen.
+    /// Done, or waiting for others (finalizers), whose change makes the namespace due again.
     Settled,
-    /// There is more to delete.
+    /// There are more objects to delete.
     Unfinished,
 }
 
-/// Ends namespaces as they are deleted. Completes only with an error.
+/// Finishes the deletion of terminating namespaces. Completes only with an error.
 pub(super) async fn run<S: Store>(client: &Client<S>) -> Result<Infallible, ApiError> {
     let store = client.store();
     let Some(namespaces) = client.stored_resource(NAMESPACES) else {
@@ -163,7 +163,7 @@ pub(super) async fn run<S: Store>(client: &Client<S>) -> Result<Infallible, ApiE
     }
 }
 
-/// Ends one namespace at a time.
+/// Runs passes over terminating namespaces.
 struct Ender<'a, S> {
     client: &'a Client<S>,
     namespaces: Arc<Resource>,
@@ -173,14 +173,14 @@ struct Ender<'a, S> {
 impl<S: Store> Ender<'_, S> {
     async fn try_pass(&self, name: Arc<str>) -> (Arc<str>, Result<Progress, ApiError>) {
         let result = match Box::pin(self.pass(&name)).await {
-            // The namespace changed under the pass: what changed it makes it due again.
+            // The namespace changed during the pass, and that change makes it due again.
             Err(error) if is_overtaken(&error) => Ok(Progress::Settled),
             result => result,
         };
         (name, result)
     }
 
-    /// Deletes content, reports, and lets the namespace go when nothing is left.
+    /// Deletes content, reports, and removes the finalizer when no content remains.
     async fn pass(&self, name: &str) -> Result<Progress, ApiError> {
         let state = self.client.most_recent().await?;
         let held = state.collection(NAMESPACES).get(name).is_some_and(|found| {
@@ -191,7 +191,7 @@ impl<S: Store> Ender<'_, S> {
         }
         let doomed = content::doomed(&state, &self.content, name, BATCH_MAX);
         let failures = self.delete_all(doomed).await;
-        // What this pass deleted, this node has applied.
+        // This node has applied the deletions of this pass.
         let state = self.client.store().state();
         let mut findings = content::findings(&state, &self.content, name);
         let failed = !failures.is_empty();
@@ -207,7 +207,7 @@ impl<S: Store> Ender<'_, S> {
         Ok(if more.is_empty() { Progress::Settled } else { Progress::Unfinished })
     }
 
-    /// Deletes the objects and gives the messages of what failed, one for each resource.
+    /// Deletes the objects; returns the messages of failures, one for each resource.
     async fn delete_all(&self, doomed: Vec<Doomed>) -> Vec<String> {
         let results = for_each(doomed, AT_ONCE, |doomed| async move {
             let place = Place { resource: &doomed.resource, path: &doomed.path };
@@ -222,7 +222,7 @@ impl<S: Store> Ender<'_, S> {
         by_resource.into_values().collect()
     }
 
-    /// Says in the namespace's status what was found.
+    /// Writes the findings to the namespace's status.
     async fn report(&self, state: &State, name: &str, findings: &Findings) -> Result<(), ApiError> {
         let Some(found) = state.collection(NAMESPACES).get(name).cloned() else { return Ok(()) };
         let namespace = decoded(&found.json);
@@ -241,7 +241,7 @@ impl<S: Store> Ender<'_, S> {
         self.client.patch(self.place(name), Action::Status, &patch).await
     }
 
-    /// Takes the cluster's finalizer out of the namespace.
+    /// Removes the cluster's finalizer from the namespace.
     async fn release(&self, name: &str) -> Result<(), ApiError> {
         let state = self.client.store().state();
         let Some(found) = state.collection(NAMESPACES).get(name).cloned() else { return Ok(()) };
@@ -253,7 +253,7 @@ impl<S: Store> Ender<'_, S> {
         self.client.patch(self.place(name), Action::Finalize, &patch).await
     }
 
-    /// The namespace's other finalizers; `None` when ours is not among them.
+    /// The namespace's finalizers without the cluster's; `None` if it does not have that.
     fn finalizers_without_ours(&self, json: &[u8]) -> Option<Vec<Value>> {
         let ours = self.client.registry().brand.namespace_finalizer;
         let mut finalizers = decoded(json).at("spec").items("finalizers").to_vec();

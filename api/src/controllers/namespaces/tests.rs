@@ -1,4 +1,4 @@
-//! Namespaces on their way out, through the pipeline on one state machine in memory.
+//! Terminating namespaces, through the pipeline on one state machine in memory.
 
 use orch_schema::json;
 

@@ -54,7 +54,7 @@ impl Cluster {
         object
     }
 
-    /// What a manager owns.
+    /// The field set of a manager.
     fn owned(&self, manager: &str) -> Value {
         let entries = self.live.as_ref().unwrap()["metadata"]["managedFields"].as_array().cloned();
         let entry = entries.into_iter().flatten().find(|entry| entry["manager"] == manager);
@@ -273,7 +273,7 @@ fn who_applies_for_the_first_time_joins_and_disturbs_nobody() {
             .map(|entry| entry["manager"].as_str().unwrap().to_owned())
             .collect()
     };
-    // Who changed nothing has no time, and stands before those who have one.
+    // The entry of an apply without effect has no time, and sorts before those with one.
     assert_eq!(names(&entries), ["two", "one", "three"]);
     assert!(entries[0].get("time").is_none());
     assert_eq!((&entries[1], entries[2]["time"].is_string()), (&first, true));

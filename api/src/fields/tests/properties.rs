@@ -1,4 +1,4 @@
-//! What holds for any objects, configurations and managers.
+//! Properties of all objects, configurations and managers.
 
 use orch_proto::brand::ORCH;
 use orch_schema::value::{Map, SmolStr};
@@ -16,7 +16,8 @@ fn config() -> ProptestConfig {
     ProptestConfig { cases: 96, failure_persistence: None, ..ProptestConfig::default() }
 }
 
-/// Pods over few names, so that they meet: labels, a set, keyed lists in keyed lists, an atomic list, a nested object.
+/// Pods over few names, which therefore collide: labels, a set, keyed lists in keyed lists, an atomic list, a nested
+/// object.
 fn pod(image: impl Strategy<Value = u8> + Clone + 'static) -> impl Strategy<Value = Value> {
     let ports = btree_set((80..83u16, prop::bool::ANY), 0..3);
     let container = (option::of(image.clone()), ports, option::of(btree_set("[AB]", 1..3)));
@@ -78,7 +79,7 @@ fn agreeing() -> impl Strategy<Value = Value> {
     pod(Just(1))
 }
 
-/// Any JSON, with keys that look like what the formats give a meaning to.
+/// Any JSON, with keys that resemble those with a meaning in the formats.
 pub(crate) fn any_json() -> impl Strategy<Value = Value> {
     let text = prop_oneof![
         Just("a"),
@@ -137,7 +138,7 @@ fn applied(live: Option<&Value>, config: &Value, manager: &'static str) -> Value
     object
 }
 
-/// The object with its lists in one order and without managers and what is empty, times aside.
+/// The object with sorted lists, without managed fields, empty members and times.
 fn content(object: &Value) -> Value {
     match object {
         Value::Object(map) => {
@@ -172,7 +173,7 @@ fn sets(object: &Value) -> Vec<(String, FieldSet)> {
     sets
 }
 
-/// What a write does to the managers, the plain way: read all sets, change them, write them.
+/// The managed fields after a write, computed the plain way: decode all sets, change them, encode them.
 fn recorded_plainly(live: &Value, new: &Value, who: &Writer<'_>) -> Vec<(String, FieldSet)> {
     let Comparison { changed, removed } = compare(schema(), root("Pod"), live, new).unwrap();
     let mut all: std::collections::BTreeMap<String, FieldSet> = sets(live).into_iter().collect();
@@ -269,7 +270,7 @@ proptest! {
         prop_assert!(removed.is_empty());
         let mut beyond = changed;
         beyond.subtract(&field_set(schema(), root("Pod"), &mine).unwrap());
-        // What was not applied may only hold what was: no field on the way to an applied one is a leaf.
+        // Fields beyond the configuration may only be parents of applied ones: none is a leaf.
         let unowned = field_set(schema(), root("Pod"), &after).unwrap();
         prop_assert!(beyond.intersection(&unowned).is_empty());
         let Comparison { changed, .. } = compare(schema(), root("Pod"), &after, &mine).unwrap();

@@ -1,4 +1,4 @@
-//! The managers of the scale sub-resource.
+//! Managed fields of the scale sub-resource.
 
 use super::*;
 

@@ -16,7 +16,7 @@ pub(crate) fn root(kind: &str) -> TypeId {
     schema().resources().iter().find(|resource| *resource.kind == *kind).unwrap().type_id
 }
 
-/// The type of a kind in a version (`apps/v1`); `None` for kinds that are no resources.
+/// The type of a kind in a version (`apps/v1`); `None` for kinds without a resource.
 pub(crate) fn root_of(api_version: &str, kind: &str) -> Option<TypeId> {
     let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
     let is_it =

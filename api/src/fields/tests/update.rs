@@ -1,8 +1,8 @@
-//! What a create, an update or a patch does to the managers.
+//! Managed fields after a create, an update or a patch.
 
 use super::*;
 
-/// Tracks `new` over `live` as `manager` and gives each entry as `manager/operation/subresource time fields`.
+/// Tracks `new` over `live` as `manager`; returns each entry as `manager/operation/subresource time fields`.
 fn after(live: Option<&Value>, new: &mut Value, manager: &str, now: &str) -> Vec<String> {
     let root = root("ConfigMap");
     let writer = Writer { manager, now, ..writer("") };
@@ -228,7 +228,7 @@ fn times_stay_when_nothing_else_changed() {
     }
 }
 
-/// The value that `steps` lead to, with slashes between them.
+/// The value at the path `steps`, which are separated by slashes.
 fn place_in<'v>(object: &'v mut Value, steps: &str) -> &'v mut Value {
     steps.split('/').skip(1).fold(object, |value, step| match step.parse::<usize>() {
         Ok(at) => &mut value[at],

@@ -21,7 +21,7 @@ fn recorded_updates_give_the_recorded_managers() {
     assert!(seen >= 137, "only {seen} recorded writes were checked");
 }
 
-/// Follows a scenario: each answer of a write is the next state, whose managers must be what tracking gives.
+/// Replays a scenario: each response to a write is the next state, and tracking must give its managed fields.
 fn replay(scenario: &Value) -> usize {
     let mut live: HashMap<String, Value> = HashMap::new();
     let mut seen = 0;
@@ -74,8 +74,8 @@ fn replay(scenario: &Value) -> usize {
     seen
 }
 
-/// Ownership is worked out before admission adds its defaults and before a review is answered; takes those out of a
-/// recorded answer.
+/// Removes the defaults of admission and the results of reviews from a recorded response: managed fields are computed
+/// before those.
 fn undo_admission(kind: &str, object: &mut Value) {
     let (place, names): (_, &[&str]) = match kind {
         "Pod" => ("spec", &["priority", "preemptionPolicy", "tolerations"]),
@@ -138,7 +138,7 @@ fn recorded_applies_give_the_recorded_managers_and_conflicts() {
     assert!(seen >= 14, "only {seen} recorded applies were checked");
 }
 
-/// Everything in `part` is in `whole`, which defaults may have filled up.
+/// Asserts that `whole` has all of `part`; it may have more from defaults.
 fn assert_within(part: &Value, whole: &Value, what: &str) {
     match (part, whole) {
         (Value::Object(part), Value::Object(_)) => {

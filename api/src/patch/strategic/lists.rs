@@ -14,7 +14,7 @@ use crate::patch::PatchError;
 use crate::patch::go_text::{printed_list, type_name};
 
 impl<'s> Merger<'s> {
-    /// The list that results from merging `patch` into `old`; `deletes`: the items of `patch` are to go.
+    /// Merges `patch` into `old`; `deletes`: the items of `patch` are to be removed.
     pub(super) fn merge_list(
         &self,
         old: Vec<Value>,
@@ -37,7 +37,7 @@ impl<'s> Merger<'s> {
         }
     }
 
-    /// As [`Merger::merge_list`], but in the order that the patch gives; `None` where there is no list at all.
+    /// [`Merger::merge_list`] with the result in `order`; `None` if there is neither list.
     pub(super) fn merge_in_order(
         &self,
         old: Option<Vec<Value>>,
@@ -101,13 +101,13 @@ impl<'s> Merger<'s> {
     }
 }
 
-/// The old items that stay, and the patch items that carry no directive.
+/// The old items that stay, and the patch items without a directive.
 struct Parts {
     items: Vec<Value>,
     patch: Vec<Value>,
 }
 
-/// Obeys the `$patch` directives among the items of a patch.
+/// Carries out the `$patch` directives among the items of a patch.
 fn take_out_directives(mut old: Vec<Value>, patch: Vec<Value>, key: &str) -> Result<Parts, PatchError> {
     let mut plain = Vec::with_capacity(patch.len());
     let mut deleted = std::collections::BTreeSet::new();
@@ -138,7 +138,7 @@ fn take_out_directives(mut old: Vec<Value>, patch: Vec<Value>, key: &str) -> Res
     Ok(Parts { items: old, patch: plain })
 }
 
-/// Both lists as one set, in the patch's order where it speaks of an item.
+/// The union of both lists; items of the patch come in its order.
 fn merge_scalars(old: Vec<Value>, patch: Vec<Value>) -> Result<Vec<Value>, PatchError> {
     let arrangement = Arrangement::new(&patch, &old, None)?;
     let mut seen = std::collections::BTreeSet::new();

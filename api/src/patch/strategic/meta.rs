@@ -1,18 +1,18 @@
-//! What the type tables say of the members of an object under patch.
+//! Types and patch directives of the members of an object, from the type tables.
 
 use orch_schema::shown::quoted;
 use orch_schema::types::{ObjectType, PatchStrategy, Schema, ValueType, Wire};
 
 use crate::patch::PatchError;
 
-/// The type of an object under patch.
+/// The type of a patched object.
 #[derive(Clone, Copy)]
 pub(super) enum Meta<'s> {
     /// Declared fields.
     Struct(&'s ObjectType),
     /// A map with values of one type.
     Values(&'s ValueType),
-    /// Content without a declared type, merged as a plain merge patch would.
+    /// Content without a declared type, merged as by a plain merge patch.
     Anything,
 }
 

@@ -1,7 +1,7 @@
-//! Strategic merge patch: a merge patch that knows the types.
+//! Strategic merge patch: a merge patch that follows the merge keys and strategies of the types.
 //!
-//! Owns the merge of objects and its directives: `$patch` replaces or empties an object, `$retainKeys` drops what it
-//! does not list, `$deleteFromPrimitiveList/...` and `$setElementOrder/...` stand beside the list they speak of. Lists
+//! Owns the merge of objects and its directives: `$patch` replaces or empties an object, `$retainKeys` drops unlisted
+//! members, `$deleteFromPrimitiveList/...` and `$setElementOrder/...` stand beside the list that they apply to. Lists
 //! are in `lists`, their order in `order`, the directives of the types in `meta`. Messages are the reference's.
 
 mod lists;
@@ -40,8 +40,8 @@ pub fn strategic_merge_patch(
     Merger { schema }.merge(target, patch, Meta::Struct(schema.get(root)))
 }
 
-/// The members of an object of the type `root` that `patch` may look at or change: those that it has, at any depth. A
-/// directive, and an object that is replaced, reach all around them.
+/// The members of an object of the type `root` that `patch` may read or change: its own members, at any depth. An
+/// object with a directive, or with the patch strategy `replace`, is reached as a whole.
 pub fn strategic_reach(schema: &Schema, root: TypeId, patch: &Value) -> Reach {
     reach(schema, Meta::Struct(schema.get(root)), patch)
 }
@@ -133,7 +133,7 @@ impl<'s> Merger<'s> {
         }
     }
 
-    /// Merges each list whose order the patch gives, and takes list and order out of the patch.
+    /// Merges each list with a `$setElementOrder` directive, and removes list and directive from the patch.
     fn merge_ordered_lists(
         &self,
         target: &mut Map,
@@ -159,7 +159,7 @@ impl<'s> Merger<'s> {
     }
 }
 
-/// Takes the list under `key` out of `map`.
+/// Removes the list under `key` from `map` and returns it.
 fn list_in(map: &mut Map, key: &str) -> Result<Option<Vec<Value>>, PatchError> {
     match map.get_mut(key) {
         None => Ok(None),
@@ -172,7 +172,7 @@ fn list_in(map: &mut Map, key: &str) -> Result<Option<Vec<Value>>, PatchError> {
     }
 }
 
-/// Applies `$retainKeys`: the patch may only set what it retains, and what it does not retain goes.
+/// Applies `$retainKeys`: the patch may only set listed members, and unlisted ones are dropped from `target`.
 fn retain_keys(target: &mut Map, patch: &mut Map) -> Result<(), PatchError> {
     let Some(keys) = patch.swap_remove(RETAIN_KEYS) else { return Ok(()) };
     let bad_format = || malformed("invalid patch format of retainKeys");
@@ -190,7 +190,7 @@ fn retain_keys(target: &mut Map, patch: &mut Map) -> Result<(), PatchError> {
     Ok(())
 }
 
-/// The list that a directive speaks of: what stands behind its slash.
+/// The name of the list that a directive applies to: the text behind its slash.
 fn list_of_directive<'k>(key: &'k str, directive: &str) -> Option<&'k str> {
     key.strip_prefix(directive)?.strip_prefix('/')
 }
@@ -208,7 +208,7 @@ fn discard_nulls(value: &mut Value) {
     }
 }
 
-/// A new value without the objects that only carry a directive; `None` where it is one itself.
+/// `value` without the objects that carry a `$patch` directive; `None` if it is one itself.
 fn without_directives(value: Value) -> Option<Value> {
     match value {
         Value::Object(map) if map.contains_key(DIRECTIVE) => None,

@@ -1,5 +1,5 @@
-//! The order of a merged list: the patch's order for what it names, the old order for the rest, interleaved as well as
-//! both allow.
+//! The order of a merged list: the patch's order for items that it names, the old order for the rest, interleaved as
+//! well as both allow.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ use crate::fields::KeyValue;
 use crate::patch::PatchError;
 use crate::patch::go_text::printed_list;
 
-/// Where items belong, by the value that tells them apart.
+/// Positions of items, by merge key or value.
 pub(super) struct Arrangement<'k> {
     wanted: BTreeMap<KeyValue, usize>,
     old: BTreeMap<KeyValue, usize>,
@@ -19,7 +19,8 @@ pub(super) struct Arrangement<'k> {
 }
 
 impl<'k> Arrangement<'k> {
-    /// `wanted` comes first where it names an item, `old` else. Without a merge key items are told apart as a whole.
+    /// Items in `wanted` take its order, others that of `old`. Without a merge key items are identified by their whole
+    /// value.
     pub(super) fn new(
         wanted: &[Value],
         old: &[Value],
@@ -81,8 +82,7 @@ fn identity(item: &Value, merge_key: Option<&str>) -> Result<KeyValue, PatchErro
     map.get(key).map(KeyValue::of).ok_or_else(|| no_merge_key(item, key))
 }
 
-/// Whether a list of a patch keeps to the order that the patch gives: a part of it, in the same sequence. Items that
-/// are to be deleted do not count.
+/// Refuses a patch list that is not a subsequence of `order`. Items to be deleted do not count.
 pub(super) fn check_order(
     patch: &[Value],
     order: &[Value],

@@ -1,4 +1,4 @@
-//! What holds for any objects and patches.
+//! Properties of all objects and patches.
 
 use proptest::prelude::*;
 
@@ -9,7 +9,7 @@ fn config() -> ProptestConfig {
     ProptestConfig { cases: 128, failure_persistence: None, ..ProptestConfig::default() }
 }
 
-/// The merge patch that turns one object into another; `None` where there is none, because nulls cannot be set.
+/// The merge patch that turns one object into another; `None` if there is none, because a merge patch cannot set null.
 fn difference(from: &Value, to: &Value) -> Option<Value> {
     let (Value::Object(from), Value::Object(to)) = (from, to) else {
         return if has_null(to) { None } else { Some(to.clone()) };

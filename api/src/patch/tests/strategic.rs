@@ -202,7 +202,7 @@ fn recorded_patch_of_a_deployment_gives_the_recorded_object() {
         }
         let spec = result.unwrap()["spec"].clone();
         let expected = &step["expect"]["body"];
-        // An emptied list is left out on the way to the store.
+        // The store's encoding leaves out empty lists.
         let text = spec.to_string().replace(r#","env":[]"#, "").replace(r#""env":[],"#, "");
         assert_eq!(serde_json::from_str::<Value>(&text).unwrap(), expected["spec"]);
         live = expected.clone();

@@ -1,4 +1,4 @@
-//! The admission chain around a write: which plugins are asked, with what, and what they add to the transaction.
+//! The admission chain around a write: the plugins called, their arguments, and their additions to the transaction.
 
 use std::sync::Mutex;
 
@@ -7,10 +7,10 @@ use orch_raft::{Condition, Index, Key, Operation as Write, Put, Store};
 use super::*;
 use crate::admission::{Additions, Attributes, Chain, Operation, Plugin, Refusal, Ruling, View, rule};
 
-/// Counts the config maps of a namespace in the data of a secret there, and lets two of them be.
+/// Counts the config maps of a namespace in a secret there, and admits two.
 struct Quota;
 
-/// Where [`Quota`] counts.
+/// Name of the secret in which [`Quota`] counts.
 const COUNTER: &str = "count";
 
 impl Quota {
@@ -52,7 +52,7 @@ impl Plugin for Quota {
         view: &'a View,
         additions: &'a mut Additions,
     ) -> Ruling<'a> {
-        // As a plugin that has to ask somebody first.
+        // Like a plugin that waits for another server.
         futures::future::Either::Right(Box::pin(async move {
             tokio::task::yield_now().await;
             Quota::charge(attributes, view, additions)
@@ -60,7 +60,7 @@ impl Plugin for Quota {
     }
 }
 
-/// Notes what it is asked, and changes the labels of what it is asked to complete.
+/// Records its calls, and sets a label when it mutates.
 #[derive(Default)]
 struct Witness(Arc<Mutex<Vec<String>>>);
 
@@ -117,7 +117,7 @@ async fn every_way_of_a_write_passes_both_phases_in_their_places() {
     let noted = || std::mem::take(&mut *notes.lock().unwrap());
     let created = server.post(DEPLOYMENTS, deployment("d")).await;
     assert_eq!(created.json["metadata"]["labels"]["witness"], "present");
-    // After defaults and before the kind prepares; then after that.
+    // Mutation runs after defaults and before the kind's preparation, validation after it.
     assert_eq!(
         noted(),
         [
@@ -208,7 +208,7 @@ fn the_built_in_plugins_are_asked_in_the_order_of_the_reference() {
     );
 }
 
-/// Requires that a secret exists, when it is asked to complete a config map.
+/// Mutating a config map, requires that a secret exists.
 struct Dependent;
 
 impl Plugin for Dependent {
@@ -308,7 +308,7 @@ async fn a_create_refused_by_a_stale_view_goes_on_with_the_plugin_that_refused_i
     assert_eq!(created.json["metadata"]["labels"]["stamp"], "x", "completed once");
 }
 
-/// Writes a second config map with each.
+/// Adds the write of a second config map to each.
 struct Twice;
 
 impl Plugin for Twice {
@@ -352,7 +352,7 @@ async fn an_object_that_is_too_large_is_first_of_all_in_no_namespace() {
     assert_eq!(server.post(MAPS, large).await.code, 500);
 }
 
-/// Has somebody else create the object first, once.
+/// Has another client create the object first, once.
 struct Rival(std::sync::Arc<Mutex<Option<orch_raft::memory::MemoryStore>>>);
 
 impl Plugin for Rival {

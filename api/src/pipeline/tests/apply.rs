@@ -1,4 +1,5 @@
-//! Server-side apply as requests: what a configuration must say, who owns what afterwards, and every other write.
+//! Server-side apply as requests: the head of a configuration, managed fields afterwards, and those of all other
+//! writes.
 
 use http::Method;
 
@@ -132,7 +133,7 @@ async fn an_empty_list_forgets_all_owners() {
     for reset in [json!([]), json!([{}])] {
         let forgotten = server.merge(&path, json!({"metadata": {"managedFields": reset}})).await.object();
         assert_eq!(owners(&forgotten), [""; 0], "{reset}");
-        // Nobody is tracked until the first apply.
+        // Managed fields are not tracked until the first apply.
         let patched = server.merge(&path, json!({"data": {"x": format!("{reset}")}})).await.object();
         assert_eq!(owners(&patched), [""; 0]);
         let applied = server.apply(&path, "m", config("a", json!({"y": "1"}))).await.object();

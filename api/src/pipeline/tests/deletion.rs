@@ -10,7 +10,7 @@ fn held(name: &str, finalizers: &[&str]) -> Value {
     object
 }
 
-/// A pod that runs on a node and has thirty seconds to end.
+/// A pod on a node, with a grace period of thirty seconds.
 async fn bound_pod(server: &Server, name: &str) {
     let mut object = pod(name);
     object["spec"]["nodeName"] = json!("n1");
@@ -103,7 +103,7 @@ async fn preconditions_must_hold() {
     );
     let refused = server.delete(&path, json!({"preconditions": {"resourceVersion": "1"}})).await;
     assert_eq!(refused.code, 409);
-    // A precondition that is there and empty is one.
+    // An empty precondition counts.
     let refused = server.delete(&path, json!({"preconditions": {"uid": ""}})).await;
     assert_eq!(refused.code, 409);
     let gone = server.delete(&path, json!({"preconditions": {"uid": uid, "resourceVersion": version}})).await;
@@ -134,7 +134,7 @@ async fn policies_add_and_remove_finalizers() {
         let marked = server.delete(&format!("{MAPS}/{name}"), options.clone()).await;
         assert_eq!(marked.json["metadata"]["finalizers"], json!(after), "{before:?} {options}");
         assert_eq!(grace(&marked.json), ("2026-01-02T02:49:05Z", 0));
-        // Where it stays by somebody's wish it is accepted, not done.
+        // 202 for a mark with `orphanDependents: false`.
         let code = if options["orphanDependents"] == json!(false) { 202 } else { 200 };
         assert_eq!(marked.code, code, "{options}");
     }

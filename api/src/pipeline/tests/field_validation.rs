@@ -5,7 +5,7 @@ use orch_schema::json;
 
 use super::{APPLY, JSON, JSON_PATCH, MAPS, MERGE, Reply, STRATEGIC, Server, YAML, map};
 
-/// Sends `body` at each level; gives the warnings of Warn and the refusal of Strict. Ignore says nothing.
+/// Sends `body` at each level; returns the warnings of Warn and the refusal of Strict. Ignore gives no warning.
 async fn levels(
     server: &Server,
     method: Method,
@@ -95,7 +95,7 @@ async fn applies_name_duplicates_by_line() {
              line 7: key \"k\" already set in map"
         )
     );
-    // What the type does not know is no matter of validation: it cannot be merged.
+    // Apply refuses unknown fields at every level: they cannot be merged.
     let unknown = format!("{head}nope: 1\n");
     let refused =
         server.send(Method::PATCH, &format!("{path}&fieldValidation=Ignore"), APPLY, &unknown).await;

@@ -1,4 +1,4 @@
-//! Metadata of every kind: what the server sets, what a client may say, what an update may not change.
+//! Metadata of every kind: system fields, fields of clients, immutable fields.
 
 use super::{DEPLOYMENTS, MAPS, Server, deployment, json, map};
 

@@ -1,4 +1,4 @@
-//! The pipeline over one state machine in memory, asked in the words of HTTP but without it.
+//! The pipeline over one state machine in memory: requests in HTTP's terms, without a server.
 
 mod admission;
 mod apply;
@@ -41,7 +41,7 @@ const STRATEGIC: &str = "application/strategic-merge-patch+json";
 const JSON_PATCH: &str = "application/json-patch+json";
 const APPLY: &str = "application/apply-patch+yaml";
 
-/// A clock moved by hand. Numbers count, or are the same for as long as they are held.
+/// A clock moved by hand. Random numbers count upwards, or repeat after `repeat_chance`.
 #[derive(Debug)]
 struct HandMoved {
     micros: AtomicU64,
@@ -65,7 +65,7 @@ struct Server {
     ambient: Arc<HandMoved>,
 }
 
-/// An answer.
+/// A response.
 #[derive(Debug)]
 struct Reply {
     code: u16,
@@ -97,7 +97,7 @@ impl Server {
         self.ambient.micros.fetch_add(seconds * 1_000_000, Ordering::Relaxed);
     }
 
-    /// Draws the same number from now on.
+    /// Repeats one random number from now on.
     fn repeat_chance(&self) {
         self.ambient.step.store(0, Ordering::Relaxed);
     }
@@ -163,7 +163,7 @@ impl Server {
         self.send(Method::DELETE, path, JSON, &body).await
     }
 
-    /// Creates an object that is known to be fine.
+    /// Creates a valid object.
     async fn create(&self, path: &str, object: Value) -> Value {
         let reply = self.post(path, object).await;
         assert_eq!(reply.code, 201, "{}", reply.json);

@@ -1,4 +1,4 @@
-//! Patches of the members alone that they reach: the same objects as patches of whole objects.
+//! Patches of only the members that they reach: the same objects as patches of whole objects.
 
 use std::cell::Cell;
 
@@ -12,7 +12,7 @@ use super::super::patch_body::{Parsed, parse_patch};
 use super::*;
 use crate::exchange::Exchange;
 
-/// Members that patches meet or miss in the objects below.
+/// Members that the objects below have or lack.
 const NAMES: [&str; 24] = [
     "metadata",
     "labels",
@@ -85,7 +85,7 @@ fn document() -> impl Strategy<Value = Value> {
     })
 }
 
-/// Patches that start where something is.
+/// Merge patches at paths that the objects have.
 fn patch() -> impl Strategy<Value = Value> {
     let at = |path: &'static [&'static str]| {
         prop_oneof![3 => leaf(), 1 => document()]
@@ -139,7 +139,7 @@ fn operations() -> impl Strategy<Value = Value> {
     proptest::collection::vec(operation, 1..3).prop_map(Value::Array)
 }
 
-/// What both ways make of a patch; `None`: it has to be patched as a whole.
+/// The result of both paths; `None`: the patch needs the full path.
 fn both_ways(server: &Server, path: &str, content_type: &str, patch: &Value) -> Option<(Value, Vec<String>)> {
     let TargetPath::Resource(target) = parse_path(path) else { panic!("{path} names no resource") };
     let pipeline = &server.pipeline;

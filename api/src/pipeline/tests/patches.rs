@@ -1,4 +1,4 @@
-//! Patches as requests: what may be patched, what a failure says, what a patch that changes nothing does.
+//! Patches as requests: immutable fields, texts of failures, patches without effect.
 
 use http::Method;
 use orch_schema::value::Value;
@@ -306,7 +306,7 @@ async fn no_refusal_of_a_json_patch_shows_what_it_copied_out_of_a_secret() {
         let said = format!("{} {:?}", refused.json, refused.warnings);
         assert!(!said.contains("aGlkZGVu"), "{to}: {said}");
     }
-    // Of owners that are named twice one is warned, by their uid.
+    // The warning about duplicate owner references quotes their uid.
     let owner = json!({"apiVersion": "v1", "kind": "Pod", "name": "p", "uid": ""});
     let copied = |at: &str| json!({"op": "copy", "from": "/data/k", "path": format!("/metadata/ownerReferences/{at}/uid")});
     let twice = |labels: Value| {

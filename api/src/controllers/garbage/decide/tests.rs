@@ -1,4 +1,4 @@
-//! Every case of the rules, on states that the pipeline made.
+//! Every case of the rules, on states written by the pipeline.
 
 use orch_proto::brand::ORCH;
 
@@ -7,7 +7,7 @@ use crate::controllers::garbage::graph::Watched;
 use crate::controllers::testing::{Fixture, owned};
 use crate::follow::{Applied, Follower};
 
-/// What is decided about `storage:path`, in words.
+/// The decision on `storage:path`, as text.
 fn decided(fixture: &Fixture, object: &str) -> Vec<String> {
     let (storage, path) = object.split_once(':').unwrap();
     let registry = Registry::builtin(&ORCH);
@@ -26,7 +26,7 @@ fn decided(fixture: &Fixture, object: &str) -> Vec<String> {
     actions.chain(look.into_iter().map(|object| format!("look {}", object.path))).collect()
 }
 
-/// Two config maps `n/o` and `n/p` that own, and their uids.
+/// Two config maps `n/o` and `n/p` to be owners, and their uids.
 async fn owners() -> (Fixture, String, String) {
     let fixture = Fixture::new();
     fixture.namespace("n").await;
@@ -35,7 +35,7 @@ async fn owners() -> (Fixture, String, String) {
     (fixture, first, second)
 }
 
-/// What is decided about a secret with these owners.
+/// Checks the decision on a secret with these owners.
 async fn check_owners(fixture: &Fixture, owners: &[(&str, &str, &str)], expected: &[&str]) {
     fixture.create("secrets", "n", owned("d", owners)).await;
     assert_eq!(decided(fixture, "secrets:n/d"), expected, "{owners:?}");
