@@ -70,7 +70,7 @@ fn is_unsaid(field: &Field, value: &Value) -> bool {
     !field.presence && field.is_zero(value)
 }
 
-/// Visits every object of a declared type, outer ones first: what a visit adds is visited too.
+/// Visits every object of a declared type, outer ones first: objects that a visit adds are visited, too.
 fn walk(schema: &Schema, ty: &ObjectType, value: &mut Value, visit: &mut impl FnMut(&ObjectType, &mut Map)) {
     let Value::Object(map) = value else { return };
     visit(ty, map);

@@ -6,8 +6,8 @@
 //! The way of an object: [`Schema::builtin`] once at start; a [`ResourceType`] of [`Schema::resources`] names its table
 //! ([`TypeId`]). A body becomes a `Value` by [`decode_json`], [`decode_yaml`] or [`decode_protobuf_object`]; its `kind`
 //! and `apiVersion` are in [`Decoded::head`], its unknown and duplicate fields in [`Decoded::strict`]. A patched
-//! document takes [`decode_value`]. [`apply_defaults`] and the kind's strategy change the `Value`; [`fill_empty`]
-//! restores the fields that are written even when empty; [`encode_json`] makes the bytes that are stored.
+//! document is decoded within [`Limits::patched`]. [`apply_defaults`] and the kind's strategy change the `Value`;
+//! [`encode_json`] makes the bytes that are stored, with the fields that are written even when empty.
 //!
 //! Invariant: a `Value` in canonical form holds exactly what [`encode_json`] writes of it, and decoding those bytes,
 //! or those of [`encode_protobuf`], gives the same `Value` again.

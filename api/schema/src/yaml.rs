@@ -232,7 +232,7 @@ impl Builder {
                     }
                     members.insert(name, value);
                 }
-                // Only an alias comes here as a key.
+                // Only an alias reaches this arm as a key.
                 None => *key = Some(Key::Name(name(value)?)),
             },
         }

@@ -1,4 +1,4 @@
-//! core/v1 PersistentVolumeClaim: access modes, size and classes, which hardly change after creation.
+//! core/v1 PersistentVolumeClaim: access modes, size and classes; a spec that is immutable but for a few fields.
 
 use orch_schema::json;
 use orch_schema::quantity::Quantity;

@@ -5,7 +5,7 @@
 //! [`LOOK_EVERY`] steps. The budget is a thread-local because those loops lie below functions that know no request: a
 //! codec, a set of fields, a rule of validation, a path.
 //!
-//! Invariant: once a loop was told to stop, so are all later loops of that request, and the incomplete result is neither
+//! Invariant: once a loop was stopped, all later loops of that request stop, and the incomplete result is neither
 //! proposed nor answered. The gates are [`Budget::begin_write`] and [`Budget::check`].
 //! Invariant: work outside a budget (small requests, the controllers' loops, tests) is never stopped.
 

@@ -85,8 +85,7 @@ pub fn decode_json(
     Ok(Decoded { value, head: decoder.head, strict: decoder.strict })
 }
 
-/// Reads an object that is already in memory, after a patch for example, as [`decode_json`] does. `kind` and
-/// `apiVersion` are taken out of it.
+/// Decodes an object that is already in memory as [`decode_json`] does. `kind` and `apiVersion` are taken out of it.
 pub fn decode_value(
     schema: &Schema,
     type_id: TypeId,

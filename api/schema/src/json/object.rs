@@ -13,7 +13,7 @@ use crate::fill::empty_field;
 use crate::types::{Field, ObjectType, ValueType};
 use crate::value::{Map, Value};
 
-/// Where an object stands in the document.
+/// Depth of an object in the document.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Level {
     /// The object that is decoded.

@@ -144,7 +144,7 @@ impl<'a> Reader<'a> {
         Ok(())
     }
 
-    /// Reads what follows a backslash.
+    /// Reads the rest of an escape, behind its backslash.
     fn escape(&mut self, out: &mut String) -> Result<(), DecodeError> {
         let Some(&byte) = self.bytes.get(self.at) else {
             return Err(self.unexpected("in a string escape"));

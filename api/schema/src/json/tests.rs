@@ -1,4 +1,4 @@
-//! Decoding and encoding along the tables: what is kept, dropped, refused and reported.
+//! Decoding and encoding along the tables: kept, dropped, refused and reported fields.
 
 use super::*;
 use crate::json;

@@ -10,7 +10,7 @@ use crate::shown::quoted;
 /// Duplicate members that are reported: as many as strict errors of other bodies.
 pub(crate) const TWICE_MAX: usize = 100;
 
-/// A member whose name stood in the same object before.
+/// A member whose name occurred before in the same object.
 pub(super) struct Twice {
     /// The name.
     pub(super) key: String,

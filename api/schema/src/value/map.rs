@@ -55,7 +55,7 @@ impl Places {
         table.insert_unique(hash_at(&at), at, hash_at);
     }
 
-    /// Forgets the entry at `at`, which still stands there.
+    /// Removes the entry at `at` from the index; it still stands in `entries`.
     fn remove(&mut self, at: usize, entries: &[(SmolStr, Value)]) {
         let hash = self.hasher.hash_one(entries[at].0.as_str());
         let found = self.table.find_entry(hash, |&place| place == at);

@@ -11,8 +11,8 @@ const COUNTED: [&str; 2] = ["cpu", "memory"];
 
 type Amounts<'a> = BTreeMap<&'a str, Quantity>;
 
-/// `BestEffort` without any request or limit of cpu and memory, `Guaranteed` where every container limits both and the
-/// requests are equal to the limits, else `Burstable`.
+/// `BestEffort` without any request or limit of cpu and memory, `Guaranteed` where every container (or the pod as a
+/// whole) limits both and the requests equal the limits, else `Burstable`.
 pub(super) fn qos_class(spec: &Value) -> &'static str {
     let (mut requests, mut limits) = (Amounts::new(), Amounts::new());
     let mut guaranteed = true;
