@@ -81,7 +81,7 @@ pub enum StrictError {
     Unknown(String),
     /// The field of this path is given twice; the last one counts.
     Duplicate(String),
-    /// An error in the words of another format's reader.
+    /// Any other error, in its own words: of the YAML reader, or of a JSON patch.
     Other(String),
 }
 
