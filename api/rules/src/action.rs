@@ -1,4 +1,4 @@
-//! What a request does to the objects that its path names.
+//! The operation of a request on the objects that its path names.
 //!
 //! Owns the actions and their names in paths. Behind the endpoint no code compares the names of sub-resources.
 

@@ -1,7 +1,7 @@
-//! The rules of objects: what kinds default, prepare and refuse, what they share, and what selectors select.
+//! The rules of objects: defaults, preparation and validation of each kind, rules that kinds share, and selectors.
 //!
-//! Owns judgement over decoded objects, as pure functions: nothing here reads a store, a clock or a request. It knows no
-//! HTTP, and no user but by name. What needs several objects is admission, which is the API's.
+//! Owns judgement over decoded objects, as pure functions: no function reads a store, a clock or a request. It knows no
+//! HTTP, and no user but by name. Rules over several objects are admission plugins of the API.
 
 pub mod action;
 pub mod kinds;

@@ -1,6 +1,6 @@
-//! That rules count their steps, and end when the request does.
+//! Tests that rules count their steps and stop with their request.
 //!
-//! Owns one case for each. What a stage leaves when it is stopped is not looked at: nobody does.
+//! Owns one case for each stage. The partial result of a stopped stage is not checked: no caller uses it.
 
 use orch_schema::budget::stopping::check_stops;
 use orch_schema::json;

@@ -1,10 +1,12 @@
-//! The memory and the steps that one request may take, and the end of its work when its client is gone.
+//! Limits of one request: memory of its decoded documents, steps of computation, and cancellation when its client is
+//! gone.
 //!
 //! Owns the bounds that several stages share, each with its unit and its reason; bounds of one format stand beside its
-//! code (`patch::json_patch`, `schema::yaml`, `validate::errors`). Steps and cancellation are in `steps`. A client chooses
-//! the shape of what it sends: without these bounds two bytes of a body (`{}`) become a thousand in memory.
+//! code (`patch::json_patch`, `schema::yaml`, `validate::errors`). Steps and cancellation are in `steps`. A client
+//! chooses the shape of its body: without these bounds two bytes (`{}`) become a thousand in memory.
 //!
-//! Invariant: what is counted is an estimate from the shape alone, so that the same body is always answered alike.
+//! Invariant: the memory is an estimate from the document's shape alone, so that the same body always gets the same
+//! answer.
 
 mod steps;
 
@@ -14,34 +16,36 @@ use crate::value::{SmolStr, Value};
 pub use steps::stopping;
 pub use steps::{Budget, Numbered, STEPS_MAX, Stopped, goes_on};
 
-/// Bytes that one decoded document may hold, strings excepted, which are no longer than the body. Four times the largest
-/// body: every config map of the largest stored size fits, lists of millions of empty objects do not.
+/// Bytes of memory of one decoded document without its strings, which are together no longer than the body. Four times
+/// the largest body: every config map of the largest stored size fits, lists of millions of empty objects do not.
 pub const HELD_BYTES_MAX: usize = 13 * 1024 * 1024;
 
-/// The same for a document after a patch. It has what a create was let in with, and its owners and its changes besides.
+/// The same bound for a patched document: it holds what a create may hold, its managed fields, and the patch's
+/// additions.
 pub const PATCHED_BYTES_MAX: usize = 2 * HELD_BYTES_MAX;
 
-/// Bytes of an item of a list.
+/// Bytes counted for an item of a list.
 const ITEM_BYTES: usize = size_of::<Value>();
 
-/// Bytes of an entry of a map: key, value, and its place in the index.
+/// Bytes counted for an entry of a map: key, value, and its place in the index.
 const ENTRY_BYTES: usize = size_of::<Value>() + size_of::<SmolStr>() + size_of::<usize>();
 
-/// Fields that defaults may add to one object. A container gets the most; kinds with more fields leave most of them out.
+/// Fields counted for one object at most: those that defaults may add. A container gets the most; objects of types with
+/// more fields lack most of them.
 const FILLED_FIELDS_MAX: usize = 12;
 
-/// A document is over its bound, or its request over its steps.
+/// The document exceeds its memory bound, or its request was stopped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OverBudget;
 
-/// Counts what a document holds while it is read.
+/// Counts the memory of a document while it is decoded.
 #[derive(Clone, Copy, Debug)]
 pub struct Held {
     left: usize,
 }
 
 impl Held {
-    /// Room for `bytes_max`.
+    /// A counter with `bytes_max` bytes left.
     pub fn new(bytes_max: usize) -> Self {
         Held { left: bytes_max }
     }
@@ -61,7 +65,7 @@ impl Held {
         self.take(fields.min(FILLED_FIELDS_MAX) * ENTRY_BYTES)
     }
 
-    /// Every value that a decoder makes comes by here, so that a decoding ends with its request.
+    /// Every value of a decoder passes here, so that decoding stops with its request.
     fn take(&mut self, bytes: usize) -> Result<(), OverBudget> {
         if !goes_on() {
             return Err(OverBudget);

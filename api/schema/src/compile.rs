@@ -1,7 +1,7 @@
-//! From the descriptors of the `.proto` files to the tables.
+//! Compiles the descriptors of the `.proto` files into the tables.
 //!
-//! Owns the meaning of the options in `proto/schema/options.proto`. It runs once at start, for one brand, and never
-//! again: everything a request needs is looked up in what it returns. An error here is a mistake in a `.proto` file.
+//! Owns the meaning of the options in `proto/schema/options.proto`. Compilation runs once at start, for one brand;
+//! requests only look up its result. An error here is a mistake in a `.proto` file.
 
 use std::collections::HashMap;
 
@@ -16,23 +16,23 @@ use super::types::{
     Field, ListTopology, ObjectType, PatchStrategy, Scalar, Schema, TypeId, Union, ValueType, Wire,
 };
 
-/// Why the descriptors do not make a schema.
+/// Why the descriptors cannot be compiled.
 #[derive(Debug, thiserror::Error)]
 pub enum CompileError {
     /// The bytes are no descriptor set.
     #[error("cannot read the descriptors")]
     Descriptors(#[source] Box<DescriptorError>),
-    /// A message says something that the tables have no place for.
+    /// A message, a field or an option has no form in the tables.
     #[error("{place}: {problem}")]
     Option {
         /// Full name of the field or message.
         place: String,
-        /// What is wrong there.
+        /// The problem, without the name.
         problem: String,
     },
 }
 
-/// Compiles the kinds that are built in, with the names of `brand`.
+/// Compiles the built-in kinds, with the names of `brand`.
 pub fn compile(brand: &'static Brand) -> Result<Schema, CompileError> {
     let pool = DescriptorPool::decode(orch_proto::descriptors())
         .map_err(|error| CompileError::Descriptors(Box::new(error)))?;
@@ -40,7 +40,7 @@ pub fn compile(brand: &'static Brand) -> Result<Schema, CompileError> {
     compiler.schema(&pool)
 }
 
-/// What every step of the compilation looks things up in.
+/// The look-ups that all steps of the compilation share.
 pub(super) struct Compiler {
     pub(super) brand: &'static Brand,
     /// Messages that have a table, by full name.
@@ -109,7 +109,8 @@ impl Compiler {
         Ok(table)
     }
 
-    /// Adds the fields of `message` in the order they are written down; those of inlined messages in its place.
+    /// Adds the fields of `message` in the order they are declared; the fields of an inlined message stand in its
+    /// place.
     fn add_fields(
         &self,
         message: &MessageDescriptor,
@@ -166,7 +167,8 @@ impl Compiler {
         Ok(field)
     }
 
-    /// A message that is neither absent nor a list: it is written even when it is empty.
+    /// Whether the field is a message without presence, neither list nor map: it is written even when empty, unless
+    /// `omit_empty` is set.
     fn is_plain_message(
         &self,
         descriptor: &FieldDescriptor,
@@ -282,7 +284,7 @@ impl Compiler {
     }
 }
 
-/// An error about what stands at `place`.
+/// An error about `place`, the full name of a message, field or option.
 pub(super) fn wrong(place: &str, problem: impl ToString) -> CompileError {
     CompileError::Option { place: place.to_owned(), problem: problem.to_string() }
 }
@@ -295,7 +297,7 @@ fn option<T: prost::Message + Default>(given: &DynamicMessage, extension: &Exten
     given.get_extension(extension).as_message()?.transcode_to().ok()
 }
 
-/// The name of the message that the tables know only as some JSON value.
+/// The full name of the message type of a field whose value the tables leave untyped.
 fn untyped_name(descriptor: &FieldDescriptor, value: &ValueType) -> Option<Box<str>> {
     let is_untyped = match value {
         ValueType::Untyped => true,
@@ -315,7 +317,7 @@ fn untyped_name(descriptor: &FieldDescriptor, value: &ValueType) -> Option<Box<s
 }
 
 fn patch_strategy(options: &options::Field) -> PatchStrategy {
-    // few: what a schema file says of one field.
+    // few: the patch directives of one field.
     let has = |directive: &str| options.patch().split(',').any(|given| given == directive);
     PatchStrategy {
         merge: has("merge"),

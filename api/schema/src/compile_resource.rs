@@ -1,6 +1,6 @@
-//! From a message's resource option to a resource definition.
+//! Compiles a message's `resource` option into a resource definition.
 //!
-//! Owns what the option leaves out: the usual verbs, the texts that all kinds share, the brand's domains.
+//! Owns the option's defaults: the usual verbs, the descriptions that all kinds share, the brand's domains.
 
 use orch_proto::{Brand, options};
 use prost_reflect::MessageDescriptor;
@@ -8,16 +8,16 @@ use prost_reflect::MessageDescriptor;
 use super::compile::{CompileError, Compiler};
 use super::resource::{Column, DefaultPropagation, NameRule, ResourceType, Rules, Selectable, Subresource};
 
-/// The verbs of a resource that names none.
+/// The verbs of a resource whose option names none.
 const VERBS: [&str; 8] = ["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"];
 
-/// What `{name}` stands for in a column's description.
+/// The description of a column that gives `{name}` for it.
 const NAME_DESCRIPTION: &str = "Name must be unique within a namespace. Is required when creating resources, although \
     some resources may allow a client to request the generation of an appropriate name automatically. Name is \
     primarily intended for creation idempotence and configuration definition. Cannot be updated. More info: \
     https://{label_domain}/docs/concepts/overview/working-with-objects/names#names";
 
-/// What `{age}` stands for in a column's description.
+/// The description of a column that gives `{age}` for it.
 const AGE_DESCRIPTION: &str = "CreationTimestamp is a timestamp representing the server time when this object was \
     created. It is not guaranteed to be set in happens-before order across separate operations. Clients may not set \
     this value. It is represented in RFC3339 form and is in UTC.\n\nPopulated by the system. Read-only. Null for \
@@ -103,14 +103,14 @@ fn subresource(
     })
 }
 
-/// Group, with the brand's domain where it has one, and version of the file that `message` stands in.
+/// Group and version of the file that declares `message`. A branded group is under the brand's domain.
 fn group_version(compiler: &Compiler, message: &MessageDescriptor) -> (String, String) {
     let api = compiler.api(&message.parent_file());
     let group = if api.branded() { compiler.brand.group(api.group()) } else { api.group().to_owned() };
     (group, api.version().to_owned())
 }
 
-/// The two columns of a kind that names none.
+/// The two columns of a kind whose option names none.
 pub fn default_columns(brand: &Brand) -> [Column; 2] {
     let column = |name: &str, kind: &str, format: &str, description: &str| Column {
         name: name.into(),

@@ -1,14 +1,14 @@
-//! What stands in an object without being said: fields that are written even when empty, and defaults.
+//! Fields that an object has although no client sent them: those that are written even when empty, and defaults.
 //!
-//! Owns both fillings and the report of required fields that are missing. Static defaults of a kind that no table
-//! states are its strategy's.
+//! Owns both fillings and the report of required fields that are missing. Defaults that no table can state belong to
+//! the kind's strategy.
 
 use super::types::{Field, ObjectType, Schema, TypeId, ValueType};
 use crate::budget::goes_on;
 use crate::value::{Map, Value};
 
-/// Adds the fields that are written even when empty, in every object of `value` that stands without them. Decoding
-/// has done so already; this is for objects that code has put together or taken apart.
+/// Adds the fields that are written even when empty to every object of `value` that lacks them. Decoding does so, too;
+/// this is for objects that code has built or changed.
 pub fn fill_empty(schema: &Schema, type_id: TypeId, value: &mut Value) {
     walk(schema, schema.get(type_id), value, &mut |ty, map| {
         for at in ty.always_written() {
@@ -21,7 +21,7 @@ pub fn fill_empty(schema: &Schema, type_id: TypeId, value: &mut Value) {
     });
 }
 
-/// Fills absent fields that have a default.
+/// Fills fields that have a default where they are absent, null, or zero without presence.
 pub fn apply_defaults(schema: &Schema, type_id: TypeId, value: &mut Value) {
     walk(schema, schema.get(type_id), value, &mut |ty, map| {
         for field in &ty.fields {
@@ -42,13 +42,13 @@ pub fn missing_required(schema: &Schema, type_id: TypeId, value: &Value) -> Vec<
     missing
 }
 
-/// The object without any field: `{}` with what is always written.
+/// The empty object: the fields that are written even when empty, and no other.
 pub(super) fn empty_object(schema: &Schema, ty: &ObjectType) -> Value {
     let always = ty.always_written().map(|at| &ty.fields[at]);
     Value::Object(always.map(|field| (field.name.clone(), empty_field(schema, field))).collect())
 }
 
-/// What stands for an absent field that is written nevertheless.
+/// The value of an absent field that is written even when empty.
 pub(super) fn empty_field(schema: &Schema, field: &Field) -> Value {
     match &field.value {
         ValueType::Object(id) if !field.presence => empty_object(schema, schema.get(*id)),
@@ -56,7 +56,7 @@ pub(super) fn empty_field(schema: &Schema, field: &Field) -> Value {
     }
 }
 
-/// What null means as item of a list or as value of a map.
+/// The value of null as an item of a list or as a value of a map.
 pub(super) fn zero_value(schema: &Schema, ty: &ValueType) -> Value {
     match ty {
         ValueType::Object(id) => empty_object(schema, schema.get(*id)),
@@ -65,12 +65,12 @@ pub(super) fn zero_value(schema: &Schema, ty: &ValueType) -> Value {
     }
 }
 
-/// A zero value that cannot be told from absence.
+/// Whether `value` is zero in a field without presence, which means absent.
 fn is_unsaid(field: &Field, value: &Value) -> bool {
     !field.presence && field.is_zero(value)
 }
 
-/// Visits every object of a declared type, outer ones first: what a visit adds is visited too.
+/// Visits every object of a declared type, outer ones first: objects that a visit adds are visited, too.
 fn walk(schema: &Schema, ty: &ObjectType, value: &mut Value, visit: &mut impl FnMut(&ObjectType, &mut Map)) {
     let Value::Object(map) = value else { return };
     visit(ty, map);

@@ -1,17 +1,17 @@
 //! The memory that an object in canonical form holds, counted as a decoder counts it.
 //!
-//! Owns the bound of objects that were not decoded as a whole: of a patched object the members that the patch does not
-//! reach, of an applied one its managers.
+//! Owns the memory check of objects that were not decoded as a whole: a patched object has members that the patch does
+//! not reach, an applied object its managed fields.
 
 use super::json::{DecodeError, Limits};
 use super::types::{ObjectType, Schema, TypeId, ValueType, Wire};
 use crate::budget::{Held, OverBudget};
 use crate::value::{Map, Value};
 
-/// Refuses an object of the type `type_id` that holds more than `limits` let it.
+/// Checks that an object of type `type_id` holds no more than `limits.held_bytes_max`.
 ///
 /// # Errors
-/// `OverBudget`.
+/// [`DecodeError::OverBudget`].
 pub fn check_held(
     schema: &Schema,
     type_id: TypeId,

@@ -1,7 +1,7 @@
 //! From a field's name to its position: the look-up that every codec does for every key.
 //!
 //! A small open-addressed table over a cheap hash of the length and the two ends of the name. Names are few and come
-//! from the schema, not from the network, so that nobody can make them collide; a key from the network costs at most
+//! from the schema, not from the network, so that no client can make them collide; a key from the network costs at most
 //! one run of slots.
 
 /// Positions of a type's fields by name. Invariant: at least half of the slots are empty, so that every probe ends.

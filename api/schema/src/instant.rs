@@ -1,10 +1,10 @@
 //! Points in time: RFC 3339 in JSON, seconds and nanoseconds in Protobuf.
 //!
-//! Owns the two textual forms of the interface. Everything is UTC once it is read.
+//! Owns the two textual forms of the interface. A parsed time is in UTC.
 
 use time::{Date, Month, OffsetDateTime, PrimitiveDateTime, Time, UtcOffset};
 
-/// How fine a time is written.
+/// The two textual forms of a time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Precision {
     /// `2006-01-02T15:04:05Z`; a fraction is read and dropped.
@@ -23,7 +23,7 @@ pub struct Instant {
 }
 
 impl Instant {
-    /// 1 January of the year 1: the reference's way to say that there is no time.
+    /// 1 January of the year 1: the reference's zero time, which means unset.
     pub const UNSET: Instant = Instant { seconds: -62_135_596_800, nanos: 0 };
 
     /// Reads a time; `None` where it does not have the form that `precision` asks for.
@@ -65,7 +65,8 @@ impl Instant {
     }
 }
 
-/// The canonical text of the time `text`; `Some(None)` where it says that there is none.
+/// The canonical text of the time `text`: `None` where it has not the form, `Some(None)` where it is
+/// [`Instant::UNSET`].
 pub(crate) fn canonical(text: &str, precision: Precision) -> Option<Option<String>> {
     let instant = Instant::parse(text, precision)?;
     if instant == Instant::UNSET {
@@ -87,7 +88,7 @@ fn digits(two: &[u8]) -> Option<u8> {
     (tens < 10 && ones < 10).then(|| tens * 10 + ones)
 }
 
-/// The fraction of the second at the start of `rest` in nanoseconds, and what follows it.
+/// The fraction of the second at the start of `rest` in nanoseconds, and the text behind it.
 fn fraction(rest: &[u8], precision: Precision) -> Option<(u32, &[u8])> {
     let count = match rest {
         [b'.', tail @ ..] => tail.iter().take_while(|byte| byte.is_ascii_digit()).count(),

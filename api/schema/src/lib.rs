@@ -3,11 +3,11 @@
 //! Owns decoding (JSON, YAML, Protobuf), pruning, duplicate and unknown field reports, type errors, defaults and
 //! canonical encoding, for every kind alike. It never knows a single kind's rules.
 //!
-//! The way of an object: [`Schema::builtin`] once at start; a [`ResourceType`] of [`Schema::resources`] names its
-//! table ([`TypeId`]). A body becomes a `Value` by [`decode_json`], [`decode_yaml`] or [`decode_protobuf_object`]; its
-//! `kind` and `apiVersion` come apart from it in [`Decoded::head`], what strict validation refuses in
-//! [`Decoded::strict`]. A patched document takes [`decode_value`]. [`apply_defaults`] and the kind's strategy change the
-//! `Value`; [`fill_empty`] restores what is always written; [`encode_json`] makes the bytes that are stored.
+//! The way of an object: [`Schema::builtin`] once at start; a [`ResourceType`] of [`Schema::resources`] names its table
+//! ([`TypeId`]). A body becomes a `Value` by [`decode_json`], [`decode_yaml`] or [`decode_protobuf_object`]; its `kind`
+//! and `apiVersion` are in [`Decoded::head`], its unknown and duplicate fields in [`Decoded::strict`]. A patched
+//! document is decoded within [`Limits::patched`]. [`apply_defaults`] and the kind's strategy change the `Value`;
+//! [`encode_json`] makes the bytes that are stored, with the fields that are written even when empty.
 //!
 //! Invariant: a `Value` in canonical form holds exactly what [`encode_json`] writes of it, and decoding those bytes,
 //! or those of [`encode_protobuf`], gives the same `Value` again.

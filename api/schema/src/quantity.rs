@@ -1,11 +1,12 @@
 //! Resource quantities: `0.5` is `500m`, `1024Mi` is `1Gi`.
 //!
-//! Owns reading them, their canonical text, and comparing and adding them as numbers. A quantity is at most 2^63 - 1 units and
-//! no finer than a nano-unit: larger ones are cut, finer ones are rounded away from zero, as the reference does. Sums saturate.
+//! Owns parsing, canonical text, comparison and addition of quantities. A quantity is at most 2^63 - 1 units and no
+//! finer than a nano-unit: larger ones are cut, finer ones are rounded away from zero, as the reference does. Sums
+//! saturate.
 
 use std::fmt;
 
-/// Why a text is no quantity.
+/// The text is no quantity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'")]
 pub struct QuantityError;
@@ -13,9 +14,10 @@ pub struct QuantityError;
 const NANO: i128 = 1_000_000_000;
 /// The largest quantity, in units.
 const UNITS_MAX: i128 = i64::MAX as i128;
-/// Digits that are read: the largest quantity has 19 before the point, and twenty times 2^60 still fit in 128 bits.
+/// Digits that are read of a binary quantity: the largest has 19 before the point, and twenty digits times 2^60 still
+/// fit in 128 bits.
 const DIGITS_MAX: usize = 20;
-/// Digits of a decimal quantity: those of the largest, and nine for nano-units.
+/// Digits that are read of a decimal quantity: those of the largest, and nine for nano-units.
 const DECIMAL_DIGITS_MAX: usize = 29;
 
 /// A quantity in nano-units.
@@ -23,25 +25,25 @@ const DECIMAL_DIGITS_MAX: usize = 29;
 pub struct Quantity(i128);
 
 impl Quantity {
-    /// Nothing.
+    /// Zero.
     pub const ZERO: Quantity = Quantity(0);
 
-    /// The number that `text` stands for; `None` when it is no quantity.
+    /// Parses `text`; `None` when it is no quantity.
     pub fn parse(text: &str) -> Option<Quantity> {
         nano_units(text).ok().map(Quantity)
     }
 
-    /// Below zero.
+    /// Whether the quantity is below zero.
     pub fn is_negative(self) -> bool {
         self.0 < 0
     }
 
-    /// Zero.
+    /// Whether the quantity is zero.
     pub fn is_zero(self) -> bool {
         self.0 == 0
     }
 
-    /// A whole number of units.
+    /// Whether the quantity is a whole number of units.
     pub fn is_whole(self) -> bool {
         self.0 % NANO == 0
     }
@@ -70,7 +72,7 @@ impl fmt::Display for Quantity {
     }
 }
 
-/// What the suffix says of the unit, and how the answer is written.
+/// The unit that a suffix stands for, and the form of the canonical text.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Scale {
     /// Power of ten, written with a letter.
@@ -98,7 +100,7 @@ fn nano_units(text: &str) -> Result<i128, QuantityError> {
     Ok(if text.starts_with('-') { -magnitude } else { magnitude })
 }
 
-/// The magnitude of the quantity `text` in nano-units, and how it was written.
+/// The magnitude of the quantity `text` in nano-units, and the scale in which it was written.
 fn parse(text: &str) -> Result<(i128, Scale), QuantityError> {
     let unsigned = text.strip_prefix(['-', '+']).unwrap_or(text);
     let number_end = unsigned.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(unsigned.len());
@@ -132,7 +134,7 @@ fn scale(suffix: &str) -> Result<Scale, QuantityError> {
         _ => {
             let digits = suffix.strip_prefix(['e', 'E']).ok_or(QuantityError)?;
             let exponent: i32 = digits.parse().map_err(|_| QuantityError)?;
-            // Past this the quantity is cut or rounded anyway, and the sums below stay far from overflow.
+            // Beyond these exponents the quantity is cut or rounded anyway, and the sums below stay far from overflow.
             Scale::Exponent(exponent.clamp(-1_000_000, 1_000_000))
         }
     })

@@ -1,7 +1,7 @@
-//! Resources: how a kind is reached and shown, as its message's options say.
+//! Resource definitions, compiled from the options of the kinds' messages.
 //!
-//! Owns the definitions (names, verbs, sub-resources, columns), branded. Which of them are served, and by what
-//! strategy, is decided elsewhere.
+//! Owns the definitions (names, verbs, sub-resources, columns), branded. The registry of `api` decides which of them
+//! are served, and by which strategy.
 
 use super::types::TypeId;
 
@@ -14,9 +14,9 @@ pub struct ResourceType {
     pub version: String,
     /// Name in paths: `configmaps`.
     pub plural: String,
-    /// Name of one: `configmap`.
+    /// Singular name: `configmap`.
     pub singular: String,
-    /// `ConfigMap`.
+    /// Kind: `ConfigMap`.
     pub kind: String,
     /// Its objects live in namespaces.
     pub namespaced: bool,
@@ -30,34 +30,34 @@ pub struct ResourceType {
     pub subresources: Vec<Subresource>,
     /// Columns of its table; empty for the two that every kind has.
     pub columns: Vec<Column>,
-    /// Its table in the schema.
+    /// The type of its objects in the schema.
     pub type_id: TypeId,
-    /// What it says for itself without code.
+    /// Rules that options state, without code.
     pub rules: Rules,
 }
 
-/// What a kind says for itself without code.
+/// Rules of a kind that its options state, without code.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Rules {
-    /// Which names are valid.
+    /// The form of its objects' names.
     pub names: NameRule,
-    /// PUT on an absent name creates it.
+    /// PUT of an absent name creates the object.
     pub create_on_update: bool,
-    /// PUT names the resourceVersion that it changes.
+    /// PUT must name the resourceVersion that it changes.
     pub conditional_update: bool,
-    /// Answers other than the object itself do not repeat what it holds.
+    /// Answers other than the object itself, such as errors of patches, must not repeat its values.
     pub confidential: bool,
     /// A delete answers with the object, even when it is gone.
     pub returns_deleted: bool,
-    /// What becomes of dependents when neither a delete nor the object's finalizers say.
+    /// Propagation policy where neither the delete nor the object's finalizers name one.
     pub propagation: DefaultPropagation,
-    /// The reference deletes the kind in a way of its own: a delete that says `orphanDependents: false` waits for the
-    /// dependents as one that says `Foreground` does, and failed preconditions are told in other words.
+    /// The reference deletes the kind in a way of its own: a delete with `orphanDependents: false` waits for the
+    /// dependents as one with `Foreground` does, and failed preconditions are reported in other words.
     pub own_deletion: bool,
-    /// Field selectors besides `metadata.name` and `metadata.namespace`, in the places by which objects of feature level 0
-    /// are read.
+    /// Field selectors besides `metadata.name` and `metadata.namespace`. New ones come last: objects stored at feature
+    /// level 0 hold the fields by position.
     pub selectable: Vec<Selectable>,
-    /// Paths of fields that writes of the status may not own besides `spec`: `metadata.labels`.
+    /// Paths of fields that writes of the status may not own, besides `spec`: `metadata.labels`.
     pub status_resets: Vec<String>,
 }
 
@@ -66,13 +66,13 @@ pub struct Rules {
 pub struct Selectable {
     /// Its name: `spec.nodeName`.
     pub name: String,
-    /// It is stored, and no request may name it.
+    /// The field is stored, but no request may select by it.
     pub withheld: bool,
     /// An older name that selectors may use.
     pub synonym: Option<String>,
 }
 
-/// Which names a kind accepts.
+/// The form of the names that a kind accepts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum NameRule {
     /// Lower-case labels separated by dots, at most 253 bytes.
@@ -86,19 +86,19 @@ pub enum NameRule {
     PathSegment,
 }
 
-/// What becomes of the dependents of a deleted object unless somebody says otherwise.
+/// Propagation policy of a delete that names none.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum DefaultPropagation {
-    /// They are deleted after it.
+    /// Dependents are deleted after the object.
     #[default]
     Delete,
-    /// They stay.
+    /// Dependents stay.
     Orphan,
-    /// The kind takes no part in it: no propagation policy has an effect.
+    /// The kind takes no part in garbage collection: no propagation policy has an effect.
     Unsupported,
 }
 
-/// A path below an object.
+/// A sub-resource: a path below an object.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Subresource {
     /// Name in the path: `status`.
@@ -124,7 +124,7 @@ pub struct Column {
     pub kind: String,
     /// `name` or empty.
     pub format: String,
-    /// What the column says.
+    /// Description, with the brand's domains filled in.
     pub description: String,
     /// 0 is shown, 1 only in a wide table.
     pub priority: i32,

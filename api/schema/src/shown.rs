@@ -1,17 +1,17 @@
-//! How much of a client's own text an answer repeats.
+//! The bound on a client's text that messages repeat.
 //!
-//! Owns the bound, and the forms in which messages show a value: in quotes, or as it stands. A value is counted by the
-//! bytes that it takes in the answer, because each of a client's bytes may take five there: a control character is
-//! escaped for people, and its backslash for JSON. What collects errors bounds their number;
-//! what makes the answer bounds each text, and all of them together, once more.
+//! Owns the bound, and the two forms in which messages show a value: in quotes, or as it stands. A value is counted by
+//! the bytes that it takes in the answer, because each of a client's bytes may take five there: a control character is
+//! escaped for people, and its backslash for JSON. The collectors of errors bound their number; the code that makes the
+//! answer bounds each text, and all of them together, once more.
 //!
-//! Invariant: no value, key or name of a client stands in an error without one of these functions before it.
+//! Invariant: no value, key or name of a client stands in an error unless it passed one of these functions.
 
 use std::borrow::Cow;
 
-/// Bytes of a value that a message repeats, as JSON holds them; a mark says that there is more. The reference repeats
-/// values whole, and its recorded answers have values of 300 bytes. Whoever sent a value knows it, and a hundred errors
-/// stay below 160 KiB.
+/// Bytes of a value that a message repeats, as JSON holds them; a mark follows a value that was cut. The reference
+/// repeats values whole, and its recorded answers have values of 300 bytes. The client knows the value that it sent,
+/// and a hundred errors stay below 160 KiB.
 pub const VALUE_BYTES_MAX: usize = 512;
 
 /// Bytes that quotes and a mark add to a value that was cut.
@@ -43,7 +43,7 @@ pub fn quoted(text: &str) -> String {
     out
 }
 
-/// `text` as it is, or the beginning of a long one: for messages that show it without quotes.
+/// `text` without quotes; a long one is cut and marked.
 pub fn part(text: &str) -> Cow<'_, str> {
     match beginning(text) {
         all if all.len() == text.len() => Cow::Borrowed(text),
@@ -51,7 +51,7 @@ pub fn part(text: &str) -> Cow<'_, str> {
     }
 }
 
-/// A value as it is put into a message, of which a long one is cut. What [`quoted`] made fits.
+/// A value in the form that a message shows; a long one is cut and marked. The result of [`quoted`] always fits.
 pub fn cut(shown: &str) -> Cow<'_, str> {
     match fitting(shown, VALUE_BYTES_MAX + CUT_BYTES_MAX) {
         all if all.len() == shown.len() => Cow::Borrowed(shown),
@@ -59,17 +59,17 @@ pub fn cut(shown: &str) -> Cow<'_, str> {
     }
 }
 
-/// Says that a value goes on.
+/// The mark behind a value that was cut; `bytes` is the length of the whole value.
 pub fn mark(bytes: usize) -> String {
     format!("... ({bytes} bytes)")
 }
 
-/// As much of `text` as a message repeats.
+/// The longest beginning of `text` that takes at most [`VALUE_BYTES_MAX`] in an answer.
 pub fn beginning(text: &str) -> &str {
     fitting(text, VALUE_BYTES_MAX)
 }
 
-/// As much of `text` as takes `bytes_max` in an answer.
+/// The longest beginning of `text` that takes at most `bytes_max` in an answer.
 pub fn fitting(text: &str, bytes_max: usize) -> &str {
     let mut left = bytes_max;
     for (at, character) in text.char_indices() {

@@ -1,6 +1,6 @@
-//! What tests of several crates start from.
+//! The built-in schema for tests.
 //!
-//! Owns the built-in schema of tests. It is compiled for tests only, here and in the crates that ask for the feature `testing`.
+//! It is compiled for tests only, here and in the crates that ask for the feature `testing`.
 
 use std::sync::LazyLock;
 

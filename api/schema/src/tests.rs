@@ -1,4 +1,4 @@
-//! The compiled tables: a schema for all tests, and checks of the tables themselves.
+//! Checks of the compiled tables.
 
 use orch_proto::brand::{KUBERNETES, ORCH};
 

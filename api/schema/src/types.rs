@@ -1,8 +1,7 @@
-//! Compiled type tables: what one kind's JSON, Protobuf, defaults, list semantics and patch directives look like.
+//! Compiled type tables: the JSON and Protobuf forms, defaults, list semantics and patch directives of each type.
 //!
-//! Owns the shape of the tables. They are compiled once at start from the descriptors in `proto/` (and from the
-//! OpenAPI schema of a custom resource definition); every codec, patcher and ownership tracker walks them. They hold
-//! no behaviour of a single kind: that is a strategy's.
+//! Owns the shape of the tables. They are compiled once at start from the descriptors in `proto/`; every codec, patcher
+//! and ownership tracker walks them. They hold no behaviour of a single kind: that belongs to its strategy.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -38,7 +37,7 @@ pub struct ObjectType {
     always: Box<[u32]>,
     /// Protobuf numbers of the fields that are not inlined, sorted, each with its position.
     by_number: Box<[(u32, u32)]>,
-    /// The messages that are inlined here, by the numbers on the way to each.
+    /// The inlined messages, each by the path of field numbers to it.
     inlined: Box<[Box<[u32]>]>,
     /// Instances carry `kind` and `apiVersion`.
     pub head: bool,
@@ -46,7 +45,7 @@ pub struct ObjectType {
     pub unions: Box<[Union]>,
     /// Server-side apply owns the object as a whole (`mapType: atomic`).
     pub atomic: bool,
-    /// Unknown fields are kept (custom resources that ask for it); built-in types drop them.
+    /// Unknown fields are kept; false for all built-in types.
     pub preserve_unknown: bool,
 }
 
@@ -55,22 +54,22 @@ pub struct ObjectType {
 pub struct Union {
     /// The field whose value names the one that is set.
     pub discriminator: Option<Box<str>>,
-    /// JSON names of the fields, each with what the discriminator says when it is set.
+    /// JSON names of the fields, each with the discriminator's value when it is set.
     pub members: Box<[(Box<str>, Box<str>)]>,
 }
 
 /// One field of an [`ObjectType`].
 #[derive(Debug)]
 pub struct Field {
-    /// JSON name, as the members of values have it.
+    /// JSON name, in the form of member names in values.
     pub name: SmolStr,
     /// Protobuf field number.
     pub number: u32,
-    /// What the field holds.
+    /// Type of the field's value.
     pub value: ValueType,
-    /// A decoder's caller must find it set.
+    /// The field must be there and not null.
     pub required: bool,
-    /// Filled in when absent.
+    /// The value that defaulting sets where the field is absent.
     pub default: Option<Value>,
     /// Written even when empty: `""`, `{}`, `0` or `null`, as the reference's encoder does.
     pub emit_empty: bool,
@@ -79,9 +78,9 @@ pub struct Field {
     /// Absence differs from the zero value: an explicit `0`, `""` or `{}` is kept. Where this is false a zero scalar,
     /// an empty list and an empty map are the same as an absent field.
     pub presence: bool,
-    /// Server-side apply owns the field's object as a whole, or does not, whatever its type says.
+    /// Overrides `atomic` of the field's type: whether server-side apply owns the object as a whole.
     pub atomic: Option<bool>,
-    /// The list's topology is part of the published schema, not only the rule for lists without one.
+    /// The `.proto` file names the list's topology, which published schemas then show. Lists without one are atomic.
     pub topology_declared: bool,
     /// Protobuf numbers of the inlined messages around the field, outermost first; mostly none.
     pub inlined_in: Box<[u32]>,
@@ -92,10 +91,10 @@ pub struct Field {
     pub untyped_name: Option<Box<str>>,
 }
 
-/// How a field's value (or each value of its map) is wrapped in Protobuf.
+/// Protobuf form of a field's value, or of each value of its map.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wire {
-    /// As its type says.
+    /// The form of its type.
     Plain,
     /// A list inside a message of its own, in field 1.
     Wrapped,
@@ -107,7 +106,7 @@ pub enum Wire {
     OrStrings(TypeId),
 }
 
-/// What a field, a list item or a map value holds.
+/// Type of a field, a list item or a map value.
 #[derive(Clone, Debug)]
 pub enum ValueType {
     /// A leaf.
@@ -157,7 +156,7 @@ pub enum Scalar {
     IntOrString,
 }
 
-/// How server-side apply and strategic merge see a list.
+/// The units in which server-side apply and strategic merge treat a list.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ListTopology {
     /// One value, replaced as a whole.
@@ -188,7 +187,7 @@ impl Schema {
         Self { types, by_name, resources: Vec::new() }
     }
 
-    /// The same, with the resources whose objects they are.
+    /// The schema with the definitions of its resources.
     pub(super) fn with_resources(mut self, resources: Vec<ResourceType>) -> Self {
         self.resources = resources;
         self
@@ -207,7 +206,7 @@ impl Schema {
         &self.resources
     }
 
-    /// How many types there are; their ids are the numbers below.
+    /// The number of types; their ids are the numbers below it.
     pub fn len(&self) -> usize {
         self.types.len()
     }
@@ -270,9 +269,9 @@ impl ObjectType {
         Some(&self.fields[self.by_number[found].1 as usize])
     }
 
-    /// The numbers on the way to the message `number` in the one inlined by `outer`, if that is inlined here, too.
+    /// The path of the message in field `number` of the message at the path `outer`, if it is inlined here.
     pub(crate) fn inlined(&self, outer: &[u32], number: u32) -> Option<&[u32]> {
-        // few: most types have none, one has two.
+        // few: most types have no inlined message, one has two.
         self.inlined.iter().find(|way| way.split_last() == Some((&number, outer))).map(|way| &**way)
     }
 
@@ -283,7 +282,7 @@ impl ObjectType {
 }
 
 impl Field {
-    /// A field with this name, number and value, and nothing special about it.
+    /// A field with this name, number and value: optional, without default, presence and patch directives.
     pub fn new(name: impl Into<SmolStr>, number: u32, value: ValueType) -> Self {
         Self {
             name: name.into(),
@@ -302,7 +301,7 @@ impl Field {
         }
     }
 
-    /// The zero value, which says no more than absence where the field has no presence.
+    /// Whether `value` is the zero value, which means absent where the field has no presence.
     pub(crate) fn is_zero(&self, value: &Value) -> bool {
         match (&self.value, value) {
             (_, Value::Null) => true,
@@ -324,15 +323,15 @@ impl Field {
         self.emit_empty || (!value.is_null() && (self.presence || !self.is_zero(value)))
     }
 
-    /// What stands for an absent field that is written nevertheless: the zero value, or `null` where absence is a
-    /// state of its own. An object's zero value is `{}`; its own fields fill it.
+    /// The value of an absent field that is written even when empty: the zero value, or `null` where absence is a state
+    /// of its own. An object's zero value is `{}`; the caller adds the fields that are always written.
     pub fn empty_value(&self) -> Value {
         if self.presence {
             return Value::Null;
         }
         match &self.value {
             ValueType::Object(_) => Value::Object(Map::new()),
-            // Absent bytes are told from empty ones.
+            // Absent bytes differ from empty bytes.
             ValueType::Scalar(Scalar::Bytes) => Value::Null,
             ValueType::Scalar(scalar) => scalar.zero_value(),
             ValueType::List { .. } | ValueType::Map { .. } | ValueType::Untyped => Value::Null,

@@ -1,9 +1,9 @@
-//! YAML as another way to write JSON.
+//! YAML, converted to JSON.
 //!
-//! Owns what the reference's converter does: plain scalars resolved by the rules of YAML 1.1 (`yes` is true, `0777`
-//! is octal), keys made strings and sorted, merge keys, duplicate keys named by their line. Only the first document
-//! counts. Depth is bounded, and so is what aliases may copy and how far the scanner may look ahead (`ahead`), so that a
-//! small text cannot become a large object. JSON, which clients send as YAML, is read as JSON: the result is the same.
+//! Owns the behaviour of the reference's converter: plain scalars resolved by the rules of YAML 1.1 (`yes` is true,
+//! `0777` is octal), keys made strings and sorted, merge keys, duplicate keys reported by line. Only the first document
+//! counts. Bounded are the depth, the bytes that aliases copy, and the scanner's look-ahead (`ahead`), so that a small
+//! text cannot become a large object. JSON, which clients send as YAML, is read as JSON: the result is the same.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -20,7 +20,8 @@ use super::types::{Schema, TypeId};
 use crate::budget::Held;
 use crate::value::{SmolStr, Value};
 
-/// Bytes that anchors and aliases may copy in one document. A body has at most 3 MiB; nobody repeats more by hand.
+/// Bytes that anchors and aliases may copy in one document. A body has at most 3 MiB; texts written by hand repeat far
+/// less.
 const COPIED_BYTES_MAX: usize = 4 << 20;
 
 /// Reads the YAML of an object of type `type_id`; otherwise like [`super::decode_json`].
@@ -34,7 +35,7 @@ pub fn decode_yaml(
     let value = builder.document(schema, yaml)?;
     let mut json = Vec::with_capacity(yaml.len());
     write_value(&value, &mut json);
-    // One tree at a time.
+    // Only one tree is in memory at a time.
     drop(value);
     let mut decoded = decode_json(schema, type_id, &json, limits)?;
     if !builder.duplicates.is_empty() {
@@ -44,12 +45,12 @@ pub fn decode_yaml(
     Ok(decoded)
 }
 
-/// The JSON value that a YAML document stands for, within the usual bounds. Of duplicate keys the last one counts.
+/// The JSON value of a YAML document, within the usual bounds. Of duplicate keys the last one counts.
 pub fn yaml_value(schema: &Schema, yaml: &[u8]) -> Result<Value, DecodeError> {
     read_yaml(schema, yaml).map(|(value, _)| value)
 }
 
-/// Like [`yaml_value`], with a line of text for each duplicate key.
+/// Like [`yaml_value`], with a message for each duplicate key.
 pub fn read_yaml(schema: &Schema, yaml: &[u8]) -> Result<(Value, Vec<String>), DecodeError> {
     let mut builder = Builder::new(Limits::default());
     let value = builder.document(schema, yaml)?;
@@ -63,11 +64,11 @@ struct Builder {
     anchors: HashMap<usize, Value>,
     copies: Copies,
     held: Held,
-    /// One line for each duplicate key.
+    /// A message for each duplicate key, at most [`TWICE_MAX`].
     duplicates: Vec<String>,
 }
 
-/// How much anchors and aliases have copied.
+/// Bytes that anchors and aliases have copied.
 struct Copies {
     bytes: usize,
 }
@@ -120,7 +121,7 @@ impl Builder {
         }
         let ahead = Ahead::default();
         for event in Parser::new(Counted::new(text, &ahead)) {
-            // A scanner that was stopped finds the text to end too early.
+            // Checked first: a scanner that was stopped reports that the text ends too early.
             ahead.settle()?;
             let (event, span) = event.map_err(|error| scan_error(&error))?;
             if let Some(value) = self.event(event, span)? {
@@ -130,7 +131,7 @@ impl Builder {
         Ok(Value::Null)
     }
 
-    /// Takes one event; the document once it is complete.
+    /// Handles one event. Returns the document once it is complete.
     fn event(&mut self, event: Event<'_>, span: Span) -> Result<Option<Value>, DecodeError> {
         let line = span.start.line();
         match event {
@@ -214,7 +215,7 @@ impl Builder {
         Ok(())
     }
 
-    /// Puts a value where it belongs; gives it back when it is the document.
+    /// Adds a value to the innermost open collection. Returns the value when none is open: it is the document.
     fn value(&mut self, value: Value, line: usize) -> Result<Option<Value>, DecodeError> {
         match self.open.last_mut().map(|open| &mut open.content) {
             None => return Ok(Some(value)),
@@ -231,7 +232,7 @@ impl Builder {
                     }
                     members.insert(name, value);
                 }
-                // Only an alias comes here as a key.
+                // Only an alias reaches this arm as a key.
                 None => *key = Some(Key::Name(name(value)?)),
             },
         }
@@ -239,7 +240,8 @@ impl Builder {
     }
 }
 
-/// The value of a text that is JSON, with its keys sorted, and a line of text for each duplicate key. `None`: it is not.
+/// The value of a text that is JSON, with its keys sorted, and a message for each duplicate key. `None`: it is not
+/// JSON.
 fn as_json(schema: &Schema, text: &str, limits: Limits) -> Result<Option<(Value, Vec<String>)>, DecodeError> {
     if !text.trim_start().starts_with(['{', '[']) {
         return Ok(None);
@@ -254,7 +256,7 @@ fn as_json(schema: &Schema, text: &str, limits: Limits) -> Result<Option<(Value,
     }
 }
 
-/// Adds the members of a merge key's value that are not there yet.
+/// Adds the members of a merge key's value that `members` does not have.
 fn merge(members: &mut BTreeMap<SmolStr, Value>, value: Value) -> Result<(), DecodeError> {
     match value {
         Value::Object(map) => {
@@ -270,7 +272,7 @@ fn merge(members: &mut BTreeMap<SmolStr, Value>, value: Value) -> Result<(), Dec
     }
 }
 
-/// A key as JSON has it.
+/// A mapping's key as a member name of JSON.
 fn name(value: Value) -> Result<SmolStr, DecodeError> {
     match value {
         Value::String(name) => Ok(name),
@@ -279,7 +281,7 @@ fn name(value: Value) -> Result<SmolStr, DecodeError> {
     }
 }
 
-/// The text that `!!binary` holds in base64, over as many lines as it likes. JSON has no bytes: what is no UTF-8 is replaced.
+/// The text that `!!binary` holds in base64, on any number of lines. JSON has no bytes: invalid UTF-8 is replaced.
 fn binary(text: &str) -> Result<String, DecodeError> {
     let digits: String = text.chars().filter(|c| !matches!(c, '\n' | '\r')).collect();
     let bytes = STANDARD.decode(digits);
@@ -287,7 +289,7 @@ fn binary(text: &str) -> Result<String, DecodeError> {
     Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 
-/// What a scalar without quotes stands for.
+/// The value of a scalar without quotes.
 fn plain(text: &str) -> Result<Value, DecodeError> {
     match text {
         "" | "~" | "null" | "Null" | "NULL" => return Ok(Value::Null),
@@ -317,7 +319,7 @@ fn plain(text: &str) -> Result<Value, DecodeError> {
     Ok(number.unwrap_or_else(|| Value::from(text)))
 }
 
-/// An integer, in the base that its prefix says.
+/// An integer, in the base of its prefix.
 fn integer(digits: &str) -> Option<i64> {
     let (sign, magnitude) = match digits.strip_prefix('-') {
         Some(rest) => ("-", rest),
@@ -336,7 +338,7 @@ fn integer(digits: &str) -> Option<i64> {
     i64::from_str_radix(&format!("{sign}{magnitude}"), base).ok()
 }
 
-/// About how much memory a copy takes.
+/// Approximate bytes of memory of a copy.
 fn size(value: &Value) -> usize {
     const NODE: usize = 32;
     NODE + match value {

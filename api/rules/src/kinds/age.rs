@@ -1,6 +1,6 @@
-//! How long ago, in the words of tables: `5s`, `3m20s`, `7d`, `2y64d`.
+//! Ages as tables show them: `5s`, `3m20s`, `7d`, `2y64d`.
 //!
-//! Owns turning two recorded times into an age; it reads no clock.
+//! Owns the conversion of two recorded times into an age; it reads no clock.
 
 use orch_schema::value::Value;
 use time::OffsetDateTime;
@@ -21,7 +21,7 @@ pub fn since(then: &str, now: &str) -> String {
     }
 }
 
-/// Seconds from one RFC 3339 time to another, towards zero.
+/// Seconds from one RFC 3339 time to another, rounded towards zero.
 fn seconds_between(then: &str, now: &str) -> Option<i64> {
     let parse = |text| OffsetDateTime::parse(text, &Rfc3339).ok();
     Some((parse(now)? - parse(then)?).whole_seconds())

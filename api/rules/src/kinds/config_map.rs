@@ -8,9 +8,9 @@ use crate::kinds::{Cell, Context, NameRule, Strategy, age, object_meta};
 use crate::validate::tree::{Tree, same};
 use crate::validate::{Distinct, FieldError, FieldErrors, Path, metadata, names};
 
-/// All values together, in bytes.
+/// Bytes of all values together.
 const SIZE_MAX: usize = 1024 * 1024;
-/// What an immutable config map or secret answers to a change.
+/// The error of a change to an immutable config map or secret.
 const IMMUTABLE_SET: &str = "field is immutable when `immutable` is set";
 
 /// The rules of config maps.
@@ -38,7 +38,7 @@ impl Strategy for ConfigMap {
     }
 }
 
-/// The changes that an object with `immutable: true` refuses; shared with secrets.
+/// Errors of changes to an object with `immutable: true`; shared with secrets.
 pub(super) fn validate_immutable(old: &Value, new: &Value, fields: &[&str]) -> FieldErrors {
     if !old.flag("immutable") {
         return FieldErrors::new();
@@ -75,13 +75,13 @@ fn validate_content(map: &Value) -> FieldErrors {
         size += decoded_length(value);
     }
     if size > SIZE_MAX {
-        // The whole object: the reference shows the path of nothing in this way.
+        // The error is about the whole object: the reference shows an empty path as `[]`.
         errors.push(FieldError::too_long(Path::new("[]"), SIZE_MAX));
     }
     errors
 }
 
-/// How many bytes a base64 value stands for.
+/// Bytes that a base64 value decodes to.
 pub(super) fn decoded_length(value: &Value) -> usize {
     let text = value.as_str().unwrap_or_default();
     text.trim_end_matches('=').len() * 3 / 4

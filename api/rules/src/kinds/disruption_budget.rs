@@ -1,4 +1,4 @@
-//! policy/v1 PodDisruptionBudget: one of two bounds, as a number or a share.
+//! policy/v1 PodDisruptionBudget: one of two bounds, as a number or a percentage.
 
 use orch_schema::json;
 use orch_schema::value::Value;

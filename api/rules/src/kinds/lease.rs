@@ -1,4 +1,4 @@
-//! coordination/v1 Lease: durations and counts that make sense.
+//! coordination/v1 Lease: a positive duration, and transitions that are not negative.
 
 use orch_schema::json;
 use orch_schema::value::Value;

@@ -63,7 +63,7 @@ pub fn strategy_for(storage_resource: &str) -> Option<Arc<dyn Strategy>> {
 mod tests {
     use super::*;
 
-    /// The kinds with finished rules, by storage resource: plural name and group without its domain.
+    /// The kinds with a strategy, by storage resource: plural name and group without its domain.
     const SERVED: &[&str] = &[
         "clusterrolebindings.rbac.authorization",
         "clusterroles.rbac.authorization",

@@ -1,4 +1,4 @@
-//! core/v1 Namespace: the label that names it, its finalizers, and the sub-resources `status` and `finalize`.
+//! core/v1 Namespace: its name label, its finalizers, and the sub-resources `status` and `finalize`.
 
 use orch_proto::Brand;
 use orch_schema::budget::Numbered;
@@ -26,7 +26,7 @@ impl Strategy for Namespace {
     }
 
     fn prepare_for_create(&self, context: &Context<'_>, new: &mut Value) {
-        // A generated name was not there yet when the defaults ran.
+        // Defaults ran before the name was generated: a generated name gets its label here.
         self.default(context, new);
         set(new, "status", json!({"phase": "Active"}));
         let ours = context.brand.namespace_finalizer;
@@ -79,7 +79,7 @@ impl Strategy for Namespace {
 
     fn prepare_for_delete(&self, object: &mut Value) {
         set(child_mut(object, "status"), "phase", "Terminating");
-        // A namespace ends when it is empty, not after a time.
+        // A namespace is removed when it is empty, not after a grace period.
         unset(child_mut(object, "metadata"), "deletionGracePeriodSeconds");
     }
 

@@ -1,4 +1,4 @@
-//! core/v1 Node: taints, resources, and what a node keeps once it has it.
+//! core/v1 Node: taints, resources, and fields that are immutable once they are set.
 
 use std::net::IpAddr;
 
@@ -77,7 +77,7 @@ impl Strategy for Node {
     }
 }
 
-// `podCIDR` is the first of `podCIDRs`. Where they differ the single one counts: its sender may not know of the list.
+// `podCIDR` is the first of `podCIDRs`. Where they differ `podCIDR` wins: its client may not know the list.
 fn unify_pod_cidrs(spec: &mut Value) {
     let single = spec.text("podCIDR").to_owned();
     let first = spec.texts("podCIDRs").first().map(|&cidr| cidr.to_owned());
@@ -107,7 +107,7 @@ fn validate_node(context: &Context<'_>, node: &Value) -> FieldErrors {
     errors
 }
 
-/// An address and the length of its prefix.
+/// Whether `text` is an address with the length of its prefix: `10.0.0.0/8`.
 pub(crate) fn is_cidr(text: &str) -> bool {
     let Some((address, length)) = text.split_once('/') else { return false };
     let max = match address.parse::<IpAddr>() {
@@ -205,7 +205,7 @@ fn state(node: &Value) -> String {
     state
 }
 
-// A row knows no brand, so the labels of every brand count.
+// Table rows are made without a brand, so the role labels of every brand count.
 fn roles(node: &Value) -> String {
     let mut roles: Vec<&str> = Vec::new();
     for (key, value) in node.at("metadata").entries("labels") {

@@ -1,8 +1,8 @@
 //! Metadata rules that the kinds repeat, as the reference does.
 //!
 //! The pipeline checks the metadata of every write once. Most built-in kinds check it again with their own rules on
-//! update, and a Status counts its causes, so the repetition shows. Owns also how a kind starts and raises the
-//! generation and what a sub-resource may touch.
+//! update, and a Status lists every cause, so the repetition shows. Owns also the start and the increase of
+//! `metadata.generation`, and which fields a sub-resource may write.
 
 use orch_schema::json;
 use orch_schema::value::Value;
@@ -14,12 +14,12 @@ use crate::validate::{
     FieldErrors, Path, validate_finalizer_domains, validate_object_meta, validate_object_meta_update,
 };
 
-/// What a built-in kind asks of the metadata of a new object beyond the rules of every kind.
+/// The metadata rules of built-in kinds for a new object, beyond the rules of every kind.
 pub(super) fn on_create(context: &Context<'_>, new: &Value) -> FieldErrors {
     validate_finalizer_domains(new.at("metadata"), context.brand, &Path::new("metadata"))
 }
 
-/// The rules of an update, as a kind repeats them.
+/// The metadata rules of an update, repeated by the kind.
 pub(super) fn on_update(context: &Context<'_>, old: &Value, new: &Value) -> FieldErrors {
     let path = Path::new("metadata");
     let mut errors = validate_object_meta_update(new.at("metadata"), old.at("metadata"), &path);
@@ -27,7 +27,7 @@ pub(super) fn on_update(context: &Context<'_>, old: &Value, new: &Value) -> Fiel
     errors
 }
 
-/// The rules of a new object, as kinds repeat them that check the whole object again on update.
+/// The metadata rules of a new object, repeated by kinds that check the whole object again on update.
 pub(super) fn whole(context: &Context<'_>, new: &Value, namespaced: bool, rule: NameRule) -> FieldErrors {
     let path = Path::new("metadata");
     let mut errors = validate_object_meta(new.at("metadata"), namespaced, rule, &path);
@@ -35,12 +35,12 @@ pub(super) fn whole(context: &Context<'_>, new: &Value, namespaced: bool, rule: 
     errors
 }
 
-/// The first generation of a new object.
+/// Sets the generation of a new object to 1.
 pub(super) fn start_generation(new: &mut Value) {
     set(child_mut(new, "metadata"), "generation", 1);
 }
 
-/// Raises the generation when one of the fields means something else than before.
+/// Raises the generation when one of `fields` has another meaning than before.
 pub(super) fn raise_generation(old: &Value, new: &mut Value, fields: &[&str]) {
     // few: the fields that the kind names.
     if fields.iter().any(|field| !same(old.at(field), new.at(field))) {
@@ -48,13 +48,13 @@ pub(super) fn raise_generation(old: &Value, new: &mut Value, fields: &[&str]) {
     }
 }
 
-/// The generation after the old one.
+/// Sets the generation to the old one plus 1.
 pub(super) fn next_generation(old: &Value, new: &mut Value) {
     let before = old.at("metadata").int("generation").unwrap_or(0);
     set(child_mut(new, "metadata"), "generation", before.saturating_add(1));
 }
 
-/// On the main resource the status stays; on `status` everything else in `others` stays.
+/// A write of the object keeps the old status; a write of `status` keeps the old fields `others`.
 pub(super) fn separate_status(context: &Context<'_>, old: &Value, new: &mut Value, others: &[&str]) {
     if context.action == Action::Status {
         for field in others {
@@ -71,8 +71,8 @@ pub(super) fn start_spec_and_status(new: &mut Value) {
     start_generation(new);
 }
 
-/// Prepares an update of such a kind: `status` changes on the sub-resource only and `spec` on the main one only, which
-/// raises the generation.
+/// Prepares an update of a kind whose controller reports in `status`: `status` changes on the sub-resource only and
+/// `spec` on the object only, which raises the generation.
 pub(super) fn update_spec_or_status(context: &Context<'_>, old: &Value, new: &mut Value) {
     separate_status(context, old, new, &["spec"]);
     if context.action == Action::Object {

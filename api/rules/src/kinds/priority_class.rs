@@ -1,4 +1,4 @@
-//! scheduling/v1 PriorityClass: values that never change, and at most one default.
+//! scheduling/v1 PriorityClass: values that never change, and the classes of the system.
 
 use orch_schema::json;
 use orch_schema::value::Value;

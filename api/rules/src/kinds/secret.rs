@@ -1,4 +1,4 @@
-//! core/v1 Secret: types with the keys they need, size, immutability, and `stringData`, which is only ever written.
+//! core/v1 Secret: types with the keys they need, size, immutability, and `stringData`, which is write-only.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -12,7 +12,7 @@ use crate::kinds::{Cell, Context, NameRule, Strategy, age, object_meta};
 use crate::validate::tree::{Tree, child_mut, set, set_default_text, unset};
 use crate::validate::{FieldError, FieldErrors, Path, metadata, names};
 
-/// All values together, in bytes.
+/// Bytes of all values together.
 const SIZE_MAX: usize = 1024 * 1024;
 const OPAQUE: &str = "Opaque";
 

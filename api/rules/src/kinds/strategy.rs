@@ -1,7 +1,7 @@
-//! The strategy of a kind: the rules that only code can state. What is a constant of the kind stands in its `.proto` file.
+//! The strategy of a kind: the rules that only code can state. Constants of the kind stand in its `.proto` file.
 //!
 //! Owns the interface between the request pipeline and a kind. A strategy never reads the store, the clock or the
-//! network: what it needs comes in, what it decides goes out.
+//! network: its input comes in as arguments, its decisions go out as results.
 
 use orch_proto::Brand;
 use orch_schema::value::Value;
@@ -9,22 +9,22 @@ use orch_schema::value::Value;
 use crate::Action;
 use crate::validate::FieldErrors;
 
-/// What a strategy may know of the request and its surroundings.
+/// The parts of a request that a strategy may read.
 #[derive(Clone, Copy, Debug)]
 pub struct Context<'a> {
-    /// The cluster's names.
+    /// Names and domains of the cluster's brand.
     pub brand: &'static Brand,
     /// API group of the request (branded, empty for core); `events` is served under two.
     pub group: &'a str,
     /// Namespace of the request; empty for cluster-scoped kinds.
     pub namespace: &'a str,
-    /// What the request does with the object.
+    /// Operation of the request on the object.
     pub action: Action,
     /// Name of the authenticated user.
     pub user: &'a str,
     /// Time of the request, RFC 3339 with second precision.
     pub now: &'a str,
-    /// The object of a create came with labels of its own, before defaults.
+    /// The object of a create has labels from its client, before defaults.
     pub labels_given: bool,
 }
 
@@ -33,13 +33,14 @@ pub type Cell = Value;
 
 /// The rules of one kind. Every method has the behaviour of a plain kind as its default.
 pub trait Strategy: Send + Sync + 'static {
-    /// Fills in what the kind's defaults say. Runs on every decoded object of a write, before everything else.
+    /// Fills in the kind's defaults. Runs on every decoded object of a write, before everything else.
     fn default(&self, _context: &Context<'_>, _new: &mut Value) {}
 
-    /// Sets what the server decides on create (status reset, generation, derived fields), before validation.
+    /// Sets the fields that the server decides on create (status reset, generation, derived fields), before validation.
     fn prepare_for_create(&self, _context: &Context<'_>, _new: &mut Value) {}
 
-    /// Restores what an update may not touch (status on the main resource, spec on `status`) and raises generation.
+    /// Restores the fields that an update may not touch (status on the main resource, spec on `status`) and raises
+    /// generation.
     fn prepare_for_update(&self, _context: &Context<'_>, _old: &Value, _new: &mut Value) {}
 
     /// Rules for a new object, metadata excepted (the pipeline checks that for every kind).
@@ -62,21 +63,21 @@ pub trait Strategy: Send + Sync + 'static {
         Vec::new()
     }
 
-    /// Seconds an object of this kind has to end by itself, given what the delete asked for.
-    /// `None`: the kind knows no graceful deletion and goes at once.
+    /// Grace period of a delete in seconds; `requested` is that of the delete options. `None`: the kind has no graceful
+    /// deletion, its objects are removed at once.
     fn grace_period_seconds(&self, _object: &Value, _requested: Option<i64>) -> Option<i64> {
         None
     }
 
-    /// Says on an object about to be deleted, or marked for it, what the kind says then.
+    /// Updates an object when its deletion starts, for example `status.phase: Terminating`.
     fn prepare_for_delete(&self, _object: &mut Value) {}
 
-    /// Why the object of this name is never deleted, as it stands behind `is forbidden: ` in the answer.
+    /// Why the object of this name can never be deleted: the text behind `is forbidden: ` in the answer.
     fn forbids_deletion(&self, _name: &str) -> Option<&'static str> {
         None
     }
 
-    /// Something besides the metadata's finalizers keeps a deleted object (a namespace's own finalizers).
+    /// Whether finalizers outside the metadata keep a deleted object, such as a namespace's `spec.finalizers`.
     fn holds_deletion(&self, _object: &Value) -> bool {
         false
     }

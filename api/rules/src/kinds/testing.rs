@@ -92,7 +92,7 @@ pub(super) fn check_update_in(
     compare(&strategy.validate_update(context, &old, &new), expected, &new);
 }
 
-/// Values that no decoder lets through must not make a rule fail.
+/// Checks that no rule panics on values that no decoder lets through.
 pub(super) fn check_hostile(strategy: &dyn Strategy) {
     for hostile in [
         json!(null),

@@ -1,4 +1,4 @@
-//! core/v1 PersistentVolumeClaim: what is asked for, and that it stays so once it is bound.
+//! core/v1 PersistentVolumeClaim: access modes, size and classes; a spec that is immutable but for a few fields.
 
 use orch_schema::json;
 use orch_schema::quantity::Quantity;
@@ -82,7 +82,7 @@ impl Strategy for PersistentVolumeClaim {
     }
 }
 
-// The two ways to name a source say the same, as far as the older one can.
+// `dataSource` and `dataSourceRef` are filled in from each other; `dataSource` cannot name another namespace.
 fn unify_sources(spec: &mut Value) {
     let (old, new) = (spec.at("dataSource").clone(), spec.at("dataSourceRef").clone());
     if !old.is_null() && new.is_null() {

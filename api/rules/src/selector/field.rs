@@ -1,19 +1,19 @@
 //! Field selectors: equality over `metadata.name`, `metadata.namespace` and the fields a kind declares selectable.
 //!
-//! Owns the grammar and what is asked of each field. A field that the kind does not declare is an error when parsed, never a
-//! silent mismatch.
+//! Owns the grammar and the conditions on each field. A field that the kind does not declare is an error of parsing,
+//! never a silent mismatch.
 
 use orch_schema::Selectable;
 use orch_schema::shown::{part, quoted};
 
-/// All terms must hold; none selects everything.
+/// A parsed field selector: all terms must hold. Without terms it selects everything.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FieldSelector {
-    /// Each field once, so that the cost of an object does not grow with the number of terms.
+    /// One condition for each field, so that the cost of an object does not grow with the number of terms.
     conditions: Box<[Condition]>,
 }
 
-/// The sum of all terms about one field.
+/// All terms about one field.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Condition {
     field: Field,
@@ -33,7 +33,7 @@ enum Field {
     Declared(Box<str>, usize),
 }
 
-/// Why a field selector is refused. The text is the interface.
+/// Why a field selector is refused. The text is part of the interface.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct FieldSelectorError(pub String);
@@ -41,9 +41,9 @@ pub struct FieldSelectorError(pub String);
 /// The fields of a kind that a selector may name.
 #[derive(Clone, Copy, Debug)]
 pub struct SelectableFields<'a> {
-    /// The selectable fields beyond name and namespace, in the places by which old objects are read.
+    /// The selectable fields beyond name and namespace, in the positions at which objects of feature level 0 hold them.
     pub declared: &'a [Selectable],
-    /// Whether the kind lives in namespaces, and may be selected by them.
+    /// Whether the kind is namespaced, so that selectors may name the namespace.
     pub namespaced: bool,
 }
 
@@ -81,7 +81,7 @@ impl FieldSelector {
         Ok(FieldSelector { conditions: conditions.into() })
     }
 
-    /// The same for a version whose fields have other names than the stored ones: `stored_name` translates.
+    /// Parses a selector of a version whose fields have other names than the stored ones: `stored_name` translates.
     ///
     /// # Errors
     /// As for [`FieldSelector::parse`].
@@ -108,8 +108,8 @@ impl FieldSelector {
         self.conditions.is_empty()
     }
 
-    /// Whether the object called `name` in `namespace` is selected. `declared` finds the value of a selectable field by its stored
-    /// name, or, in objects that were stored without names, by its place among those of the kind.
+    /// Whether the object called `name` in `namespace` is selected. `declared` finds the value of a selectable field by
+    /// its stored name, or, in objects that were stored without names, by its place among those of the kind.
     pub fn matches<'o>(
         &self,
         namespace: &'o str,
@@ -201,7 +201,7 @@ fn split_terms(text: &str) -> Vec<&str> {
     terms
 }
 
-/// Field, whether equality is meant, and the still escaped value.
+/// The field, whether the operator is equality, and the value, still escaped. `None` without an operator.
 fn split_term(term: &str) -> Option<(&str, bool, &str)> {
     for (at, _) in term.char_indices() {
         let rest = &term[at..];

@@ -8,8 +8,8 @@ use orch_schema::budget::goes_on;
 
 use super::label_parser::{self, LabelSelectorError};
 
-/// All requirements must hold; none selects everything. Kept by label: thousands of requirements cost an object no more
-/// than a look-up for each of its labels.
+/// A parsed label selector: all requirements must hold. Without requirements it selects everything. Conditions are kept
+/// by label: thousands of requirements cost an object no more than a look-up for each of its labels.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LabelSelector {
     /// Sorted by key, each key once.
@@ -18,7 +18,7 @@ pub struct LabelSelector {
     required: usize,
 }
 
-/// The sum of all requirements on one label.
+/// All requirements on one label.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Condition {
     is_required: bool,
@@ -34,9 +34,9 @@ struct Condition {
 /// One condition on one label.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Requirement {
-    /// The label.
+    /// Key of the label.
     pub key: Box<str>,
-    /// How it is compared.
+    /// The comparison of the label's value.
     pub operator: Operator,
 }
 
@@ -80,7 +80,7 @@ impl LabelSelector {
 
     /// Whether an object with these labels, sorted by key, is selected.
     pub fn matches(&self, labels: &[(String, String)]) -> bool {
-        // The fewer of conditions and labels are looked up among the others.
+        // The smaller one of conditions and labels is looked up in the other.
         if self.conditions.len() <= labels.len() {
             return self.conditions.iter().all(|(key, condition)| condition.holds(value(labels, key)));
         }

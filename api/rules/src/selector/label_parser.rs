@@ -1,13 +1,13 @@
 //! The grammar of label selectors, with the recorded error texts.
 //!
-//! Owns turning text into requirements; the meaning of a requirement is in `label`. Linear in the text.
+//! Owns the parser; `label` owns the meaning of a requirement. Parsing is linear in the text.
 
 use orch_schema::shown::{part, quoted};
 
 use super::label::{Operator, Requirement};
 use crate::validate::{Path, names};
 
-/// Why a label selector is refused. The text is the interface.
+/// Why a label selector is refused. The text is part of the interface.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct LabelSelectorError(pub String);
@@ -120,7 +120,7 @@ impl<'a> Parser<'a> {
         }
     }
 
-    /// One value behind `=`; none at all is the empty string.
+    /// The value behind `=`; a missing value is the empty string.
     fn value(&mut self) -> Result<&'a str> {
         if matches!(self.peek(), Token::End | Token::Symbol(",")) {
             return Ok("");

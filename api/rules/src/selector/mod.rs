@@ -1,4 +1,4 @@
-//! Label and field selectors: parsed once per request, matched against what is kept parsed beside an object's bytes.
+//! Label and field selectors: parsed once per request, matched against the index that is kept beside an object's bytes.
 //!
 //! Owns the grammar of `labelSelector` and `fieldSelector` and its error texts. It knows no stored object: a caller hands in
 //! labels and fields.

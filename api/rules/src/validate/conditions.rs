@@ -1,6 +1,6 @@
-//! Conditions as the status of many kinds carries them.
+//! `metav1` conditions, which the status of many kinds has.
 //!
-//! Owns the shape of `metav1` conditions; pods and nodes have older ones of their own.
+//! Owns the shape of these conditions; those of pods and nodes have older shapes.
 
 use orch_schema::budget::Numbered;
 use orch_schema::shown::quoted;

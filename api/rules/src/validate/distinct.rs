@@ -1,4 +1,4 @@
-//! Telling which items of a list stand there twice.
+//! Finds duplicates in lists.
 //!
 //! Owns the one way in which rules look for duplicates: by hash. Comparing each item with all before it takes minutes
 //! for a list of the largest size, and a client chooses how long a list is.
@@ -6,22 +6,22 @@
 use std::collections::HashSet;
 use std::hash::Hash;
 
-/// The keys of a list that were met so far.
+/// The keys of a list that were seen so far.
 #[derive(Clone, Debug)]
 pub struct Distinct<T>(HashSet<T>);
 
 impl<T: Hash + Eq> Distinct<T> {
-    /// None yet.
+    /// No key was seen yet.
     pub fn new() -> Self {
         Distinct(HashSet::new())
     }
 
-    /// Whether `key` was met before. It is from now on.
+    /// Adds `key`. Returns whether it was seen before.
     pub fn is_repeated(&mut self, key: T) -> bool {
         !self.0.insert(key)
     }
 
-    /// Whether `key` was met before.
+    /// Whether `key` was seen before.
     pub fn has(&self, key: &T) -> bool {
         self.0.contains(key)
     }

@@ -1,38 +1,39 @@
-//! The broken rules of one object, of which a bounded number is kept.
+//! The field errors of one object, of which a bounded number is kept.
 //!
 //! Owns the bound on how many errors a request may collect. A client chooses how long the lists of an object are, and
 //! each item may break several rules: without a bound a body of 3 MiB becomes hundreds of megabytes of messages.
 //!
-//! Invariant: a list that something was added to is never empty, so that dropping errors accepts nothing.
+//! Invariant: a list to which an error was added is never empty, so that no object is accepted because errors were
+//! dropped.
 
 use std::ops::Deref;
 
 use super::field::FieldError;
 
-/// Broken rules that an answer names: as many as the reference's decoder names of unknown fields.
+/// Errors that an answer names: as many as the reference's decoder names of unknown fields.
 pub const ERRORS_SHOWN_MAX: usize = 100;
 
-/// Errors that are kept: one more than are shown tells that there are more.
+/// Errors that are kept: one more than are shown, which tells that there are more.
 const ERRORS_KEPT_MAX: usize = ERRORS_SHOWN_MAX + 1;
 
-/// Broken rules in the order in which they were found, the first [`ERRORS_SHOWN_MAX`] and one that stands for the rest.
+/// Errors in the order in which they were found, the first [`ERRORS_SHOWN_MAX`] and one that stands for the rest.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FieldErrors(Vec<FieldError>);
 
 impl FieldErrors {
-    /// No error.
+    /// An empty list.
     pub fn new() -> Self {
         FieldErrors::default()
     }
 
-    /// Adds an error, unless enough are there.
+    /// Adds an error, unless the list is full.
     pub fn push(&mut self, error: FieldError) {
         if !self.is_full() {
             self.0.push(error);
         }
     }
 
-    /// Whether further errors are dropped, so that loops over what a client sent may end.
+    /// Whether further errors are dropped, so that loops over a client's input may end.
     pub fn is_full(&self) -> bool {
         self.0.len() >= ERRORS_KEPT_MAX
     }
@@ -63,7 +64,7 @@ impl From<FieldError> for FieldErrors {
 }
 
 impl Extend<FieldError> for FieldErrors {
-    // Ends the iterator early: what it would still check makes no difference.
+    // Ends the iterator early: the errors of further checks would be dropped.
     fn extend<T: IntoIterator<Item = FieldError>>(&mut self, errors: T) {
         let room = ERRORS_KEPT_MAX - self.0.len();
         self.0.extend(errors.into_iter().take(room));

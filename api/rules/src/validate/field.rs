@@ -1,14 +1,14 @@
-//! Field paths and field errors: how a rule says which field is wrong and why.
+//! Field paths and field errors.
 //!
-//! Owns the wording that all rules share. How much of a client's own values an error repeats is in `orch_schema::shown`. The texts are
-//! the interface: clients compare them (spec 7).
+//! Owns the wording that all rules share. `orch_schema::shown` bounds the client's values that an error repeats. The
+//! texts are the interface: clients compare them (spec 7).
 
 use std::fmt;
 
 use orch_schema::shown::{beginning, cut, fitting, quoted};
 
-/// Bytes of one error's detail, as answers hold them. Rules put up to a few values into one text, or what an update would
-/// change; the longest recorded one has 541 bytes.
+/// Bytes of one error's detail, as answers hold them. A detail may quote several values, or the difference that an
+/// update would make; the longest recorded one has 541 bytes.
 const DETAIL_BYTES_MAX: usize = 16 * 1024;
 
 /// The path of a field as messages print it: `spec.containers[0].name`, `data[bad key!]`.
@@ -52,7 +52,7 @@ impl fmt::Display for Path {
     }
 }
 
-/// Why a field is refused; the names of the causes of an `Invalid` Status.
+/// The class of a field error, and the reason of its cause in an `Invalid` Status.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FieldErrorKind {
     /// `FieldValueRequired`.
@@ -78,9 +78,9 @@ pub enum FieldErrorKind {
 /// One refused field. `Display` gives `path: message`; [`FieldError::message`] the part behind the path.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FieldError {
-    /// Where.
+    /// Path of the refused field.
     pub path: Path,
-    /// Why, as a class.
+    /// Class of the error.
     pub kind: FieldErrorKind,
     /// The message without the path: `Invalid value: "a/b": may not contain '/'`.
     pub message: String,
@@ -115,7 +115,7 @@ impl FieldError {
         FieldError { path, kind: FieldErrorKind::NotSupported, message }
     }
 
-    /// A reference to something that is not there. `shown` is the value as JSON prints it.
+    /// A reference to a missing target. `shown` is the value as JSON prints it.
     pub fn not_found(path: Path, shown: &str) -> Self {
         FieldError { path, kind: FieldErrorKind::NotFound, message: format!("Not found: {}", cut(shown)) }
     }
@@ -125,7 +125,7 @@ impl FieldError {
         Self::with_detail(path, FieldErrorKind::Forbidden, "Forbidden".to_owned(), detail)
     }
 
-    /// A value that stands twice where it may stand once.
+    /// A value that must be unique and is repeated. `shown` is the value as JSON prints it.
     pub fn duplicate(path: Path, shown: &str) -> Self {
         FieldError {
             path,
@@ -134,17 +134,17 @@ impl FieldError {
         }
     }
 
-    /// A value past its length; `limit` in bytes.
+    /// A value that is too long; `limit` in bytes.
     pub fn too_long(path: Path, limit: usize) -> Self {
         let unit = if limit == 1 { "byte" } else { "bytes" };
         let message = format!("Too long: may not be more than {limit} {unit}");
         FieldError { path, kind: FieldErrorKind::TooLong, message }
     }
 
-    /// The error without the value it is about and without the detail, which may quote one.
+    /// The error without its value and without its detail, which may quote a value.
     pub fn withheld(self) -> Self {
         let class = match self.kind {
-            // These name a bound, and no value.
+            // These messages name a bound, and no value.
             FieldErrorKind::Required | FieldErrorKind::TooLong => self.message,
             _ => {
                 let class = self.message.split(':').next().unwrap_or_default();

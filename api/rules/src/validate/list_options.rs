@@ -1,7 +1,6 @@
 //! Options of list and watch: which combinations of version, match, token and initial events are allowed.
 //!
-//! Owns the matrix of the spec's section 9 as far as it is a matter of parameters; a token or a version that does not
-//! parse is the pipeline's to refuse.
+//! Owns the matrix of parameters in the spec's section 9. The pipeline refuses tokens and versions that do not parse.
 
 use crate::validate::errors::FieldErrors;
 use crate::validate::field::{FieldError, Path};
@@ -31,7 +30,8 @@ const WATCH_NEEDS_INITIAL: &str =
     "resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided";
 
 impl ListOptions<'_> {
-    /// A watch from nowhere or from "0" is a watch with initial events, and is checked as one.
+    /// Fills in the defaults of a watch: without a version or from "0" it sends initial events, and is checked
+    /// accordingly.
     #[must_use]
     pub fn with_defaults(self) -> Self {
         let unset = self.send_initial_events.is_none() && self.resource_version_match.is_empty();

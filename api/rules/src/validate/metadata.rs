@@ -1,8 +1,8 @@
-//! Object metadata: names, namespaces, labels, annotations, owners, finalizers and what an update may not change.
+//! Object metadata: names, namespaces, labels, annotations, owner references, finalizers and immutable fields.
 //!
 //! Owns the rules that hold for the metadata of every kind, on create and on update. The pipeline runs them once for
-//! each write; a kind whose reference rules repeat them on update does so in its strategy, because the causes of a
-//! Status are counted.
+//! each write; a kind whose reference rules repeat them on update does so in its strategy, because a Status lists every
+//! cause.
 
 use orch_proto::Brand;
 use orch_schema::budget::{Numbered, goes_on};
@@ -16,7 +16,7 @@ use crate::validate::field::{FieldError, Path};
 use crate::validate::tree::{Tree, carry, object_mut, same, set, shown, shown_items, sorted_entries, unset};
 use crate::validate::{names, options};
 
-/// All annotations of an object together, in bytes of keys and values.
+/// Bytes of all annotations of an object, keys and values together.
 pub const ANNOTATIONS_SIZE_MAX: usize = 256 * 1024;
 /// Longest name of a sub-resource in a managed fields entry, in bytes.
 const SUBRESOURCE_LENGTH_MAX: usize = 256;
@@ -79,7 +79,7 @@ pub fn validate_object_meta_update(new: &Value, old: &Value, path: &Path) -> Fie
     errors
 }
 
-/// Gives an update what it may leave out or may not change without an error: the generation, a missing uid, the
+/// Carries system fields into an update, which may omit them and cannot change them: the generation, a missing uid, the
 /// creation time, a pending deletion. Both are `metadata` fields.
 pub fn carry_system_fields(old: &Value, new: &mut Value) {
     object_mut(new);
@@ -100,7 +100,7 @@ pub fn carry_system_fields(old: &Value, new: &mut Value) {
     }
 }
 
-/// Finalizers of built-in kinds: a name without a domain must be one that the system itself uses.
+/// Checks the finalizers of a built-in kind: a name without a domain must be one that the system itself uses.
 pub fn validate_finalizer_domains(meta: &Value, brand: &Brand, path: &Path) -> FieldErrors {
     let finalizers = path.child("finalizers");
     let standard = [brand.namespace_finalizer, ORPHAN, FOREGROUND];
@@ -114,13 +114,13 @@ pub fn validate_finalizer_domains(meta: &Value, brand: &Brand, path: &Path) -> F
         .collect()
 }
 
-/// A finalizer that is neither standard nor qualified.
+/// The error of a finalizer that is neither standard nor qualified.
 pub fn bare_finalizer(path: Path, name: &str) -> FieldError {
     let detail = "name is neither a standard finalizer name nor is it fully qualified";
     FieldError::invalid_str(path, name, detail)
 }
 
-/// Labels: keys are qualified names, values are label values. Errors stand on the map, not on the entry.
+/// Labels: keys are qualified names, values are label values. Errors have the path of the map, not of the entry.
 pub fn validate_labels(labels: &Value, path: &Path) -> FieldErrors {
     let mut errors = FieldErrors::new();
     for (key, value) in sorted_entries(labels).into_iter().take_while(|_| goes_on()) {
@@ -134,7 +134,7 @@ pub fn validate_labels(labels: &Value, path: &Path) -> FieldErrors {
     errors
 }
 
-/// One label key.
+/// Checks a label key.
 pub fn validate_label_name(key: &str, path: &Path) -> FieldErrors {
     invalid_each(path, key, names::qualified_name(key))
 }
@@ -156,7 +156,7 @@ pub fn validate_annotations(annotations: &Value, path: &Path) -> FieldErrors {
     errors
 }
 
-/// A field that keeps its value: an error where `new` means something else than `old`.
+/// The error of an immutable field where `new` has another meaning than `old`.
 pub fn immutable(new: &Value, old: &Value, path: Path) -> Option<FieldError> {
     if same(new, old) {
         return None;
@@ -164,7 +164,7 @@ pub fn immutable(new: &Value, old: &Value, path: Path) -> Option<FieldError> {
     Some(FieldError::invalid(path, &shown(new), IMMUTABLE))
 }
 
-/// A number that may not be negative.
+/// Checks that a number is not negative; an absent one passes.
 pub fn nonnegative(value: Option<i64>, path: Path) -> Option<FieldError> {
     let value = value.filter(|&value| value < 0)?;
     Some(FieldError::invalid(path, &value.to_string(), "must be greater than or equal to 0"))
@@ -202,7 +202,7 @@ fn validate_owner_references(references: &[Value], path: &Path) -> FieldErrors {
         if errors.is_full() {
             break;
         }
-        // The reference names no position here.
+        // The reference reports these errors without the item's index.
         errors.extend(validate_owner_reference(reference, path));
         if !reference.flag("controller") {
             continue;

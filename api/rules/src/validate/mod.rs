@@ -1,7 +1,7 @@
 //! Rules over decoded objects, as pure functions: names, labels, annotations, references.
 //!
-//! Owns what several kinds share; a rule of one kind stands in that kind's file under `kinds/`. Nothing here reads a
-//! clock, the store or the request.
+//! Owns the rules that several kinds share; a rule of one kind stands in that kind's file under `kinds/`. No function
+//! reads a clock, the store or the request.
 
 pub mod conditions;
 pub mod distinct;

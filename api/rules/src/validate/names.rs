@@ -17,7 +17,7 @@ const QUALIFIED_FORMAT: &str = "([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]";
 const QUALIFIED_MESSAGE: &str = "must consist of alphanumeric characters, '-', '_' or '.', and must start and end \
                                  with an alphanumeric character";
 
-/// Checks `name` against the rule of its kind. `prefix`: it is a `generateName`, to which a suffix will be added.
+/// Checks `name` against the rule of its kind. `prefix`: `name` is a `generateName`, to which a suffix will be added.
 pub fn by_rule(rule: NameRule, name: &str, prefix: bool) -> Vec<String> {
     let masked = if prefix { mask_trailing_dash(name) } else { name.to_owned() };
     match rule {
@@ -108,7 +108,7 @@ pub fn path_segment(name: &str) -> Vec<String> {
     }
     let parts = ["/", "%"].into_iter().filter(|part| name.contains(part));
     let mut messages: Vec<String> = parts.map(|part| format!("may not contain '{part}'")).collect();
-    // The reference takes both, and what it stores then no path, table or log shows.
+    // The reference accepts both, and stores names that no path, table or log can show.
     if name.len() > SUBDOMAIN_LENGTH_MAX {
         messages.push(format!("must be no more than {SUBDOMAIN_LENGTH_MAX} bytes"));
     }
@@ -254,7 +254,7 @@ pub fn percent(value: &str) -> Vec<String> {
     vec![format_error(message, "[0-9]+%", &["1%", "93%"])]
 }
 
-/// The value's bytes are a lower-case DNS label, whatever its length.
+/// Whether `value` has the form of a lower-case DNS label, whatever its length.
 pub fn is_label(value: &str) -> bool {
     let alphanumeric = |c: u8| c.is_ascii_lowercase() || c.is_ascii_digit();
     edges_and_inner(value, alphanumeric, |c| alphanumeric(c) || c == b'-')

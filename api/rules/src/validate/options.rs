@@ -1,7 +1,6 @@
 //! Options of writes: field manager, dry run, field validation and the options of a delete.
 //!
-//! Owns the messages for option values out of range. The parsing of query and body is the pipeline's; the order of the
-//! errors is the reference's.
+//! Owns the messages for option values out of range, in the order of the reference. The pipeline parses query and body.
 
 use orch_schema::shown::quoted;
 use orch_schema::value::Value;
@@ -26,12 +25,12 @@ pub struct WriteOptions<'a> {
     pub field_validation: &'a str,
 }
 
-/// How a write says what it wants.
+/// The kind of a write, by its body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WriteKind {
-    /// By an object, or by changes to one.
+    /// An object, or a patch other than an apply configuration.
     Plain,
-    /// By an apply configuration.
+    /// An apply configuration.
     Apply,
 }
 
@@ -85,7 +84,7 @@ pub fn validate_delete_options(options: &Value) -> FieldErrors {
     errors
 }
 
-/// A field manager: not too long and printable throughout.
+/// Checks the name of a field manager: its length, and that all characters are printable.
 pub fn validate_field_manager(manager: &str, path: &Path) -> FieldErrors {
     let mut errors = FieldErrors::new();
     if manager.len() > FIELD_MANAGER_LENGTH_MAX {
@@ -99,7 +98,7 @@ pub fn validate_field_manager(manager: &str, path: &Path) -> FieldErrors {
     errors
 }
 
-/// `dryRun`: `All`, or nothing (which means the same).
+/// Checks `dryRun`: `All`, or an empty value, which means the same.
 fn validate_dry_run(values: &[&str]) -> Option<FieldError> {
     if values.iter().all(|value| matches!(*value, "" | "All")) {
         return None;
@@ -109,7 +108,7 @@ fn validate_dry_run(values: &[&str]) -> Option<FieldError> {
     Some(FieldError::not_supported_value(Path::new("dryRun"), &shown, &["All"]))
 }
 
-/// `fieldValidation`: `Ignore`, `Warn`, `Strict` or nothing.
+/// Checks `fieldValidation`: `Ignore`, `Warn`, `Strict` or empty.
 fn validate_field_validation(value: &str) -> Option<FieldError> {
     let supported = ["", "Ignore", "Strict", "Warn"];
     // few: four values.

@@ -1,7 +1,7 @@
-//! Label selectors: what a selector may say, and whether it selects a set of labels.
+//! Label selectors in objects: their rules, matching, and their text in tables.
 //!
-//! Owns `LabelSelector` as it stands inside objects (`matchLabels`, `matchExpressions`); the selectors of list
-//! requests are parsed elsewhere.
+//! Owns `LabelSelector` as it stands inside objects (`matchLabels`, `matchExpressions`); `crate::selector` parses the
+//! selectors of list requests.
 
 use orch_schema::budget::Numbered;
 use orch_schema::value::Value;
@@ -12,7 +12,7 @@ use crate::validate::metadata::{invalid_each, validate_label_name, validate_labe
 use crate::validate::names;
 use crate::validate::tree::{Tree, sorted_entries};
 
-/// Rules for a selector. An absent one is valid: whether it is required is the kind's to say.
+/// Rules for a selector. An absent one is valid: the kind decides whether it is required.
 pub fn validate_label_selector(selector: &Value, path: &Path) -> FieldErrors {
     let mut errors = validate_labels(selector.at("matchLabels"), &path.child("matchLabels"));
     let expressions = path.child("matchExpressions");
@@ -50,7 +50,7 @@ fn validate_requirement(requirement: &Value, path: &Path) -> FieldErrors {
     errors
 }
 
-/// The selector says nothing, and so selects everything.
+/// Whether the selector has no requirements, and so selects everything.
 pub fn is_empty(selector: &Value) -> bool {
     selector.is_empty_at("matchLabels") && selector.is_empty_at("matchExpressions")
 }
@@ -78,7 +78,7 @@ fn meets(requirement: &Value, labels: &Value) -> bool {
     }
 }
 
-/// The selector in the one-line form of tables: `a=b,c in (d,e)`; `<none>` when it says nothing.
+/// The selector in the one-line form of tables: `a=b,c in (d,e)`; `<none>` without requirements.
 pub fn format_label_selector(selector: &Value) -> String {
     let mut terms: Vec<(String, String)> = sorted_entries(selector.at("matchLabels"))
         .into_iter()

@@ -53,12 +53,12 @@ pub trait Tree {
         sorted_entries(self.at(name))
     }
 
-    /// The field is there and not null.
+    /// Whether the field is there and not null.
     fn has(&self, name: &str) -> bool {
         !self.at(name).is_null()
     }
 
-    /// The field holds nothing: absent, null, `""`, `0`, `false`, `[]` or `{}`.
+    /// Whether the field is empty: absent, null, `""`, `0`, `false`, `[]` or `{}`.
     fn is_empty_at(&self, name: &str) -> bool {
         is_empty(self.at(name))
     }
@@ -70,8 +70,8 @@ impl Tree for Value {
     }
 }
 
-/// Finds members of a map for one who goes through another map. Mostly both have the same members in the same order: then
-/// each is found where the last one was, and no key is hashed.
+/// Looks up members of a map during an iteration over another map. Mostly both have the same members in the same order:
+/// then each member follows the one found last, and no key is hashed.
 #[derive(Clone, Debug)]
 pub struct Alongside<'m> {
     map: &'m Map,
@@ -79,7 +79,7 @@ pub struct Alongside<'m> {
 }
 
 impl<'m> Alongside<'m> {
-    /// No search has begun.
+    /// Look-ups in `map`, before the first one.
     pub fn new(map: &'m Map) -> Self {
         Alongside { map, rest: map.iter() }
     }
@@ -87,7 +87,7 @@ impl<'m> Alongside<'m> {
     /// The member `key`.
     pub fn get(&mut self, key: &str) -> Option<&'m Value> {
         let mut ahead = self.rest.clone();
-        // The one behind it too: the other map may lack a member.
+        // The member behind it, too: the other map may lack a member.
         for _ in 0..2 {
             let Some((name, value)) = ahead.next() else { break };
             if name == key {
@@ -108,7 +108,7 @@ pub fn sorted_entries(map: &Value) -> Vec<(&str, &Value)> {
     entries
 }
 
-/// A value that an encoder with `omitempty` would leave out.
+/// Whether an encoder with `omitempty` would leave the value out.
 pub fn is_empty(value: &Value) -> bool {
     match value {
         Value::Null => true,
@@ -120,7 +120,7 @@ pub fn is_empty(value: &Value) -> bool {
     }
 }
 
-/// Two values mean the same: fields that are absent, null or empty count as equal, map order does not matter.
+/// Whether two values mean the same: absent, null and empty fields count as equal, map order does not matter.
 pub fn same(left: &Value, right: &Value) -> bool {
     match (left, right) {
         (Value::Object(a), Value::Object(b)) => {
@@ -138,17 +138,17 @@ pub fn same(left: &Value, right: &Value) -> bool {
     }
 }
 
-/// `value` as messages show a composite value: compact JSON, of which a long one is cut.
+/// `value` as messages show a composite value: compact JSON; a long one is cut.
 pub fn shown(value: &Value) -> String {
     shown_json(value)
 }
 
-/// The same for the items of a list.
+/// The items of a list in the form of [`shown`].
 pub fn shown_items(items: &[Value]) -> String {
     shown_json(items)
 }
 
-/// Writes no more than what is shown: an error about each of many items would else read them all each time.
+/// Serializes no more than is shown: otherwise an error about each of many items would read all items each time.
 fn shown_json(value: &(impl Serialize + ?Sized)) -> String {
     let mut beginning = Beginning { json: Vec::with_capacity(128) };
     let is_whole = serde_json::to_writer(&mut beginning, value).is_ok();
@@ -160,7 +160,7 @@ fn shown_json(value: &(impl Serialize + ?Sized)) -> String {
     text
 }
 
-/// Takes the first bytes of a text and refuses the rest.
+/// A writer that takes the first bytes of a text and refuses the rest.
 struct Beginning {
     json: Vec<u8>,
 }
@@ -190,7 +190,7 @@ pub fn shown_map(value: &Value) -> String {
     shown_json(&ordered)
 }
 
-/// The object in `value`, made when it is not one.
+/// `value` as an object; a value of another type is replaced by an empty object.
 pub fn object_mut(value: &mut Value) -> &mut Map {
     if !value.is_object() {
         *value = Value::Object(Map::new());
@@ -201,7 +201,7 @@ pub fn object_mut(value: &mut Value) -> &mut Map {
     }
 }
 
-/// The field `name` of `value` as an object, made when it is not one.
+/// The field `name` of `value` as an object; a value of another type is replaced by an empty object.
 pub fn child_mut<'a>(value: &'a mut Value, name: &str) -> &'a mut Value {
     let child = object_mut(value).entry(name).or_insert(Value::Null);
     object_mut(child);
@@ -244,7 +244,7 @@ pub fn unset(value: &mut Value, name: &str) {
     }
 }
 
-/// Gives `to` the field `name` of `from`, or none where `from` has none.
+/// Copies the field `name` of `from` to `to`; removes it where `from` has none.
 pub fn carry(from: &Value, to: &mut Value, name: &str) {
     match from.get(name) {
         Some(value) => set(to, name, value.clone()),

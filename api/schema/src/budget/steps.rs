@@ -5,7 +5,7 @@
 //! [`LOOK_EVERY`] steps. The budget is a thread-local because those loops lie below functions that know no request: a
 //! codec, a set of fields, a rule of validation, a path.
 //!
-//! Invariant: once a loop was told to stop, so are all later loops of that request, and the incomplete result is neither
+//! Invariant: once a loop was stopped, all later loops of that request stop, and the incomplete result is neither
 //! proposed nor answered. The gates are [`Budget::begin_write`] and [`Budget::check`].
 //! Invariant: work outside a budget (small requests, the controllers' loops, tests) is never stopped.
 
@@ -21,15 +21,15 @@ pub const STEPS_MAX: u64 = 50_000_000;
 /// Steps between two looks at the flags: some tens of microseconds, against a nanosecond for the look.
 const LOOK_EVERY: u32 = 2048;
 
-/// The flag of a request whose client is gone or whose time is over.
+/// Flag: the client is gone, or the request's deadline has passed.
 const CANCELLED: u8 = 1;
-/// Something was, or may have been, proposed.
+/// Flag: a write was, or may have been, proposed.
 const WRITING: u8 = 2;
-/// The steps are used up.
+/// Flag: the steps are used up.
 const OVER: u8 = 4;
 
 thread_local! {
-    /// Steps to the next look.
+    /// Steps until the flags are looked at again.
     static LEFT: Cell<u32> = const { Cell::new(LOOK_EVERY) };
     /// The budget of the request that the thread works for.
     static ENTERED: RefCell<Option<Arc<Budget>>> = const { RefCell::new(None) };
@@ -47,7 +47,7 @@ pub fn goes_on() -> bool {
     })
 }
 
-/// Settles the steps since the last look. A request that is to end is looked at in every step from then on.
+/// Takes the steps since the last look from the budget. In a stopped request every further step is a look.
 #[cold]
 fn look(left: &Cell<u32>) -> bool {
     let may = ENTERED.with_borrow(|entered| entered.as_ref().is_none_or(|budget| budget.spend(LOOK_EVERY)));
@@ -58,7 +58,7 @@ fn look(left: &Cell<u32>) -> bool {
 
 /// A loop over a client's input.
 pub trait Numbered: Iterator + Sized {
-    /// The items with their places, as long as the request goes on.
+    /// The items with their indices, as long as the request goes on.
     fn numbered(self) -> impl Iterator<Item = (usize, Self::Item)> {
         self.take_while(|_| goes_on()).enumerate()
     }
@@ -66,13 +66,13 @@ pub trait Numbered: Iterator + Sized {
 
 impl<I: Iterator> Numbered for I {}
 
-/// A request was told to end.
+/// Why a request was stopped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Stopped {
-    /// Its client is gone, or its time is over.
+    /// Its client is gone, or its deadline has passed.
     #[error("nobody waits for the request any more")]
     Cancelled,
-    /// It took as many steps as it had.
+    /// Its steps are used up.
     #[error("the request needs more steps than one request may take: its values are too many")]
     TooManySteps,
 }
@@ -91,13 +91,13 @@ impl Default for Budget {
 }
 
 impl Budget {
-    /// A budget of so many steps.
+    /// A budget of `steps` steps.
     pub fn of(steps: u64) -> Budget {
         Budget { flags: AtomicU8::new(0), steps_left: AtomicU64::new(steps) }
     }
 
-    /// Cancels the request because its client is gone or its time is over: its loops end at their next look. Returns whether
-    /// the request may have changed something; if not, it never will.
+    /// Cancels the request because its client is gone or its deadline has passed: its loops end at their next look.
+    /// Returns whether the request may have changed something; if not, it never will.
     pub fn cancel(&self) -> bool {
         self.flags.fetch_or(CANCELLED, Ordering::SeqCst) & WRITING != 0
     }
@@ -105,7 +105,7 @@ impl Budget {
     /// Must be called after each stage, before its result is used.
     ///
     /// # Errors
-    /// That the request is to end, and why.
+    /// The request was stopped, and why.
     pub fn check(&self) -> Result<(), Stopped> {
         match self.flags.load(Ordering::SeqCst) & (CANCELLED | OVER) {
             0 => Ok(()),
@@ -127,7 +127,7 @@ impl Budget {
         Ok(())
     }
 
-    /// Whether something may have been changed.
+    /// Whether a write may have been proposed.
     pub fn has_begun_to_write(&self) -> bool {
         self.flags.load(Ordering::SeqCst) & WRITING != 0
     }
@@ -148,7 +148,7 @@ impl Budget {
         self.steps_left.load(Ordering::Relaxed)
     }
 
-    /// Takes `steps`; whether the request goes on.
+    /// Takes `steps` from the budget. Returns whether the request may go on.
     fn spend(&self, steps: u32) -> bool {
         let taken = |left: u64| left.checked_sub(u64::from(steps));
         let relaxed = Ordering::Relaxed;
@@ -176,19 +176,20 @@ impl Drop for Entered {
     }
 }
 
-/// How the tests of a stage see that it stops.
+/// Helpers for tests that a stage stops with its request.
 #[cfg(any(test, feature = "testing"))]
 pub mod stopping {
     use super::*;
 
-    /// Does `work` as a request that has `steps`; whether it was told to stop.
+    /// Runs `work` with a budget of `steps`. Returns its result, and whether the request was stopped.
     pub fn is_stopped<T>(steps: u64, work: impl FnOnce() -> T) -> (T, bool) {
         let budget = Arc::new(Budget::of(steps));
         let result = budget.enter(work);
         (result, budget.check().is_err())
     }
 
-    /// Checks that `work` counts a step for each of `steps_min` values, and that it ends at once when its client is gone.
+    /// Checks that `work` counts at least `steps_min` steps, and that it ends within a tenth of them when it was
+    /// cancelled.
     pub fn check_stops<T>(what: &str, steps_min: u64, mut work: impl FnMut() -> T) {
         let whole = Arc::new(Budget::default());
         drop(whole.enter(&mut work));
@@ -198,7 +199,7 @@ pub mod stopping {
         gone.cancel();
         drop(gone.enter(&mut work));
         assert_eq!(gone.check(), Err(Stopped::Cancelled));
-        // Each step of a stopped request is a look, and each look takes the steps between two.
+        // Each step of a stopped request is a look, and each look takes `LOOK_EVERY` steps from the budget.
         let looks = (STEPS_MAX - gone.steps_left()) / u64::from(LOOK_EVERY);
         assert!(looks * 10 <= steps_min, "{what}: went on for {looks} of {steps_min} values");
     }

@@ -1,4 +1,4 @@
-//! The bounds of one document; `stages`: each codec ends with its request.
+//! Memory bounds of one document; `stages`: each codec stops with its request.
 
 mod stages;
 

@@ -1,8 +1,8 @@
-//! From JSON bytes to an object in its canonical form, along the tables.
+//! Decodes JSON bytes into an object in canonical form, along the tables.
 //!
-//! Owns what the reference's decoder does to an object: unknown fields dropped and named, the last of duplicate
-//! fields kept and named, null taken for absence, texts brought to their canonical form. Defaults are not applied.
-//! It never recurses deeper than its bound, whatever the bytes are.
+//! Owns the behaviour of the reference's decoder: unknown fields are dropped and reported, the last of duplicate fields
+//! is kept and the duplicate reported, null means absence, texts get their canonical form. Defaults are not applied.
+//! Recursion is bounded by [`Limits::depth_max`], whatever the bytes are.
 
 use std::borrow::Cow;
 
@@ -43,12 +43,12 @@ impl Limits {
 
 static STRING: ValueType = ValueType::Scalar(Scalar::String(None));
 
-/// An object's type as the object states it. A member that it lacks is empty.
+/// `apiVersion` and `kind` as the object states them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Head {
-    /// `apiVersion`.
+    /// `apiVersion`; empty where the object has none.
     pub api_version: String,
-    /// `kind`.
+    /// `kind`; empty where the object has none.
     pub kind: String,
 }
 
@@ -63,8 +63,8 @@ pub struct Decoded {
     pub strict: Vec<StrictError>,
 }
 
-/// Reads the JSON of an object of type `type_id`. `null` is the object without any field. Bytes that are not UTF-8
-/// become U+FFFD, as in the reference.
+/// Reads the JSON of an object of type `type_id`. `null` is the empty object. Bytes that are not UTF-8 become U+FFFD,
+/// as in the reference.
 pub fn decode_json(
     schema: &Schema,
     type_id: TypeId,
@@ -85,8 +85,7 @@ pub fn decode_json(
     Ok(Decoded { value, head: decoder.head, strict: decoder.strict })
 }
 
-/// Reads an object that is already in memory, after a patch for example, as [`decode_json`] does. `kind` and
-/// `apiVersion` are taken out of it.
+/// Decodes an object that is already in memory as [`decode_json`] does. `kind` and `apiVersion` are taken out of it.
 pub fn decode_value(
     schema: &Schema,
     type_id: TypeId,
@@ -116,7 +115,7 @@ pub fn read_json(
     Ok((value, decoder.strict))
 }
 
-/// The same with the texts of the reference's YAML reader for duplicate members.
+/// Reads JSON without a declared type. Duplicate members are reported in the words of the reference's YAML reader.
 pub(crate) fn read_json_by_line(
     schema: &Schema,
     text: &str,
@@ -164,7 +163,7 @@ impl<'s, 'a> Decoder<'s, 'a> {
         }
     }
 
-    /// Reads a value that is not null. Null as an answer: a time that says that there is none.
+    /// Reads a value that is not null. The result is null for a time that means unset.
     pub(super) fn value(
         &mut self,
         ty: &'s ValueType,
@@ -189,7 +188,7 @@ impl<'s, 'a> Decoder<'s, 'a> {
         }
     }
 
-    /// One of two forms, told apart by the first byte.
+    /// Reads a value that has one of two forms, told apart by the first byte.
     fn either(&mut self, wire: Wire, id: TypeId) -> Result<Value, DecodeError> {
         let schema = self.schema;
         match (self.reader.peek(), wire) {
@@ -224,13 +223,13 @@ impl<'s, 'a> Decoder<'s, 'a> {
             return Ok(zero_value(self.schema, ty));
         }
         let value = self.value(ty, wire, None)?;
-        // A list that is empty is the same as none, here too.
+        // An empty list is the same as none, here too.
         let is_empty_list =
             matches!((ty, &value), (ValueType::List { .. }, Value::Array(items)) if items.is_empty());
         Ok(if is_empty_list { Value::Null } else { value })
     }
 
-    /// The members of a list, each by `read`.
+    /// Reads a list, each item by `read`.
     pub(super) fn items(
         &mut self,
         mut read: impl FnMut(&mut Self) -> Result<Value, DecodeError>,
@@ -249,7 +248,7 @@ impl<'s, 'a> Decoder<'s, 'a> {
         Ok(Value::Array(items))
     }
 
-    /// The members of a map, each value by `read`.
+    /// Reads a map, each value by `read`.
     pub(super) fn entries(
         &mut self,
         mut read: impl FnMut(&mut Self) -> Result<Value, DecodeError>,

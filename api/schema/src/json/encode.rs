@@ -1,8 +1,8 @@
-//! From an object in memory to its canonical JSON.
+//! Encodes an object in memory as canonical JSON.
 //!
-//! Owns what is written: fields in the tables' order, map keys sorted, nothing that says nothing, and every field
-//! that is written even when empty. It accepts objects that strategies and patches have changed, in any order of
-//! fields, and brings them to the canonical form; it never fails.
+//! Owns the canonical form: fields in the tables' order, map keys sorted, no empty field but those that are written
+//! even when empty. It accepts objects that strategies and patches have changed, in any order of fields, and brings
+//! them to the canonical form; it never fails.
 
 use smallvec::SmallVec;
 
@@ -67,7 +67,7 @@ struct Encoder<'a> {
     out: &'a mut Vec<u8>,
 }
 
-/// Stands for what an object does not have.
+/// The value of an absent member.
 static NULL: Value = Value::Null;
 
 /// Places of members: a nested object's `kind` and `apiVersion`, its fields, and unknown ones of types that keep them.
@@ -81,7 +81,7 @@ impl<'a> Encoder<'a> {
         self.members(ty, &present(ty, value));
     }
 
-    /// Writes members, which are in order.
+    /// Writes `members`, which are sorted.
     fn members(&mut self, ty: &'a ObjectType, members: &[(usize, &'a str, &'a Value)]) {
         self.out.push(b'{');
         let mut is_first = true;
@@ -99,7 +99,7 @@ impl<'a> Encoder<'a> {
         self.out.push(b'}');
     }
 
-    /// Writes what stands for an absent value; an object still has the fields that are always written.
+    /// Writes the value of an absent field; an object still has the fields that are always written.
     fn empty(&mut self, empty: &Value, ty: &'a ValueType) {
         match ty {
             ValueType::Object(id) if !empty.is_null() => self.object(self.schema.get(*id), &NULL),
@@ -163,7 +163,7 @@ impl<'a> Encoder<'a> {
     }
 }
 
-/// The members that are written of an object, each with its place, in order.
+/// The members of an object that are written, each with its place, sorted by place.
 fn present<'a>(ty: &'a ObjectType, value: &'a Value) -> SmallVec<[(usize, &'a str, &'a Value); 32]> {
     let mut members = SmallVec::new();
     let map = value.as_object();

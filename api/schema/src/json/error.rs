@@ -1,28 +1,28 @@
-//! What can be wrong with an object that comes in.
+//! Errors of decoding an object.
 
 use std::fmt;
 
 use crate::budget::OverBudget;
 use crate::protobuf::EnvelopeError;
 
-/// Why bytes are not an object of the type.
+/// Why bytes cannot be decoded as an object of the type.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum DecodeError {
     /// The text is not JSON.
     #[error("invalid JSON at byte {offset}: {problem}")]
     Syntax {
-        /// Where it stops being JSON.
+        /// Offset in bytes of the first error.
         offset: usize,
-        /// What was met, or missed.
+        /// The unexpected or missing text.
         problem: String,
     },
-    /// Objects and lists within each other, beyond the bound.
+    /// Objects and lists are nested deeper than the bound.
     #[error("exceeded the maximum nesting depth of {depth_max}")]
     TooDeep {
         /// The bound.
         depth_max: usize,
     },
-    /// A document of more values than one request may hold.
+    /// The document has more values than one request may hold, or the request was stopped.
     #[error("the document needs more memory than one request may use: it has too many values")]
     OverBudget,
     /// A field holds a value of another type.
@@ -30,9 +30,9 @@ pub enum DecodeError {
     Type {
         /// Path of the field, empty for the object itself.
         path: String,
-        /// What the type is.
+        /// The declared type.
         expected: &'static str,
-        /// What stands there.
+        /// The type of the value that was sent, or the number itself.
         found: String,
     },
     /// A field holds text that does not have the form its type asks for.
@@ -40,7 +40,7 @@ pub enum DecodeError {
     Form {
         /// Path of the field.
         path: String,
-        /// What is wrong with it.
+        /// The problem, without the path.
         problem: String,
     },
     /// The bytes are not the Protobuf message they claim to be.
@@ -49,9 +49,9 @@ pub enum DecodeError {
     /// The bytes are no envelope around a Protobuf message.
     #[error("{problem} ({summary})")]
     Envelope {
-        /// What is wrong with them.
+        /// Why the envelope cannot be read.
         problem: EnvelopeError,
-        /// Their beginning, for people.
+        /// The beginning of the bytes, for people.
         summary: String,
     },
     /// The text is not YAML.
@@ -65,7 +65,7 @@ impl From<OverBudget> for DecodeError {
     }
 }
 
-/// A path for people: the object itself has none.
+/// Displays a path. The empty path is that of the object itself.
 struct OrObject<'a>(&'a str);
 
 impl fmt::Display for OrObject<'_> {
@@ -74,14 +74,14 @@ impl fmt::Display for OrObject<'_> {
     }
 }
 
-/// What strict field validation refuses and the lenient ones drop. `Display` is the text of the interface.
+/// A field that strict field validation refuses; the lenient modes drop it. `Display` is the text of the interface.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum StrictError {
     /// No field of this path exists.
     Unknown(String),
     /// The field of this path is given twice; the last one counts.
     Duplicate(String),
-    /// The reader of another format says so in its own words.
+    /// Any other error, in its own words: of the YAML reader, or of a JSON patch.
     Other(String),
 }
 

@@ -1,5 +1,4 @@
-//! The decoder's work on leaves: scalars in their canonical form, content without a type, what is skipped, and how a
-//! place is named in an error.
+//! Leaves in the JSON decoder: scalars in canonical form, untyped content, skipped values, and the paths of errors.
 
 use std::borrow::Cow;
 use std::fmt::Write as _;
@@ -17,12 +16,12 @@ use crate::value::Value;
 /// Unknown and duplicate fields that are reported; the reference stops there too.
 const STRICT_ERRORS_MAX: usize = 100;
 
-/// Bytes of a path in a message, and of each of its steps. Real paths are far shorter; keys may be as long as the body, and
-/// are named again by everything that is wrong below them.
+/// Bytes of a path in a message, and of each of its steps. Real paths are far shorter; keys may be as long as the body,
+/// and every error below a key repeats it.
 const PATH_BYTES_MAX: usize = 1024;
 
 impl<'a> Decoder<'_, 'a> {
-    /// Reads a leaf that is not null. Null as an answer: a time that says that there is none.
+    /// Reads a leaf that is not null. The result is null for a time that means unset.
     pub(super) fn scalar(&mut self, scalar: &Scalar) -> Result<Value, DecodeError> {
         Ok(match scalar {
             Scalar::String(_) => Value::from(self.text("a string")?),
@@ -127,7 +126,7 @@ impl<'a> Decoder<'_, 'a> {
         }
     }
 
-    /// Passes over a value; only its grammar and its depth are checked.
+    /// Skips a value; only its grammar and its depth are checked.
     pub(super) fn skip(&mut self) -> Result<(), DecodeError> {
         match self.reader.peek() {
             Some(open @ (b'{' | b'[')) => self.skip_members(open),
@@ -192,7 +191,7 @@ impl<'a> Decoder<'_, 'a> {
         Ok(key)
     }
 
-    /// Leaves the map value that was entered last, and gives its key back.
+    /// Leaves the map value that was entered last, and returns its key.
     pub(super) fn leave_key(&mut self) -> Cow<'a, str> {
         match self.path.pop() {
             Some(Step::Key(key)) => key,
@@ -200,7 +199,7 @@ impl<'a> Decoder<'_, 'a> {
         }
     }
 
-    /// Notes what strict validation refuses about the member `name` of the current object.
+    /// Records a strict error of the member `name` of the current object, each once.
     pub(super) fn report(&mut self, kind: fn(String) -> StrictError, name: &str) {
         if self.strict.len() >= STRICT_ERRORS_MAX {
             return;
@@ -216,7 +215,7 @@ impl<'a> Decoder<'_, 'a> {
         DecodeError::Form { path: self.place(None), problem }
     }
 
-    /// The error that the next value is not of the type it should be; or that there is no value.
+    /// The error of a value that has another type than `expected`, or is missing.
     fn mismatch(&mut self, expected: &'static str) -> DecodeError {
         let found = match self.reader.peek() {
             Some(b'{') => "an object",

@@ -1,8 +1,8 @@
 //! The JSON codec: one pass over bytes, along the tables, without an intermediate tree.
 //!
-//! Owns the canonical form of an object: what decoding leaves in a `Value` is exactly what encoding writes. Unknown
-//! fields and fields that say nothing (zero without presence, empty lists and maps, null) are gone; fields that are
-//! written even when empty are there.
+//! Owns the canonical form of an object: a decoded `Value` holds exactly the fields that encoding writes. Unknown
+//! fields and empty fields (zero without presence, empty lists and maps, null) are dropped; fields that are written
+//! even when empty are present.
 
 mod decode;
 mod encode;

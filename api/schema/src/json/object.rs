@@ -1,7 +1,7 @@
-//! The decoder's work on objects: the fields that the tables declare, and the keys that they do not.
+//! Objects in the JSON decoder: the fields that the tables declare, and the keys that they do not.
 //!
-//! Owns which of duplicate fields stays, what null does to a field, where `kind` and `apiVersion` go, and which unknown
-//! keys are kept. It does not read a field's value itself.
+//! Owns which of duplicate fields stays, the effect of null on a field, the place of `kind` and `apiVersion`, and which
+//! unknown keys are kept. It does not read a field's value itself.
 
 use std::borrow::Cow;
 
@@ -13,7 +13,7 @@ use crate::fill::empty_field;
 use crate::types::{Field, ObjectType, ValueType};
 use crate::value::{Map, Value};
 
-/// Where an object stands in the document.
+/// Depth of an object in the document.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Level {
     /// The object that is decoded.
@@ -23,7 +23,7 @@ pub(super) enum Level {
 }
 
 impl<'s, 'a> Decoder<'s, 'a> {
-    /// Reads an object into `map`, which holds what an earlier duplicate said.
+    /// Reads an object into `map`, which holds the fields of an earlier duplicate.
     pub(super) fn object(
         &mut self,
         ty: &'s ObjectType,
@@ -63,11 +63,11 @@ impl<'s, 'a> Decoder<'s, 'a> {
         Ok(Value::Object(map))
     }
 
-    /// Reads a field's value into `map`; whether it is there now.
+    /// Reads a field's value into `map`. Returns whether `map` has the field now.
     fn field(&mut self, field: &'s Field, map: &mut Map, is_duplicate: bool) -> Result<bool, DecodeError> {
         let earlier = if is_duplicate { map.shift_remove(&field.name) } else { None };
         if self.null()? {
-            // Null clears what may be absent and leaves alone what may not.
+            // Null clears a field with presence, a list and a map. Of other fields it leaves an earlier value alone.
             let is_kept =
                 !field.presence && matches!(field.value, ValueType::Scalar(_) | ValueType::Object(_));
             let kept = earlier.filter(|_| is_kept);
@@ -83,7 +83,7 @@ impl<'s, 'a> Decoder<'s, 'a> {
         Ok(is_there)
     }
 
-    /// A key that no field has: the head, a field that is kept, or one that is dropped.
+    /// Reads an undeclared key: `kind` or `apiVersion`, an unknown field that is kept, or one that is dropped.
     fn undeclared(
         &mut self,
         ty: &'s ObjectType,
@@ -147,7 +147,7 @@ struct Fields {
 }
 
 impl Fields {
-    /// Adds a field; whether it was there before.
+    /// Adds a field. Returns whether the set had it before.
     fn insert(&mut self, at: usize) -> bool {
         let was = self.has(at);
         if self.words.len() <= at / 64 {

@@ -1,13 +1,13 @@
 //! JSON text, token by token.
 //!
 //! Owns the grammar: it accepts RFC 8259 and nothing else. It knows no tables. Strings without escapes are slices of
-//! the input; skipping and depth are bounded by the walker above, which counts.
+//! the input; the decoder above bounds depth and steps.
 
 use std::borrow::Cow;
 
 use super::error::DecodeError;
 
-/// A place in a text.
+/// A JSON text and the position of the next byte.
 pub(super) struct Reader<'a> {
     text: &'a str,
     bytes: &'a [u8],
@@ -30,7 +30,7 @@ impl<'a> Reader<'a> {
         None
     }
 
-    /// How many bytes were taken.
+    /// The position of the next byte.
     pub(super) fn offset(&self) -> usize {
         self.at
     }
@@ -49,7 +49,7 @@ impl<'a> Reader<'a> {
         Err(self.unexpected(before))
     }
 
-    /// After a member: whether another follows (a comma) or the end (`close`).
+    /// Takes the comma (`true`: another member follows) or the end `close` (`false`) after a member.
     pub(super) fn has_more(&mut self, close: u8) -> Result<bool, DecodeError> {
         match self.peek() {
             Some(b',') => {
@@ -64,7 +64,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Nothing but white space may follow.
+    /// Checks that nothing but white space follows.
     pub(super) fn end(&mut self) -> Result<(), DecodeError> {
         if self.peek().is_none() { Ok(()) } else { Err(self.unexpected("after the top-level value")) }
     }
@@ -78,7 +78,7 @@ impl<'a> Reader<'a> {
         Err(self.syntax(self.at, format!("expected the literal {word}")))
     }
 
-    /// Takes a number, whose first byte is next, and gives its text.
+    /// Takes a number, whose first byte is next, and returns its text.
     pub(super) fn number(&mut self) -> Result<&'a str, DecodeError> {
         let start = self.at;
         if self.bytes.get(self.at) == Some(&b'-') {
@@ -144,7 +144,7 @@ impl<'a> Reader<'a> {
         Ok(())
     }
 
-    /// Reads what follows a backslash.
+    /// Reads the rest of an escape, behind its backslash.
     fn escape(&mut self, out: &mut String) -> Result<(), DecodeError> {
         let Some(&byte) = self.bytes.get(self.at) else {
             return Err(self.unexpected("in a string escape"));
@@ -193,7 +193,7 @@ impl<'a> Reader<'a> {
         Ok(u16::from_str_radix(&self.text[self.at - 4..self.at], 16).unwrap_or_default())
     }
 
-    /// The error that the next byte is not what belongs here.
+    /// The error of an unexpected byte, or of the end of the text.
     pub(super) fn unexpected(&mut self, context: &str) -> DecodeError {
         match self.text[self.floor()..].chars().next() {
             Some(found) => self.syntax(self.at, format!("unexpected {found:?} {context}")),

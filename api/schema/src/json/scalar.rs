@@ -6,11 +6,11 @@ use base64::engine::general_purpose::{GeneralPurpose, GeneralPurposeConfig};
 
 use crate::value::{Number, Value};
 
-/// As the reference reads base64: padded, and lenient about the bits that the last character leaves over.
+/// Base64 as the reference reads it: padded, and lenient about the bits that the last character leaves over.
 const LENIENT: GeneralPurpose =
     GeneralPurpose::new(&STANDARD, GeneralPurposeConfig::new().with_decode_allow_trailing_bits(true));
 
-/// Above this an integer is not exactly a 64-bit float any more.
+/// 2^53: from here on not every integer is exact as a 64-bit float.
 const EXACT_MAX: f64 = 9_007_199_254_740_992.0;
 
 /// The canonical base64 of the base64 `text`; line breaks are dropped. `None` where it is no base64.
@@ -26,8 +26,8 @@ pub(crate) fn bytes(text: &str) -> Option<String> {
     Some(LENIENT.encode(decoded))
 }
 
-/// A float as a number that is written the way the reference writes it: whole ones without a fraction. `None` where
-/// it is not finite.
+/// A float as a number in the form that the reference writes: without a fraction where it is whole. `None` where it is
+/// not finite.
 pub(crate) fn float(value: f64) -> Option<Value> {
     if value.fract() == 0.0 && value.abs() < EXACT_MAX {
         #[expect(clippy::cast_possible_truncation, reason = "whole and below 2^53")]

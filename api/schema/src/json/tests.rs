@@ -1,11 +1,11 @@
-//! Decoding and encoding along the tables: what is kept, dropped, refused and reported.
+//! Decoding and encoding along the tables: kept, dropped, refused and reported fields.
 
 use super::*;
 use crate::json;
 use crate::testing::orch;
 use crate::tests::vectors::recorded;
 
-/// Reads an object of `kind`, and gives its canonical text and what strict validation refuses.
+/// Reads an object of `kind`. Returns its canonical text and the strict errors.
 fn read(kind: &str, json: &str) -> Result<(String, Vec<String>), DecodeError> {
     let schema = orch();
     let type_id = schema.named(kind).unwrap();

@@ -1,4 +1,4 @@
-//! Strings and floats as the reference's JSON writer puts them down.
+//! Strings and floats as the reference's JSON encoder writes them.
 //!
 //! Owns the escapes: besides what JSON asks for, `<`, `>`, `&` and the two Unicode line separators.
 
@@ -40,7 +40,8 @@ static SPECIAL: [bool; 256] = {
     special
 };
 
-/// The escape at the start of `bytes` and how many of them it stands for. The digits after `\u00` are the caller's.
+/// The escape of the first character of `bytes`, and that character's length in bytes. The caller writes the two digits
+/// after `\u00`.
 fn escape(bytes: &[u8]) -> Option<(&'static [u8], usize)> {
     let escape: &[u8] = match bytes {
         [b'"', ..] => b"\\\"",

@@ -1,29 +1,29 @@
-//! Members that stand twice in a JSON text, told by their lines as the reference's YAML reader tells them.
+//! Duplicate members of a JSON text, reported by their lines in the words of the reference's YAML reader.
 //!
-//! Owns their number, the line of each, and the wording. The reference reads a server-side apply, and a body that is sent
-//! as YAML, with its YAML reader also where it is JSON; here it is read once, as JSON.
+//! Owns the bound of reported duplicates, their lines, and the wording. The reference reads a server-side apply, and a
+//! body that is sent as YAML, with its YAML reader even where it is JSON; here it is read once, as JSON.
 
 use memchr::memchr2_iter;
 
 use crate::shown::quoted;
 
-/// Members that are named, as many as of other bodies.
+/// Duplicate members that are reported: as many as strict errors of other bodies.
 pub(crate) const TWICE_MAX: usize = 100;
 
-/// A member whose name stood in the same object before.
+/// A member whose name occurred before in the same object.
 pub(super) struct Twice {
     /// The name.
     pub(super) key: String,
-    /// Where its value begins, in bytes.
+    /// Offset of its value in the text, in bytes.
     pub(super) offset: usize,
 }
 
-/// How the reference words it.
+/// The reference's message for a duplicate member.
 pub(crate) fn already_set(line: usize, key: &str) -> String {
     format!("line {line}: key {} already set in map", quoted(key))
 }
 
-/// A text for each of `twice`, in the same order. `text` is gone over once.
+/// The messages for `twice`, in the same order. `text` is scanned once.
 pub(super) fn told(twice: &[Twice], text: &str) -> Vec<String> {
     let mut by_offset: Vec<(usize, usize)> = twice.iter().map(|twice| twice.offset).zip(0..).collect();
     by_offset.sort_unstable();
@@ -36,7 +36,7 @@ pub(super) fn told(twice: &[Twice], text: &str) -> Vec<String> {
     twice.iter().zip(lines).map(|(twice, line)| already_set(line, &twice.key)).collect()
 }
 
-/// A carriage return before a line feed breaks no line of its own. No value begins between the two.
+/// The number of line breaks. CR LF is one. No value begins between the two.
 fn line_breaks(bytes: &[u8]) -> usize {
     memchr2_iter(b'\n', b'\r', bytes)
         .filter(|&at| bytes[at] == b'\n' || bytes.get(at + 1) != Some(&b'\n'))

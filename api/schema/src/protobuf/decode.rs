@@ -1,6 +1,6 @@
-//! From a Protobuf message to an object in its canonical form.
+//! Decodes a Protobuf message into an object in canonical form.
 //!
-//! Unknown fields are passed over, as old readers must. Depth is bounded like that of JSON.
+//! Unknown fields are skipped, as Protobuf asks of old readers. Depth is bounded like that of JSON.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -144,7 +144,7 @@ impl<'s> Decoder<'s> {
         Ok((key, value.unwrap_or_else(|| crate::fill::zero_value(self.schema, ty))))
     }
 
-    /// One value. Null: a time or an untyped value that says nothing.
+    /// One value. Null for an unset time, an empty list and empty untyped content.
     fn element(&mut self, ty: &'s ValueType, wire: Wire, raw: Raw<'_>) -> Result<Value, DecodeError> {
         self.held.item()?;
         match ty {
@@ -302,7 +302,7 @@ fn int32(varint: u64) -> i32 {
     i32::from_le_bytes([a, b, c, d])
 }
 
-/// The error with the field in front of it.
+/// Puts the field's name in front of the problem.
 fn at_field(field: &Field, error: DecodeError) -> DecodeError {
     match error {
         DecodeError::Protobuf(problem) => DecodeError::Protobuf(format!("{}: {problem}", field.name)),

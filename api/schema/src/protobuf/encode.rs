@@ -1,4 +1,4 @@
-//! From an object in memory to its Protobuf message.
+//! Encodes an object in memory as a Protobuf message.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -11,7 +11,7 @@ use crate::json::write_value;
 use crate::types::{Field, ObjectType, Scalar, Schema, TypeId, ValueType, Wire};
 use crate::value::{Map, SmolStr, Value};
 
-/// Appends the message of `value`, an object of type `type_id`. `kind` and `apiVersion` are the envelope's. Values
+/// Appends the message of `value`, an object of type `type_id`. `kind` and `apiVersion` belong to the envelope. Values
 /// that do not have their field's type are left out; decoding and validation let none through.
 pub fn encode_protobuf(schema: &Schema, type_id: TypeId, value: &Value, out: &mut Vec<u8>) {
     Encoder { schema }.object(schema.get(type_id), value, out);
@@ -27,7 +27,7 @@ struct Encoder<'a> {
     schema: &'a Schema,
 }
 
-/// A field that is written.
+/// A field that is written, and its value.
 type Member<'a> = (&'a Field, &'a Value);
 
 impl<'a> Encoder<'a> {
@@ -42,7 +42,7 @@ impl<'a> Encoder<'a> {
         self.members(&members, 0, out);
     }
 
-    /// Writes members, which are in order; those of one inlined message, `level` messages deep, together.
+    /// Writes `members`, which are sorted; those of one inlined message, `level` messages deep, together.
     fn members(self, members: &[Member<'a>], level: usize, out: &mut Vec<u8>) {
         let mut rest = members;
         while let Some((field, value)) = rest.first().filter(|_| goes_on()) {
@@ -73,7 +73,7 @@ impl<'a> Encoder<'a> {
             (ValueType::Object(_), _) if !field.presence => {
                 let start = out.len();
                 self.element(field.number, &field.value, field.wire, value, out);
-                // A tag and the length 0: the message says nothing.
+                // A tag and the length 0: the message is empty.
                 if out.last() == Some(&0) && out.len() - start == tag_len(field.number) + 1 {
                     out.truncate(start);
                 }
@@ -137,12 +137,12 @@ impl<'a> Encoder<'a> {
     }
 }
 
-/// Where a field stands on the wire: the numbers of the inlined messages around it, then its own.
+/// Position of a field on the wire: the numbers of the inlined messages around it, then its own.
 fn place(field: &Field) -> impl Iterator<Item = u32> + '_ {
     field.inlined_in.iter().copied().chain([field.number])
 }
 
-/// Bytes of the tag of a field with a length.
+/// Bytes of the tag of a length-delimited field.
 fn tag_len(number: u32) -> usize {
     let mut tag = Vec::with_capacity(5);
     super::wire::write_varint(u64::from(number) << 3, &mut tag);

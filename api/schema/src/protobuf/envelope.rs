@@ -13,12 +13,12 @@ use crate::types::{Schema, TypeId};
 /// The first bytes of every object in Protobuf.
 pub const PREFIX: [u8; 4] = [0x6b, 0x38, 0x73, 0x00];
 
-/// An object in Protobuf before anybody has looked inside.
+/// An envelope; its message is not decoded.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Envelope {
-    /// Its kind and version.
+    /// `apiVersion` and `kind` of the object.
     pub head: Head,
-    /// Its message, or whatever `content_type` says.
+    /// The object: a Protobuf message, or content of the type `content_type`.
     pub raw: Bytes,
     /// Media type of `raw`; empty for Protobuf.
     pub content_type: String,
@@ -26,21 +26,21 @@ pub struct Envelope {
     pub content_encoding: String,
 }
 
-/// Why bytes are no envelope.
+/// Why an envelope cannot be read.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum EnvelopeError {
-    /// They start in another way.
+    /// The bytes do not begin with [`PREFIX`].
     #[error("provided data does not appear to be a protobuf message, expected prefix [107 56 115 0]")]
     Prefix,
-    /// What follows the prefix is no message.
+    /// The bytes after the prefix are no Protobuf message.
     #[error("cannot read the envelope: {0}")]
     Message(String),
-    /// The message in it is encoded otherwise than as it is.
+    /// The message has a content encoding other than `identity`.
     #[error("the message has the content encoding {0}: messages are taken without any")]
     Encoded(String),
 }
 
-/// Opens the envelope; nothing is copied.
+/// Reads the envelope; nothing is copied.
 pub fn read_envelope(mut body: Bytes) -> Result<Envelope, EnvelopeError> {
     if !body.starts_with(&PREFIX) {
         return Err(EnvelopeError::Prefix);
@@ -56,8 +56,10 @@ pub fn read_envelope(mut body: Bytes) -> Result<Envelope, EnvelopeError> {
     })
 }
 
-/// Reads an object of type `type_id` in its envelope. Unknown fields are passed over, so that there is nothing for
-/// strict validation. The error says [`DecodeError::Envelope`] where even the envelope does not open.
+/// Reads an object of type `type_id` in its envelope. Unknown fields are skipped, so that `strict` is empty.
+///
+/// # Errors
+/// [`DecodeError::Envelope`] where the envelope itself cannot be read, and those of [`decode_protobuf`].
 pub fn decode_protobuf_object(
     schema: &Schema,
     type_id: TypeId,
@@ -71,7 +73,7 @@ pub fn decode_protobuf_object(
     Ok(Decoded { value, head: envelope.head, strict: Vec::new() })
 }
 
-/// `envelope`, whose message must not be taken for what it is not.
+/// Refuses an envelope whose message has a content encoding.
 fn plain(envelope: Envelope) -> Result<Envelope, EnvelopeError> {
     match envelope.content_encoding.as_str() {
         "" | "identity" => Ok(envelope),
@@ -91,7 +93,7 @@ fn summary(body: &[u8]) -> String {
     }
 }
 
-/// How an envelope ends: two empty fields, as the reference writes them.
+/// The end of an envelope: content encoding and content type, both empty, as the reference writes them.
 pub const ENVELOPE_END: &[u8] = &[3 << 3 | 2, 0, 4 << 3 | 2, 0];
 
 /// Appends the envelope with `message` in it.
@@ -101,7 +103,7 @@ pub fn write_envelope(api_version: &str, kind: &str, message: &[u8], out: &mut V
     out.put_slice(ENVELOPE_END);
 }
 
-/// Appends what stands before the message, which is field 2; [`ENVELOPE_END`] follows it.
+/// Appends the prefix and the object's type. The message follows as field 2, then [`ENVELOPE_END`].
 pub fn write_envelope_head(api_version: &str, kind: &str, out: &mut Vec<u8>) {
     out.put_slice(&PREFIX);
     write_nested(1, out, |out| {

@@ -1,8 +1,8 @@
 //! The Protobuf codec: the wire format walked by hand, along the tables.
 //!
-//! Owns the translation between messages and objects in canonical form. What it writes is deterministic: fields in
-//! the order of their numbers, map keys sorted, nothing that absence says as well. It never needs generated code, so
-//! that a kind is a message and nothing else.
+//! Owns the translation between messages and objects in canonical form. The encoding is deterministic: fields in the
+//! order of their numbers, map keys sorted, no field whose absence means the same. It needs no generated code, so that
+//! a kind is a message and nothing else.
 
 mod decode;
 mod encode;

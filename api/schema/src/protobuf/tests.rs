@@ -1,4 +1,4 @@
-//! Messages byte by byte, recorded objects through Protobuf and back, and broken ones.
+//! Messages byte by byte, recorded objects through Protobuf and back, and malformed messages.
 
 use bytes::Bytes;
 

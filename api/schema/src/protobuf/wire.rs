@@ -11,13 +11,13 @@ pub(super) enum Raw<'a> {
     Varint(u64),
     /// Eight bytes.
     Fixed64(u64),
-    /// Four bytes; no field of ours is one.
+    /// Four bytes. No schema has such a field: they are skipped.
     Fixed32,
     /// A string, bytes, a message, or packed numbers.
     Bytes(&'a [u8]),
 }
 
-/// Bytes that are read from the front.
+/// A message that is read from the front.
 #[derive(Clone, Copy)]
 pub(super) struct Reader<'a> {
     pub(super) rest: &'a [u8],
@@ -73,7 +73,7 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// The error that bytes are not a message.
+/// The error of a malformed message.
 pub(super) fn broken(problem: &str) -> DecodeError {
     DecodeError::Protobuf(problem.to_owned())
 }
@@ -91,13 +91,13 @@ pub(super) fn write_varint(mut value: u64, out: &mut Vec<u8>) {
     out.push(value.to_le_bytes()[0]);
 }
 
-/// Bytes that [`write_varint`] writes of a length.
+/// Bytes of the varint of `value`.
 pub fn varint_len(value: usize) -> usize {
     let bits = (usize::BITS - value.leading_zeros()).max(1);
     bits.div_ceil(7) as usize
 }
 
-/// The place behind a message's first field, if that is `number` and has a length.
+/// Offset behind the first field of `message`, if that is field `number` and length-delimited.
 pub fn message_field_end(number: u32, message: &[u8]) -> Option<usize> {
     let mut reader = Reader { rest: message };
     match reader.field() {
@@ -118,23 +118,23 @@ pub(super) fn write_double(number: u32, value: f64, out: &mut Vec<u8>) {
     out.extend_from_slice(&value.to_le_bytes());
 }
 
-/// Writes the tag of a field with a length, and the length.
+/// Writes the tag and the length of a length-delimited field.
 pub fn write_field_open(number: u32, len: usize, out: &mut Vec<u8>) {
     write_varint(u64::from(number) << 3 | 2, out);
     write_varint(len as u64, out);
 }
 
-/// Writes the tag of a field with a length, the length and the bytes.
+/// Writes the tag of a length-delimited field, the length and the bytes.
 pub(super) fn write_bytes(number: u32, bytes: &[u8], out: &mut Vec<u8>) {
     write_field_open(number, bytes.len(), out);
     out.extend_from_slice(bytes);
 }
 
-/// Writes the tag of a message, whatever `write` appends, and the length before it.
+/// Writes field `number`: its tag, its length, and the message that `write` appends.
 pub(super) fn write_nested(number: u32, out: &mut Vec<u8>, write: impl FnOnce(&mut Vec<u8>)) {
     write_varint(u64::from(number) << 3 | 2, out);
     let start = out.len();
-    // Most messages are short: one byte of length, moved only where it does not do.
+    // Most messages are short: one byte is reserved for the length, and moved only where that is too small.
     out.push(0);
     write(out);
     let len = out.len() - start - 1;

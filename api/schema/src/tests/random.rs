@@ -1,4 +1,4 @@
-//! Random objects made from the tables, and what must hold for all of them.
+//! Random objects made from the tables, and the properties that hold for all of them.
 
 use proptest::prelude::*;
 

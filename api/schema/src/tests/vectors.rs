@@ -5,14 +5,14 @@ use std::path::Path;
 use super::*;
 use crate::value::Value;
 
-/// An object that a server answered, and its table.
+/// An object in a recorded answer, and its type.
 pub(crate) struct Recorded {
     pub(crate) scenario: String,
     pub(crate) type_id: TypeId,
     pub(crate) object: Value,
 }
 
-/// Every object of a known kind in the answers of the recorded scenarios. Placeholders of times become times.
+/// Every object of a known kind in the answers of the recorded scenarios. Placeholders of times are replaced by times.
 pub(crate) fn recorded(schema: &Schema) -> Vec<Recorded> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../cluster-tests/vectors");
     let mut found = Vec::new();
@@ -56,7 +56,7 @@ fn type_of(schema: &Schema, value: &Value) -> Option<TypeId> {
     schema.resources().iter().find(found).map(|resource| resource.type_id)
 }
 
-/// Times as each field wants them.
+/// Replaces placeholders by times in the precision of each field.
 fn set_times(value: &mut Value) {
     match value {
         Value::Object(map) => {

@@ -43,7 +43,7 @@ impl From<bool> for Value {
 }
 
 impl From<f64> for Value {
-    /// Null for what is not finite: JSON has no such number.
+    /// Null for a number that is not finite: JSON has none.
     fn from(float: f64) -> Self {
         Number::from_f64(float).map_or(Value::Null, Value::Number)
     }
@@ -62,7 +62,7 @@ impl<T: Into<Value>> From<Vec<T>> for Value {
 }
 
 impl<T: Into<Value>> From<Option<T>> for Value {
-    /// Null for none.
+    /// Null for `None`.
     fn from(value: Option<T>) -> Self {
         value.map_or(Value::Null, Into::into)
     }

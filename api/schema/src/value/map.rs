@@ -14,7 +14,8 @@ use smol_str::SmolStr;
 
 use super::Value;
 
-/// Entries of a map without an index: comparing the lengths and the first bytes of so many names takes no longer than hashing one.
+/// Entries of a map without an index: comparing the lengths and first bytes of so many names takes no longer than one
+/// hash.
 const SCANNED_MAX: usize = 16;
 
 /// Entries for which the first insertion makes room: most small objects have no more, and a `Vec` would take four.
@@ -47,21 +48,21 @@ impl Places {
         self.table.find(self.hasher.hash_one(name), |&at| entries[at].0 == name).copied()
     }
 
-    /// Adds the entry at `at`, whose name is not there yet.
+    /// Adds the entry at `at`, whose name the index does not have yet.
     fn add(&mut self, at: usize, entries: &[(SmolStr, Value)]) {
         let Self { table, hasher } = self;
         let hash_at = |&at: &usize| hasher.hash_one(entries[at].0.as_str());
         table.insert_unique(hash_at(&at), at, hash_at);
     }
 
-    /// Forgets the entry at `at`, which still stands there.
+    /// Removes the entry at `at` from the index; it still stands in `entries`.
     fn remove(&mut self, at: usize, entries: &[(SmolStr, Value)]) {
         let hash = self.hasher.hash_one(entries[at].0.as_str());
         let found = self.table.find_entry(hash, |&place| place == at);
         found.expect("every entry of a long map is in its index").remove();
     }
 
-    /// Says that the entry `name` has moved.
+    /// Records that the entry `name` has moved.
     fn moved(&mut self, name: &str, from: usize, to: usize) {
         let hash = self.hasher.hash_one(name);
         *self
@@ -109,7 +110,7 @@ impl Map {
         self.find(name).map(|at| &mut self.entries[at].1)
     }
 
-    /// Sets a member; what it was. A member that was there keeps its place.
+    /// Sets a member and returns its old value. A member that was there keeps its place.
     pub fn insert(&mut self, name: impl Into<SmolStr>, value: Value) -> Option<Value> {
         match self.entry(name) {
             Entry::Occupied(mut entry) => Some(entry.insert(value)),
@@ -128,7 +129,7 @@ impl Map {
         }
     }
 
-    /// Adds a member that is not there yet; its place.
+    /// Adds a member that is not there yet, and returns its place.
     fn push(&mut self, name: SmolStr, value: Value) -> usize {
         let at = self.entries.len();
         if at == self.entries.capacity() {
@@ -172,13 +173,13 @@ impl Map {
         Some(self.entries.remove(at).1)
     }
 
-    /// Keeps the members that `is_kept`.
+    /// Keeps the members for which `is_kept` is true.
     pub fn retain(&mut self, mut is_kept: impl FnMut(&SmolStr, &mut Value) -> bool) {
         self.entries.retain_mut(|(name, value)| is_kept(name, value));
         self.reindex();
     }
 
-    /// Brings the members into the order of their names.
+    /// Sorts the members by name.
     pub fn sort_keys(&mut self) {
         self.entries.sort_unstable_by(|one, other| one.0.cmp(&other.0));
         self.reindex();
@@ -217,13 +218,13 @@ pub type Iter<'m> = std::iter::Map<
     fn(&'m (SmolStr, Value)) -> (&'m SmolStr, &'m Value),
 >;
 
-/// The members in order, their values to be changed.
+/// The members in order, with mutable values.
 pub type IterMut<'m> = std::iter::Map<
     std::slice::IterMut<'m, (SmolStr, Value)>,
     fn(&'m mut (SmolStr, Value)) -> (&'m SmolStr, &'m mut Value),
 >;
 
-/// A member that may be there.
+/// A member, present or absent.
 pub enum Entry<'m> {
     Occupied(OccupiedEntry<'m>),
     Vacant(VacantEntry<'m>),
@@ -242,7 +243,7 @@ impl<'m> Entry<'m> {
     }
 }
 
-/// A member that is there.
+/// A member that is present.
 pub struct OccupiedEntry<'m> {
     map: &'m mut Map,
     at: usize,
@@ -257,13 +258,13 @@ impl<'m> OccupiedEntry<'m> {
         &mut self.map.entries[self.at].1
     }
 
-    /// Sets the member; what it was.
+    /// Sets the member and returns its old value.
     pub fn insert(&mut self, value: Value) -> Value {
         std::mem::replace(&mut self.map.entries[self.at].1, value)
     }
 }
 
-/// A member that is not there.
+/// A member that is absent.
 pub struct VacantEntry<'m> {
     map: &'m mut Map,
     name: SmolStr,
@@ -277,7 +278,7 @@ impl<'m> VacantEntry<'m> {
 }
 
 impl PartialEq for Map {
-    /// Whether both have the same members, in whatever order.
+    /// Whether both have the same members, in any order.
     fn eq(&self, other: &Self) -> bool {
         self.len() == other.len() && self.iter().all(|(name, value)| other.get(name) == Some(value))
     }

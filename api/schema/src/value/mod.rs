@@ -1,9 +1,9 @@
-//! A document as a tree: what JSON can say, in a third of the memory of `serde_json::Value`.
+//! A document as a tree of JSON values, in a third of the memory of `serde_json::Value`.
 //!
 //! Owns the representation and nothing else: readers and writers of each format stand beside it. Its methods carry the
-//! names of `serde_json` and do what those do, so that who knows that crate knows this one. What differs: an object is a
-//! list of entries that gets a hash index only when it is long (`map`), and texts are [`SmolStr`]: up to 23 bytes without
-//! an allocation, longer ones shared by every copy of a tree.
+//! names of `serde_json` and do the same, so that a reader of that crate knows this one. Differences: an object is a
+//! list of entries that gets a hash index only when it is long (`map`), and texts are [`SmolStr`]: up to 23 bytes
+//! without an allocation, longer ones shared by every copy of a tree.
 //!
 //! Invariant: a value is 32 bytes, an entry of an object 56; `budget` counts by these sizes.
 
@@ -32,7 +32,7 @@ pub enum Value {
     Object(Map),
 }
 
-/// Stands for what is not there.
+/// The value of an absent member.
 static NULL: Value = Value::Null;
 
 impl Value {
@@ -105,12 +105,12 @@ impl Value {
         Place::find(at, self)
     }
 
-    /// The same to be changed.
+    /// The same member, mutable.
     pub fn get_mut<I: Place>(&mut self, at: I) -> Option<&mut Value> {
         Place::find_mut(at, self)
     }
 
-    /// Brings the members of every object into the order of their names.
+    /// Sorts the members of every object by name.
     pub fn sort_all_objects(&mut self) {
         match self {
             Value::Object(map) => {
@@ -122,13 +122,13 @@ impl Value {
         }
     }
 
-    /// The value, with null left in its place.
+    /// Returns the value and leaves null in its place.
     pub fn take(&mut self) -> Value {
         std::mem::take(self)
     }
 }
 
-/// What a member is found by: the name in an object, the place in a list.
+/// The key of a member: the name in an object, the place in a list.
 pub trait Place {
     fn find(self, value: &Value) -> Option<&Value>;
     fn find_mut(self, value: &mut Value) -> Option<&mut Value>;
@@ -212,10 +212,10 @@ impl fmt::Display for Value {
     }
 }
 
-/// Writes a [`Value`] as JSON is written: `json!({"metadata": {"name": name}})`.
+/// Builds a [`Value`] from JSON: `json!({"metadata": {"name": name}})`.
 ///
-/// It goes by way of `serde_json`, which takes apart what it is given: that is for tests and for what is made once, not
-/// for each item of a list.
+/// It serializes its arguments into a `serde_json::Value` first: use it in tests and for values that are built once,
+/// not for each item of a list.
 #[macro_export]
 macro_rules! json {
     (null) => {

@@ -1,6 +1,7 @@
 //! Values through `serde`.
 //!
-//! Owns reading any JSON with `serde_json`, whose rules hold: the last of two members of one name counts, nesting ends at 128.
+//! Owns reading any JSON with `serde_json`, whose rules hold: the last of duplicate members counts, nesting ends at
+//! 128.
 
 use std::fmt;
 

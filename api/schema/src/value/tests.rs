@@ -1,4 +1,4 @@
-//! Values against `serde_json`, whose behaviour they promise.
+//! Values compared with `serde_json`, whose behaviour they promise.
 
 use proptest::prelude::*;
 

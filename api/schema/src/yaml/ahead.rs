@@ -14,11 +14,12 @@ use saphyr_parser::{Input, StrInput};
 
 use crate::budget::{OverBudget, goes_on};
 
-/// Looks at what may be a token, of which the scanner takes two for each: about 15 MB that are kept. A mapping has four
-/// tokens for each entry; text in block style, and JSON, which is read by another reader, have no bound here.
+/// Looks at possible tokens between two events, of which the scanner takes two for each token: about 15 MB of tokens. A
+/// mapping has four tokens for each entry; text in block style, and JSON, which is read by another reader, have no
+/// bound here.
 const LOOKS_MAX: u32 = 200_000;
 
-/// Looks since the last event.
+/// Counts the scanner's looks since the last event.
 pub(super) struct Ahead {
     left: Cell<u32>,
 }
@@ -30,7 +31,7 @@ impl Default for Ahead {
 }
 
 impl Ahead {
-    /// Notes that the scanner returned an event.
+    /// Starts the count again: the scanner returned an event.
     ///
     /// # Errors
     /// The scanner was stopped before.
@@ -38,7 +39,7 @@ impl Ahead {
         if self.left.replace(LOOKS_MAX) == 0 { Err(OverBudget) } else { Ok(()) }
     }
 
-    /// Counts a look; whether the scanner may go on.
+    /// Counts a look. Returns whether the scanner may go on.
     fn more(&self) -> bool {
         let left = if goes_on() { self.left.get().saturating_sub(1) } else { 0 };
         self.left.set(left);
@@ -136,7 +137,7 @@ mod tests {
 
     use super::*;
 
-    /// Whether the scanner gets through `text`.
+    /// Whether the scanner reads `text` to its end.
     fn gets_through(text: &str) -> bool {
         let ahead = Ahead::default();
         let mut events = Parser::new(Counted::new(text, &ahead));
@@ -151,7 +152,7 @@ mod tests {
         assert!(!gets_through(&format!("- [{}]", "a,".repeat(150_000))));
         assert!(!gets_through(&format!("k:\n  {{{}}}", entries(40_000))));
         assert!(!gets_through(&format!("? {{{}}}\n: a", entries(40_000))));
-        // Never a key, or let go as they come.
+        // Each collection is below the bound, or in block style, whose tokens are returned as they come.
         assert!(gets_through(&format!("- {{{}}}\n", entries(1_000)).repeat(100)));
         assert!(gets_through(&"a: b\n".replace('a', "- a").repeat(100_000)));
     }

@@ -30,7 +30,7 @@ pub(super) fn sorted(members: &Map) -> Vec<(&str, &Value)> {
 
 type Member<'v> = (&'v str, &'v Value);
 
-/// One sorted run of two; of equals, the left one's come first.
+/// Merges two sorted runs. Of equal keys, the left one comes first.
 fn merged<'v>(left: Vec<Member<'v>>, right: Vec<Member<'v>>) -> Vec<Member<'v>> {
     let mut merged = Vec::with_capacity(left.len() + right.len());
     let (mut left, mut right) = (left.into_iter().peekable(), right.into_iter().peekable());
@@ -68,7 +68,7 @@ fn is_before(left: &str, right: &str) -> bool {
     order == Ordering::Less
 }
 
-/// The number that the leading digits make, and how many they are.
+/// The value of the leading digits, and the number of digits.
 fn leading_number(text: &str, continues: bool) -> (i64, usize) {
     let digits = text.bytes().take_while(u8::is_ascii_digit);
     digits.fold((i64::from(continues), 0), |(number, count), digit| {

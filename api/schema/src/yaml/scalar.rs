@@ -1,12 +1,12 @@
-//! How a text is written so that reading it gives the text again.
+//! The style of a text, in which reading it gives the text again.
 //!
-//! Owns the choice of quotes. A text that would be read as something else (a number, a time, `yes`) gets double
-//! quotes, one with signs that mean something gets single ones, one with lines is a literal block where it can be.
+//! Owns the choice of quotes. A text that would be read as another value (a number, a time, `yes`) gets double quotes,
+//! a text with indicators single quotes, a text of several lines is a literal block where it can be.
 
 use super::plain;
 use crate::value::Value;
 
-/// The forms of a text.
+/// The styles of a text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Style {
     Plain,
@@ -15,7 +15,7 @@ pub(super) enum Style {
     Literal,
 }
 
-/// What the characters of a text allow.
+/// Properties of a text that rule out styles.
 #[derive(Debug, Default)]
 struct Traits {
     indicators: bool,
@@ -25,7 +25,7 @@ struct Traits {
     space_before_break: bool,
 }
 
-/// The form of `text`; a key stands in one line.
+/// The style of `text`; a key stands in one line.
 pub(super) fn style(text: &str, is_key: bool) -> Style {
     let traits = traits(text);
     let literal_allowed =
@@ -57,7 +57,7 @@ fn traits(text: &str) -> Traits {
     traits
 }
 
-/// Whether a character means something to a reader of unquoted text, given those around it.
+/// Whether a character is an indicator in unquoted text, given its neighbours.
 fn is_indicator(char: char, before: Option<char>, next: Option<char>) -> bool {
     let ends = next.is_none_or(|next| matches!(next, ' ' | '\t'));
     match (char, before) {
@@ -71,15 +71,15 @@ fn is_indicator(char: char, before: Option<char>, next: Option<char>) -> bool {
     }
 }
 
-/// Whether the character is written as it is. The reference escapes tabs and everything beyond 16 bits; we also
-/// escape the two separators that end a line for some readers only.
+/// Whether the character is written unescaped. The reference escapes tabs and everything beyond 16 bits; this writer
+/// also escapes the two separators that only some readers take for the end of a line.
 pub(super) fn is_printable(char: char) -> bool {
     let is_separator = matches!(char, '\u{2028}' | '\u{2029}');
     !is_separator
         && matches!(char, '\n' | ' '..='~' | '\u{A0}'..='\u{D7FF}' | '\u{E000}'..='\u{FEFE}' | '\u{FF00}'..='\u{FFFD}')
 }
 
-/// Whether a reader takes the unquoted text for a text.
+/// Whether a reader takes the unquoted text for a string.
 fn reads_as_text(text: &str) -> bool {
     let is_text = |text| matches!(plain(text), Ok(Value::String(_)));
     if text == "<<" || !is_text(text) {
@@ -89,7 +89,7 @@ fn reads_as_text(text: &str) -> bool {
     !starts_number || !(is_time(text) || is_base_60(text) || is_large_integer(text))
 }
 
-/// Numbers in base 60, which some readers know: `190:20:30`.
+/// Whether the text is a number in base 60, which some readers know: `190:20:30`.
 fn is_base_60(text: &str) -> bool {
     let unsigned = text.strip_prefix(['+', '-']).unwrap_or(text);
     let mut parts = unsigned.split(':');
@@ -114,7 +114,7 @@ fn is_base_60(text: &str) -> bool {
     !rest.is_empty() && rest.iter().all(is_sixtieth)
 }
 
-/// Integers with a prefix that take all of 64 bits.
+/// Whether the text is an integer with a prefix that fits in 64 bits without sign.
 fn is_large_integer(text: &str) -> bool {
     let digits = text.replace('_', "");
     let (base, digits) = match digits.as_bytes() {
@@ -126,7 +126,7 @@ fn is_large_integer(text: &str) -> bool {
     !digits.starts_with(['+', '-']) && u64::from_str_radix(digits, base).is_ok()
 }
 
-/// Days and times: `2001-1-2`, `2001-01-02T03:04:05.6Z`, `2001-01-02 03:04:05`.
+/// Whether the text is a day or a time: `2001-1-2`, `2001-01-02T03:04:05.6Z`, `2001-01-02 03:04:05`.
 fn is_time(text: &str) -> bool {
     let (day, clock) = match text.split_once(['T', 't', ' ']) {
         Some((day, clock)) => (day, Some(clock)),
@@ -164,7 +164,7 @@ fn is_clock(clock: &str) -> bool {
     numbers(whole, ':') == Some(3) && in_range && is_fraction
 }
 
-/// How many numbers of one or two digits `separator` divides, if there is nothing else.
+/// The number of parts between separators, if each has one or two digits.
 fn numbers(text: &str, separator: char) -> Option<usize> {
     let is_short =
         |part: &str| (1..=2).contains(&part.len()) && part.bytes().all(|byte| byte.is_ascii_digit());

@@ -1,4 +1,4 @@
-//! YAML 1.1 as the reference converts it, and what is bounded or refused.
+//! YAML 1.1 as the reference converts it, its bounds and its refusals.
 
 use super::*;
 use crate::json;
@@ -130,7 +130,8 @@ fn binary_scalars_hold_base64() {
     );
 }
 
-/// The texts of duplicate keys, of `text` and of the same text behind a line that makes it no JSON.
+/// The value of `text`, and the messages for its duplicate keys when it is read as JSON and, behind a line `---`, as
+/// YAML.
 fn duplicates(text: &str) -> (Value, Vec<String>, Vec<String>) {
     let (value, as_json) = read_yaml(orch(), text.as_bytes()).unwrap();
     let (same, as_yaml) = read_yaml(orch(), format!("---\n{text}").as_bytes()).unwrap();
@@ -160,7 +161,7 @@ fn duplicate_keys_of_json_are_told_by_line_like_those_of_yaml() {
     );
 }
 
-/// The scanner of YAML looks ahead to the end of a collection in braces, and reads pairs of escapes apart.
+/// The YAML scanner would look ahead to the end of the collection, and decode the two escapes of a character apart.
 #[test]
 fn a_member_that_stands_twice_makes_json_no_other_text() {
     let members: String = (0..150_000).map(|at| format!("\"k{at}\":1,")).collect();

@@ -1,8 +1,8 @@
-//! From a JSON value to a YAML document, laid out as the reference lays out its own.
+//! Writes a value as a YAML document in the reference's layout.
 //!
-//! Owns the layout: two spaces a level, lists at the level of their key, `{}` and `[]` for what is empty, text folded
-//! behind column 80, keys too long for one line introduced by `?`. How a text is quoted is decided in `scalar`, in
-//! which order keys come in `order`.
+//! Owns the layout: two spaces a level, lists at the level of their key, `{}` and `[]` for empty collections, text
+//! folded behind column 80, keys too long for one line introduced by `?`. `scalar` decides how a text is quoted,
+//! `order` in which order keys come.
 //!
 //! Invariant: reading the document gives the same value again.
 
@@ -53,9 +53,9 @@ pub fn write_yaml_list<E>(
     Ok(())
 }
 
-/// Takes a document.
+/// A destination of YAML documents.
 pub trait YamlSink {
-    /// Where the next bytes are appended.
+    /// The buffer to which the next bytes are appended.
     fn place(&mut self) -> &mut Vec<u8>;
 }
 
@@ -65,7 +65,7 @@ impl YamlSink for Vec<u8> {
     }
 }
 
-/// Text goes on in the next line at the first space behind this column.
+/// A text is folded at the first space behind this column.
 const FOLD_COLUMN: usize = 80;
 
 /// Spaces of a level.
@@ -78,7 +78,7 @@ struct Emitter<'a, S> {
     out: &'a mut S,
     /// Characters in the current line.
     column: usize,
-    /// Level of the innermost open collection; none is open at first.
+    /// Spaces before the innermost open collection; `None` where none is open.
     indent: Option<usize>,
     /// The next token needs no space before it.
     after_space: bool,
@@ -159,7 +159,7 @@ impl<'a, S: YamlSink> Emitter<'a, S> {
         }
     }
 
-    /// Writes a text in the style that it allows; what goes on in another line is one level deeper.
+    /// Writes a text in the style that it allows; continuation lines are one level deeper.
     fn text(&mut self, text: &str, place: Place) {
         let outer = self.indent;
         self.indent = Some(outer.map_or(INDENT, |indent| indent + INDENT));
@@ -314,7 +314,7 @@ impl<'a, S: YamlSink> Emitter<'a, S> {
         self.only_indented = false;
     }
 
-    /// Notes that a text has ended.
+    /// Records the end of a text.
     fn close(&mut self) {
         self.after_space = false;
         self.only_indented = false;
@@ -342,7 +342,7 @@ impl<'a, S: YamlSink> Emitter<'a, S> {
     }
 }
 
-/// A number with the fewest digits that name it; a fraction with an exponent from 1e6 on and below 1e-4.
+/// A number with the fewest digits that identify it; a fraction with an exponent from 1e6 on and below 1e-4.
 fn number_text(number: &Number) -> String {
     let float = number.as_f64().filter(|_| number.is_f64());
     let Some(float) = float else { return number.to_string() };

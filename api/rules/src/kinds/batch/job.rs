@@ -1,4 +1,4 @@
-//! batch/v1 Job: its selector is made from its identity unless asked otherwise.
+//! batch/v1 Job: its selector is generated from its uid unless `manualSelector` is set.
 
 use orch_proto::Brand;
 use orch_schema::json;
@@ -94,7 +94,7 @@ impl Strategy for Job {
     }
 }
 
-// The label that selects, then the others that pods of a job carry.
+// Labels of a job's pods: first the one that its selector matches, then the others.
 fn job_labels(brand: &Brand, job: &Value) -> [(String, String); 4] {
     let metadata = job.at("metadata");
     let (uid, name) = (metadata.text("uid").to_owned(), metadata.text("name").to_owned());
@@ -119,8 +119,8 @@ fn make_selector(context: &Context<'_>, job: &mut Value) {
     }
     let (key, uid) = &labels[0];
     set_default(child_mut(child_mut(spec, "selector"), "matchLabels"), key, uid.clone());
-    // A job without labels has those of its template, with the ones that were just made. Were they filled in by the
-    // first patch instead, its sender would be their manager.
+    // A job without labels gets those of its template, including the generated ones. If the first patch filled them in
+    // instead, its field manager would own them.
     let own = own_labels(spec);
     let metadata = child_mut(job, "metadata");
     if !context.labels_given {
@@ -201,7 +201,7 @@ fn validate_kept(old: &Value, new: &Value, path: &Path) -> FieldErrors {
     errors
 }
 
-// A job that waits may still be told where its pods shall run.
+// The scheduling directives of a suspended job may change: they are taken from the old template before it is compared.
 fn keep_directives(old: &Value, template: &mut Value) {
     for field in ["annotations", "labels"] {
         carry(old.at("metadata"), child_mut(template, "metadata"), field);

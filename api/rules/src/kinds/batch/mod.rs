@@ -1,6 +1,6 @@
-//! batch/v1: pods that end, once or by the clock.
+//! batch/v1: Job and CronJob.
 //!
-//! Owns what jobs and the templates of cron jobs share.
+//! Owns the rules that jobs and the job templates of cron jobs share.
 
 mod cron_job;
 mod job;

@@ -1,7 +1,6 @@
-//! Schedules of cron jobs: five fields, or a word for a usual one.
+//! Schedules of cron jobs: five fields, or a descriptor such as `@daily`.
 //!
-//! Owns whether a schedule can be read, with the messages of the reference's parser; when it next comes is the
-//! controller's.
+//! Owns the check of a schedule's syntax, with the messages of the reference's parser. Its times are the controller's.
 
 use std::num::IntErrorKind;
 
@@ -29,7 +28,7 @@ const DESCRIPTORS: [&str; 7] =
 // Two letters look alike: the micro sign and the Greek letter.
 const UNITS: [&str; 8] = ["ns", "us", "\u{b5}s", "\u{3bc}s", "ms", "s", "m", "h"];
 
-/// Why a schedule cannot be read; `None` when it can.
+/// The error of a schedule; `None` when it is valid.
 pub(super) fn schedule_error(schedule: &str) -> Option<String> {
     if schedule.starts_with('@') {
         return descriptor_error(schedule);

@@ -1,11 +1,11 @@
-//! The two spellings of an event: which field of one is which field of the other.
+//! Conversion between the two spellings of an event, core v1 and events v1.
 //!
-//! Owns the mapping and which fields each spelling always shows; no rule reads the events v1 form.
+//! Owns the mapping of field names and the fields that each spelling always shows; no rule reads the events v1 form.
 
 use orch_schema::json;
 use orch_schema::value::{Map, Value};
 
-/// Fields that only change their name: core v1, events v1. All others have the same name in both.
+/// Fields with different names in core v1 and in events v1. All others have the same name in both.
 const RENAMED: [(&str, &str); 7] = [
     ("involvedObject", "regarding"),
     ("message", "note"),
@@ -34,7 +34,7 @@ pub fn to_events_v1(event: &Value) -> Value {
     Value::Object(out)
 }
 
-/// An event in the spelling of events v1 as it is stored.
+/// The stored form of an event in the spelling of events v1.
 pub fn from_events_v1(event: &Value) -> Value {
     let mut out = renamed(event, |name| pair(|(_, v1)| *v1 == name).map_or(name, |(core, _)| core));
     for field in ["involvedObject", "source"] {
@@ -49,7 +49,7 @@ pub fn from_events_v1(event: &Value) -> Value {
     Value::Object(out)
 }
 
-/// The stored field behind a field selector of events v1; `None` for one that it does not know.
+/// The stored field that a field selector of events v1 names; `None` for an unknown one.
 pub fn stored_field_label(label: &str) -> Option<&'static str> {
     Some(match label {
         "metadata.name" => "metadata.name",

@@ -1,8 +1,8 @@
 //! Event, one stored object under two spellings: core v1 and events v1.
 //!
-//! The stored form is that of core v1; `convert` maps the other spelling to it and back. Owns the rules of both: the
-//! old spelling keeps the tolerance of old clients, the new one (spec 2.3) is strict about new events and lets an
-//! update change nothing but the series. Messages name the fields as the stored form does.
+//! The stored form is that of core v1; `convert` maps the other spelling to it and back. Owns the rules of both: core
+//! v1 keeps the tolerance that old clients need, events v1 (spec 2.3) is strict about new events and lets an update
+//! change only the series. Messages use the stored field names, but for the reporting controller.
 
 mod convert;
 
@@ -109,7 +109,7 @@ fn is_core(context: &Context<'_>) -> bool {
     context.group.is_empty()
 }
 
-// Rules for events of both spellings. An event with an event time is one of the new kind, however it is spelled.
+// Rules for events of both spellings. An event with an `eventTime` must be complete, in either spelling.
 fn validate_any(context: &Context<'_>, event: &Value) -> FieldErrors {
     let namespace = event.at("metadata").text("namespace");
     let involved = event.at("involvedObject").text("namespace");
@@ -122,7 +122,7 @@ fn validate_any(context: &Context<'_>, event: &Value) -> FieldErrors {
         errors.push(namespace_mismatch(involved));
     }
     let controller = event.text("reportingComponent");
-    // Each spelling has its own name for it, and nothing else is named as it is spelled.
+    // Only this field is reported by the name of the request's spelling; all others have their stored names.
     let path = Path::new(if is_core(context) { "reportingComponent" } else { "reportingController" });
     if controller.is_empty() {
         errors.push(FieldError::required(path.clone(), ""));
@@ -175,7 +175,7 @@ fn validate_series(event: &Value) -> FieldErrors {
     errors
 }
 
-/// What an update leaves as it is, in the order of the reference, which compares `reason` twice.
+/// Fields that an update must not change, in the order of the reference, which compares `reason` twice.
 const UNCHANGING: [&str; 14] = [
     "involvedObject",
     "reason",

@@ -17,7 +17,7 @@ const PATH_TYPES: [&str; 3] = ["Exact", "ImplementationSpecific", "Prefix"];
 const BAD_SEQUENCES: [&str; 5] = ["//", "/./", "/../", "%2f", "%2F"];
 const BAD_ENDS: [&str; 2] = ["/..", "/."];
 const NOT_AN_ADDRESS: &str = "must be a DNS name, not an IP address";
-/// Past this many characters a column of hosts or addresses is cut.
+/// Characters of the column of addresses; a longer text is cut.
 const COLUMN_WIDTH: usize = 16;
 
 /// The rules of ingresses.

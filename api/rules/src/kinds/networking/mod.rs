@@ -1,4 +1,4 @@
-//! networking/v1: who may talk to whom, and how requests come in from outside.
+//! networking/v1: Ingress and NetworkPolicy.
 
 mod ingress;
 mod network_policy;

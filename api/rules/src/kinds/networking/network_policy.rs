@@ -166,7 +166,7 @@ fn is_strictly_within(part: &str, whole: &str) -> bool {
     width == whole_width && part_length > whole_length && prefix(part_bits) == prefix(whole_bits)
 }
 
-// The width of the family, the address, and the length of the prefix.
+// The width of the address family in bits, the address, and the length of the prefix.
 fn bits(cidr: &str) -> Option<(u32, u128, u32)> {
     let (address, length) = cidr.split_once('/')?;
     let length = length.parse().ok()?;

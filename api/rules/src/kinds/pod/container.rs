@@ -14,7 +14,7 @@ use crate::validate::metadata::invalid_each;
 use crate::validate::tree::Tree;
 use crate::validate::{Distinct, FieldError, FieldErrors, Path, names};
 
-/// What the rules of a container need of its pod.
+/// The parts of a pod that the rules of its containers read.
 pub(super) struct Surroundings<'a> {
     pub(super) brand: &'static Brand,
     pub(super) spec: &'a Value,
@@ -23,7 +23,7 @@ pub(super) struct Surroundings<'a> {
 }
 
 const NEEDS_RESTART: &str = "may not be set for init containers without restartPolicy=Always";
-/// Fields that an ephemeral container may not have: it is no part of what the pod serves.
+/// Fields that an ephemeral container must not set: it takes no part in the pod's service.
 const NOT_EPHEMERAL: [&str; 7] =
     ["ports", "resources", "livenessProbe", "readinessProbe", "startupProbe", "lifecycle", "restartPolicy"];
 
@@ -54,7 +54,7 @@ pub(super) fn validate_containers(pod: &Surroundings<'_>, path: &Path) -> FieldE
     errors
 }
 
-/// A container may restart by another policy than its pod.
+/// A container may have another restart policy than its pod.
 fn validate_restart_policy(container: &Value, path: &Path) -> Option<FieldError> {
     let policy = container.at("restartPolicy").as_str()?;
     let known = ["Always", "Never", "OnFailure"];
@@ -105,7 +105,7 @@ fn validate_ephemeral(pod: &Surroundings<'_>, path: &Path) -> FieldErrors {
     errors
 }
 
-/// An image with spaces around it; only pods mind, templates do not.
+/// Refuses an image with spaces around it in a pod; templates may have such images.
 pub(super) fn padded_image(container: &Value, path: &Path) -> Option<FieldError> {
     let image = container.text("image");
     let detail = "must not have leading or trailing whitespace";
@@ -143,7 +143,7 @@ fn validate_any(pod: &Surroundings<'_>, container: &Value, path: &Path) -> Field
     errors
 }
 
-/// A text that must be one of a few.
+/// Checks that a required text is one of `known`.
 pub(super) fn one_of(value: &Value, field: &str, known: &[&str], path: &Path) -> Option<FieldError> {
     let given = value.text(field);
     if given.is_empty() {

@@ -1,7 +1,7 @@
 //! Defaults of pods and of pod templates.
 //!
-//! What stands in a template stays as short as the reference leaves it, so that old templates do not change; what only
-//! a pod gets is filled in by [`default_pod`].
+//! A template gets only the defaults that the reference gives it, so that stored templates do not change;
+//! [`default_pod`] sets those that only a pod gets.
 
 use orch_schema::json;
 use orch_schema::value::{SmolStr, Value};
@@ -20,7 +20,7 @@ const GRACE_PERIOD_SECONDS: i64 = 30;
 const FILE_MODE: i64 = 0o644;
 const TOKEN_EXPIRATION_SECONDS: i64 = 3600;
 
-/// Fills in what a pod spec gets wherever it stands.
+/// Sets the defaults that pods and pod templates share.
 pub(crate) fn default_pod_spec(context: &Context<'_>, spec: &mut Value) {
     set_default_text(spec, "restartPolicy", "Always");
     set_default_text(spec, "dnsPolicy", "ClusterFirst");
@@ -36,7 +36,7 @@ pub(crate) fn default_pod_spec(context: &Context<'_>, spec: &mut Value) {
     }
 }
 
-/// Fills in what only a pod gets, after [`default_pod_spec`].
+/// Sets the defaults that only a pod gets, after [`default_pod_spec`].
 pub(super) fn default_pod(pod: &mut Value) {
     let spec = child_mut(pod, "spec");
     for list in ["containers", "initContainers"] {
@@ -56,7 +56,7 @@ pub(super) fn default_pod(pod: &mut Value) {
     }
 }
 
-// `serviceAccount` is the old name of `serviceAccountName`; both are always shown.
+// `serviceAccount` is the old name of `serviceAccountName`: where one is set, both are shown.
 fn alias_service_account(spec: &mut Value) {
     let name =
         // few: two names.
@@ -67,7 +67,7 @@ fn alias_service_account(spec: &mut Value) {
     }
 }
 
-// `podIP` is the first of `podIPs`; the single one wins where they disagree.
+// `podIP` is the first of `podIPs`; `podIP` wins where they differ.
 fn unify_pod_ips(status: &mut Value) {
     let single = status.text("podIP").to_owned();
     let first = status.items("podIPs").first().map(|ip| ip.text("ip").to_owned()).unwrap_or_default();
@@ -204,7 +204,7 @@ fn requests_from_limits(container: &mut Value) {
     }
 }
 
-// Pod-level requests follow the pod-level limits for what no container asks for itself.
+// Pod-level requests default to the pod-level limits, for resources that no container requests.
 fn requests_from_pod_limits(spec: &mut Value) {
     let asked: Distinct<SmolStr> = spec
         .items("containers")

@@ -1,7 +1,7 @@
-//! The difference of two specs as the refusal of a change shows it.
+//! The difference of two specs, as the error of a refused update shows it.
 //!
 //! The reference prints its own in-memory form, field by field, indented by one, as a unified diff with three lines
-//! around each change. `form` has that form; here is the comparison of its lines.
+//! around each change. `form` writes that form; this file compares its lines.
 
 mod form;
 
@@ -9,11 +9,11 @@ use self::form::{claim_form, pod_form};
 
 use orch_schema::value::Value;
 
-/// Lines around a change.
+/// Lines of context around a change.
 const AROUND: usize = 3;
-/// Past this many pairs of lines the part between the first and the last change is shown as one change.
+/// Beyond this many pairs of lines the part between the first and the last change is shown as one change.
 const PAIRS_MAX: usize = 1_000_000;
-/// Bytes after which a difference ends: more than a message shows of it.
+/// Bytes after which a difference is cut: more than a message repeats.
 const DIFF_BYTES_MAX: usize = 64 * 1024;
 
 /// The difference between two pod specs; empty when their shown forms are the same.
@@ -21,7 +21,7 @@ pub(super) fn spec_diff(before: &Value, after: &Value) -> String {
     unified(&pod_form(before), &pod_form(after))
 }
 
-/// The difference between two specs of volume claims, in the same way.
+/// The difference between two specs of volume claims; empty when their shown forms are the same.
 pub(crate) fn claim_diff(before: &Value, after: &Value) -> String {
     unified(&claim_form(before), &claim_form(after))
 }
@@ -78,7 +78,7 @@ fn push_lines(out: &mut String, mark: char, lines: &[&str]) {
     }
 }
 
-// Changes that are so close that their surroundings touch stand together.
+// Groups changes whose context lines touch.
 fn grouped(changes: &[Change]) -> Vec<Vec<Change>> {
     let mut groups: Vec<Vec<Change>> = Vec::new();
     for &change in changes {
@@ -92,7 +92,7 @@ fn grouped(changes: &[Change]) -> Vec<Vec<Change>> {
     groups
 }
 
-// The longest common subsequence by dynamic programming, after what is common at both ends is set aside.
+// The longest common subsequence by dynamic programming, without the common lines at both ends.
 fn changes(before: &[&str], after: &[&str]) -> Vec<Change> {
     let head = before.iter().zip(after).take_while(|(a, b)| a == b).count();
     let (old, new) = (&before[head..], &after[head..]);

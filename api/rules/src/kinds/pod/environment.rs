@@ -61,7 +61,7 @@ pub(super) fn validate_ports(ports: &[Value], path: &Path) -> FieldErrors {
     errors
 }
 
-/// A transport protocol.
+/// Checks the transport protocol of a port.
 fn validate_protocol(protocol: &str, path: Path) -> Option<FieldError> {
     let known = ["SCTP", "TCP", "UDP"];
     if protocol.is_empty() {
@@ -87,7 +87,7 @@ pub(super) fn validate_env(variables: &[Value], path: &Path) -> FieldErrors {
     errors
 }
 
-/// Rules for the sources of whole sets of variables.
+/// Rules for `envFrom`, the sources of whole sets of variables.
 pub(super) fn validate_env_from(sources: &[Value], path: &Path) -> FieldErrors {
     let mut errors = FieldErrors::new();
     for (at, source) in sources.iter().numbered() {
@@ -111,7 +111,7 @@ pub(super) fn validate_env_from(sources: &[Value], path: &Path) -> FieldErrors {
     errors
 }
 
-/// A reference to a field of the pod. `in_volume`: it fills a file and may name a whole map.
+/// Checks a reference to a field of the pod. `in_volume`: the reference fills a file and may name a whole map.
 pub(super) fn validate_field_reference(reference: &Value, in_volume: bool, path: &Path) -> FieldErrors {
     for field in ["apiVersion", "fieldPath"] {
         if reference.text(field).is_empty() {
@@ -140,7 +140,7 @@ pub(super) fn validate_field_reference(reference: &Value, in_volume: bool, path:
     FieldErrors::from(FieldError::invalid_str(path, field, &detail))
 }
 
-/// A reference to a request or limit of a container.
+/// Checks a reference to a request or limit of a container.
 pub(super) fn validate_resource_reference(
     reference: &Value,
     in_volume: bool,

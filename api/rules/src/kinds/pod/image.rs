@@ -1,6 +1,6 @@
-//! Image references, as far as a default depends on them.
+//! Image references: whether the tag is `latest`, on which the default of `imagePullPolicy` depends.
 
-/// The reference names the moving tag `latest`, or no tag and no digest, which means the same.
+/// Whether an image reference has the moving tag `latest`, or no tag and no digest, which means the same.
 pub(super) fn is_latest(reference: &str) -> bool {
     let (named, digest) =
         reference.split_once('@').map_or((reference, None), |(named, digest)| (named, Some(digest)));
@@ -17,7 +17,7 @@ pub(super) fn is_latest(reference: &str) -> bool {
     }
 }
 
-// A reference that does not parse has no tag at all.
+// An image reference that does not parse has no tag at all.
 fn is_repository(path: &str) -> bool {
     let host = |part: &str| part.contains(['.', ':']) || part == "localhost";
     let remainder = match path.split_once('/') {

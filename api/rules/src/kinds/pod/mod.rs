@@ -1,4 +1,4 @@
-//! core/v1 Pod: defaults, admission, rules, what may change, and how long a pod has to end.
+//! core/v1 Pod: defaults, rules, allowed changes, and the grace period.
 //!
 //! Owns also the parts that other kinds share through their templates: the defaults and the rules of a pod spec.
 
@@ -114,7 +114,7 @@ impl Strategy for Pod {
         values
     }
 
-    // A pod that no node runs, or that has ended, goes at once.
+    // A pod without a node, or one that has ended, is removed at once.
     fn grace_period_seconds(&self, object: &Value, requested: Option<i64>) -> Option<i64> {
         let (spec, status) = (object.at("spec"), object.at("status"));
         let ended = matches!(status.text("phase"), "Failed" | "Succeeded");
@@ -141,7 +141,7 @@ fn validate_whole(context: &Context<'_>, pod: &Value) -> FieldErrors {
     errors
 }
 
-/// The condition of a pod that waits for its gates since `now`.
+/// The condition of a pod that has waited for its scheduling gates since `now`.
 fn gated_condition(now: &str) -> Value {
     json!({
         "type": "PodScheduled",

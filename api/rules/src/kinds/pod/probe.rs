@@ -1,4 +1,4 @@
-//! Probes and lifecycle hooks: exactly one handler, with ports, paths and times that make sense.
+//! Probes and lifecycle hooks: exactly one handler, with valid ports, paths and times.
 
 use orch_schema::value::Value;
 
@@ -29,7 +29,7 @@ pub(super) fn validate_probes(container: &Value, grace_period: Option<i64>, path
     errors
 }
 
-/// A port by number or by name.
+/// Checks a port that is given by number or by name.
 pub(crate) fn validate_port(port: &Value, path: &Path) -> FieldErrors {
     if let Some(name) = port.as_str() {
         return invalid_each(path, name, names::port_name(name));

@@ -11,7 +11,8 @@ const COUNTED: [&str; 2] = ["cpu", "memory"];
 
 type Amounts<'a> = BTreeMap<&'a str, Quantity>;
 
-/// `BestEffort` without any request or limit, `Guaranteed` where every limit is also requested, else `Burstable`.
+/// `BestEffort` without any request or limit of cpu and memory, `Guaranteed` where every container (or the pod as a
+/// whole) limits both and the requests equal the limits, else `Burstable`.
 pub(super) fn qos_class(spec: &Value) -> &'static str {
     let (mut requests, mut limits) = (Amounts::new(), Amounts::new());
     let mut guaranteed = true;
@@ -36,7 +37,7 @@ pub(super) fn qos_class(spec: &Value) -> &'static str {
     }
 }
 
-// Adds what counts and is more than nothing; gives the number of resources that did.
+// Adds the positive amounts of cpu and memory to `totals`. Returns the number of resources that were added.
 fn add<'a>(amounts: &'a Value, totals: &mut Amounts<'a>) -> usize {
     let counted = COUNTED.into_iter().filter_map(|name| {
         let quantity = Quantity::parse(amounts.text(name))?;

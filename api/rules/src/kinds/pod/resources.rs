@@ -1,4 +1,4 @@
-//! Requests and limits: names of resources, amounts, and how the two go together.
+//! Requests and limits: names of resources, amounts, and requests against their limits.
 
 use orch_proto::Brand;
 use orch_schema::budget::Numbered;
@@ -92,7 +92,7 @@ pub(super) fn validate_requirements(
     errors
 }
 
-/// An amount of a resource, wherever it stands: not negative, and whole where the resource is counted.
+/// Checks an amount of a resource of any object: not negative, and whole where the resource is counted.
 pub(crate) fn validate_quantity(brand: &Brand, name: &str, amount: &Value, path: &Path) -> FieldErrors {
     let text = amount.as_str().unwrap_or_default();
     let Some(quantity) = Quantity::parse(text) else { return FieldErrors::new() };
@@ -106,7 +106,7 @@ pub(crate) fn validate_quantity(brand: &Brand, name: &str, amount: &Value, path:
     errors
 }
 
-/// The name of a resource anywhere: qualified, and known where it has no domain.
+/// Checks the name of a resource of any object: qualified, and a standard one where it has no domain.
 fn validate_resource_name(name: &str, path: &Path) -> FieldErrors {
     let errors = invalid_each(path, name, names::qualified_name(name));
     if errors.is_empty() && !name.contains('/') && !STANDARD.contains(&name) && !name.starts_with(HUGE_PAGES)

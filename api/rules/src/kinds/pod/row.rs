@@ -1,4 +1,4 @@
-//! The row of a pod in a table: how many containers are ready, what state the pod is in, and why.
+//! The table row of a pod: ready containers, status and its reason, restarts.
 
 use orch_schema::budget::Numbered;
 use orch_schema::json;
@@ -8,7 +8,7 @@ use crate::kinds::{Cell, age};
 use crate::validate::Distinct;
 use crate::validate::tree::Tree;
 
-/// What the container statuses of a pod come to.
+/// Summary of the container statuses of a pod.
 #[derive(Default)]
 struct Tally {
     ready: usize,
@@ -80,7 +80,7 @@ fn tally(pod: &Value) -> Tally {
     tally
 }
 
-// Whether an init container still runs or has failed; the reason is then about it.
+// Returns whether an init container still runs or has failed; `tally.reason` is then about that container.
 fn tally_init(pod: &Value, tally: &mut Tally) -> bool {
     let specs = pod.at("spec").items("initContainers");
     let restartable: Distinct<&str> = specs

@@ -1,4 +1,4 @@
-//! What steers a pod to a node: selectors, affinity, tolerations, spread constraints and gates.
+//! Scheduling fields of a pod: affinity, tolerations, preemption policy, spread constraints and gates.
 
 use orch_schema::budget::Numbered;
 use orch_schema::value::Value;
@@ -40,12 +40,12 @@ pub(super) fn validate_tolerations(tolerations: &[Value], path: &Path) -> FieldE
     items.flat_map(|(at, toleration)| validate_toleration(toleration, &path.index(at))).collect()
 }
 
-/// The effect of a taint or toleration.
+/// Checks the effect of a taint or toleration.
 pub(crate) fn validate_effect(effect: &str, path: Path) -> Option<FieldError> {
     (!EFFECTS.contains(&effect)).then(|| FieldError::not_supported(path, effect, &EFFECTS))
 }
 
-/// What a pod or a class says about pushing others away.
+/// Validates `preemptionPolicy` of a pod spec or a priority class.
 pub(crate) fn validate_preemption_policy(holder: &Value, path: &Path) -> Option<FieldError> {
     if !holder.has("preemptionPolicy") {
         return None;

@@ -1,4 +1,4 @@
-//! The spec of a pod, wherever it stands: in a pod or in a template.
+//! The spec of a pod, in a pod or in a template.
 
 use std::net::IpAddr;
 
@@ -20,9 +20,9 @@ use crate::validate::{Distinct, FieldError, FieldErrors, Path, names};
 /// Where a pod spec stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Place {
-    /// In a pod: what its defaults left open must be set.
+    /// In a pod: fields that its defaults leave open must be set.
     Pod,
-    /// In the template of another kind: some rules wait until a pod is made of it.
+    /// In the template of another kind: some rules apply only to the pods that are made of it.
     Template,
 }
 
@@ -83,7 +83,7 @@ pub(crate) fn validate_pod_spec(
     errors
 }
 
-/// Rules for containers that only a pod has, not a template.
+/// Rules that apply to pods, but not to templates.
 pub(super) fn validate_only_pod(spec: &Value, path: &Path) -> FieldErrors {
     let mut errors = FieldErrors::new();
     if spec.text("serviceAccountName").is_empty() {
@@ -107,7 +107,7 @@ pub(super) fn validate_only_pod(spec: &Value, path: &Path) -> FieldErrors {
     errors
 }
 
-/// An address of either family.
+/// Checks an IP address of either family.
 pub(crate) fn validate_ip(value: &str, path: Path) -> Option<FieldError> {
     let detail = "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)";
     value.parse::<IpAddr>().is_err().then(|| FieldError::invalid_str(path, value, detail))

@@ -1,4 +1,4 @@
-//! The status of a pod: what a node may report, and what stays as it was.
+//! Rules for updates of a pod's status.
 
 use orch_schema::budget::Numbered;
 use orch_schema::value::Value;

@@ -1,4 +1,4 @@
-//! What becomes of pods: filled in, admitted, refused, changed, shown.
+//! Defaults, rules, updates, grace periods and selectable fields of pods.
 
 use super::*;
 use crate::kinds::Action;

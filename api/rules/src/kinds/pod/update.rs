@@ -1,4 +1,5 @@
-//! What may change in a pod: images, a deadline, tolerations that are added, gates that are lifted. Nothing else.
+//! The changes that the spec of a pod allows: images, a deadline, added tolerations, removed scheduling gates. Nothing
+//! else.
 
 use orch_schema::budget::Numbered;
 use orch_schema::value::Value;
@@ -68,7 +69,7 @@ fn validate_images(containers: &[Value], list: &Path) -> FieldErrors {
 enum Deadline {
     Fine,
     Refused(FieldError),
-    // The reference stops here.
+    // The reference makes no further checks then.
     Senseless(FieldError),
 }
 
@@ -94,7 +95,7 @@ fn validate_deadline(before: &Value, after: &Value, path: &Path) -> Deadline {
 }
 
 fn validate_added_tolerations(before: &Value, after: &Value, path: &Path) -> FieldErrors {
-    // By what tells tolerations apart: all of their fields but the seconds.
+    // Tolerations are told apart by all of their fields but the seconds.
     let identity = |toleration: &'_ Value| {
         ["key", "operator", "value", "effect"].map(|field| toleration.text(field).to_owned())
     };
@@ -122,7 +123,7 @@ fn validate_lifted_gates(before: &Value, after: &Value, path: &Path) -> FieldErr
         .collect()
 }
 
-// The new spec with everything that may change set back; what is left of the difference is refused.
+// The new spec with the old values of all fields that may change. Any difference that is left is refused.
 fn without_allowed_changes(before: &Value, after: &Value) -> Value {
     let mut spec = after.clone();
     for list in ["containers", "initContainers"] {

@@ -16,7 +16,7 @@ use crate::validate::{Distinct, FieldError, FieldErrors, Path, names};
 const FILE_MODE: &str = "must be a number between 0 and 0777 (octal), both inclusive";
 const HOST_PATH_TYPES: [&str; 8] =
     ["", "BlockDevice", "CharDevice", "Directory", "DirectoryOrCreate", "File", "FileOrCreate", "Socket"];
-/// Texts that a source cannot do without.
+/// Required texts of each source.
 const REQUIRED: [(&str, &[&str]); 17] = [
     ("secret", &["secretName"]),
     ("configMap", &["name"]),
@@ -40,7 +40,7 @@ const REQUIRED: [(&str, &[&str]); 17] = [
 /// The volumes of a pod that mounts may refer to, by name.
 pub(super) type Volumes<'a> = HashMap<&'a str, &'a Value>;
 
-/// Rules for the volumes of a pod; gives also the volumes that mounts may refer to.
+/// Rules for the volumes of a pod. Returns also the valid volumes, to which mounts may refer.
 pub(super) fn validate_volumes<'a>(volumes: &'a [Value], path: &Path) -> (Volumes<'a>, FieldErrors) {
     let mut errors = FieldErrors::new();
     let mut valid = Volumes::new();
@@ -64,7 +64,7 @@ pub(super) fn validate_volumes<'a>(volumes: &'a [Value], path: &Path) -> (Volume
     (valid, errors)
 }
 
-/// A path below some directory: relative, and never up.
+/// Checks a path below a directory: relative, and without `..`.
 pub(super) fn validate_descending_path(target: &str, path: &Path) -> FieldErrors {
     let mut errors = FieldErrors::new();
     if target.starts_with('/') {
@@ -74,7 +74,7 @@ pub(super) fn validate_descending_path(target: &str, path: &Path) -> FieldErrors
     errors
 }
 
-/// The error of a path that goes up.
+/// The error of a path with a part `..`.
 pub(super) fn no_backsteps(target: &str, path: &Path) -> Option<FieldError> {
     // once: one pass over a path.
     let steps_back = target.split('/').any(|part| part == "..");

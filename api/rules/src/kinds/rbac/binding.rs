@@ -151,7 +151,7 @@ fn row(binding: &Value, now: &str) -> Vec<Cell> {
         let of_kind = binding.items("subjects").iter().filter(|subject| subject.text("kind") == kind);
         let names: Vec<String> = of_kind
             .map(|subject| match kind {
-                // Without a namespace, too.
+                // The slash stays where the namespace is empty.
                 "ServiceAccount" => format!("{}/{}", subject.text("namespace"), subject.text("name")),
                 _ => subject.text("name").to_owned(),
             })

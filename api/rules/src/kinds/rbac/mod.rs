@@ -1,6 +1,6 @@
-//! rbac/v1: roles and what binds them to subjects.
+//! rbac/v1: roles and role bindings.
 //!
-//! Owns the shape of rules, references and subjects. Who may grant what (escalation, bind) is the authorizer's.
+//! Owns the shape of rules, references and subjects. The authorizer checks privilege escalation and `bind`.
 
 mod binding;
 mod role;

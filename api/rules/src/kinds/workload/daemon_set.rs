@@ -16,7 +16,7 @@ use crate::validate::tree::{
 };
 use crate::validate::{FieldError, FieldErrors, Path};
 
-/// Where the generation of the template is kept since it is no field any more.
+/// The annotation with the generation of the template, which is no field any more.
 const TEMPLATE_GENERATION: &str = "deprecated.daemonset.template.generation";
 
 /// The rules of daemon sets.
@@ -35,7 +35,8 @@ impl Strategy for DaemonSet {
         }
         set_default(spec, "revisionHistoryLimit", 10);
         default_template(context, spec);
-        // The reference writes it whenever it reads an object, so that whoever sends one without it owns it.
+        // The reference writes the annotation whenever it decodes an object, so that a manager that applies an object
+        // without it owns it.
         let generation = template_generation(new);
         set_template_generation(new, generation);
     }

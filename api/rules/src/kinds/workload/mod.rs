@@ -1,7 +1,7 @@
 //! apps/v1: kinds that keep pods running from a template.
 //!
-//! Owns what they share: the rules of a template and its selector, numbers that may be shares, and the columns about
-//! containers and images.
+//! Owns their shared parts: the rules of a template and its selector, numbers that may be percentages, and the columns
+//! about containers and images.
 
 mod daemon_set;
 mod deployment;
@@ -24,14 +24,14 @@ use crate::validate::selector::{self, validate_label_selector};
 use crate::validate::tree::{Tree, child_mut, same, shown, shown_map};
 use crate::validate::{FieldError, FieldErrors, Path, names};
 
-/// Fills in the template of `spec`.
+/// Sets the defaults of the template of `spec`.
 pub(crate) fn default_template(context: &Context<'_>, spec: &mut Value) {
     let template = child_mut(spec, "template");
     child_mut(template, "metadata");
     default_pod_spec(context, child_mut(template, "spec"));
 }
 
-/// Rules for a template as such.
+/// Rules for a pod template.
 pub(crate) fn validate_template(context: &Context<'_>, template: &Value, path: &Path) -> FieldErrors {
     let metadata = template.at("metadata");
     let mut errors = validate_labels(metadata.at("labels"), &path.child("labels"));
@@ -45,7 +45,7 @@ pub(crate) fn validate_template(context: &Context<'_>, template: &Value, path: &
     errors
 }
 
-/// Rules for a selector that must select something. `kind` is the word in the message.
+/// Rules for a selector that must not be empty. `kind` is the word in the message.
 fn validate_selector(spec: &Value, kind: &str, path: &Path) -> FieldErrors {
     let (chosen, path) = (spec.at("selector"), path.child("selector"));
     if chosen.is_null() {
@@ -59,7 +59,7 @@ fn validate_selector(spec: &Value, kind: &str, path: &Path) -> FieldErrors {
     errors
 }
 
-/// The pods of the template must be those that the selector selects.
+/// Checks that the selector selects the labels of the template.
 fn validate_match(spec: &Value, path: &Path) -> Option<FieldError> {
     let labels = spec.at("template").at("metadata").at("labels");
     let chosen = spec.at("selector");
@@ -70,7 +70,7 @@ fn validate_match(spec: &Value, path: &Path) -> Option<FieldError> {
     Some(FieldError::invalid(path, &shown_map(labels), "`selector` does not match template `labels`"))
 }
 
-/// Pods that are kept running restart always and have no deadline.
+/// Checks that the template's pods always restart and have no deadline.
 fn validate_keeps_running(spec: &Value, kind: &str, path: &Path) -> FieldErrors {
     let (pod, path) = (spec.at("template").at("spec"), path.child("template").child("spec"));
     let mut errors = FieldErrors::new();
@@ -85,19 +85,19 @@ fn validate_keeps_running(spec: &Value, kind: &str, path: &Path) -> FieldErrors 
     errors
 }
 
-/// The selector of a workload never changes.
+/// Checks that the selector of a workload does not change.
 fn validate_same_selector(old: &Value, new: &Value) -> Option<FieldError> {
     let (before, after) = (old.at("spec").at("selector"), new.at("spec").at("selector"));
     let path = Path::new("spec").child("selector");
     (!same(before, after)).then(|| FieldError::invalid(path, &shown(after), "field is immutable"))
 }
 
-/// Counts that may not be negative.
+/// Checks that counts are not negative.
 fn validate_counts(holder: &Value, fields: &[&str], path: &Path) -> FieldErrors {
     fields.iter().filter_map(|field| nonnegative(holder.int(field), path.child(field))).collect()
 }
 
-/// Counts of a status that may not exceed another one.
+/// Checks that counts of a status do not exceed the count `whole`.
 fn validate_at_most(status: &Value, fields: &[&str], whole: &str, path: &Path) -> FieldErrors {
     let limit = status.int(whole).unwrap_or(0);
     let counts = fields.iter().filter_map(|field| Some((field, status.int(field)?)));
@@ -109,7 +109,7 @@ fn validate_at_most(status: &Value, fields: &[&str], whole: &str, path: &Path) -
         .collect()
 }
 
-/// The collision count of a status never goes down.
+/// Checks that the collision count of a status does not go down.
 fn validate_collisions(old: &Value, new: &Value) -> Option<FieldError> {
     let count = |object: &Value| object.at("status").int("collisionCount");
     let (before, after) = (count(old)?, count(new).unwrap_or(0));
@@ -117,7 +117,7 @@ fn validate_collisions(old: &Value, new: &Value) -> Option<FieldError> {
     (after < before).then(|| FieldError::invalid(path, &after.to_string(), "cannot be decremented"))
 }
 
-/// A number that is not negative, or a percentage.
+/// Checks a number, which must not be negative, or a percentage.
 pub(crate) fn number_or_percent(value: &Value, path: &Path) -> FieldErrors {
     match value.as_str() {
         Some(text) => invalid_each(path, text, names::percent(text)),
@@ -125,16 +125,16 @@ pub(crate) fn number_or_percent(value: &Value, path: &Path) -> FieldErrors {
     }
 }
 
-/// A percentage of no more than the whole.
+/// Checks that a percentage is at most 100%.
 pub(crate) fn within_hundred_percent(value: &Value, path: &Path) -> Option<FieldError> {
     let share = value.as_str()?;
     let digits = share.strip_suffix('%').filter(|digits| digits.bytes().all(|c| c.is_ascii_digit()))?;
-    // A number too long to read is more than the whole, too.
+    // A number too long to parse is above 100, too.
     let over = digits.parse::<u32>().map_or(!digits.is_empty(), |percent| percent > 100);
     over.then(|| FieldError::invalid_str(path.clone(), share, "must not be greater than 100%"))
 }
 
-/// The number behind a number or percentage, `0` for none.
+/// The number, or that of the percentage; 0 for none.
 fn amount(value: &Value) -> i64 {
     let share = value.as_str().and_then(|text| text.strip_suffix('%')?.parse().ok());
     share.or_else(|| value.as_i64()).unwrap_or(0)

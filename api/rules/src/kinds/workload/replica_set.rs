@@ -71,7 +71,7 @@ impl Strategy for ReplicaSet {
 
 fn validate_spec(context: &Context<'_>, spec: &Value, path: &Path) -> FieldErrors {
     let mut errors = validate_counts(spec, &["replicas", "minReadySeconds"], path);
-    // The reference has the word of deployments here, too.
+    // The reference says `deployment` in this message, too.
     errors.extend(validate_selector(spec, "deployment", path));
     errors.extend(validate_match(spec, path));
     errors.extend(validate_template(context, spec.at("template"), &path.child("template")));

@@ -142,7 +142,7 @@ fn with_claims(spec: &Value) -> Value {
     let claims = spec.items("volumeClaimTemplates").iter().map(|claim| claim.at("metadata").text("name"));
     let pod = child_mut(&mut template, "spec");
     let mut volumes = pod.items("volumes").to_vec();
-    // Of claims of one name the last one counts.
+    // Of claim templates with the same name the last one counts.
     let mut claimed = Distinct::new();
     let mut names: Vec<&str> = claims.filter(|name| !name.is_empty()).collect();
     names.reverse();

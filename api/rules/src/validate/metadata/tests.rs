@@ -1,4 +1,4 @@
-//! The rules of object metadata, by what they refuse.
+//! The rules of object metadata, by the errors that they report.
 
 use orch_schema::json;
 

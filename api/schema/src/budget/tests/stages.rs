@@ -1,6 +1,6 @@
-//! That every codec counts its steps, and ends when the request does.
+//! Tests that every codec counts its steps and stops with its request.
 //!
-//! Owns one case for each. What a stage leaves when it is stopped is not looked at: nobody does.
+//! Owns one case for each codec. The partial result of a stopped stage is not checked: no caller uses it.
 
 use crate::budget::stopping::check_stops;
 use crate::json;

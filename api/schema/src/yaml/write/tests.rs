@@ -1,4 +1,4 @@
-//! The layout and the quotes of the reference, and that everything written is read back.
+//! The layout and the quotes of the reference, and that every document written is read back.
 
 use proptest::prelude::*;
 

@@ -1,6 +1,6 @@
 //! The in-memory form of a pod spec as the reference prints it.
 //!
-//! Owns the order and the names of the fields, and what an unset one shows. Parts without a table are shown with the
+//! Owns the order and the names of the fields, and the text of unset ones. Parts without a table are shown with the
 //! fields they have.
 
 use orch_schema::budget::Numbered;
@@ -8,7 +8,7 @@ use orch_schema::value::Value;
 
 use crate::validate::tree::{Tree, set, sorted_entries};
 
-/// What stands for a field that is not set.
+/// The form of a field, and its text when it is not set.
 #[derive(Clone, Copy)]
 enum Shape {
     Null,
@@ -154,7 +154,7 @@ const CLAIM_RESOURCES: &[Member] =
     &[Member("Limits", "limits", Shape::Null), Member("Requests", "requests", Shape::Null)];
 const SECURITY_CONTEXT: &str = "securityContext";
 
-/// Fields that stand in the spec and in the reference's memory in the security context.
+/// Fields of the spec that the reference holds in memory in the security context.
 const HOSTED: [&str; 5] = ["hostNetwork", "hostPID", "hostIPC", "shareProcessNamespace", "hostUsers"];
 
 /// The form of a volume claim's spec.
@@ -182,7 +182,7 @@ fn write_object(value: &Value, members: &[Member], depth: usize, out: &mut Strin
     write_members(|name| value.at(name), members, depth, out);
 }
 
-/// Writes an object whose members `value` gives.
+/// Writes an object; `value` returns a member by its name.
 fn write_members<'v>(value: impl Fn(&str) -> &'v Value, members: &[Member], depth: usize, out: &mut String) {
     out.push_str("{\n");
     for (at, Member(shown, name, shape)) in members.iter().numbered() {
