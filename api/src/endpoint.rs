@@ -1,8 +1,7 @@
 //! Endpoints: the resource and the action that a path names, its verbs, and the documents that go in and out.
 //!
 //! Owns the rules which verbs each path serves, and which document types they take and return. The code behind it works
-//! with
-//! an [`Action`] and compares no names of sub-resources.
+//! with an [`Action`] and compares no names of sub-resources.
 
 use std::sync::Arc;
 

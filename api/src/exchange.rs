@@ -1,8 +1,7 @@
 //! The context of one request, from its HTTP head to the head of its response.
 //!
 //! Owns the request's id, user, ruling and warnings. The stages fill them in on the way in. [`Exchange::close`], called
-//! once on
-//! the way out, writes the headers and the log line that every request gets. It decides nothing.
+//! once on the way out, writes the headers and the log line that every request gets. It decides nothing.
 
 use std::borrow::Cow;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -92,8 +91,7 @@ impl Exchange {
     }
 
     /// Adds warnings for the client, each text once. They go out with any response. As in the reference, the warnings
-    /// of an
-    /// attempt are kept even if another attempt follows.
+    /// of an attempt are kept even if another attempt follows.
     pub(crate) fn warn(&self, texts: impl IntoIterator<Item = String>) {
         let mut warnings = self.all_warnings();
         for text in texts {

@@ -27,8 +27,7 @@ impl Gate {
     ///
     /// # Errors
     /// `Unauthorized`: no valid credentials. `Forbidden`: the request has impersonation headers. Impersonation is not
-    /// supported,
-    /// and such a request must not run with the sender's own rights.
+    /// supported, and such a request must not run with the sender's own rights.
     pub fn enter(
         &self,
         exchange: &Exchange,

@@ -209,8 +209,7 @@ impl Clause<'_> {
     }
 
     /// Whether the `stream` and `sv` parameters are supported: only watch events are streamed, not in YAML, and the
-    /// server's own
-    /// types have one version.
+    /// server's own types have one version.
     fn is_served(&self, encoding: Encoding) -> bool {
         let stream = self.parameter("stream");
         let is_stream_served = stream.is_empty() || (stream == "watch" && encoding != Encoding::Yaml);

@@ -18,8 +18,7 @@ use crate::fields::OtherVersion;
 use crate::request::Verb;
 
 /// One served resource in one version. It shares ownership of its definition and schema, so that a request keeps
-/// working after
-/// its registry was replaced and dropped.
+/// working after its registry was replaced and dropped.
 pub struct Resource {
     /// Names, verbs, sub-resources and columns. `Resource` dereferences to it.
     pub definition: Arc<ResourceType>,
@@ -62,8 +61,7 @@ pub struct Conversion {
 }
 
 /// All served resources. Immutable: a changed set of resources is a new registry, and a request keeps the registry that
-/// it
-/// began with.
+/// it began with.
 pub struct Registry {
     /// The schema of all resources.
     pub schema: Arc<Schema>,
@@ -127,8 +125,8 @@ impl Resource {
     }
 
     /// Paths of the fields that `action` resets, so that it gives no manager ownership of them. A write of the object
-    /// resets `status`
-    /// where the kind has a status sub-resource. A write of the status resets `spec` and further fields of the kind.
+    /// resets `status` where the kind has a status sub-resource. A write of the status resets `spec` and further fields
+    /// of the kind.
     pub fn resets(&self, action: Action) -> &[String] {
         match action {
             Action::Object | Action::Finalize => &self.object_resets,

@@ -65,8 +65,7 @@ impl Status {
     }
 
     /// Cuts all texts: a name, a uid or a version that a client sent may be as long as the body. Every failure passes
-    /// through
-    /// here.
+    /// through here.
     fn bounded(mut self) -> Self {
         bound(&mut self.message, MESSAGE_BYTES_MAX);
         if let Some(Details { subject, uid, causes, .. }) = &mut self.details {

@@ -1,4 +1,4 @@
-//! Who is asking: client certificates, bearer tokens, the local administrator of a development node, anonymous.
+//! Authentication: client certificates, bearer tokens, the local administrator of a development node, anonymous.
 //!
 //! Owns the way from a connection and its headers to a [`User`]. It never decides what a user may do and never
 //! logs, keeps or answers a token: errors name a line of the file, the table keeps digests only.
