@@ -109,7 +109,7 @@ impl Payload {
         self.len
     }
 
-    /// Bytes that only this response holds: without those of stored objects, but with the pointers to them.
+    /// Bytes that the response counts as its own: of stored objects only the pointers.
     pub fn held(&self) -> usize {
         self.frames.held
     }
@@ -159,7 +159,7 @@ impl Iterator for Frames {
 }
 
 impl Frames {
-    /// Bytes that only this response holds for its remaining frames: see [`Payload::held`].
+    /// Bytes that the remaining frames count as the response's own: see [`Payload::held`].
     pub fn held(&self) -> usize {
         self.held
     }
@@ -224,7 +224,7 @@ impl Items {
         Items::Parts(parts.into())
     }
 
-    /// Bytes of all items with their framing, and bytes that only this response holds for them.
+    /// Bytes of all items with their framing, and bytes counted as the response's own.
     fn sizes(&self, framing: &Framing) -> (usize, usize) {
         let len = |(at, item): (usize, &[u8])| framing.len(at, item);
         match self {
@@ -280,7 +280,7 @@ impl Item {
         }
     }
 
-    /// Bytes that only this response held for the item.
+    /// Bytes that were counted as the response's own for this item.
     fn held(&self) -> usize {
         match self {
             Item::Object(_) => size_of::<SharedObject>(),
