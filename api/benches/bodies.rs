@@ -332,7 +332,7 @@ fn applies() -> Vec<Case> {
     ]
 }
 
-/// Whole objects.
+/// Creates and updates of whole objects.
 fn objects() -> Vec<Case> {
     let create = |name, collection: &str, body| Case {
         name,

@@ -24,7 +24,7 @@ static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 /// Number of runs, of which the median is reported.
 const RUNS: usize = 401;
 
-/// Calls in one run.
+/// Calls in a run.
 const CALLS: u32 = 10;
 
 fn main() {

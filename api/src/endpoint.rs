@@ -1,4 +1,4 @@
-//! Endpoints: the resource and the action that a path names, its verbs, and the documents that go in and out.
+//! Endpoints: the resource and the action that a path names, its verbs, and the types of its documents.
 //!
 //! Owns the rules which verbs each path serves, and which document types they take and return. The code behind it works
 //! with an [`Action`] and compares no names of sub-resources.
@@ -45,7 +45,7 @@ impl Endpoint<'_> {
     /// Checks that `verb` is served on `target`, from which this endpoint was resolved.
     ///
     /// # Errors
-    /// `MethodNotAllowed`.
+    /// `MethodNotAllowed`: the verb is not served on this path.
     pub fn check_verb(&self, target: &Target, verb: Verb) -> Result<(), ApiError> {
         let is_served = match self.action {
             Action::Object => {

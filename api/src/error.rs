@@ -8,12 +8,12 @@ use orch_schema::budget::Stopped;
 
 use crate::registry::Resource;
 
-/// The object or collection an error is about, as Status details name it.
+/// The object or collection that an error is about, for Status details.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Subject {
     /// API group; empty for core.
     pub group: String,
-    /// Resource (`roles`) or kind (`Role`), as the variant says.
+    /// Resource (`roles`) or kind (`Role`), depending on the error.
     pub kind: String,
     /// Object name; empty for a collection or a name not yet known.
     pub name: String,
@@ -22,7 +22,7 @@ pub struct Subject {
 /// The failure of a request.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ApiError {
-    /// No such object.
+    /// The object does not exist.
     #[error("{} not found", .0.name)]
     NotFound(Subject),
     /// A path below a served API that leads to no resource, sub-resource or document.
@@ -48,7 +48,7 @@ pub enum ApiError {
         /// The condition that failed.
         reason: String,
     },
-    /// Other managers own fields that an apply wants to set.
+    /// Other managers own fields that a server-side apply would change.
     #[error("{message}")]
     ApplyConflict {
         /// The complete message.

@@ -1,4 +1,4 @@
-//! Content negotiation: which representation a request gets.
+//! Content negotiation: the representation of a response.
 //!
 //! Owns `Accept` (several types, q-values, `as=Table` and `as=PartialObjectMetadata`) and `pretty`. It never encodes
 //! anything.
@@ -100,7 +100,7 @@ impl Representation {
     }
 }
 
-/// Chooses the representation for an answer.
+/// Chooses the representation of a response.
 ///
 /// # Errors
 /// `NotAcceptable`: the server writes no media type in `accept`.
@@ -171,7 +171,7 @@ fn negotiate_of(
     Err(ApiError::NotAcceptable(which))
 }
 
-/// The encoding behind a media type of an `Accept` header, without its parameters.
+/// The encoding of a media type without parameters; `None` if the server does not write it.
 pub(crate) fn encoding_of(media_type: &str, brand: &Brand) -> Option<Encoding> {
     match media_type {
         "application/json" | "*/*" => Some(Encoding::Json),

@@ -1,6 +1,6 @@
 //! The served resources: schema definition, strategy of the kind, and precomputed bytes of responses.
 //!
-//! Owns the look-up from a path to a resource.
+//! Owns the look-up of a resource by group, version and plural name.
 
 use std::hash::{BuildHasher, RandomState};
 use std::ops::Deref;
@@ -50,9 +50,9 @@ impl Deref for Resource {
 /// Converts between the stored version and another.
 #[derive(Clone, Copy)]
 pub struct Conversion {
-    /// From the stored form.
+    /// Converts from the stored form.
     pub from_stored: fn(&Value) -> Value,
-    /// To the stored form.
+    /// Converts to the stored form.
     pub to_stored: fn(&Value) -> Value,
     /// Maps the name of a selectable field to its stored name.
     pub stored_field: fn(&str) -> Option<&'static str>,

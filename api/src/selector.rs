@@ -8,9 +8,9 @@ use orch_rules::selector::{FieldSelector, LabelSelector};
 /// Label selector and field selector of a request.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Selector {
-    /// Over labels.
+    /// Label selector.
     pub labels: LabelSelector,
-    /// Over the kind's selectable fields.
+    /// Field selector, over the kind's selectable fields.
     pub fields: FieldSelector,
 }
 

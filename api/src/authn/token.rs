@@ -21,7 +21,7 @@ pub struct TokenTable {
     warnings: Vec<String>,
 }
 
-/// Why a token file was refused. Never shows a token.
+/// The error of a refused token file. Never shows a token.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TokenFileError {
     /// A line has too few columns.
@@ -38,7 +38,7 @@ pub enum TokenFileError {
         /// Line of the file, from 1.
         line: u64,
     },
-    /// The file is not text.
+    /// The file is not valid UTF-8.
     #[error("line {line}: not valid UTF-8")]
     Encoding {
         /// Line of the file, from 1.
@@ -50,7 +50,7 @@ pub enum TokenFileError {
         /// Line of the file, from 1.
         line: u64,
     },
-    /// The file is larger than any sensible one.
+    /// The file exceeds 16 MiB.
     #[error("{bytes} bytes, the limit is {FILE_BYTES_MAX}")]
     TooLarge {
         /// Size of the file.

@@ -1,4 +1,4 @@
-//! The identity a request acts under.
+//! The user as whom a request acts.
 //!
 //! Owns the shape of a user and the well-known names of the interface. A `User` is built once per credential and
 //! shared: authenticating a request allocates nothing.
@@ -13,7 +13,7 @@ pub const GROUP_AUTHENTICATED: &str = "system:authenticated";
 pub const GROUP_UNAUTHENTICATED: &str = "system:unauthenticated";
 /// Name of the anonymous user.
 pub const USER_ANONYMOUS: &str = "system:anonymous";
-/// Name behind the plain port of a development node and in the administrator's certificate.
+/// Name of the user on a development node's plain port, and in the administrator's certificate.
 pub const USER_ADMIN: &str = "system:admin";
 
 /// The user of a request, as authorization and admission see it.

@@ -55,7 +55,7 @@ impl Ruling {
     /// Turns the ruling on the request of `user` into a result.
     ///
     /// # Errors
-    /// `Forbidden` with the complete text.
+    /// `Forbidden` with the complete message.
     pub fn check(&self, user: &User, attributes: Attributes<'_>) -> Result<(), ApiError> {
         match self {
             Ruling::Allowed { .. } => Ok(()),
@@ -103,7 +103,8 @@ impl Authorizers {
     }
 }
 
-/// Members of `system:masters` may do everything: the group is the administrators' way in when rules have shut everyone out.
+/// Members of `system:masters` may do everything, so that administrators keep access when rules have shut out every
+/// user.
 struct Masters;
 
 impl Authorizer for Masters {
@@ -119,18 +120,18 @@ impl Authorizer for Masters {
 /// The requested action, as authorizers see it.
 #[derive(Clone, Copy, Debug)]
 pub enum Attributes<'a> {
-    /// An action on a resource.
+    /// A request for a resource.
     Resource {
-        /// The action.
+        /// The requested verb.
         verb: Verb,
-        /// The resource.
+        /// The requested object or collection.
         target: &'a Target,
     },
     /// A request to a path that names no resource.
     Path {
         /// The HTTP method in lower case.
         verb: &'a str,
-        /// The path.
+        /// The path, undecoded.
         path: &'a str,
     },
 }

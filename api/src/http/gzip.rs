@@ -1,4 +1,4 @@
-//! Compression of large answers for clients that take it.
+//! Compression of large responses for clients that accept it.
 //!
 //! Owns the choice: responses of known length over a threshold. Watches are never compressed, because their events must
 //! arrive one by one. Compressing small responses costs more than it saves.

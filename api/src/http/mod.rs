@@ -3,7 +3,8 @@
 //! Owns the order of the stages: health and version without credentials; then authentication, authorization, endpoint,
 //! representation and body; then the pipeline. It holds no rule of any kind of object.
 //!
-//! Invariant: every failure is answered as a Status, and none of them names a secret.
+//! Invariant: a failure names no secret. It is a Status, except on health paths, on paths outside of all APIs, and the
+//! 406 of an OpenAPI document.
 
 mod body;
 mod deadline;

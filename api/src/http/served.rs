@@ -9,7 +9,7 @@ use super::discovery;
 use crate::openapi::{self, Document, Form};
 use crate::registry::Registry;
 
-/// A registry and its documents.
+/// A registry, with its discovery and OpenAPI documents.
 pub(super) struct Served {
     pub(super) registry: Arc<Registry>,
     pub(super) discovery: discovery::Documents,

@@ -8,7 +8,7 @@ use super::Document;
 const MAJOR: &str = "1";
 const MINOR: &str = "36";
 
-/// The document.
+/// The JSON document.
 pub(super) fn document() -> Document {
     let document = json!({
         "major": MAJOR,

@@ -26,9 +26,9 @@ const PATCHES: [&str; 4] = [
 pub(super) enum Body {
     /// An object of this type.
     Required(TypeId),
-    /// Options, which may be left out.
+    /// Options of this type; the body may be absent.
     Optional(TypeId),
-    /// A patch of any type.
+    /// A patch of any patch type.
     Patch,
 }
 

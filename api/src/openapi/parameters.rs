@@ -7,7 +7,7 @@ use orch_schema::value::{Map, Value};
 
 use super::dialect::Dialect;
 
-/// One parameter.
+/// A parameter of an operation.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Parameter {
     pub(super) name: &'static str,

@@ -1,6 +1,6 @@
 //! Watch events: JSON lines, or Protobuf frames with a length prefix.
 //!
-//! Owns the form of a stream. An event of plain JSON is three copies into the connection's buffer.
+//! Owns the form of a stream. An event of plain JSON is written by three copies into the connection's buffer.
 
 use orch_raft::Revision;
 use orch_raft::object::SharedObject;

@@ -59,7 +59,7 @@ pub struct Renderer {
 /// The part of its object that a table row contains besides the cells.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum IncludeObject {
-    /// Nothing.
+    /// No object.
     None,
     /// The metadata.
     #[default]

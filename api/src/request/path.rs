@@ -1,4 +1,4 @@
-//! Path shapes: `/api/v1/...` and `/apis/GROUP/VERSION/...` taken apart.
+//! Parsing of paths: `/api/v1/...` and `/apis/GROUP/VERSION/...`.
 //!
 //! Owns the split into group, version, namespace, resource, name and sub-resource. The registry decides whether such a
 //! resource is served.

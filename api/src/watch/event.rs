@@ -18,7 +18,7 @@ pub(super) struct Scope {
     pub prefix: String,
     /// The path of the only followed object, if the request names one.
     pub path: Option<String>,
-    /// Both selectors.
+    /// Label and field selector.
     pub selector: Selector,
 }
 

@@ -6,7 +6,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// The initial events of one watch.
+/// The flag of one watch, shared with its connection.
 #[derive(Clone, Debug)]
 pub struct InitialEvents {
     are_due: Arc<AtomicBool>,

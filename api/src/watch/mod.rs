@@ -73,7 +73,7 @@ pub struct Watch<S> {
 enum Phase {
     /// Sending the objects of the state at the start, in order of paths.
     Initial { collection: Arc<Collection>, after: Option<Arc<str>> },
-    /// Sending changes.
+    /// Sending the events of changes.
     Following,
     /// No more frames.
     Ended,
@@ -83,7 +83,7 @@ enum Phase {
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Written {
     All,
-    /// The frame is full; the remaining changes go into the next one.
+    /// The frame is full; the next one continues with the remaining changes.
     FrameFull,
     /// [`LOOKED_AT_MAX`] changes were matched.
     Enough,

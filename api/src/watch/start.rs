@@ -21,7 +21,8 @@ const LIFE_MIN: Duration = Duration::from_secs(30 * 60);
 const LIFE_MAX: Duration = Duration::from_secs(24 * 60 * 60);
 
 impl<S: Store> Watch<S> {
-    /// Starts the watch of `request`. It ends early, with a bookmark where asked for, once `stopping` completes.
+    /// Starts the watch of `request`. Once `stopping` completes, it ends with a bookmark, if the client asked for
+    /// bookmarks.
     ///
     /// # Errors
     /// Bad options and selectors; a revision that this cluster does not reach; no quorum for a start at the newest

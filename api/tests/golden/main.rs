@@ -1,4 +1,4 @@
-//! Encodings kept as files: an object stored today must decode, and be encoded the same, for ever.
+//! Golden files: an object stored today must decode, and encode to the same bytes, for ever.
 //!
 //! Some objects are written by hand: `UPDATE_GOLDEN=1` rewrites their files, and a difference breaks the stored form,
 //! which needs a reason. `full` generates an object of every kind with every field of its types; its files are never

@@ -23,7 +23,7 @@ use crate::registry::{Registry, Resource};
 
 pub(super) use aggregated::{Aggregated, LIST_MESSAGE};
 
-/// All documents.
+/// The discovery documents of one registry.
 pub(super) struct Documents {
     brand: &'static Brand,
     /// By path, without a trailing slash.
