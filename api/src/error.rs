@@ -106,7 +106,7 @@ pub enum ApiError {
     Expired {
         /// The complete message.
         message: String,
-        /// A continue token for the rest of the list at the newest revision; `None` for other requests.
+        /// A token that continues the list at the newest revision; `None` unless the request had a continue token.
         continue_token: Option<String>,
     },
     /// The requested revision is newer than this member's.
@@ -117,8 +117,8 @@ pub enum ApiError {
         /// The newest revision applied by this member.
         current: u64,
     },
-    /// The write may or may not have happened. A client that repeats it may do it twice, so the answer must not carry
-    /// `Retry-After`.
+    /// The write may or may not have happened. A client that repeats it may do it twice, so that the response must not
+    /// carry `Retry-After`.
     #[error("outcome unknown: {0}")]
     OutcomeUnknown(String),
     /// The request exceeded its deadline or was cancelled, and nothing was written.

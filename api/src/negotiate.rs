@@ -65,7 +65,7 @@ pub struct Representation {
 }
 
 impl Representation {
-    /// Whether stored bytes can be sent unchanged.
+    /// Whether this is plain JSON of whole objects: the stored bytes, unless the resource has a conversion.
     pub fn is_as_stored(&self) -> bool {
         self.encoding == Encoding::Json && self.view == View::Whole && !self.pretty
     }

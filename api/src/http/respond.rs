@@ -56,7 +56,7 @@ pub(super) fn not_modified() -> Response<Body> {
     response
 }
 
-/// Whether `If-None-Match` contains `etag`, which includes its quotes.
+/// Whether `If-None-Match` contains `etag`, which includes its quotes, or `*`.
 pub(super) fn is_known(asked: &HeaderMap, etag: &str) -> bool {
     let texts = asked.get_all(IF_NONE_MATCH).iter().filter_map(|value| value.to_str().ok());
     let mut known = texts.flat_map(|text| text.split(',')).map(str::trim);

@@ -104,7 +104,7 @@ impl Renderer {
         }
     }
 
-    /// Whether objects are sent as stored.
+    /// Whether the representation is plain JSON of whole objects. A conversion is not taken into account.
     pub fn is_as_stored(&self) -> bool {
         self.representation.is_as_stored()
     }
