@@ -1,9 +1,9 @@
-//! What the largest bodies cost that a client may send: processor time and memory of a request, over HTTP in memory.
+//! The cost of the largest bodies that a client may send: processor time and memory of a request, over HTTP in memory.
 //!
-//! Prints one line for each case: bytes of the body and of the object it changes, milliseconds of processor time (the mean
-//! of several requests), and the most memory that one request took. Run with `make microbench BENCH=bodies`; a
-//! part of a case's name (`ARGS='-- apply'`) leaves the others out. Each case runs in processes of its own, so that none sees the memory of
-//! another. Nothing is asserted: figures of one machine and one moment. No request changes anything.
+//! Prints one line for each case: bytes of the body and of the object it changes, milliseconds of processor time (the
+//! mean of several requests), and the peak memory of one request. Run with `make microbench BENCH=bodies`; a part of a
+//! case's name (`ARGS='-- apply'`) selects cases. Each case runs in processes of its own, so that none sees the memory
+//! of another. Nothing is asserted: figures of one machine and one moment. No request changes the store.
 
 #![expect(clippy::print_stdout, reason = "a benchmark prints")]
 
@@ -30,16 +30,16 @@ use tokio::runtime::Builder;
 use tokio_util::sync::CancellationToken;
 use tower::ServiceExt;
 
-/// As in the server.
+/// The server's allocator.
 #[global_allocator]
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
-/// Requests that the time is the mean of: processor time is told in hundredths of a second.
+/// Number of requests, of which the mean time is reported: the kernel counts processor time in hundredths of a second.
 const RUNS: u32 = 20;
 
-/// Tells a process of this program to measure the time of one case.
+/// Argument that makes a process of this program measure the time of one case.
 const TIME: &str = "--time";
-/// The same for memory.
+/// Argument that makes a process of this program measure the memory of one case.
 const MEMORY: &str = "--memory";
 
 const MERGE: &str = "application/merge-patch+json";
@@ -52,13 +52,13 @@ const SECRETS: &str = "/api/v1/namespaces/ns/secrets";
 const DEPLOYMENTS: &str = "/apis/apps/v1/namespaces/ns/deployments";
 const PODS: &str = "/api/v1/namespaces/ns/pods";
 
-/// Keys of a map that is stored with its owners in 1.3 MB.
+/// Keys of a map whose stored form, managed fields included, has 1.3 MB.
 const KEYS: usize = 50_000;
 
-/// A request, and the object that it is about.
+/// A request, and the object that it changes.
 struct Case {
     name: &'static str,
-    /// Collection and body.
+    /// Path of the collection, and the object's JSON.
     object: Option<(&'static str, String)>,
     method: Method,
     path: String,
@@ -102,13 +102,13 @@ fn measured(name: &str) {
     let program = std::env::current_exe().expect("a program has a path");
     let told = |what: &str| {
         let mut command = Command::new(&program);
-        // Memory that is free is given back at once, so that what a request takes can be seen.
+        // Freed memory is returned at once, so that a request's memory shows.
         let free_at_once = [("MALLOC_CONF", "dirty_decay_ms:0,muzzy_decay_ms:0")];
         command.args([what, name]).envs(free_at_once.into_iter().filter(|_| what == MEMORY));
         let output = command.output().expect("the program runs");
         String::from_utf8_lossy(&output.stdout).trim().to_owned()
     };
-    // The kernel counts pages in batches, and the allocator gives some back late.
+    // The kernel counts pages in batches, and the allocator returns some late: the maximum of three runs.
     let most = (0..3).filter_map(|_| told(MEMORY).parse::<u64>().ok()).max().unwrap_or_default();
     println!("{name:<44} {} {most:>6} kB", told(TIME));
 }
@@ -144,7 +144,7 @@ fn block_on(work: impl Future<Output = ()>) {
 fn processor_ms() -> u32 {
     let stat = fs::read_to_string("/proc/self/stat").expect("Linux tells");
     let behind_name = stat.rsplit(')').next().unwrap_or_default();
-    // In user space and in the kernel, in hundredths of a second.
+    // User and system time, in hundredths of a second.
     behind_name.split(' ').skip(12).take(2).map(|ticks| ticks.parse::<u32>().unwrap_or_default() * 10).sum()
 }
 
@@ -154,7 +154,7 @@ fn status_kb(name: &str) -> u64 {
     line.split_whitespace().nth(1).and_then(|kilobytes| kilobytes.parse().ok()).unwrap_or_default()
 }
 
-/// A server with the object of `case`, and the bytes of that.
+/// A server with the object of `case`, and the object's size in bytes.
 async fn prepared(case: &Case) -> (Router, usize) {
     let pipeline = Pipeline::new(
         MemoryStore::default(),
@@ -185,7 +185,7 @@ async fn sent(router: &Router, case: &Case) -> StatusCode {
     answer(router, case.method.clone(), &case.path, case.content_type, case.body.clone()).await.0
 }
 
-/// Code and length of an answer.
+/// Status code and length of a response.
 async fn answer(
     router: &Router,
     method: Method,
@@ -232,7 +232,7 @@ fn port(at: usize) -> String {
     format!(r#"{{"containerPort":{}}}"#, at + 1)
 }
 
-/// A deployment up to the ports of its container, and what follows them.
+/// A deployment's JSON before and after the ports of its container.
 const DEPLOYMENT: [&str; 2] = [
     r#"{"apiVersion":"apps/v1","kind":"Deployment","metadata":{"name":"o"},"spec":{"selector":{"matchLabels":{"a":"b"}},
         "template":{"metadata":{"labels":{"a":"b"}},"spec":{"containers":[{"name":"c","image":"i","ports":["#,
@@ -332,7 +332,7 @@ fn applies() -> Vec<Case> {
     ]
 }
 
-/// Whole objects.
+/// Creates and updates of whole objects.
 fn objects() -> Vec<Case> {
     let create = |name, collection: &str, body| Case {
         name,

@@ -1,5 +1,5 @@
-//! What it costs to change a pod of about 4 kB: server-side apply, strategic merge patch, ownership of an update, and
-//! what stands around them.
+//! The cost of changing a pod of about 4 kB: server-side apply, strategic merge patch, ownership of an update, and the
+//! steps around them.
 //!
 //! Prints one line for each figure, the median of many short runs. Run with `make microbench`. Nothing is asserted:
 //! figures of one machine and one moment.
@@ -17,14 +17,14 @@ use orch_schema::json;
 use orch_schema::value::Value;
 use orch_schema::{Limits, Schema, decode_json, encode_json};
 
-/// What the server allocates with: half of what is measured here is making and dropping values.
+/// The server's allocator: half of the measured work allocates and frees values.
 #[global_allocator]
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
-/// Runs that the median is taken of.
+/// Number of runs, of which the median is reported.
 const RUNS: usize = 401;
 
-/// Calls in one run.
+/// Calls in a run.
 const CALLS: u32 = 10;
 
 fn main() {
@@ -93,7 +93,7 @@ fn main() {
     report("copy", nothing, |()| created.clone());
 }
 
-/// `pod` after somebody else has applied a label and a third has written an annotation and a status.
+/// `pod` after a second manager has applied a label and a third has written an annotation and a status.
 fn among_others(schema: &Schema, pod: Value) -> Value {
     let config = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"labels": {"tier": "front"}}});
     let labelled = applied(schema, Some(pod), &config, "two");
@@ -124,7 +124,7 @@ fn applied(schema: &Schema, live: Option<Value>, config: &Value, manager: &str) 
     apply(schema, pod, live, config, &writer(manager), options).expect("a good configuration")
 }
 
-/// Prints the median time of a call of `work` on what `prepare` makes, which is not counted.
+/// Prints the median time of a call of `work` on the result of `prepare`, which is not measured.
 fn report<I, T>(name: &str, prepare: impl Fn() -> I, mut work: impl FnMut(I) -> T) {
     if !std::env::args()
         .skip(1)
@@ -147,7 +147,7 @@ fn report<I, T>(name: &str, prepare: impl Fn() -> I, mut work: impl FnMut(I) -> 
     println!("{name:<40} {:>8.1} us, {:>8.1} us at best", micros[RUNS / 2], micros[0]);
 }
 
-/// A pod as a deployment of some size makes it.
+/// A pod as a larger deployment creates it.
 fn given() -> Value {
     json!({
         "apiVersion": "v1", "kind": "Pod",

@@ -1,7 +1,7 @@
-//! Time and chance, as the pipeline gets them: through one trait, handed in.
+//! Time and randomness, which the pipeline gets through the trait [`Ambient`].
 //!
-//! Owns the formats in which time appears in objects. Under simulation the implementation is seeded; in a process it
-//! is the system's. Nothing else in this crate reads a clock or draws a random number.
+//! Owns the formats in which time appears in objects. Simulations pass a seeded implementation, a process the system's
+//! clock and generator. Nothing else in this crate reads a clock or draws a random number.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -14,14 +14,14 @@ pub struct Timestamp(pub u64);
 
 /// The source of time and randomness.
 pub trait Ambient: Send + Sync + 'static {
-    /// Now.
+    /// The current time.
     fn now(&self) -> Timestamp;
 
     /// 128 random bits.
     fn random(&self) -> u128;
 }
 
-/// The system's clock and generator.
+/// The system's clock and random generator.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct SystemAmbient;
 
@@ -57,13 +57,13 @@ pub fn uuid_text(random: u128) -> String {
     uuid::Builder::from_random_bytes(random.to_be_bytes()).into_uuid().to_string()
 }
 
-/// Characters of generated names: no vowels and nothing that looks like another, so that no word comes out.
+/// Alphabet of generated names: no vowels, so that no word arises, and no characters that look alike.
 const SUFFIX_ALPHABET: &[u8; 27] = b"bcdfghjklmnpqrstvwxz2456789";
 
-/// Characters appended to `generateName`.
+/// Number of random characters appended to `generateName`.
 pub const SUFFIX_LENGTH: usize = 5;
 
-/// The random end of a generated name.
+/// The random suffix of a generated name: [`SUFFIX_LENGTH`] characters.
 pub fn suffix_text(mut random: u128) -> String {
     let mut suffix = String::with_capacity(SUFFIX_LENGTH);
     for _ in 0..SUFFIX_LENGTH {

@@ -1,7 +1,7 @@
-//! Endpoints: the resource and the action that a path names, its verbs, and the documents that go in and out.
+//! Endpoints: the resource and the action that a path names, its verbs, and the types of its documents.
 //!
-//! Owns the rules of which path has which verbs, and which types they take and give. Behind it a request has an [`Action`], and no code compares
-//! the names of sub-resources.
+//! Owns the rules which verbs each path serves, and which document types they take and return. The code behind it works
+//! with an [`Action`] and compares no names of sub-resources.
 
 use std::sync::Arc;
 
@@ -15,9 +15,9 @@ use crate::request::{Target, Verb};
 /// The resource and the action that a path names.
 #[derive(Clone, Copy, Debug)]
 pub struct Endpoint<'r> {
-    /// The objects that it is about.
+    /// The resource of the objects.
     pub resource: &'r Arc<Resource>,
-    /// Action on them.
+    /// Action on the objects.
     pub action: Action,
 }
 
@@ -25,12 +25,13 @@ impl Registry {
     /// The resource and the action that `target` names.
     ///
     /// # Errors
-    /// `UnknownPath`: a part of the path is not served, `NoPage`: the resource is not.
+    /// `NoPage`: the resource is not served. `UnknownPath`: its sub-resource is not, or the path has a namespace too
+    /// many or too few.
     pub fn endpoint(&self, target: &Target) -> Result<Endpoint<'_>, ApiError> {
         let resource = self.find(&target.group, &target.version, &target.resource).ok_or(ApiError::NoPage)?;
         let action = resource.action(&target.subresource).ok_or(ApiError::UnknownPath)?;
         let misplaced = !resource.namespaced && !target.namespace.is_empty();
-        // One object lies in one namespace: without it there is no such path.
+        // A single object of a namespaced resource has no path without its namespace.
         let lacks_namespace = resource.namespaced && target.namespace.is_empty() && !target.name.is_empty();
         if misplaced || lacks_namespace {
             Err(ApiError::UnknownPath)
@@ -41,16 +42,16 @@ impl Registry {
 }
 
 impl Endpoint<'_> {
-    /// Whether `verb` is served on `target`, which led here.
+    /// Checks that `verb` is served on `target`, from which this endpoint was resolved.
     ///
     /// # Errors
-    /// `MethodNotAllowed`.
+    /// `MethodNotAllowed`: the verb is not served on this path.
     pub fn check_verb(&self, target: &Target, verb: Verb) -> Result<(), ApiError> {
         let is_served = match self.action {
             Action::Object => {
-                // The collection of all namespaces is there to be read: what writes names one.
+                // Collections across all namespaces are read-only: a write names its namespace.
                 let is_too_wide = !verb.is_read() && self.resource.namespaced && target.namespace.is_empty();
-                // The name of a created object is in its body; collections are not written to by PUT.
+                // A created object is named by its body, so that POST goes to the collection.
                 let names_new = verb == Verb::Create && !target.name.is_empty();
                 self.resource.allows(verb) && !is_too_wide && !names_new
             }
@@ -64,7 +65,7 @@ impl Endpoint<'_> {
 }
 
 impl Resource {
-    /// The type of the document that a request with this verb carries; `None`: it carries none, or a patch.
+    /// The type of the request's body; `None` for verbs without a body, and for patches.
     pub fn accepted(&self, action: Action, verb: Verb) -> Option<TypeId> {
         match verb {
             Verb::Create | Verb::Update => Some(self.document(action)),
@@ -73,7 +74,8 @@ impl Resource {
         }
     }
 
-    /// The type of the document that answers it, as clients are told. A removed object may be answered instead of the Status.
+    /// The type of the response's document, as OpenAPI describes it. A delete may answer with the removed object
+    /// instead of the Status.
     pub fn answered(&self, action: Action, verb: Verb) -> Option<TypeId> {
         match verb {
             Verb::Get | Verb::Create | Verb::Update | Verb::Patch => Some(self.document(action)),
@@ -83,7 +85,7 @@ impl Resource {
         }
     }
 
-    /// What `action` reads and writes: the object, or what stands for a part of it.
+    /// The type that `action` reads and writes: the object's own, or that of the sub-resource.
     fn document(&self, action: Action) -> TypeId {
         self.subresource(action.subresource()).map_or(self.type_id, |part| part.type_id)
     }

@@ -1,7 +1,6 @@
-//! What can go wrong with a request, in the pipeline's own terms.
+//! Failures of a request, in the pipeline's own terms.
 //!
-//! Owns the vocabulary of failures; it knows no HTTP and no wording of the interface: `status` maps each variant to a
-//! Status, exhaustively.
+//! Knows no HTTP and no wording of the interface: `status` maps each variant to a Status, exhaustively.
 
 use orch_raft::{ProposeError, ReadError, Revision};
 use orch_rules::validate::FieldErrors;
@@ -9,213 +8,214 @@ use orch_schema::budget::Stopped;
 
 use crate::registry::Resource;
 
-/// The object or collection an error is about, as Status details name it.
+/// The object or collection that an error is about, for Status details.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Subject {
     /// API group; empty for core.
     pub group: String,
-    /// Resource (`roles`) or kind (`Role`), as the variant says.
+    /// Resource (`roles`) or kind (`Role`), depending on the error.
     pub kind: String,
     /// Object name; empty for a collection or a name not yet known.
     pub name: String,
 }
 
-/// Why a request is not done.
+/// The failure of a request.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ApiError {
-    /// No such object.
+    /// The object does not exist.
     #[error("{} not found", .0.name)]
     NotFound(Subject),
-    /// The path names nothing that is served.
+    /// A path below a served API that leads to no resource, sub-resource or document.
     #[error("no such path")]
     UnknownPath,
-    /// The path does not even lie below anything that is served. The reference answers in plain text.
+    /// A path below no served API. Answered in plain text, as by the reference.
     #[error("404 page not found")]
     NoPage,
-    /// Create met an object of that name.
+    /// Create found an object of that name.
     #[error("{} already exists", .0.name)]
     AlreadyExists(Subject),
-    /// Create met an object of that name which is being deleted. Within: the error without that.
+    /// Create found an object of that name whose deletion is under way. Holds the error without that remark.
     #[error("being deleted: {0}")]
     BeingDeleted(Box<ApiError>),
-    /// Generated names kept colliding.
+    /// Every generated name was already taken.
     #[error("could not generate a free name for {}", .0.name)]
     NameGenerationExhausted(Subject),
-    /// The object changed, or a precondition does not hold. The text says which.
+    /// The object's resourceVersion changed, or a precondition fails. `reason` says which.
     #[error("conflict on {}: {reason}", subject.name)]
     Conflict {
-        /// What was written.
+        /// The object that was to be written.
         subject: Subject,
-        /// Which condition failed.
+        /// The condition that failed.
         reason: String,
     },
-    /// Other managers own fields that an apply wants to set.
+    /// Other managers own fields that a server-side apply would change.
     #[error("{message}")]
     ApplyConflict {
-        /// The whole text.
+        /// The complete message.
         message: String,
-        /// Text and field path of each conflict.
+        /// Message and field path of each conflict.
         causes: Vec<(String, String)>,
     },
-    /// Rules of the kind do not hold. `subject.kind` is the kind, not the resource.
+    /// The object breaks rules of its kind. `subject.kind` is the kind, not the resource.
     #[error("{} is invalid", subject.name)]
     Invalid {
-        /// What was refused.
+        /// The refused object.
         subject: Subject,
-        /// Each broken rule.
+        /// One error for each broken rule.
         errors: FieldErrors,
     },
-    /// The request cannot be understood.
+    /// The request is malformed.
     #[error("{0}")]
     BadRequest(String),
-    /// A well-formed patch that cannot be carried out.
+    /// A well-formed patch that cannot be applied to the object.
     #[error("patch cannot be applied")]
     UnprocessablePatch,
     /// A patch whose result is not an object of the kind.
     #[error("{0}")]
     PatchResult(String),
-    /// Nobody, or credentials that nobody has.
+    /// No credentials, or invalid ones.
     #[error("unauthorized")]
     Unauthorized,
-    /// Somebody who may not. The text is complete.
+    /// The authenticated user lacks permission. The message is complete.
     #[error("{message}")]
     Forbidden {
-        /// What was asked for.
+        /// The requested object or collection.
         subject: Subject,
-        /// The whole text.
+        /// The complete message.
         message: String,
-        /// Cause reason, message and field, where the text alone does not tell.
+        /// Reason, message and field of a Status cause, where the message is not enough.
         cause: Option<(&'static str, String, &'static str)>,
     },
-    /// The verb does not exist here.
+    /// The path does not serve this verb.
     #[error("method not allowed")]
     MethodNotAllowed,
-    /// No acceptable representation, as content negotiation words it.
+    /// The server writes none of the representations in `Accept`.
     #[error("not acceptable")]
     NotAcceptable(NotAcceptable),
-    /// The body's media type is not understood. The text lists what is.
+    /// The server does not read the body's media type. The message lists the supported ones.
     #[error("{0}")]
     UnsupportedMediaType(String),
-    /// The body is over its limit.
+    /// The body exceeds its limit.
     #[error("request body over {limit} bytes")]
     BodyTooLarge {
         /// The limit in bytes.
         limit: usize,
     },
-    /// History no longer holds what was asked for.
+    /// The history no longer holds the requested revision.
     #[error("{message}")]
     Expired {
-        /// The whole text.
+        /// The complete message.
         message: String,
-        /// A token with which the rest can be had, inconsistently.
+        /// A token that continues the list at the newest revision; `None` unless the request had a continue token.
         continue_token: Option<String>,
     },
-    /// A revision this cluster has not reached.
+    /// The requested revision is newer than this member's.
     #[error("too large resource version {requested}, current {current}")]
     RevisionTooLarge {
-        /// What was asked for.
+        /// The requested revision.
         requested: u64,
-        /// Where this node is.
+        /// The newest revision applied by this member.
         current: u64,
     },
-    /// The write may or may not have happened. Repeating it may do it twice, so that no answer may invite to that.
+    /// The write may or may not have happened. A client that repeats it may do it twice, so that the response must not
+    /// carry `Retry-After`.
     #[error("outcome unknown: {0}")]
     OutcomeUnknown(String),
-    /// The time of the request is over, and nothing was written.
+    /// The request exceeded its deadline or was cancelled, and nothing was written.
     #[error("request did not complete within the allotted timeout")]
     DeadlineExceeded,
-    /// The time of a write is over before anything was proposed: it has changed nothing, and will not.
+    /// A write exceeded its deadline before anything was proposed: it has changed nothing, and will not.
     #[error("deadline exceeded before anything was changed")]
     NothingChanged,
-    /// Nothing was done; trying again may help.
+    /// The request changed nothing; a retry may succeed.
     #[error("unavailable: {0}")]
     Unavailable(String),
-    /// A patch of more operations than are carried out.
+    /// A JSON patch with more operations than allowed.
     #[error("too many operations: {0}")]
     TooManyOperations(String),
-    /// The node holds as much for this user, or for all of them, as it may.
+    /// No room for the response: this user, or all users together, hold as many bytes on this node as they may.
     #[error("too much waits for this user to send or to take it")]
     TooMuchHeld,
-    /// A body that would hold more memory than one request may.
+    /// The request would exceed its budget of memory or steps.
     #[error("{0}")]
     OverBudget(String),
-    /// An object larger than the store takes.
+    /// An object larger than the store's limit.
     #[error("object too large: {0}")]
     ObjectTooLarge(String),
-    /// The cluster's state is as large as it may be, and the request would add to it. Nothing was done.
+    /// The state is at its quota, and the request would add to it. Nothing was changed.
     #[error("the state is full: {used} of {quota} bytes")]
     StateFull {
         /// Bytes of all objects.
         used: u64,
-        /// Bytes that they may have.
+        /// The quota in bytes.
         quota: u64,
     },
-    /// Members have little space left on their disks, and the request would add to the state. Nothing was done.
+    /// Disks of members are short of space, and the request would add to the state. Nothing was changed.
     #[error("little space is left on the disks of members {members}")]
     NoSpace {
-        /// Their names, separated by commas.
+        /// Names of these members, separated by commas.
         members: String,
     },
-    /// A broken invariant of ours.
+    /// A broken invariant of this program.
     #[error("internal: {0}")]
     Internal(String),
 }
 
-/// The wordings of a 406.
+/// The reasons for a 406, each with its own message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NotAcceptable {
-    /// None of the media types is known.
+    /// No media type in `Accept` is known.
     MediaType,
-    /// There is the document in JSON alone, and it was asked for in other types.
+    /// The document exists in JSON alone, and `Accept` does not include JSON.
     JsonAlone,
     /// The media type is known, its parameters (`as=`, `g=`, `v=`) are not.
     Parameters,
-    /// The media type is known, but there are no watches in it.
+    /// The media type is known, but cannot carry watch events.
     Stream,
-    /// The object cannot be turned into what was asked for. The text is complete.
+    /// The object cannot be converted to the requested view. The message is complete.
     View(String),
 }
 
 impl Subject {
-    /// An object of a resource, named by the resource: what most errors carry.
+    /// An object, named by its resource, as most errors name it.
     pub fn resource(resource: &Resource, name: &str) -> Self {
         Subject { group: resource.group.clone(), kind: resource.plural.clone(), name: name.to_owned() }
     }
 
-    /// An object of a resource, named by the kind: what validation carries.
+    /// An object, named by its kind, as validation errors name it.
     pub fn kind(resource: &Resource, name: &str) -> Self {
-        // A version that is stored as another's form is validated, and named in its errors, as that.
+        // Objects of a converted version are validated in their stored form, whose group the errors name.
         let group = if resource.conversion.is_some() { String::new() } else { resource.group.clone() };
         Subject { group, kind: resource.kind.clone(), name: name.to_owned() }
     }
 
-    /// `roles.rbac.authorization.orch.io`, or `configmaps` in the core group.
+    /// Kind or resource with its group: `roles.rbac.authorization.orch.io`, or `configmaps` in the core group.
     pub fn qualified(&self) -> String {
         if self.group.is_empty() { self.kind.clone() } else { format!("{}.{}", self.kind, self.group) }
     }
 }
 
 impl ApiError {
-    /// An update that met a newer version.
+    /// An update whose resourceVersion is not the object's newest.
     pub fn modified(subject: Subject) -> Self {
         let reason =
             "the object has been modified; please apply your changes to the latest version and try again";
         ApiError::Conflict { subject, reason: reason.to_owned() }
     }
 
-    /// A revision older than history.
+    /// A revision older than the history.
     pub fn too_old(requested: Revision, oldest: Revision) -> Self {
         let message = format!("too old resource version: {requested} ({oldest})");
         ApiError::Expired { message, continue_token: None }
     }
 
-    /// A request in another's name, which this server does not know how to grant.
+    /// An impersonation request, which this server does not support.
     pub fn impersonation(user: &str) -> Self {
         let message = format!("User {user:?} cannot impersonate: this server does not support impersonation");
         ApiError::Forbidden { subject: Subject::default(), message, cause: None }
     }
 
-    /// This node's state was found wrong: its clients must read everything anew.
+    /// This node's state differed from the majority's: its clients must list again.
     pub fn revoked() -> Self {
         let message =
             "the state of this node was found to differ from the other nodes': list again".to_owned();

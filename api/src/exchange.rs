@@ -1,8 +1,7 @@
-//! One request and what becomes of it, in one value.
+//! The context of one request, from its HTTP head to the head of its response.
 //!
-//! Owns what is known of a request between the parser of HTTP and the head of its answer: an id, who asks, how that was ruled on,
-//! what the client is warned of. The stages fill it in on the way in, and [`Exchange::close`] is called once on the way out: what is
-//! told of every request (headers, logs) is told there. It decides nothing.
+//! Owns the request's id, user, ruling and warnings. The stages fill them in on the way in. [`Exchange::close`], called
+//! once on the way out, writes the headers and the log line that every request gets. It decides nothing.
 
 use std::borrow::Cow;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -15,22 +14,23 @@ use crate::ambient::{Ambient, Timestamp, uuid_text};
 use crate::authn::User;
 use crate::authz::Ruling;
 
-/// Names an exchange in logs of client and server. A client may send its own, which is sent back as it came.
+/// Identifies a request in the logs of client and server. A client may send its own id, which is returned unchanged.
 const AUDIT_ID: HeaderName = HeaderName::from_static("audit-id");
 
-/// Bytes of an id in a log line: a client chooses as many as headers may have.
+/// Bytes of an id in a log line: a client may send one as long as headers may be.
 const LOGGED_ID_BYTES_MAX: usize = 64;
 
-/// Warnings sent with one answer: the hundred that a decoder reports, as in the reference, and those of the kind and its rules.
+/// Warnings in one response: the hundred that a decoder reports, as in the reference, and those of the kind and its
+/// rules.
 const WARNINGS_MAX: usize = 128;
 
 /// Bytes of one warning.
 const WARNING_BYTES_MAX: usize = 512;
 
-/// A request, and what becomes of it.
+/// The context of one request.
 #[derive(Debug)]
 pub struct Exchange {
-    /// Absent for requests from inside of the node.
+    /// Absent for requests that start inside the node.
     asked: Option<Asked>,
     user: OnceLock<Arc<User>>,
     ruling: OnceLock<Ruling>,
@@ -38,7 +38,7 @@ pub struct Exchange {
     is_closed: AtomicBool,
 }
 
-/// What came over HTTP.
+/// The head of an HTTP request.
 #[derive(Debug)]
 struct Asked {
     id: HeaderValue,
@@ -48,7 +48,7 @@ struct Asked {
 }
 
 impl Exchange {
-    /// A request as HTTP has it.
+    /// The context of an HTTP request. A missing or empty `Audit-ID` is replaced by a random UUID.
     pub fn begin(method: &Method, path: &str, headers: &HeaderMap, ambient: &dyn Ambient) -> Self {
         let id = match headers.get(AUDIT_ID).filter(|id| !id.is_empty()) {
             Some(id) => id.clone(),
@@ -58,7 +58,7 @@ impl Exchange {
         Exchange::of(Some(asked))
     }
 
-    /// A request from inside of the node, which passes no gate. Nothing is told of it.
+    /// The context of a request that starts inside the node and passes no gate. It is not logged.
     pub fn internal() -> Self {
         Exchange::of(None)
     }
@@ -68,46 +68,46 @@ impl Exchange {
         Exchange { asked, user, ruling, warnings: Mutex::default(), is_closed: AtomicBool::new(false) }
     }
 
-    /// Its name in logs.
+    /// The request's id as the log shows it, cut after 64 bytes; empty for internal requests.
     pub fn id(&self) -> Cow<'_, str> {
         let bytes = self.asked.as_ref().map_or(&[][..], |asked| asked.id.as_bytes());
         String::from_utf8_lossy(&bytes[..bytes.len().min(LOGGED_ID_BYTES_MAX)])
     }
 
-    /// Who asks, once the gate knows.
+    /// The authenticated user; `None` before the gate.
     pub fn user(&self) -> Option<&Arc<User>> {
         self.user.get()
     }
 
-    /// Notes who asks.
+    /// Stores the authenticated user.
     pub(crate) fn set_user(&self, user: Arc<User>) {
         // A request passes the gate once.
         let _ = self.user.set(user);
     }
 
-    /// Notes whether he may.
+    /// Stores the ruling of the authorizers.
     pub(crate) fn set_ruling(&self, ruling: Ruling) {
         let _ = self.ruling.set(ruling);
     }
 
-    /// Has the client told of these texts, each once, with whatever answer it gets. As in the reference, what an attempt warned
-    /// of is told even if another attempt follows.
+    /// Adds warnings for the client, each text once. They go out with any response. As in the reference, the warnings
+    /// of an attempt are kept even if another attempt follows.
     pub(crate) fn warn(&self, texts: impl IntoIterator<Item = String>) {
         let mut warnings = self.all_warnings();
         for text in texts {
-            // few: as many as are told.
+            // A linear search: there are at most `WARNINGS_MAX`.
             if warnings.len() < WARNINGS_MAX && !warnings.contains(&text) {
                 warnings.push(text);
             }
         }
     }
 
-    /// Forgets all warnings: the answer is a refusal that may not repeat what they quote.
+    /// Removes all warnings: the response is a refusal that must not repeat the texts they quote.
     pub(crate) fn withhold_warnings(&self) {
         self.all_warnings().clear();
     }
 
-    /// What the client is to be told of, so far.
+    /// The warnings so far.
     pub fn warnings(&self) -> Vec<String> {
         self.all_warnings().clone()
     }
@@ -116,7 +116,7 @@ impl Exchange {
         self.warnings.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Ends the exchange with the head of its answer: adds its id and warnings, and logs it.
+    /// Ends the exchange: adds id and warnings to the headers of `response`, and logs the request.
     pub fn close<B>(&self, response: &mut Response<B>, now: Timestamp) {
         const WARNING: HeaderName = HeaderName::from_static("warning");
         self.is_closed.store(true, Ordering::Relaxed);
@@ -146,7 +146,7 @@ impl Exchange {
     }
 }
 
-/// Its client went before there was an answer: what it asked for may have been done.
+/// Logs requests whose client left before the response. The request may have been carried out.
 impl Drop for Exchange {
     fn drop(&mut self) {
         let Some(asked) = self.asked.as_ref().filter(|_| !self.is_closed.load(Ordering::Relaxed)) else {
@@ -157,7 +157,7 @@ impl Drop for Exchange {
     }
 }
 
-/// `text` as it may stand between quotes in a header: escaped, without control characters, not too long.
+/// `text` for a quoted string in a header: escaped, without control characters, cut at [`WARNING_BYTES_MAX`].
 fn quotable(text: &str) -> String {
     let mut quotable = String::with_capacity(text.len().min(WARNING_BYTES_MAX));
     for character in text.chars() {

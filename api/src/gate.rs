@@ -1,6 +1,6 @@
-//! The gate of every path that is not open to all: who asks, and may they.
+//! The gate: authentication and authorization of every path that needs credentials.
 //!
-//! Owns that the resource API and the node's own paths let in the same users by the same rules.
+//! Invariant: the resource API and the node's own paths admit the same users by the same rules.
 
 use std::sync::Arc;
 
@@ -18,16 +18,16 @@ pub struct Gate {
 }
 
 impl Gate {
-    /// A gate that asks `authenticator` who one is and `authorizers` what one may do.
+    /// A gate over an authenticator and a chain of authorizers.
     pub fn new(authenticator: Authenticator, authorizers: Authorizers) -> Arc<Self> {
         Arc::new(Gate { authenticator, authorizers })
     }
 
-    /// The user who sent `headers` over the connection of `peer`; notes him in `exchange`, and tells `admission` of him.
+    /// Authenticates a request by `headers` and `peer`. Stores the user in `exchange` and reports it to `admission`.
     ///
     /// # Errors
-    /// `Unauthorized`: nobody is proven. `Forbidden`: the request is to act as somebody else, which is not served yet and must
-    /// not run with the sender's own rights.
+    /// `Unauthorized`: no valid credentials. `Forbidden`: the request has impersonation headers. Impersonation is not
+    /// supported, and such a request must not run with the sender's own rights.
     pub fn enter(
         &self,
         exchange: &Exchange,
@@ -50,10 +50,10 @@ impl Gate {
         }
     }
 
-    /// Rules whether `user` may do what `attributes` say, and notes it in `exchange`.
+    /// Asks the authorizers whether `user` may do what `attributes` describe, and stores the ruling in `exchange`.
     ///
     /// # Errors
-    /// `Forbidden` with the complete text.
+    /// `Forbidden` with the complete message.
     pub fn authorize(
         &self,
         exchange: &Exchange,
@@ -78,7 +78,8 @@ mod tests {
     use crate::ambient::SystemAmbient;
     use crate::authn::{AnonymousAccess, TokenTable};
 
-    /// What becomes of a request of a local administrator, or of a stranger, with these headers, and of whom the listener is told.
+    /// The outcome of a request with these headers, by the local administrator or without credentials, and the users
+    /// reported to the listener.
     fn entered(
         local_admin: bool,
         headers: &[(&'static str, &'static str)],

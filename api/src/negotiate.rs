@@ -1,4 +1,4 @@
-//! Content negotiation: which representation a request gets.
+//! Content negotiation: the representation of a response.
 //!
 //! Owns `Accept` (several types, q-values, `as=Table` and `as=PartialObjectMetadata`) and `pretty`. It never encodes
 //! anything.
@@ -9,7 +9,7 @@ use crate::error::{ApiError, NotAcceptable};
 use crate::registry::Resource;
 use crate::request::Query;
 
-/// How bytes are written.
+/// Encoding of a document's bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Encoding {
     /// `application/json`.
@@ -20,30 +20,30 @@ pub enum Encoding {
     Protobuf,
 }
 
-/// What the object is turned into before it is written.
+/// Shape of a document before it is encoded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum View {
     /// The object itself.
     Whole,
     /// A `Table`.
     Table,
-    /// Only the metadata of one object.
+    /// `PartialObjectMetadata` of one object.
     Metadata,
-    /// Only the metadata of each object of a list.
+    /// `PartialObjectMetadataList`.
     MetadataList,
 }
 
-/// Version of the types that every kind can be turned into. Both have the same fields.
+/// Version of `Table` and `PartialObjectMetadata`. Both versions have the same fields.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MetaVersion {
     /// `v1`.
     V1,
-    /// `v1beta1`, which older clients ask for tables in.
+    /// `v1beta1`, which older clients use for tables.
     V1Beta1,
 }
 
 impl MetaVersion {
-    /// As media types and documents name it.
+    /// The version in media types and documents.
     pub fn as_str(self) -> &'static str {
         match self {
             MetaVersion::V1 => "v1",
@@ -55,13 +55,13 @@ impl MetaVersion {
 /// A representation that this server writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Representation {
-    /// How bytes are written.
+    /// Encoding of the bytes.
     pub encoding: Encoding,
-    /// What is written.
+    /// Shape of the document.
     pub view: View,
-    /// Version of the view's document; of no matter for whole objects.
+    /// Version of the view; ignored for [`View::Whole`].
     pub meta_version: MetaVersion,
-    /// JSON over several lines.
+    /// JSON is indented.
     pub pretty: bool,
 }
 
@@ -73,7 +73,7 @@ impl Representation {
     }
 }
 
-/// Plain JSON on one line: what most clients ask for.
+/// JSON on one line, the most common representation.
 pub const JSON: Representation = Representation {
     encoding: Encoding::Json,
     view: View::Whole,
@@ -81,11 +81,11 @@ pub const JSON: Representation = Representation {
     pretty: false,
 };
 
-/// Most media types looked at in one `Accept`; clients send three.
+/// Most media types read from one `Accept`; clients send three.
 const CLAUSES_MAX: usize = 32;
 
 impl View {
-    /// Only metadata is shown.
+    /// Whether the view shows metadata only.
     pub fn is_metadata(self) -> bool {
         matches!(self, View::Metadata | View::MetadataList)
     }
@@ -102,10 +102,10 @@ impl Representation {
     }
 }
 
-/// Chooses the representation for an answer.
+/// Chooses the representation of a response.
 ///
 /// # Errors
-/// `NotAcceptable` when nothing in `accept` can be written.
+/// `NotAcceptable`: the server writes no media type in `accept`.
 pub fn negotiate(
     accept: Option<&str>,
     user_agent: &str,
@@ -128,10 +128,10 @@ pub fn negotiate_whole(
     negotiate_of(accept, user_agent, query, brand, |_, view| view == View::Whole)
 }
 
-/// Whether a document that there is in JSON alone can be given.
+/// Checks that `accept` allows JSON, for documents that exist in JSON alone.
 ///
 /// # Errors
-/// `NotAcceptable` when `accept` asks for other types only.
+/// `NotAcceptable`: `accept` does not include JSON.
 pub fn require_json(accept: Option<&str>) -> Result<(), ApiError> {
     let accept = accept.map(str::trim).unwrap_or_default();
     let is_json =
@@ -173,7 +173,7 @@ fn negotiate_of(
     Err(ApiError::NotAcceptable(which))
 }
 
-/// The encoding behind a media type of an `Accept` header, without its parameters.
+/// The encoding of a media type without parameters; `None` if the server does not write it.
 pub(crate) fn encoding_of(media_type: &str, brand: &Brand) -> Option<Encoding> {
     match media_type {
         "application/json" | "*/*" => Some(Encoding::Json),
@@ -187,7 +187,7 @@ fn writable(encoding: Encoding, view: View) -> bool {
     !(encoding == Encoding::Protobuf && view == View::Table)
 }
 
-/// People with a command line client get several lines without asking.
+/// Indented output by default for command-line clients and browsers, unless `?pretty=` says otherwise.
 pub(crate) fn wants_pretty(query: &Query, user_agent: &str) -> bool {
     match query.text("pretty") {
         "" => ["curl", "Wget", "Mozilla/5.0"].iter().any(|client| user_agent.starts_with(client)),
@@ -197,27 +197,28 @@ pub(crate) fn wants_pretty(query: &Query, user_agent: &str) -> bool {
 
 /// One media type of an `Accept` header.
 pub(crate) struct Clause<'a> {
-    /// Without its parameters.
+    /// The media type without its parameters.
     pub(crate) media_type: &'a str,
     parameters: Vec<(&'a str, &'a str)>,
-    /// Thousandths.
+    /// q-value in thousandths.
     pub(crate) quality: u32,
 }
 
 impl Clause<'_> {
-    /// The value of the parameter, or nothing.
+    /// The parameter's value; empty where absent.
     pub(crate) fn parameter(&self, name: &str) -> &str {
         self.parameters.iter().find(|(key, _)| *key == name).map_or("", |(_, value)| value)
     }
 
-    /// Streams are of watch events, and not in YAML; there is one version of the server's own types.
+    /// Whether the `stream` and `sv` parameters are supported: only watch events are streamed, not in YAML, and the
+    /// server's own types have one version.
     fn is_served(&self, encoding: Encoding) -> bool {
         let stream = self.parameter("stream");
         let is_stream_served = stream.is_empty() || (stream == "watch" && encoding != Encoding::Yaml);
         is_stream_served && self.parameter("sv").is_empty()
     }
 
-    /// `None` for parameters that name nothing we write.
+    /// The requested view and its version. `None`: the server has no such view.
     fn view(&self, brand: &Brand) -> Option<(View, MetaVersion)> {
         let (group, version) = (self.parameter("g"), self.parameter("v"));
         if self.parameter("as").is_empty() {
@@ -236,7 +237,7 @@ impl Clause<'_> {
     }
 }
 
-/// The media types asked for, best first; among equals what is named before what is not, then the written order.
+/// The media types of `accept`: highest q-value first, then named types before `*/*`, then in the order written.
 pub(crate) fn clauses(accept: &str) -> Vec<Clause<'_>> {
     let mut clauses: Vec<Clause<'_>> = accept.split(',').take(CLAUSES_MAX).map(clause).collect();
     clauses.sort_by_key(|clause| (std::cmp::Reverse(clause.quality), clause.media_type == "*/*"));

@@ -1,7 +1,7 @@
-//! Continue tokens: where a paged list goes on, and at which revision.
+//! Continue tokens: position and revision of the next page of a list.
 //!
-//! Owns the token's form. A token is authenticated with the cluster's key and bound to the collection it was given
-//! for, so that a crafted one cannot name a key outside it, and it ends five minutes after it was given. Every node
+//! Owns the token's encoding. A token is authenticated with the cluster's key and bound to the collection it was issued
+//! for, so that a crafted token cannot name a key outside it. It expires five minutes after it was issued. Every node
 //! of a cluster reads every node's tokens.
 
 use base64::Engine;
@@ -12,45 +12,45 @@ use sha2::Sha256;
 
 use crate::ambient::Timestamp;
 
-/// The cluster's key for tokens.
+/// The cluster's key that authenticates continue tokens.
 #[derive(Clone)]
 pub struct TokenKey([u8; 32]);
 
-/// Where a list goes on.
+/// Position of the next page of a list.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ContinueToken {
-    /// Revision of the first page; `None` goes on with the newest state (an inconsistent continuation).
+    /// Revision of the first page; `None` continues at the newest state (an inconsistent continuation).
     pub revision: Option<Revision>,
-    /// When the token was given.
+    /// Time at which the token was issued.
     pub issued: Timestamp,
-    /// The last path that was already sent.
+    /// The last path (`namespace/name`) already sent.
     pub after: String,
 }
 
-/// Why a token is refused. All faults look alike to the client: it did not get this token from us for this list.
+/// A refused token. The error does not tell forgery, damage or another collection apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("continue key is not valid")]
 pub struct InvalidToken;
 
-/// How long a token may be used: as long as history is kept by default.
+/// Lifetime of a token: as long as history is kept by default.
 const TOKEN_LIFETIME_MICROS: u64 = 5 * 60 * 1_000_000;
 
-/// Bytes of the authentication code: 128 bits.
+/// Bytes of the message authentication code: 128 bits.
 const MAC_BYTES: usize = 16;
 
-/// Form of the token; others are refused.
+/// Version of the token's encoding; others are refused.
 const FORM: u8 = 1;
 
-/// Bytes before the path: form, revision, time.
+/// Bytes before the path: version, revision, time.
 const FIXED_BYTES: usize = 1 + 8 + 8;
 
 impl TokenKey {
-    /// The key that the cluster was made with.
+    /// The key, created with the cluster.
     pub fn new(bytes: [u8; 32]) -> Self {
         TokenKey(bytes)
     }
 
-    /// The token's text for the list of `scope` (storage, namespace).
+    /// Encodes and authenticates a token for the list of `scope` (storage, namespace).
     pub fn seal(&self, token: &ContinueToken, scope: (&str, &str)) -> String {
         let mut bytes = vec![FORM];
         bytes.extend_from_slice(&token.revision.map_or(0, |revision| revision.0).to_be_bytes());
@@ -61,7 +61,7 @@ impl TokenKey {
         URL_SAFE_NO_PAD.encode(bytes)
     }
 
-    /// Reads a token given for the list of `scope`.
+    /// Decodes a token issued for the list of `scope`.
     ///
     /// # Errors
     /// The text was not made by [`TokenKey::seal`] with this key for this scope.
@@ -93,7 +93,7 @@ impl TokenKey {
 }
 
 impl ContinueToken {
-    /// Whether the token's time is over.
+    /// Whether the token is older than its lifetime.
     pub fn is_expired(&self, now: Timestamp) -> bool {
         now.0.saturating_sub(self.issued.0) > TOKEN_LIFETIME_MICROS
     }

@@ -1,6 +1,6 @@
-//! The resources that are served: what the schema says of each, the strategy of its kind, and constants of its answers.
+//! The served resources: schema definition, strategy of the kind, and precomputed bytes of responses.
 //!
-//! Owns the look-up from a path to a resource.
+//! Owns the look-up of a resource by group, version and plural name.
 
 use std::hash::{BuildHasher, RandomState};
 use std::ops::Deref;
@@ -17,22 +17,22 @@ use orch_schema::{ResourceType, Schema, TypeId};
 use crate::fields::OtherVersion;
 use crate::request::Verb;
 
-/// One served resource in one version. It keeps what it is made of, so that a registry without it may be dropped while a request
-/// still works with it.
+/// One served resource in one version. It shares ownership of its definition and schema, so that a request keeps
+/// working after its registry was replaced and dropped.
 pub struct Resource {
-    /// Its names, verbs, sub-resources and columns, which are read as the resource's own.
+    /// Names, verbs, sub-resources and columns. `Resource` dereferences to it.
     pub definition: Arc<ResourceType>,
-    /// The tables in which `type_id` stands.
+    /// The schema that holds `type_id`.
     pub schema: Arc<Schema>,
-    /// The rules of its kind.
+    /// The rules of the kind.
     pub strategy: Arc<dyn Strategy>,
-    /// Where its objects are stored. Two versions, or two groups, may share one place.
+    /// Name of the collection in the store. Versions and groups of the same objects share it.
     pub storage: Arc<str>,
     /// The other served versions of the same objects.
     pub others: Vec<OtherVersion>,
-    /// Turns the stored form into this version's form and back; `None` when they are the same.
+    /// Conversion between the stored form and this version's form; `None` when they are the same.
     pub conversion: Option<Conversion>,
-    /// `{"kind":"Role","apiVersion":"...",`: what stands before an object's stored bytes.
+    /// `{"kind":"Role","apiVersion":"...",`: the bytes before an object's stored bytes.
     pub head: Bytes,
     /// See [`Resource::resets`].
     object_resets: Vec<String>,
@@ -47,31 +47,31 @@ impl Deref for Resource {
     }
 }
 
-/// A version that is not the stored one.
+/// Converts between the stored version and another.
 #[derive(Clone, Copy)]
 pub struct Conversion {
-    /// From the stored form.
+    /// Converts from the stored form.
     pub from_stored: fn(&Value) -> Value,
-    /// To the stored form.
+    /// Converts to the stored form.
     pub to_stored: fn(&Value) -> Value,
-    /// The stored name of a selectable field.
+    /// Maps the name of a selectable field to its stored name.
     pub stored_field: fn(&str) -> Option<&'static str>,
-    /// The message of the stored form.
+    /// The type of the stored form.
     pub stored_type: TypeId,
 }
 
-/// All served resources. It never changes: another set of resources is another registry, and a request ends with the one that it
-/// began with.
+/// All served resources. Immutable: a changed set of resources is a new registry, and a request keeps the registry that
+/// it began with.
 pub struct Registry {
-    /// The tables that every codec walks.
+    /// The schema of all resources.
     pub schema: Arc<Schema>,
-    /// The names of the cluster.
+    /// The cluster's brand names.
     pub brand: &'static Brand,
     resources: Vec<Arc<Resource>>,
     paths: Paths,
 }
 
-/// From group, version and plural name to the place of a resource. The hash is keyed: clients choose what is looked up.
+/// Index of `resources` by group, version and plural name. The hash is keyed, because clients choose the keys.
 #[derive(Default)]
 struct Paths {
     table: HashTable<usize>,
@@ -107,7 +107,7 @@ impl Registry {
         Arc::new(Registry { schema, brand, resources, paths })
     }
 
-    /// The resource behind a path.
+    /// The resource of this group, version and plural name.
     pub fn find(&self, group: &str, version: &str, plural: &str) -> Option<&Arc<Resource>> {
         self.paths.find((group, version, plural), &self.resources).map(|at| &self.resources[at])
     }
@@ -119,13 +119,14 @@ impl Registry {
 }
 
 impl Resource {
-    /// What names it in paths: group, version and plural name.
+    /// Group, version and plural name.
     fn path(&self) -> (&str, &str, &str) {
         (&self.group, &self.version, &self.plural)
     }
 
-    /// Paths of the fields that `action` sets back, so that nobody can own them through it. A write of the object leaves the
-    /// status of a kind that has it as a sub-resource, and one of the status leaves what is wanted.
+    /// Paths of the fields that `action` resets, so that it gives no manager ownership of them. A write of the object
+    /// resets `status` where the kind has a status sub-resource. A write of the status resets `spec` and further fields
+    /// of the kind.
     pub fn resets(&self, action: Action) -> &[String] {
         match action {
             Action::Object | Action::Finalize => &self.object_resets,
@@ -133,18 +134,18 @@ impl Resource {
         }
     }
 
-    /// Whether discovery lists the verb for the resource itself.
+    /// Whether the resource itself, not a sub-resource, serves `verb`.
     pub fn allows(&self, verb: Verb) -> bool {
         self.verbs.iter().any(|allowed| allowed == verb.as_str())
     }
 
-    /// What a request does through the served sub-resource of this name; empty for the object itself.
+    /// The action of a sub-resource, or of the object itself for the empty name. `None`: it is not served.
     pub fn action(&self, subresource: &str) -> Option<Action> {
         let is_served = subresource.is_empty() || self.subresource(subresource).is_some();
         Action::of(subresource).filter(|_| is_served)
     }
 
-    /// `stored` in the form of this version.
+    /// Converts `stored` to this version.
     pub fn in_version(&self, stored: Value) -> Value {
         match self.conversion {
             Some(conversion) => (conversion.from_stored)(&stored),
@@ -152,7 +153,7 @@ impl Resource {
         }
     }
 
-    /// `value`, in the form of this version, in the stored form. Every rule of the kind is about that form.
+    /// Converts `value` from this version to the stored form, which all rules of the kind apply to.
     pub fn in_store(&self, value: Value) -> Value {
         match self.conversion {
             Some(conversion) => (conversion.to_stored)(&value),
@@ -160,7 +161,7 @@ impl Resource {
         }
     }
 
-    /// The message of the bytes in the store.
+    /// The type of the stored bytes.
     pub fn stored_type(&self) -> TypeId {
         self.conversion.map_or(self.type_id, |conversion| conversion.stored_type)
     }
@@ -178,7 +179,7 @@ impl std::fmt::Debug for Registry {
     }
 }
 
-/// The versions that share their objects with the one at `at`.
+/// The other versions of the objects of the resource at `at`.
 fn others(resources: &[Resource], at: usize) -> Vec<OtherVersion> {
     let own = &resources[at];
     let twins = resources.iter().enumerate().filter(|(other, _)| *other != at).map(|(_, other)| other);
@@ -210,7 +211,7 @@ fn resource(schema: &Arc<Schema>, brand: &'static Brand, definition: &ResourceTy
         stored_field: orch_rules::kinds::event::stored_field_label,
         stored_type: schema.named("core.v1.Event").expect("the core kinds are in the schema"),
     });
-    // Sub-resources without an action are not served yet.
+    // Sub-resources without an action are not served.
     let mut definition = definition.clone();
     definition.subresources.retain(|subresource| Action::of(&subresource.name).is_some());
     let head = format!("{{\"kind\":\"{}\",\"apiVersion\":\"{}\",", definition.kind, definition.api_version());

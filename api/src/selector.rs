@@ -1,33 +1,33 @@
-//! What a list, a watch or the deletion of a collection selects among stored objects.
+//! Label and field selectors of a list, a watch or a deletion of a collection, applied to stored objects.
 //!
-//! Owns where a selector finds labels, name and fields of a stored object. Matching never touches its bytes.
+//! Owns the lookup of labels, name and fields in a stored object's index. Matching never reads the object's bytes.
 
 use orch_raft::Object;
 use orch_rules::selector::{FieldSelector, LabelSelector};
 
-/// Both selectors of a request.
+/// Label selector and field selector of a request.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Selector {
-    /// Over labels.
+    /// Label selector.
     pub labels: LabelSelector,
-    /// Over the kind's selectable fields.
+    /// Field selector, over the kind's selectable fields.
     pub fields: FieldSelector,
 }
 
 impl Selector {
-    /// Whether everything matches, so that nothing needs to be looked at.
+    /// Whether both selectors match every object.
     pub fn is_everything(&self) -> bool {
         self.labels.is_everything() && self.fields.is_everything()
     }
 
-    /// Whether the object under `path` (`namespace/name`) is selected.
+    /// Whether the object at `path` (`namespace/name`, or `name`) matches.
     pub fn matches(&self, path: &str, object: &Object) -> bool {
         let (namespace, name) = path.split_once('/').unwrap_or(("", path));
         let field = |name: &str, place: usize| object.index.fields.value(name, place);
         self.labels.matches(&object.index.labels) && self.fields.matches(namespace, name, field)
     }
 
-    /// The one name that the field selector allows, if it asks for a name by equality.
+    /// The name that the field selector requires by equality, if any.
     pub fn only_name(&self) -> Option<&str> {
         self.fields.required_name()
     }

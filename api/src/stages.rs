@@ -1,6 +1,6 @@
-//! That patches and ownership count their steps, and end when the request does.
+//! Tests that patches and ownership count their steps, and stop when the request is cancelled.
 //!
-//! Owns one case for each. What a stage leaves when it is stopped is not looked at: nobody does.
+//! One case for each operation. Results of a stopped stage are not checked: callers drop them.
 
 use orch_schema::TypeId;
 use orch_schema::budget::stopping::check_stops;
@@ -11,7 +11,7 @@ use orch_schema::value::{Map, Value};
 use crate::fields::{FieldSet, compare, field_set};
 use crate::patch::{JsonPatch, merge_patch, strategic_merge_patch};
 
-/// Values in the documents of these tests.
+/// Number of values in the test documents.
 const VALUES: u64 = 30_000;
 
 fn id(name: &str) -> TypeId {

@@ -1,6 +1,6 @@
-//! Failures as Status documents: the one place where errors meet HTTP codes and the interface's wording (spec 7).
+//! Failures as Status documents: the only place that maps errors to HTTP codes and the interface's wording (spec 7).
 //!
-//! Owns the mapping, exhaustively. It never logs and never decides what failed.
+//! Owns the mapping, exhaustively. It never logs and never decides which error occurred.
 
 mod causes;
 
@@ -16,56 +16,56 @@ use crate::error::{ApiError, NotAcceptable, Subject};
 /// A Status document before it is encoded.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Status {
-    /// HTTP status code; 0 leaves it out (a success).
+    /// HTTP status code; 0 (success) omits the field.
     pub code: u16,
-    /// Machine-readable reason; empty leaves it out.
+    /// Machine-readable reason; empty omits the field.
     pub reason: &'static str,
-    /// Text for people; empty leaves it out.
+    /// Human-readable message; empty omits the field.
     pub message: String,
-    /// `metadata.continue`, where a list can go on.
+    /// `metadata.continue` of an expired list, if it can be continued.
     pub continue_token: Option<String>,
-    /// Details; `None` leaves the field out.
+    /// `details`; `None` omits the field.
     pub details: Option<Details>,
 }
 
-/// What the failure is about.
+/// `details` of a Status.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Details {
     /// Group, kind or resource, and name.
     pub subject: Subject,
-    /// Uid of the object, for successful deletes.
+    /// Uid of the object, for successful deletes; empty omits the field.
     pub uid: String,
     /// Reason, message and field of each cause.
     pub causes: Vec<(String, String, String)>,
-    /// Seconds after which a retry may work; 0 leaves it out.
+    /// Seconds after which a retry may work; 0 omits the field.
     pub retry_after_seconds: u32,
 }
 
 /// Seconds that a client should wait before it repeats a request that this node could not serve. Ecosystem clients
-/// repeat any request whose 429 or 5xx answer carries this time, writes included: it stands only on answers to requests
-/// that certainly changed nothing.
+/// repeat any request whose 429 or 5xx response carries this time, writes included: only responses to requests that
+/// certainly changed nothing carry it.
 const RETRY_AFTER_SECONDS: u32 = 1;
 
-/// Bytes of a message, as its answer holds them: a hundred errors, each with as much of a value as is shown and 200 bytes
-/// around it. An answer holds it while its client reads slowly.
+/// Bytes of a message as the response holds it: a hundred errors, each with the shown part of a value and 200 bytes
+/// around it. The response holds the message while its client reads slowly.
 const MESSAGE_BYTES_MAX: usize = 72 * 1024;
 
-/// The same of any other text of a Status, and of one cause: the longest error of one field.
+/// Bytes of any other text of a Status, and of one cause: the longest error of one field.
 const DETAIL_BYTES_MAX: usize = 8 * 1024;
 
 impl Status {
-    /// The answer of a delete that removed the object.
+    /// The Status for a delete that removed the object.
     pub fn deleted(subject: Subject, uid: String) -> Self {
         Status { details: Some(Details { subject, uid, ..Details::default() }), ..Status::default() }
     }
 
-    /// The Status of a failure under this brand.
+    /// The Status for a failure, with the names of `brand`, cut to its bounds.
     pub fn of(error: &ApiError, brand: &Brand) -> Self {
         Self::worded(error, brand).bounded()
     }
 
-    /// The same with no more than a part of what somebody wrote: a name, a uid or a version may be as long as the body.
-    /// Every failure comes by here, whatever its error was made of.
+    /// Cuts all texts: a name, a uid or a version that a client sent may be as long as the body. Every failure passes
+    /// through here.
     fn bounded(mut self) -> Self {
         bound(&mut self.message, MESSAGE_BYTES_MAX);
         if let Some(Details { subject, uid, causes, .. }) = &mut self.details {
@@ -130,7 +130,7 @@ impl Status {
                 let message = format!(
                     "Timeout: the outcome of the request is unknown, it may or may not have been carried out: {reason}"
                 );
-                // Without a time to come back: clients of the reference repeat a POST that is answered with one.
+                // Without `Retry-After`: clients of the reference repeat a POST that is answered with it.
                 generic(504, "Timeout", message)
             }
             ApiError::DeadlineExceeded => {
@@ -158,9 +158,9 @@ impl Status {
             ApiError::OverBudget(message) => {
                 plain(413, "RequestEntityTooLarge", &format!("Request entity too large: {message}"))
             }
-            // Clients know this text of the reference's store: it comes without a reason.
+            // Clients know this message of etcd. It has no reason, as in the reference.
             ApiError::ObjectTooLarge(_) => plain(500, "", "etcdserver: request is too large"),
-            // Without Retry-After: only somebody who makes room, or raises the limit, helps.
+            // Without `Retry-After`: only freed space or a higher quota helps.
             ApiError::StateFull { used, quota } => {
                 let message = format!(
                     "the cluster's state is full: objects use {used} of {quota} bytes (--state-quota); objects can be \
@@ -179,7 +179,7 @@ impl Status {
         }
     }
 
-    /// The document in the reference's field order.
+    /// The Status document, fields in the reference's order.
     pub fn to_value(&self) -> Value {
         let mut metadata = Map::new();
         if let Some(token) = &self.continue_token {
@@ -202,7 +202,7 @@ impl Status {
         Value::Object(document)
     }
 
-    /// Seconds for the `Retry-After` header, if there is one.
+    /// Seconds for the `Retry-After` header, if any.
     pub fn retry_after_seconds(&self) -> Option<u32> {
         self.details.as_ref().map(|details| details.retry_after_seconds).filter(|&seconds| seconds > 0)
     }
@@ -232,7 +232,7 @@ impl Details {
     }
 }
 
-/// Cuts what takes more than `bytes_max` in the answer, and says so.
+/// Cuts `text` so that it takes at most `bytes_max` in the response, and marks the cut.
 fn bound(text: &mut String, bytes_max: usize) {
     let (bytes, fitting) = (text.len(), fitting(text, bytes_max).len());
     if bytes > fitting {
@@ -252,7 +252,7 @@ fn plain(code: u16, reason: &'static str, message: &str) -> Status {
     Status { code, reason, message: message.to_owned(), ..Status::default() }
 }
 
-/// With an empty `details`, as the reference's generic errors have.
+/// A Status with empty `details`, like the reference's generic errors.
 fn generic(code: u16, reason: &'static str, message: String) -> Status {
     Status { code, reason, message, details: Some(Details::default()), ..Status::default() }
 }
@@ -262,13 +262,13 @@ fn about(code: u16, reason: &'static str, message: String, subject: &Subject) ->
     Status { code, reason, message, details: Some(details), ..Status::default() }
 }
 
-/// With the time after which the request may be repeated: it has certainly changed nothing.
+/// A Status with `Retry-After`, for requests that certainly changed nothing.
 fn waiting(code: u16, reason: &'static str, message: String) -> Status {
     let details = Details { retry_after_seconds: RETRY_AFTER_SECONDS, ..Details::default() };
     Status { code, reason, message, details: Some(details), ..Status::default() }
 }
 
-/// Resource, or kind, and name: `configmaps "a"`.
+/// Qualified resource or kind, and name: `configmaps "a"`.
 fn named(subject: &Subject) -> String {
     format!("{} {}", subject.qualified(), quoted(&subject.name))
 }
@@ -307,7 +307,7 @@ fn not_acceptable(which: &NotAcceptable, brand: &Brand) -> Status {
     }
 }
 
-/// The text of a 406 for a path whose documents come in the media types of `list`.
+/// The message of a 406 for a path whose documents exist in the media types of `list`.
 fn available(list: &str) -> String {
     format!("406: Not Acceptable\n\nAvailable representations: {list}")
 }

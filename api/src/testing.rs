@@ -1,6 +1,6 @@
-//! A store for tests over one state machine: the test decides whether it leads, and the outcome of each proposal.
+//! A store for tests over one state machine: the test controls leadership and the outcome of each proposal.
 //!
-//! Owns no objects: they are in the store below.
+//! Objects live in the wrapped store.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -11,25 +11,25 @@ use orch_raft::memory::MemoryStore;
 use orch_raft::store::{ProposeError, ReadError};
 use orch_raft::{Change, Collection, Compacted, Outcome, Revision, State, Store, Subscription, Transaction};
 
-/// The outcome of a proposal.
+/// The outcome of each proposal.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Fate {
-    /// The state machine takes it.
+    /// The state machine applies the proposal.
     Applied,
     /// The proposal was certainly not sent.
     NotProposed,
     /// The proposal was sent, and its outcome is unknown.
     Unknown,
-    /// No outcome comes for longer than a request may take.
+    /// No outcome arrives within a request's deadline.
     Silence,
 }
 
-/// The store.
+/// A [`MemoryStore`] with controlled leadership and outcomes.
 #[derive(Clone)]
 pub(crate) struct Directed {
     pub(crate) below: MemoryStore,
     pub(crate) leads: Arc<AtomicBool>,
-    /// Of every proposal.
+    /// Applies to every proposal.
     pub(crate) fate: Fate,
 }
 

@@ -1,4 +1,4 @@
-//! The chain of methods: which user, or 401.
+//! The chain of authentication methods: a user, or 401.
 //!
 //! Pure: no clock, no input but the connection's peer and the headers. The certificate was verified when the
 //! connection was made, and the listener ends a connection when its certificate expires.
@@ -25,7 +25,7 @@ pub enum AnonymousAccess {
     Allowed,
 }
 
-/// Finds out who a request comes from: asks each method in turn.
+/// Finds the user of a request by asking each method in turn.
 #[derive(Debug)]
 pub struct Authenticator {
     methods: Vec<Box<dyn Method>>,
@@ -33,31 +33,31 @@ pub struct Authenticator {
     local_admin: Arc<User>,
 }
 
-/// A way to prove who one is.
+/// A way to authenticate.
 pub trait Method: Debug + Send + Sync {
-    /// The user who is proven by what `peer` and `headers` present for this method. `None`: nothing was presented.
+    /// The user that `peer` and `headers` prove by this method; `None`: they carry no credential for it.
     ///
     /// # Errors
-    /// What was presented proves nobody. Another method may still prove a user; nobody is anonymous then.
+    /// The credential is bad. Another method may still find a user, but the request is not anonymous.
     fn user(&self, peer: &Peer, headers: &HeaderMap) -> Result<Option<Arc<User>>, Unauthenticated>;
 }
 
-/// Why a request has no user. Answered with 401 and the same body in all cases; the difference is for logs.
+/// The reason why a request has no user. All are answered with 401 and the same body; only the log tells them apart.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Unauthenticated {
-    /// Nothing was presented and anonymous requests are refused. Health and version paths may still be served.
+    /// The request has no credentials, and anonymous requests are refused. Health and version paths may still be served.
     #[error("no credentials")]
     NoCredentials,
-    /// The bearer token belongs to nobody.
+    /// The bearer token is unknown.
     #[error("invalid bearer token")]
     InvalidToken,
-    /// The client certificate identifies nobody.
+    /// The client certificate identifies no user.
     #[error(transparent)]
     InvalidCertificate(#[from] CertificateFault),
 }
 
 impl Authenticator {
-    /// An authenticator that knows `tokens` beside the certificates that connections bring.
+    /// An authenticator by client certificate, then by `tokens`.
     pub fn new(brand: &Brand, tokens: TokenTable, anonymous_access: AnonymousAccess) -> Authenticator {
         let credential_id_key = format!("authentication.{}/credential-id", brand.label_domain);
         let is_open = anonymous_access == AnonymousAccess::Allowed;
@@ -68,10 +68,10 @@ impl Authenticator {
         }
     }
 
-    /// The user behind a request.
+    /// The user of a request.
     ///
     /// # Errors
-    /// Nobody is proven, and something bad was presented or anonymous requests are refused.
+    /// No method finds a user, and a credential is bad or anonymous requests are refused.
     pub fn authenticate(&self, peer: &Peer, headers: &HeaderMap) -> Result<Arc<User>, Unauthenticated> {
         let mut fault = None;
         for method in &self.methods {
@@ -90,7 +90,7 @@ impl Authenticator {
     }
 }
 
-/// Client certificates, which the listener has verified.
+/// Authenticates by client certificate, which the listener has verified.
 #[derive(Debug)]
 struct Certificates {
     credential_id_key: String,
@@ -129,8 +129,8 @@ impl Method for TokenTable {
     }
 }
 
-/// The token of an `Authorization: Bearer` header. Other schemes, and a bearer header without a token, count as no
-/// credential at all, as the reference has it.
+/// The token of an `Authorization: Bearer` header. As in the reference, other schemes, and a bearer header without a
+/// token, count as no credential.
 fn bearer_token(headers: &HeaderMap) -> Option<&[u8]> {
     let value = headers.get(AUTHORIZATION)?.as_bytes().trim_ascii();
     let mut parts = value.splitn(3, |&byte| byte == b' ');

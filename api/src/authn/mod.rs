@@ -1,7 +1,7 @@
-//! Who is asking: client certificates, bearer tokens, the local administrator of a development node, anonymous.
+//! Authentication: client certificates, bearer tokens, the local administrator of a development node, anonymous.
 //!
-//! Owns the way from a connection and its headers to a [`User`]. It never decides what a user may do and never
-//! logs, keeps or answers a token: errors name a line of the file, the table keeps digests only.
+//! Owns deriving a [`User`] from a connection and its headers. It never decides what a user may do and never
+//! logs, keeps or returns a token: errors name a line of the file, the table keeps digests only.
 //!
 //! The order is the reference's: a verified client certificate, then a bearer token, and only where neither was
 //! presented the local administrator or the anonymous user. Invariant: a credential that was presented and is bad

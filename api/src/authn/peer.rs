@@ -1,4 +1,4 @@
-//! The other end of a connection, as the listener established it.
+//! The peer of a connection, as the listener established it.
 //!
 //! The listener puts a [`Peer`] behind an `Arc` into the extensions of every request of a connection. It is the only
 //! input of authentication besides the headers; nothing in it comes from the request itself.
@@ -13,9 +13,9 @@ use super::user::User;
 pub struct Peer {
     /// Remote address of the connection; 127.0.0.1 with port 0 at a Unix socket.
     pub address: SocketAddr,
-    /// The client certificate, if one was presented: verified, or why it is not.
+    /// The client certificate if one was presented: verified, or the reason why it is not.
     pub certificate: Option<Result<ClientCertificate, CertificateFault>>,
-    /// Whether this is the plain loopback port or the Unix socket of a development node.
+    /// Whether the connection came over the plain loopback port or the Unix socket of a development node.
     pub local_admin: bool,
 }
 
@@ -30,7 +30,7 @@ pub struct ClientCertificate {
     pub uid: Option<String>,
     /// SHA-256 of the certificate in lower-case hexadecimal: becomes the credential id.
     pub fingerprint: String,
-    /// The user made of it, on first use.
+    /// The user of this certificate, built on first use.
     pub(super) user: OnceLock<Arc<User>>,
 }
 
@@ -46,23 +46,23 @@ impl ClientCertificate {
     }
 }
 
-/// Why a presented certificate identifies nobody: expired, of another authority, not meant for clients.
+/// The reason why a certificate identifies no user: expired, of another authority, not meant for clients.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("client certificate: {0}")]
 pub struct CertificateFault(pub String);
 
-/// Tells the listener the user of a request as soon as the credentials were accepted. Found in a request's extensions. The
-/// listener shares its places among users, and asks less of connections whose user it knows.
+/// Reports the user of a request to the listener once its credentials are accepted. Found in a request's extensions. The
+/// listener divides its places among users, and limits connections of known users less.
 #[derive(Clone)]
 pub struct Admission(Arc<dyn Fn(&User) + Send + Sync>);
 
 impl Admission {
-    /// Calls `accept` with each user that is let in, the anonymous one included.
+    /// Calls `accept` with each accepted user, the anonymous user included.
     pub fn new(accept: impl Fn(&User) + Send + Sync + 'static) -> Admission {
         Admission(Arc::new(accept))
     }
 
-    /// Reports that `user` sent the request.
+    /// Reports `user` as the sender of the request.
     pub fn accept(&self, user: &User) {
         (self.0)(user);
     }

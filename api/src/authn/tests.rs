@@ -1,4 +1,4 @@
-//! Who is who: tables of credentials and the users they give.
+//! Tables of credentials and the users they identify.
 
 use http::header::AUTHORIZATION;
 use http::{HeaderMap, HeaderValue};

@@ -21,7 +21,7 @@ pub struct TokenTable {
     warnings: Vec<String>,
 }
 
-/// Why a token file was refused. Never shows a token.
+/// The error of a refused token file. Never shows a token.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TokenFileError {
     /// A line has too few columns.
@@ -29,7 +29,7 @@ pub enum TokenFileError {
     Columns {
         /// Line of the file, from 1.
         line: u64,
-        /// How many there are.
+        /// Number of columns found.
         columns: usize,
     },
     /// A line names no user.
@@ -38,7 +38,7 @@ pub enum TokenFileError {
         /// Line of the file, from 1.
         line: u64,
     },
-    /// The file is not text.
+    /// The file is not valid UTF-8.
     #[error("line {line}: not valid UTF-8")]
     Encoding {
         /// Line of the file, from 1.
@@ -50,16 +50,19 @@ pub enum TokenFileError {
         /// Line of the file, from 1.
         line: u64,
     },
-    /// The file is larger than any sensible one.
+    /// The file exceeds 16 MiB.
     #[error("{bytes} bytes, the limit is {FILE_BYTES_MAX}")]
     TooLarge {
-        /// Its size.
+        /// Size of the file.
         bytes: usize,
     },
 }
 
 impl TokenTable {
     /// Reads the text of a token file.
+    ///
+    /// # Errors
+    /// The file is too large, or a line is malformed.
     pub fn parse(text: &[u8]) -> Result<TokenTable, TokenFileError> {
         if text.len() > FILE_BYTES_MAX {
             return Err(TokenFileError::TooLarge { bytes: text.len() });
@@ -76,17 +79,17 @@ impl TokenTable {
         Ok(table)
     }
 
-    /// The user who holds `token`.
+    /// The user of `token`.
     pub fn holder(&self, token: &[u8]) -> Option<&Arc<User>> {
         self.users.get(&digest(token))
     }
 
-    /// How many tokens there are.
+    /// Number of tokens.
     pub fn len(&self) -> usize {
         self.users.len()
     }
 
-    /// Whether there are none.
+    /// Whether the table has no tokens.
     pub fn is_empty(&self) -> bool {
         self.users.is_empty()
     }
@@ -133,7 +136,7 @@ fn digest(token: &[u8]) -> [u8; 32] {
     Sha256::digest(token).into()
 }
 
-/// One record of comma-separated values and what follows it.
+/// One record of comma-separated values, and the text after it.
 struct Record<'a> {
     fields: Vec<String>,
     lines: u64,

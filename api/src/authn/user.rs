@@ -1,31 +1,31 @@
-//! The identity a request acts under.
+//! The user as whom a request acts.
 //!
 //! Owns the shape of a user and the well-known names of the interface. A `User` is built once per credential and
 //! shared: authenticating a request allocates nothing.
 
 use std::collections::BTreeMap;
 
-/// Group of those who may do everything.
+/// Group of the administrators, who may do everything.
 pub const GROUP_MASTERS: &str = "system:masters";
-/// Group that everyone with a valid credential is in.
+/// Group of every user with a valid credential.
 pub const GROUP_AUTHENTICATED: &str = "system:authenticated";
 /// Group of the anonymous user.
 pub const GROUP_UNAUTHENTICATED: &str = "system:unauthenticated";
 /// Name of the anonymous user.
 pub const USER_ANONYMOUS: &str = "system:anonymous";
-/// Name behind the plain port of a development node and in the administrator's certificate.
+/// Name of the user on a development node's plain port, and in the administrator's certificate.
 pub const USER_ADMIN: &str = "system:admin";
 
-/// Who a request comes from, as authorization and admission see it.
+/// The user of a request, as authorization and admission see it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct User {
     /// The name, unique among users.
     pub name: String,
-    /// Tells apart two users that had one name at different times. Empty where the credential carries none.
+    /// Tells apart users that had the same name at different times. Empty where the credential carries none.
     pub uid: String,
-    /// Groups, in the credential's order, then those the server adds.
+    /// Groups of the credential, in its order, then those that the server adds.
     pub groups: Vec<String>,
-    /// What else the credential says, by key.
+    /// Further attributes of the credential, by key.
     pub extra: BTreeMap<String, Vec<String>>,
 }
 
@@ -45,12 +45,12 @@ impl User {
             .authenticated()
     }
 
-    /// Whether the user is in `group`.
+    /// Whether the user is a member of `group`.
     pub fn is_in_group(&self, group: &str) -> bool {
         self.groups.iter().any(|held| held == group)
     }
 
-    /// The same user with the group that every valid credential brings.
+    /// The same user as a member of `system:authenticated`.
     #[must_use]
     pub(super) fn authenticated(mut self) -> User {
         if !self.is_in_group(GROUP_AUTHENTICATED) && !self.is_in_group(GROUP_UNAUTHENTICATED) {

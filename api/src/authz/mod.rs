@@ -1,7 +1,8 @@
-//! Who may do what.
+//! Authorization.
 //!
-//! Owns the chain of authorizers and the message of a refusal. Each authorizer allows, denies, or has no opinion; the first that has
-//! one decides, and what nobody allows is forbidden. For now there is one: members of `system:masters` may do everything.
+//! Owns the chain of authorizers and the message of a refusal. Each authorizer allows, denies, or has no opinion. The
+//! first opinion decides; without one the request is forbidden. The only built-in authorizer lets members of
+//! `system:masters` do everything.
 
 use std::fmt;
 
@@ -11,39 +12,39 @@ use crate::authn::{GROUP_MASTERS, User};
 use crate::error::{ApiError, Subject};
 use crate::request::{Target, Verb};
 
-/// What an authorizer says.
+/// The decision of one authorizer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Decision {
-    /// The user may, whatever others would say.
+    /// The user may, and no later authorizer is asked.
     Allow,
-    /// The user may not, whatever others would say. The text says why; it is empty where there is nothing to say.
+    /// The user may not, and no later authorizer is asked. Holds the reason, possibly empty.
     Deny(String),
-    /// It is for others to decide.
+    /// The next authorizer decides.
     NoOpinion,
 }
 
-/// Decides on requests by rules of one kind.
+/// Decides on requests.
 pub trait Authorizer: Send + Sync {
-    /// Its name in logs.
+    /// The authorizer's name in logs.
     fn name(&self) -> &'static str;
 
-    /// Whether `user` may do what `attributes` say.
+    /// Whether `user` may do what `attributes` describe.
     fn decide(&self, user: &User, attributes: Attributes<'_>) -> Decision;
 }
 
-/// What was ruled, and by which authorizer.
+/// The ruling of the whole chain, with the authorizer that decided.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Ruling {
     /// The user may.
     Allowed {
-        /// Who allows it.
+        /// Name of the authorizer that allows it.
         by: &'static str,
     },
     /// The user may not.
     Denied {
-        /// Who denies it.
+        /// Name of the authorizer that denies it.
         by: &'static str,
-        /// Why; empty where there is nothing to say.
+        /// The reason, possibly empty.
         reason: String,
     },
     /// No authorizer has an opinion, so the user may not.
@@ -51,10 +52,10 @@ pub enum Ruling {
 }
 
 impl Ruling {
-    /// What it means for `user`, who wants what `attributes` say.
+    /// Turns the ruling on the request of `user` into a result.
     ///
     /// # Errors
-    /// `Forbidden` with the complete text.
+    /// `Forbidden` with the complete message.
     pub fn check(&self, user: &User, attributes: Attributes<'_>) -> Result<(), ApiError> {
         match self {
             Ruling::Allowed { .. } => Ok(()),
@@ -74,11 +75,11 @@ impl fmt::Display for Ruling {
     }
 }
 
-/// The authorizers, in the order in which they are asked.
+/// The chain of authorizers, in the order in which they are asked.
 pub struct Authorizers(Vec<Box<dyn Authorizer>>);
 
 impl Authorizers {
-    /// These authorizers, in the order in which they are asked.
+    /// A chain of these authorizers, asked in this order.
     pub fn new(authorizers: Vec<Box<dyn Authorizer>>) -> Self {
         Authorizers(authorizers)
     }
@@ -88,7 +89,7 @@ impl Authorizers {
         Authorizers::new(vec![Box::new(Masters)])
     }
 
-    /// Rules whether `user` may do what `attributes` say.
+    /// Rules whether `user` may do what `attributes` describe.
     pub fn rule(&self, user: &User, attributes: Attributes<'_>) -> Ruling {
         for authorizer in &self.0 {
             let by = authorizer.name();
@@ -102,7 +103,8 @@ impl Authorizers {
     }
 }
 
-/// Members of `system:masters` may do everything: the group is the administrators' way in when rules have shut everyone out.
+/// Members of `system:masters` may do everything, so that administrators keep access when rules have shut out every
+/// user.
 struct Masters;
 
 impl Authorizer for Masters {
@@ -115,26 +117,26 @@ impl Authorizer for Masters {
     }
 }
 
-/// What is asked.
+/// The requested action, as authorizers see it.
 #[derive(Clone, Copy, Debug)]
 pub enum Attributes<'a> {
-    /// An action on a resource.
+    /// A request for a resource.
     Resource {
-        /// The action.
+        /// The requested verb.
         verb: Verb,
-        /// The resource.
+        /// The requested object or collection.
         target: &'a Target,
     },
-    /// An action on another path.
+    /// A request to a path that names no resource.
     Path {
         /// The HTTP method in lower case.
         verb: &'a str,
-        /// The path.
+        /// The path, undecoded.
         path: &'a str,
     },
 }
 
-/// The refusal; `reason` stands behind what is refused, as in the reference.
+/// The error for a refusal. `reason` follows the message, as in the reference.
 fn forbidden(user: &User, attributes: Attributes<'_>, reason: &str) -> ApiError {
     let (subject, mut message) = match attributes {
         Attributes::Path { verb, path } => {
@@ -231,7 +233,7 @@ mod tests {
         assert_eq!(ruling.to_string(), "allowed by masters");
     }
 
-    /// Says the same of everything.
+    /// Decides every request alike.
     struct Always(Decision);
 
     impl Authorizer for Always {

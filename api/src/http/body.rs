@@ -1,9 +1,9 @@
-//! Reading a request's body: never more than the limit, whatever the client says its length is.
+//! Reading a request's body: never more than the limit, whatever `Content-Length` says.
 //!
-//! Owns what happens to the rest of a body that nobody wants. A client that is still sending when its connection is
-//! closed sees a broken pipe instead of the answer, so that the rest is read and dropped first, up to a bound. One that
-//! waits for leave to send (`Expect: 100-continue`) gets the answer in place of the leave. A body is taken as it is: one
-//! that says it is compressed is refused, and not taken for what it would be without that.
+//! Owns the handling of refused bodies. A client that is still sending when its connection is closed sees a broken pipe
+//! instead of the response, so that the rest is read and dropped first, up to a bound. A client that sent
+//! `Expect: 100-continue` gets the response instead of `100 Continue`. A body with a content encoding is refused, never
+//! decoded or taken for a plain one.
 
 use std::time::Duration;
 
@@ -20,21 +20,21 @@ use crate::request::Verb;
 /// Bytes of a request body: the reference's limit.
 const BODY_BYTES_MAX: usize = 3 * 1024 * 1024;
 
-/// Bytes of an unwanted body that are read for its client to come to the answer; five times what is ever taken.
-/// Beyond, the connection is closed on the client.
+/// Bytes of a refused body that are read so that its client reads the response; five times the limit of a body. Beyond
+/// them the connection is closed.
 const DROPPED_BYTES_MAX: usize = 16 * 1024 * 1024;
 
-/// How long the dropping may take. It holds nothing but the connection.
+/// Most time for reading the rest of a refused body, which holds nothing but the connection.
 const DROPPING_MAX: Duration = Duration::from_secs(10);
 
 /// The body of one request.
 pub(super) struct Upload {
     body: Body,
-    /// What the client says the length is.
+    /// `Content-Length`, if sent and valid.
     announced: Option<u64>,
-    /// The client sends nothing before it is told to, which asking for the first piece does.
+    /// The client sent `Expect: 100-continue`. Reading the body sends `100 Continue`.
     awaits_leave: bool,
-    /// How the client says that the body is encoded, if not as it is.
+    /// `Content-Encoding`; `None` where absent or `identity`.
     encoding: Option<String>,
 }
 
@@ -52,23 +52,23 @@ impl Upload {
         }
     }
 
-    /// Most bytes that [`Upload::read`] can come to hold.
+    /// Most bytes that [`Upload::read`] can return.
     pub(super) fn may_hold(&self, verb: Verb) -> usize {
         let announced = self.announced.or(self.body.size_hint().exact());
         match announced {
             _ if verb.is_read() => 0,
-            // A body whose announced length is too large is not read.
+            // A body whose announced length is over the limit is refused unread.
             Some(length) if length > BODY_BYTES_MAX as u64 => 0,
             Some(length) => usize::try_from(length).unwrap_or(BODY_BYTES_MAX),
             None => BODY_BYTES_MAX,
         }
     }
 
-    /// The whole body of a write; reads have none that matters.
+    /// Reads the whole body of a write; empty for reads, whose body is ignored.
     ///
     /// # Errors
-    /// Before anything is read: `UnsupportedMediaType` for a body that is encoded, `BodyTooLarge` where the client says so.
-    /// `BadRequest` when the body breaks off.
+    /// Before reading: `UnsupportedMediaType` for a body with a content encoding, `BodyTooLarge` if the announced
+    /// length is over the limit. While reading: `BodyTooLarge` as well, and `BadRequest` when the body breaks off.
     pub(super) async fn read(&mut self, verb: Verb) -> Result<Bytes, ApiError> {
         if verb.is_read() {
             return Ok(Bytes::new());
@@ -94,7 +94,7 @@ impl Upload {
         }
     }
 
-    /// Reads and drops what is left, within bounds.
+    /// Reads and drops the rest of the body, bounded in bytes and time.
     pub(super) async fn drop_rest<S: Store>(mut self, store: &S) {
         if self.awaits_leave || self.body.is_end_stream() {
             return;
@@ -112,7 +112,7 @@ impl Upload {
     }
 }
 
-/// The content encodings of a body, unless there is none but `identity`.
+/// The content encodings of a body; `None` if there is none but `identity`.
 fn encoding(headers: &HeaderMap) -> Option<String> {
     let texts: Vec<_> = headers
         .get_all(header::CONTENT_ENCODING)

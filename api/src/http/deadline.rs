@@ -1,9 +1,9 @@
-//! How long a request may take: a minute, or what the client says in `?timeout=` if that is less.
+//! Deadlines: a minute for each request, or `?timeout=` if that is less.
 //!
-//! Owns the deadline over everything from the first byte of the body to the answer's head, so that a body that trickles
-//! in, or a cluster without a quorum, holds no request for ever. A watch has to start in time; its life is its own. A
-//! write whose time ends once something was proposed has an unknown outcome, and is answered so; before, it has certainly
-//! changed nothing and never will, because the same step that finds that out cancels it.
+//! Owns the deadline from the first byte of the body to the head of the response, so that a body that trickles in, or a
+//! cluster without a quorum, holds no request for ever. A watch has to start in time; its lifetime is separate. A write
+//! whose deadline passes after it was proposed has an unknown outcome, and its response says so. Before, it has
+//! certainly changed nothing and never will, because the check that finds nothing proposed also cancels it.
 
 use std::time::Duration;
 
@@ -14,13 +14,13 @@ use orch_schema::budget::Budget;
 use crate::error::ApiError;
 use crate::request::{Query, Verb, echoed};
 
-/// Longest time of a request: the reference's default.
+/// Longest deadline: the reference's default.
 const REQUEST_MAX: Duration = Duration::from_secs(60);
 
-/// The time that a request with `query` has.
+/// The time limit of a request with `query`.
 ///
 /// # Errors
-/// `BadRequest`: `timeout` is no span of time.
+/// `BadRequest`: `timeout` is no duration.
 pub(super) fn deadline(verb: Verb, query: &Query) -> Result<Duration, ApiError> {
     let text = query.text("timeout");
     if text.is_empty() || verb == Verb::Watch {
@@ -32,7 +32,7 @@ pub(super) fn deadline(verb: Verb, query: &Query) -> Result<Duration, ApiError> 
             "invalid timeout specified in the request URL - time: invalid duration {shown}"
         ))
     })?;
-    // Nothing or less says that the client does not mind.
+    // Zero or less means no preference.
     Ok(if asked > 0.0 {
         REQUEST_MAX.min(Duration::try_from_secs_f64(asked).unwrap_or(REQUEST_MAX))
     } else {
@@ -40,12 +40,12 @@ pub(super) fn deadline(verb: Verb, query: &Query) -> Result<Duration, ApiError> 
     })
 }
 
-/// What comes of `work` within `limit`.
+/// The result of `work` within `limit`.
 ///
 /// # Errors
-/// Those of `work`. When the time is over, the work of `budget` is cancelled: `OutcomeUnknown` if it has begun to write,
-/// because a proposal that was sent is applied or not whoever waits for it; `NothingChanged` for any other write, and
-/// `DeadlineExceeded` for a read.
+/// Those of `work`. At the deadline the work of `budget` is cancelled: `OutcomeUnknown` if it has begun to write,
+/// because a proposal that was sent may be applied without anyone waiting for it; `NothingChanged` for any other write,
+/// and `DeadlineExceeded` for a read.
 pub(super) async fn within<S: Store, T>(
     store: &S,
     limit: Duration,
@@ -64,7 +64,7 @@ pub(super) async fn within<S: Store, T>(
     }
 }
 
-/// Seconds of a span such as `1.5s`, `2m30s` or `-1h`, in the notation of the clients' language.
+/// Seconds of a Go duration such as `1.5s`, `2m30s` or `-1h`.
 fn span(text: &str) -> Option<f64> {
     let (sign, mut rest) = match text.split_at_checked(1) {
         Some(("-", rest)) => (-1.0, rest),

@@ -1,22 +1,22 @@
-//! Compression of large answers for clients that take it.
+//! Compression of large responses for clients that accept it.
 //!
-//! Owns which answers: those of known length over a threshold. A watch is never compressed, its events are to arrive
-//! one by one, and small answers cost more than they save.
+//! Owns the choice: responses of known length over a threshold. Watches are never compressed, because their events must
+//! arrive one by one. Compressing small responses costs more than it saves.
 
 use http::header::CONTENT_LENGTH;
 use http::{Extensions, HeaderMap, StatusCode, Version};
 use tower_http::CompressionLevel;
 use tower_http::compression::CompressionLayer;
 
-/// Answers from this length on are compressed: the reference's threshold.
+/// Shortest compressed response: the reference's threshold.
 const COMPRESS_FROM_BYTES: u64 = 128 * 1024;
 
-/// Level of compression: fast, as the server's time is dearer than the network's bytes.
+/// Compression level: fast, because the server's time is dearer than the network's bytes.
 const LEVEL: i32 = 1;
 
 type Large = fn(StatusCode, Version, &HeaderMap, &Extensions) -> bool;
 
-/// The layer that compresses.
+/// The compression layer.
 pub(super) fn layer() -> CompressionLayer<Large> {
     CompressionLayer::new().quality(CompressionLevel::Precise(LEVEL)).compress_when(is_large as Large)
 }

@@ -1,7 +1,7 @@
-//! `/livez`, `/readyz` and `/healthz`: for probes, so without credentials and as plain text.
+//! `/livez`, `/readyz` and `/healthz`: plain text, without credentials, for probes.
 //!
-//! Owns the checks and their report. A node is alive while it answers; it is ready while the cluster answers it, its
-//! state agrees with the other members', and it is not about to end.
+//! Owns the checks and their report. A node is live while it answers. It is ready while it reaches a quorum, its state
+//! agrees with the other members', and it is not shutting down.
 
 use std::time::Duration;
 
@@ -13,14 +13,14 @@ use tokio_util::sync::CancellationToken;
 use super::respond;
 use crate::request::Query;
 
-/// How long the cluster may take to answer before this node calls itself unready.
+/// Longest wait for a quorum before this node reports itself unready.
 const BARRIER_WAIT: Duration = Duration::from_secs(2);
 
-/// One check: its name and whether it holds.
+/// Name of a check, and whether it passes.
 type Check = (&'static str, bool);
 
-/// The answer for a health path, or for one check below it (`/readyz/store`). `None` for any other path. `path` has no
-/// empty segments.
+/// The response for a health path, or for a single check below it (`/readyz/store`). `None` for any other path. `path`
+/// has no empty segments.
 pub(super) async fn answer<S: Store>(
     path: &str,
     query: &Query,
@@ -41,7 +41,7 @@ pub(super) async fn answer<S: Store>(
         checks.push(("agreement", store.may_serve().is_ok()));
         checks.push(("shutdown", !stopping.is_cancelled()));
     }
-    // No check: a node that refuses growth must stay in service, or nobody could delete anything through it.
+    // Not a check: a node that refuses growth must stay in service, because deletions go through it.
     let remark = match endpoint != "livez" && store.is_short_of_space() {
         true => "[+]space low: what would add to the state is refused\n",
         false => "",
@@ -70,7 +70,7 @@ async fn reaches_quorum<S: Store>(store: &S) -> bool {
     }
 }
 
-/// One line for each check and the verdict, as the reference words them.
+/// One line for each check, then the verdict, in the reference's words.
 fn report(endpoint: &str, checks: &[Check], excluded: &[&str]) -> String {
     let line = |(name, holds): &Check| match (excluded.contains(name), holds) {
         (true, _) => format!("[+]{name} excluded: ok\n"),

@@ -1,10 +1,10 @@
-//! The memory that a node holds for its clients: request bodies, and answers that were written for one client alone.
+//! The memory that a node holds for its clients: request bodies, and responses rendered for one client alone.
 //!
-//! Owns the account of both, in bytes, for the node and for each user. A client decides how fast it sends and takes, for
-//! minutes; without an account a hundred streams of each connection hold 3 MiB of body each, or a table of all objects.
-//! A body waits for room before it is read: what is sent meanwhile is bounded by the connection's window. An answer that
-//! finds no room is refused, because it is there already. What an answer shares with the store is not counted. A list gives
-//! its room back as its frames are taken, because it keeps less and less.
+//! Owns the account of both, in bytes, for the node and for each user. A client decides how fast it sends and reads,
+//! for minutes. Without an account, each of a connection's hundred streams could hold 3 MiB of body, or a table of all
+//! objects. A body waits for room before it is read; meanwhile the connection's flow control window bounds the client.
+//! A response that finds no room is refused, because it exists already. Bytes that a response shares with the store are
+//! not counted. A list releases its room as its frames are taken.
 //!
 //! Invariant: one user takes a quarter of the node's room at most, so that no user takes the room of all others.
 
@@ -23,25 +23,25 @@ use crate::render::Frames;
 /// Bytes for all users together: eighty bodies of the largest size, next to a state of 4 GiB.
 const NODE_BYTES_MAX: usize = 256 << 20;
 
-/// Bytes for one user: twenty bodies of the largest size, or six lists of 20,000 objects as tables.
+/// Bytes for each user: twenty bodies of the largest size, or six lists of 20,000 objects as tables.
 const USER_BYTES_MAX: usize = NODE_BYTES_MAX / 4;
 
-/// Bytes from which on something is counted: less than the window of a stream holds anyhow.
+/// Fewest bytes that are counted: below this, a stream's flow control window holds more.
 pub(super) const COUNTED_BYTES_MIN: usize = 64 << 10;
 
-/// Bytes of one permit, so that a permit's number fits.
+/// Bytes of one permit, so that the number of permits fits the semaphore's integer.
 const UNIT: usize = 1 << 10;
 
 /// The account of one node.
 pub(super) struct Ledger {
     node: Arc<Semaphore>,
-    /// Of users for whom something is held, or was until shortly.
+    /// Users with a reservation, and some that had one until recently.
     users: Mutex<HashMap<String, Weak<Semaphore>>>,
 }
 
-/// Room that is taken until this is dropped.
+/// A reservation of room, released when it is dropped.
 ///
-/// Invariant: both have the same number of permits.
+/// Invariant: `user` and `node` have the same number of permits.
 #[derive(Debug)]
 pub(super) struct Hold {
     user: OwnedSemaphorePermit,
@@ -49,7 +49,7 @@ pub(super) struct Hold {
 }
 
 impl Hold {
-    /// Keeps room for `bytes`, and gives what it has beyond that, if anything.
+    /// Shrinks the reservation to `bytes`, and returns the excess, if any.
     fn keep(&mut self, bytes: usize) -> Option<Hold> {
         let beyond = self.user.num_permits().saturating_sub(bytes.div_ceil(UNIT));
         if beyond == 0 {
@@ -66,20 +66,23 @@ impl Ledger {
         Ledger { node: Arc::new(Semaphore::new(NODE_BYTES_MAX / UNIT)), users: Mutex::default() }
     }
 
-    /// Room for `bytes` of `user`, once there is some; all of the user's room for more than that.
+    /// Waits for room for `bytes` of `user`; at most all of the user's room.
+    ///
+    /// # Errors
+    /// `Unavailable`: the node is stopping.
     pub(super) async fn wait(&self, user: &str, bytes: usize) -> Result<Hold, ApiError> {
         let ended = |_| ApiError::Unavailable("the node is stopping".to_owned());
         let units = units(bytes);
-        // The own room first: who waits for it keeps nothing of the others'.
+        // The user's own room first: a request that waits for it takes no room from other users.
         let user = self.of(user).acquire_many_owned(units).await.map_err(ended)?;
         let node = self.node.clone().acquire_many_owned(units).await.map_err(ended)?;
         Ok(Hold { user, node })
     }
 
-    /// The same at once.
+    /// Reserves room for `bytes` of `user` without waiting; at most all of the user's room.
     ///
     /// # Errors
-    /// `TooMuchHeld`: there is none.
+    /// `TooMuchHeld`: the user or the node has no room.
     pub(super) fn take(&self, user: &str, bytes: usize) -> Result<Hold, ApiError> {
         let units = units(bytes);
         let user = self.of(user).try_acquire_many_owned(units).map_err(|_| ApiError::TooMuchHeld)?;
@@ -87,7 +90,7 @@ impl Ledger {
         Ok(Hold { user, node })
     }
 
-    /// The room of the node, in permits.
+    /// The node's permits.
     #[cfg(test)]
     pub(super) fn room(&self) -> Arc<Semaphore> {
         self.node.clone()
@@ -109,7 +112,7 @@ fn units(bytes: usize) -> u32 {
     u32::try_from(bytes.min(USER_BYTES_MAX).div_ceil(UNIT)).unwrap_or(u32::MAX)
 }
 
-/// `response`, which keeps `hold` until the connection has written or dropped its last byte.
+/// `response`, keeping `hold` until the connection has written or dropped the last byte.
 pub(super) fn held(response: Response<Body>, hold: Hold) -> Response<Body> {
     let hold = Arc::new(hold);
     response.map(|body| {
@@ -119,15 +122,15 @@ pub(super) fn held(response: Response<Body>, hold: Hold) -> Response<Body> {
     })
 }
 
-/// The frames of an answer that keeps less with each of them. What a frame takes out of the answer is held until the
-/// connection has written or dropped the frame.
+/// The frames of a response that holds fewer bytes with each of them. The bytes that a frame takes out of the response
+/// stay reserved until the connection has written or dropped the frame.
 pub(super) struct HeldFrames {
     frames: Frames,
     hold: Hold,
 }
 
 impl HeldFrames {
-    /// `hold` is room for what `frames` hold.
+    /// `hold` is the reservation for the bytes that `frames` hold.
     pub(super) fn new(frames: Frames, hold: Hold) -> Self {
         HeldFrames { frames, hold }
     }
@@ -145,7 +148,7 @@ impl Iterator for HeldFrames {
     }
 }
 
-/// A frame that was handed over, with the room that it takes: an HTTP/2 connection keeps it for longer than the body.
+/// A frame with its reservation, because an HTTP/2 connection keeps the frame for longer than the body.
 struct Piece<H> {
     bytes: Bytes,
     _hold: H,

@@ -1,10 +1,10 @@
 //! HTTP: from a request to the pipeline and back.
 //!
-//! Owns the order in which a request is looked at: health and version without credentials; then who asks, whether they
-//! may, what the path names, which representation is wanted, the body; then the pipeline. It holds no rule of any kind
-//! of object.
+//! Owns the order of the stages: health and version without credentials; then authentication, authorization, endpoint,
+//! representation and body; then the pipeline. It holds no rule of any kind of object.
 //!
-//! Invariant: every failure is answered as a Status, and none of them names a secret.
+//! Invariant: a failure names no secret. It is a Status, except on health paths, on paths outside of all APIs, and the
+//! 406 of an OpenAPI document.
 
 mod body;
 mod deadline;
@@ -57,24 +57,24 @@ use crate::watch::Watch;
 
 pub use respond::Lasting;
 
-/// Internal errors that a client causes again and again must not fill the log.
+/// Limits the log: a client can cause the same internal error again and again.
 static INTERNAL_ERRORS: WarningLimit = WarningLimit::new();
 
-/// Bytes of the largest object that is stored.
+/// Bytes of the largest stored object.
 const OBJECT_BYTES_MAX: usize = 3 << 19;
 
 /// The API of one node.
 pub struct Api<S> {
     pipeline: Arc<Pipeline<S>>,
     gate: Arc<Gate>,
-    /// Cancelled when the node is to end: it is no longer ready, and watches end.
+    /// Cancelled when the node shuts down: it becomes unready, and watches end.
     stopping: CancellationToken,
     served: Arc<Served>,
     pool: Pool,
     ledger: Ledger,
 }
 
-/// A request, taken apart as far as no body is needed.
+/// The head of a request and its connection, without the body.
 struct Parts {
     method: Method,
     version: Version,
@@ -82,28 +82,28 @@ struct Parts {
     query: Query,
     headers: http::HeaderMap,
     peer: Option<Arc<Peer>>,
-    /// What was served when the request came.
+    /// The registry and documents that were served when the request arrived.
     served: Arc<Served>,
-    /// Takes the user once credentials were accepted.
+    /// Reports the authenticated user to the listener.
     admission: Option<Admission>,
     exchange: Arc<Exchange>,
 }
 
 impl<S: Store> Api<S> {
-    /// The API over `pipeline`. `stopping` makes it unready and ends its watches.
+    /// The API over `pipeline`. Cancelling `stopping` makes the node unready and ends its watches.
     pub fn new(pipeline: Arc<Pipeline<S>>, gate: Arc<Gate>, stopping: CancellationToken) -> Self {
         let served = Served::new(pipeline.registry.clone(), None);
         Api { pipeline, gate, stopping, served, pool: Pool::new(), ledger: Ledger::new() }
     }
 
-    /// The same, telling clients that the server is at `address` (`HOST:PORT`).
+    /// The same API, announcing the server's address (`HOST:PORT`) in discovery.
     #[must_use]
     pub fn reached_at(self, address: &str) -> Self {
         let served = Served::new(self.pipeline.registry.clone(), Some(address));
         Api { served, ..self }
     }
 
-    /// All paths.
+    /// A router that handles every path.
     pub fn router(self) -> Router {
         Router::new().fallback(handle::<S>).layer(gzip::layer()).with_state(Arc::new(self))
     }
@@ -122,28 +122,28 @@ async fn handle<S: Store>(Shared(api): Shared<Arc<Api<S>>>, request: HttpRequest
     };
     parts.exchange.close(&mut response, ambient.now());
     let Some(error) = error else { return response };
-    // The client of such a body may be in the middle of sending the next one.
+    // The client may still be sending the body, so that the connection cannot carry another request.
     if matches!(error, ApiError::BodyTooLarge { .. }) && version < Version::HTTP_2 {
         response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
     }
-    // While the rest of a body drains, its request's headers are kept no longer.
+    // Frees the request's headers while the rest of the body drains.
     drop(parts);
-    // A client that did not send in time is not waited for again.
+    // After a timeout the rest of the body is not waited for.
     if !matches!(error, ApiError::DeadlineExceeded | ApiError::NothingChanged) {
         upload.drop_rest(&api.pipeline.store).await;
     }
     response
 }
 
-/// The bytes that a body of `bytes` and the answer to it hold: the answer shows the object, which a change may leave
-/// larger than what was sent.
+/// Bytes to reserve for a body of `bytes` and the response, which contains the object. An update may leave an object
+/// larger than the body.
 fn with_answer(verb: Verb, bytes: usize) -> usize {
     let answer = if matches!(verb, Verb::Update | Verb::Patch) { bytes.max(OBJECT_BYTES_MAX) } else { bytes };
     bytes + answer
 }
 
-/// The budget of a request of this verb. A read goes over stored objects, not over what its client sent: it has no bound of
-/// steps and ends with its client.
+/// The budget of a request. Reads, and deletions of collections, iterate over stored objects, not over the client's
+/// input: their steps are unbounded, and they end when the client disconnects.
 fn budget_of(verb: Verb) -> Budget {
     if verb.is_read() || verb == Verb::DeleteCollection { Budget::of(u64::MAX) } else { Budget::default() }
 }
@@ -236,8 +236,9 @@ impl<S: Store> Api<S> {
         .await
     }
 
-    /// Room for the answer to a small request about one large object, taken before anything is done: a write that was
-    /// carried out is not refused any more. A list's size is not known before, and a plain read shares what is stored.
+    /// Reserves memory for the response to a small request about one large object, before any work: a write that was
+    /// carried out can no longer be refused. `None` for lists, whose size is not known yet, and for plain reads, which
+    /// share the stored bytes.
     async fn room_for_answer(
         &self,
         request: Request<'_>,
@@ -254,7 +255,7 @@ impl<S: Store> Api<S> {
         self.ledger.wait(&request.user.name, stored.unwrap_or_default()).await.map(Some)
     }
 
-    /// The answer of a list, with room for what it holds.
+    /// The response to a list, with a reservation for the bytes that it holds.
     fn list_answer(
         &self,
         user: &User,
@@ -270,13 +271,13 @@ impl<S: Store> Api<S> {
         Ok(respond::frames(200, content_type, length, frames))
     }
 
-    /// Runs the pipeline and writes its answer.
+    /// Runs the pipeline and renders its answer.
     async fn carry_out(
         self: &Arc<Self>,
         request: Request<'_>,
         representation: Representation,
     ) -> Result<Response<Body>, ApiError> {
-        // Only tables have this option: anything goes where none was asked for.
+        // Only tables have this option; any value is accepted otherwise.
         let include = match representation.view {
             View::Table => IncludeObject::parse(request.query.text("includeObject"))?,
             View::Whole | View::Metadata | View::MetadataList => IncludeObject::default(),
@@ -316,15 +317,15 @@ impl<S: Store> Api<S> {
         })
     }
 
-    /// Runs the pipeline. What a deletion of many objects answers has its room before the first of them goes: a write that
-    /// was begun is not refused any more.
+    /// Runs the pipeline. A deletion of a collection reserves memory for its response before the first object is
+    /// deleted: a write that has begun can no longer be refused.
     async fn run(&self, request: Request<'_>) -> Result<(Answer, Option<Hold>), ApiError> {
         if request.verb != Verb::DeleteCollection {
             return Ok((self.pipeline.run(request).await?, None));
         }
         self.pipeline.store.may_serve()?;
         let doomed = self.pipeline.find_doomed(request).await?;
-        // A collection that was not found within the request's time, or for nobody, is not deleted.
+        // The search may have been cut short by the deadline or a cancellation: nothing may be deleted by its result.
         request.budget.check()?;
         let hold = match doomed.bytes() {
             small if small < COUNTED_BYTES_MIN => None,
@@ -333,7 +334,7 @@ impl<S: Store> Api<S> {
         Ok((self.pipeline.delete_collection(request, doomed).await?, hold))
     }
 
-    /// Health and version: for everyone, as probes carry no credentials.
+    /// Health and version paths, which need no credentials, as probes carry none.
     async fn open_path(&self, parts: &Parts) -> Option<Result<Response<Body>, ApiError>> {
         let path = plain_path(&parts.path)?;
         if path == "/version" {
@@ -348,7 +349,7 @@ impl<S: Store> Api<S> {
         health::answer(path, &parts.query, &self.pipeline.store, &self.stopping).await.map(Ok)
     }
 
-    /// Paths that name no resource: discovery, OpenAPI, or nothing.
+    /// Paths that name no resource: discovery, OpenAPI, or 404.
     async fn other_path(self: &Arc<Self>, parts: &Parts, user: &User) -> Result<Response<Body>, ApiError> {
         let verb = parts.method.as_str().to_ascii_lowercase();
         self.gate.authorize(&parts.exchange, user, Attributes::Path { verb: &verb, path: &parts.path })?;
@@ -391,7 +392,7 @@ impl<S: Store> Api<S> {
         }
         let registry = &parts.served.registry;
         let status = Status::of(error, registry.brand);
-        // A failure is written even where nothing acceptable was asked for.
+        // A failure has a body even where nothing in `Accept` can be written.
         let representation = parts.representation().unwrap_or(JSON);
         status_response(status.code, registry, &status, representation)
     }
@@ -405,7 +406,7 @@ impl Parts {
         })
     }
 
-    /// What is wrong with a path that names nothing: the core API and each group know their own paths.
+    /// The 404 for a path that is not served: below the core API or a served group a Status, elsewhere plain text.
     fn nothing(&self) -> ApiError {
         if self.served.discovery.covers(&self.path) { ApiError::UnknownPath } else { ApiError::NoPage }
     }
@@ -428,7 +429,7 @@ fn plain_discovery(
     Ok(respond::bytes(200, representation.media_type(registry.brand), bytes))
 }
 
-/// An aggregated document, or word that the client has it already.
+/// An aggregated discovery document, or 304 if the client has it.
 fn aggregated_discovery(found: &discovery::Aggregated, encoding: Encoding, parts: &Parts) -> Response<Body> {
     let registry = &parts.served.registry;
     let mut response = if respond::is_known(&parts.headers, &found.etag) {
@@ -461,7 +462,7 @@ fn status_response(
     response
 }
 
-/// Whether an object may be called so at all: the name is a part of paths.
+/// Checks that an object may have this name: names are path segments.
 fn check_name(name: &str) -> Result<(), ApiError> {
     let fault = match name {
         "." | ".." => format!("may not be '{name}'"),
@@ -475,12 +476,12 @@ fn header_text<'a>(headers: &'a http::HeaderMap, name: &header::HeaderName) -> &
     headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or("")
 }
 
-/// All `Accept` headers as one.
+/// All `Accept` headers joined.
 fn accept(headers: &http::HeaderMap) -> Option<String> {
     let texts: Vec<&str> =
         headers.get_all(header::ACCEPT).iter().filter_map(|value| value.to_str().ok()).collect();
     if texts.is_empty() { None } else { Some(texts.join(",")) }
 }
 
-/// The document of an answer that is the same for everyone.
+/// A document that is the same for every client.
 type Document = Bytes;

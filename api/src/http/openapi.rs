@@ -1,6 +1,6 @@
-//! OpenAPI documents over HTTP: representations, hashes, and how long clients may keep what they got.
+//! OpenAPI documents over HTTP: representations, hashes and caching.
 //!
-//! Owns the headers. Documents lie compressed, and go out as they lie to clients that take gzip.
+//! Owns the headers. Documents are kept compressed, and clients that accept gzip get the compressed bytes.
 
 use std::io;
 use std::sync::Arc;
@@ -22,36 +22,36 @@ use crate::error::ApiError;
 use crate::negotiate::clauses;
 use crate::openapi::{Document, Form, VERSION_2, VERSION_3, url};
 
-/// What lies at or below one of these.
+/// Paths at and below which documents lie.
 const ROOTS: [&str; 2] = [VERSION_2, VERSION_3];
 
-/// The Protobuf form of version 2, and the name by which most clients ask for it.
+/// Media type of the Protobuf form of version 2, and its alias, which most clients send.
 const PROTOBUF_2: [&str; 2] = [
     "application/com.github.proto-openapi.spec.v2.v1.0+protobuf",
     "application/com.github.proto-openapi.spec.v2@v1.0+protobuf",
 ];
 
-/// That of version 3, and its name of old.
+/// Media type of the Protobuf form of version 3, and its older alias.
 const PROTOBUF_3: [&str; 2] = [
     "application/com.github.proto-openapi.spec.v3.v1.0+protobuf",
     "application/com.github.proto-openapi.spec.v3@v1.0+protobuf",
 ];
 
-/// How long a document that is asked for by its hash may be kept: it never changes.
+/// Seconds for which a client may cache a document requested by hash, which never changes.
 const KEPT_SECONDS: u64 = 365 * 24 * 3600;
 
-/// Dates in headers.
+/// Format of dates in headers.
 const DATE: &[BorrowedFormatItem<'_>] =
     format_description!("[weekday repr:short], [day] [month repr:short] [year] [hour]:[minute]:[second] GMT");
 
-/// Whether `path` is one of these documents, served or not.
+/// Whether `path` is at or below a root of OpenAPI documents, served or not.
 pub(super) fn is_one(path: &str) -> bool {
     ROOTS
         .iter()
         .any(|root| path.strip_prefix(root).is_some_and(|rest| rest.is_empty() || rest.starts_with('/')))
 }
 
-/// The answer to a request for the document behind `path`, which has no empty segments.
+/// The response to a request for the document at `path`, which has no empty segments.
 pub(super) async fn answer(parts: &Parts, path: &str, now: Timestamp) -> Result<Response<Body>, ApiError> {
     let Some(form) = form(path, accept(&parts.headers).as_deref()) else {
         return Ok(empty(StatusCode::NOT_ACCEPTABLE));
@@ -116,7 +116,7 @@ fn told(
     Ok(response)
 }
 
-/// The names of the Protobuf form of what lies behind `path`.
+/// Media type and alias of the Protobuf form of the document at `path`.
 fn protobuf(path: &str) -> [&'static str; 2] {
     if path == VERSION_2 { PROTOBUF_2 } else { PROTOBUF_3 }
 }
@@ -134,7 +134,8 @@ fn whole(found: &Found, path: &str, form: Form) -> Response<Body> {
     response
 }
 
-/// The form that `accept` asks for, or `None` where it takes none that there is. The index has one form and no choice.
+/// The form that `accept` asks for; `None` if the document has no such form. The index exists as JSON alone and ignores
+/// `accept`.
 fn form(path: &str, accept: Option<&str>) -> Option<Form> {
     let Some(accept) = accept.filter(|accept| !accept.trim().is_empty() && path != VERSION_3) else {
         return Some(Form::Json);
@@ -157,7 +158,7 @@ fn empty(code: StatusCode) -> Response<Body> {
     response
 }
 
-/// `seconds` since 1970 as headers write it; nothing for what no calendar holds.
+/// `seconds` since 1970 as an HTTP date; empty beyond the calendar's range.
 fn date(seconds: u64) -> String {
     let time =
         i64::try_from(seconds).ok().and_then(|seconds| OffsetDateTime::from_unix_timestamp(seconds).ok());

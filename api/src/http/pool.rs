@@ -1,9 +1,9 @@
 //! The pool for requests over large documents: a bounded number of threads beside those that serve connections.
 //!
-//! Owns the choice of requests for the pool, and how they are polled there. Decoding, patching, checking and rendering a
-//! body of 3 MiB takes up to a few hundred milliseconds, in which the thread does nothing else: on the runtime's threads a
-//! handful of clients would delay the answers of all others. Each poll of such a request is one job of the pool, so that a
-//! request which waits for a quorum occupies no thread.
+//! Owns the choice of requests for the pool, and how they are polled there. Decoding, patching, checking and rendering
+//! a body of 3 MiB occupies its thread for up to a few hundred milliseconds: on the runtime's threads a handful of
+//! clients would delay all other responses. Each poll of such a request is one job of the pool, so that a request which
+//! waits for a quorum occupies no thread.
 //!
 //! Invariant: a small request is never queued behind a large one.
 
@@ -33,36 +33,36 @@ use crate::request::{Query, Target, Verb};
 use crate::watch::{Looked, Watch};
 
 /// Bytes of a body, or of the stored object it changes, from which on a request goes to the pool: half a millisecond of
-/// work, against some ten microseconds for the way to the pool and back.
+/// work, against some ten microseconds for handing it to the pool and back.
 const LARGE_BYTES_MIN: usize = 64 * 1024;
 
 /// Objects of a collection from which on a list that is not handed out as stored (a table, YAML, Protobuf) goes to the
 /// pool, and a deletion of all that are selected.
 pub(super) const MANY_OBJECTS_MIN: usize = 256;
 
-/// Bytes of a collection's objects from which on such a list goes to the pool: as for one document.
+/// Bytes of a collection's objects from which on such a list goes to the pool: the same as for one document.
 const RENDERED_BYTES_MIN: usize = LARGE_BYTES_MIN;
 
-/// The same for one that is handed out as stored, or matches objects against a selector: a tenth of a microsecond for
-/// each. A client may ask for a hundred of them at once.
+/// Objects of a collection from which on a list that is sent as stored, or matched against a selector, goes to the
+/// pool: a tenth of a microsecond for each object. A client may ask for a hundred such lists at once.
 pub(super) const GATHERED_OBJECTS_MIN: usize = 8 * 1024;
 
-/// Bytes of selectors from which on reading them alone takes as long.
+/// Bytes of selectors from which parsing them alone takes as long.
 const SELECTOR_BYTES_MIN: usize = 4 * 1024;
 
-/// Requests for each thread that hold a large decoded document at the same time: while some wait for a quorum, the thread
-/// works on others. Further requests wait with their undecoded body.
+/// Requests for each thread that hold a large decoded document at the same time: while some wait for a quorum, the
+/// thread works on others. Further requests wait with their undecoded body.
 pub(super) const HELD_PER_THREAD: usize = 4;
 
-/// The pool of one node. Its threads are the runtime's for blocking work, of which it takes a bounded number.
+/// The pool of one node. It uses a bounded number of the runtime's threads for blocking work.
 pub(super) struct Pool {
-    /// Permits for jobs that run at the same time, one for each processor.
+    /// Permits for jobs that run at the same time, as many as processors.
     threads: Arc<Semaphore>,
-    /// Requests under way.
+    /// Permits for requests in the pool.
     requests: Arc<Semaphore>,
 }
 
-/// A request that owns what it needs, to outlive the caller's borrows.
+/// A request that owns its parts, so that it outlives the caller's borrows.
 pub(super) struct Large {
     pub(super) verb: Verb,
     pub(super) registry: Arc<Registry>,
@@ -86,7 +86,7 @@ impl Pool {
         Pool::of(available_parallelism().map_or(1, NonZero::get))
     }
 
-    /// A pool of so many threads; without any, what comes to it waits.
+    /// A pool of `threads` threads. With none, jobs wait for ever (for tests).
     pub(super) fn of(threads: usize) -> Self {
         Pool {
             threads: Arc::new(Semaphore::new(threads)),
@@ -94,8 +94,11 @@ impl Pool {
         }
     }
 
-    /// Runs every poll of `job` in the pool and returns its result. The job's steps count for `budget`. A job whose caller
-    /// drops this future is not polled again.
+    /// Runs every poll of `job` in the pool and returns its result. The job's steps count for `budget`. A job whose
+    /// caller drops this future is not polled again.
+    ///
+    /// # Errors
+    /// `Unavailable`: the node is stopping. `Internal`: the job's thread ended early.
     pub(super) async fn run<T: Send + 'static>(
         &self,
         budget: &Arc<Budget>,
@@ -125,11 +128,11 @@ impl Pool {
 }
 
 impl Pool {
-    /// The next frame of `watch`. `None`: it is over, or the node stops.
+    /// The next frame of `watch`. `None`: the watch has ended, or the node stops.
     pub(super) async fn next_frame<S: Store>(&self, mut watch: Watch<S>) -> Option<(Watch<S>, Bytes)> {
         while watch.has_much_to_look_at(GATHERED_OBJECTS_MIN) || watch.has_much_to_render(RENDERED_BYTES_MIN)
         {
-            // Each look is a job of its own, so that others have their turn and a client that is gone is not worked for.
+            // Each look is a job of its own, so that other jobs get turns and the work for a disconnected client ends.
             let job = Box::pin(async move {
                 let looked = watch.look();
                 (watch, looked)
@@ -147,7 +150,7 @@ impl Pool {
     }
 }
 
-/// Wakes a job. A wake-up before the job waits is kept.
+/// Wakes a job. A wake-up that comes before the job waits is kept.
 struct Woken(Notify);
 
 impl Wake for Woken {
@@ -156,7 +159,7 @@ impl Wake for Woken {
     }
 }
 
-/// Cancels the work on a request when its caller is gone.
+/// Cancels the work on a request when its caller drops it.
 pub(super) struct CancelOnDrop(pub(super) Arc<Budget>);
 
 impl Drop for CancelOnDrop {
@@ -166,7 +169,7 @@ impl Drop for CancelOnDrop {
 }
 
 impl Large {
-    /// `request`, which `user` made, with its own hold on everything.
+    /// An owned copy of `request`, which `user` sent.
     pub(super) fn of(
         request: Request<'_>,
         exchange: Arc<Exchange>,
@@ -208,7 +211,7 @@ impl Large {
 }
 
 impl<S: Store> Api<S> {
-    /// Whether the request is over a document that is too large, or over too many objects, for a thread of the runtime.
+    /// Whether the request is over a document too large, or over too many objects, for a thread that serves connections.
     pub(super) fn is_large(&self, request: Request<'_>, representation: Representation) -> bool {
         let as_stored = representation.is_as_stored(request.resource);
         let state = || self.pipeline.store.state();
@@ -231,7 +234,7 @@ impl<S: Store> Api<S> {
             Verb::DeleteCollection => {
                 let objects = state().collection(&request.resource.storage);
                 let is_large = |object: &SharedObject| object.json.len() >= LARGE_BYTES_MIN;
-                // Each object that goes is decoded.
+                // The deletion decodes each object.
                 selectors() >= SELECTOR_BYTES_MIN
                     || objects.len() >= MANY_OBJECTS_MIN
                     || objects.range_from("").any(|(_, object)| is_large(object))
@@ -244,6 +247,9 @@ impl<S: Store> Api<S> {
     }
 
     /// Carries out a request in the pool.
+    ///
+    /// # Errors
+    /// Those of the request, and the errors of a request that was stopped.
     pub(super) async fn carry_out_aside(
         self: &Arc<Self>,
         large: Large,
@@ -299,7 +305,7 @@ mod tests {
                     (before, thread::current().id())
                 }),
             );
-            // The only thread is free again while the first job waits.
+            // The only thread is free while the first job waits.
             let other = async {
                 let at = pool.run(&budget, Box::pin(async { thread::current().id() })).await.unwrap();
                 send.send(()).unwrap();
@@ -340,7 +346,7 @@ mod tests {
         let budget = Arc::new(Budget::default());
         drop(CancelOnDrop(budget.clone()));
         assert_eq!(budget.check(), Err(Stopped::Cancelled));
-        // A job that is in the middle of it ends there.
+        // A job that is running ends at its next step.
         let ended =
             runtime().block_on(pool(1).run(&budget, Box::pin(async { !orch_schema::budget::goes_on() })));
         assert_eq!(ended, Ok(true));

@@ -1,4 +1,4 @@
-//! Building responses: bytes with their length, streams, times to wait.
+//! Responses: bytes with their length, streams, caching headers, `Retry-After`.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -17,10 +17,10 @@ use super::Api;
 use crate::render::Payload;
 use crate::watch::{InitialEvents, Watch};
 
-/// Answers belong to the one who asked and are old at once.
+/// Responses are per user and must not be cached.
 const NO_CACHE: HeaderValue = HeaderValue::from_static("no-cache, private");
 
-/// An answer that is there as a whole.
+/// A response whose body exists as a whole.
 pub(super) fn bytes(code: u16, content_type: &'static str, bytes: Bytes) -> Response<Body> {
     let length = HeaderValue::from(bytes.len());
     let mut response = respond(code, content_type, Body::from(bytes));
@@ -28,12 +28,12 @@ pub(super) fn bytes(code: u16, content_type: &'static str, bytes: Bytes) -> Resp
     response
 }
 
-/// A JSON document.
+/// A response with a JSON document.
 pub(super) fn json(code: u16, document: Bytes) -> Response<Body> {
     bytes(code, "application/json", document)
 }
 
-/// That there is no such page, as the reference says it where no API is.
+/// The reference's plain-text 404 for paths outside of all APIs.
 pub(super) fn no_page() -> Response<Body> {
     let text = Bytes::from_static(b"404 page not found\n");
     let mut response = bytes(404, "text/plain; charset=utf-8", text);
@@ -41,7 +41,7 @@ pub(super) fn no_page() -> Response<Body> {
     response
 }
 
-/// Lets clients and what is between keep an answer, for each `Accept` by `etag`, which stands in quotes.
+/// Lets clients and proxies cache the response, for each `Accept`. `etag` includes its quotes.
 pub(super) fn keep_by(response: &mut Response<Body>, etag: &str) {
     let headers = response.headers_mut();
     put(headers, ETAG, etag);
@@ -49,33 +49,33 @@ pub(super) fn keep_by(response: &mut Response<Body>, etag: &str) {
     put(headers, CACHE_CONTROL, "public");
 }
 
-/// Word that nothing changed since the client asked before.
+/// The response 304 Not Modified.
 pub(super) fn not_modified() -> Response<Body> {
     let mut response = Response::new(Body::empty());
     *response.status_mut() = StatusCode::NOT_MODIFIED;
     response
 }
 
-/// Whether the client says that it has what is known by `etag`, which stands in quotes.
+/// Whether `If-None-Match` contains `etag`, which includes its quotes, or `*`.
 pub(super) fn is_known(asked: &HeaderMap, etag: &str) -> bool {
     let texts = asked.get_all(IF_NONE_MATCH).iter().filter_map(|value| value.to_str().ok());
     let mut known = texts.flat_map(|text| text.split(',')).map(str::trim);
     known.any(|known| known == "*" || known.trim_start_matches("W/") == etag)
 }
 
-/// Sets a header, unless the text cannot stand in one.
+/// Sets a header, unless `text` is no valid header value.
 pub(super) fn put(headers: &mut HeaderMap, name: HeaderName, text: &str) {
     if let Ok(value) = HeaderValue::from_str(text) {
         headers.insert(name, value);
     }
 }
 
-/// An answer whose bytes are put together as the socket takes them.
+/// A response whose frames are built as the socket takes them.
 pub(super) fn payload(code: u16, content_type: &'static str, payload: Payload) -> Response<Body> {
     frames(code, content_type, payload.len(), payload.into_frames())
 }
 
-/// An answer of `length` bytes, which `frames` give together.
+/// A response of `length` bytes, the sum of `frames`.
 pub(super) fn frames(
     code: u16,
     content_type: &'static str,
@@ -92,15 +92,15 @@ pub(super) fn frames(
     response
 }
 
-/// In an answer's extensions: it is a watch, which goes on for as long as its client stays. All other answers have an end
-/// that their clients have to reach in time.
+/// Marks a response, in its extensions, as a watch, which lasts as long as its client stays connected. The listener
+/// gives clients a time limit to read every other response.
 #[derive(Clone, Debug)]
 pub struct Lasting {
-    /// Until they are through, the client has an end to reach in time.
+    /// Until the initial events are sent, the time limit applies to the watch, too.
     pub initial_events: InitialEvents,
 }
 
-/// An answer that goes on until the watch ends. Where it has many objects to look at, it does so in the pool.
+/// A response that lasts until the watch ends. Looks over many objects run in the pool.
 pub(super) fn stream<S: Store>(content_type: &str, watch: Watch<S>, api: Arc<Api<S>>) -> Response<Body> {
     let lasting = Lasting { initial_events: watch.initial_events() };
     let frames = stream::unfold(watch, move |watch| {
@@ -118,7 +118,7 @@ pub(super) fn stream<S: Store>(content_type: &str, watch: Watch<S>, api: Arc<Api
     response
 }
 
-/// Tells when to come back, unless `seconds` is 0.
+/// Sets `Retry-After`, unless `seconds` is 0.
 pub(super) fn retry_after(response: &mut Response<Body>, seconds: u32) {
     if seconds > 0 {
         response.headers_mut().insert(RETRY_AFTER, HeaderValue::from(seconds));

@@ -1,6 +1,6 @@
-//! A registry as HTTP shows it: what is served, with the documents that describe it.
+//! A registry with the documents that describe it.
 //!
-//! Owns that all of them speak of the same registry. A request takes one and ends with it.
+//! Invariant: all documents describe the same registry. A request keeps the one that it began with.
 
 use std::io;
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use super::discovery;
 use crate::openapi::{self, Document, Form};
 use crate::registry::Registry;
 
-/// A registry and its documents.
+/// A registry, with its discovery and OpenAPI documents.
 pub(super) struct Served {
     pub(super) registry: Arc<Registry>,
     pub(super) discovery: discovery::Documents,
@@ -17,13 +17,13 @@ pub(super) struct Served {
 }
 
 impl Served {
-    /// The documents of `registry`, which is served at `address` (`HOST:PORT`), if that is known.
+    /// The documents of `registry`, served at `address` (`HOST:PORT`), if known.
     pub(super) fn new(registry: Arc<Registry>, address: Option<&str>) -> Arc<Self> {
         let discovery = discovery::Documents::of(&registry, address);
         Arc::new(Served { registry, discovery, openapi: openapi::Documents::default() })
     }
 
-    /// The OpenAPI document behind `path`; see [`openapi::Documents::find`].
+    /// The OpenAPI document at `path`; see [`openapi::Documents::find`].
     pub(super) fn openapi(&self, path: &str, form: Form) -> io::Result<Option<Arc<Document>>> {
         self.openapi.find(&self.registry, path, form)
     }

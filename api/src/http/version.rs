@@ -1,14 +1,14 @@
-//! `/version`: what this server is, in the reference's form.
+//! `/version`: the server's version, in the reference's form.
 
 use orch_schema::json;
 
 use super::Document;
 
-/// The release of the reference whose behaviour is served; clients compare it with their own.
+/// The reference's release whose behaviour is served; clients compare it with their own.
 const MAJOR: &str = "1";
 const MINOR: &str = "36";
 
-/// The document.
+/// The JSON document.
 pub(super) fn document() -> Document {
     let document = json!({
         "major": MAJOR,

@@ -1,8 +1,8 @@
-//! The Protobuf forms of documents: older clients read nothing else.
+//! The Protobuf forms of documents, the only form that older clients read.
 //!
-//! Owns the walk that encodes a document by tables over its JSON form. The tables, one for each version, have the numbers
-//! of the fields. They know as much of the format as our documents use; a member that they do not know is an error and
-//! never left out.
+//! Owns the encoder, which walks the JSON form of a document by tables of field numbers, one for each version. The
+//! tables cover only those parts of the format that our documents use. A member without an entry is an error, never
+//! omitted.
 
 mod version2;
 mod version3;
@@ -14,7 +14,7 @@ use prost::encoding::{WireType, encode_key, encode_varint};
 
 use orch_schema::value::Value;
 
-/// How a JSON value is encoded.
+/// The Protobuf encoding of a JSON value.
 #[derive(Clone, Copy)]
 enum Shape {
     Text,
@@ -22,23 +22,23 @@ enum Shape {
     Number,
     /// A message without fields.
     Nothing,
-    /// As text of its own, in field 2 of a message.
+    /// The value's JSON text, in field 2 of a message.
     Any,
-    /// A list of these.
+    /// A repeated field of this shape.
     Each(&'static Shape),
     Message(&'static Message),
-    /// A message with nothing but this in the field with this number.
+    /// A message whose only field has this number and shape.
     Within(u32, &'static Shape),
-    /// A message with a list in the field with this number: a name (1) and a value (2) for each member.
+    /// A message with one repeated field of this number: for each member its name (1) and its value (2).
     Named(u32, &'static Shape),
-    /// What it is depends on the value.
+    /// The shape depends on the value.
     Either(fn(&Value) -> Shape),
 }
 
 pub(super) struct Message {
-    /// JSON names with their numbers and shapes.
+    /// JSON names with field numbers and shapes.
     members: &'static [(&'static str, u32, Shape)],
-    /// Number of the list of extensions; 0 where there is none.
+    /// Field number of the extensions; 0 for a message without extensions.
     extensions: u32,
 }
 
@@ -47,7 +47,7 @@ const TEXTS: Shape = Shape::Each(&Shape::Text);
 pub(super) use version2::DOCUMENT as VERSION_2;
 pub(super) use version3::DOCUMENT as VERSION_3;
 
-/// A document that is encoded member by member.
+/// A Protobuf document being written, member by member.
 pub(super) struct Binary {
     document: &'static Message,
     brand: &'static Brand,
@@ -55,18 +55,18 @@ pub(super) struct Binary {
 }
 
 impl Binary {
-    /// An empty document with the members of `document`.
+    /// An empty document of the message `document`.
     pub(super) fn new(document: &'static Message, brand: &'static Brand) -> Self {
         Self { document, brand, bytes: Vec::new() }
     }
 
-    /// Adds a member of the document.
+    /// Adds a member.
     pub(super) fn member(&mut self, name: &str, value: &Value) -> io::Result<()> {
         let Self { document, brand, bytes } = self;
         put_member(document, brand, name, value, bytes)
     }
 
-    /// Adds a member of the document that is a map, by its entries.
+    /// Adds a member that is a map, by its entries.
     pub(super) fn entries(
         &mut self,
         name: &str,
@@ -107,7 +107,7 @@ fn put_member(
     Err(unknown(name))
 }
 
-/// Writes `value` as the field with this number.
+/// Appends `value` as the field `number`.
 fn put(number: u32, shape: Shape, brand: &Brand, value: &Value, out: &mut Vec<u8>) -> io::Result<()> {
     let mut inner = Vec::new();
     match (shape, value) {
@@ -151,7 +151,7 @@ fn put(number: u32, shape: Shape, brand: &Brand, value: &Value, out: &mut Vec<u8
     Ok(())
 }
 
-/// Writes a name and a value as one item of the list with this number.
+/// Appends a name and a value as one item of the repeated field `number`.
 fn put_named(
     number: u32,
     shape: &Shape,

@@ -1,8 +1,8 @@
-//! Schemas of the types, made from the tables.
+//! Schemas of the types, built from the type tables.
 //!
-//! Owns what a table says in a published schema: types, required fields, defaults, enumerations, and the extensions
-//! that tell clients how lists and maps merge. A type is described once; everything else refers to it by name. Only
-//! what something refers to is described.
+//! Owns the published form of a type: types, required fields, defaults, enumerations, and the extensions that tell
+//! clients how lists and maps merge. A type is defined once and referred to by name elsewhere. Types without a
+//! reference are not defined.
 
 use std::collections::BTreeMap;
 
@@ -13,17 +13,17 @@ use orch_schema::{Field, ListTopology, ObjectType, PatchStrategy, Scalar, TypeId
 use super::dialect::{Dialect, plain};
 use super::names::Names;
 
-/// The body of a patch: any of the patch types.
+/// The body of a patch, whatever its media type.
 const PATCH: &str = "meta.v1.Patch";
 
-/// Untyped values that are objects; the others may be anything.
+/// Untyped values that are objects. Other untyped values may be anything.
 const OBJECTS: [&str; 3] = ["meta.v1.FieldsV1", "runtime.RawExtension", PATCH];
 
-/// Definitions of one document, growing as they are referred to.
+/// The definitions of one document, which grow with its references.
 pub(super) struct Definitions<'a> {
     pub(super) names: &'a Names<'a>,
     pub(super) dialect: Dialect,
-    /// Texts by published name; empty while the type waits to be described.
+    /// Text of each definition by published name; empty while the type is in `waiting`.
     texts: BTreeMap<String, String>,
     waiting: Vec<(String, TypeId)>,
 }
@@ -33,7 +33,7 @@ impl<'a> Definitions<'a> {
         Self { names, dialect, texts: BTreeMap::new(), waiting: Vec::new() }
     }
 
-    /// A reference to the type, which is described with the others.
+    /// A reference to the type, which [`Definitions::finish`] defines.
     pub(super) fn reference(&mut self, id: TypeId) -> Value {
         let name = self.names.definition(&self.names.schema.get(id).name);
         let reference = self.reference_to(&name);
@@ -49,7 +49,7 @@ impl<'a> Definitions<'a> {
         self.untyped(Some(PATCH))
     }
 
-    /// The texts of all definitions by name.
+    /// Defines all referenced types, and returns the texts of all definitions by name.
     pub(super) fn finish(mut self) -> BTreeMap<String, String> {
         while let Some((name, id)) = self.waiting.pop() {
             let text = self.object(id).to_string();
@@ -128,7 +128,7 @@ impl<'a> Definitions<'a> {
         }
     }
 
-    /// What a list or a map holds: never absent, so that its zero value is its default.
+    /// The element of a list or a map. It is never absent, so that its zero value is its default.
     fn element(&mut self, value: &ValueType, untyped_name: Option<&str>) -> Value {
         let schema = self.value(value, untyped_name);
         let mut more = Map::new();
@@ -156,7 +156,7 @@ impl<'a> Definitions<'a> {
         }
     }
 
-    /// A reference to a definition that refers to nothing itself.
+    /// A reference to the definition `full_name`, which has no references itself.
     fn named(&mut self, full_name: &str, definition: &Value) -> Value {
         let name = self.names.definition(full_name);
         let reference = self.reference_to(&name);
@@ -165,7 +165,7 @@ impl<'a> Definitions<'a> {
     }
 }
 
-/// The two properties that every kind has and no table lists.
+/// `apiVersion` and `kind`, which every kind has and no table lists.
 fn head() -> [(String, Value); 2] {
     let text = |name: &str, description: &str| {
         (name.to_owned(), json!({"description": description, "type": "string"}))
@@ -176,7 +176,7 @@ fn head() -> [(String, Value); 2] {
     ]
 }
 
-/// What stands for the field when it is absent, where something does.
+/// The published default of an absent field, if any.
 fn default_of(field: &Field) -> Option<Value> {
     match (&field.default, &field.value) {
         (Some(default), _) => Some(default.clone()),
@@ -187,7 +187,7 @@ fn default_of(field: &Field) -> Option<Value> {
     }
 }
 
-/// The zero value of what is described in place or is an object; other leaves have none that their schema allows.
+/// The zero value of an object, or of a scalar that is described in place. The schemas of other scalars allow none.
 fn zero_of(value: &ValueType) -> Option<Value> {
     match value {
         ValueType::Object(_) => Some(json!({})),
@@ -198,7 +198,7 @@ fn zero_of(value: &ValueType) -> Option<Value> {
     }
 }
 
-/// The extensions that say how the field merges, without their prefix.
+/// The extensions that describe how the field merges, without their prefix.
 fn merging(field: &Field) -> Vec<(&'static str, Value)> {
     let mut found = Vec::new();
     match &field.value {
@@ -225,7 +225,7 @@ fn merging(field: &Field) -> Vec<(&'static str, Value)> {
     found
 }
 
-/// The directives joined as clients read them.
+/// The directives of `patch-strategy`, joined by commas.
 fn strategy(patch: &PatchStrategy) -> String {
     let directives = [(patch.merge, "merge"), (patch.replace, "replace"), (patch.retain_keys, "retainKeys")];
     let given: Vec<&str> = directives.into_iter().filter(|(given, _)| *given).map(|(_, name)| name).collect();

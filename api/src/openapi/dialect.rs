@@ -1,13 +1,13 @@
-//! The two versions of the format, where they differ in how they say the same.
+//! The differences between the two versions of the format.
 //!
-//! Owns references, leaves with a definition of their own, and what a version cannot say. The schemas themselves are
-//! written once, for both.
+//! Owns references, scalars with a definition of their own, and the features that only one version has. The schemas
+//! themselves are written once, for both.
 
 use orch_schema::Scalar;
 use orch_schema::json;
 use orch_schema::value::{Map, Value};
 
-/// A version of the format.
+/// A version of the OpenAPI format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Dialect {
     /// 2.0: one document for everything.
@@ -17,7 +17,7 @@ pub(super) enum Dialect {
 }
 
 impl Dialect {
-    /// Where definitions stand in the document.
+    /// Prefix of references to definitions.
     pub(super) fn definitions(self) -> &'static str {
         match self {
             Dialect::V2 => "#/definitions/",
@@ -25,12 +25,12 @@ impl Dialect {
         }
     }
 
-    /// Whether defaults are told. The reference's version 2 leaves them out: clients of old fill them in.
+    /// Whether documents have defaults. The reference's version 2 omits them, because older clients fill them in.
     pub(super) fn has_defaults(self) -> bool {
         self == Dialect::V3
     }
 
-    /// `schema` with `more` beside it. A reference stands alone in version 3, so it is wrapped there.
+    /// `schema` with the members `more`. In version 3 a reference must stand alone, so that it is wrapped in `allOf`.
     pub(super) fn beside(self, schema: Value, more: Map) -> Value {
         if more.is_empty() {
             return schema;
@@ -48,7 +48,7 @@ impl Dialect {
         Value::Object(all)
     }
 
-    /// The definition of a scalar that has one of its own.
+    /// Name and schema of a scalar's definition; `None` for scalars that are described in place.
     pub(super) fn leaf(self, scalar: &Scalar) -> Option<(&'static str, Value)> {
         Some(match (scalar, self) {
             (Scalar::Time, _) => ("meta.v1.Time", json!({"type": "string", "format": "date-time"})),
@@ -77,7 +77,7 @@ impl Dialect {
     }
 }
 
-/// A scalar that is described where it stands.
+/// The schema of a scalar that is described in place.
 pub(super) fn plain(scalar: &Scalar) -> Value {
     match scalar {
         Scalar::String(None) | Scalar::Time | Scalar::MicroTime | Scalar::Quantity | Scalar::IntOrString => {

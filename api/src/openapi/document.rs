@@ -1,7 +1,8 @@
-//! Whole documents: which paths one holds, and how they and the definitions are put together.
+//! Whole documents: their paths and definitions, put together.
 //!
-//! Owns the sections of the interface (each group and version, each group, the two roots), the frame around them in
-//! each version of the format, and their order. A document is written path by path, so that its text is never held.
+//! Owns the sections of the interface (each group and version, each group, the two roots), the document's outer
+//! structure in each version of the format, and the order. A document is written path by path, so that its text is
+//! never held whole.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Write};
@@ -18,21 +19,21 @@ use super::paths::{Path, discovery, paths, tag};
 use super::text::{Document, Text};
 use crate::registry::Registry;
 
-/// Version that documents claim for the interface: that of its core.
+/// `info.version` of all documents: that of the core group.
 const INTERFACE_VERSION: &str = "v1";
 
-/// A part of the interface with a document of its own in version 3.
+/// A part of the interface that has its own document in version 3.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Section {
-    /// The groups, or (`core`) the versions of the group without a name.
+    /// The list of groups, or (`core`) the versions of the core group.
     Root { core: bool },
-    /// One group: its versions.
+    /// The versions of one group.
     Group(String),
     /// The resources of one group and version.
     Version { group: String, version: String },
 }
 
-/// The sections of what `registry` serves, by the path below which they lie, without a slash around it.
+/// The sections of `registry` by path, without slashes at its ends: `apis/apps/v1`.
 fn sections(registry: &Registry) -> BTreeMap<String, Section> {
     let mut found = BTreeMap::new();
     found.insert("api".to_owned(), Section::Root { core: true });
@@ -53,7 +54,7 @@ pub(super) fn section_paths(registry: &Registry) -> BTreeSet<String> {
     sections(registry).into_keys().collect()
 }
 
-/// The document of version 3 for the section below `path` (`apis/apps/v1`), or `None` where there is none.
+/// The document of version 3 for the section at `path` (`apis/apps/v1`); `None`: there is none.
 pub(super) fn version3(registry: &Registry, path: &str) -> io::Result<Option<Document>> {
     let sections = sections(registry);
     let Some(section) = sections.get(path) else { return Ok(None) };
@@ -70,8 +71,8 @@ pub(super) fn version3(registry: &Registry, path: &str) -> io::Result<Option<Doc
     text.finish().map(Some)
 }
 
-/// The same, in its Protobuf form, under the hash of its JSON form: clients have that from the index, whatever form they ask
-/// for.
+/// The Protobuf form of [`version3`]. Its hash is that of the JSON form, which clients know from the index whichever
+/// form they request.
 pub(super) fn version3_binary(registry: &Registry, path: &str) -> io::Result<Option<Document>> {
     let sections = sections(registry);
     let (Some(section), Some(told)) = (sections.get(path), version3(registry, path)?) else {
@@ -94,7 +95,7 @@ pub(super) fn version3_binary(registry: &Registry, path: &str) -> io::Result<Opt
     Ok(Some(text.finish()?.known_by(told.hash)))
 }
 
-/// The one document of version 2.
+/// The document of version 2, for all sections.
 pub(super) fn version2(registry: &Registry) -> io::Result<Document> {
     let names = Names::of(registry);
     let mut definitions = Definitions::new(&names, Dialect::V2);
@@ -111,7 +112,7 @@ pub(super) fn version2(registry: &Registry) -> io::Result<Document> {
     text.finish()
 }
 
-/// The same, in its Protobuf form.
+/// The Protobuf form of [`version2`].
 pub(super) fn version2_binary(registry: &Registry) -> io::Result<Document> {
     let names = Names::of(registry);
     let mut definitions = Definitions::new(&names, Dialect::V2);
@@ -131,7 +132,7 @@ pub(super) fn version2_binary(registry: &Registry) -> io::Result<Document> {
     text.finish()
 }
 
-/// What stands behind the definitions.
+/// The members after `definitions`.
 fn version2_ends() -> [(&'static str, Value); 3] {
     [
         ("parameters", shared_parameters()),
@@ -140,7 +141,7 @@ fn version2_ends() -> [(&'static str, Value); 3] {
     ]
 }
 
-/// The paths of all sections, made one section after the other.
+/// The paths of all sections, built one section at a time.
 fn all_items<'a>(registry: &'a Registry, names: &'a Names<'a>) -> impl Iterator<Item = Path> + 'a {
     sections(registry).into_iter().flat_map(|(path, section)| section_items(registry, names, &path, &section))
 }
@@ -187,7 +188,7 @@ fn write_paths(
     text.write_all(if before == "{" { b"{}" } else { b"}" })
 }
 
-/// A path with what every operation of it takes.
+/// A path item: the operations and their shared parameters.
 fn described(item: &Path, definitions: &mut Definitions<'_>) -> Value {
     let mut described = Map::new();
     for operation in &item.operations {
@@ -214,14 +215,14 @@ fn info(names: &Names<'_>) -> Value {
     json!({"title": capitalized(names.brand.name), "version": INTERFACE_VERSION})
 }
 
-/// How requests carry credentials, as far as the format has words for it.
+/// The security scheme: a bearer token, as an API key because version 2 has no other form for it.
 fn bearer_token() -> Value {
     json!({
         "type": "apiKey", "in": "header", "name": "authorization", "description": "A bearer token.",
     })
 }
 
-/// The parameters that version 2 refers to by name.
+/// The parameters that documents of version 2 refer to by name.
 fn shared_parameters() -> Value {
     let all = parameters::all().map(|parameter| (parameter.name, parameter.describe(Dialect::V2)));
     json!(all.collect::<BTreeMap<_, _>>())

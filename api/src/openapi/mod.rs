@@ -1,11 +1,11 @@
-//! OpenAPI: the interface described for clients, generated from the tables and the registry.
+//! OpenAPI documents, generated from the schema and the registry.
 //!
 //! Owns both versions of the format: a document for each group and version (3.0) with an index over them, and one
 //! document for everything (2.0). No kind is described by hand. It knows no HTTP.
 //!
-//! Nothing is made before it is asked for. What was asked for is kept compressed, a twentieth of its text, and only
-//! that: the index needs the hash of every document, so they are all made once for it and dropped, and each one is
-//! made again when a client comes for it. What is kept is bounded by the number of groups and versions.
+//! A document is built when it is first requested, and kept compressed only, a twentieth of its text. The index needs
+//! the hash of every document, so that building it builds and drops them all; each is built again when it is requested
+//! itself. The number of groups and versions bounds the kept documents.
 //!
 //! Invariant: every reference in a document leads to a definition in it.
 
@@ -32,36 +32,36 @@ use crate::registry::Registry;
 
 pub use text::Document;
 
-/// Where documents of version 3 lie, and the index over them.
+/// Path of the index of version 3; its documents lie below.
 pub const VERSION_3: &str = "/openapi/v3";
 
-/// Where the document of version 2 lies.
+/// Path of the document of version 2.
 pub const VERSION_2: &str = "/openapi/v2";
 
-/// How a document is written.
+/// Encoding of a document.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Form {
     /// JSON.
     Json,
-    /// Protobuf, which the index has not.
+    /// Protobuf. The index has no such form.
     Protobuf,
 }
 
-/// The documents of one registry, as far as they were asked for. Another registry has another set.
+/// The documents of one registry that were requested so far.
 #[derive(Debug, Default)]
 pub struct Documents(Mutex<Kept>);
 
 type Kept = HashMap<(Form, String), Arc<Document>>;
 
 impl Documents {
-    /// The document behind `path` (`/openapi/v2`, `/openapi/v3/apis/apps/v1`), or `None` where there is none. The
-    /// first call for a path takes tens of milliseconds; callers keep it off threads that serve others.
+    /// The document at `path` (`/openapi/v2`, `/openapi/v3/apis/apps/v1`); `None`: there is none. The first call for a
+    /// path takes tens of milliseconds; callers keep it off threads that serve connections.
     ///
     /// # Errors
-    /// Where compression fails, which only a fault of this program makes it.
+    /// Compression or encoding fails, which only a fault of this program causes.
     pub fn find(&self, registry: &Registry, path: &str, form: Form) -> io::Result<Option<Arc<Document>>> {
         let key = (form, path.to_owned());
-        // Made under the lock: of several who ask first, one does the work and the others wait for it.
+        // Built under the lock: of several first requests, one builds the document and the others wait.
         let mut kept = self.kept();
         if let Some(known) = kept.get(&key) {
             return Ok(Some(known.clone()));
@@ -73,7 +73,7 @@ impl Documents {
     }
 
     fn kept(&self) -> MutexGuard<'_, Kept> {
-        // Whole documents are put in at once, so what a panic left behind is still right.
+        // Entries are complete documents, so that the map is valid after a panic.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -95,7 +95,7 @@ fn make(registry: &Registry, path: &str, form: Form) -> io::Result<Option<Docume
     }
 }
 
-/// Which documents there are, each with its hash, so that clients may keep them for ever.
+/// The index: the path of each document with its hash, so that clients may cache documents for ever.
 fn index(registry: &Registry) -> io::Result<Document> {
     let mut paths: BTreeMap<String, Value> = BTreeMap::new();
     for section in document::section_paths(registry) {
@@ -107,7 +107,7 @@ fn index(registry: &Registry) -> io::Result<Document> {
     text::whole(&json!({"paths": paths}).to_string())
 }
 
-/// The address under which `document` never changes.
+/// The URL of this version of `document`, whose content never changes.
 pub fn url(path: &str, document: &Document) -> String {
     format!("{path}?hash={}", document.hash)
 }

@@ -1,7 +1,7 @@
-//! Names in published schemas: of definitions, of the kinds that they are, of groups in operation ids.
+//! Published names: of definitions, of their kinds, of groups in operation ids.
 //!
-//! Owns the rule by which `core.v1.Pod` of the tables becomes a definition's name under the brand's domain, written
-//! backwards, and which groups and versions a definition is a kind of.
+//! Owns the rule that turns a message name (`core.v1.Pod`) into a definition's name under the brand's reversed domain,
+//! and the groups and versions that a definition belongs to as a kind.
 
 use std::collections::BTreeMap;
 
@@ -12,10 +12,10 @@ use orch_schema::{Schema, TypeId};
 
 use crate::registry::Registry;
 
-/// Messages that every group has as kinds of its own.
+/// Messages that are kinds of every group.
 const IN_EVERY_GROUP: [&str; 2] = ["meta.v1.DeleteOptions", "meta.v1.WatchEvent"];
 
-/// Messages that are kinds of the core group although they are shared.
+/// Shared messages that are kinds of the core group.
 const IN_CORE: [&str; 5] = [
     "meta.v1.APIGroup",
     "meta.v1.APIGroupList",
@@ -28,7 +28,7 @@ const IN_CORE: [&str; 5] = [
 pub(super) struct Names<'a> {
     pub(super) schema: &'a Schema,
     pub(super) brand: &'static Brand,
-    /// Group and version by the package of its messages: `rbac.v1`.
+    /// Group and version by Protobuf package: `rbac.v1`.
     packages: BTreeMap<&'a str, (&'a str, &'a str)>,
 }
 
@@ -62,7 +62,7 @@ impl<'a> Names<'a> {
         parts.into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join(".")
     }
 
-    /// The kinds that the type is, as the definition's extension lists them; empty for a part of a kind.
+    /// The group-version-kinds of the type, for the definition's extension; empty for a type that is no kind.
     pub(super) fn kinds(&self, id: TypeId) -> Vec<Value> {
         let table = self.schema.get(id);
         let (package, kind) = split(&table.name);
@@ -83,7 +83,7 @@ impl<'a> Names<'a> {
         }
     }
 
-    /// `group` in an operation's id, as in `readRbacAuthorizationV1Role`: `RbacAuthorization`. Core has a name here.
+    /// `group` in operation ids: `RbacAuthorization` in `readRbacAuthorizationV1Role`; `Core` for the core group.
     pub(super) fn in_operation_ids(&self, group: &str) -> String {
         let domain = format!(".{}", self.brand.group_domain);
         match group.strip_suffix(&domain).unwrap_or(group) {
@@ -93,7 +93,7 @@ impl<'a> Names<'a> {
     }
 }
 
-/// A kind as extensions name it.
+/// A kind in the form of the extensions.
 pub(super) fn group_version_kind(group: &str, version: &str, kind: &str) -> Value {
     json!({"group": group, "kind": kind, "version": version})
 }
@@ -104,7 +104,7 @@ pub(super) fn capitalized(word: &str) -> String {
     rest.next().map_or_else(String::new, |first| first.to_uppercase().chain(rest).collect())
 }
 
-/// `core.v1.Pod` as package and name.
+/// Splits `core.v1.Pod` into package and name.
 fn split(full_name: &str) -> (&str, &str) {
     full_name.rsplit_once('.').unwrap_or(("", full_name))
 }

@@ -1,6 +1,6 @@
-//! One operation: a method of a path with what it takes and gives.
+//! One operation: a method of a path with its parameters, body and responses.
 //!
-//! Owns the form of an operation in each version of the format. Which operations a resource has is not known here.
+//! Owns the form of an operation in each version of the format. [`super::paths`] chooses the operations of a resource.
 
 use orch_schema::TypeId;
 use orch_schema::json;
@@ -10,7 +10,7 @@ use super::definitions::Definitions;
 use super::dialect::Dialect;
 use super::parameters::Parameter;
 
-/// Media types of objects besides the brand's.
+/// Media types of objects, without the brand's Protobuf.
 const TEXTS: [&str; 2] = ["application/json", "application/yaml"];
 
 /// Media types of patches.
@@ -21,42 +21,42 @@ const PATCHES: [&str; 4] = [
     "application/apply-patch+yaml",
 ];
 
-/// What an operation is told in its body.
+/// The request body of an operation.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Body {
     /// An object of this type.
     Required(TypeId),
-    /// Options, which may be left out.
+    /// Options of this type; the body may be absent.
     Optional(TypeId),
-    /// A patch of any type.
+    /// A patch of any patch type.
     Patch,
 }
 
 /// A method of a path.
 pub(super) struct Operation {
-    /// Lower case: `get`.
+    /// HTTP method in lower case: `get`.
     pub(super) method: &'static str,
-    /// What clients call it: `list`. Empty where no resource is acted on.
+    /// The extension `action`: `list`. Empty for discovery.
     pub(super) action: &'static str,
-    /// Unique in the document.
+    /// `operationId`, unique in the document.
     pub(super) id: String,
     pub(super) description: String,
     pub(super) parameters: &'static [Parameter],
     pub(super) body: Option<Body>,
-    /// The codes of success.
+    /// Status codes of success.
     pub(super) codes: &'static [u16],
-    /// What is answered.
+    /// Type of the response.
     pub(super) answer: TypeId,
-    /// The answer may be a stream of events.
+    /// The response may be a stream of watch events.
     pub(super) streams: bool,
-    /// The kind acted on, as extensions name it.
+    /// The kind acted on, in the form of the extensions; null for discovery.
     pub(super) kind: Value,
-    /// Group and version for clients that sort operations: `apps_v1`.
+    /// Group and version, by which clients sort operations: `apps_v1`.
     pub(super) tag: String,
 }
 
 impl Operation {
-    /// The operation as the document tells it.
+    /// The operation object in the version of `definitions`.
     pub(super) fn describe(&self, definitions: &mut Definitions<'_>) -> Value {
         let dialect = definitions.dialect;
         let prefix = definitions.names.brand.extension_prefix;
@@ -127,7 +127,7 @@ impl Operation {
         Value::Object(responses)
     }
 
-    /// Media types of the answer; those of a stream are marked.
+    /// Media types of the response; those of a stream have `;stream=watch`.
     fn media_types(&self, definitions: &Definitions<'_>) -> Vec<String> {
         let protobuf = definitions.names.brand.protobuf_media_type;
         let mut types: Vec<String> = TEXTS.iter().map(|&name| name.to_owned()).collect();
@@ -150,7 +150,7 @@ fn content(types: impl Iterator<Item = String>, schema: &Value) -> Value {
     Value::Object(types.map(|name| (name, json!({"schema": schema}))).collect())
 }
 
-/// The reason phrase of a code.
+/// The reason phrase of a status code.
 fn reason(code: u16) -> &'static str {
     http::StatusCode::from_u16(code).ok().and_then(|code| code.canonical_reason()).unwrap_or_default()
 }

@@ -1,13 +1,13 @@
-//! Parameters of operations: what stands in a path or behind the question mark.
+//! Path and query parameters of operations.
 //!
-//! Owns which parameters each operation takes and how a parameter is described. They are the same for every kind.
+//! Owns the parameters of each operation and their descriptions, which are the same for every kind.
 
 use orch_schema::json;
 use orch_schema::value::{Map, Value};
 
 use super::dialect::Dialect;
 
-/// One parameter.
+/// A parameter of an operation.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Parameter {
     pub(super) name: &'static str,
@@ -17,7 +17,7 @@ pub(super) struct Parameter {
 
 #[derive(Clone, Copy, Debug)]
 enum Kind {
-    /// Part of the path, and so required.
+    /// Path segment, and so required.
     Path,
     Text,
     Flag,
@@ -91,7 +91,7 @@ const PROPAGATION: Parameter = query(
     "What becomes of dependents: `Orphan`, `Background` or `Foreground`.",
 );
 
-/// Of a list, which can be a watch.
+/// Parameters of a list, which may be a watch.
 pub(super) const LIST: [Parameter; 10] = [
     BOOKMARKS,
     CONTINUE,
@@ -104,13 +104,13 @@ pub(super) const LIST: [Parameter; 10] = [
     TIMEOUT,
     WATCH,
 ];
-/// Of a create or an update.
+/// Parameters of a create or an update.
 pub(super) const WRITE: [Parameter; 3] = [DRY_RUN, MANAGER, VALIDATION];
-/// Of a patch.
+/// Parameters of a patch.
 pub(super) const PATCH: [Parameter; 4] = [DRY_RUN, MANAGER, VALIDATION, FORCE];
-/// Of a delete.
+/// Parameters of a delete.
 pub(super) const DELETE: [Parameter; 4] = [DRY_RUN, GRACE_PERIOD, ORPHAN, PROPAGATION];
-/// Of a delete of a collection.
+/// Parameters of a delete of a collection.
 pub(super) const DELETE_COLLECTION: [Parameter; 12] = [
     CONTINUE,
     DRY_RUN,
@@ -126,7 +126,7 @@ pub(super) const DELETE_COLLECTION: [Parameter; 12] = [
     TIMEOUT,
 ];
 
-/// Every parameter, some of them more than once.
+/// Every parameter, with repetitions.
 pub(super) fn all() -> impl Iterator<Item = Parameter> {
     let sets: [&[Parameter]; 6] =
         [&[NAME, NAMESPACE, PRETTY], &LIST, &WRITE, &PATCH, &DELETE, &DELETE_COLLECTION];
@@ -134,8 +134,8 @@ pub(super) fn all() -> impl Iterator<Item = Parameter> {
 }
 
 impl Parameter {
-    /// The parameter where it is used: by name in version 2, where documents have a place for shared ones. In
-    /// version 3 clients do not follow such references.
+    /// The parameter in an operation: a reference to the shared parameter in version 2, the whole description in
+    /// version 3, where clients do not follow such references.
     pub(super) fn told(&self, dialect: Dialect) -> Value {
         match dialect {
             Dialect::V2 => json!({"$ref": format!("#/parameters/{}", self.name)}),
@@ -143,7 +143,7 @@ impl Parameter {
         }
     }
 
-    /// The description.
+    /// The parameter object.
     pub(super) fn describe(&self, dialect: Dialect) -> Value {
         let (place, kind) = match self.kind {
             Kind::Path => ("path", "string"),

@@ -1,6 +1,6 @@
-//! Paths of a resource with their operations, made from what the registry says of it.
+//! Paths of a resource with their operations, built from its definition in the registry.
 //!
-//! Owns the shapes of paths and the names of operations. A verb that discovery does not list has no operation.
+//! Owns the forms of paths and the ids of operations. A verb that discovery does not list has no operation.
 
 use orch_rules::Action;
 use orch_schema::value::Value;
@@ -15,23 +15,23 @@ use crate::request::Verb;
 /// A path with its operations.
 pub(super) struct Path {
     pub(super) path: String,
-    /// What every operation of the path takes.
+    /// Parameters shared by all operations of the path.
     pub(super) parameters: Vec<Parameter>,
     pub(super) operations: Vec<Operation>,
 }
 
-/// Which objects a path is about.
+/// The objects that a path covers.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Reach {
     /// The objects of a cluster-scoped resource.
     Cluster,
-    /// Those of one namespace.
+    /// The objects of one namespace.
     Namespace,
-    /// Those of all namespaces.
+    /// The objects of all namespaces.
     AllNamespaces,
 }
 
-/// The paths of `resource`. Those without an operation are left out.
+/// The paths of `resource` that have operations.
 pub(super) fn paths(names: &Names<'_>, resource: &Resource) -> Vec<Path> {
     let maker = Maker { names, resource };
     let home = if resource.namespaced { Reach::Namespace } else { Reach::Cluster };
@@ -90,7 +90,7 @@ impl Maker<'_> {
         Path { path: self.path(reach, "/{name}"), parameters, operations }
     }
 
-    /// A sub-resource.
+    /// The path of a sub-resource.
     fn part(&self, reach: Reach, part: &Subresource) -> Path {
         let verbs = [
             (Verb::Get, "get", "read"),
@@ -114,7 +114,7 @@ impl Maker<'_> {
         Path { path, parameters, operations: operations.collect() }
     }
 
-    /// The list of all namespaces.
+    /// The path of the list across all namespaces.
     fn everywhere(&self) -> Path {
         let reach = Reach::AllNamespaces;
         let parameters = [&[PRETTY], &LIST[..]].concat();
@@ -166,7 +166,7 @@ impl Maker<'_> {
         Operation { body, codes, answer, ..own }
     }
 
-    /// An operation that gives the object and takes none.
+    /// An operation that returns the object and has no body.
     fn operation(
         &self,
         method: &'static str,
@@ -190,7 +190,7 @@ impl Maker<'_> {
         }
     }
 
-    /// `own` with the body, the answer and the codes of `action` by `verb`.
+    /// `own` with the body, the response type and the codes of `action` by `verb`.
     fn written(&self, own: Operation, action: Action, verb: Verb) -> Operation {
         let answer = self.resource.answered(action, verb).unwrap_or(own.answer);
         let own = Operation { answer, body: self.body(action, verb), ..own };
@@ -210,7 +210,7 @@ impl Maker<'_> {
         self.id_of(verb, "", reach, part)
     }
 
-    /// `read` + `CoreV1` + `Collection` + `Namespaced` + `Pod` + `Status` + `ForAllNamespaces`.
+    /// An operation id: `read` + `CoreV1` + `Collection` + `Namespaced` + `Pod` + `Status` + `ForAllNamespaces`.
     fn id_of(&self, verb: &str, group: &str, reach: Reach, part: &str) -> String {
         let resource = self.resource;
         let (before, behind) = match reach {
@@ -243,7 +243,7 @@ impl Maker<'_> {
     }
 }
 
-/// A path of discovery: a document of type `answer` and nothing else.
+/// A path of discovery: a GET for a document of type `answer`.
 pub(super) fn discovery(names: &Names<'_>, path: String, id: String, answer: TypeId, tag: String) -> Path {
     let described = &names.schema.get(answer).name;
     let operation = Operation {
@@ -262,7 +262,7 @@ pub(super) fn discovery(names: &Names<'_>, path: String, id: String, answer: Typ
     Path { path, parameters: Vec::new(), operations: vec![operation] }
 }
 
-/// The tag of a group, in one of its versions or (`version` empty) as a whole: `apps_v1`, `rbacAuthorization`.
+/// The tag of a group version, or of a whole group if `version` is empty: `apps_v1`, `rbacAuthorization`.
 pub(super) fn tag(names: &Names<'_>, group: &str, version: &str) -> String {
     let group = names.in_operation_ids(group);
     let mut letters = group.chars();

@@ -1,4 +1,4 @@
-//! Documents against the registry they describe.
+//! Documents compared with the registry that they describe.
 
 use std::collections::BTreeSet;
 
@@ -8,14 +8,14 @@ use orch_schema::value::{Map, Value};
 
 use super::*;
 
-/// The document behind `path`, parsed.
+/// The document at `path`, parsed.
 fn document(registry: &Registry, path: &str) -> Value {
     let found =
         Documents::default().find(registry, path, Form::Json).unwrap().unwrap_or_else(|| panic!("{path}"));
     serde_json::from_slice(&found.text().unwrap()).unwrap()
 }
 
-/// Every document of the brand by path; the first is that of version 2.
+/// All documents of the brand by path, version 2 first.
 fn all(brand: &'static Brand) -> Vec<(String, Value)> {
     let registry = Registry::builtin(brand);
     let index = document(&registry, VERSION_3);
@@ -175,7 +175,7 @@ fn the_index_names_each_document_by_its_hash_and_nothing_else_is_found() {
     assert_eq!(documents.kept().len(), 1, "what is not there is not kept");
 }
 
-/// Fields of a message: number and content of each that is no number itself.
+/// Fields of a message: number and content of each that is not a varint.
 fn fields(mut bytes: &[u8]) -> Vec<(u32, &[u8])> {
     let mut found = Vec::new();
     while !bytes.is_empty() {
@@ -192,7 +192,8 @@ fn fields(mut bytes: &[u8]) -> Vec<(u32, &[u8])> {
     found
 }
 
-/// What lies below `path` of field numbers; at each step the first whose name (field 1) is given, or the first at all.
+/// The content at `path`, a list of field numbers: at each step the first field whose name (its field 1) matches, or the
+/// first one for an empty name.
 fn below<'a>(bytes: &'a [u8], path: &[(u32, &str)]) -> &'a [u8] {
     path.iter().fold(bytes, |bytes, (number, name)| {
         let mut found =

@@ -1,6 +1,6 @@
-//! The text of a document while it is written: hashed and compressed as it comes, never there as a whole.
+//! A document's text while it is written: hashed and compressed as a stream, never held whole.
 //!
-//! Owns the hash by which clients know a document, and the compressed form in which one is kept.
+//! Owns the hash that identifies a document, and its compressed form.
 
 use std::io::{self, Read, Write};
 
@@ -13,21 +13,21 @@ use sha2::{Digest, Sha512};
 /// Level of compression. A document is compressed once and sent many times.
 const LEVEL: u32 = 6;
 
-/// A document that is written bit by bit.
+/// A document being written.
 pub(super) struct Text {
     hash: Sha512,
     compressed: GzEncoder<Vec<u8>>,
     length: usize,
 }
 
-/// A document as it is kept.
+/// A finished document.
 #[derive(Clone, Debug)]
 pub struct Document {
-    /// Hash of the text, in capital hexadecimal digits; of a form besides JSON it is that of the JSON.
+    /// SHA-512 in upper-case hexadecimal of the document's JSON form, whatever the form of this document.
     pub hash: String,
-    /// The text, compressed with gzip.
+    /// The document, compressed with gzip.
     pub compressed: Bytes,
-    /// Bytes of the text.
+    /// Bytes of the uncompressed document.
     length: usize,
 }
 
@@ -59,15 +59,15 @@ impl Write for Text {
 }
 
 impl Document {
-    /// The same document, known by `hash`.
+    /// The same document, with `hash` for its own.
     pub(super) fn known_by(self, hash: String) -> Self {
         Self { hash, ..self }
     }
 
-    /// The text itself.
+    /// The uncompressed document.
     ///
     /// # Errors
-    /// Where the compressed form is broken, which only a fault of this program makes it.
+    /// The compressed form is broken, which only a fault of this program causes.
     pub fn text(&self) -> io::Result<Bytes> {
         let mut text = Vec::with_capacity(self.length);
         GzDecoder::new(&*self.compressed).read_to_end(&mut text)?;
@@ -75,7 +75,7 @@ impl Document {
     }
 }
 
-/// A document whose text is there already.
+/// A document from its whole text.
 pub(super) fn whole(text: &str) -> io::Result<Document> {
     let mut document = Text::new();
     document.write_all(text.as_bytes())?;

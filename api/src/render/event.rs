@@ -1,6 +1,6 @@
-//! Watch events as they go on the wire: JSON one after another, Protobuf in frames with a length.
+//! Watch events: JSON lines, or Protobuf frames with a length prefix.
 //!
-//! Owns the form of a stream. An event of plain JSON is three copies into the connection's buffer.
+//! Owns the form of a stream. An event of plain JSON is written by three copies into the connection's buffer.
 
 use orch_raft::Revision;
 use orch_raft::object::SharedObject;
@@ -18,19 +18,19 @@ use crate::error::ApiError;
 use crate::negotiate::Encoding;
 use crate::status::Status;
 
-/// What happened to an object.
+/// The type of a watch event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EventType {
-    /// It is new, or newly selected.
+    /// The object was created, or entered the selection.
     Added,
-    /// It changed.
+    /// The object changed.
     Modified,
-    /// It is gone, or no longer selected.
+    /// The object was deleted, or left the selection.
     Deleted,
 }
 
 impl EventType {
-    /// As the interface names it.
+    /// The type's name in events.
     pub fn as_str(self) -> &'static str {
         match self {
             EventType::Added => "ADDED",
@@ -41,11 +41,12 @@ impl EventType {
 }
 
 impl Renderer {
-    /// Appends one event. `revision` shows the object under another resourceVersion than its own (a deletion's);
-    /// `first`: a table in the stream's first event names its columns.
+    /// Appends one event. `revision` replaces the object's resourceVersion (for a deletion).
+    /// `first`: this is the stream's first event, in which a table names its columns.
     ///
     /// # Errors
-    /// `Internal`: the stored bytes cannot be read; `NotAcceptable`: the view is of lists. Nothing was appended then.
+    /// `Internal`: the stored bytes cannot be read; `NotAcceptable`: the view is of lists. On an error nothing is
+    /// appended.
     pub fn event(
         &self,
         kind: EventType,
@@ -81,8 +82,8 @@ impl Renderer {
         Ok(())
     }
 
-    /// Appends a BOOKMARK: an empty object of the kind that says up to where everything was sent.
-    /// `initial_events_end` marks the end of what a streaming list began with.
+    /// Appends a BOOKMARK: an empty object of the kind whose resourceVersion says that all earlier events were sent.
+    /// `initial_events_end` marks the end of a streaming list's initial events.
     ///
     /// # Errors
     /// `Internal`, as for [`Renderer::event`].
@@ -95,7 +96,7 @@ impl Renderer {
     ) -> Result<(), ApiError> {
         let mut metadata = json!({ "resourceVersion": revision.0.to_string() });
         if initial_events_end {
-            // In the domain of the groups, not in that of labels: clients look for exactly this.
+            // In the groups' domain, not in the labels' domain: clients look for this name.
             let mark = format!("{}/initial-events-end", self.brand.group_domain);
             metadata["annotations"] = json!({ mark: "true" });
         }
@@ -108,7 +109,7 @@ impl Renderer {
         );
         match self.representation.encoding {
             Encoding::Protobuf => self.protobuf_event(BOOKMARK, &self.message_of(&json)?, out),
-            // An empty object has no age, so that it does not matter what time it is.
+            // An empty object has no age, so that any time will do.
             Encoding::Json | Encoding::Yaml => {
                 self.json_event(BOOKMARK, &json, first, Timestamp::default(), out)?;
             }
@@ -119,7 +120,7 @@ impl Renderer {
     /// Appends an ERROR event.
     ///
     /// # Errors
-    /// None today; the stream's other events may fail.
+    /// None. The result has the type of the other events'.
     pub fn error_event(&self, status: &Status, out: &mut Vec<u8>) -> Result<(), ApiError> {
         let document = status.to_value();
         match self.representation.encoding {
@@ -157,7 +158,7 @@ impl Renderer {
         result
     }
 
-    /// Appends the event with `message` in its envelope.
+    /// Appends an event with `message` in its envelope.
     fn protobuf_event(&self, kind: &str, message: &[u8], out: &mut Vec<u8>) {
         let (api_version, object_kind) = self.object_head();
         let mut head = Vec::new();
@@ -180,11 +181,11 @@ fn json_event_open(kind: &str, out: &mut Vec<u8>) {
     out.extend_from_slice(b"\",\"object\":");
 }
 
-/// Appends the frame's length and the event up to its object, which has `object_len` bytes.
+/// Appends the frame's length and the event up to its object of `object_len` bytes.
 fn protobuf_event_open(kind: &str, object_len: usize, out: &mut Vec<u8>) {
     let raw = message_field_len(object_len);
     let frame = message_field_len(kind.len()) + message_field_len(raw);
-    // An object has at most some megabytes.
+    // The value fits: an object has at most some megabytes.
     out.extend_from_slice(&u32::try_from(frame).unwrap_or(u32::MAX).to_be_bytes());
     write_message_field(1, kind.as_bytes(), out);
     write_field_open(2, raw, out);

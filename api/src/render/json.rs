@@ -1,4 +1,4 @@
-//! Objects as JSON, and the last step from JSON to bytes: a newline, several lines, or YAML.
+//! Objects as JSON, and the last step from JSON to bytes: a newline, indentation, or YAML.
 
 use orch_schema::value::Value;
 use orch_schema::write_value;
@@ -11,7 +11,7 @@ use crate::error::ApiError;
 use crate::negotiate::{Encoding, Representation};
 
 impl Renderer {
-    /// Appends the object with its kind and version.
+    /// Appends the object with `kind` and `apiVersion`.
     pub(super) fn whole(&self, json: &[u8], out: &mut Vec<u8>) -> Result<(), ApiError> {
         out.extend_from_slice(&self.resource.head);
         if self.resource.conversion.is_none() {
@@ -24,7 +24,7 @@ impl Renderer {
         Ok(())
     }
 
-    /// Appends the object as it stands in a list: without kind and version.
+    /// Appends the object as a list item, without `kind` and `apiVersion`.
     pub(super) fn item(&self, json: &[u8], out: &mut Vec<u8>) -> Result<(), ApiError> {
         if self.resource.conversion.is_none() {
             out.extend_from_slice(json);
@@ -35,7 +35,7 @@ impl Renderer {
         Ok(())
     }
 
-    /// The answer whose JSON on one line is `document`.
+    /// The response whose JSON on one line is `document`.
     pub(super) fn finish(&self, document: Vec<u8>) -> Result<Payload, ApiError> {
         match self.representation {
             Representation { encoding: Encoding::Yaml, .. } => self.yaml(&document),
@@ -43,7 +43,7 @@ impl Renderer {
         }
     }
 
-    /// `document`, which is JSON, as YAML.
+    /// `document`, which is JSON, converted to YAML.
     pub(super) fn yaml(&self, document: &[u8]) -> Result<Payload, ApiError> {
         let value: Value = parsed(document)?;
         let mut pieces = Pieces::with_capacity(document.len() * 2);
@@ -52,13 +52,13 @@ impl Renderer {
     }
 }
 
-/// What was written as JSON for an answer, as a tree.
+/// Parses JSON that was written for a response.
 pub(super) fn parsed<T: DeserializeOwned>(json: &[u8]) -> Result<T, ApiError> {
     serde_json::from_slice(json)
         .map_err(|error| ApiError::Internal(format!("an answer is not JSON: {error}")))
 }
 
-/// JSON as the reference ends it: on one line with a newline, on several without.
+/// Ends a JSON document like the reference: on one line with a newline, indented without.
 pub(super) fn lines(mut document: Vec<u8>, is_pretty: bool) -> Vec<u8> {
     if !is_pretty {
         document.push(b'\n');

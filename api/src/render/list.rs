@@ -1,4 +1,4 @@
-//! Lists: the envelope, and how the objects of a page get into it.
+//! Lists: the envelope, and the items in it.
 
 use bytes::Bytes;
 use orch_raft::object::SharedObject;
@@ -17,7 +17,7 @@ use crate::negotiate::{Encoding, Representation, View};
 use crate::pipeline::ListAnswer;
 
 impl Renderer {
-    /// The answer of a list.
+    /// The response of a list.
     ///
     /// # Errors
     /// `Internal`: the stored bytes of an object cannot be read; `NotAcceptable`: the view is of one object.
@@ -47,7 +47,7 @@ impl Renderer {
         }
     }
 
-    /// A list of objects whose JSON is their stored bytes.
+    /// A JSON list of objects in their stored form.
     fn stored_list(&self, list: ListAnswer, is_pretty: bool) -> Payload {
         let open = self.list_open(&list);
         if !is_pretty {
@@ -58,16 +58,16 @@ impl Renderer {
         Payload::list(pretty_open(&open).into(), Items::objects(list.objects), Framing::Pretty, close)
     }
 
-    /// A list that is written to its end before its first byte goes out.
+    /// A list that is rendered to its end before its first byte is sent.
     fn encoded_list(&self, list: &ListAnswer) -> Result<Payload, ApiError> {
         let item = |object: &SharedObject, out: &mut Vec<u8>| self.list_item(object, out);
         self.sequence(self.list_open(list), "items", &list.objects, item)
     }
 
-    /// A document with one long list, in pieces that are dropped as they are sent. No more than one item of it is a tree at
-    /// any time.
+    /// A document with one long list, in pieces that are dropped once sent. At most one item at a time is decoded.
     ///
-    /// `open`: the document as JSON up to the bracket that opens `list`, its last member. `item` appends an item as JSON.
+    /// `open`: the document's JSON up to and without the bracket of `list`, its last member. `item` appends an item as
+    /// JSON.
     pub(super) fn sequence(
         &self,
         mut open: Vec<u8>,
@@ -120,7 +120,7 @@ impl Renderer {
         }
     }
 
-    /// Everything up to the first item.
+    /// The JSON up to the first item.
     fn list_open(&self, list: &ListAnswer) -> Vec<u8> {
         let (api_version, kind) = self.list_head();
         let head = format!("{{\"kind\":\"{kind}\",\"apiVersion\":\"{api_version}\",\"metadata\":");
@@ -130,7 +130,7 @@ impl Renderer {
         open
     }
 
-    /// Version and kind of the list.
+    /// `apiVersion` and `kind` of the list.
     pub(super) fn list_head(&self) -> (String, String) {
         match self.representation.view {
             View::Metadata | View::MetadataList => {
@@ -141,17 +141,17 @@ impl Renderer {
     }
 }
 
-/// What follows the last item.
+/// The JSON after the last item.
 const CLOSE: &[u8] = b"]}\n";
 
-/// The same, over several lines.
+/// The indented JSON after the last item.
 const PRETTY_CLOSE: &[u8] = b"\n  ]\n}";
 
-/// `open`, which ends with a bracket, over several lines.
+/// `open`, which ends with a bracket, indented.
 fn pretty_open(open: &[u8]) -> Vec<u8> {
     let mut lines = Vec::new();
     pretty::indent(open, 0, &mut lines);
-    // The re-indenter has already gone to the line of the first item, which writes its own.
+    // `indent` has started the line of the first item, which the item's framing writes itself.
     lines.truncate(lines.iter().rposition(|&byte| byte == b'[').map_or(lines.len(), |at| at + 1));
     lines
 }

@@ -1,7 +1,7 @@
-//! Only the metadata of an object: `PartialObjectMetadata`.
+//! `PartialObjectMetadata`: the metadata of an object alone.
 //!
 //! Owns cutting the metadata out of stored bytes: it is the first member of every stored object, and the first field
-//! of every message. A version that is not the stored one has the same metadata.
+//! of every message. A converted version has the same metadata.
 
 use bytes::Bytes;
 
@@ -9,7 +9,7 @@ use super::scan::object_end;
 use super::{Renderer, unreadable};
 use crate::error::ApiError;
 
-/// How every stored object starts.
+/// The first bytes of every stored object.
 const START: &[u8] = b"{\"metadata\":";
 
 impl Renderer {
@@ -22,20 +22,20 @@ impl Renderer {
         Ok(())
     }
 
-    /// What stands before the metadata.
+    /// The bytes before the metadata.
     pub(super) fn partial_head(&self) -> Vec<u8> {
         let version = self.meta_version();
         format!("{{\"kind\":\"PartialObjectMetadata\",\"apiVersion\":\"{version}\",\"metadata\":")
             .into_bytes()
     }
 
-    /// The metadata's part of the stored bytes, shared with them.
+    /// The metadata's slice of the stored bytes, not copied.
     pub(super) fn metadata_part(&self, json: &Bytes) -> Result<Bytes, ApiError> {
         let end = self.metadata_end(json)?;
         Ok(json.slice(START.len()..end))
     }
 
-    /// Version of the types that every kind can be turned into.
+    /// `apiVersion` of `Table` and `PartialObjectMetadata`.
     pub(super) fn meta_version(&self) -> String {
         format!("{}/{}", self.brand.group("meta"), self.representation.meta_version.as_str())
     }

@@ -1,15 +1,15 @@
-//! What comes out of the pipeline, as bytes of the negotiated representation.
+//! Rendering: results of the pipeline as bytes of the negotiated representation.
 //!
 //! Owns every form in which objects, lists, tables, watch events and Statuses are written. It reads no store and no
 //! clock, and never negotiates, compresses or sends.
 //!
-//!     one object:  head + stored bytes                      one frame, or, of a large one, the stored bytes themselves
-//!     a list:      envelope + stored bytes with commas      length by summing, frames filled as they are asked for
+//!     one object:  head + stored bytes                      one frame; a large object's stored bytes are not copied
+//!     a list:      envelope + stored bytes with commas      length by summing, frames filled on demand
 //!                  a table or YAML, of many objects         pieces of the size of a frame
 //!     an event:    {"type":...,"object": head + stored bytes
 //!
-//! Invariant: plain JSON (no table, not pretty, no conversion) is never parsed and never encoded again; what an
-//! answer holds beyond its current frame is shared with the store.
+//! Invariant: plain JSON (no table, not pretty, no conversion) is never parsed and never encoded again; all bytes of a
+//! response beyond its current frame are shared with the store.
 
 mod event;
 mod json;
@@ -45,10 +45,10 @@ pub use event::EventType;
 pub use payload::{Frames, Payload};
 pub use status::{meta_document, status, whole_document};
 
-/// Writes answers about one resource in one representation. Cheap to clone and to hold for the life of a watch.
+/// Renders one resource in one representation. Cheap to clone and to hold for the life of a watch.
 #[derive(Clone, Debug)]
 pub struct Renderer {
-    /// The tables of what stands around objects.
+    /// The types of the server's own documents around objects.
     schema: Arc<Schema>,
     brand: &'static Brand,
     resource: Arc<Resource>,
@@ -56,10 +56,10 @@ pub struct Renderer {
     include: IncludeObject,
 }
 
-/// What a table's rows say of their objects besides the cells.
+/// The part of its object that a table row contains besides the cells.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum IncludeObject {
-    /// Nothing.
+    /// No object.
     None,
     /// The metadata.
     #[default]
@@ -72,7 +72,7 @@ impl IncludeObject {
     /// Reads `?includeObject=`; absent is [`IncludeObject::Metadata`].
     ///
     /// # Errors
-    /// `BadRequest` for any other text. Only a request for a table may fail so.
+    /// `BadRequest` for any other value. Only requests for a table call this.
     pub fn parse(text: &str) -> Result<Self, ApiError> {
         match text {
             "" | "Metadata" => Ok(Self::Metadata),
@@ -88,7 +88,7 @@ impl IncludeObject {
 }
 
 impl Renderer {
-    /// A writer of answers about `resource`.
+    /// A renderer for `resource`.
     pub fn new(
         registry: &Registry,
         resource: &Arc<Resource>,
@@ -104,22 +104,22 @@ impl Renderer {
         }
     }
 
-    /// Whether objects are written as they are stored.
+    /// Whether the representation is plain JSON of whole objects. A conversion is not taken into account.
     pub fn is_as_stored(&self) -> bool {
         self.representation.is_as_stored(&self.resource)
     }
 
-    /// The names of the cluster.
+    /// The cluster's brand names.
     pub fn brand(&self) -> &'static Brand {
         self.brand
     }
 
-    /// `Content-Type` of answers.
+    /// `Content-Type` of responses.
     pub fn content_type(&self) -> &'static str {
         self.representation.media_type(self.brand)
     }
 
-    /// `Content-Type` of a watch. There is no stream of YAML documents; whoever asks for one is refused before.
+    /// `Content-Type` of a watch. Watches in YAML are refused earlier.
     pub fn watch_content_type(&self) -> String {
         match self.representation.encoding {
             Encoding::Json | Encoding::Yaml => "application/json".to_owned(),
@@ -127,10 +127,10 @@ impl Renderer {
         }
     }
 
-    /// The answer of a GET.
+    /// The response of a GET.
     ///
     /// # Errors
-    /// `Internal`: the stored bytes cannot be read; `NotAcceptable`: this is not what the view is of.
+    /// `Internal`: the stored bytes cannot be read; `NotAcceptable`: the view is of lists.
     pub fn object(&self, object: &SharedObject, now: Timestamp) -> Result<Payload, ApiError> {
         self.is_view_of_one()?;
         match self.representation.encoding {
@@ -139,10 +139,10 @@ impl Renderer {
         }
     }
 
-    /// The answer of a write.
+    /// The response of a write.
     ///
     /// # Errors
-    /// `Internal`: the stored bytes cannot be read; `NotAcceptable`: this is not what the view is of.
+    /// `Internal`: the stored bytes cannot be read; `NotAcceptable`: the view is of lists.
     pub fn written(&self, written: &Written, now: Timestamp) -> Result<Payload, ApiError> {
         self.is_view_of_one()?;
         match (self.representation.encoding, &written.stored) {
@@ -157,13 +157,13 @@ impl Renderer {
         if self.is_as_stored() && json.len() > payload::FRAME_BYTES {
             return Ok(Payload::line(self.resource.head.clone(), json.slice(1..)));
         }
-        // The newline takes the place of the brace that the head brings along.
+        // The capacity is exact: the newline replaces the opening brace, which `head` already has.
         let mut document = Vec::with_capacity(self.resource.head.len() + json.len());
         self.document(json, now, true, &mut document)?;
         self.finish(document)
     }
 
-    /// Appends the view of one object as JSON, without a newline. `headers`: a table has its columns.
+    /// Appends the view of one object as JSON, without a newline. `headers`: a table includes its columns.
     fn document(
         &self,
         json: &[u8],
@@ -178,12 +178,12 @@ impl Renderer {
         }
     }
 
-    /// The stored form as a tree.
+    /// The stored form, decoded.
     fn stored_value(&self, json: &[u8]) -> Result<Value, ApiError> {
         serde_json::from_slice(json).map_err(|error| unreadable(&self.resource, &error))
     }
 
-    /// The object in the form of the resource's version.
+    /// The object in the resource's version, decoded.
     fn version_value(&self, json: &[u8]) -> Result<Value, ApiError> {
         let stored = self.stored_value(json)?;
         Ok(match self.resource.conversion {
@@ -192,7 +192,7 @@ impl Renderer {
         })
     }
 
-    /// Whether one object can be shown as what was asked for.
+    /// Checks that the view can show one object.
     fn is_view_of_one(&self) -> Result<(), ApiError> {
         if self.representation.view != View::MetadataList {
             return Ok(());
@@ -200,7 +200,7 @@ impl Renderer {
         Err(self.not_that_view("PartialObjectMetadataList, but the requested object is not a list", ""))
     }
 
-    /// `suffix`: what the kind's name is lacking.
+    /// The 406 for a view that does not fit. `suffix` completes the kind's name: `List` or nothing.
     fn not_that_view(&self, told: &str, suffix: &str) -> ApiError {
         let package =
             self.resource.group.split('.').next().filter(|group| !group.is_empty()).unwrap_or("core");
@@ -208,7 +208,7 @@ impl Renderer {
         ApiError::NotAcceptable(NotAcceptable::View(shown))
     }
 
-    /// Whether an object's JSON is its stored bytes.
+    /// Whether objects are written in their stored form, whole and without conversion.
     fn is_stored_form(&self) -> bool {
         self.representation.view == View::Whole && self.resource.conversion.is_none()
     }
@@ -218,7 +218,7 @@ fn unreadable(resource: &Resource, error: &dyn std::fmt::Display) -> ApiError {
     ApiError::Internal(format!("an object stored under {} cannot be read: {error}", resource.storage))
 }
 
-/// The stored bytes under `revision`, or as they are.
+/// The stored bytes with their resourceVersion replaced by `revision`, if given.
 fn at_revision(object: &SharedObject, revision: Option<orch_raft::Revision>) -> Cow<'_, [u8]> {
     match revision {
         None => Cow::Borrowed(&object.json),

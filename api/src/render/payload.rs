@@ -1,10 +1,10 @@
-//! The bytes of one answer: their number at once, themselves when they are asked for.
+//! Response bodies: the length in advance, the bytes frame by frame.
 //!
-//! Owns framing. A body is an opening, items that are shared with the store, and a closing; frames are filled by
-//! copying from the items, so that a slow reader holds one frame and references, not a body. An item larger than a frame
-//! is not copied: a connection keeps what it was given until its client takes it, for each of a hundred streams.
-//! Each item is dropped when it went into a frame: a client that takes minutes for a list keeps alive what it has yet to
-//! be sent, and no object that was deleted or replaced meanwhile and that it has already.
+//! Owns framing. A body is an opening, items that are shared with the store, and a closing. Frames are filled by
+//! copying from the items, so that a slow reader holds one frame and references, not a body. An item larger than a
+//! frame is not copied, because a connection keeps its frames until the client reads them, for each of a hundred
+//! streams. Each item is dropped once it is in a frame: a client that takes minutes for a list keeps alive the objects
+//! that it has yet to read, but no deleted or replaced object that it has already.
 //!
 //! Invariant: the frames of a payload have exactly [`Payload::len`] bytes together.
 
@@ -17,85 +17,85 @@ use orch_schema::protobuf::write_message_field;
 use super::pretty;
 use super::protobuf::message_field_len;
 
-/// A frame holds whole items up to this many bytes, or is one larger item: large enough that a system call per frame
-/// does not count, small enough for ten thousand slow readers.
+/// Bytes of a frame, which holds whole items up to this size, or one larger item: large enough that a system call per
+/// frame does not count, small enough for ten thousand slow readers.
 pub(super) const FRAME_BYTES: usize = 64 * 1024;
 
-/// Levels of an item inside a list's document.
+/// Indentation levels of an item inside a list's document.
 const ITEM_DEPTH: usize = 2;
 
-/// An answer.
+/// The body of a response.
 #[derive(Debug)]
 pub struct Payload {
     len: usize,
     frames: Frames,
 }
 
-/// The pieces of an answer, in order.
+/// The frames of a response, in order.
 #[derive(Debug)]
 pub struct Frames {
-    /// Empty once it was written.
+    /// Empty once written.
     open: Bytes,
-    /// Those that were not written yet.
+    /// Items that are not yet written.
     items: Items,
-    /// Items that were written.
+    /// Number of items written.
     written: usize,
     framing: Framing,
-    /// Empty once it was written.
+    /// Empty once written.
     close: &'static [u8],
-    /// A large item and what stands behind it, to be handed out as they are before anything else.
+    /// A large item and the bytes after it, to be returned next without a copy.
     shared: VecDeque<Bytes>,
-    /// Bytes of the frames to come.
+    /// Bytes of the remaining frames.
     left: usize,
     /// See [`Frames::held`].
     held: usize,
 }
 
-/// What stands between opening and closing.
+/// The items between opening and closing.
 #[derive(Debug)]
 pub(super) enum Items {
     /// The stored bytes of objects.
     Objects(VecDeque<SharedObject>),
-    /// Parts of them, or of their Protobuf form, or of a rendered document.
+    /// Slices of stored bytes, of Protobuf messages, or of a rendered document.
     Parts(VecDeque<Bytes>),
 }
 
-/// An object or a part out of [`Items`].
+/// One of [`Items`].
 enum Item {
     Object(SharedObject),
     Part(Bytes),
 }
 
-/// What is written around an item.
+/// The bytes around an item.
 #[derive(Debug)]
 pub(super) enum Framing {
     /// Nothing.
     Plain,
-    /// Commas between items, these bytes around each.
+    /// Commas between items, `before` and `after` around each.
     Commas { before: Bytes, after: &'static [u8] },
-    /// Commas, and each item over several lines.
+    /// Commas between items, each item indented.
     Pretty,
-    /// Each item is field 2 of a message.
+    /// Each item is field 2 of a Protobuf message.
     Fields,
 }
 
 impl Payload {
-    /// A body that is one buffer.
+    /// A body of one buffer.
     pub(super) fn whole(body: Vec<u8>) -> Self {
         Self::list(body.into(), Items::parts(Vec::new()), Framing::Fields, b"")
     }
 
-    /// `head` before `rest`, which is shared, and a newline.
+    /// A body of `head`, the shared bytes `rest`, and a newline.
     pub(super) fn line(head: Bytes, rest: Bytes) -> Self {
         Self::list(head, Items::parts(vec![rest]), Framing::Plain, b"\n")
     }
 
-    /// A body in pieces of its own.
+    /// A body of pieces that only this response holds.
     pub(super) fn pieces(pieces: Vec<Bytes>) -> Self {
         Self::list(Bytes::new(), Items::parts(pieces), Framing::Plain, b"")
     }
 
-    /// A body with items.
+    /// A body of opening, items and closing.
     pub(super) fn list(open: Bytes, items: Items, framing: Framing, close: &'static [u8]) -> Self {
         let (middle, of_items) = items.sizes(&framing);
         let (len, held) = (open.len() + middle + close.len(), open.len() + of_items);
@@ -104,22 +104,22 @@ impl Payload {
         Payload { len, frames }
     }
 
-    /// Bytes of the whole body.
+    /// Bytes of the body.
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// Bytes that the answer keeps for itself until it is handed out: not those of stored objects, but where they are.
+    /// Bytes that the response counts as its own: of stored objects only the pointers.
     pub fn held(&self) -> usize {
         self.frames.held
     }
 
-    /// Whether there is no byte.
+    /// Whether the body is empty.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// The body, piece by piece.
+    /// The body, frame by frame.
     pub fn into_frames(self) -> Frames {
         self.frames
     }
@@ -159,12 +159,12 @@ impl Iterator for Frames {
 }
 
 impl Frames {
-    /// Bytes that are kept for the frames to come: not those of stored objects, but where they are.
+    /// Bytes that the remaining frames count as the response's own: see [`Payload::held`].
     pub fn held(&self) -> usize {
         self.held
     }
 
-    /// Hands the next item out without a copy, if it is larger than a frame: what stands before it ends `frame`.
+    /// Puts the next item into `shared` without a copy, if it is larger than a frame; the bytes before it end `frame`.
     fn share_next(&mut self, frame: &mut Vec<u8>) -> bool {
         let is_large = self.open.is_empty() && self.items.next_len().is_some_and(|len| len > FRAME_BYTES);
         if !is_large {
@@ -179,7 +179,7 @@ impl Frames {
                 frame.extend_from_slice(before);
                 Bytes::from_static(after)
             }
-            // These write an item anew.
+            // These framings rewrite the item.
             Framing::Pretty | Framing::Fields => return false,
         };
         let item = self.take_item().map(Item::into_bytes).unwrap_or_default();
@@ -187,7 +187,7 @@ impl Frames {
         true
     }
 
-    /// Bytes of what comes next; a little less where an item is framed or indented. `None`: nothing does.
+    /// Bytes of the next part, less its framing or indentation. `None`: there is no further part.
     fn size_hint_of_next(&self) -> Option<usize> {
         if !self.open.is_empty() {
             return Some(self.open.len());
@@ -224,7 +224,7 @@ impl Items {
         Items::Parts(parts.into())
     }
 
-    /// Bytes of all items with what is around them, and bytes that are kept for them.
+    /// Bytes of all items with their framing, and bytes counted as the response's own.
     fn sizes(&self, framing: &Framing) -> (usize, usize) {
         let len = |(at, item): (usize, &[u8])| framing.len(at, item);
         match self {
@@ -255,10 +255,10 @@ impl Items {
     }
 }
 
-/// Takes the first of `items`, and gives the room of those before it back.
+/// Takes the first of `items`, and shrinks the buffer.
 fn take_front<T>(items: &mut VecDeque<T>) -> Option<T> {
     let item = items.pop_front();
-    // At each halving, so that all items together are moved once.
+    // Shrunk at each halving, so that each item is moved once on average.
     if items.len() < items.capacity() / 2 {
         items.shrink_to_fit();
     }
@@ -280,7 +280,7 @@ impl Item {
         }
     }
 
-    /// Bytes that were kept for it.
+    /// Bytes that were counted as the response's own for this item.
     fn held(&self) -> usize {
         match self {
             Item::Object(_) => size_of::<SharedObject>(),
@@ -290,7 +290,7 @@ impl Item {
 }
 
 impl Framing {
-    /// Bytes of item `at` with what is around it.
+    /// Bytes of the item at index `at`, framing included.
     fn len(&self, at: usize, item: &[u8]) -> usize {
         let comma = usize::from(at > 0);
         match self {
@@ -301,7 +301,7 @@ impl Framing {
         }
     }
 
-    /// Appends the item number `at`.
+    /// Appends the item at index `at` with its framing.
     pub(super) fn write(&self, at: usize, item: &[u8], out: &mut Vec<u8>) {
         if at > 0 && !matches!(self, Framing::Plain | Framing::Fields) {
             out.push(b',');

@@ -1,6 +1,6 @@
-//! A rendered document in pieces, so that a client who takes minutes for it does not keep what it has been sent.
+//! A rendered document in pieces, so that a client who takes minutes to read it does not hold the part already sent.
 //!
-//! Owns where one piece ends and the next begins. It never looks at what is written.
+//! Owns the boundaries of the pieces. It never inspects the content.
 
 use bytes::Bytes;
 use orch_schema::YamlSink;
@@ -8,13 +8,13 @@ use orch_schema::YamlSink;
 use super::payload::{FRAME_BYTES, Payload};
 use super::pretty::Sink;
 
-/// Bytes from which on a piece is full: more than a frame holds, so that pieces are handed out without a copy.
+/// Bytes from which on a piece is full: more than a frame, so that [`Payload`] sends pieces without copying them.
 const FULL: usize = FRAME_BYTES + 1;
 
-/// Room of a piece, so that a row or a line goes over its end without moving it.
+/// Capacity of a piece, so that a row or a line past the end does not reallocate it.
 const ROOM: usize = FRAME_BYTES + FRAME_BYTES / 4;
 
-/// A document that is being written.
+/// A document being written.
 #[derive(Debug, Default)]
 pub(super) struct Pieces {
     full: Vec<Bytes>,
@@ -22,12 +22,12 @@ pub(super) struct Pieces {
 }
 
 impl Pieces {
-    /// A document of about `bytes`.
+    /// An empty document; `bytes` is its expected size.
     pub(super) fn with_capacity(bytes: usize) -> Self {
         Pieces { last: Vec::with_capacity(bytes.min(ROOM)), ..Pieces::default() }
     }
 
-    /// Where the document is written on: a new piece, if the last one is full.
+    /// The piece to append to: a new one if the last is full.
     pub(super) fn last(&mut self) -> &mut Vec<u8> {
         if self.last.len() >= FULL {
             let full = std::mem::replace(&mut self.last, Vec::with_capacity(ROOM));
@@ -36,7 +36,7 @@ impl Pieces {
         &mut self.last
     }
 
-    /// The document as an answer.
+    /// The document as a response body.
     pub(super) fn into_payload(self) -> Payload {
         let Pieces { mut full, last, .. } = self;
         if full.is_empty() {

@@ -1,13 +1,13 @@
-//! JSON over several lines, indented by two spaces.
+//! Indented JSON, two spaces a level.
 //!
-//! Owns a re-indenter that works on the bytes of canonical JSON: no tree, no white space to remove. Its output can be
-//! measured without being made, so that the length of an answer is known before its first byte.
+//! Owns an indenter that works on the bytes of canonical JSON, without a tree and without white space to remove. Its
+//! output can be measured without being written, so that a response's length is known before its first byte.
 
 use orch_schema::budget::goes_on;
 
 use super::scan::string_end;
 
-/// Takes output; counting it is one way.
+/// Receives output: a buffer, or a counter.
 pub(super) trait Sink {
     /// Appends `bytes`.
     fn put(&mut self, bytes: &[u8]);
@@ -27,12 +27,12 @@ impl Sink for Counter {
     }
 }
 
-/// Appends `json` over several lines; all but the first start with `depth` levels of spaces.
+/// Appends `json` indented; all lines but the first start with `depth` levels of spaces.
 pub(super) fn indent(json: &[u8], depth: usize, out: &mut impl Sink) {
     write(json, depth, out);
 }
 
-/// Bytes that [`indent`] appends.
+/// Bytes that [`indent`] would append.
 pub(super) fn indented_len(json: &[u8], depth: usize) -> usize {
     let mut counter = Counter(0);
     write(json, depth, &mut counter);
@@ -69,7 +69,7 @@ fn write(json: &[u8], mut depth: usize, sink: &mut impl Sink) {
             b':' => sink.put(b": "),
             _ => {
                 let delimiter = |byte: &u8| matches!(byte, b',' | b'}' | b']');
-                // once: up to where the next pass begins.
+                // One scan for each literal: the next pass starts at its end.
                 end = json[at..].iter().position(delimiter).map_or(json.len(), |found| at + found);
                 sink.put(&json[at..end]);
             }

@@ -1,7 +1,7 @@
 //! Objects and lists in Protobuf.
 //!
-//! Owns the cache of messages: an object's message is made when first asked for and kept with the object, so that
-//! later lists and events copy it. Only an answer in another version, or under another revision, is encoded anew.
+//! Owns the cache of messages: an object's message is encoded when first requested and kept with the object, so that
+//! later lists and events copy it. Only another version, or another revision, is encoded anew.
 
 use bytes::Bytes;
 use orch_raft::object::SharedObject;
@@ -21,7 +21,7 @@ use crate::negotiate::View;
 use crate::pipeline::ListAnswer;
 
 impl Renderer {
-    /// The message of the view of a stored object, without envelope.
+    /// The message of a stored object in this view, without envelope.
     pub(super) fn message(&self, object: &SharedObject) -> Result<Bytes, ApiError> {
         if self.is_stored_form() || self.representation.view.is_metadata() {
             return self.view_of(self.stored_message(object)?);
@@ -29,7 +29,7 @@ impl Renderer {
         self.message_of(&object.json)
     }
 
-    /// The same, of an object of which there is only the stored form.
+    /// The same, for stored bytes without a [`SharedObject`], and so without the cache.
     pub(super) fn message_of(&self, json: &[u8]) -> Result<Bytes, ApiError> {
         if self.representation.view.is_metadata() {
             return self.view_of(self.encoded(json)?);
@@ -49,7 +49,7 @@ impl Renderer {
         if let Some(message) = object.protobuf.get() {
             return Ok(message.clone());
         }
-        // Two answers may both get here; they make the same message, and one of them is kept.
+        // Two threads may both encode the same message; one of them is kept.
         let message = self.encoded(&object.json)?;
         Ok(object.protobuf.get_or_init(|| message).clone())
     }
@@ -63,14 +63,13 @@ impl Renderer {
             &mut message,
         );
         if !goes_on() {
-            // A torso is not kept beside the object, where others would find it.
+            // An incomplete message must not get into the object's cache.
             return Err(ApiError::DeadlineExceeded);
         }
         Ok(message.into())
     }
 
-    /// All of a message, or its first field, which is the metadata: with nothing else it is a
-    /// `PartialObjectMetadata`.
+    /// The whole message, or its first field, the metadata, which alone is a `PartialObjectMetadata` message.
     fn view_of(&self, message: Bytes) -> Result<Bytes, ApiError> {
         if !self.representation.view.is_metadata() {
             return Ok(message);
@@ -80,7 +79,7 @@ impl Renderer {
         Ok(message.slice(..end))
     }
 
-    /// One message in its envelope.
+    /// A response of one message in its envelope.
     pub(super) fn protobuf_answer(&self, message: &[u8]) -> Payload {
         const HEAD_BYTES: usize = 128;
         let (api_version, kind) = self.object_head();
@@ -89,7 +88,7 @@ impl Renderer {
         Payload::whole(body)
     }
 
-    /// Version and kind of one object.
+    /// `apiVersion` and `kind` of one object.
     pub(super) fn object_head(&self) -> (String, String) {
         match self.representation.view {
             View::Metadata | View::MetadataList => (self.meta_version(), "PartialObjectMetadata".to_owned()),
@@ -120,12 +119,12 @@ impl Renderer {
     }
 }
 
-/// The message of an object of one of the types that every kind shares.
+/// Encodes a document of the package `meta.v1`.
 pub(super) fn encoded_meta(schema: &Schema, name: &str, value: &Value) -> Vec<u8> {
     encoded_message(schema, &format!("meta.v1.{name}"), value)
 }
 
-/// The message of a document of the built-in type `name`, with its package.
+/// Encodes a document of the built-in type `name` (`PACKAGE.MESSAGE`).
 pub(super) fn encoded_message(schema: &Schema, name: &str, value: &Value) -> Vec<u8> {
     let type_id = schema.named(name).expect("types of the server's own documents are built in");
     let mut message = Vec::new();
@@ -133,7 +132,7 @@ pub(super) fn encoded_message(schema: &Schema, name: &str, value: &Value) -> Vec
     message
 }
 
-/// Bytes of a field with a number below 16 that holds `len` bytes.
+/// Bytes of a field of `len` bytes whose number is below 16.
 pub(super) fn message_field_len(len: usize) -> usize {
     1 + varint_len(len) + len
 }

@@ -1,11 +1,11 @@
-//! Where things end in JSON that the encoder wrote.
+//! Ends of strings and objects in JSON that the encoder wrote.
 //!
-//! Owns skipping over strings and values without parsing. The input is canonical: valid, and without white space
-//! outside strings. On anything else the answers are within the bytes, but mean nothing.
+//! Owns skipping over strings and objects without parsing. The input must be canonical: valid, and without white space
+//! outside strings. For other input the results are within the bytes, but arbitrary.
 
 use memchr::{memchr2, memchr3};
 
-/// The place behind the string that starts at `start`, where its opening quote is.
+/// The position after the string whose opening quote is at `start`.
 pub(super) fn string_end(json: &[u8], start: usize) -> usize {
     let mut at = start + 1;
     while let Some(found) = json.get(at..).and_then(|rest| memchr2(b'"', b'\\', rest)) {
@@ -18,7 +18,7 @@ pub(super) fn string_end(json: &[u8], start: usize) -> usize {
     json.len()
 }
 
-/// The place behind the object that starts at `start`, where its opening brace is.
+/// The position after the object whose opening brace is at `start`.
 pub(super) fn object_end(json: &[u8], start: usize) -> usize {
     let mut depth = 0usize;
     let mut at = start;

@@ -1,4 +1,4 @@
-//! Statuses and other documents of the meta types in every encoding.
+//! Statuses and other documents of the package `meta.v1`, in every encoding.
 
 use bytes::Bytes;
 use orch_rules::validate::tree::Tree;
@@ -12,12 +12,12 @@ use super::protobuf::encoded_message;
 use crate::negotiate::{Encoding, Representation};
 use crate::status::Status;
 
-/// The body of an answer that is a Status. A Status is never shown as a table and never cut to its metadata.
+/// The body of a Status. No view applies to it: it is never a table and never cut to its metadata.
 pub fn status(status: &Status, representation: Representation, schema: &Schema) -> Bytes {
     meta_document("Status", &status.to_value(), representation, schema)
 }
 
-/// A document of the meta type `kind`, which is never shown as a table and never cut to its metadata.
+/// The body of a document of the type `meta.v1.KIND`, to which no view applies.
 pub fn meta_document(
     kind: &'static str,
     document: &Value,
@@ -27,7 +27,7 @@ pub fn meta_document(
     whole_document(&format!("meta.v1.{kind}"), document, representation, schema)
 }
 
-/// A document of the built-in message `name` (`PACKAGE.MESSAGE`), which says its own kind and version.
+/// The body of a document of the built-in type `name` (`PACKAGE.MESSAGE`), which contains its `kind` and `apiVersion`.
 pub fn whole_document(
     name: &str,
     document: &Value,

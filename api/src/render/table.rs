@@ -1,6 +1,6 @@
-//! Tables: what a command line shows of objects, computed here so that clients need not know kinds.
+//! Tables: the columns that command-line clients print, computed here so that clients need not know kinds.
 //!
-//! Owns the `Table` document. The cells are the kind's (its strategy), the columns its resource's.
+//! Owns the `Table` document. Cells come from the kind's strategy, columns from the resource's definition.
 
 use orch_raft::object::SharedObject;
 use orch_rules::kinds::Cell;
@@ -17,7 +17,7 @@ use crate::error::ApiError;
 use crate::pipeline::ListAnswer;
 
 impl Renderer {
-    /// The table of a list.
+    /// The table for a list.
     pub(super) fn table(&self, list: &ListAnswer, now: Timestamp) -> Result<Payload, ApiError> {
         let mut metadata = Vec::new();
         write_list_meta(list, &mut metadata);
@@ -32,7 +32,7 @@ impl Renderer {
         self.sequence(open, "rows", &list.objects, |object, out| self.row_of(object, &now, out))
     }
 
-    /// Appends the table of one object, given its stored form. `headers`: with columns.
+    /// Appends the table for one object, given its stored form. `headers`: with columns.
     pub(super) fn table_of_one(
         &self,
         json: &[u8],
@@ -52,13 +52,13 @@ impl Renderer {
         Ok(())
     }
 
-    /// Whether the kind prints its own cells. Without rows, the reference's table of one that does has an empty list of
-    /// them, that of any other kind `null`.
+    /// Whether the kind defines its own cells. In the reference, the rows of an empty table are `[]` for such a kind
+    /// and `null` for any other.
     fn has_own_cells(&self) -> bool {
         self.resource.strategy.table_row(&Value::Null, "").is_some()
     }
 
-    /// Appends everything up to the rows.
+    /// Appends the JSON up to the rows.
     fn table_open(&self, metadata: &[u8], headers: bool, out: &mut Vec<u8>) {
         let head = format!("{{\"kind\":\"Table\",\"apiVersion\":\"{}\",\"metadata\":", self.meta_version());
         out.extend_from_slice(head.as_bytes());
@@ -103,10 +103,10 @@ impl Renderer {
 
 const TABLE_END: &[u8] = b"]}";
 
-/// How the reference prints that there is no time.
+/// The reference's text for an absent time.
 const NO_TIME: &str = "0001-01-01T00:00:00Z";
 
-/// The cells of a kind that has none of its own: name and time of creation.
+/// The cells of a kind that defines none: name and creation time.
 fn default_cells(stored: &Value) -> Vec<Cell> {
     let metadata = stored.at("metadata");
     let created = metadata.text("creationTimestamp");

@@ -1,4 +1,4 @@
-//! Every representation of small objects.
+//! Small objects in every representation.
 
 mod binary;
 mod properties;
@@ -21,7 +21,7 @@ use crate::pipeline::{ListAnswer, Written};
 
 static REGISTRY: LazyLock<Arc<Registry>> = LazyLock::new(|| Registry::builtin(&ORCH));
 
-/// 2026-01-02T03:05:05Z: a minute after the objects were made.
+/// 2026-01-02T03:05:05Z: a minute after the objects were created.
 const NOW: Timestamp = Timestamp(1_767_323_105_000_000);
 
 const YAML: Representation = Representation { encoding: Encoding::Yaml, ..JSON };
@@ -91,7 +91,7 @@ fn page(objects: Vec<SharedObject>) -> ListAnswer {
     ListAnswer { revision: Revision(9), continue_token: None, remaining: None, objects }
 }
 
-/// The body, after a check that it is as long as it says.
+/// The body, after checking its announced length.
 #[track_caller]
 fn body(payload: Payload) -> Vec<u8> {
     let len = payload.len();

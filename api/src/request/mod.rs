@@ -1,6 +1,6 @@
-//! What a request asks for, taken from its method, path and query before anything else happens.
+//! The parsed request: verb, target and query, taken from method, path and query string before anything else happens.
 //!
-//! Owns path shapes (spec 4.1), query parameters (4.2) and verbs. Nothing behind it looks at a path or a query again.
+//! Owns path shapes (spec 4.1), query parameters (4.2) and verbs. Later stages never parse a path or a query.
 
 mod path;
 mod query;
@@ -9,7 +9,7 @@ pub use path::{Target, TargetPath, parse_path, plain_path};
 pub use query::Query;
 pub(crate) use query::echoed;
 
-/// What authorization and the pipeline call the request.
+/// The verb of a request, for authorization and the pipeline.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Verb {
     /// Read one object.
@@ -31,12 +31,12 @@ pub enum Verb {
 }
 
 impl Verb {
-    /// Whether it can change nothing.
+    /// Whether the verb is read-only.
     pub fn is_read(self) -> bool {
         matches!(self, Verb::Get | Verb::List | Verb::Watch)
     }
 
-    /// The verb as rules and messages spell it.
+    /// The verb's spelling in rules and messages.
     pub fn as_str(self) -> &'static str {
         match self {
             Verb::Get => "get",
@@ -50,8 +50,8 @@ impl Verb {
         }
     }
 
-    /// The verb that authorization judges a request by, also where no path takes the method. A method of no verb
-    /// (HEAD, OPTIONS) is judged as a read of the path.
+    /// The verb to authorize, defined even where the path does not take the method. Methods without a verb (HEAD,
+    /// OPTIONS) are authorized as a read of the path.
     pub fn asked(method: &http::Method, target: &Target, query: &Query) -> Verb {
         let reads = || Verb::of(&http::Method::GET, target, query).unwrap_or(Verb::Get);
         match *method {
@@ -61,7 +61,7 @@ impl Verb {
         }
     }
 
-    /// The verb of `method` on a path with or without a name; `None` where there is no such verb.
+    /// The verb of `method` on `target`; `None` where the combination has none.
     pub fn of(method: &http::Method, target: &Target, query: &Query) -> Option<Verb> {
         let named = !target.name.is_empty();
         if target.deprecated_watch && *method != http::Method::GET {

@@ -1,7 +1,7 @@
-//! Path shapes: `/api/v1/...` and `/apis/GROUP/VERSION/...` taken apart.
+//! Parsing of paths: `/api/v1/...` and `/apis/GROUP/VERSION/...`.
 //!
-//! Owns the split into group, version, namespace, resource, name and sub-resource. Whether such a resource is served
-//! is the registry's to say.
+//! Owns the split into group, version, namespace, resource, name and sub-resource. The registry decides whether such a
+//! resource is served.
 
 use percent_encoding::percent_decode_str;
 
@@ -10,7 +10,7 @@ use percent_encoding::percent_decode_str;
 pub struct Target {
     /// API group; empty for core.
     pub group: String,
-    /// Version.
+    /// API version: `v1`.
     pub version: String,
     /// Namespace; empty for cluster-scoped resources and for all namespaces.
     pub namespace: String,
@@ -18,35 +18,35 @@ pub struct Target {
     pub resource: String,
     /// Object name; empty for a collection.
     pub name: String,
-    /// Sub-resource (`status`), with whatever follows it; empty for the object itself.
+    /// Sub-resource (`status`) with the rest of the path behind it; empty for the object itself.
     pub subresource: String,
     /// The deprecated `/watch/` prefix was used.
     pub deprecated_watch: bool,
 }
 
 impl Target {
-    /// The namespace whose rules say who may ask: of a namespace object it is that namespace itself.
+    /// The namespace that authorization rules apply to. For a namespace object it is that namespace itself.
     pub fn namespace_of_rules(&self) -> &str {
         if self.group.is_empty() && self.resource == "namespaces" { &self.name } else { &self.namespace }
     }
 }
 
-/// Where a path leads.
+/// A parsed path.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TargetPath {
     /// A resource, served or not.
     Resource(Target),
     /// Anything else: health, version, discovery, unknown.
     Other,
-    /// Escapes that are not UTF-8.
+    /// The path's percent-encoding is not UTF-8.
     Malformed,
 }
 
-/// Longest chain of segments that means anything: `apis/g/v/watch/namespaces/n/resource/name/sub/and/more`.
+/// Most segments of a path: more than `apis/g/v/watch/namespaces/n/resource/name/sub/and/more` has.
 const SEGMENTS_MAX: usize = 32;
 
-/// `path` without the slash that may stand at its end; the root is empty. `None`: segments are empty, so that it is no
-/// path that is served, and is not made one by leaving them out.
+/// `path` without its trailing slash, if any; empty for the root. `None`: the path has empty segments. Such a path is
+/// not served, and removing the segments does not make it a served one.
 pub fn plain_path(path: &str) -> Option<&str> {
     let path = path.strip_suffix('/').unwrap_or(path);
     if path.is_empty() {
@@ -56,15 +56,15 @@ pub fn plain_path(path: &str) -> Option<&str> {
     segments.all(|segment| !segment.is_empty()).then_some(path)
 }
 
-/// Takes `path` apart.
+/// Parses `path`.
 pub fn parse_path(path: &str) -> TargetPath {
-    // Decoded before it is split: there is no other spelling of a slash.
+    // Decoded before it is split, so that an escaped slash separates segments, too.
     let Ok(path) = percent_decode_str(path).decode_utf8() else { return TargetPath::Malformed };
     let path = path.strip_prefix('/').unwrap_or(&path);
     let path = path.strip_suffix('/').unwrap_or(path);
     let segments = || path.split('/');
-    // A path that is not one of ours is not made one, by leaving out or cutting off: others on its way, which may decide
-    // by it who goes on, would read another.
+    // Empty or excess segments are never dropped to make a path valid: a proxy that authorizes by path would read
+    // another path.
     if segments().nth(SEGMENTS_MAX).is_some() || segments().any(str::is_empty) {
         return TargetPath::Other;
     }
@@ -92,8 +92,8 @@ pub fn parse_path(path: &str) -> TargetPath {
     TargetPath::Resource(target)
 }
 
-/// Puts the segments behind the version in their places. `namespaces/NAME` is the object, but what follows it (other
-/// than the object's own sub-resources) lies in the namespace.
+/// Assigns the segments behind the version. `namespaces/NAME` is the namespace object; further segments name a resource
+/// in that namespace, unless they are a sub-resource of the object.
 fn place(target: &mut Target, segments: Vec<String>) {
     let in_namespace = segments.len() > 2
         && segments[0] == "namespaces"

@@ -1,6 +1,6 @@
 //! Query parameters, decoded once.
 //!
-//! Owns how booleans and integers are read from text. Which values are allowed together is validation's to say.
+//! Owns how booleans and integers are parsed. Validation decides which values are allowed together.
 
 use std::num::{IntErrorKind, ParseIntError};
 
@@ -9,16 +9,16 @@ use percent_encoding::percent_decode_str;
 
 use crate::error::ApiError;
 
-/// The parameters in the order written.
+/// The decoded parameters, in their order.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Query {
     pairs: Vec<(String, String)>,
 }
 
-/// Characters of a refused value that the answer repeats: whoever wrote it knows it by then.
+/// Characters of a refused value that the response repeats.
 const ECHOED_MAX: usize = 64;
 
-/// A refused value as an answer repeats it: in quotes, and not all of a long one.
+/// A refused value as the response repeats it: quoted, and cut after [`ECHOED_MAX`] characters.
 pub(crate) fn echoed(text: &str) -> String {
     let shown: String = text.chars().take(ECHOED_MAX).collect();
     quoted(&shown)
@@ -35,33 +35,33 @@ impl Query {
         Query { pairs: pairs.collect() }
     }
 
-    /// The first value of `name`.
+    /// The first value of the parameter `name`.
     pub fn value(&self, name: &str) -> Option<&str> {
         self.pairs.iter().find(|(key, _)| key == name).map(|(_, value)| value.as_str())
     }
 
-    /// The first value of `name`, or the empty string.
+    /// The first value of the parameter `name`; empty where it is absent.
     pub fn text(&self, name: &str) -> &str {
         self.value(name).unwrap_or("")
     }
 
-    /// All values of `name`.
+    /// All values of the parameter `name`.
     pub fn values<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a str> {
         self.pairs.iter().filter(move |(key, _)| key == name).map(|(_, value)| value.as_str())
     }
 
-    /// A boolean as the reference reads one: present and neither `false` nor `0`.
+    /// A boolean as the reference parses it: present and neither `false` nor `0`.
     pub fn flag(&self, name: &str) -> bool {
         self.optional_flag(name).unwrap_or(false)
     }
 
-    /// A boolean that may be absent.
+    /// A boolean parameter; `None` where it is absent.
     pub fn optional_flag(&self, name: &str) -> Option<bool> {
         let value = self.value(name)?;
         Some(!(value == "0" || value.eq_ignore_ascii_case("false")))
     }
 
-    /// An integer that may be absent.
+    /// An integer parameter; `None` where it is absent.
     ///
     /// # Errors
     /// `BadRequest` for anything that is not a 64-bit integer, the empty text included.
@@ -77,7 +77,7 @@ impl Query {
     }
 }
 
-/// Whether two hexadecimal digits follow each `%`, and no semicolon is there, which once separated pairs.
+/// Whether every `%` starts an escape of two hexadecimal digits, and the pair has no semicolon (an obsolete separator).
 fn is_well_formed(pair: &str) -> bool {
     let mut escapes = pair.split('%').skip(1);
     let is_escape = |escape: &str| matches!(escape.as_bytes(), [first, second, ..] if first.is_ascii_hexdigit() && second.is_ascii_hexdigit());

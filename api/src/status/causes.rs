@@ -1,4 +1,4 @@
-//! Failures that name their causes, and how much of these an answer repeats.
+//! Failures with causes, and the bounds of the causes in a response.
 
 use std::collections::HashSet;
 
@@ -8,7 +8,7 @@ use orch_schema::shown::bytes_in_answer;
 use super::{DETAIL_BYTES_MAX, Details, MESSAGE_BYTES_MAX, RETRY_AFTER_SECONDS, Status, about, bound, named};
 use crate::error::Subject;
 
-/// Bytes of all causes together, as their answer holds them. They repeat the errors of the message.
+/// Bytes of all causes together as the response holds them. The causes repeat the errors of the message.
 pub(super) const CAUSES_BYTES_MAX: usize = MESSAGE_BYTES_MAX;
 
 pub(super) fn invalid(subject: &Subject, errors: &FieldErrors) -> Status {
@@ -81,7 +81,7 @@ pub(super) fn too_large_revision(requested: u64, current: u64) -> Status {
     Status { code: 504, reason: "Timeout", message, details: Some(details), ..Status::default() }
 }
 
-/// Cuts the texts of each cause, and leaves out the causes for which there is no room.
+/// Cuts the texts of each cause, and drops the causes beyond [`CAUSES_BYTES_MAX`].
 pub(super) fn bound_causes(causes: &mut Vec<(String, String, String)>) {
     let mut left = CAUSES_BYTES_MAX;
     let mut fit = 0;

@@ -1,4 +1,4 @@
-//! What every error is answered with.
+//! The Status of every error.
 
 use orch_proto::brand::ORCH;
 use orch_rules::validate::errors::FieldErrors;
@@ -105,7 +105,7 @@ fn an_unknown_outcome_is_a_timeout_that_says_so() {
     );
 }
 
-/// Every text that a client may have written, of any length, with as many escapes as characters.
+/// Every error that quotes a client's text: any length, as many escapes as characters.
 fn one_of_each_with(text: &str) -> Vec<ApiError> {
     let subject = || Subject { group: text.to_owned(), kind: text.to_owned(), name: text.to_owned() };
     let path = orch_rules::validate::Path::new(text).key(text).child(text);
@@ -142,7 +142,7 @@ fn an_answer_is_bounded_by_its_own_bytes_whatever_an_error_repeats() {
             let mut answer = Vec::new();
             orch_schema::write_value(&status.to_value(), &mut answer);
             let texts_max = MESSAGE_BYTES_MAX + CAUSES_BYTES_MAX + 3 * DETAIL_BYTES_MAX;
-            // The frame around the texts: names of fields, quotes and commas, of a hundred causes.
+            // The structure around the texts of a hundred causes: field names, quotes and commas.
             assert!(answer.len() < texts_max + 8 * 1024, "{piece:?}: {} bytes of {error:.60}", answer.len());
         }
     }

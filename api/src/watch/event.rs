@@ -1,7 +1,7 @@
-//! What a change is for one watcher.
+//! The events that a change causes for one watch.
 //!
-//! Owns the selection (namespace, name, selectors) and its transitions: what enters it is ADDED, what leaves it DELETED,
-//! whatever happened to the object itself. Nothing here touches an object's bytes.
+//! Owns the selection (namespace, name, selectors) and its transitions: an object that enters the selection is ADDED,
+//! one that leaves it DELETED, whatever happened to the object itself. Matching never reads an object's bytes.
 
 use std::sync::Arc;
 
@@ -11,18 +11,18 @@ use orch_raft::{Change, Collection, Revision};
 use crate::render::EventType;
 use crate::selector::Selector;
 
-/// What a watcher follows.
+/// The selection of a watch.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Scope {
-    /// `NAMESPACE/`, or empty for all.
+    /// `NAMESPACE/`; empty for all namespaces.
     pub prefix: String,
-    /// The one path that is followed, if the request names an object.
+    /// The path of the only followed object, if the request names one.
     pub path: Option<String>,
-    /// Both selectors.
+    /// Label and field selector.
     pub selector: Selector,
 }
 
-/// One event: what happened, the object to show, and the revision it is shown under if that is not its own.
+/// One event: its type, the object, and the revision shown instead of the object's own, if any.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Event<'a> {
     pub kind: EventType,
@@ -37,7 +37,7 @@ impl<'a> Event<'a> {
 }
 
 impl Scope {
-    /// What `change` is for this watcher; `None` when it is nothing.
+    /// The event that `change` causes for this watch; `None` if the change is outside the selection.
     pub(super) fn event<'a>(&self, change: &'a Change) -> Option<Event<'a>> {
         if !self.covers(&change.path) {
             return None;
@@ -55,7 +55,7 @@ impl Scope {
         }
     }
 
-    /// The objects behind `after` that the selector chooses from, in order of paths.
+    /// The objects behind the path `after` that the selectors still have to match, in order of paths.
     pub(super) fn candidates<'a>(
         &'a self,
         collection: &'a Collection,

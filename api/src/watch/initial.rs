@@ -1,24 +1,24 @@
-//! Whether a watch still sends what was there when it began.
+//! Whether a watch still sends its initial events.
 //!
-//! Owns the one bit that the watch writes and the connection reads: until the initial events are through, the watch holds
-//! the state of the moment it began, and its client has to take them in time, as it would a list.
+//! Owns the flag that the watch writes and the connection reads. Until the initial events are sent, the watch holds the
+//! state at its start, and the connection enforces its deadline for the client to take them, as for a list.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// The initial events of one watch.
+/// The flag of one watch, shared with its connection.
 #[derive(Clone, Debug)]
 pub struct InitialEvents {
     are_due: Arc<AtomicBool>,
 }
 
 impl InitialEvents {
-    /// Of a watch that begins; `are_due`: it has initial events to send.
+    /// The flag of a new watch; `are_due`: the watch starts with initial events.
     pub fn new(are_due: bool) -> InitialEvents {
         InitialEvents { are_due: Arc::new(are_due.into()) }
     }
 
-    /// Whether some are still to be sent.
+    /// Whether initial events are still to be sent.
     pub fn are_due(&self) -> bool {
         self.are_due.load(Ordering::Relaxed)
     }

@@ -1,9 +1,8 @@
-//! Following a collection: a cursor into this node's history (spec 4.5, 9).
+//! Watches: each a cursor into this node's history (spec 4.5, 9).
 //!
-//! Owns where a watch starts, which events a change is for its selection, bookmarks, and how it ends. Nothing is queued
-//! for a watcher: it is woken when its resource changed, and what it sends is read from the history when its socket has
-//! room: from memory, and what is older from the disk. One that reads too slowly falls out of both and is told so with a
-//! 410; it never holds memory.
+//! Owns where a watch starts, the events of its selection, bookmarks, and how it ends. No events are queued for a
+//! watch. A change of its resource wakes it, and it reads the history when its socket has room: from memory, older
+//! changes from the disk. A watch that reads too slowly falls out of both and ends with a 410. It never holds memory.
 //!
 //! Invariant: the cursor passes a revision only when all its events are in a frame.
 
@@ -28,95 +27,96 @@ use event::{Event, Scope};
 
 pub use initial::InitialEvents;
 
-/// Bytes of events after which a frame is handed to the socket: four TLS records, and what one slow reader holds.
+/// Bytes of events after which a frame goes to the socket: four TLS records. A slow reader holds this much.
 const FRAME_BYTES: usize = 64 << 10;
 
-/// Objects or changes that are looked at before others have their turn: some hundred microseconds with usual selectors.
+/// Most objects or changes matched before other tasks run: some hundred microseconds with usual selectors.
 const LOOKED_AT_MAX: usize = 4096;
 
-/// How often a watcher that asked for bookmarks gets one: as often as the reference does.
+/// Interval of bookmarks for clients that asked for them: the reference's.
 const BOOKMARK_EVERY: Duration = Duration::from_secs(60);
 
-/// Clients watch again at once: what fails for one fails for all of them, again and again.
+/// Limits the log. Clients watch again at once, so that one failure repeats for all of them.
 static FAILURES: WarningLimit = WarningLimit::new();
 /// See [`FAILURES`].
 static UNWRITTEN: WarningLimit = WarningLimit::new();
 
-/// A watch that is running. [`Watch::next`] gives its frames.
+/// A running watch. [`Watch::next`] returns its frames.
 pub struct Watch<S> {
     pipeline: Arc<Pipeline<S>>,
     renderer: Renderer,
-    /// Where the followed objects are stored.
+    /// Collection of the followed objects in the store.
     storage: Arc<str>,
     scope: Scope,
     subscription: Subscription,
-    /// The store's count when the watch began: at a later one, what it has shown may have been wrong.
+    /// The store's count of revocations when the watch began. A later count means that this watch may have sent a wrong
+    /// state.
     revocations: u64,
     phase: Phase,
     initial_events: InitialEvents,
-    /// All changes up to here were sent or are none of this watch's.
+    /// The cursor: all changes up to this revision were sent or are outside the selection.
     position: Revision,
     is_first_event: bool,
-    /// There is more to look at than was looked at last: older changes that are read from the disk, or many at all.
+    /// The last look ended before the newest change: older changes must be read from the disk, or there were too many.
     is_behind: bool,
     wants_bookmarks: bool,
-    /// The bookmark that says that the initial events are through is still to come.
+    /// The bookmark that ends the initial events is still to be sent.
     owes_initial_end: bool,
     timeout: BoxFuture<'static, ()>,
     bookmark: BoxFuture<'static, ()>,
-    /// The interval of the last bookmark has ended.
+    /// The bookmark timer fired, and no bookmark was sent since.
     owes_bookmark: bool,
     stopping: BoxFuture<'static, ()>,
 }
 
-/// What a watch is doing.
+/// The phase of a watch.
 enum Phase {
-    /// Sending what was there when it started, in order of paths.
+    /// Sending the objects of the state at the start, in order of paths.
     Initial { collection: Arc<Collection>, after: Option<Arc<str>> },
-    /// Sending changes.
+    /// Sending the events of changes.
     Following,
-    /// Nothing more comes.
+    /// No more frames.
     Ended,
 }
 
-/// How many of the changes were written.
+/// How far a frame got through the changes.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Written {
     All,
-    /// The frame is full; the remaining changes go into the next one.
+    /// The frame is full; the next one continues with the remaining changes.
     FrameFull,
-    /// As many as are looked at at a time.
+    /// [`LOOKED_AT_MAX`] changes were matched.
     Enough,
 }
 
-/// Why a watch that had nothing to send goes on.
+/// The event that ended a watch's wait.
 enum Wake {
     Changed,
     Bookmark,
     End,
 }
 
-/// A frame that broke off, and why.
+/// A frame that broke off, and the error.
 type Cut = (Vec<u8>, ApiError);
 
-/// `Store::sleep` without a hold on the store.
+/// `Store::sleep` with a handle of its own on the store.
 fn sleep<S: Store>(store: &S, duration: Duration) -> BoxFuture<'static, ()> {
     let store = store.clone();
     async move { store.sleep(duration).await }.boxed()
 }
 
-/// The result of one look of a watch at its collection; a look waits for nothing.
+/// The result of [`Watch::look`], which never waits.
 pub enum Looked {
-    /// A frame.
+    /// A frame to send.
     Frame(Bytes),
-    /// Nothing.
+    /// No event to send.
     Nothing,
-    /// It is over.
+    /// The watch has ended.
     Ended,
 }
 
 impl<S: Store> Watch<S> {
-    /// The next frame: whole events of the negotiated representation. `None` when the watch is over.
+    /// The next frame: whole events in the negotiated representation. `None` when the watch has ended.
     pub async fn next(&mut self) -> Option<Bytes> {
         loop {
             match self.look() {
@@ -125,14 +125,14 @@ impl<S: Store> Watch<S> {
                 Looked::Nothing => {}
             }
             if self.is_behind {
-                // The selectors matched nothing of what was looked at: yield to other tasks before more is.
+                // The selectors matched none of these objects: other tasks run before the next look.
                 self.pipeline.store.sleep(Duration::ZERO).await;
                 continue;
             }
             if matches!(self.phase, Phase::Following) {
                 match self.wait().await {
                     Wake::Changed => {}
-                    // Sent behind the changes up to now, so that it carries the newest position.
+                    // The bookmark is sent after the changes up to now, so that it carries the newest position.
                     Wake::Bookmark => self.owes_bookmark = true,
                     Wake::End => return self.finish(),
                 }
@@ -140,13 +140,13 @@ impl<S: Store> Watch<S> {
         }
     }
 
-    /// The watch's initial events, for who delivers its frames.
+    /// The flag of the initial events, for the connection that sends the frames.
     pub fn initial_events(&self) -> InitialEvents {
         self.initial_events.clone()
     }
 
-    /// Whether what is to be looked at next, object by object, holds up a thread that has others to serve: `many` or more,
-    /// with selectors. What a watch without selectors looks at, it sends.
+    /// Whether the next look matches `many` objects or more against selectors, too many for a thread that serves other
+    /// connections. A watch without selectors sends all that it looks at.
     pub fn has_much_to_look_at(&self, many: usize) -> bool {
         if self.scope.selector.is_everything() || self.scope.path.is_some() {
             return false;
@@ -154,7 +154,7 @@ impl<S: Store> Watch<S> {
         match &self.phase {
             Phase::Initial { collection, .. } => collection.len() >= many,
             Phase::Following => {
-                // No more changes than revisions, but for transactions of several.
+                // Changes are no more than revisions, except for transactions of several changes.
                 let changed = self.pipeline.store.state().collection(&self.storage).changed();
                 changed.0.saturating_sub(self.position.0) >= u64::try_from(many).unwrap_or(u64::MAX)
             }
@@ -162,8 +162,9 @@ impl<S: Store> Watch<S> {
         }
     }
 
-    /// Whether writing what comes next holds up a thread that has others to serve: a form that is made of each object, of
-    /// `bytes` or more of them when the watch begins, and of that much in one object later.
+    /// Whether rendering the next frame takes too long for a thread that serves other connections: the representation
+    /// is made from each object, and the objects have `bytes` or more in all while the initial events last, on average
+    /// afterwards.
     pub fn has_much_to_render(&self, bytes: usize) -> bool {
         if self.renderer.is_as_stored() {
             return false;
@@ -178,7 +179,7 @@ impl<S: Store> Watch<S> {
         }
     }
 
-    /// Looks at a bounded number of objects, and gives the frame of events among them.
+    /// Looks at a bounded number of objects, and returns the frame of their events.
     pub fn look(&mut self) -> Looked {
         let ended = |last: Option<Bytes>| last.map_or(Looked::Ended, Looked::Frame);
         if self.is_over() {
@@ -201,26 +202,26 @@ impl<S: Store> Watch<S> {
         if frame.is_empty() { Looked::Nothing } else { Looked::Frame(frame.into()) }
     }
 
-    /// Whether its time has passed or the node stops. Asked before every frame: changes may come without an end.
+    /// Whether the watch's time is over or the node stops. Checked before every frame, because changes may never pause.
     fn is_over(&mut self) -> bool {
         let ends = |end: &mut BoxFuture<'static, ()>| end.now_or_never().is_some();
         !matches!(self.phase, Phase::Ended) && (ends(&mut self.timeout) || ends(&mut self.stopping))
     }
 
-    /// Ends the watch where it is: with a bookmark there, unless some of what was there at the start is still to come.
+    /// Ends the watch with a bookmark at the cursor, unless initial events are still to be sent.
     fn finish(&mut self) -> Option<Bytes> {
         let is_complete = matches!(self.phase, Phase::Following);
         self.phase = Phase::Ended;
         if is_complete { self.bookmark_frame() } else { None }
     }
 
-    /// Whether the state that this watch was served from was found wrong: its client must not go on from it.
+    /// Whether the state behind this watch was found wrong, so that its client must not continue from it.
     fn is_revoked(&self) -> bool {
         self.pipeline.store.revocations() != self.revocations
     }
 
-    /// Whether a bookmark is to be sent now; the next one is due an interval later. Asked behind every frame: changes that
-    /// keep coming, all of them perhaps none of this watch's, leave no time to wait for the timer.
+    /// Whether a bookmark is due now; if so, starts the next interval. Checked after every frame: with changes that
+    /// never pause, possibly all outside the selection, the watch never waits for the timer.
     fn take_due_bookmark(&mut self) -> bool {
         if !self.wants_bookmarks {
             return false;
@@ -233,7 +234,7 @@ impl<S: Store> Watch<S> {
         is_due
     }
 
-    /// Waits for a change, the next bookmark or the end.
+    /// Waits for a change, the bookmark timer or the end.
     async fn wait(&mut self) -> Wake {
         let Watch { subscription, timeout, bookmark, stopping, wants_bookmarks, .. } = self;
         let changed = subscription.changed();
@@ -254,7 +255,7 @@ impl<S: Store> Watch<S> {
         .await
     }
 
-    /// What was there at the start, as ADDED events; at the end the bookmark that says so, where asked for.
+    /// ADDED events for the state at the start; at their end the bookmark that marks it, if the client asked for it.
     fn initial_frame(&mut self) -> Result<Vec<u8>, Cut> {
         let mut frame = Vec::new();
         let Phase::Initial { collection, after } = &mut self.phase else { return Ok(frame) };
@@ -299,10 +300,11 @@ impl<S: Store> Watch<S> {
         Ok(frame)
     }
 
-    /// The changes after the cursor, as many as a frame takes: from memory, or one run of older ones from the disk.
+    /// Events of the changes after the cursor, up to one frame: from memory, or one block of older changes from the
+    /// disk.
     fn frame_of_changes(&mut self) -> Result<Vec<u8>, Cut> {
         let state = self.pipeline.store.state();
-        // After the state was taken, so that none is shown that was found wrong meanwhile.
+        // Checked after the state was taken, so that a state found wrong meanwhile is not sent.
         if self.is_revoked() {
             return Err((Vec::new(), ApiError::revoked()));
         }
@@ -320,7 +322,7 @@ impl<S: Store> Watch<S> {
                     let later = past.iter().filter(move |change| change.revision > position);
                     self.write_changes(later, &mut frame)?;
                     if self.position == position {
-                        // A block without a later change would be read again for ever.
+                        // Without a later change in the block, the next look would read it again, for ever.
                         return Err((frame, ApiError::too_old(position, state.applied())));
                     }
                     return Ok(frame);
@@ -335,7 +337,7 @@ impl<S: Store> Watch<S> {
         Ok(frame)
     }
 
-    /// Writes the events of `changes`, which follow the cursor without a gap, and moves the cursor behind them.
+    /// Appends the events of `changes`, which follow the cursor without a gap, and moves the cursor.
     fn write_changes<'a>(
         &mut self,
         changes: impl Iterator<Item = &'a Change>,
@@ -361,7 +363,7 @@ impl<S: Store> Watch<S> {
         Ok(Written::All)
     }
 
-    /// A bookmark at the cursor, for a watcher that asked for them.
+    /// A bookmark at the cursor; `None` if the client did not ask for bookmarks.
     fn bookmark_frame(&mut self) -> Option<Bytes> {
         if !self.wants_bookmarks {
             return None;
@@ -374,7 +376,7 @@ impl<S: Store> Watch<S> {
         }
     }
 
-    /// Ends the watch with an ERROR event behind what `frame` holds already.
+    /// Ends the watch with an ERROR event behind the contents of `frame`.
     fn end_with(&mut self, mut frame: Vec<u8>, error: &ApiError) -> Vec<u8> {
         self.phase = Phase::Ended;
         if matches!(error, ApiError::Internal(_))

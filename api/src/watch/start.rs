@@ -1,4 +1,4 @@
-//! Where a watch starts: the watch matrix of spec 9, `sendInitialEvents`, and how long it lasts.
+//! The start of a watch: the watch matrix of spec 9, `sendInitialEvents`, and the watch's lifetime.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,18 +13,20 @@ use crate::error::ApiError;
 use crate::pipeline::{Pipeline, Request, revision_parameter};
 use crate::render::Renderer;
 
-/// How long a watch lasts that does not say: this, and up to as much again, so that clients do not come back together.
+/// Lifetime of a watch without `timeoutSeconds`: this plus a random part of up to as much again, so that clients do not
+/// all reconnect together.
 const LIFE_MIN: Duration = Duration::from_secs(30 * 60);
 
-/// Longest life that is honoured; nobody keeps a connection longer.
+/// Longest lifetime that a client may ask for.
 const LIFE_MAX: Duration = Duration::from_secs(24 * 60 * 60);
 
 impl<S: Store> Watch<S> {
-    /// Starts the watch of `request`. It ends early, with a bookmark where asked for, once `stopping` completes.
+    /// Starts the watch of `request`. Once `stopping` completes, it ends with a bookmark, if the client asked for
+    /// bookmarks.
     ///
     /// # Errors
     /// Bad options and selectors; a revision that this cluster does not reach; no quorum for a start at the newest
-    /// state. A start before the history is no error here: it is told by the first event.
+    /// state. A start before the history is no error here: the first event reports it.
     pub async fn start(
         pipeline: Arc<Pipeline<S>>,
         request: Request<'_>,
@@ -34,7 +36,7 @@ impl<S: Store> Watch<S> {
         let revocations = pipeline.store.revocations();
         pipeline.store.may_serve()?;
         let query = request.query;
-        // All options are read before any is judged. A watch has no pages; the parameter is checked all the same.
+        // Every option is parsed before any is validated. `limit` has no effect on a watch, but is checked.
         query.integer("limit")?;
         let timeout = query.integer("timeoutSeconds")?;
         let options = ListOptions {
@@ -52,7 +54,7 @@ impl<S: Store> Watch<S> {
         let life = life(timeout, pipeline.ambient.random());
         let selector = pipeline.selector(request)?;
         let wants_bookmarks = query.flag("allowWatchBookmarks");
-        // The reference takes a start from nowhere or from 0 for a start with initial events.
+        // As in the reference, a start without a version, or at 0, has initial events.
         let asks_initial = options.with_defaults().send_initial_events;
 
         let subscription = pipeline.store.subscribe(&request.resource.storage);
@@ -87,18 +89,18 @@ impl<S: Store> Watch<S> {
     }
 }
 
-/// What the path and the selectors leave.
+/// The selection by path and selectors.
 fn scope(request: Request<'_>, selector: crate::selector::Selector) -> Scope {
     let target = request.target;
     let prefix = if target.namespace.is_empty() { String::new() } else { format!("{}/", target.namespace) };
-    // A field selector for one name, as clients write the watch of one object, is as good as the name on the path.
+    // A field selector for one name, which clients use to watch one object, is as good as the name in the path.
     let name = if target.name.is_empty() { selector.only_name() } else { Some(target.name.as_str()) };
     let reachable = !request.resource.namespaced || !prefix.is_empty();
     let path = name.filter(|_| reachable).map(|name| format!("{prefix}{name}"));
     Scope { prefix, path, selector }
 }
 
-/// How long a watch lasts: no time at all where less than none is asked for. `random`: 128 random bits.
+/// The lifetime of a watch; zero if the client asks for a negative one. `random`: 128 random bits.
 fn life(asked_seconds: Option<i64>, random: u128) -> Duration {
     match asked_seconds.filter(|&seconds| seconds != 0) {
         Some(seconds) => Duration::from_secs(u64::try_from(seconds).unwrap_or(0)).min(LIFE_MAX),

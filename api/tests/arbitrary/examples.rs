@@ -1,4 +1,4 @@
-//! Inputs that mean something, one list for each target: what the test changes, and where a fuzzer may start.
+//! Valid inputs, a list for each target: the test mutates them, and a fuzzer may start from them.
 
 use crate::targets::SCHEMA;
 
@@ -15,7 +15,7 @@ const CONFIG_MAP: &str = r#"{"metadata":{"name":"c","managedFields":[{"manager":
 
 const YAML: &str = "apiVersion: v1\nkind: ConfigMap\nmetadata: &m {name: c}\ndata:\n  a: \"yes\"\n  b: |\n    two\n    lines\n  <<: *m\n";
 
-/// Aliases of aliases: a short text that stands for a long one.
+/// Nested aliases: a short text that expands to a long one.
 const ALIASES: &str = "a: &a [x,x,x,x,x,x,x,x]\nb: &b [*a,*a,*a,*a,*a,*a,*a,*a]\nc: &c [*b,*b,*b,*b,*b,*b,*b,*b]\nd: [*c,*c,*c,*c,*c,*c,*c,*c]\n";
 
 /// The Protobuf form of a config map: envelope, metadata with a name, one entry.

@@ -1,4 +1,4 @@
-//! Feeds changed examples and plain noise to every reader of untrusted input: a short fuzzing run that needs no other
+//! Feeds mutated examples and random bytes to every parser of untrusted input: a short fuzzing run that needs no other
 //! compiler. `make fuzz` runs the same targets for as long as wanted.
 
 mod examples;
@@ -12,19 +12,19 @@ use proptest::test_runner::{Config, TestRunner};
 /// Inputs for each target: some seconds in a debug build, one in a release build.
 const CASES: u32 = 16_384;
 
-/// Pieces of syntax that mean something somewhere.
+/// Pieces of syntax with a meaning in some format.
 const PIECES: [&[u8]; 16] = [
     b"{", b"}", b"[", b"]", b"\"", b":", b",", b"\\", b"null", b"1e400", b"-0", b"\\ud800", b"\xff", b"\0",
     b"&a *a", b"$patch",
 ];
 
-/// One change of an example.
+/// A mutation of an example.
 #[derive(Clone, Debug)]
 enum Edit {
     Set(Index, u8),
     Insert(Index, &'static [u8]),
     Remove(Index, usize),
-    /// Writes a stretch again and again: depth, length.
+    /// Repeats a stretch: number of repetitions, length.
     Repeat(Index, usize, usize),
 }
 

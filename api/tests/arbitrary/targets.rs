@@ -1,8 +1,8 @@
-//! What has to hold of every reader of untrusted input, whatever the bytes are.
+//! Properties of every parser of untrusted input, for any bytes.
 //!
-//! One function for each reader. It must not panic, overflow the stack or take long, asserts what holds where the input
-//! means something, and says whether it did. `cargo fuzz` feeds them (`api/fuzz`), and so does the test beside this
-//! file, with changed examples.
+//! One function for each parser. It must not panic, overflow the stack or take long. It asserts the parser's properties
+//! for valid input, and returns whether the input was valid. `cargo fuzz` calls them (`api/fuzz`), and so does the test
+//! in `main.rs`, with mutated examples.
 
 use std::sync::{Arc, LazyLock};
 
@@ -26,8 +26,8 @@ use orch_schema::{
 
 pub(crate) static SCHEMA: LazyLock<Schema> = LazyLock::new(|| Schema::builtin(&ORCH));
 
-/// Every decoder, as an object of the type that the first two bytes choose. What decodes is encoded, decoded and encoded
-/// again to the same bytes.
+/// Every decoder, for an object of the type that the first two bytes choose. A decoded value is encoded, decoded and
+/// encoded again to the same bytes.
 pub(crate) fn decode(input: &[u8]) -> bool {
     let Some((type_id, bytes)) = chosen_type(input) else { return false };
     let limits = Limits::default();
@@ -41,7 +41,7 @@ pub(crate) fn decode(input: &[u8]) -> bool {
         encode_json(&SCHEMA, type_id, value, &mut text);
         encode_protobuf(&SCHEMA, type_id, value, &mut message);
         let again = decode_json(&SCHEMA, type_id, &text, limits).expect("what was encoded decodes");
-        // As bytes: an empty list that Protobuf tells from none is left out of JSON.
+        // Compared as bytes: JSON leaves out an empty list, which Protobuf tells from an absent one.
         let mut written = Vec::new();
         encode_json(&SCHEMA, type_id, &again.value, &mut written);
         assert_eq!(String::from_utf8_lossy(&written), String::from_utf8_lossy(&text));
@@ -50,7 +50,7 @@ pub(crate) fn decode(input: &[u8]) -> bool {
     !decoded.is_empty()
 }
 
-/// Label selectors. The same text always selects the same.
+/// Label selectors. A selector always matches the same.
 pub(crate) fn label_selector(input: &[u8]) -> bool {
     let text = String::from_utf8_lossy(input);
     let Ok(selector) = LabelSelector::parse(&text) else { return false };
@@ -66,7 +66,7 @@ fn selectable(name: &&str) -> Selectable {
     Selectable { name: (*name).to_owned(), withheld: false, synonym: None }
 }
 
-/// Field selectors, of a kind with fields of its own and of one without.
+/// Field selectors, for a kind with selectable fields of its own and for one without.
 pub(crate) fn field_selector(input: &[u8]) -> bool {
     let text = String::from_utf8_lossy(input);
     let mut meant = false;
@@ -91,7 +91,7 @@ pub(crate) fn field_selector(input: &[u8]) -> bool {
     meant
 }
 
-/// Continue tokens. Nothing opens but what was sealed, and that opens as it was.
+/// Continue tokens. Only sealed tokens open, and they open to the sealed value.
 pub(crate) fn continue_token(input: &[u8]) -> bool {
     let key = TokenKey::new([7; 32]);
     let text = String::from_utf8_lossy(input);
@@ -110,18 +110,18 @@ pub(crate) fn continue_token(input: &[u8]) -> bool {
     true
 }
 
-/// A request's path, query and `Accept`: a line each. A key has the parts that the path named.
+/// Path, query and `Accept` of a request, a line each. A key has the parts that the path named.
 pub(crate) fn request(input: &[u8]) -> bool {
     let text = String::from_utf8_lossy(input);
     let mut lines = text.splitn(3, '\n');
     let mut line = || lines.next().unwrap_or_default();
     let (path, query, accept) = (line(), Query::parse(line()), line());
     for name in ["limit", "timeoutSeconds", "resourceVersion"] {
-        // Most texts are no integers.
+        // Fails for most texts.
         let _ = query.integer(name);
         assert!(query.value(name).unwrap_or_default() == query.text(name));
     }
-    // So are most headers.
+    // Fails for most headers.
     let _ = negotiate(Some(accept), "curl/8", &query, &ORCH);
     let TargetPath::Resource(target) = parse_path(path) else { return false };
     let verb = Verb::of(&http::Method::GET, &target, &query);
@@ -133,8 +133,8 @@ pub(crate) fn request(input: &[u8]) -> bool {
     true
 }
 
-/// All patch formats, on an object of the type that the first two bytes choose: object, zero byte, patch. What comes
-/// out can be stored and read again.
+/// All patch formats, on an object of the type that the first two bytes choose: object, zero byte, patch. A patched
+/// object can be stored and read again.
 pub(crate) fn patch(input: &[u8]) -> bool {
     let Some((type_id, documents)) = chosen_type(input) else { return false };
     let Some((object, patch)) = two_values(documents) else { return false };
@@ -158,7 +158,7 @@ pub(crate) fn patch(input: &[u8]) -> bool {
     readable(result, &target) || merged
 }
 
-/// Field paths and sets of them, in the form of the wire. What is read is written so that it reads the same.
+/// Field paths and sets of them, in their wire form. A parsed path is written so that it parses to the same.
 pub(crate) fn field_paths(input: &[u8]) -> bool {
     let element = PathElement::parse(&String::from_utf8_lossy(input));
     let mut meant = element.is_ok();
@@ -187,7 +187,7 @@ pub(crate) fn field_paths(input: &[u8]) -> bool {
 }
 
 /// Server-side apply and ownership of updates: two configurations of the type that the first two bytes choose, with a
-/// zero byte between them. Whatever is stored has managers that can be read.
+/// zero byte between them. The managers of a stored object can always be decoded.
 pub(crate) fn ownership(input: &[u8]) -> bool {
     let Some((type_id, documents)) = chosen_type(input) else { return false };
     let Some((first, second)) = two_values(documents) else { return false };
@@ -201,7 +201,7 @@ pub(crate) fn ownership(input: &[u8]) -> bool {
     let both = applied(one.as_ref(), &second, "two");
     let Some(live) = both.or(one) else { return false };
     let mut new = second;
-    // A list whose items cannot be told apart: ownership stays as it was.
+    // Fails for a list with indistinguishable items, and leaves the ownership as it was.
     let _ = track_update(&SCHEMA, type_id, Some(&live), &mut new, &writer("three"));
     Managed::decode(new["metadata"].get("managedFields")).expect("stored managers can be read");
     true

@@ -1,4 +1,4 @@
-//! What the worst bodies cost that a client may send: each known case near the largest size that is accepted.
+//! The cost of the most expensive bodies that a client may send: each known case near the largest accepted size.
 //!
 //! Owns the cases. A case that grows with the square of its body takes minutes and gigabytes; the bounds here are wide
 //! enough for a busy machine and far below that. The figures are printed with `--no-capture`.
@@ -11,23 +11,24 @@ use http::Method;
 use serde_json::{Value, json};
 use server::{Cost, Server};
 
-/// Bytes of the bodies: just below what is taken at all.
+/// Bytes of the bodies: just below the limit.
 const BODY_BYTES: usize = 3_000_000;
 
-/// Most memory for each byte that was sent.
+/// Most memory for each byte sent.
 const HELD_MAX: usize = 20;
 
-/// Memory that a request may take whatever its size: a scanner of YAML that looks ahead, the threads' own arenas with what was
-/// freed and not given back, the first pages of code. It does not grow with what is sent, so no factor says anything of it.
+/// Memory that a request may take whatever its size: the look-ahead of the YAML scanner, the threads' arenas with freed
+/// memory that was not returned, the first pages of code. It does not grow with the body, so that [`HELD_MAX`] does not
+/// cover it.
 const HELD_FLOOR: usize = 8 << 20;
 
-/// About what the large config maps of these tests are stored in, with their owners.
+/// Approximate stored size of these tests' large config maps, managed fields included.
 const STORED_BYTES: usize = 1_150_000;
 
-/// Processor time that tells a loop within a loop from everything else; the figure that is wanted is a tenth of it.
+/// Processor time that only a nested loop exceeds, ten times the desired figure.
 const CPU_MS_MAX: u64 = 2000;
 
-/// An answer that names a hundred errors, each with a value that is escaped byte by byte.
+/// Bytes of a response with a hundred errors, each with a value that is escaped byte by byte.
 const ANSWER_BYTES_MAX: usize = 1_000_000;
 
 const JSON: &str = "application/json";
@@ -56,7 +57,7 @@ fn check_held(name: &str, cost: &Cost, codes: &[u16], held_max: usize) {
     }
 }
 
-/// As many of `item` (which knows its number) as fit, between `head` and `tail`.
+/// As many of `item`, called with its index, as fit between `head` and `tail`.
 fn filled(head: &str, item: impl Fn(usize) -> String, tail: &str, bytes: usize) -> String {
     let mut body = String::with_capacity(bytes);
     body.push_str(head);
@@ -73,13 +74,13 @@ fn filled(head: &str, item: impl Fn(usize) -> String, tail: &str, bytes: usize) 
     body + tail
 }
 
-/// The cost of a list, of which the client here holds the whole answer.
+/// Adds the bytes of a list's response, which the client in this process holds whole.
 fn with_answer(cost: Cost) -> Cost {
     let answer = cost.answer.len();
     cost.on(answer)
 }
 
-/// A different short word for each number: `x` with digits of base 36.
+/// A distinct short word for each number: `x` with digits of base 36.
 fn short(mut at: usize) -> String {
     let mut word = String::from("x");
     loop {
@@ -103,7 +104,7 @@ fn owner_references_that_quote_themselves() {
     };
     for bytes in [130_000, BODY_BYTES] {
         let body = filled(r#"{"metadata":{"name":"a","ownerReferences":["#, item, "]}}", bytes);
-        // The larger one holds more than a document may.
+        // The larger body exceeds the memory budget of a document.
         let code = if bytes == BODY_BYTES { 413 } else { 422 };
         posted("owner references, all controllers", MAPS, body, &[code]);
     }
@@ -260,13 +261,13 @@ fn yaml_of_many_keys() {
         format!("apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: a\ndata:\n{lines}")
     };
     let send = |body: String, path: &str| server.measure(Method::POST, path, "application/yaml", body);
-    // With its ownership it is larger than what is stored.
+    // With its managed fields the object exceeds the store's limit.
     check("YAML of 66,000 keys", &send(lines(false), MAPS), &[500]);
     let dry = format!("{MAPS}?dryRun=All&fieldValidation=Strict");
     check("YAML of one key 66,000 times", &send(lines(true), &dry), &[400]);
 }
 
-/// One case, so that each has a process of its own: what another has freed would hide what this one takes.
+/// One case, so that each has a process of its own: memory freed by one case would hide what the next takes.
 fn yaml(name: &str, body: String) {
     let server = Server::new();
     let path = format!("{MAPS}?dryRun=All&fieldValidation=Strict");
@@ -332,7 +333,7 @@ fn yaml_of_complex_keys() {
 #[test]
 fn large_objects_that_are_fine() {
     let server = Server::new();
-    // As clients apply it: JSON on one line, called YAML.
+    // JSON on one line with the media type of YAML, as clients apply it.
     let map = filled(
         r#"{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"a"},"data":{"#,
         |at| format!(r#""k{at}":"a value of some forty bytes, as they often are""#),
@@ -385,7 +386,7 @@ fn selectors_of_many_terms() {
             &[200],
         );
     }
-    // As many values as a URL holds. Twenty thousand terms are a test of `selector::label`.
+    // As many values as fit into a URL. `selector::label` tests twenty thousand terms.
     for operator in ["in", "notin"] {
         let selector = filled(&format!("app+{operator}+("), short, ")", 64_000);
         let path = format!("{MAPS}?labelSelector={selector}");
@@ -512,7 +513,7 @@ fn a_failed_patch_of_a_secret_shows_none_of_it() {
         let cost = server.measure(Method::PATCH, &path, format, patch.to_owned());
         let text = String::from_utf8_lossy(&cost.answer);
         assert!((400..500).contains(&cost.code), "{format} {patch}: {} {text}", cost.code);
-        // In base64, too.
+        // Neither in base64.
         assert!(!text.contains("hidden") && !text.contains("aGlkZGVu"), "{format} {patch}: {text}");
     }
 }

@@ -1,7 +1,7 @@
-//! A server in memory, and what one request costs it: processor time and the most memory held.
+//! A server in memory, and the cost of one request: processor time and peak memory.
 //!
-//! Owns the measuring. Memory is the process's resident peak over what it held before, which is exact where every test
-//! has a process of its own (nextest) and too low, never too high, where tests share one.
+//! Owns the measuring. Memory is the process's resident peak less the memory held before. The figure is exact where
+//! every test has a process of its own (nextest), and too low, never too high, where tests share a process.
 
 use std::fs;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -27,7 +27,7 @@ use tokio_util::sync::CancellationToken;
 /// One measurement at a time in a process.
 static ALONE: Mutex<()> = Mutex::new(());
 
-/// A clock that stands, and a number that is always the same: nothing here depends on either.
+/// A clock that stands still, and a constant for a random number: no test depends on either.
 #[derive(Debug)]
 struct Still;
 
@@ -48,7 +48,7 @@ pub(crate) struct Server {
     _alone: MutexGuard<'static, ()>,
 }
 
-/// What a request came to.
+/// The response and the cost of a request.
 pub(crate) struct Cost {
     pub(crate) code: u16,
     pub(crate) answer: Bytes,
@@ -56,12 +56,12 @@ pub(crate) struct Cost {
     pub(crate) sent: usize,
     /// Processor time of the whole process in milliseconds.
     pub(crate) cpu_ms: u64,
-    /// Most bytes resident during the request over those before it.
+    /// Peak of resident bytes during the request, less those before it.
     pub(crate) peak: usize,
 }
 
 impl Cost {
-    /// The cost of a change, counted against the object too that it changes.
+    /// The cost of an update, with the bytes of the stored object added to those sent.
     pub(crate) fn on(self, stored: usize) -> Cost {
         Cost { sent: self.sent + stored, ..self }
     }
@@ -89,19 +89,19 @@ impl Server {
         server
     }
 
-    /// Creates an object that is known to be fine.
+    /// Creates a valid object.
     pub(crate) fn create(&self, path: &str, object: &Value) {
         let (code, answer) = self.send(Method::POST, path, "application/json", object.to_string().into());
         assert_eq!(code, 201, "{}", String::from_utf8_lossy(&answer));
     }
 
-    /// `media_type`: of the body; of a read, the one asked for.
+    /// `media_type`: that of the body, or of a read the accepted one.
     fn send(&self, method: Method, path: &str, media_type: &str, body: Bytes) -> (u16, Bytes) {
         let header = if method == Method::GET { "accept" } else { "content-type" };
         let request = Request::builder().method(method).uri(path).header(header, media_type);
         let request = request.extension(self.peer.clone()).body(Body::from(body)).unwrap();
         let router = self.router.clone();
-        // On a worker, as in a node: what holds a worker up is measured with what it costs.
+        // On a worker thread, as in a node.
         let answering = self.runtime.spawn(async move {
             let response = tower::ServiceExt::oneshot(router, request).await.unwrap();
             let code = response.status().as_u16();
@@ -110,12 +110,13 @@ impl Server {
         self.runtime.block_on(answering).unwrap()
     }
 
-    /// What a request costs. The body is made before; `media_type` is its, or for a read the one asked for.
+    /// Sends a request and measures its cost. The body is built before; `media_type` is that of the body, or of a read
+    /// the accepted one.
     pub(crate) fn measure(&self, method: Method, path: &str, media_type: &str, body: String) -> Cost {
         let sent = body.len() + path.len();
         let body = Bytes::from(body);
         let (held, cpu) = (status_bytes("VmRSS:"), cpu_nanos());
-        // Brings the peak down to what is resident now.
+        // Resets the peak to the resident bytes of now.
         fs::write("/proc/self/clear_refs", "5").unwrap();
         let (code, answer) = self.send(method, path, media_type, body);
         let cpu_ms = cpu_nanos().saturating_sub(cpu) / 1_000_000;
@@ -124,14 +125,14 @@ impl Server {
     }
 }
 
-/// A line of the process's status, in bytes.
+/// A line of `/proc/self/status`, in bytes.
 fn status_bytes(name: &str) -> usize {
     let status = fs::read_to_string("/proc/self/status").unwrap();
     let line = status.lines().find_map(|line| line.strip_prefix(name)).unwrap();
     line.trim().trim_end_matches(" kB").parse::<usize>().unwrap() * 1024
 }
 
-/// Processor time of all threads that live.
+/// Processor time of all living threads.
 fn cpu_nanos() -> u64 {
     let threads = fs::read_dir("/proc/self/task").unwrap();
     let of = |thread: fs::DirEntry| {

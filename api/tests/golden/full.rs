@@ -1,13 +1,13 @@
-//! Objects with every field that their tables know, the same ones on every run.
+//! Objects with every field of their types, the same on every run.
 //!
-//! A type that comes again in one object is there with its plain fields only: that ends recursion, and keeps a pod
-//! template from being written out for each container list.
+//! A type that occurs again inside an object has its scalar fields only: this ends recursion, and keeps a pod template
+//! from being written out for each container list.
 
 use orch_schema::json;
 use orch_schema::value::{Map, Value};
 use orch_schema::{Field, ObjectType, Scalar, Schema, TypeId, ValueType, Wire};
 
-/// An object of the type with every field.
+/// An object of the type, with every field.
 pub(crate) fn object(schema: &Schema, type_id: TypeId) -> Value {
     Full { schema, seen: Vec::new() }.object(type_id)
 }

@@ -1,8 +1,8 @@
-//! Encodings kept as files: an object stored today must decode, and be encoded the same, for ever.
+//! Golden files: an object stored today must decode, and encode to the same bytes, for ever.
 //!
-//! Some objects are given by hand: `UPDATE_GOLDEN=1` rewrites their files, and a difference is a break of the stored
-//! form that needs a reason. One object of every kind, with every field its tables know, is made by `full`: its files
-//! are never rewritten. When a kind or a field comes, `UPDATE_GOLDEN=1` adds files beside those that are there.
+//! Some objects are written by hand: `UPDATE_GOLDEN=1` rewrites their files, and a difference breaks the stored form,
+//! which needs a reason. `full` generates an object of every kind with every field of its types; its files are never
+//! rewritten. For a new kind or field, `UPDATE_GOLDEN=1` adds files beside the existing ones.
 
 #![expect(clippy::unwrap_used, reason = "a test")]
 
@@ -16,7 +16,7 @@ use orch_proto::brand::ORCH;
 use orch_schema::value::Value;
 use orch_schema::{Limits, Schema, TypeId, decode_json, decode_protobuf, encode_json, encode_protobuf};
 
-/// What a client sent, by type.
+/// Objects as clients send them, by type.
 const GIVEN: [(&str, &str); 4] = [
     (
         "core.v1.ConfigMap",
@@ -57,7 +57,7 @@ const GIVEN: [(&str, &str); 4] = [
     ),
 ];
 
-/// Compares with the file called `name`, or rewrites it.
+/// Compares `found` with the file `name`, or rewrites the file.
 fn check(name: &str, found: &str) {
     let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/golden").join(name);
     if std::env::var_os("UPDATE_GOLDEN").is_some() {
@@ -79,7 +79,7 @@ fn unhex(text: &str) -> Vec<u8> {
     digits.chunks(2).map(byte).collect()
 }
 
-/// The two files of `value`.
+/// The contents of both files of `value`: JSON and hexadecimal Protobuf.
 fn encoded(schema: &Schema, type_id: TypeId, value: &Value) -> [String; 2] {
     let (mut json, mut message) = (Vec::new(), Vec::new());
     encode_json(schema, type_id, value, &mut json);
@@ -92,7 +92,7 @@ fn every_kind() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/golden/every_kind")
 }
 
-/// The files of a type as they came over time.
+/// The files of a type, oldest first.
 fn generations(name: &str) -> Vec<[String; 2]> {
     let read = |at: usize, extension: &str| {
         std::fs::read_to_string(every_kind().join(format!("{name}.{at}.{extension}"))).ok()

@@ -1,8 +1,7 @@
-//! Aggregated discovery: everything that is served, told in one answer.
+//! Aggregated discovery: all groups, versions and resources in one document.
 //!
-//! Owns the documents that clients get at `/api` and `/apis` when they ask for them by the parameters of their `Accept`
-//! header, the versions in which they are told, and their hashes. They are made once from the registry, and written for
-//! each request in the encoding that it asks for.
+//! Owns the documents at `/api` and `/apis` for clients that ask for them by parameters of `Accept`, their versions, and
+//! their hashes. They are built once from the registry, and encoded for each request.
 
 use orch_proto::Brand;
 use orch_schema::Subresource;
@@ -14,32 +13,32 @@ use super::order::{Versions, groups, parts};
 use crate::negotiate::{Encoding, clauses, encoding_of};
 use crate::registry::{Registry, Resource};
 
-/// What clients put behind `as=`.
+/// Value of the parameter `as` in `Accept`.
 const LIST_KIND: &str = "APIGroupDiscoveryList";
 
-/// Stem of the group of the documents themselves.
+/// Stem of the documents' own group.
 const GROUP_STEM: &str = "apidiscovery";
 
-/// Versions in which the documents are written, all alike; the best first.
+/// Versions of the documents, best first. Their contents are the same.
 const VERSIONS: [&str; 2] = ["v2", "v2beta1"];
 
-/// A document with what clients keep it by.
+/// A document with its headers.
 pub(in crate::http) struct Aggregated {
     /// The parameters of the media type in the `Content-Type` header: `;g=GROUP;v=VERSION;as=KIND`.
     pub(in crate::http) parameters: String,
-    /// In quotes, as it stands in the header; the same for every encoding, as in the reference.
+    /// Quoted, as in the header; the same for every encoding, as in the reference.
     pub(in crate::http) etag: String,
     pub(in crate::http) value: Value,
 }
 
-/// The message of the documents; both versions have the same fields.
+/// The type of the documents; both versions have the same fields.
 pub(in crate::http) const LIST_MESSAGE: &str = "apidiscovery.v2.APIGroupDiscoveryList";
 
-/// The documents of both roots in each version.
+/// The documents of both roots, in each version.
 pub(super) struct Lists {
-    /// For `/api`: the group without a name.
+    /// For `/api`: the core group.
     core: Vec<Aggregated>,
-    /// For `/apis`: all others.
+    /// For `/apis`: all named groups.
     named: Vec<Aggregated>,
 }
 
@@ -54,8 +53,8 @@ impl Lists {
         Lists { core: written(&core), named: written(&named) }
     }
 
-    /// The document behind `path` in the best version and encoding that `accept` asks for, or `None` where it prefers the
-    /// plain document or `path` is no root.
+    /// The document at `path` in the best version and encoding that `accept` asks for. `None`: `accept` prefers the
+    /// plain document, or `path` is neither root.
     pub(super) fn find(&self, path: &str, accept: &str, brand: &Brand) -> Option<(&Aggregated, Encoding)> {
         let lists = match path {
             "/api" => &self.core,
@@ -98,7 +97,7 @@ fn group(name: &str, versions: &Versions<'_>) -> Value {
             json!({"version": version, "resources": resources, "freshness": "Current"})
         })
         .collect();
-    // The group without a name is told without one.
+    // The core group has no name.
     let metadata = if name.is_empty() { json!({}) } else { json!({"name": name}) };
     json!({"metadata": metadata, "versions": versions})
 }
@@ -130,7 +129,7 @@ fn subresource(resource: &Resource, part: &Subresource) -> Value {
     json!({"subresource": part.name, "responseKind": kind(api, &part.kind), "verbs": part.verbs})
 }
 
-/// A kind. The group and version that the resource itself is listed under are left empty, as the reference does.
+/// A kind. Group and version are empty if they are the resource's own, as in the reference.
 fn kind((group, version): (&str, &str), kind: &str) -> Value {
     json!({"group": group, "version": version, "kind": kind})
 }

@@ -1,8 +1,7 @@
-//! Discovery: which groups, versions and resources are served, as clients ask before they ask for anything else.
+//! Discovery: the served groups, versions and resources.
 //!
-//! Owns the documents behind `/api`, `/apis` and the groups' paths, made once from the registry: plain ones, and the
-//! aggregated ones for clients that ask for them. In which representation a plain one is written is decided for each
-//! request.
+//! Owns the documents at `/api`, `/apis` and the groups' paths, built once from the registry: plain ones, and aggregated
+//! ones for clients that ask for them. The representation of a plain document is chosen for each request.
 
 mod aggregated;
 mod order;
@@ -24,19 +23,19 @@ use crate::registry::{Registry, Resource};
 
 pub(super) use aggregated::{Aggregated, LIST_MESSAGE};
 
-/// All documents.
+/// The discovery documents of one registry.
 pub(super) struct Documents {
     brand: &'static Brand,
-    /// By path, without a slash at the end.
+    /// By path, without a trailing slash.
     plain: BTreeMap<String, Plain>,
-    /// The answer of `/`, which is JSON for everyone.
+    /// The document at `/`, always JSON.
     index: Document,
     aggregated: aggregated::Lists,
 }
 
-/// A plain document.
+/// A plain discovery document.
 pub(super) struct Plain {
-    /// Its type among the meta types.
+    /// Its type in the package `meta.v1`.
     pub(super) kind: &'static str,
     pub(super) value: Value,
 }
@@ -50,7 +49,7 @@ impl Plain {
 }
 
 impl Documents {
-    /// The documents of all resources in `registry`, served at `address` (`HOST:PORT`), if that is known.
+    /// The documents of all resources in `registry`, served at `address` (`HOST:PORT`), if known.
     pub(super) fn of(registry: &Registry, address: Option<&str>) -> Self {
         let mut plain = BTreeMap::new();
         let mut named = Vec::new();
@@ -82,17 +81,17 @@ impl Documents {
         Documents { brand: registry.brand, plain, index, aggregated: aggregated::Lists::of(registry) }
     }
 
-    /// The plain document behind `path`, which has no slash at its end.
+    /// The plain document at `path`, which has no trailing slash.
     pub(super) fn find(&self, path: &str) -> Option<&Plain> {
         self.plain.get(path)
     }
 
-    /// All paths, where `path` is the root: empty without the slash at its end.
+    /// The index of all paths, if `path` is the root, which is empty without its slash.
     pub(super) fn index(&self, path: &str) -> Option<Document> {
         Some(self.index.clone()).filter(|_| path.is_empty())
     }
 
-    /// Whether `path` lies below the core API or a group that is served.
+    /// Whether `path` is the core API's or a served group's, or below.
     pub(super) fn covers(&self, path: &str) -> bool {
         let mut segments = path.strip_prefix('/').unwrap_or(path).split('/');
         match (segments.next(), segments.next()) {
@@ -102,18 +101,17 @@ impl Documents {
         }
     }
 
-    /// The aggregated document behind `path`, which has no slash at its end, where `accept` asks for it, and the encoding
-    /// it asks for.
+    /// The aggregated document at `path`, which has no trailing slash, and its encoding, if `accept` asks for it.
     pub(super) fn find_aggregated(&self, path: &str, accept: &str) -> Option<(&Aggregated, Encoding)> {
         self.aggregated.find(path, accept, self.brand)
     }
 }
 
-/// Paths beside those of the APIs.
+/// Paths in the index beside those of the APIs.
 const OTHER_PATHS: [&str; 7] =
     ["/apis/", "/healthz", "/livez", "/openapi/v2", "/openapi/v3", "/readyz", "/version"];
 
-/// What `/` answers: all paths that lead on, over several lines as people read it.
+/// The index at `/`: all paths, indented for people.
 fn index<'a>(paths: impl Iterator<Item = &'a String>) -> Document {
     let paths: BTreeSet<&str> = paths.map(String::as_str).chain(OTHER_PATHS).collect();
     format!("{:#}", json!({ "paths": paths })).into()
@@ -127,7 +125,7 @@ fn api_group(group: &str, versions: &[&str]) -> Value {
     json!({"name": group, "versions": all, "preferredVersion": preferred})
 }
 
-/// The hash that changes with the version in which the objects of `resource` are stored, as the reference computes it.
+/// The storage version hash, as the reference computes it. It changes with the version in which `resource` is stored.
 fn storage_hash(registry: &Registry, resource: &Resource) -> String {
     let mut alike = registry.resources().map(Arc::as_ref).filter(|other| other.storage == resource.storage);
     let stored = alike.find(|other| other.conversion.is_none()).unwrap_or(resource);
@@ -135,7 +133,7 @@ fn storage_hash(registry: &Registry, resource: &Resource) -> String {
     STANDARD.encode(&Sha256::digest(name)[..8])
 }
 
-/// A resource and its sub-resources.
+/// The entries of a resource and its sub-resources.
 fn entries(registry: &Registry, resource: &Resource) -> Vec<Value> {
     let mut whole = json!({
         "name": resource.plural,
@@ -228,7 +226,7 @@ mod tests {
                 ["storageVersionHash"]
                 .clone()
         };
-        // As recorded of the reference, whose core group has no other name.
+        // As recorded from the reference, whose core group has the same name.
         assert_eq!(hash("/api/v1", "pods"), "xPOwRZ+Yhw8=");
         assert_eq!(hash("/api/v1", "events"), "r2yiGXH7wu8=");
         assert_eq!(hash("/apis/events.orch.io/v1", "events"), "r2yiGXH7wu8=", "stored in the core group");

@@ -1,7 +1,7 @@
-//! The order in which groups, their versions and resources are told.
+//! The order of groups, versions and resources in discovery.
 //!
-//! Owns what clients conclude from it: of a short name that two groups have, the first group is meant; of a group's
-//! versions, the first is preferred.
+//! Clients rely on it: a short name that two groups share means the first group's, and the first version of a group is
+//! the preferred one.
 
 use std::cmp::Reverse;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use orch_schema::Subresource;
 
 use crate::registry::{Registry, Resource};
 
-/// Stems of the built-in groups in the reference's order. Those that are not here follow by name.
+/// Stems of the built-in groups in the reference's order. Other groups follow by name.
 const GROUPS: [&str; 22] = [
     "",
     "apiregistration",
@@ -36,10 +36,10 @@ const GROUPS: [&str; 22] = [
     "internal.apiserver",
 ];
 
-/// Versions of one group, the preferred one first, each with its resources by name.
+/// Versions of one group, preferred first, each with its resources by name.
 pub(super) type Versions<'a> = Vec<(&'a str, Vec<&'a Arc<Resource>>)>;
 
-/// The groups with their versions.
+/// All groups with their versions.
 pub(super) fn groups(registry: &Registry) -> Vec<(&str, Versions<'_>)> {
     let mut groups: Vec<(&str, Versions<'_>)> = Vec::new();
     for resource in registry.resources() {
@@ -67,7 +67,7 @@ pub(super) fn parts(resource: &Resource) -> Vec<&Subresource> {
     parts
 }
 
-/// What is listed under `name`, which is added where it is new.
+/// The value under `name` in `list`, added if new.
 fn entry<'a, 'b, T: Default>(list: &'b mut Vec<(&'a str, T)>, name: &'a str) -> &'b mut T {
     let at = list.iter().position(|(known, _)| *known == name).unwrap_or_else(|| {
         list.push((name, T::default()));
@@ -76,8 +76,8 @@ fn entry<'a, 'b, T: Default>(list: &'b mut Vec<(&'a str, T)>, name: &'a str) -> 
     &mut list[at].1
 }
 
-/// How ready a version is, as numbers to compare: stable before beta before alpha, then the higher number.
-/// Names of another form come last.
+/// The maturity of a version, as a key to compare: stable before beta before alpha, then the higher number. Other forms
+/// of names come last.
 fn maturity(version: &str) -> (u8, u32, u32) {
     let parsed = || {
         let rest = version.strip_prefix('v')?;

@@ -1,4 +1,4 @@
-//! Deleting collections: what goes, what is answered, what stops it.
+//! Deletion of collections: the deleted objects, the response, and the reasons for a refusal.
 
 use axum::body::Body;
 use http::Method;

@@ -1,4 +1,4 @@
-//! What clients ask for before anything else: discovery and OpenAPI, with their hashes.
+//! Discovery and OpenAPI, with their hashes.
 
 use std::io::Read;
 
@@ -113,7 +113,7 @@ fn the_version_is_json_for_those_who_take_it() {
             ("application/yaml", 406),
             ("application/vnd.orch.protobuf", 406),
         ] {
-            // A refusal is written as it was asked for, which may be Protobuf.
+            // A refusal is written in the accepted encoding, which may be Protobuf.
             let response = server.open(Method::GET, "/version", &[("accept", accept)], Body::empty()).await;
             assert_eq!(response.status(), code, "{accept}");
         }

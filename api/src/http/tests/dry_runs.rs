@@ -1,4 +1,4 @@
-//! Dry runs of every verb and sub-resource: answered like the real thing, and nothing is stored.
+//! Dry runs of every verb and sub-resource: the response of a real request, and nothing stored.
 
 use axum::body::Body;
 use http::Method;
@@ -13,7 +13,7 @@ const STRATEGIC: &str = "application/strategic-merge-patch+json";
 const JSON_PATCH: &str = "application/json-patch+json";
 const APPLY: &str = "application/apply-patch+yaml";
 
-/// A server with a config map `a`, one that a finalizer holds, a pod and a deployment, and a namespace that is ending.
+/// A server with the config map `a`, another that a finalizer holds, a pod, a deployment, and a terminating namespace.
 async fn filled() -> Server {
     let server = Server::new().await;
     server.create(MAPS, map("a", "1")).await;
@@ -29,7 +29,7 @@ async fn filled() -> Server {
     server
 }
 
-/// All that a client sees of what is stored.
+/// All stored objects as clients see them.
 async fn contents(server: &Server) -> Vec<String> {
     let mut contents = Vec::new();
     for path in ["/api/v1/configmaps", "/api/v1/pods", "/apis/apps/v1/deployments", "/api/v1/namespaces"] {

@@ -1,5 +1,5 @@
-//! Clients that go away while their large document is worked on: the connection breaks, or the stream is reset. Spoken over
-//! HTTP as a node speaks it, without a socket.
+//! Clients that disconnect, or reset their stream, while their large document is processed. The test speaks HTTP like a
+//! node, without a socket.
 
 use std::sync::Mutex;
 use std::sync::atomic::AtomicBool;
@@ -20,26 +20,26 @@ use tokio::task::JoinHandle;
 use super::*;
 use crate::http::pool::Pool;
 
-/// How a client goes.
+/// The way in which a client leaves.
 #[derive(Clone, Copy, Debug)]
 enum Leaves {
-    /// HTTP/1.1, whose connection breaks.
+    /// HTTP/1.1: the connection breaks.
     Http1,
-    /// HTTP/2, whose connection breaks.
+    /// HTTP/2: the connection breaks.
     Http2,
-    /// HTTP/2, whose stream is reset; the connection stays.
+    /// HTTP/2: the stream is reset, and the connection stays.
     Stream,
 }
 
-/// A clock that a job of the pool stops at when it looks at the time, as each stage does once.
+/// A clock that blocks a job of the pool when it reads the time, as each stage does once.
 struct Gate {
     clock: Arc<HandMoved>,
-    /// The thread that serves connections, where an exchange looks at the time, too.
+    /// The thread that serves connections, where an exchange reads the time as well.
     serving: ThreadId,
     is_closed: AtomicBool,
     arrived: mpsc::Sender<()>,
     opened: Mutex<waiting::Receiver<()>>,
-    /// Whether the job was to end when the gate opened.
+    /// Whether the job found itself cancelled when the gate opened.
     was_cancelled: mpsc::Sender<bool>,
 }
 
@@ -58,14 +58,14 @@ impl Ambient for Gate {
     }
 }
 
-/// A server whose pool has one thread, with the gate in its way.
+/// A server whose pool has one thread, which the gate blocks.
 struct Gated {
     server: Server,
     gate: Arc<Gate>,
     arrived: mpsc::Receiver<()>,
     open: waiting::Sender<()>,
     was_cancelled: mpsc::Receiver<bool>,
-    /// The room for bodies and answers of all users.
+    /// Permits for the bodies and responses of all users.
     room: Arc<Semaphore>,
 }
 
@@ -88,7 +88,8 @@ impl Gated {
         Gated { server: Server { router: api.router(), ..server }, gate, arrived, open, was_cancelled, room }
     }
 
-    /// Sends a request over a connection of its own. Dropping the tasks is going away: of the stream, of the connection.
+    /// Sends a request over a connection of its own. Dropping the returned tasks resets the stream and breaks the
+    /// connection.
     async fn send(&self, leaves: Leaves, request: Request<Body>) -> (JoinHandle<()>, JoinHandle<()>) {
         let (ours, theirs) = duplex(1 << 16);
         self.serve(theirs);
@@ -100,7 +101,7 @@ impl Gated {
         }
         let (mut sender, connection) =
             hyper::client::conn::http2::handshake(TokioExecutor::new(), io).await.unwrap();
-        // Without anybody who may send the connection ends after its last stream.
+        // Without a sender the connection would end after its last stream.
         let kept = sender.clone();
         let connection = tokio::spawn(async move { drop((connection.await, kept)) });
         let stream = tokio::spawn(async move { drop(sender.send_request(request).await) });
@@ -114,12 +115,12 @@ impl Gated {
             router.clone().oneshot(request)
         });
         tokio::spawn(async move {
-            // That its client went is what the connection ends with.
+            // The connection ends with an error when its client has left.
             drop(Builder::new(TokioExecutor::new()).serve_connection(TokioIo::new(stream), service).await);
         });
     }
 
-    /// A client that goes while its request is at the gate. Nothing is changed, and nothing kept.
+    /// A client leaves while its request is at the gate. No change and no reservation must remain.
     async fn check(&mut self, leaves: Leaves, what: &str, request: Request<Body>) {
         let (all, revision) = (self.room.available_permits(), self.server.store.state().applied());
         self.gate.is_closed.store(true, Ordering::SeqCst);
@@ -130,11 +131,11 @@ impl Gated {
         if !matches!(leaves, Leaves::Stream) {
             connection.abort();
         }
-        // While its job is still at work.
+        // The reservation is released while the job still runs.
         drop(self.room.acquire_many(u32::try_from(all).unwrap()).await.unwrap());
         self.open.send(()).unwrap();
         assert!(self.was_cancelled.recv().await.unwrap(), "{leaves:?} {what}: the work goes on");
-        // The only thread of the pool has ended that job.
+        // An answer shows that the pool's only thread has ended that job.
         let table = [("accept", TABLE)];
         let path = format!("{MAPS}/large");
         assert_eq!(self.server.send(Method::GET, &path, &table, Body::empty()).await.code, StatusCode::OK);
@@ -145,8 +146,8 @@ impl Gated {
 
 const TABLE: &str = "application/json;as=Table;g=meta.orch.io;v=v1";
 
-/// A request of each stage that looks at the time: behind the decoding of a body, in the middle of a patch, before the
-/// rendering of an answer.
+/// A request for each stage that reads the time: after a body is decoded, in the middle of a patch, before a response is
+/// rendered.
 fn stages() -> [(&'static str, Request<Body>); 3] {
     let data: Map = (0..10_000).map(|at| (format!("k{at}"), json!("value"))).collect();
     let object = |name: &str| {

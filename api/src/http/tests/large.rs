@@ -1,4 +1,4 @@
-//! Documents that are worked on beside the threads of the runtime: the answers are the same.
+//! Large documents, which are processed in the pool: the responses are the same.
 
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
@@ -44,7 +44,7 @@ fn a_refusal_of_a_large_document_has_its_warnings() {
     });
 }
 
-/// Code and message of a large create.
+/// Status code and message of a large create.
 async fn created(router: &Router, server: &Server, name: &str, path: &str) -> (u16, String) {
     let request = Request::builder().method(Method::POST).uri(path).extension(server.peer.clone());
     let request = request.body(Body::from(large(name).to_string())).unwrap();
@@ -63,7 +63,7 @@ fn a_large_write_that_had_no_turn_has_certainly_changed_nothing() {
             fate: Fate::Silence,
         };
         let router = server.api_over(store).router();
-        // As many as the pool takes wait for an answer to their proposals.
+        // As many requests as the pool takes wait for the outcome of their proposals.
         let held = crate::http::pool::HELD_PER_THREAD
             * std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
         let first = join_all((0..held).map(|_| created(&router, &server, "a", MAPS)));
@@ -84,7 +84,7 @@ fn a_large_write_that_had_no_turn_has_certainly_changed_nothing() {
 
 const ROLES: &str = "/apis/rbac.authorization.orch.io/v1/namespaces/ns/roles";
 
-/// As many config maps as make lists and watches of them large, `on` at some places, and one secret.
+/// Config maps enough to make lists and watches of them large, with the label `on` at seven places, and one secret.
 async fn filled() -> Server {
     let server = Server::new().await;
     for at in 0..=GATHERED_OBJECTS_MIN {
@@ -123,7 +123,7 @@ fn what_goes_over_many_objects_is_done_beside_the_threads_that_serve() {
         let rule = json!({"apiGroups": [""], "verbs": ["get"], "resources": ["x".repeat(70_000)]});
         server.create(ROLES, json!({"metadata": {"name": "large"}, "rules": [rule]})).await;
         let api = server.api_over(server.store.clone());
-        // Nothing that needs the pool gets on.
+        // A pool without threads: requests that need it never finish.
         let server = Server { router: Api { pool: Pool::of(0), ..api }.router(), ..server };
         let long = format!("labelSelector={}", "x!%3Dy,".repeat(1000).trim_end_matches(','));
         let secrets = "/api/v1/namespaces/ns/secrets";
@@ -238,7 +238,7 @@ fn answers_that_are_not_taken_have_a_bound_for_each_user() {
             "small ones go on"
         );
         let (first, length) = held.pop().unwrap();
-        // Taken to its end, or dropped.
+        // Room is released by reading a response to its end, or by dropping it.
         assert_eq!(first.into_body().collect().await.unwrap().to_bytes().len(), length);
         drop(held);
         let body = Body::from(large("late").to_string());
@@ -264,7 +264,7 @@ fn a_list_gives_its_room_back_as_it_is_taken() {
                 held.push((response.into_body(), length));
                 assert!(held.len() < 1000);
             }
-            // Each client takes half of its list; what was taken is dropped.
+            // Each client reads half of its list; the frames it read are dropped.
             for (body, length) in &mut held {
                 let mut taken = 0;
                 while taken < *length / 2 {
@@ -290,7 +290,7 @@ fn a_deletion_of_many_objects_has_room_for_its_answer_or_deletes_nothing() {
         }
         let secrets = "/api/v1/namespaces/ns/secrets";
         server.create(secrets, json!({"metadata": {"name": "s"}})).await;
-        // A client that takes nothing of its answer.
+        // The client reads nothing of its response.
         let dry = format!("{MAPS}?dryRun=All&limit=60");
         let first = server.open(Method::DELETE, &dry, &[], Body::empty()).await;
         assert_eq!(first.status(), StatusCode::OK);

@@ -1,4 +1,4 @@
-//! The matrices of resource versions for get and list, cell by cell, and the life of continue tokens.
+//! The resourceVersion matrices of get and list, cell by cell, and the life of continue tokens.
 
 use super::{Features, MAPS, Ordering, Server, json, map};
 
@@ -180,7 +180,7 @@ async fn what_history_forgot_is_gone_where_exactly_that_was_asked_for() {
     let message = gone.json()["message"].as_str().unwrap().to_owned();
     assert_eq!(gone.code, 410);
     assert!(message.starts_with("The provided continue parameter is too old"), "{message}");
-    // One page at the newest state; the pages behind it are of that state.
+    // One page at the newest state; the following pages are of the same state.
     let fresh = gone.json()["metadata"]["continue"].as_str().unwrap().to_owned();
     let next = server.get(&format!("{MAPS}?limit=1&continue={fresh}")).await;
     assert_eq!(next.names(), ["b"]);

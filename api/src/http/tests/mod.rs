@@ -1,4 +1,4 @@
-//! The API over one state machine in memory, spoken to as HTTP: no socket, no disk, virtual time.
+//! The API over one state machine in memory, called as an HTTP service: no socket, no disk, virtual time.
 
 mod collections;
 mod described;
@@ -41,7 +41,7 @@ use crate::registry::Registry;
 /// The collection that most tests write to.
 const MAPS: &str = "/api/v1/namespaces/ns/configmaps";
 
-/// A clock moved by hand, and numbers that count.
+/// A clock set by the test, and consecutive numbers for random ones.
 #[derive(Debug)]
 struct HandMoved {
     micros: AtomicU64,
@@ -67,7 +67,7 @@ struct Server {
     peer: Arc<Peer>,
 }
 
-/// An answer that was read to its end.
+/// A response whose body was read to its end.
 #[derive(Debug)]
 struct Answered {
     code: StatusCode,
@@ -88,7 +88,7 @@ fn api<S: Store>(
 }
 
 impl Server {
-    /// An API over `store` that shares the clock and the end of this server.
+    /// An API over `store` that shares this server's clock and stop signal.
     fn api_over<S: Store>(&self, store: S) -> Api<S> {
         api(store, self.clock.clone(), Features::default(), self.stopping.clone())
     }
@@ -111,7 +111,7 @@ impl Server {
         server
     }
 
-    /// Sends a request and gives the response as it begins.
+    /// Sends a request, and returns the response before its body is read.
     async fn open(
         &self,
         method: Method,
@@ -138,7 +138,7 @@ impl Server {
         self.send(Method::GET, path, &[], Body::empty()).await
     }
 
-    /// Creates an object and gives it as stored.
+    /// Creates an object, and returns it as stored.
     async fn create(&self, path: &str, object: Value) -> Value {
         let answered = self.send(Method::POST, path, &[], Body::from(object.to_string())).await;
         assert_eq!(answered.code, StatusCode::CREATED, "{}", answered.text);
@@ -154,7 +154,7 @@ impl Server {
         self.send(Method::DELETE, path, &[], Body::empty()).await
     }
 
-    /// The events of a watch until it ends by itself, which `timeoutSeconds` makes it do.
+    /// The events of a watch until it ends, which `timeoutSeconds` has to bring about.
     async fn events(&self, path: &str) -> Vec<Value> {
         let answered = self.get(path).await;
         assert_eq!(answered.code, StatusCode::OK, "{}", answered.text);

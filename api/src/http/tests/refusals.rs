@@ -1,4 +1,4 @@
-//! What is refused before the pipeline sees it, and that answers carry what HTTP asks for.
+//! Requests refused before the pipeline, and the headers of responses.
 
 use axum::body::Body;
 use http::Method;
@@ -44,7 +44,7 @@ async fn paths_and_methods_that_are_not_served() {
     }
 }
 
-/// What is open to everyone is no exception: without credentials such a path is not even said to be absent.
+/// Open paths are no exception: without credentials such a path gets no 404.
 #[tokio::test(start_paused = true)]
 async fn no_path_is_served_under_another_spelling_with_empty_segments() {
     let mut server = Server::new().await;
@@ -127,7 +127,7 @@ async fn a_refused_value_is_not_repeated_at_any_length() {
     }
 }
 
-/// A hundred errors repeat the name, each byte of which is escaped twice.
+/// A hundred errors repeat the name, each of whose bytes is escaped twice.
 #[tokio::test(start_paused = true)]
 async fn a_manager_of_control_characters_is_answered_in_little() {
     let server = Server::new().await;
@@ -136,7 +136,7 @@ async fn a_manager_of_control_characters_is_answered_in_little() {
         let headers = [("accept", accept)];
         let answered = server.send(Method::POST, &format!("{MAPS}{query}"), &headers, Body::from("{}")).await;
         assert_eq!(answered.code, 422, "{}", answered.text);
-        // YAML breaks lines where it likes.
+        // YAML breaks lines at any space.
         let text = answered.text.split_whitespace().collect::<Vec<_>>().join(" ");
         assert!(text.contains("and more: 100 errors are shown"), "{text}");
         assert!(answered.text.len() < 160_000, "{accept}: {}", answered.text.len());
@@ -341,7 +341,7 @@ async fn the_listener_learns_of_the_user_and_of_watches() {
     for (local_admin, path, users, lasts) in [
         (true, format!("{MAPS}?watch=1&timeoutSeconds=1"), 1, true),
         (true, MAPS.to_owned(), 1, false),
-        // There is none, and its client is known all the same.
+        // The object is absent, but the user is authenticated.
         (true, format!("{MAPS}/absent"), 1, false),
         (false, MAPS.to_owned(), 0, false),
         (true, "/livez".to_owned(), 0, false),

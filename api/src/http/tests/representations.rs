@@ -1,4 +1,4 @@
-//! Which representation is answered, and which is refused with 406.
+//! Representations, and the refusals with 406.
 
 use axum::body::Body;
 use http::Method;
@@ -18,7 +18,7 @@ async fn what_cannot_be_shown_so_is_not_acceptable() {
         "you requested PartialObjectMetadata, but the requested object is a list (*core.ConfigMapList)";
     let single =
         "you requested PartialObjectMetadataList, but the requested object is not a list (*core.ConfigMap)";
-    // The refusal itself is written in YAML.
+    // The refusal itself is in YAML.
     let stream = "reason: NotAcceptable";
     let cases = [
         (MAPS, one, 406, plural),

@@ -1,5 +1,5 @@
-//! Lists and watches against any interleaving of writes: pages show one snapshot, and what a watch tells leads from
-//! the state it started at to the state now.
+//! Lists and watches against any interleaving of writes: pages show one snapshot, and the events of a watch lead from
+//! the state at its start to the newest state.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,7 @@ use proptest::prelude::*;
 
 use super::{MAPS, Server, block_on, json, map};
 
-/// A write of one of a few objects.
+/// A write to one of a few objects.
 #[derive(Clone, Debug)]
 enum Write {
     Put(u8, u8),
@@ -16,7 +16,7 @@ enum Write {
     Delete(u8),
 }
 
-/// Objects that tests write to: few, so that writes meet.
+/// Number of objects: few, so that writes collide.
 const NAMES: u8 = 7;
 
 fn write() -> impl Strategy<Value = Write> {
@@ -57,7 +57,7 @@ fn insert(contents: &mut Contents, object: Value) {
     contents.insert(object["metadata"]["name"].as_str().unwrap().to_owned(), object);
 }
 
-/// A list's contents and revision.
+/// Contents and revision of a list.
 async fn list(server: &Server, query: &str) -> (Contents, String) {
     let list = server.get(&format!("{MAPS}{query}")).await.json();
     let mut contents = Contents::new();
@@ -67,7 +67,7 @@ async fn list(server: &Server, query: &str) -> (Contents, String) {
     (contents, list["metadata"]["resourceVersion"].as_str().unwrap().to_owned())
 }
 
-/// What the events of a watch make of `contents`. Objects in events carry a head that items of lists do not.
+/// Applies the events of a watch to `contents`. Objects in events have `kind` and `apiVersion`, items of lists do not.
 fn replay(mut contents: Contents, events: Vec<Value>) -> Contents {
     for mut event in events {
         let mut object = event["object"].take();
@@ -118,7 +118,7 @@ proptest! {
                 }
             }
             assert_eq!(paged, whole);
-            // Exact finds the same, long after.
+            // A list at exactly this revision is the same after all later writes.
             let query = format!("?resourceVersion={revision}&resourceVersionMatch=Exact");
             assert_eq!(list(&server, &query).await, (whole, revision));
         });

@@ -1,4 +1,4 @@
-//! Watches in every representation: their media types, their framing, and what their first event has.
+//! Watches in every representation: media types, framing, and the first event.
 
 use axum::body::Body;
 use http::Method;
@@ -9,7 +9,7 @@ use prost::Message;
 
 use super::{MAPS, Server, json, map};
 
-/// A watch event as it is framed in Protobuf: its type, and its object in field 1 of a message.
+/// A watch event in Protobuf: its type, and its object in field 1 of a message.
 #[derive(Clone, PartialEq, Message)]
 struct Event {
     #[prost(string, tag = "1")]
@@ -24,7 +24,7 @@ struct Raw {
     raw: Vec<u8>,
 }
 
-/// A watch that shows an addition, a change, a removal and a bookmark.
+/// Content type and body of a watch with an ADDED, a MODIFIED, a DELETED and a BOOKMARK event.
 async fn watched(accept: &str, query: &str) -> (String, Vec<u8>) {
     let server = Server::new().await;
     server.create(MAPS, map("a", "1")).await;
@@ -131,7 +131,7 @@ async fn streams_that_are_not_written_are_refused_before_they_start() {
     for accept in ["application/yaml", "application/yaml, application/json;q=0.5"] {
         let refused = server.send(Method::GET, &path, &[("accept", accept)], Body::empty()).await;
         assert_eq!(refused.code, 406, "{accept}");
-        // It is written in YAML itself, which breaks lines where it likes.
+        // The refusal is in YAML, which breaks lines at any space.
         let text = refused.text.split_whitespace().collect::<Vec<_>>().join(" ");
         assert!(text.contains(told), "{accept}: {text}");
     }

@@ -1,4 +1,4 @@
-//! Writes without an outcome: what invites a client to repeat a request, and what must not.
+//! Writes with an unknown outcome: which responses invite a client to repeat the request, and which must not.
 
 use std::sync::atomic::AtomicBool;
 
@@ -11,7 +11,7 @@ use tower::ServiceExt;
 use super::*;
 use crate::testing::{Directed, Fate};
 
-/// Code, `Retry-After` and the document that a write is answered with when its proposal has this fate.
+/// Status code, `Retry-After` and document of the response to a write whose proposal has this fate.
 async fn answered(
     server: &Server,
     fate: Fate,

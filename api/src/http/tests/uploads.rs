@@ -1,4 +1,4 @@
-//! Bodies that are too long, too slow, or waited with.
+//! Bodies that are too long, too slow, encoded, or sent with `Expect: 100-continue`.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use super::{MAPS, Ordering, Server, json};
 
 const PIECE: usize = 1 << 16;
 
-/// A body of `pieces` pieces, and how many of them were read.
+/// A body of `pieces` pieces, and a counter of those that were read.
 fn counted(pieces: usize) -> (Body, Arc<AtomicUsize>) {
     let read = Arc::new(AtomicUsize::new(0));
     let counter = read.clone();
@@ -71,7 +71,7 @@ async fn a_body_that_does_not_come_ends_with_its_time() {
     assert_eq!(server.get(&format!("{MAPS}?timeout=soon")).await.code, 400);
 }
 
-/// Notes when it is no longer kept.
+/// Records its drop.
 struct Kept(Arc<AtomicBool>);
 
 impl AsRef<[u8]> for Kept {
@@ -93,7 +93,7 @@ async fn while_the_rest_of_a_body_drains_nothing_of_its_request_is_kept() {
     let kept = Bytes::from_owner(Kept(is_dropped.clone()));
     let seen = Arc::new(AtomicUsize::new(0));
     let (counter, dropped) = (seen.clone(), is_dropped.clone());
-    // Three megabytes are read before it is refused.
+    // The server reads three megabytes before it refuses the body.
     let pieces = stream::iter(0..64).map(move |_| {
         counter.fetch_add(usize::from(dropped.load(Ordering::Relaxed)), Ordering::Relaxed);
         Ok::<_, Infallible>(Bytes::from_static(&[b' '; PIECE]))

@@ -1,4 +1,4 @@
-//! How watches start, what they tell, and how they end.
+//! Watches: their start, their events, their end.
 
 use http_body_util::BodyExt;
 use orch_schema::value::Value;
@@ -100,7 +100,7 @@ async fn a_watch_that_always_has_something_to_say_ends_in_time() {
         server.create(MAPS, map(&format!("b{second}"), "1")).await;
         tokio::time::advance(std::time::Duration::from_secs(1)).await;
         if body.frame().await.is_none() {
-            // Its time begins when it is first read.
+            // The timeout starts when the body is first polled.
             assert_eq!(second, 3, "three seconds after the first");
             return;
         }
@@ -221,7 +221,7 @@ async fn a_bookmark_is_not_put_off_by_changes_that_keep_coming() {
     let mut body = response.into_body();
     let mut since_bookmark = 0;
     let mut bookmarks = 0;
-    // There is something to send whenever the socket has room.
+    // Every poll of the body finds an event to send.
     for second in 1..=150 {
         let changed = server.merge(&format!("{MAPS}/a"), json!({"data": {"k": second.to_string()}})).await;
         let frame = body.frame().await.unwrap().unwrap().into_data().unwrap();

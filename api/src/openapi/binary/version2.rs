@@ -1,6 +1,6 @@
-//! Numbers of the fields of version 2.
+//! Field numbers of OpenAPI version 2.
 //!
-//! Owns the tables alone; how a document is encoded by them is the parent module's.
+//! Owns the tables alone. The parent module encodes by them.
 
 use orch_schema::value::Value;
 

@@ -1,6 +1,6 @@
-//! Numbers of the fields of version 3.
+//! Field numbers of OpenAPI version 3.
 //!
-//! Owns the tables alone; how a document is encoded by them is the parent module's.
+//! Owns the tables alone. The parent module encodes by them.
 
 use orch_schema::value::Value;
 
@@ -109,13 +109,13 @@ static SCHEMA_MESSAGE: Message = Message {
 static A_REFERENCE: Shape = Shape::Within(2, &Shape::Message(&REFERENCE));
 static A_SCHEMA: Shape = Shape::Within(1, &Shape::Message(&SCHEMA_MESSAGE));
 
-/// A schema, or a reference to one, inside of the message that holds either.
+/// The shape of a schema or of a reference, inside the message that holds either.
 fn schema(value: &Value) -> Shape {
     if value.get("$ref").is_some() { A_REFERENCE } else { A_SCHEMA }
 }
 
-/// A default has a field for numbers, one for flags, and one for texts. Of lists and objects, all of them empty here, the
-/// reference writes that there is one.
+/// The shape of a default: one field each for numbers, booleans and strings. Lists and objects, which are always empty
+/// here, are an empty message, as in the reference.
 fn default(value: &Value) -> Shape {
     match value {
         Value::Number(_) => Shape::Within(1, &Shape::Number),

@@ -1,4 +1,4 @@
-//! Protobuf answers: single objects, lists, events, and the cache of messages.
+//! Protobuf responses: single objects, lists, events, and the cache of messages.
 
 use orch_proto::envelope::Unknown;
 use orch_schema::protobuf::{write_envelope, write_message_field};
@@ -20,7 +20,7 @@ fn enveloped(api_version: &str, kind: &str, message: &[u8]) -> Vec<u8> {
     out
 }
 
-/// A stored config map as a value.
+/// A stored config map, decoded.
 fn value(object: &SharedObject) -> Value {
     serde_json::from_slice(&object.json).unwrap()
 }

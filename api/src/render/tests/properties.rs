@@ -1,11 +1,11 @@
-//! Lists of any objects in every representation: exact lengths, bounded frames, and the JSON that a tree would give.
+//! Lists of arbitrary objects in every representation: exact lengths, bounded frames, and the same JSON as from a tree.
 
 use orch_schema::yaml_value;
 use proptest::prelude::*;
 
 use super::*;
 
-/// Names, and values of which some are larger than a frame.
+/// Names, and sizes of values; a few values are larger than a frame.
 fn contents() -> impl Strategy<Value = Vec<(String, usize)>> {
     let size = prop_oneof![4 => 0..200usize, 2 => 0..30_000usize, 1 => 60_000..200_000usize];
     prop::collection::vec(("[a-z<>\"\\\\{}\\[\\],: é\n]{1,12}", size), 0..12)
@@ -29,7 +29,7 @@ fn objects(contents: &[(String, usize)]) -> Vec<SharedObject> {
     contents.iter().map(object).collect()
 }
 
-/// The list as a tree, built the slow way.
+/// The expected list, built as a tree.
 fn expected(view: View, objects: &[SharedObject]) -> Option<Value> {
     let values = objects.iter().map(|object| serde_json::from_slice::<Value>(&object.json).unwrap());
     let metadata = json!({ "resourceVersion": "9" });
@@ -86,7 +86,7 @@ proptest! {
         let objects = objects(&contents);
         let found = text(renderer("configmaps", PRETTY).list(page(objects.clone()), NOW).unwrap());
         let tree = expected(View::Whole, &objects).unwrap();
-        // The tree's printer does not escape the three signs of HTML.
+        // The tree's printer does not escape `<`, `>` and `&`.
         let printed = serde_json::to_string_pretty(&tree).unwrap();
         let printed = printed.replace('<', "\\u003c").replace('>', "\\u003e").replace('&', "\\u0026");
         prop_assert_eq!(found, printed);

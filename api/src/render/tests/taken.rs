@@ -1,4 +1,4 @@
-//! What an answer keeps while its client takes it.
+//! The memory that a response holds while its client reads it.
 
 use std::sync::Weak;
 
@@ -6,7 +6,7 @@ use bytes::Bytes;
 
 use super::*;
 
-/// Objects of a list: some megabytes in every representation.
+/// Number of objects in a list: some megabytes in every representation.
 const OBJECTS: usize = 20_000;
 
 /// Bytes that are dropped together with the token.
@@ -21,14 +21,15 @@ impl AsRef<[u8]> for Kept {
     }
 }
 
-/// The same bytes, and what tells whether somebody still has them.
+/// The same bytes, and a weak token that tells whether they are still held.
 fn watched(bytes: Bytes) -> (Bytes, Weak<()>) {
     let token = Arc::new(());
     let weak = Arc::downgrade(&token);
     (Bytes::from_owner(Kept { bytes, _token: token }), weak)
 }
 
-/// Objects that nobody but a list has, and what tells whether the form of each that `renderer` shows is still there.
+/// Objects that only the list holds, and for each a weak token that tells whether the form shown by `renderer` is still
+/// held.
 fn objects(renderer: &Renderer) -> (Vec<SharedObject>, Vec<Weak<()>>) {
     let each = (0..OBJECTS).map(|at| {
         let object = stored(renderer, &config_map(&format!("m{at:05}")));
@@ -63,7 +64,7 @@ fn objects_are_kept_no_longer_than_until_they_are_sent() {
         while sent < len / 2 {
             sent += frames.next().unwrap().len();
         }
-        // The client has half of the list, and at most a frame more.
+        // The client has read half of the list, and at most a frame more.
         let (alive, rest) = (alive(), frames.held());
         assert!((OBJECTS * 2 / 5..=OBJECTS / 2).contains(&alive), "{representation:?}: {alive} objects");
         assert!((held * 2 / 5..=held / 2).contains(&rest), "{representation:?}: {rest} of {held} bytes");

@@ -4,7 +4,7 @@ use super::*;
 use crate::error::Subject;
 use crate::status::Status;
 
-/// The bytes of [`config_map`] as they are stored.
+/// The stored bytes of [`config_map`].
 fn canonical(name: &str, revision: u64) -> String {
     format!(
         r#"{{"metadata":{{"name":"{name}","namespace":"ns","resourceVersion":"{revision}","creationTimestamp":"2026-01-02T03:04:05Z"}},"data":{{"k":"\u003cv\u003e"}}}}"#
@@ -360,7 +360,7 @@ fn answers_end_with_their_request() {
     for (what, representation) in [("YAML", YAML), ("a table", TABLE), ("Protobuf", PROTOBUF)] {
         let renderer = renderer("configmaps", representation);
         let value = config_map("a");
-        // Once for each time: a message is kept with its object, so that only the first list makes any.
+        // A fresh list for each run: a message stays cached with its object, so that only the first list encodes any.
         let objects = || (0..2_000).map(|_| stored(&renderer, &value)).collect::<Vec<_>>();
         let mut lists = [objects(), objects()].into_iter();
         orch_schema::budget::stopping::check_stops(what, 2_000, || {
