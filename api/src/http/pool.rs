@@ -36,8 +36,8 @@ use crate::watch::{Looked, Watch};
 /// work, against some ten microseconds for handing it to the pool and back.
 const LARGE_BYTES_MIN: usize = 64 * 1024;
 
-/// Objects of a collection from which on a list that is not handed out as stored (a table, YAML, Protobuf) goes to the
-/// pool, and a deletion of all that are selected.
+/// Objects of a collection from which on the deletion of a collection goes to the pool, and a list that is not sent as
+/// stored (a table, YAML, Protobuf, a converted kind).
 pub(super) const MANY_OBJECTS_MIN: usize = 256;
 
 /// Bytes of a collection's objects from which on such a list goes to the pool: the same as for one document.

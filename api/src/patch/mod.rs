@@ -45,9 +45,6 @@ pub enum PatchError {
     /// The request was cancelled; the result is dropped.
     #[error("the request was ended")]
     Stopped,
-    /// An apply configuration where one of the three formats is expected (400).
-    #[error("strategic merge patch format is not supported")]
-    Unsupported,
 }
 
 /// Levels of `value`: 0 for a scalar. Adds the number of visited values to `count`.

@@ -185,7 +185,8 @@ impl<S: Store> Pipeline<S> {
             Patch::Strategic(patch) => {
                 strategic_merge_patch(&request.resource.schema, request.resource.type_id, document, patch)
             }
-            Patch::Apply(_) => Err(PatchError::Unsupported),
+            // Field management merges it (`applied`): both callers take it out before.
+            Patch::Apply(_) => Err(PatchError::Malformed("an apply configuration is no patch".to_owned())),
         }
     }
 

@@ -96,6 +96,5 @@ pub(super) fn patch_error(error: PatchError) -> ApiError {
         PatchError::CannotApply(_) => ApiError::UnprocessablePatch,
         PatchError::Stopped => ApiError::DeadlineExceeded,
         PatchError::TooManyOperations(_) => ApiError::TooManyOperations(error.to_string()),
-        PatchError::Unsupported => ApiError::BadRequest(error.to_string()),
     }
 }
