@@ -29,7 +29,7 @@ const CALLS: u32 = 10;
 
 fn main() {
     let schema = Schema::builtin(&ORCH);
-    let pod = schema.named("core.v1.Pod").expect("pods are built in");
+    let pod = schema.find_type("core.v1.Pod").expect("pods are built in");
     let given = given();
     let config_text = given.to_string();
     let decoded =
@@ -100,7 +100,7 @@ fn among_others(schema: &Schema, pod: Value) -> Value {
     let mut new = labelled.clone();
     new["metadata"]["annotations"]["example.com/seen"] = json!("yes");
     new["spec"]["nodeName"] = json!("node-1");
-    let pod = schema.named("core.v1.Pod").expect("pods are built in");
+    let pod = schema.find_type("core.v1.Pod").expect("pods are built in");
     track_update(schema, pod, Some(&labelled), &mut new, &writer("three")).expect("a good object");
     new
 }
@@ -119,7 +119,7 @@ fn writer(manager: &str) -> Writer<'_> {
 }
 
 fn applied(schema: &Schema, live: Option<Value>, config: &Value, manager: &str) -> Value {
-    let pod = schema.named("core.v1.Pod").expect("pods are built in");
+    let pod = schema.find_type("core.v1.Pod").expect("pods are built in");
     let options = ApplyOptions { force: true, brand: &ORCH };
     apply(schema, pod, live, config, &writer(manager), options).expect("a good configuration")
 }

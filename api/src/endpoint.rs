@@ -66,22 +66,22 @@ impl Endpoint<'_> {
 
 impl Resource {
     /// The type of the request's body; `None` for verbs without a body, and for patches.
-    pub fn accepted(&self, action: Action, verb: Verb) -> Option<TypeId> {
+    pub fn request_type(&self, action: Action, verb: Verb) -> Option<TypeId> {
         match verb {
             Verb::Create | Verb::Update => Some(self.document(action)),
-            Verb::Delete | Verb::DeleteCollection => self.schema.named("meta.v1.DeleteOptions"),
+            Verb::Delete | Verb::DeleteCollection => self.schema.find_type("meta.v1.DeleteOptions"),
             Verb::Get | Verb::List | Verb::Watch | Verb::Patch => None,
         }
     }
 
     /// The type of the response's document, as OpenAPI describes it. A delete may answer with the removed object
     /// instead of the Status.
-    pub fn answered(&self, action: Action, verb: Verb) -> Option<TypeId> {
+    pub fn response_type(&self, action: Action, verb: Verb) -> Option<TypeId> {
         match verb {
             Verb::Get | Verb::Create | Verb::Update | Verb::Patch => Some(self.document(action)),
-            Verb::List => self.schema.named(&format!("{}List", self.schema.get(self.type_id).name)),
-            Verb::Watch => self.schema.named("meta.v1.WatchEvent"),
-            Verb::Delete | Verb::DeleteCollection => self.schema.named("meta.v1.Status"),
+            Verb::List => self.schema.find_type(&format!("{}List", self.schema.get(self.type_id).name)),
+            Verb::Watch => self.schema.find_type("meta.v1.WatchEvent"),
+            Verb::Delete | Verb::DeleteCollection => self.schema.find_type("meta.v1.Status"),
         }
     }
 
@@ -144,8 +144,8 @@ mod tests {
             (Action::Object, Verb::Delete, options, status),
             (Action::Object, Verb::DeleteCollection, options, status),
         ] {
-            assert_eq!(name(pods.accepted(action, verb)), accepted, "{action:?} {verb:?}");
-            assert_eq!(name(pods.answered(action, verb)), answered, "{action:?} {verb:?}");
+            assert_eq!(name(pods.request_type(action, verb)), accepted, "{action:?} {verb:?}");
+            assert_eq!(name(pods.response_type(action, verb)), answered, "{action:?} {verb:?}");
         }
     }
 

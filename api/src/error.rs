@@ -135,7 +135,7 @@ pub enum ApiError {
     TooManyOperations(String),
     /// No room for the response: this user, or all users together, hold as many bytes on this node as they may.
     #[error("too much waits for this user to send or to take it")]
-    TooMuchHeld,
+    NoRoom,
     /// The request would exceed its budget of memory or steps.
     #[error("{0}")]
     OverBudget(String),

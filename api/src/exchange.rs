@@ -31,7 +31,7 @@ const WARNING_BYTES_MAX: usize = 512;
 #[derive(Debug)]
 pub struct Exchange {
     /// Absent for requests that start inside the node.
-    asked: Option<Asked>,
+    asked: Option<RequestHead>,
     user: OnceLock<Arc<User>>,
     ruling: OnceLock<Ruling>,
     warnings: Mutex<Vec<String>>,
@@ -40,7 +40,7 @@ pub struct Exchange {
 
 /// The head of an HTTP request.
 #[derive(Debug)]
-struct Asked {
+struct RequestHead {
     id: HeaderValue,
     method: Method,
     path: String,
@@ -54,7 +54,7 @@ impl Exchange {
             Some(id) => id.clone(),
             None => HeaderValue::from_str(&uuid_text(ambient.random())).expect("a UUID is plain text"),
         };
-        let asked = Asked { id, method: method.clone(), path: path.to_owned(), began: ambient.now() };
+        let asked = RequestHead { id, method: method.clone(), path: path.to_owned(), began: ambient.now() };
         Exchange::of(Some(asked))
     }
 
@@ -63,7 +63,7 @@ impl Exchange {
         Exchange::of(None)
     }
 
-    fn of(asked: Option<Asked>) -> Self {
+    fn of(asked: Option<RequestHead>) -> Self {
         let (user, ruling) = (OnceLock::new(), OnceLock::new());
         Exchange { asked, user, ruling, warnings: Mutex::default(), is_closed: AtomicBool::new(false) }
     }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use http::HeaderMap;
 
-use crate::authn::{Admission, Authenticator, Peer, User};
+use crate::authn::{Authenticator, Peer, User, UserReporter};
 use crate::authz::{Attributes, Authorizers};
 use crate::error::ApiError;
 use crate::exchange::Exchange;
@@ -33,7 +33,7 @@ impl Gate {
         exchange: &Exchange,
         peer: Option<&Arc<Peer>>,
         headers: &HeaderMap,
-        admission: Option<&Admission>,
+        admission: Option<&UserReporter>,
     ) -> Result<Arc<User>, ApiError> {
         let peer = peer.ok_or(ApiError::Unauthorized)?;
         let user = self.authenticator.authenticate(peer, headers).map_err(|error| {
@@ -93,7 +93,8 @@ mod tests {
         let headers: HeaderMap = headers.iter().map(header).collect();
         let told = Arc::new(Mutex::new(Vec::new()));
         let listener = told.clone();
-        let admission = Admission::new(move |user: &User| listener.lock().unwrap().push(user.name.clone()));
+        let admission =
+            UserReporter::new(move |user: &User| listener.lock().unwrap().push(user.name.clone()));
         let exchange = Exchange::begin(&Method::GET, "/x", &headers, &SystemAmbient);
         let user = gate.enter(&exchange, Some(&peer), &headers, Some(&admission));
         let told = told.lock().unwrap().clone();

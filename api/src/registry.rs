@@ -146,7 +146,7 @@ impl Resource {
     }
 
     /// Converts `stored` to this version.
-    pub fn in_version(&self, stored: Value) -> Value {
+    pub fn to_version(&self, stored: Value) -> Value {
         match self.conversion {
             Some(conversion) => (conversion.from_stored)(&stored),
             None => stored,
@@ -154,7 +154,7 @@ impl Resource {
     }
 
     /// Converts `value` from this version to the stored form, which all rules of the kind apply to.
-    pub fn in_store(&self, value: Value) -> Value {
+    pub fn to_stored(&self, value: Value) -> Value {
         match self.conversion {
             Some(conversion) => (conversion.to_stored)(&value),
             None => value,
@@ -209,7 +209,7 @@ fn resource(schema: &Arc<Schema>, brand: &'static Brand, definition: &ResourceTy
         from_stored: orch_rules::kinds::event::to_events_v1,
         to_stored: orch_rules::kinds::event::from_events_v1,
         stored_field: orch_rules::kinds::event::stored_field_label,
-        stored_type: schema.named("core.v1.Event").expect("the core kinds are in the schema"),
+        stored_type: schema.find_type("core.v1.Event").expect("the core kinds are in the schema"),
     });
     // Sub-resources without an action are not served.
     let mut definition = definition.clone();

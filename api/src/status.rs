@@ -6,9 +6,9 @@ mod causes;
 
 use causes::{apply_conflict, bound_causes, forbidden, internal, invalid, patch_result, too_large_revision};
 use orch_proto::Brand;
+use orch_schema::excerpt::quoted;
+use orch_schema::excerpt::{fitting, mark};
 use orch_schema::json;
-use orch_schema::shown::quoted;
-use orch_schema::shown::{fitting, mark};
 use orch_schema::value::{Map, Value};
 
 use crate::error::{ApiError, NotAcceptable, Subject};
@@ -61,16 +61,16 @@ impl Status {
 
     /// The Status for a failure, with the names of `brand`, cut to its bounds.
     pub fn of(error: &ApiError, brand: &Brand) -> Self {
-        Self::worded(error, brand).bounded()
+        Self::from_error(error, brand).bounded()
     }
 
     /// Cuts all texts: a name, a uid or a version that a client sent may be as long as the body. Every failure passes
     /// through here.
     fn bounded(mut self) -> Self {
-        bound(&mut self.message, MESSAGE_BYTES_MAX);
+        truncate(&mut self.message, MESSAGE_BYTES_MAX);
         if let Some(Details { subject, uid, causes, .. }) = &mut self.details {
             for text in [&mut subject.group, &mut subject.kind, &mut subject.name, uid] {
-                bound(text, DETAIL_BYTES_MAX);
+                truncate(text, DETAIL_BYTES_MAX);
             }
             bound_causes(causes);
         }
@@ -78,7 +78,7 @@ impl Status {
     }
 
     #[expect(clippy::too_many_lines, reason = "one flat match over every error, most a line each")]
-    fn worded(error: &ApiError, brand: &Brand) -> Self {
+    fn from_error(error: &ApiError, brand: &Brand) -> Self {
         match error {
             ApiError::NotFound(subject) => {
                 about(404, "NotFound", format!("{} not found", named(subject)), subject)
@@ -142,12 +142,12 @@ impl Status {
                     "Timeout: request did not complete within the allotted timeout: nothing was changed";
                 generic(504, "Timeout", message.to_owned())
             }
-            ApiError::Unavailable(reason) => waiting(
+            ApiError::Unavailable(reason) => with_retry_after(
                 503,
                 "ServiceUnavailable",
                 format!("the server is currently unable to handle the request: {reason}"),
             ),
-            ApiError::TooMuchHeld => waiting(
+            ApiError::NoRoom => with_retry_after(
                 429,
                 "TooManyRequests",
                 "too many requests: the answers that are under way must be taken first".to_owned(),
@@ -233,7 +233,7 @@ impl Details {
 }
 
 /// Cuts `text` so that it takes at most `bytes_max` in the response, and marks the cut.
-fn bound(text: &mut String, bytes_max: usize) {
+fn truncate(text: &mut String, bytes_max: usize) {
     let (bytes, fitting) = (text.len(), fitting(text, bytes_max).len());
     if bytes > fitting {
         text.truncate(fitting);
@@ -263,7 +263,7 @@ fn about(code: u16, reason: &'static str, message: String, subject: &Subject) ->
 }
 
 /// A Status with `Retry-After`, for requests that certainly changed nothing.
-fn waiting(code: u16, reason: &'static str, message: String) -> Status {
+fn with_retry_after(code: u16, reason: &'static str, message: String) -> Status {
     let details = Details { retry_after_seconds: RETRY_AFTER_SECONDS, ..Details::default() };
     Status { code, reason, message, details: Some(details), ..Status::default() }
 }

@@ -13,7 +13,7 @@ use orch_raft::{Change, Collection, Compacted, Outcome, Revision, State, Store, 
 
 /// The outcome of each proposal.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Fate {
+pub(crate) enum ProposalOutcome {
     /// The state machine applies the proposal.
     Applied,
     /// The proposal was certainly not sent.
@@ -26,14 +26,14 @@ pub(crate) enum Fate {
 
 /// A [`MemoryStore`] with controlled leadership and outcomes.
 #[derive(Clone)]
-pub(crate) struct Directed {
+pub(crate) struct ScriptedStore {
     pub(crate) below: MemoryStore,
     pub(crate) leads: Arc<AtomicBool>,
     /// Applies to every proposal.
-    pub(crate) fate: Fate,
+    pub(crate) fate: ProposalOutcome,
 }
 
-impl Store for Directed {
+impl Store for ScriptedStore {
     fn state(&self) -> Arc<State> {
         self.below.state()
     }
@@ -41,10 +41,10 @@ impl Store for Directed {
     async fn propose(&self, transaction: Transaction) -> Result<Outcome, ProposeError> {
         let reason = "the test says so".to_owned();
         match self.fate {
-            Fate::Applied => self.below.propose(transaction).await,
-            Fate::NotProposed => Err(ProposeError::NotProposed { reason }),
-            Fate::Unknown => Err(ProposeError::Unknown { reason }),
-            Fate::Silence => std::future::pending().await,
+            ProposalOutcome::Applied => self.below.propose(transaction).await,
+            ProposalOutcome::NotProposed => Err(ProposeError::NotProposed { reason }),
+            ProposalOutcome::Unknown => Err(ProposeError::Unknown { reason }),
+            ProposalOutcome::Silence => std::future::pending().await,
         }
     }
 

@@ -69,9 +69,9 @@ fn apply(batch: usize) {
 
 /// The transport of a cluster of one member: every call fails.
 #[derive(Clone)]
-struct Nowhere;
+struct NoTransport;
 
-impl Transport for Nowhere {
+impl Transport for NoTransport {
     async fn call(&self, peer: &Peer, _: Purpose, _: Bytes, _: Duration) -> Result<Bytes, TransportError> {
         Err(TransportError::Unreachable { peer: peer.name.clone(), reason: "there is no network".into() })
     }
@@ -81,7 +81,7 @@ impl Transport for Nowhere {
     }
 }
 
-type OneMember = Member<TokioRuntime, RocksDisk, Nowhere>;
+type OneMember = Member<TokioRuntime, RocksDisk, NoTransport>;
 
 async fn member(path: &std::path::Path) -> OneMember {
     let peer = Peer { id: node_id("a"), name: "a".into(), address: "a:1".into() };
@@ -98,7 +98,7 @@ async fn member(path: &std::path::Path) -> OneMember {
         }
         tokio::time::sleep(Duration::from_millis(1)).await;
     };
-    let member = OneMember::start(options, disk, Nowhere).await.expect("a member");
+    let member = OneMember::start(options, disk, NoTransport).await.expect("a member");
     member.handle().found().await.expect("a cluster");
     member.handle().wait_cluster().await;
     member

@@ -58,7 +58,7 @@ impl MemoryStore {
     /// Raises [`Store::revocations`], as a member does whose state is found to differ from the majority's.
     pub fn revoke(&self) {
         self.revocations.fetch_add(1, Ordering::AcqRel);
-        self.inner.lock().subscribers.values().for_each(Announcer::alarm);
+        self.inner.lock().subscribers.values().for_each(Announcer::wake_all);
     }
 
     fn apply(&self, transaction: &Transaction) -> Outcome {

@@ -18,10 +18,10 @@ use crate::key::Revision;
 
 /// Announces the newest revision of a resource to any number of subscriptions. Clones share them.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Announcer(Arc<Announced>);
+pub(crate) struct Announcer(Arc<Topic>);
 
 #[derive(Debug, Default)]
-struct Announced {
+struct Topic {
     newest: AtomicU64,
     /// Number of alarms: wake-ups without a newer revision.
     alarms: AtomicU64,
@@ -38,7 +38,7 @@ struct Waiting {
 /// A cursor that wakes when a newer revision is announced. Costs a few words of memory, and nothing for each change.
 #[derive(Debug)]
 pub struct Subscription {
-    announced: Arc<Announced>,
+    announced: Arc<Topic>,
     number: u64,
     seen: Revision,
     alarms_seen: u64,
@@ -52,7 +52,7 @@ impl Announcer {
     }
 
     /// Wakes every subscription once, without a newer revision.
-    pub(crate) fn alarm(&self) {
+    pub(crate) fn wake_all(&self) {
         self.0.alarms.fetch_add(1, Ordering::AcqRel);
         self.wake();
     }

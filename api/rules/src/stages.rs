@@ -15,7 +15,7 @@ use crate::kinds::testing::CONTEXT;
 const VALUES: u64 = 30_000;
 
 fn id(name: &str) -> TypeId {
-    orch().named(name).unwrap()
+    orch().find_type(name).unwrap()
 }
 
 fn map(value: &str) -> Value {

@@ -14,7 +14,7 @@ use crate::value::{SmolStr, Value};
 
 #[cfg(any(test, feature = "testing"))]
 pub use steps::stopping;
-pub use steps::{Budget, Numbered, STEPS_MAX, Stopped, goes_on};
+pub use steps::{Budget, Numbered, STEPS_MAX, Stopped, count_step};
 
 /// Bytes of memory of one decoded document without its strings, which are together no longer than the body. Four times
 /// the largest body: every config map of the largest stored size fits, lists of millions of empty objects do not.
@@ -40,14 +40,14 @@ pub struct OverBudget;
 
 /// Counts the memory of a document while it is decoded.
 #[derive(Clone, Copy, Debug)]
-pub struct Held {
+pub struct MemoryCounter {
     left: usize,
 }
 
-impl Held {
+impl MemoryCounter {
     /// A counter with `bytes_max` bytes left.
     pub fn new(bytes_max: usize) -> Self {
-        Held { left: bytes_max }
+        MemoryCounter { left: bytes_max }
     }
 
     /// Counts another item of a list.
@@ -67,7 +67,7 @@ impl Held {
 
     /// Every value of a decoder passes here, so that decoding stops with its request.
     fn take(&mut self, bytes: usize) -> Result<(), OverBudget> {
-        if !goes_on() {
+        if !count_step() {
             return Err(OverBudget);
         }
         self.left = self.left.checked_sub(bytes).ok_or(OverBudget)?;

@@ -54,7 +54,7 @@ pub(super) struct Compiler {
 impl Compiler {
     fn new(pool: &DescriptorPool, brand: &'static Brand) -> Result<Self, CompileError> {
         let extension = |name: &str| {
-            pool.get_extension_by_name(name).ok_or_else(|| wrong(name, "the option is not defined"))
+            pool.get_extension_by_name(name).ok_or_else(|| compile_error(name, "the option is not defined"))
         };
         let mut compiler = Self {
             brand,
@@ -121,7 +121,7 @@ impl Compiler {
         for number in order.map(|field| u32::try_from(field.number()).unwrap_or(0)) {
             let descriptor = message
                 .get_field(number)
-                .ok_or_else(|| wrong(message.full_name(), "field without number"))?;
+                .ok_or_else(|| compile_error(message.full_name(), "field without number"))?;
             let options = option::<options::Field>(&descriptor.options(), &self.field).unwrap_or_default();
             match descriptor.kind() {
                 Kind::Message(inner) if options.inline() => {
@@ -150,9 +150,9 @@ impl Compiler {
         field.emit_empty = options.emit_empty() || self.is_plain_message(descriptor, options, field.presence);
         field.required = options.required();
         field.default = match &options.default {
-            Some(text) => {
-                Some(serde_json::from_str(text).map_err(|error| wrong(descriptor.full_name(), error))?)
-            }
+            Some(text) => Some(
+                serde_json::from_str(text).map_err(|error| compile_error(descriptor.full_name(), error))?,
+            ),
             None => None,
         };
         field.patch = patch_strategy(options);
@@ -195,7 +195,7 @@ impl Compiler {
     ) -> Result<(ValueType, Wire), CompileError> {
         if descriptor.is_map() {
             let Kind::Message(entry) = descriptor.kind() else {
-                return Err(wrong(descriptor.full_name(), "a map without entries"));
+                return Err(compile_error(descriptor.full_name(), "a map without entries"));
             };
             let (value, wire) = self.element(&entry.map_entry_value_field(), options)?;
             let atomic = options.ownership() == options::Ownership::Whole;
@@ -232,7 +232,9 @@ impl Compiler {
             Kind::Double => Scalar::Double,
             Kind::Bytes => Scalar::Bytes,
             Kind::Message(message) => return self.message(&message),
-            other => return Err(wrong(descriptor.full_name(), format!("{other:?} has no JSON form here"))),
+            other => {
+                return Err(compile_error(descriptor.full_name(), format!("{other:?} has no JSON form here")));
+            }
         };
         Ok((ValueType::Scalar(scalar), Wire::Plain))
     }
@@ -267,12 +269,12 @@ impl Compiler {
     fn field_type(&self, message: &MessageDescriptor, number: u32) -> Result<TypeId, CompileError> {
         match message.get_field(number).map(|field| field.kind()) {
             Some(Kind::Message(inner)) => self.id(inner.full_name()),
-            _ => Err(wrong(message.full_name(), "the form asks for a message here")),
+            _ => Err(compile_error(message.full_name(), "the form asks for a message here")),
         }
     }
 
     pub(super) fn id(&self, name: &str) -> Result<TypeId, CompileError> {
-        self.ids.get(name).copied().ok_or_else(|| wrong(name, "no such object type"))
+        self.ids.get(name).copied().ok_or_else(|| compile_error(name, "no such object type"))
     }
 
     pub(super) fn api(&self, file: &FileDescriptor) -> options::Api {
@@ -285,7 +287,7 @@ impl Compiler {
 }
 
 /// An error about `place`, the full name of a message, field or option.
-pub(super) fn wrong(place: &str, problem: impl ToString) -> CompileError {
+pub(super) fn compile_error(place: &str, problem: impl ToString) -> CompileError {
     CompileError::Option { place: place.to_owned(), problem: problem.to_string() }
 }
 

@@ -67,7 +67,7 @@ fn rules(options: options::Rules) -> Rules {
             options::Propagation::Orphan => DefaultPropagation::Orphan,
             options::Propagation::Unsupported => DefaultPropagation::Unsupported,
         },
-        own_deletion: options.own_deletion(),
+        has_kind_specific_deletion: options.has_kind_specific_deletion(),
         selectable: options.selectable.iter().map(selectable).collect(),
         status_resets: options.status_resets,
     }

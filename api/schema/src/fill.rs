@@ -4,7 +4,7 @@
 //! the kind's strategy.
 
 use super::types::{Field, ObjectType, Schema, TypeId, ValueType};
-use crate::budget::goes_on;
+use crate::budget::count_step;
 use crate::value::{Map, Value};
 
 /// Adds the fields that are written even when empty to every object of `value` that lacks them. Decoding does so, too;
@@ -74,7 +74,7 @@ fn is_unsaid(field: &Field, value: &Value) -> bool {
 fn walk(schema: &Schema, ty: &ObjectType, value: &mut Value, visit: &mut impl FnMut(&ObjectType, &mut Map)) {
     let Value::Object(map) = value else { return };
     visit(ty, map);
-    for (name, value) in map.iter_mut().take_while(|_| goes_on()) {
+    for (name, value) in map.iter_mut().take_while(|_| count_step()) {
         if let Some(field) = ty.field(name) {
             walk_value(schema, &field.value, value, visit);
         }
@@ -92,12 +92,12 @@ fn walk_value(
         (ValueType::List { item, .. }, Value::Array(items)) => {
             items
                 .iter_mut()
-                .take_while(|_| goes_on())
+                .take_while(|_| count_step())
                 .for_each(|value| walk_value(schema, item, value, visit));
         }
         (ValueType::Map { value: ty, .. }, Value::Object(map)) => {
             map.iter_mut()
-                .take_while(|_| goes_on())
+                .take_while(|_| count_step())
                 .for_each(|(_, value)| walk_value(schema, ty, value, visit));
         }
         (ValueType::Scalar(_) | ValueType::Untyped | ValueType::List { .. } | ValueType::Map { .. }, _) => {}
@@ -141,7 +141,7 @@ mod tests {
     use crate::testing::orch;
 
     fn id(name: &str) -> TypeId {
-        orch().named(name).unwrap()
+        orch().find_type(name).unwrap()
     }
 
     #[test]

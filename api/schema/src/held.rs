@@ -5,7 +5,7 @@
 
 use super::json::{DecodeError, Limits};
 use super::types::{ObjectType, Schema, TypeId, ValueType, Wire};
-use crate::budget::{Held, OverBudget};
+use crate::budget::{MemoryCounter, OverBudget};
 use crate::value::{Map, Value};
 
 /// Checks that an object of type `type_id` holds no more than `limits.held_bytes_max`.
@@ -19,13 +19,13 @@ pub fn check_held(
     limits: Limits,
 ) -> Result<(), DecodeError> {
     let Value::Object(map) = value else { return Ok(()) };
-    let mut counter = Counter { schema, held: Held::new(limits.held_bytes_max) };
+    let mut counter = Counter { schema, held: MemoryCounter::new(limits.held_bytes_max) };
     Ok(counter.object(schema.get(type_id), map)?)
 }
 
 struct Counter<'s> {
     schema: &'s Schema,
-    held: Held,
+    held: MemoryCounter,
 }
 
 impl Counter<'_> {
@@ -116,7 +116,7 @@ mod tests {
             ),
         ] {
             let schema = orch();
-            let id = schema.named(name).unwrap();
+            let id = schema.find_type(name).unwrap();
             let limits = |held_bytes_max| Limits { held_bytes_max, ..Limits::default() };
             let value =
                 decode_json(schema, id, object.to_string().as_bytes(), Limits::default()).unwrap().value;

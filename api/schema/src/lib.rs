@@ -15,6 +15,7 @@
 pub mod budget;
 pub mod compile;
 mod compile_resource;
+pub mod excerpt;
 mod fill;
 mod held;
 mod index;
@@ -23,7 +24,6 @@ mod json;
 pub mod protobuf;
 pub mod quantity;
 pub mod resource;
-pub mod shown;
 pub mod types;
 pub mod value;
 mod yaml;

@@ -53,7 +53,7 @@ pub struct Rules {
     pub propagation: DefaultPropagation,
     /// The reference deletes the kind in a way of its own: a delete with `orphanDependents: false` waits for the
     /// dependents as one with `Foreground` does, and failed preconditions are reported in other words.
-    pub own_deletion: bool,
+    pub has_kind_specific_deletion: bool,
     /// Field selectors besides `metadata.name` and `metadata.namespace`. New ones come last: objects stored at feature
     /// level 0 hold the fields by position.
     pub selectable: Vec<Selectable>,

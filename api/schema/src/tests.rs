@@ -12,7 +12,7 @@ fn every_kind_compiles_under_every_brand() {
     for brand in [&ORCH, &KUBERNETES] {
         let schema = compile(brand).unwrap();
         assert!(schema.resources().len() > 60);
-        assert!(schema.named("core.v1.Pod").is_some());
+        assert!(schema.find_type("core.v1.Pod").is_some());
     }
 }
 
@@ -24,7 +24,7 @@ fn groups_and_extension_fields_carry_the_brand() {
     ] {
         let schema = compile(brand).unwrap();
         assert!(schema.resources().iter().any(|resource| resource.group == group));
-        let props = schema.named("apiextensions.v1.JSONSchemaProps").unwrap();
+        let props = schema.find_type("apiextensions.v1.JSONSchemaProps").unwrap();
         assert!(schema.get(props).field(field).is_some());
     }
 }

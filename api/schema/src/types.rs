@@ -222,7 +222,7 @@ impl Schema {
     }
 
     /// The type called `name` (`core.v1.ConfigMap`).
-    pub fn named(&self, name: &str) -> Option<TypeId> {
+    pub fn find_type(&self, name: &str) -> Option<TypeId> {
         self.by_name.get(name).copied()
     }
 }

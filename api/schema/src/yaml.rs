@@ -11,13 +11,13 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use saphyr_parser::{Event, Parser, ScalarStyle, ScanError, Span, Tag};
 
-use self::ahead::{Ahead, Counted};
+use self::ahead::{Counted, LookAhead};
 use super::json::{
-    DecodeError, Decoded, Limits, StrictError, TWICE_MAX, already_set, decode_json, float, read_json_by_line,
-    write_value,
+    DUPLICATES_MAX, DecodeError, Decoded, Limits, StrictError, already_set, decode_json, float,
+    read_json_by_line, write_value,
 };
 use super::types::{Schema, TypeId};
-use crate::budget::Held;
+use crate::budget::MemoryCounter;
 use crate::value::{SmolStr, Value};
 
 /// Bytes that anchors and aliases may copy in one document. A body has at most 3 MiB; texts written by hand repeat far
@@ -63,8 +63,8 @@ struct Builder {
     open: Vec<Open>,
     anchors: HashMap<usize, Value>,
     copies: Copies,
-    held: Held,
-    /// A message for each duplicate key, at most [`TWICE_MAX`].
+    held: MemoryCounter,
+    /// A message for each duplicate key, at most [`DUPLICATES_MAX`].
     duplicates: Vec<String>,
 }
 
@@ -108,7 +108,7 @@ impl Builder {
             open: Vec::new(),
             anchors: HashMap::new(),
             copies: Copies { bytes: 0 },
-            held: Held::new(limits.held_bytes_max),
+            held: MemoryCounter::new(limits.held_bytes_max),
             duplicates: Vec::new(),
         }
     }
@@ -119,7 +119,7 @@ impl Builder {
             self.duplicates = duplicates;
             return Ok(value);
         }
-        let ahead = Ahead::default();
+        let ahead = LookAhead::default();
         for event in Parser::new(Counted::new(text, &ahead)) {
             // Checked first: a scanner that was stopped reports that the text ends too early.
             ahead.settle()?;
@@ -227,7 +227,7 @@ impl Builder {
                 Some(Key::Merge) => merged.push(value),
                 Some(Key::Name(name)) => {
                     self.held.entry()?;
-                    if members.contains_key(&name) && self.duplicates.len() < TWICE_MAX {
+                    if members.contains_key(&name) && self.duplicates.len() < DUPLICATES_MAX {
                         self.duplicates.push(already_set(line, &name));
                     }
                     members.insert(name, value);

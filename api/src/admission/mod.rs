@@ -27,7 +27,7 @@ pub(crate) mod testing;
 mod view;
 
 use futures::future::{BoxFuture, Either, Ready, ready};
-use orch_schema::shown::quoted;
+use orch_schema::excerpt::quoted;
 use orch_schema::value::Value;
 
 use crate::error::{ApiError, Subject};

@@ -5,8 +5,8 @@
 
 use orch_raft::Condition;
 use orch_raft::state::NAMESPACES;
-use orch_schema::shown::part;
-use orch_schema::shown::quoted;
+use orch_schema::excerpt::part;
+use orch_schema::excerpt::quoted;
 use orch_schema::value::Value;
 
 use super::{Additions, Attributes, Operation, Plugin, Refusal, Ruling, View, rule};

@@ -13,7 +13,7 @@ mod token;
 mod user;
 
 pub use authenticator::{AnonymousAccess, Authenticator, Method, Unauthenticated};
-pub use peer::{Admission, CertificateFault, ClientCertificate, Peer};
+pub use peer::{CertificateFault, ClientCertificate, Peer, UserReporter};
 pub use token::{TokenFileError, TokenTable};
 pub use user::{GROUP_AUTHENTICATED, GROUP_MASTERS, GROUP_UNAUTHENTICATED, USER_ADMIN, USER_ANONYMOUS, User};
 

@@ -54,12 +54,12 @@ pub struct CertificateFault(pub String);
 /// Reports the user of a request to the listener once its credentials are accepted. Found in a request's extensions. The
 /// listener divides its places among users, and limits connections of known users less.
 #[derive(Clone)]
-pub struct Admission(Arc<dyn Fn(&User) + Send + Sync>);
+pub struct UserReporter(Arc<dyn Fn(&User) + Send + Sync>);
 
-impl Admission {
+impl UserReporter {
     /// Calls `accept` with each accepted user, the anonymous user included.
-    pub fn new(accept: impl Fn(&User) + Send + Sync + 'static) -> Admission {
-        Admission(Arc::new(accept))
+    pub fn new(accept: impl Fn(&User) + Send + Sync + 'static) -> UserReporter {
+        UserReporter(Arc::new(accept))
     }
 
     /// Reports `user` as the sender of the request.
@@ -68,8 +68,8 @@ impl Admission {
     }
 }
 
-impl std::fmt::Debug for Admission {
+impl std::fmt::Debug for UserReporter {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Admission")
+        f.write_str("UserReporter")
     }
 }

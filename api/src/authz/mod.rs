@@ -6,7 +6,7 @@
 
 use std::fmt;
 
-use orch_schema::shown::{part, quoted};
+use orch_schema::excerpt::{part, quoted};
 
 use crate::authn::{GROUP_MASTERS, User};
 use crate::error::{ApiError, Subject};
@@ -48,7 +48,7 @@ pub enum Ruling {
         reason: String,
     },
     /// No authorizer has an opinion, so the user may not.
-    NobodyAllows,
+    NoOpinion,
 }
 
 impl Ruling {
@@ -60,7 +60,7 @@ impl Ruling {
         match self {
             Ruling::Allowed { .. } => Ok(()),
             Ruling::Denied { reason, .. } => Err(forbidden(user, attributes, reason)),
-            Ruling::NobodyAllows => Err(forbidden(user, attributes, "")),
+            Ruling::NoOpinion => Err(forbidden(user, attributes, "")),
         }
     }
 }
@@ -70,7 +70,7 @@ impl fmt::Display for Ruling {
         match self {
             Ruling::Allowed { by } => write!(f, "allowed by {by}"),
             Ruling::Denied { by, reason } => write!(f, "denied by {by}: {reason}"),
-            Ruling::NobodyAllows => f.write_str("allowed by nobody"),
+            Ruling::NoOpinion => f.write_str("allowed by nobody"),
         }
     }
 }
@@ -99,7 +99,7 @@ impl Authorizers {
                 Decision::NoOpinion => {}
             }
         }
-        Ruling::NobodyAllows
+        Ruling::NoOpinion
     }
 }
 

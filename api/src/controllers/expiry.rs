@@ -23,7 +23,7 @@ const EVENTS: &str = "events";
 const BATCH_MAX: usize = 512;
 
 /// Removals proposed concurrently: enough to share a sync to disk, few beside the clients' writes.
-const AT_ONCE: usize = 32;
+const CONCURRENT_WRITES_MAX: usize = 32;
 
 /// The shortest wait between two passes: expiry is precise to a second.
 const WAIT_MIN: Duration = Duration::from_secs(1);
@@ -108,7 +108,7 @@ pub(super) async fn run<S: Store>(client: &Client<S>, ttl: Duration) -> Result<I
         let ttl_ms = u64::try_from(ttl.as_millis()).unwrap_or(u64::MAX);
         let now_ms = client.now_ms();
         let ended = ages.advance(&Applied::of(store)).ended(now_ms.saturating_sub(ttl_ms));
-        for removed in for_each(ended, AT_ONCE, |entry| remove(store, now_ms, entry)).await {
+        for removed in for_each(ended, CONCURRENT_WRITES_MAX, |entry| remove(store, now_ms, entry)).await {
             removed?;
         }
     }

@@ -6,13 +6,17 @@ use orch_schema::json;
 
 use super::testing::Fixture;
 use super::*;
-use crate::testing::{Directed, Fate};
+use crate::testing::{ProposalOutcome, ScriptedStore};
 
 #[tokio::test(start_paused = true)]
 async fn only_the_leader_acts_and_a_new_one_takes_up_the_work() {
     let fixture = Fixture::new();
     let leads = Arc::new(AtomicBool::new(false));
-    let store = Directed { below: fixture.store().clone(), leads: leads.clone(), fate: Fate::Applied };
+    let store = ScriptedStore {
+        below: fixture.store().clone(),
+        leads: leads.clone(),
+        fate: ProposalOutcome::Applied,
+    };
     let running = run(fixture.pipeline_over(store), Options::default(), std::future::pending());
     let steps = async {
         let settled = || fixture.store().sleep(Duration::from_secs(5));

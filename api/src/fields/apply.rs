@@ -8,7 +8,7 @@ use std::sync::LazyLock;
 
 use orch_proto::Brand;
 use orch_rules::validate::errors::ERRORS_SHOWN_MAX;
-use orch_schema::shown::part;
+use orch_schema::excerpt::part;
 use orch_schema::types::{Schema, TypeId};
 use orch_schema::value::{Map, Value};
 
@@ -235,7 +235,14 @@ impl Job<'_> {
         match self.run(managed.clone(), set.clone(), merged.clone(), false) {
             Err(ApplyError::Conflicts(conflicts)) => {
                 let Job { schema, root, base, writer, .. } = self;
-                match last_applied::not_by_client(schema, *root, base, conflicts, writer, options.brand) {
+                match last_applied::unexplained_conflicts(
+                    schema,
+                    *root,
+                    base,
+                    conflicts,
+                    writer,
+                    options.brand,
+                ) {
                     Some(conflicts) => Err(ApplyError::Conflicts(conflicts)),
                     None => self.run(managed, set, merged, true),
                 }

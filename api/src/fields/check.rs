@@ -8,8 +8,8 @@ use std::fmt::Write;
 
 use orch_rules::validate::errors::ERRORS_SHOWN_MAX;
 use orch_rules::validate::tree::shown;
-use orch_schema::budget::goes_on;
-use orch_schema::shown::beginning;
+use orch_schema::budget::count_step;
+use orch_schema::excerpt::beginning;
 use orch_schema::types::{Scalar, Schema, TypeId, ValueType};
 use orch_schema::value::Value;
 
@@ -69,7 +69,7 @@ impl<'s, 'v> Checker<'s, 'v> {
             ValueType::List { item, .. } => self.list(slot, Slot::of(item), value),
             ValueType::Map { value: inner, .. } => match value {
                 Value::Object(map) => {
-                    for (name, value) in map.iter().take_while(|_| goes_on()) {
+                    for (name, value) in map.iter().take_while(|_| count_step()) {
                         self.at(Step::Name(name), |this| this.value(Slot::of(inner), value));
                     }
                 }
@@ -86,7 +86,7 @@ impl<'s, 'v> Checker<'s, 'v> {
             Value::Null => return,
             other => return self.refuse(&format!("expected map, got {}", shown(other))),
         };
-        for (name, value) in map.iter().take_while(|_| goes_on()) {
+        for (name, value) in map.iter().take_while(|_| count_step()) {
             let inner = Slot::in_object(ty, name);
             self.at(Step::Name(name), |this| match inner {
                 Some(inner) => this.value(inner, value),
@@ -101,7 +101,7 @@ impl<'s, 'v> Checker<'s, 'v> {
         };
         let shape = slot.shape(self.schema, None);
         let mut seen: BTreeSet<PathElement> = BTreeSet::new();
-        for (at, value) in items.iter().take_while(|_| goes_on()).enumerate() {
+        for (at, value) in items.iter().take_while(|_| count_step()).enumerate() {
             if matches!(shape, Shape::Atomic) {
                 let place = PathElement::Index(i64::try_from(at).unwrap_or(i64::MAX));
                 self.at(Step::Element(place), |this| this.value(item, value));

@@ -4,8 +4,8 @@
 //! for differences. A field that is encoded even when empty counts as present on both sides, so that the first write
 //! does not "add" `spec` or an empty list.
 
-use orch_rules::validate::tree::Alongside;
-use orch_schema::budget::goes_on;
+use orch_rules::validate::tree::ParallelLookup;
+use orch_schema::budget::count_step;
 use orch_schema::types::{Field, ObjectType, Schema, TypeId};
 use orch_schema::value::{Map, Value};
 
@@ -217,7 +217,7 @@ impl<'s> Walker<'s> {
         node: &mut Node,
     ) -> Result<(), ItemError> {
         for (name, value) in
-            new.into_iter().flatten().take_while(|_| goes_on()).filter(|(name, _)| !level.skips(name))
+            new.into_iter().flatten().take_while(|_| count_step()).filter(|(name, _)| !level.skips(name))
         {
             let Some((slot, field)) = slot_of(ty, name) else { continue };
             let zero = absent(old, name, field);
@@ -227,7 +227,7 @@ impl<'s> Walker<'s> {
         }
         let only_old = |name: &str| !level.skips(name) && new.is_none_or(|new| !new.contains_key(name));
         for (name, value) in
-            old.into_iter().flatten().take_while(|_| goes_on()).filter(|(name, _)| only_old(name))
+            old.into_iter().flatten().take_while(|_| count_step()).filter(|(name, _)| only_old(name))
         {
             let Some((slot, field)) = slot_of(ty, name) else { continue };
             let zero = absent(new, name, field);
@@ -265,13 +265,13 @@ impl<'s> Walker<'s> {
     }
 
     fn entries(&self, slot: Slot<'s>, old: &Map, new: &Map, node: &mut Node) -> Result<(), ItemError> {
-        let (mut before, mut after) = (Alongside::new(old), Alongside::new(new));
-        for (name, value) in new.iter().take_while(|_| goes_on()) {
+        let (mut before, mut after) = (ParallelLookup::new(old), ParallelLookup::new(new));
+        for (name, value) in new.iter().take_while(|_| count_step()) {
             let child = self.place(slot, before.get(name), Some(value), Level::Inner)?;
             node.take(|| PathElement::field(name), child);
         }
         for (name, value) in
-            old.iter().take_while(|_| goes_on()).filter(|(name, _)| after.get(name).is_none())
+            old.iter().take_while(|_| count_step()).filter(|(name, _)| after.get(name).is_none())
         {
             let child = self.place(slot, Some(value), None, Level::Inner)?;
             node.take(|| PathElement::field(name), child);
@@ -292,14 +292,14 @@ impl<'s> Walker<'s> {
         }
         let mut items: Vec<Item<'_>> = Vec::with_capacity(old.len() + new.len());
         for (values, is_new) in [(old, false), (new, true)] {
-            for value in values.iter().take_while(|_| goes_on()) {
+            for value in values.iter().take_while(|_| count_step()) {
                 let element = shape::element_of_item(self.schema, shape, value)?;
                 items.push(Item { element, is_new, value });
             }
         }
         // Stable: the items of one element stay in list order, old before new.
         items.sort_by(|a, b| a.element.cmp(&b.element));
-        for group in items.chunk_by(|a, b| a.element == b.element).take_while(|_| goes_on()) {
+        for group in items.chunk_by(|a, b| a.element == b.element).take_while(|_| count_step()) {
             let at = group.partition_point(|item| !item.is_new);
             let child = self.group(shape, &group[..at], &group[at..])?;
             node.take(|| group[0].element.clone(), child);

@@ -4,7 +4,7 @@ use std::fmt::Write;
 use std::sync::Arc;
 
 use orch_rules::validate::errors::ERRORS_SHOWN_MAX;
-use orch_schema::shown::{beginning, part, quoted};
+use orch_schema::excerpt::{beginning, part, quoted};
 
 use super::element::PathElement;
 use super::managed::{ManagedEntry, Operation};

@@ -7,7 +7,7 @@ use std::cmp::Ordering;
 use std::fmt;
 use std::fmt::Write as _;
 
-use orch_schema::shown::quoted;
+use orch_schema::excerpt::quoted;
 use orch_schema::value::{Map, Value};
 
 /// One step of a field path.

@@ -1,6 +1,6 @@
 //! The field set of an applied configuration.
 
-use orch_schema::budget::goes_on;
+use orch_schema::budget::count_step;
 use orch_schema::types::{Schema, TypeId};
 use orch_schema::value::{Map, Value};
 
@@ -26,7 +26,7 @@ fn collect<'s>(
     match (shape, value) {
         (Shape::Scalar | Shape::Atomic, _) => return Ok(true),
         (Shape::Struct(_) | Shape::Map(_), Value::Object(map)) => {
-            for (name, value) in map.iter().take_while(|_| goes_on()) {
+            for (name, value) in map.iter().take_while(|_| count_step()) {
                 let Some(slot) = shape.member(name) else { continue };
                 let is_field = matches!(shape, Shape::Struct(ty) if is_declared(ty, name));
                 let mut below = FieldSet::EMPTY;
@@ -50,11 +50,11 @@ fn collect_items<'s>(
     out: &mut FieldSet,
 ) -> Result<(), ItemError> {
     let mut placed = Vec::with_capacity(items.len());
-    for item in items.iter().take_while(|_| goes_on()) {
+    for item in items.iter().take_while(|_| count_step()) {
         placed.push((element_of_item(schema, shape, item)?, item));
     }
     placed.sort_by(|a, b| a.0.cmp(&b.0));
-    for group in placed.chunk_by(|a, b| a.0 == b.0).take_while(|_| goes_on()) {
+    for group in placed.chunk_by(|a, b| a.0 == b.0).take_while(|_| count_step()) {
         let mut below = FieldSet::EMPTY;
         if let ([(_, item)], Some(slot)) = (group, shape.item()) {
             collect(schema, slot.shape(schema, Some(item)), item, &mut below)?;
@@ -72,7 +72,7 @@ pub(super) fn with_named_fields<'s>(
     set: &FieldSet,
 ) -> FieldSet {
     let mut out = FieldSet::EMPTY;
-    for entry in set.entries().iter().take_while(|_| goes_on()) {
+    for entry in set.entries().iter().take_while(|_| count_step()) {
         let is_named = match (&entry.element, shape) {
             (PathElement::Field(name), Some(Shape::Struct(ty))) => is_declared(ty, name),
             _ => false,

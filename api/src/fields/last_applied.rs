@@ -26,7 +26,7 @@ fn annotation(brand: &Brand) -> String {
 }
 
 /// The conflicts that the last client-side configuration does not explain; `None` if it explains all.
-pub(super) fn not_by_client(
+pub(super) fn unexplained_conflicts(
     schema: &Schema,
     root: TypeId,
     live: &Value,

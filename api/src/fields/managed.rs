@@ -6,7 +6,7 @@
 
 use std::collections::{BTreeMap, btree_map};
 
-use orch_schema::budget::goes_on;
+use orch_schema::budget::count_step;
 use orch_schema::value::{Map, Value};
 
 use super::set::FieldSet;
@@ -162,7 +162,7 @@ impl Managed {
         let mut managed = Managed { entries: Vec::with_capacity(items.len() + 1) };
         // Indexed by identity, because a client may send thousands; the last entry of an identity counts.
         let mut places: BTreeMap<(Operation, String, String, String), usize> = BTreeMap::new();
-        for (index, item) in items.iter().take_while(|_| goes_on()).enumerate() {
+        for (index, item) in items.iter().take_while(|_| count_step()).enumerate() {
             let entry = ManagedEntry::decode(index, item)?;
             match places.entry(entry.writer()) {
                 btree_map::Entry::Occupied(place) => managed.entries[*place.get()] = entry,
@@ -190,7 +190,7 @@ impl Managed {
                 .then_with(|| a.subresource.cmp(&b.subresource))
         });
         Some(Value::Array(
-            self.entries.into_iter().take_while(|_| goes_on()).map(ManagedEntry::encode).collect(),
+            self.entries.into_iter().take_while(|_| count_step()).map(ManagedEntry::encode).collect(),
         ))
     }
 

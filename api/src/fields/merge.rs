@@ -5,7 +5,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use orch_schema::budget::goes_on;
+use orch_schema::budget::count_step;
 use orch_schema::types::Schema;
 use orch_schema::value::{Map, Value};
 
@@ -83,7 +83,7 @@ fn merge_members<'s>(
     config: &Map,
 ) -> Result<Option<Difference>, ItemError> {
     let (mut olds, mut news) = (Map::new(), Map::new());
-    for (name, new) in config.iter().take_while(|_| goes_on()) {
+    for (name, new) in config.iter().take_while(|_| count_step()) {
         let difference = match (live.get_mut(name), shape.member(name)) {
             (Some(old), Some(slot)) => merge_into(schema, slot.shape(schema, Some(new)), old, new)?,
             (Some(old), None) if same(old, new) => None,
@@ -113,7 +113,7 @@ fn merge_items<'s>(
     config: &[Value],
 ) -> Result<Option<Difference>, ItemError> {
     let (mut olds, mut news) = (Vec::new(), Vec::new());
-    for (item, new) in live.iter_mut().zip(config).take_while(|_| goes_on()) {
+    for (item, new) in live.iter_mut().zip(config).take_while(|_| count_step()) {
         let Some(slot) = shape.item() else { continue };
         let Some(mut difference) = merge_into(schema, slot.shape(schema, Some(new)), item, new)? else {
             continue;
@@ -139,14 +139,14 @@ pub(super) fn holds<'s>(schema: &'s Schema, shape: Shape<'s>, live: &Value, conf
     match (shape, live, config) {
         (Shape::Struct(_) | Shape::Map(_), Value::Object(old), Value::Object(new)) if !old.is_empty() => new
             .iter()
-            .take_while(|_| goes_on())
+            .take_while(|_| count_step())
             .all(|(name, new)| match (old.get(name), shape.member(name)) {
                 (Some(old), Some(slot)) => holds(schema, slot.shape(schema, Some(new)), old, new),
                 (Some(old), None) => same(old, new),
                 (None, _) => false,
             }),
         (Shape::Keyed { .. }, Value::Array(old), Value::Array(new)) if old.len() == new.len() => {
-            old.iter().zip(new).take_while(|_| goes_on()).all(|(old, new)| {
+            old.iter().zip(new).take_while(|_| count_step()).all(|(old, new)| {
                 let inner = shape.item().map(|slot| slot.shape(schema, Some(new)));
                 is_same_item(schema, shape, old, new)
                     && inner.is_some_and(|inner| holds(schema, inner, old, new))
@@ -158,7 +158,7 @@ pub(super) fn holds<'s>(schema: &'s Schema, shape: Shape<'s>, live: &Value, conf
 
 fn merge_maps<'s>(schema: &'s Schema, shape: Shape<'s>, old: &Map, new: &Map) -> Result<Value, ItemError> {
     let mut out = Map::with_capacity(old.len().max(new.len()));
-    for (name, old) in old.iter().take_while(|_| goes_on()) {
+    for (name, old) in old.iter().take_while(|_| count_step()) {
         let merged = match (new.get(name), shape.member(name)) {
             (Some(new), Some(slot)) => merge(schema, slot.shape(schema, Some(new)), old, new)?,
             (Some(new), None) => new.clone(),
@@ -166,7 +166,7 @@ fn merge_maps<'s>(schema: &'s Schema, shape: Shape<'s>, old: &Map, new: &Map) ->
         };
         out.insert(name.clone(), merged);
     }
-    for (name, new) in new.iter().take_while(|_| goes_on()).filter(|(name, _)| !old.contains_key(name)) {
+    for (name, new) in new.iter().take_while(|_| count_step()).filter(|(name, _)| !old.contains_key(name)) {
         out.insert(name.clone(), new.clone());
     }
     Ok(Value::Object(out))
@@ -181,7 +181,7 @@ fn merge_lists<'s>(
     new: &[Value],
 ) -> Result<Value, ItemError> {
     let elements = |items: &[Value]| -> Result<Vec<PathElement>, ItemError> {
-        items.iter().take_while(|_| goes_on()).map(|item| element_of_item(schema, shape, item)).collect()
+        items.iter().take_while(|_| count_step()).map(|item| element_of_item(schema, shape, item)).collect()
     };
     let (old_elements, new_elements) = (elements(old)?, elements(new)?);
     // A duplicate item cannot be merged with: the configuration's item replaces it.
@@ -194,7 +194,7 @@ fn merge_lists<'s>(
     let mut out = Vec::with_capacity(old.len().max(new.len()));
     let mut merged: BTreeSet<&PathElement> = BTreeSet::new();
     let (mut l, mut r) = (0, 0);
-    while goes_on() && (l < old.len() || r < new.len()) {
+    while count_step() && (l < old.len() || r < new.len()) {
         if let Some(element) = old_elements.get(l) {
             if !in_new.contains(element) {
                 out.push(old[l].clone());
@@ -248,7 +248,7 @@ pub(super) fn remove<'s>(
         (Shape::Struct(_) | Shape::Map(_), Value::Object(map)) => {
             let mut out = Map::with_capacity(map.len());
             let mut kept = 0;
-            for (name, value) in map.iter().take_while(|_| goes_on()) {
+            for (name, value) in map.iter().take_while(|_| count_step()) {
                 let inner = shape.member(name).map(|slot| slot.shape(schema, Some(value)));
                 if let Some(value) = without(schema, inner, value, gone.entry_of_field(name), emptied) {
                     kept += 1;
@@ -261,7 +261,7 @@ pub(super) fn remove<'s>(
         }
         (Shape::Set | Shape::Keyed { .. }, Value::Array(items)) => {
             let mut out = Vec::with_capacity(items.len());
-            for item in items.iter().take_while(|_| goes_on()) {
+            for item in items.iter().take_while(|_| count_step()) {
                 let element = element_of_item(schema, shape, item).ok();
                 let entry = element.as_ref().and_then(|element| gone.entry(element));
                 let inner = shape.item().map(|slot| slot.shape(schema, Some(item)));

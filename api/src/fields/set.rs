@@ -7,7 +7,7 @@
 
 use std::cmp::Ordering;
 
-use orch_schema::budget::goes_on;
+use orch_schema::budget::count_step;
 
 use super::element::PathElement;
 
@@ -76,7 +76,7 @@ impl FieldSet {
         }
         self.entries.sort_by(|a, b| a.element.cmp(&b.element));
         let mut joined: Vec<Entry> = Vec::with_capacity(self.entries.len());
-        for entry in self.entries.drain(..).take_while(|_| goes_on()) {
+        for entry in self.entries.drain(..).take_while(|_| count_step()) {
             match joined.last_mut() {
                 Some(last) if last.element == entry.element => {
                     last.member |= entry.member;
@@ -86,7 +86,7 @@ impl FieldSet {
             }
         }
         // Gathered first and sorted once: uniting thousands of small sets one by one takes the square of their number.
-        joined.iter_mut().take_while(|_| goes_on()).for_each(|entry| entry.children.seal());
+        joined.iter_mut().take_while(|_| count_step()).for_each(|entry| entry.children.seal());
         self.entries = joined;
     }
 
@@ -149,7 +149,7 @@ impl FieldSet {
         change: &mut dyn FnMut(&PathElement, &mut bool, &mut FieldSet),
     ) {
         self.entries.retain_mut(|entry| {
-            if !goes_on() {
+            if !count_step() {
                 return true;
             }
             change(&entry.element, &mut entry.member, &mut entry.children);
@@ -169,7 +169,7 @@ impl FieldSet {
         let left = std::mem::take(&mut self.entries);
         self.entries.reserve(left.len() + other.entries.len());
         let mut left = left.into_iter().peekable();
-        for entry in other.entries.into_iter().take_while(|_| goes_on()) {
+        for entry in other.entries.into_iter().take_while(|_| count_step()) {
             while let Some(mine) = left.next_if(|mine| mine.element < entry.element) {
                 self.entries.push(mine);
             }
@@ -209,7 +209,7 @@ impl FieldSet {
     fn zip_retain(&mut self, other: &FieldSet, change: impl Fn(&mut Entry, &Entry)) {
         let mut at = 0;
         self.entries.retain_mut(|mine| {
-            if !goes_on() {
+            if !count_step() {
                 return true;
             }
             at = other.place_from(at, &mine.element);
@@ -240,7 +240,7 @@ impl FieldSet {
     pub fn intersection(&self, other: &FieldSet) -> FieldSet {
         let mut out = FieldSet::EMPTY;
         let mut at = 0;
-        for mine in self.entries.iter().take_while(|_| goes_on()) {
+        for mine in self.entries.iter().take_while(|_| count_step()) {
             at = other.place_from(at, &mine.element);
             let Some(theirs) = other.entries.get(at) else { break };
             if theirs.element == mine.element {
@@ -257,12 +257,13 @@ impl FieldSet {
     }
 
     fn walk(&self, path: &mut Vec<PathElement>, visit: &mut dyn FnMut(&[PathElement])) {
-        for entry in self.entries.iter().take_while(|_| goes_on()).filter(|entry| entry.member) {
+        for entry in self.entries.iter().take_while(|_| count_step()).filter(|entry| entry.member) {
             path.push(entry.element.clone());
             visit(path);
             path.pop();
         }
-        for entry in self.entries.iter().take_while(|_| goes_on()).filter(|entry| !entry.children.is_empty())
+        for entry in
+            self.entries.iter().take_while(|_| count_step()).filter(|entry| !entry.children.is_empty())
         {
             path.push(entry.element.clone());
             entry.children.walk(path, visit);

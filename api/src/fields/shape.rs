@@ -2,8 +2,8 @@
 //!
 //! Owns the mapping from a position in the tables to a [`Shape`], and the path element of a list item.
 
-use orch_rules::validate::tree::Alongside;
-use orch_schema::budget::goes_on;
+use orch_rules::validate::tree::ParallelLookup;
+use orch_schema::budget::count_step;
 use orch_schema::types::{Field, ListTopology, ObjectType, Scalar, Schema, TypeId, ValueType, Wire};
 use orch_schema::value::{Map, Value};
 
@@ -265,12 +265,12 @@ pub(super) fn same(a: &Value, b: &Value) -> bool {
             a == b || a.as_f64() == b.as_f64() && (a.is_f64() || b.is_f64())
         }
         (Value::Array(a), Value::Array(b)) => {
-            a.len() == b.len() && a.iter().zip(b).all(|(a, b)| goes_on() && same(a, b))
+            a.len() == b.len() && a.iter().zip(b).all(|(a, b)| count_step() && same(a, b))
         }
         (Value::Object(a), Value::Object(b)) => {
-            let mut there = Alongside::new(b);
+            let mut there = ParallelLookup::new(b);
             a.len() == b.len()
-                && a.iter().all(|(key, a)| goes_on() && there.get(key).is_some_and(|b| same(a, b)))
+                && a.iter().all(|(key, a)| count_step() && there.get(key).is_some_and(|b| same(a, b)))
         }
         _ => false,
     }

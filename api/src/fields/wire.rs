@@ -3,7 +3,7 @@
 //! Owns reading and writing it. Written form: entries in the set's order, `.` first for an entry that is a member and
 //! has members below it, `{}` for a plain member. Reading accepts any order and drops elements of unknown kind.
 
-use orch_schema::budget::goes_on;
+use orch_schema::budget::count_step;
 use orch_schema::value::{Map, Value};
 
 use super::DEPTH_MAX;
@@ -54,7 +54,7 @@ fn read(value: &Value, depth: usize) -> Result<(FieldSet, bool), WireError> {
     let depth = depth.checked_sub(1).ok_or(WireError::TooDeep)?;
     let mut set = FieldSet::EMPTY;
     let mut member = false;
-    for (key, below) in map.iter().take_while(|_| goes_on()) {
+    for (key, below) in map.iter().take_while(|_| count_step()) {
         if key == "." {
             member = true;
             continue;
@@ -77,7 +77,7 @@ fn len(set: &FieldSet, include_self: bool, key: &mut String) -> usize {
     const BRACES: usize = "{}".len();
     const AROUND_KEY: usize = "\"\":,".len();
     let own = if include_self { ".".len() + AROUND_KEY + BRACES } else { 0 };
-    let entries = set.entries().iter().take_while(|_| goes_on()).map(|entry| {
+    let entries = set.entries().iter().take_while(|_| count_step()).map(|entry| {
         key.clear();
         entry.element.write_wire(key);
         let key_len = key.len() + AROUND_KEY;
@@ -95,7 +95,7 @@ fn write(set: &FieldSet, include_self: bool, key: &mut String) -> Map {
     if include_self {
         out.insert(".".to_owned(), Value::Object(Map::new()));
     }
-    for entry in set.entries().iter().take_while(|_| goes_on()) {
+    for entry in set.entries().iter().take_while(|_| count_step()) {
         key.clear();
         entry.element.write_wire(key);
         let name = key.clone();

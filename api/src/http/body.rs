@@ -12,7 +12,7 @@ use bytes::Bytes;
 use http::{HeaderMap, header};
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 use orch_raft::Store;
-use orch_schema::shown::quoted;
+use orch_schema::excerpt::quoted;
 
 use crate::error::ApiError;
 use crate::request::Verb;

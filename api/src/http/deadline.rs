@@ -12,7 +12,7 @@ use orch_raft::Store;
 use orch_schema::budget::Budget;
 
 use crate::error::ApiError;
-use crate::request::{Query, Verb, echoed};
+use crate::request::{Query, Verb, quote_shortened};
 
 /// Longest deadline: the reference's default.
 const REQUEST_MAX: Duration = Duration::from_secs(60);
@@ -26,8 +26,8 @@ pub(super) fn deadline(verb: Verb, query: &Query) -> Result<Duration, ApiError> 
     if text.is_empty() || verb == Verb::Watch {
         return Ok(REQUEST_MAX);
     }
-    let asked = span(text).ok_or_else(|| {
-        let shown = echoed(text);
+    let asked = parse_duration_seconds(text).ok_or_else(|| {
+        let shown = quote_shortened(text);
         ApiError::BadRequest(format!(
             "invalid timeout specified in the request URL - time: invalid duration {shown}"
         ))
@@ -46,7 +46,7 @@ pub(super) fn deadline(verb: Verb, query: &Query) -> Result<Duration, ApiError> 
 /// Those of `work`. At the deadline the work of `budget` is cancelled: `OutcomeUnknown` if it has begun to write,
 /// because a proposal that was sent may be applied without anyone waiting for it; `NothingChanged` for any other write,
 /// and `DeadlineExceeded` for a read.
-pub(super) async fn within<S: Store, T>(
+pub(super) async fn run_until_deadline<S: Store, T>(
     store: &S,
     limit: Duration,
     verb: Verb,
@@ -65,7 +65,7 @@ pub(super) async fn within<S: Store, T>(
 }
 
 /// Seconds of a Go duration such as `1.5s`, `2m30s` or `-1h`.
-fn span(text: &str) -> Option<f64> {
+fn parse_duration_seconds(text: &str) -> Option<f64> {
     let (sign, mut rest) = match text.split_at_checked(1) {
         Some(("-", rest)) => (-1.0, rest),
         Some(("+", rest)) => (1.0, rest),

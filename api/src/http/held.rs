@@ -30,7 +30,7 @@ const USER_BYTES_MAX: usize = NODE_BYTES_MAX / 4;
 pub(super) const COUNTED_BYTES_MIN: usize = 64 << 10;
 
 /// Bytes of one permit, so that the number of permits fits the semaphore's integer.
-const UNIT: usize = 1 << 10;
+const PERMIT_BYTES: usize = 1 << 10;
 
 /// The account of one node.
 pub(super) struct Ledger {
@@ -51,7 +51,7 @@ pub(super) struct Hold {
 impl Hold {
     /// Shrinks the reservation to `bytes`, and returns the excess, if any.
     fn keep(&mut self, bytes: usize) -> Option<Hold> {
-        let beyond = self.user.num_permits().saturating_sub(bytes.div_ceil(UNIT));
+        let beyond = self.user.num_permits().saturating_sub(bytes.div_ceil(PERMIT_BYTES));
         if beyond == 0 {
             return None;
         }
@@ -63,7 +63,7 @@ impl Hold {
 impl Ledger {
     /// An empty account.
     pub(super) fn new() -> Self {
-        Ledger { node: Arc::new(Semaphore::new(NODE_BYTES_MAX / UNIT)), users: Mutex::default() }
+        Ledger { node: Arc::new(Semaphore::new(NODE_BYTES_MAX / PERMIT_BYTES)), users: Mutex::default() }
     }
 
     /// Waits for room for `bytes` of `user`; at most all of the user's room.
@@ -82,11 +82,11 @@ impl Ledger {
     /// Reserves room for `bytes` of `user` without waiting; at most all of the user's room.
     ///
     /// # Errors
-    /// `TooMuchHeld`: the user or the node has no room.
+    /// `NoRoom`: the user or the node has no room.
     pub(super) fn take(&self, user: &str, bytes: usize) -> Result<Hold, ApiError> {
         let units = units(bytes);
-        let user = self.of(user).try_acquire_many_owned(units).map_err(|_| ApiError::TooMuchHeld)?;
-        let node = self.node.clone().try_acquire_many_owned(units).map_err(|_| ApiError::TooMuchHeld)?;
+        let user = self.of(user).try_acquire_many_owned(units).map_err(|_| ApiError::NoRoom)?;
+        let node = self.node.clone().try_acquire_many_owned(units).map_err(|_| ApiError::NoRoom)?;
         Ok(Hold { user, node })
     }
 
@@ -102,18 +102,18 @@ impl Ledger {
             return room;
         }
         users.retain(|_, room| room.strong_count() > 0);
-        let room = Arc::new(Semaphore::new(USER_BYTES_MAX / UNIT));
+        let room = Arc::new(Semaphore::new(USER_BYTES_MAX / PERMIT_BYTES));
         users.insert(user.to_owned(), Arc::downgrade(&room));
         room
     }
 }
 
 fn units(bytes: usize) -> u32 {
-    u32::try_from(bytes.min(USER_BYTES_MAX).div_ceil(UNIT)).unwrap_or(u32::MAX)
+    u32::try_from(bytes.min(USER_BYTES_MAX).div_ceil(PERMIT_BYTES)).unwrap_or(u32::MAX)
 }
 
 /// `response`, keeping `hold` until the connection has written or dropped the last byte.
-pub(super) fn held(response: Response<Body>, hold: Hold) -> Response<Body> {
+pub(super) fn keep_until_sent(response: Response<Body>, hold: Hold) -> Response<Body> {
     let hold = Arc::new(hold);
     response.map(|body| {
         Body::new(body.map_frame(move |frame| {
@@ -141,7 +141,7 @@ impl Iterator for HeldFrames {
 
     fn next(&mut self) -> Option<Bytes> {
         let bytes = self.frames.next()?;
-        Some(match self.hold.keep(self.frames.held()) {
+        Some(match self.hold.keep(self.frames.own_bytes()) {
             Some(hold) => Bytes::from_owner(Piece { bytes, _hold: hold }),
             None => bytes,
         })
@@ -168,13 +168,13 @@ mod tests {
     fn one_user_leaves_room_for_others_and_gets_it_back() {
         let ledger = Ledger::new();
         let held: Vec<Hold> = (0..20).map(|_| ledger.take("a", 3 << 20).unwrap()).collect();
-        assert_eq!(ledger.take("a", 5 << 20).unwrap_err(), ApiError::TooMuchHeld);
+        assert_eq!(ledger.take("a", 5 << 20).unwrap_err(), ApiError::NoRoom);
         let all = ledger.take("b", usize::MAX).unwrap();
-        assert_eq!(ledger.take("b", 1).unwrap_err(), ApiError::TooMuchHeld);
+        assert_eq!(ledger.take("b", 1).unwrap_err(), ApiError::NoRoom);
         drop((held, all));
         assert!(ledger.take("a", usize::MAX).is_ok() && ledger.take("b", usize::MAX).is_ok());
         let four: Vec<Hold> = ["a", "b", "c", "d"].map(|user| ledger.take(user, usize::MAX).unwrap()).into();
-        assert_eq!(ledger.take("e", 1).unwrap_err(), ApiError::TooMuchHeld, "the node has no more");
+        assert_eq!(ledger.take("e", 1).unwrap_err(), ApiError::NoRoom, "the node has no more");
         drop(four);
         drop(ledger.take("e", 1));
         assert_eq!(ledger.users.lock().unwrap().len(), 1, "users without anything are forgotten");
@@ -186,22 +186,25 @@ mod tests {
         let first = ledger.take("a", usize::MAX).unwrap();
         let mut waiting = Box::pin(ledger.wait("a", usize::MAX));
         assert!(futures::poll!(waiting.as_mut()).is_pending());
-        assert_eq!(ledger.node.available_permits(), (NODE_BYTES_MAX - USER_BYTES_MAX) / UNIT);
+        assert_eq!(ledger.node.available_permits(), (NODE_BYTES_MAX - USER_BYTES_MAX) / PERMIT_BYTES);
         drop(first);
         drop(waiting.await.unwrap());
-        assert_eq!(ledger.node.available_permits(), NODE_BYTES_MAX / UNIT);
+        assert_eq!(ledger.node.available_permits(), NODE_BYTES_MAX / PERMIT_BYTES);
     }
 
     #[tokio::test]
     async fn an_answer_is_held_until_its_last_frame_is_gone() {
         let ledger = Ledger::new();
         let hold = ledger.take("a", 1 << 20).unwrap();
-        let mut body = held(Response::new(Body::from("whole")), hold).into_body();
+        let mut body = keep_until_sent(Response::new(Body::from("whole")), hold).into_body();
         let frame = body.frame().await.unwrap().unwrap();
         drop(body);
-        assert!(ledger.node.available_permits() < NODE_BYTES_MAX / UNIT, "a connection may keep the frame");
+        assert!(
+            ledger.node.available_permits() < NODE_BYTES_MAX / PERMIT_BYTES,
+            "a connection may keep the frame"
+        );
         assert_eq!(frame.data_ref().unwrap(), "whole");
         drop(frame);
-        assert_eq!(ledger.node.available_permits(), NODE_BYTES_MAX / UNIT);
+        assert_eq!(ledger.node.available_permits(), NODE_BYTES_MAX / PERMIT_BYTES);
     }
 }

@@ -27,19 +27,19 @@ use axum::body::{Body, HttpBody};
 use axum::extract::State as Shared;
 use body::Upload;
 use bytes::Bytes;
-use deadline::{deadline, within};
+use deadline::{deadline, run_until_deadline};
 use futures::future::FutureExt;
-use held::{COUNTED_BYTES_MIN, HeldFrames, Hold, Ledger, held};
+use held::{COUNTED_BYTES_MIN, HeldFrames, Hold, Ledger, keep_until_sent};
 use http::{HeaderValue, Method, Request as HttpRequest, Response, Version, header};
 use orch_raft::Store;
 use orch_raft::warnings::WarningLimit;
 use orch_schema::budget::Budget;
-use orch_schema::shown::quoted;
-use pool::{Large, Pool};
+use orch_schema::excerpt::quoted;
+use pool::{OwnedRequest, Pool};
 use served::Served;
 use tokio_util::sync::CancellationToken;
 
-use crate::authn::{Admission, Peer, User};
+use crate::authn::{Peer, User, UserReporter};
 use crate::authz::Attributes;
 use crate::endpoint::Endpoint;
 use crate::error::{ApiError, NotAcceptable};
@@ -51,11 +51,11 @@ use crate::negotiate::{
 use crate::pipeline::{Answer, Pipeline, Request, WriteOutcome};
 use crate::registry::Registry;
 use crate::render::{IncludeObject, Payload, Renderer, meta_document, whole_document};
-use crate::request::{Query, Target, TargetPath, Verb, parse_path, plain_path};
+use crate::request::{Query, Target, TargetPath, Verb, parse_path, without_trailing_slash};
 use crate::status::Status;
 use crate::watch::Watch;
 
-pub use respond::Lasting;
+pub use respond::WatchResponse;
 
 /// Limits the log: a client can cause the same internal error again and again.
 static INTERNAL_ERRORS: WarningLimit = WarningLimit::new();
@@ -85,7 +85,7 @@ struct Parts {
     /// The registry and documents that were served when the request arrived.
     served: Arc<Served>,
     /// Reports the authenticated user to the listener.
-    admission: Option<Admission>,
+    admission: Option<UserReporter>,
     exchange: Arc<Exchange>,
 }
 
@@ -151,7 +151,7 @@ fn budget_of(verb: Verb) -> Budget {
 fn take_apart(request: HttpRequest<Body>, exchange: Arc<Exchange>, served: Arc<Served>) -> (Parts, Upload) {
     let (parts, body) = request.into_parts();
     let peer = parts.extensions.get::<Arc<Peer>>().cloned();
-    let admission = parts.extensions.get::<Admission>().cloned();
+    let admission = parts.extensions.get::<UserReporter>().cloned();
     let query = Query::parse(parts.uri.query().unwrap_or(""));
     let path = parts.uri.path().to_owned();
     let upload = Upload::new(&parts.headers, body);
@@ -199,7 +199,7 @@ impl<S: Store> Api<S> {
         let limit = deadline(verb, &parts.query)?;
         let content_type = header_text(&parts.headers, &header::CONTENT_TYPE).to_ascii_lowercase();
         let budget = Arc::new(budget_of(verb));
-        within(&self.pipeline.store, limit, verb, &budget, async {
+        run_until_deadline(&self.pipeline.store, limit, verb, &budget, async {
             let hold = match upload.may_hold(verb) {
                 small if small < COUNTED_BYTES_MIN => None,
                 bytes => Some(self.ledger.wait(&user.name, with_answer(verb, bytes)).await?),
@@ -226,10 +226,10 @@ impl<S: Store> Api<S> {
                 None => self.room_for_answer(request, representation).await?,
                 both => both,
             };
-            let large = Large::of(request, exchange.clone(), user.clone(), budget.clone());
-            let response = Box::pin(self.carry_out_aside(large, representation)).await?;
+            let large = OwnedRequest::of(request, exchange.clone(), user.clone(), budget.clone());
+            let response = Box::pin(self.carry_out_in_pool(large, representation)).await?;
             Ok(match hold {
-                Some(hold) => held(response, hold),
+                Some(hold) => keep_until_sent(response, hold),
                 None => response,
             })
         })
@@ -262,7 +262,7 @@ impl<S: Store> Api<S> {
         content_type: &'static str,
         payload: Payload,
     ) -> Result<Response<Body>, ApiError> {
-        let bytes = payload.held();
+        let bytes = payload.own_bytes();
         if bytes < COUNTED_BYTES_MIN {
             return Ok(respond::payload(200, content_type, payload));
         }
@@ -301,7 +301,7 @@ impl<S: Store> Api<S> {
             Answer::Listed(list) => {
                 let response = respond::payload(200, content_type, renderer.list(list, now)?);
                 match hold {
-                    Some(hold) => held(response, hold),
+                    Some(hold) => keep_until_sent(response, hold),
                     None => response,
                 }
             }
@@ -324,7 +324,7 @@ impl<S: Store> Api<S> {
             return Ok((self.pipeline.run(request).await?, None));
         }
         self.pipeline.store.may_serve()?;
-        let doomed = self.pipeline.find_doomed(request).await?;
+        let doomed = self.pipeline.select_for_deletion(request).await?;
         // The search may have been cut short by the deadline or a cancellation: nothing may be deleted by its result.
         request.budget.check()?;
         let hold = match doomed.bytes() {
@@ -336,7 +336,7 @@ impl<S: Store> Api<S> {
 
     /// Health and version paths, which need no credentials, as probes carry none.
     async fn open_path(&self, parts: &Parts) -> Option<Result<Response<Body>, ApiError>> {
-        let path = plain_path(&parts.path)?;
+        let path = without_trailing_slash(&parts.path)?;
         if path == "/version" {
             let is_read = parts.method == Method::GET || parts.method == Method::HEAD;
             return Some(if is_read {
@@ -353,19 +353,19 @@ impl<S: Store> Api<S> {
     async fn other_path(self: &Arc<Self>, parts: &Parts, user: &User) -> Result<Response<Body>, ApiError> {
         let verb = parts.method.as_str().to_ascii_lowercase();
         self.gate.authorize(&parts.exchange, user, Attributes::Path { verb: &verb, path: &parts.path })?;
-        let path = plain_path(&parts.path).ok_or_else(|| parts.nothing())?;
-        if openapi::is_one(path) {
+        let path = without_trailing_slash(&parts.path).ok_or_else(|| parts.not_found_error())?;
+        if openapi::is_openapi_path(path) {
             let response = openapi::answer(parts, path, self.pipeline.ambient.now()).await?;
             let bytes = response.body().size_hint().lower();
             return match usize::try_from(bytes).unwrap_or(usize::MAX) {
                 small if small < COUNTED_BYTES_MIN => Ok(response),
-                bytes => Ok(held(response, self.ledger.take(&user.name, bytes)?)),
+                bytes => Ok(keep_until_sent(response, self.ledger.take(&user.name, bytes)?)),
             };
         }
         let discovery = &parts.served.discovery;
         let (index, document) = (discovery.index(path), discovery.find(path));
         if index.is_none() && document.is_none() {
-            return Err(parts.nothing());
+            return Err(parts.not_found_error());
         }
         if parts.method != Method::GET && parts.method != Method::HEAD {
             return Err(ApiError::MethodNotAllowed);
@@ -376,7 +376,7 @@ impl<S: Store> Api<S> {
             (Some(index), _, _) => Ok(respond::json(200, index)),
             (_, Some((found, encoding)), _) => Ok(aggregated_discovery(found, encoding, parts)),
             (_, _, Some(document)) => plain_discovery(document, parts, accept.as_deref()),
-            (None, None, None) => Err(parts.nothing()),
+            (None, None, None) => Err(parts.not_found_error()),
         }
     }
 
@@ -401,13 +401,13 @@ impl<S: Store> Api<S> {
 impl Parts {
     fn endpoint(&self, target: &Target) -> Result<Endpoint<'_>, ApiError> {
         self.served.registry.endpoint(target).map_err(|error| match error {
-            ApiError::NoPage => self.nothing(),
+            ApiError::NoPage => self.not_found_error(),
             error => error,
         })
     }
 
     /// The 404 for a path that is not served: below the core API or a served group a Status, elsewhere plain text.
-    fn nothing(&self) -> ApiError {
+    fn not_found_error(&self) -> ApiError {
         if self.served.discovery.covers(&self.path) { ApiError::UnknownPath } else { ApiError::NoPage }
     }
 
@@ -445,7 +445,7 @@ fn aggregated_discovery(found: &discovery::Aggregated, encoding: Encoding, parts
         respond::put(response.headers_mut(), header::CONTENT_TYPE, &content_type);
         response
     };
-    respond::keep_by(&mut response, &found.etag);
+    respond::set_etag(&mut response, &found.etag);
     response
 }
 

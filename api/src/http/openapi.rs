@@ -45,7 +45,7 @@ const DATE: &[BorrowedFormatItem<'_>] =
     format_description!("[weekday repr:short], [day] [month repr:short] [year] [hour]:[minute]:[second] GMT");
 
 /// Whether `path` is at or below a root of OpenAPI documents, served or not.
-pub(super) fn is_one(path: &str) -> bool {
+pub(super) fn is_openapi_path(path: &str) -> bool {
     ROOTS
         .iter()
         .any(|root| path.strip_prefix(root).is_some_and(|rest| rest.is_empty() || rest.starts_with('/')))
@@ -60,7 +60,7 @@ pub(super) async fn answer(parts: &Parts, path: &str, now: Timestamp) -> Result<
     if parts.method != Method::GET && parts.method != Method::HEAD {
         return Err(ApiError::MethodNotAllowed);
     }
-    told(&found, parts, path, form, now)
+    document_response(&found, parts, path, form, now)
 }
 
 /// A document, in the form in which the client takes it.
@@ -85,7 +85,7 @@ async fn find(served: Arc<Served>, path: &str, form: Form, compressed: bool) -> 
     }
 }
 
-fn told(
+fn document_response(
     found: &Found,
     parts: &Parts,
     path: &str,

@@ -30,7 +30,7 @@ use crate::negotiate::Representation;
 use crate::pipeline::Request;
 use crate::registry::{Registry, Resource};
 use crate::request::{Query, Target, Verb};
-use crate::watch::{Looked, Watch};
+use crate::watch::{LookResult, Watch};
 
 /// Bytes of a body, or of the stored object it changes, from which on a request goes to the pool: half a millisecond of
 /// work, against some ten microseconds for handing it to the pool and back.
@@ -63,7 +63,7 @@ pub(super) struct Pool {
 }
 
 /// A request that owns its parts, so that it outlives the caller's borrows.
-pub(super) struct Large {
+pub(super) struct OwnedRequest {
     pub(super) verb: Verb,
     pub(super) registry: Arc<Registry>,
     pub(super) target: Target,
@@ -140,9 +140,9 @@ impl Pool {
             let (back, looked) = self.run(&Arc::new(Budget::of(u64::MAX)), job).await.ok()?;
             watch = back;
             match looked {
-                Looked::Frame(frame) => return Some((watch, frame)),
-                Looked::Ended => return None,
-                Looked::Nothing => {}
+                LookResult::Frame(frame) => return Some((watch, frame)),
+                LookResult::Ended => return None,
+                LookResult::Nothing => {}
             }
         }
         let frame = watch.next().await?;
@@ -168,7 +168,7 @@ impl Drop for CancelOnDrop {
     }
 }
 
-impl Large {
+impl OwnedRequest {
     /// An owned copy of `request`, which `user` sent.
     pub(super) fn of(
         request: Request<'_>,
@@ -176,7 +176,7 @@ impl Large {
         user: Arc<User>,
         budget: Arc<Budget>,
     ) -> Self {
-        Large {
+        OwnedRequest {
             verb: request.verb,
             registry: request.registry.clone(),
             target: request.target.clone(),
@@ -250,9 +250,9 @@ impl<S: Store> Api<S> {
     ///
     /// # Errors
     /// Those of the request, and the errors of a request that was stopped.
-    pub(super) async fn carry_out_aside(
+    pub(super) async fn carry_out_in_pool(
         self: &Arc<Self>,
-        large: Large,
+        large: OwnedRequest,
         representation: Representation,
     ) -> Result<Response<Body>, ApiError> {
         let budget = large.budget.clone();
@@ -348,7 +348,7 @@ mod tests {
         assert_eq!(budget.check(), Err(Stopped::Cancelled));
         // A job that is running ends at its next step.
         let ended =
-            runtime().block_on(pool(1).run(&budget, Box::pin(async { !orch_schema::budget::goes_on() })));
+            runtime().block_on(pool(1).run(&budget, Box::pin(async { !orch_schema::budget::count_step() })));
         assert_eq!(ended, Ok(true));
     }
 }

@@ -42,7 +42,7 @@ pub(super) fn no_page() -> Response<Body> {
 }
 
 /// Lets clients and proxies cache the response, for each `Accept`. `etag` includes its quotes.
-pub(super) fn keep_by(response: &mut Response<Body>, etag: &str) {
+pub(super) fn set_etag(response: &mut Response<Body>, etag: &str) {
     let headers = response.headers_mut();
     put(headers, ETAG, etag);
     put(headers, VARY, "Accept");
@@ -95,14 +95,14 @@ pub(super) fn frames(
 /// Marks a response, in its extensions, as a watch, which lasts as long as its client stays connected. The listener
 /// gives clients a time limit to read every other response.
 #[derive(Clone, Debug)]
-pub struct Lasting {
+pub struct WatchResponse {
     /// Until the initial events are sent, the time limit applies to the watch, too.
     pub initial_events: InitialEvents,
 }
 
 /// A response that lasts until the watch ends. Looks over many objects run in the pool.
 pub(super) fn stream<S: Store>(content_type: &str, watch: Watch<S>, api: Arc<Api<S>>) -> Response<Body> {
-    let lasting = Lasting { initial_events: watch.initial_events() };
+    let lasting = WatchResponse { initial_events: watch.initial_events() };
     let frames = stream::unfold(watch, move |watch| {
         let api = api.clone();
         async move {

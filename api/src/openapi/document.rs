@@ -84,7 +84,7 @@ pub(super) fn version3_binary(registry: &Registry, path: &str) -> io::Result<Opt
     binary.member("openapi", &json!("3.0.0"))?;
     binary.member("info", &info(&names))?;
     let items = section_items(registry, &names, path, section).into_iter();
-    binary.entries("paths", items.map(|item| Ok((item.path.clone(), described(&item, &mut definitions)))))?;
+    binary.entries("paths", items.map(|item| Ok((item.path.clone(), path_item(&item, &mut definitions)))))?;
     let schemas = definitions.finish().into_iter();
     let schemas = schemas.map(|(name, text)| Ok((name, serde_json::from_str(&text)?)));
     let schemas: Map = schemas.collect::<io::Result<_>>()?;
@@ -120,7 +120,7 @@ pub(super) fn version2_binary(registry: &Registry) -> io::Result<Document> {
     binary.member("swagger", &json!("2.0"))?;
     binary.member("info", &info(&names))?;
     let items = all_items(registry, &names);
-    binary.entries("paths", items.map(|item| Ok((item.path.clone(), described(&item, &mut definitions)))))?;
+    binary.entries("paths", items.map(|item| Ok((item.path.clone(), path_item(&item, &mut definitions)))))?;
     let definitions = definitions.finish().into_iter();
     binary
         .entries("definitions", definitions.map(|(name, text)| Ok((name, serde_json::from_str(&text)?))))?;
@@ -149,7 +149,7 @@ fn all_items<'a>(registry: &'a Registry, names: &'a Names<'a>) -> impl Iterator<
 /// The paths of one section.
 fn section_items(registry: &Registry, names: &Names<'_>, path: &str, section: &Section) -> Vec<Path> {
     let document = |kind: &str, id: String, tag: String| {
-        let answer = names.schema.named(&format!("meta.v1.{kind}"));
+        let answer = names.schema.find_type(&format!("meta.v1.{kind}"));
         answer.map(|answer| discovery(names, format!("/{path}/"), id, answer, tag)).into_iter().collect()
     };
     let group_id = |group: &str| names.in_operation_ids(group);
@@ -182,21 +182,21 @@ fn write_paths(
 ) -> io::Result<()> {
     let mut before = "{";
     for item in items {
-        write!(text, "{before}{}:{}", json!(item.path), described(&item, definitions))?;
+        write!(text, "{before}{}:{}", json!(item.path), path_item(&item, definitions))?;
         before = ",";
     }
     text.write_all(if before == "{" { b"{}" } else { b"}" })
 }
 
 /// A path item: the operations and their shared parameters.
-fn described(item: &Path, definitions: &mut Definitions<'_>) -> Value {
+fn path_item(item: &Path, definitions: &mut Definitions<'_>) -> Value {
     let mut described = Map::new();
     for operation in &item.operations {
         described.insert(operation.method.to_owned(), operation.describe(definitions));
     }
     if !item.parameters.is_empty() {
         let dialect = definitions.dialect;
-        let shared = item.parameters.iter().map(|parameter| parameter.told(dialect)).collect();
+        let shared = item.parameters.iter().map(|parameter| parameter.in_operation(dialect)).collect();
         described.insert("parameters".to_owned(), shared);
     }
     Value::Object(described)

@@ -66,7 +66,7 @@ impl Operation {
         put("description", json!(self.description));
         put("operationId", json!(self.id));
         let mut parameters: Vec<Value> =
-            self.parameters.iter().map(|parameter| parameter.told(dialect)).collect();
+            self.parameters.iter().map(|parameter| parameter.in_operation(dialect)).collect();
         match (dialect, self.body) {
             (_, None) => {}
             (Dialect::V2, Some(body)) => parameters.push(self.body_v2(body, definitions)),

@@ -136,7 +136,7 @@ pub(super) fn all() -> impl Iterator<Item = Parameter> {
 impl Parameter {
     /// The parameter in an operation: a reference to the shared parameter in version 2, the whole description in
     /// version 3, where clients do not follow such references.
-    pub(super) fn told(&self, dialect: Dialect) -> Value {
+    pub(super) fn in_operation(&self, dialect: Dialect) -> Value {
         match dialect {
             Dialect::V2 => json!({"$ref": format!("#/parameters/{}", self.name)}),
             Dialect::V3 => self.describe(dialect),

@@ -131,7 +131,7 @@ impl Maker<'_> {
         if home == Reach::Namespace {
             shapes.push((Reach::AllNamespaces, "", "watchlist"));
         }
-        let Some(event) = self.resource.answered(Action::Object, Verb::Watch) else { return Vec::new() };
+        let Some(event) = self.resource.response_type(Action::Object, Verb::Watch) else { return Vec::new() };
         let made = shapes.into_iter().map(|(reach, behind, action)| {
             let list = if action == "watch" { "" } else { "List" };
             let id = self.id_of("watch", "", reach, list);
@@ -148,7 +148,8 @@ impl Maker<'_> {
     }
 
     fn list(&self, reach: Reach) -> Option<Operation> {
-        let answer = self.resource.answered(Action::Object, Verb::List).filter(|_| self.allows("list"))?;
+        let answer =
+            self.resource.response_type(Action::Object, Verb::List).filter(|_| self.allows("list"))?;
         let own = self.operation("get", "list", self.id("list", reach, ""), &LIST);
         Some(Operation { answer, streams: self.allows("watch"), ..own })
     }
@@ -161,8 +162,8 @@ impl Maker<'_> {
         codes: &'static [u16],
     ) -> Operation {
         let own = self.operation("delete", action, id, parameters);
-        let answer = self.resource.answered(Action::Object, Verb::Delete).unwrap_or(own.answer);
-        let body = self.resource.accepted(Action::Object, Verb::Delete).map(Body::Optional);
+        let answer = self.resource.response_type(Action::Object, Verb::Delete).unwrap_or(own.answer);
+        let body = self.resource.request_type(Action::Object, Verb::Delete).map(Body::Optional);
         Operation { body, codes, answer, ..own }
     }
 
@@ -192,7 +193,7 @@ impl Maker<'_> {
 
     /// `own` with the body, the response type and the codes of `action` by `verb`.
     fn written(&self, own: Operation, action: Action, verb: Verb) -> Operation {
-        let answer = self.resource.answered(action, verb).unwrap_or(own.answer);
+        let answer = self.resource.response_type(action, verb).unwrap_or(own.answer);
         let own = Operation { answer, body: self.body(action, verb), ..own };
         match verb {
             Verb::Update => Operation { codes: &[200, 201], parameters: &WRITE, ..own },
@@ -203,7 +204,7 @@ impl Maker<'_> {
     }
 
     fn body(&self, action: Action, verb: Verb) -> Option<Body> {
-        self.resource.accepted(action, verb).map(Body::Required)
+        self.resource.request_type(action, verb).map(Body::Required)
     }
 
     fn id(&self, verb: &str, reach: Reach, part: &str) -> String {

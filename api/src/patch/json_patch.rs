@@ -7,8 +7,8 @@
 
 use std::collections::BTreeMap;
 
-use orch_schema::budget::goes_on;
-use orch_schema::shown::part;
+use orch_schema::budget::count_step;
+use orch_schema::excerpt::part;
 use orch_schema::value::{Map, SmolStr, Value};
 
 use super::pointer::{Pointer, index};
@@ -123,7 +123,7 @@ impl JsonPatch {
     }
 
     /// Whether an operation has `path` as its target.
-    pub fn speaks_of(&self, path: &str) -> bool {
+    pub fn targets(&self, path: &str) -> bool {
         // once: one patch, one path.
         self.operations.iter().any(|operation| operation.path == path)
     }
@@ -144,7 +144,7 @@ struct Run<'d> {
 
 impl Run<'_> {
     fn step(&mut self, operation: Operation) -> Result<(), PatchError> {
-        if !goes_on() {
+        if !count_step() {
             return Err(PatchError::Stopped);
         }
         let path = Pointer::parse(&operation.path)?;
@@ -278,7 +278,7 @@ impl Run<'_> {
 /// Bytes of the JSON text of `value`, without escapes.
 fn size_of_json(value: &Value) -> usize {
     match value {
-        _ if !goes_on() => 0,
+        _ if !count_step() => 0,
         Value::Null | Value::Bool(true) => 4,
         Value::Bool(false) => 5,
         Value::Number(number) => number.to_string().len(),

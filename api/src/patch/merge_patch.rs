@@ -1,6 +1,6 @@
 //! JSON merge patch (RFC 7386).
 
-use orch_schema::budget::goes_on;
+use orch_schema::budget::count_step;
 use orch_schema::value::{Map, Value};
 
 use super::PatchError;
@@ -28,7 +28,7 @@ fn merge(target: &mut Value, patch: Map) {
         *target = Value::Object(Map::new());
     }
     let Value::Object(target) = target else { return };
-    for (key, value) in patch.into_iter().take_while(|_| goes_on()) {
+    for (key, value) in patch.into_iter().take_while(|_| count_step()) {
         match value {
             // `shift_remove` would move every later key to keep an order without meaning.
             Value::Null => drop(target.swap_remove(&key)),

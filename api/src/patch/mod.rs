@@ -17,7 +17,7 @@ mod strategic;
 #[cfg(test)]
 mod tests;
 
-use orch_schema::budget::goes_on;
+use orch_schema::budget::count_step;
 use orch_schema::value::Value;
 
 pub(crate) use go_text::printed;
@@ -53,10 +53,15 @@ fn depth_of(value: &Value, count: &mut usize) -> usize {
     match value {
         Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => 0,
         Value::Array(items) => {
-            1 + items.iter().take_while(|_| goes_on()).map(|item| depth_of(item, count)).max().unwrap_or(0)
+            1 + items.iter().take_while(|_| count_step()).map(|item| depth_of(item, count)).max().unwrap_or(0)
         }
         Value::Object(map) => {
-            1 + map.values().take_while(|_| goes_on()).map(|value| depth_of(value, count)).max().unwrap_or(0)
+            1 + map
+                .values()
+                .take_while(|_| count_step())
+                .map(|value| depth_of(value, count))
+                .max()
+                .unwrap_or(0)
         }
     }
 }

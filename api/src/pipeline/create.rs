@@ -181,10 +181,11 @@ impl<S: Store> Pipeline<S> {
         additions: &Additions,
     ) -> Result<Stored, ApiError> {
         let Draft { request, attributes, key, is_generated } = draft;
-        let taken = |by: Option<&SharedObject>| taken(*request, attributes.name, *is_generated, by);
+        let name_in_use =
+            |by: Option<&SharedObject>| name_in_use(*request, attributes.name, *is_generated, by);
         if attributes.dry_run {
             return match self.most_recent().await?.object(key) {
-                Some(by) => Err(taken(Some(by))),
+                Some(by) => Err(name_in_use(Some(by))),
                 None => Ok(Stored::Done(without_revision(&put), None)),
             };
         }
@@ -195,7 +196,7 @@ impl<S: Store> Pipeline<S> {
             }
             Outcome::Applied { .. } => Err(ApiError::Internal("a put left no object".to_owned())),
             Outcome::Full { used, quota, .. } => Err(ApiError::StateFull { used, quota }),
-            Outcome::Refused { condition: 0, current, .. } => Err(taken(current.as_ref())),
+            Outcome::Refused { condition: 0, current, .. } => Err(name_in_use(current.as_ref())),
             Outcome::Refused { condition, current, .. } => {
                 let (added, found) = (condition - 1, current.is_some());
                 match self.admission.broken_condition(attributes, additions, added, found) {
@@ -256,7 +257,7 @@ impl<S: Store> Pipeline<S> {
                 tracing::debug!(%error, "ownership of a new object is not tracked");
             }
         }
-        *value = resource.in_store(value.take());
+        *value = resource.to_stored(value.take());
         size
     }
 
@@ -283,7 +284,7 @@ fn known_name(value: &Value) -> &str {
 }
 
 /// The error for a name that is in use.
-fn taken(request: Request<'_>, name: &str, is_generated: bool, by: Option<&SharedObject>) -> ApiError {
+fn name_in_use(request: Request<'_>, name: &str, is_generated: bool, by: Option<&SharedObject>) -> ApiError {
     let subject = Subject::resource(request.resource, name);
     let error = if is_generated {
         ApiError::NameGenerationExhausted(subject)

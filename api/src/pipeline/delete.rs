@@ -7,8 +7,8 @@
 use orch_raft::Store;
 use orch_rules::validate::tree::{Tree, child_mut, set};
 use orch_rules::validate::validate_delete_options;
+use orch_schema::excerpt::{part, quoted};
 use orch_schema::json;
-use orch_schema::shown::{part, quoted};
 use orch_schema::value::{Map, Value};
 use orch_schema::{DecodeError, Decoded, DefaultPropagation, Head, Rules};
 
@@ -64,7 +64,7 @@ impl<S: Store> Pipeline<S> {
         key: &orch_raft::Key,
         options: &DeleteOptions,
     ) -> Result<Option<Modified>, ApiError> {
-        let attempt = Deletion { pipeline: self, request, key, options };
+        let attempt = DeleteAttempt { pipeline: self, request, key, options };
         self.modify(request, key, options.dry_run, attempt).await
     }
 
@@ -131,16 +131,16 @@ impl<S: Store> Pipeline<S> {
 }
 
 /// A deletion of a stored object.
-struct Deletion<'a, S> {
+struct DeleteAttempt<'a, S> {
     pipeline: &'a Pipeline<S>,
     request: Request<'a>,
     key: &'a orch_raft::Key,
     options: &'a DeleteOptions,
 }
 
-impl<S: Store> Attempt for Deletion<'_, S> {
+impl<S: Store> Attempt for DeleteAttempt<'_, S> {
     async fn change(&mut self, current: Current) -> Result<Change, ApiError> {
-        let Deletion { pipeline, request, key, options } = *self;
+        let DeleteAttempt { pipeline, request, key, options } = *self;
         let Current { value: old, view, .. } = current;
         options.check_preconditions(request, key.name(), &old)?;
         let mut additions = Additions::default();
@@ -175,7 +175,7 @@ impl DeleteOptions {
             }
             let given = part(given);
             let resource = request.resource;
-            let (subject, reason) = match resource.rules.own_deletion {
+            let (subject, reason) = match resource.rules.has_kind_specific_deletion {
                 true => (
                     Subject::resource(resource, name),
                     format!(
@@ -218,7 +218,7 @@ impl DeleteOptions {
             ("Orphan", _) | ("", Some(true)) => (true, false),
             ("Foreground", _) => (false, true),
             ("Background", _) => (false, false),
-            ("", Some(false)) => (false, rules.own_deletion),
+            ("", Some(false)) => (false, rules.has_kind_specific_deletion),
             _ if has(ORPHAN) || has(FOREGROUND) => (has(ORPHAN), has(FOREGROUND)),
             _ => (default == DefaultPropagation::Orphan, false),
         };

@@ -18,12 +18,12 @@ use crate::error::ApiError;
 const UNDER_WAY_MAX: usize = 32;
 
 /// The objects that a DELETE of a collection is about to delete.
-pub(crate) struct Doomed {
+pub(crate) struct CollectionToDelete {
     options: DeleteOptions,
     list: ListAnswer,
 }
 
-impl Doomed {
+impl CollectionToDelete {
     /// Bytes of the objects. The response alone keeps them in memory until it is sent, because the store drops them.
     pub(crate) fn bytes(&self) -> usize {
         self.list.objects.iter().map(|object| object.json.len()).sum()
@@ -32,18 +32,21 @@ impl Doomed {
 
 impl<S: Store> Pipeline<S> {
     /// Finds the objects that a DELETE of a collection selects. Nothing is changed yet.
-    pub(crate) async fn find_doomed(&self, request: Request<'_>) -> Result<Doomed, ApiError> {
+    pub(crate) async fn select_for_deletion(
+        &self,
+        request: Request<'_>,
+    ) -> Result<CollectionToDelete, ApiError> {
         let options = self.delete_options(request)?;
-        Ok(Doomed { options, list: self.list(request).await? })
+        Ok(CollectionToDelete { options, list: self.list(request).await? })
     }
 
     /// DELETE of a collection. Returns the objects as they were found; one that was removed meanwhile is no error.
     pub(crate) async fn delete_collection(
         &self,
         request: Request<'_>,
-        doomed: Doomed,
+        doomed: CollectionToDelete,
     ) -> Result<Answer, ApiError> {
-        let Doomed { options, mut list } = doomed;
+        let CollectionToDelete { options, mut list } = doomed;
         let is_part = request.query.integer("limit")?.is_some_and(|limit| limit > 0);
         let is_one = list.objects.len() == 1;
         let mut waiting = list.objects.iter().map(|object| self.delete_found(request, object, &options));

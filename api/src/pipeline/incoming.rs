@@ -6,7 +6,7 @@
 use memchr::memmem;
 use orch_raft::Store;
 use orch_rules::validate::tree::{Tree, child_mut, object_mut, set, unset};
-use orch_schema::shown::part;
+use orch_schema::excerpt::part;
 use orch_schema::value::Value;
 use orch_schema::{
     DecodeError, Decoded, Head, Limits, StrictError, decode_json, decode_protobuf_object, decode_yaml,
@@ -39,10 +39,10 @@ impl<S: Store> Pipeline<S> {
         request.budget.check()?;
         check_head(request, &decoded.head)?;
         let Decoded { mut value, strict, head } = decoded;
-        let warnings = met(request, &head, strict, validation)?;
+        let warnings = report_strict_errors(request, &head, strict, validation)?;
         request.exchange.warn(warnings);
         if self.empties_owners(request) {
-            forget_owners(&mut value);
+            clear_managed_fields(&mut value);
         }
         Ok(value)
     }
@@ -63,7 +63,7 @@ impl<S: Store> Pipeline<S> {
                 .map(|(document, _)| (document, Vec::new())),
             _ => None,
         };
-        document.is_some_and(|(document, _)| has_emptied_owners(&document))
+        document.is_some_and(|(document, _)| has_empty_managed_fields(&document))
     }
 
     /// Sets the namespace of the path in the object, or refuses a different one. Removes it from cluster-scoped
@@ -116,7 +116,7 @@ pub(super) fn decode_body(
     };
     let type_id = request
         .resource
-        .accepted(request.action, request.verb)
+        .request_type(request.action, request.verb)
         .ok_or_else(|| ApiError::Internal(format!("{:?} takes no document", request.verb)))?;
     let decode = match format {
         Format::Json => decode_json,
@@ -130,12 +130,12 @@ pub(super) fn decode_body(
 }
 
 /// Whether an object that is not decoded yet has `managedFields: []`.
-pub(super) fn has_emptied_owners(document: &Value) -> bool {
+pub(super) fn has_empty_managed_fields(document: &Value) -> bool {
     document.at("metadata").at("managedFields").as_array().is_some_and(Vec::is_empty)
 }
 
 /// Sets `managedFields: []` on a decoded object: asks to clear all managed fields.
-pub(super) fn forget_owners(value: &mut Value) {
+pub(super) fn clear_managed_fields(value: &mut Value) {
     set(child_mut(value, "metadata"), "managedFields", Vec::<Value>::new());
 }
 
@@ -192,7 +192,7 @@ fn yaml_lines(text: &str) -> Vec<String> {
 }
 
 /// Treats unknown and duplicate fields by the validation level: none, warnings, or the refusal of `Strict`.
-pub(super) fn met(
+pub(super) fn report_strict_errors(
     request: Request<'_>,
     head: &Head,
     strict: Vec<StrictError>,

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use orch_raft::object::SharedObject;
 use orch_raft::{Collection, Compacted, Revision, Store};
 use orch_rules::validate::{ListOptions, validate_list_options};
-use orch_schema::budget::goes_on;
+use orch_schema::budget::count_step;
 
 use super::{Pipeline, Request, revision_parameter};
 use crate::error::ApiError;
@@ -173,7 +173,7 @@ fn select(
     }
     let mut matching = collection
         .within(namespace, after)
-        .take_while(|_| goes_on())
+        .take_while(|_| count_step())
         .filter(|(path, object)| everything || selector.matches(path, object));
     let Some(limit) = limit else {
         return (matching.map(|(_, object)| object.clone()).collect(), None);

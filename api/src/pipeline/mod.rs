@@ -47,7 +47,7 @@ use crate::error::{ApiError, Subject};
 use crate::exchange::Exchange;
 use crate::paging::TokenKey;
 use crate::registry::{Registry, Resource};
-use crate::request::{Query, Target, Verb, echoed};
+use crate::request::{Query, Target, Verb, quote_shortened};
 use crate::selector::Selector;
 use crate::status::Status;
 
@@ -190,7 +190,7 @@ impl<S: Store> Pipeline<S> {
             Verb::Patch => self.patch(request).await.map(Answer::Written),
             Verb::Delete => self.delete(request).await,
             Verb::DeleteCollection => {
-                let doomed = self.find_doomed(request).await?;
+                let doomed = self.select_for_deletion(request).await?;
                 self.delete_collection(request, doomed).await
             }
             Verb::Watch => Err(ApiError::MethodNotAllowed),
@@ -270,7 +270,7 @@ pub(crate) fn revision_parameter(text: &str) -> Result<Option<Revision>, ApiErro
     let digits = text.bytes().all(|byte| byte.is_ascii_digit());
     text.parse().ok().filter(|_| digits).map(|number| Some(Revision(number))).ok_or_else(|| {
         let reason = if digits { "value out of range" } else { "invalid syntax" };
-        let shown = echoed(text);
+        let shown = quote_shortened(text);
         ApiError::BadRequest(format!("Invalid value: {shown}: strconv.ParseUint: parsing {shown}: {reason}"))
     })
 }

@@ -5,7 +5,7 @@
 use orch_rules::validate::Distinct;
 use orch_rules::validate::errors::ERRORS_SHOWN_MAX;
 use orch_rules::validate::tree::{Tree, child_mut, set};
-use orch_schema::shown::beginning;
+use orch_schema::excerpt::beginning;
 use orch_schema::value::Value;
 
 /// Drops duplicate owner references of `object`; returns the text of a `Warning` header if there were any.

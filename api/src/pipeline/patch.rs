@@ -8,13 +8,13 @@ use orch_rules::Action;
 use orch_rules::validate::WriteKind;
 use orch_rules::validate::field::FieldError;
 use orch_rules::validate::tree::{self, Tree, child_mut, unset};
+use orch_schema::excerpt::{part, quoted};
 use orch_schema::json;
-use orch_schema::shown::{part, quoted};
 use orch_schema::value::{Map, Value};
 use orch_schema::{DecodeError, Decoded, Head, Limits, StrictError, decode_json, write_value};
 
 use super::create::Origin;
-use super::incoming::{Patched, forget_owners, has_emptied_owners, met};
+use super::incoming::{Patched, clear_managed_fields, has_empty_managed_fields, report_strict_errors};
 use super::media_type::patch_media_type;
 use super::modify::{ATTEMPTS_MAX, Attempt, Change, Current, changing_too_fast};
 use super::options::{FieldValidation, Options};
@@ -45,7 +45,7 @@ impl<S: Store> Pipeline<S> {
         let key = request.key()?;
         for _ in 0..ATTEMPTS_MAX {
             let attempt =
-                Patching { pipeline: self, request, options: &options, first: &mut first, names_version };
+                PatchAttempt { pipeline: self, request, options: &options, first: &mut first, names_version };
             if let Some(modified) = self.modify(request, &key, options.dry_run, attempt).await? {
                 return Ok(modified.written());
             }
@@ -67,7 +67,7 @@ impl<S: Store> Pipeline<S> {
 
     fn parsed(&self, request: Request<'_>) -> Result<Parsed, ApiError> {
         let format = patch_media_type(request.content_type);
-        parse_patch(request, format).map_err(|error| hidden(request, error))
+        parse_patch(request, format).map_err(|error| redact_patch(request, error))
     }
 
     /// The new object of an apply to an absent name.
@@ -84,7 +84,7 @@ impl<S: Store> Pipeline<S> {
         let Patched { mut value, warnings } =
             self.applied_object(request, applied, options.field_validation, shown)?;
         request.exchange.warn(warnings);
-        request.exchange.warn(met_in_config(strict, options.field_validation)?);
+        request.exchange.warn(report_duplicate_keys(strict, options.field_validation)?);
         let uid = value.at("metadata").text("uid");
         if !uid.is_empty() {
             let reason = format!(
@@ -151,14 +151,14 @@ impl<S: Store> Pipeline<S> {
     ) -> Result<Patched, ApiError> {
         request.budget.check()?;
         let validation = options.field_validation;
-        let mut document = with_head(request, request.resource.in_version(stored));
+        let mut document = with_head(request, request.resource.to_version(stored));
         let Parsed { patch, strict } = parsed;
         let shown = |document: &Value| go_string(request, document);
         if let Patch::Apply(config) = patch {
             let now = self.ambient.now().seconds_text();
             let applied = self.applied(request, options, Some(document), &config, &now)?;
             drop(config);
-            let told = met_in_config(&strict, validation)?;
+            let told = report_duplicate_keys(&strict, validation)?;
             let mut incoming = self.applied_object(request, applied, validation, shown)?;
             incoming.warnings.extend(told);
             return Ok(incoming);
@@ -212,7 +212,7 @@ impl<S: Store> Pipeline<S> {
         shown: impl Fn(&Value) -> String,
     ) -> Result<Patched, ApiError> {
         let schema = &request.resource.schema;
-        let empties_owners = has_emptied_owners(&document);
+        let empties_owners = has_empty_managed_fields(&document);
         let mut json = Vec::with_capacity(1024);
         write_value(&document, &mut json);
         drop(document);
@@ -227,14 +227,17 @@ impl<S: Store> Pipeline<S> {
             other => refused(&other.to_string()),
         })?;
         all.splice(0..0, strict.iter().cloned());
-        let warnings = met(request, &Head::default(), all, validation).map_err(|error| match error {
-            ApiError::BadRequest(message) => {
-                refused(message.split_once(": ").map_or(message.as_str(), |(_, told)| told))
-            }
-            other => other,
-        })?;
+        let warnings =
+            report_strict_errors(request, &Head::default(), all, validation).map_err(
+                |error| match error {
+                    ApiError::BadRequest(message) => {
+                        refused(message.split_once(": ").map_or(message.as_str(), |(_, told)| told))
+                    }
+                    other => other,
+                },
+            )?;
         if empties_owners {
-            forget_owners(&mut value);
+            clear_managed_fields(&mut value);
         }
         Ok(Patched { value, warnings })
     }
@@ -258,7 +261,7 @@ impl<S: Store> Pipeline<S> {
 }
 
 /// A PATCH of a stored object.
-struct Patching<'a, S> {
+struct PatchAttempt<'a, S> {
     pipeline: &'a Pipeline<S>,
     request: Request<'a>,
     options: &'a Options,
@@ -268,13 +271,13 @@ struct Patching<'a, S> {
     names_version: bool,
 }
 
-impl<S: Store> Attempt for Patching<'_, S> {
+impl<S: Store> Attempt for PatchAttempt<'_, S> {
     async fn change(&mut self, current: Current) -> Result<Change, ApiError> {
         let (pipeline, request) = (self.pipeline, self.request);
         let parsed = self.first.take().map_or_else(|| pipeline.parsed(request), Ok)?;
         let may_move_data = matches!(parsed.patch, Patch::Json(_));
         let changed = pipeline.try_patch(request, self.options, parsed, current).await;
-        changed.map_err(|error| if may_move_data { withheld(request, error) } else { error })
+        changed.map_err(|error| if may_move_data { redact_values(request, error) } else { error })
     }
 
     fn names_version(&self) -> bool {
@@ -335,7 +338,10 @@ fn check_config(request: Request<'_>, config: &Value) -> Result<(), ApiError> {
 }
 
 /// Treats duplicate keys of an apply configuration by the validation level: none, warnings, or the refusal of `Strict`.
-fn met_in_config(strict: &[StrictError], validation: FieldValidation) -> Result<Vec<String>, ApiError> {
+fn report_duplicate_keys(
+    strict: &[StrictError],
+    validation: FieldValidation,
+) -> Result<Vec<String>, ApiError> {
     let lines: Vec<String> = strict.iter().map(ToString::to_string).collect();
     if validation == FieldValidation::Strict && !lines.is_empty() {
         return Err(ApiError::BadRequest(format!(
@@ -359,11 +365,11 @@ fn go_string(request: Request<'_>, document: &Value) -> String {
 
 /// The API error of a patch that could not be applied.
 fn failed(request: Request<'_>, error: PatchError) -> ApiError {
-    hidden(request, patch_error(error))
+    redact_patch(request, patch_error(error))
 }
 
 /// Replaces the refusal of a patch to a confidential kind by one that quotes nothing of the patch.
-fn hidden(request: Request<'_>, error: ApiError) -> ApiError {
+fn redact_patch(request: Request<'_>, error: ApiError) -> ApiError {
     match error {
         ApiError::BadRequest(_) if request.resource.rules.confidential => {
             ApiError::BadRequest("the patch does not have the form of its format".to_owned())
@@ -374,7 +380,7 @@ fn hidden(request: Request<'_>, error: ApiError) -> ApiError {
 
 /// Removes all values from the refusal of a JSON patch's result, and the warnings, for confidential kinds. Such a patch
 /// can copy stored data into fields that errors quote (a uid, a name, a finalizer). The refusal still names the fields.
-fn withheld(request: Request<'_>, error: ApiError) -> ApiError {
+fn redact_values(request: Request<'_>, error: ApiError) -> ApiError {
     if !request.resource.rules.confidential {
         return error;
     }

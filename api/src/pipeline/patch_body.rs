@@ -28,7 +28,7 @@ impl Patch {
     /// Whether the patch names the `resourceVersion` that it changes.
     pub(super) fn names_version(&self) -> bool {
         match self {
-            Patch::Json(patch) => patch.speaks_of("/metadata/resourceVersion"),
+            Patch::Json(patch) => patch.targets("/metadata/resourceVersion"),
             Patch::Merge(patch) | Patch::Strategic(patch) | Patch::Apply(patch) => names_version(patch),
         }
     }

@@ -10,7 +10,7 @@ use orch_rules::validate::tree::{child_mut, existing_mut, set};
 use orch_schema::value::Value;
 use orch_schema::{Decoded, Head, Limits, check_held, decode_json, write_value};
 
-use super::incoming::{Patched, forget_owners, has_emptied_owners, met};
+use super::incoming::{Patched, clear_managed_fields, has_empty_managed_fields, report_strict_errors};
 use super::options::FieldValidation;
 use super::patch::{check_kept_head, with_head};
 use super::patch_body::{Parsed, Patch};
@@ -52,7 +52,7 @@ impl<S: Store> Pipeline<S> {
         if keeps_head {
             check_kept_head(request, &document).ok()?;
         }
-        let empties_owners = has_emptied_owners(&document);
+        let empties_owners = has_empty_managed_fields(&document);
         let mut json = Vec::with_capacity(1024);
         write_value(&document, &mut json);
         drop(document);
@@ -61,11 +61,11 @@ impl<S: Store> Pipeline<S> {
         if !found.is_empty() {
             return None;
         }
-        let warnings = met(request, &Head::default(), strict, validation).ok()?;
+        let warnings = report_strict_errors(request, &Head::default(), strict, validation).ok()?;
         let mut value = reach.joined(stored, part)?;
         check_held(schema, type_id, &value, Limits::patched()).ok()?;
         if empties_owners {
-            forget_owners(&mut value);
+            clear_managed_fields(&mut value);
         }
         Some(Patched { value, warnings })
     }

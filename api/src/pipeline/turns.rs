@@ -95,14 +95,14 @@ mod tests {
     use orch_raft::memory::MemoryStore;
 
     use super::*;
-    use crate::testing::{Directed, Fate};
+    use crate::testing::{ProposalOutcome, ScriptedStore};
 
     /// Time that each writer holds its turn, so that others wait and the queue stays.
     const TRY: Duration = Duration::from_millis(1);
 
-    fn store(leads: bool) -> Directed {
+    fn store(leads: bool) -> ScriptedStore {
         let leads = Arc::new(AtomicBool::new(leads));
-        Directed { below: MemoryStore::default(), leads, fate: Fate::Applied }
+        ScriptedStore { below: MemoryStore::default(), leads, fate: ProposalOutcome::Applied }
     }
 
     fn key(name: &str) -> Key {

@@ -11,7 +11,7 @@ use orch_rules::validate::{
     Path, WriteKind, carry_system_fields, validate_object_meta, validate_object_meta_update,
 };
 use orch_schema::apply_defaults;
-use orch_schema::shown::part;
+use orch_schema::excerpt::part;
 use orch_schema::value::Value;
 
 use super::create::Origin;
@@ -32,8 +32,13 @@ impl<S: Store> Pipeline<S> {
         let names_version = first.as_ref().is_some_and(names_version);
         let key = request.key()?;
         for _ in 0..ATTEMPTS_MAX {
-            let attempt =
-                Replacement { pipeline: self, request, options: &options, first: &mut first, names_version };
+            let attempt = UpdateAttempt {
+                pipeline: self,
+                request,
+                options: &options,
+                first: &mut first,
+                names_version,
+            };
             if let Some(modified) = self.modify(request, &key, options.dry_run, attempt).await? {
                 return Ok(modified.written());
             }
@@ -73,7 +78,7 @@ impl<S: Store> Pipeline<S> {
         let resource = request.resource;
         let Current { value: stored, view, .. } = current;
         // Without conversion the request's version is the stored form, and the object is held once.
-        let converted = resource.conversion.map(|_| resource.in_version(stored.clone()));
+        let converted = resource.conversion.map(|_| resource.to_version(stored.clone()));
         let old = converted.as_ref().unwrap_or(&stored);
         request.exchange.warn(owners::deduplicate(&mut new, true));
         check_version(request, old, &mut new)?;
@@ -87,7 +92,7 @@ impl<S: Store> Pipeline<S> {
         }
         request.budget.check()?;
         drop(converted);
-        let (old, mut new) = (stored, resource.in_store(new));
+        let (old, mut new) = (stored, resource.to_stored(new));
         let mut additions = Additions::default();
         let attributes = Attributes {
             old: Some(&old),
@@ -148,7 +153,7 @@ impl<S: Store> Pipeline<S> {
 }
 
 /// A PUT on a stored object.
-struct Replacement<'a, S> {
+struct UpdateAttempt<'a, S> {
     pipeline: &'a Pipeline<S>,
     request: Request<'a>,
     options: &'a Options,
@@ -158,7 +163,7 @@ struct Replacement<'a, S> {
     names_version: bool,
 }
 
-impl<S: Store> Attempt for Replacement<'_, S> {
+impl<S: Store> Attempt for UpdateAttempt<'_, S> {
     async fn change(&mut self, current: Current) -> Result<Change, ApiError> {
         let (pipeline, request, options) = (self.pipeline, self.request, self.options);
         let incoming = self.first.take().map_or_else(|| pipeline.sent(request, options), Ok)?;

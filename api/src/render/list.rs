@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use orch_raft::object::SharedObject;
-use orch_schema::budget::goes_on;
+use orch_schema::budget::count_step;
 use orch_schema::value::Value;
 use orch_schema::write_yaml_list;
 
@@ -34,7 +34,7 @@ impl Renderer {
                 let parts = list
                     .objects
                     .iter()
-                    .take_while(|_| goes_on())
+                    .take_while(|_| count_step())
                     .map(|object| self.metadata_part(&object.json));
                 let items = Items::parts(parts.collect::<Result<_, _>>()?);
                 let framing = Framing::Commas { before: self.partial_head().into(), after: b"}" };
@@ -76,7 +76,7 @@ impl Renderer {
         item: impl Fn(&SharedObject, &mut Vec<u8>) -> Result<(), ApiError>,
     ) -> Result<Payload, ApiError> {
         let mut document = Pieces::with_capacity(open.len());
-        let objects = objects.iter().take_while(|_| goes_on());
+        let objects = objects.iter().take_while(|_| count_step());
         match self.representation {
             Representation { encoding: Encoding::Yaml, .. } => {
                 open.extend_from_slice(b"]}");

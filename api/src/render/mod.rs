@@ -32,7 +32,7 @@ use bytes::Bytes;
 use orch_proto::Brand;
 use orch_raft::object::SharedObject;
 use orch_schema::Schema;
-use orch_schema::shown::quoted;
+use orch_schema::excerpt::quoted;
 use orch_schema::value::Value;
 
 use crate::ambient::Timestamp;

@@ -47,7 +47,7 @@ pub struct Frames {
     shared: VecDeque<Bytes>,
     /// Bytes of the remaining frames.
     left: usize,
-    /// See [`Frames::held`].
+    /// See [`Frames::own_bytes`].
     held: usize,
 }
 
@@ -110,7 +110,7 @@ impl Payload {
     }
 
     /// Bytes that the response counts as its own: of stored objects only the pointers.
-    pub fn held(&self) -> usize {
+    pub fn own_bytes(&self) -> usize {
         self.frames.held
     }
 
@@ -159,8 +159,8 @@ impl Iterator for Frames {
 }
 
 impl Frames {
-    /// Bytes that the remaining frames count as the response's own: see [`Payload::held`].
-    pub fn held(&self) -> usize {
+    /// Bytes that the remaining frames count as the response's own: see [`Payload::own_bytes`].
+    pub fn own_bytes(&self) -> usize {
         self.held
     }
 
@@ -210,7 +210,7 @@ impl Frames {
     fn take_item(&mut self) -> Option<Item> {
         let item = self.items.take()?;
         self.written += 1;
-        self.held = self.held.saturating_sub(item.held());
+        self.held = self.held.saturating_sub(item.own_bytes());
         Some(item)
     }
 }
@@ -281,7 +281,7 @@ impl Item {
     }
 
     /// Bytes that were counted as the response's own for this item.
-    fn held(&self) -> usize {
+    fn own_bytes(&self) -> usize {
         match self {
             Item::Object(_) => size_of::<SharedObject>(),
             Item::Part(part) => part.len() + size_of::<Bytes>(),

@@ -9,10 +9,10 @@ use super::payload::{FRAME_BYTES, Payload};
 use super::pretty::Sink;
 
 /// Bytes from which on a piece is full: more than a frame, so that [`Payload`] sends pieces without copying them.
-const FULL: usize = FRAME_BYTES + 1;
+const PIECE_BYTES_MIN: usize = FRAME_BYTES + 1;
 
 /// Capacity of a piece, so that a row or a line past the end does not reallocate it.
-const ROOM: usize = FRAME_BYTES + FRAME_BYTES / 4;
+const PIECE_CAPACITY_BYTES: usize = FRAME_BYTES + FRAME_BYTES / 4;
 
 /// A document being written.
 #[derive(Debug, Default)]
@@ -24,13 +24,13 @@ pub(super) struct Pieces {
 impl Pieces {
     /// An empty document; `bytes` is its expected size.
     pub(super) fn with_capacity(bytes: usize) -> Self {
-        Pieces { last: Vec::with_capacity(bytes.min(ROOM)), ..Pieces::default() }
+        Pieces { last: Vec::with_capacity(bytes.min(PIECE_CAPACITY_BYTES)), ..Pieces::default() }
     }
 
     /// The piece to append to: a new one if the last is full.
     pub(super) fn last(&mut self) -> &mut Vec<u8> {
-        if self.last.len() >= FULL {
-            let full = std::mem::replace(&mut self.last, Vec::with_capacity(ROOM));
+        if self.last.len() >= PIECE_BYTES_MIN {
+            let full = std::mem::replace(&mut self.last, Vec::with_capacity(PIECE_CAPACITY_BYTES));
             self.full.push(full.into());
         }
         &mut self.last

@@ -3,7 +3,7 @@
 //! Owns an indenter that works on the bytes of canonical JSON, without a tree and without white space to remove. Its
 //! output can be measured without being written, so that a response's length is known before its first byte.
 
-use orch_schema::budget::goes_on;
+use orch_schema::budget::count_step;
 
 use super::scan::string_end;
 
@@ -41,7 +41,7 @@ pub(super) fn indented_len(json: &[u8], depth: usize) -> usize {
 
 fn write(json: &[u8], mut depth: usize, sink: &mut impl Sink) {
     let mut at = 0;
-    while let Some(&byte) = json.get(at).filter(|_| goes_on()) {
+    while let Some(&byte) = json.get(at).filter(|_| count_step()) {
         let mut end = at + 1;
         match byte {
             b'"' => {

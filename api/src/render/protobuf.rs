@@ -5,7 +5,7 @@
 
 use bytes::Bytes;
 use orch_raft::object::SharedObject;
-use orch_schema::budget::goes_on;
+use orch_schema::budget::count_step;
 use orch_schema::json;
 use orch_schema::protobuf::{
     ENVELOPE_END, message_field_end, varint_len, write_envelope, write_envelope_head, write_field_open,
@@ -62,7 +62,7 @@ impl Renderer {
             &self.stored_value(json)?,
             &mut message,
         );
-        if !goes_on() {
+        if !count_step() {
             // An incomplete message must not get into the object's cache.
             return Err(ApiError::DeadlineExceeded);
         }
@@ -126,7 +126,7 @@ pub(super) fn encoded_meta(schema: &Schema, name: &str, value: &Value) -> Vec<u8
 
 /// Encodes a document of the built-in type `name` (`PACKAGE.MESSAGE`).
 pub(super) fn encoded_message(schema: &Schema, name: &str, value: &Value) -> Vec<u8> {
-    let type_id = schema.named(name).expect("types of the server's own documents are built in");
+    let type_id = schema.find_type(name).expect("types of the server's own documents are built in");
     let mut message = Vec::new();
     encode_protobuf(schema, type_id, value, &mut message);
     message

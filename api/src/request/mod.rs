@@ -5,9 +5,9 @@
 mod path;
 mod query;
 
-pub use path::{Target, TargetPath, parse_path, plain_path};
+pub use path::{Target, TargetPath, parse_path, without_trailing_slash};
 pub use query::Query;
-pub(crate) use query::echoed;
+pub(crate) use query::quote_shortened;
 
 /// The verb of a request, for authorization and the pipeline.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -47,7 +47,7 @@ const SEGMENTS_MAX: usize = 32;
 
 /// `path` without its trailing slash, if any; empty for the root. `None`: the path has empty segments. Such a path is
 /// not served, and removing the segments does not make it a served one.
-pub fn plain_path(path: &str) -> Option<&str> {
+pub fn without_trailing_slash(path: &str) -> Option<&str> {
     let path = path.strip_suffix('/').unwrap_or(path);
     if path.is_empty() {
         return Some(path);
@@ -88,13 +88,13 @@ pub fn parse_path(path: &str) -> TargetPath {
     if rest.is_empty() {
         return TargetPath::Other;
     }
-    place(&mut target, rest);
+    assign_segments(&mut target, rest);
     TargetPath::Resource(target)
 }
 
 /// Assigns the segments behind the version. `namespaces/NAME` is the namespace object; further segments name a resource
 /// in that namespace, unless they are a sub-resource of the object.
-fn place(target: &mut Target, segments: Vec<String>) {
+fn assign_segments(target: &mut Target, segments: Vec<String>) {
     let in_namespace = segments.len() > 2
         && segments[0] == "namespaces"
         && !(segments.len() == 3 && matches!(segments[2].as_str(), "status" | "finalize"));
@@ -143,10 +143,10 @@ mod tests {
     #[test]
     fn a_path_with_empty_segments_is_none() {
         for (path, plain) in [("/", ""), ("/readyz", "/readyz"), ("/apis/apps/", "/apis/apps")] {
-            assert_eq!(plain_path(path), Some(plain), "{path}");
+            assert_eq!(without_trailing_slash(path), Some(plain), "{path}");
         }
         for path in ["//", "//readyz", "/readyz//", "/apis//apps", "*", "x/y"] {
-            assert_eq!(plain_path(path), None, "{path}");
+            assert_eq!(without_trailing_slash(path), None, "{path}");
         }
     }
 

@@ -4,7 +4,7 @@
 
 use std::num::{IntErrorKind, ParseIntError};
 
-use orch_schema::shown::quoted;
+use orch_schema::excerpt::quoted;
 use percent_encoding::percent_decode_str;
 
 use crate::error::ApiError;
@@ -16,11 +16,11 @@ pub struct Query {
 }
 
 /// Characters of a refused value that the response repeats.
-const ECHOED_MAX: usize = 64;
+const ECHOED_CHARS_MAX: usize = 64;
 
-/// A refused value as the response repeats it: quoted, and cut after [`ECHOED_MAX`] characters.
-pub(crate) fn echoed(text: &str) -> String {
-    let shown: String = text.chars().take(ECHOED_MAX).collect();
+/// A refused value as the response repeats it: quoted, and cut after [`ECHOED_CHARS_MAX`] characters.
+pub(crate) fn quote_shortened(text: &str) -> String {
+    let shown: String = text.chars().take(ECHOED_CHARS_MAX).collect();
     quoted(&shown)
 }
 
@@ -72,7 +72,7 @@ impl Query {
                 IntErrorKind::PosOverflow | IntErrorKind::NegOverflow => "value out of range",
                 _ => "invalid syntax",
             };
-            ApiError::BadRequest(format!("strconv.ParseInt: parsing {}: {reason}", echoed(text)))
+            ApiError::BadRequest(format!("strconv.ParseInt: parsing {}: {reason}", quote_shortened(text)))
         })
     }
 }

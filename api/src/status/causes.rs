@@ -3,9 +3,11 @@
 use std::collections::HashSet;
 
 use orch_rules::validate::errors::{ERRORS_SHOWN_MAX, FieldErrors};
-use orch_schema::shown::bytes_in_answer;
+use orch_schema::excerpt::bytes_in_answer;
 
-use super::{DETAIL_BYTES_MAX, Details, MESSAGE_BYTES_MAX, RETRY_AFTER_SECONDS, Status, about, bound, named};
+use super::{
+    DETAIL_BYTES_MAX, Details, MESSAGE_BYTES_MAX, RETRY_AFTER_SECONDS, Status, about, named, truncate,
+};
 use crate::error::Subject;
 
 /// Bytes of all causes together as the response holds them. The causes repeat the errors of the message.
@@ -88,7 +90,7 @@ pub(super) fn bound_causes(causes: &mut Vec<(String, String, String)>) {
     for (reason, message, field) in causes.iter_mut() {
         let mut bytes = 0;
         for text in [reason, message, field] {
-            bound(text, DETAIL_BYTES_MAX);
+            truncate(text, DETAIL_BYTES_MAX);
             bytes += bytes_in_answer(text);
         }
         let Some(rest) = left.checked_sub(bytes) else { break };

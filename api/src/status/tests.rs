@@ -12,7 +12,7 @@ fn may_be_repeated(error: &ApiError) -> bool {
     match error {
         ApiError::NameGenerationExhausted(_)
         | ApiError::RevisionTooLarge { .. }
-        | ApiError::TooMuchHeld
+        | ApiError::NoRoom
         | ApiError::Unavailable(_) => true,
         ApiError::NotFound(_)
         | ApiError::UnknownPath
@@ -75,7 +75,7 @@ fn one_of_each() -> Vec<ApiError> {
         ApiError::Unavailable(text()),
         ApiError::OverBudget(text()),
         ApiError::TooManyOperations(text()),
-        ApiError::TooMuchHeld,
+        ApiError::NoRoom,
         ApiError::ObjectTooLarge(text()),
         ApiError::Internal(text()),
     ]

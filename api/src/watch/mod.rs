@@ -31,7 +31,7 @@ pub use initial::InitialEvents;
 const FRAME_BYTES: usize = 64 << 10;
 
 /// Most objects or changes matched before other tasks run: some hundred microseconds with usual selectors.
-const LOOKED_AT_MAX: usize = 4096;
+const MATCHED_PER_LOOK_MAX: usize = 4096;
 
 /// Interval of bookmarks for clients that asked for them: the reference's.
 const BOOKMARK_EVERY: Duration = Duration::from_secs(60);
@@ -85,7 +85,7 @@ enum Written {
     All,
     /// The frame is full; the next one continues with the remaining changes.
     FrameFull,
-    /// [`LOOKED_AT_MAX`] changes were matched.
+    /// [`MATCHED_PER_LOOK_MAX`] changes were matched.
     Enough,
 }
 
@@ -106,7 +106,7 @@ fn sleep<S: Store>(store: &S, duration: Duration) -> BoxFuture<'static, ()> {
 }
 
 /// The result of [`Watch::look`], which never waits.
-pub enum Looked {
+pub enum LookResult {
     /// A frame to send.
     Frame(Bytes),
     /// No event to send.
@@ -120,9 +120,9 @@ impl<S: Store> Watch<S> {
     pub async fn next(&mut self) -> Option<Bytes> {
         loop {
             match self.look() {
-                Looked::Frame(frame) => return Some(frame),
-                Looked::Ended => return None,
-                Looked::Nothing => {}
+                LookResult::Frame(frame) => return Some(frame),
+                LookResult::Ended => return None,
+                LookResult::Nothing => {}
             }
             if self.is_behind {
                 // The selectors matched none of these objects: other tasks run before the next look.
@@ -180,14 +180,14 @@ impl<S: Store> Watch<S> {
     }
 
     /// Looks at a bounded number of objects, and returns the frame of their events.
-    pub fn look(&mut self) -> Looked {
-        let ended = |last: Option<Bytes>| last.map_or(Looked::Ended, Looked::Frame);
+    pub fn look(&mut self) -> LookResult {
+        let ended = |last: Option<Bytes>| last.map_or(LookResult::Ended, LookResult::Frame);
         if self.is_over() {
             return ended(self.finish());
         }
         self.is_behind = false;
         let frame = match self.phase {
-            Phase::Ended => return Looked::Ended,
+            Phase::Ended => return LookResult::Ended,
             _ if self.is_revoked() => Err((Vec::new(), ApiError::revoked())),
             Phase::Initial { .. } => self.initial_frame(),
             Phase::Following => self.frame_of_changes(),
@@ -199,7 +199,7 @@ impl<S: Store> Watch<S> {
         if matches!(self.phase, Phase::Following) && self.take_due_bookmark() {
             frame.extend(self.bookmark_frame().unwrap_or_default());
         }
-        if frame.is_empty() { Looked::Nothing } else { Looked::Frame(frame.into()) }
+        if frame.is_empty() { LookResult::Nothing } else { LookResult::Frame(frame.into()) }
     }
 
     /// Whether the watch's time is over or the node stops. Checked before every frame, because changes may never pause.
@@ -263,7 +263,7 @@ impl<S: Store> Watch<S> {
         let now = self.pipeline.ambient.now();
         let mut passed = None;
         for (at, (path, object)) in self.scope.candidates(&collection, sent.as_deref()).enumerate() {
-            if at >= LOOKED_AT_MAX {
+            if at >= MATCHED_PER_LOOK_MAX {
                 self.is_behind = true;
                 self.phase = Phase::Initial { collection: collection.clone(), after: passed };
                 return Ok(frame);
@@ -349,7 +349,7 @@ impl<S: Store> Watch<S> {
                 if frame.len() >= FRAME_BYTES {
                     return Ok(Written::FrameFull);
                 }
-                if at >= LOOKED_AT_MAX {
+                if at >= MATCHED_PER_LOOK_MAX {
                     return Ok(Written::Enough);
                 }
             }

@@ -125,7 +125,7 @@ fn pair(first: &str, second: &str) -> Vec<u8> {
 }
 
 fn typed(name: &str, content: &[u8]) -> Vec<u8> {
-    let type_id = SCHEMA.named(name).expect("a type of the schema");
+    let type_id = SCHEMA.find_type(name).expect("a type of the schema");
     let number = u16::try_from(type_id.0).expect("some hundred types");
     [&number.to_be_bytes(), content].concat()
 }

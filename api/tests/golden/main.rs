@@ -104,7 +104,7 @@ fn generations(name: &str) -> Vec<[String; 2]> {
 fn stored_objects_are_encoded_as_ever() {
     let schema = Schema::builtin(&ORCH);
     for (name, given) in GIVEN {
-        let type_id = schema.named(name).unwrap();
+        let type_id = schema.find_type(name).unwrap();
         let value = decode_json(&schema, type_id, given.as_bytes(), Limits::default()).unwrap().value;
         let [json, message] = encoded(&schema, type_id, &value);
         check(&format!("{name}.json"), &json);
@@ -116,7 +116,7 @@ fn stored_objects_are_encoded_as_ever() {
 fn stored_objects_decode_as_ever() {
     let schema = Schema::builtin(&ORCH);
     for (name, _) in GIVEN {
-        let type_id = schema.named(name).unwrap();
+        let type_id = schema.find_type(name).unwrap();
         let read = |extension: &str| {
             let path =
                 PathBuf::from(env!("CARGO_MANIFEST_DIR")).join(format!("tests/golden/{name}.{extension}"));
@@ -163,7 +163,7 @@ fn whatever_was_ever_stored_reads_and_is_written_the_same() {
     }
     assert!(seen.len() > 20, "{seen:?}");
     for (name, files) in seen {
-        let type_id = schema.named(&name).unwrap_or_else(|| panic!("{name} is no longer a type"));
+        let type_id = schema.find_type(&name).unwrap_or_else(|| panic!("{name} is no longer a type"));
         let generations = generations(&name);
         assert_eq!(files, 2 * generations.len(), "{name}: generations are counted from 1, in pairs");
         for [json, message] in generations {

@@ -23,7 +23,7 @@ use axum::routing::{delete, get, post};
 use http::header::CONTENT_TYPE;
 use http::{HeaderValue, StatusCode};
 use orch_api::ambient::{Ambient, SystemAmbient};
-use orch_api::authn::{Admission, Peer as Connection};
+use orch_api::authn::{Peer as Connection, UserReporter};
 use orch_api::authz::Attributes;
 use orch_api::error::ApiError;
 use orch_api::exchange::Exchange;
@@ -146,7 +146,7 @@ pub(super) fn router(handle: Handle, gate: Arc<Gate>) -> Router {
 
 async fn let_in(State(gate): State<Arc<Gate>>, request: Request, next: Next) -> Response {
     let (peer, admission) =
-        (request.extensions().get::<Arc<Connection>>(), request.extensions().get::<Admission>());
+        (request.extensions().get::<Arc<Connection>>(), request.extensions().get::<UserReporter>());
     let verb = request.method().as_str().to_ascii_lowercase();
     let attributes = Attributes::Path { verb: &verb, path: request.uri().path() };
     let exchange = Exchange::begin(request.method(), request.uri().path(), request.headers(), &SystemAmbient);

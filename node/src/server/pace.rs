@@ -22,7 +22,7 @@ use axum::body::Body;
 use bytes::{Buf, Bytes};
 use http::Response;
 use hyper::body::{Frame, SizeHint};
-use orch_api::http::Lasting;
+use orch_api::http::WatchResponse;
 use parking_lot::Mutex;
 use tokio::time::{Instant, Sleep};
 
@@ -99,7 +99,7 @@ impl Pacing {
 
     /// `response`, whose body [`paced`] around it keeps an eye on, with what is to be dropped at its end.
     pub(super) fn around(&self, response: Response<Body>, under_way: UnderWay) -> Response<Paced> {
-        let watch = response.extensions().get::<Lasting>().cloned();
+        let watch = response.extensions().get::<WatchResponse>().cloned();
         response.map(|body| {
             let paced = Paced {
                 body,
@@ -139,7 +139,7 @@ pub(super) struct Paced {
     /// `None` for an answer without an end.
     untaken: Option<Arc<Untaken>>,
     /// Of an answer without an end.
-    watch: Option<Lasting>,
+    watch: Option<WatchResponse>,
     _under_way: UnderWay,
 }
 

@@ -14,8 +14,8 @@ use http_body_util::{BodyExt, Empty};
 use hyper::body::Incoming;
 use hyper::client::conn::{http1, http2};
 use hyper_util::rt::{TokioExecutor, TokioIo};
-use orch_api::authn::{Admission, Peer, User};
-use orch_api::http::Lasting;
+use orch_api::authn::{Peer, User, UserReporter};
+use orch_api::http::WatchResponse;
 use orch_api::watch::InitialEvents;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
@@ -42,7 +42,7 @@ fn service(meeting: Arc<Meeting>) -> axum::Router {
     axum::Router::new().fallback(move |request: axum::extract::Request| {
         let meeting = Arc::clone(&meeting);
         async move {
-            let admission = request.extensions().get::<Admission>().expect("every request can be let in");
+            let admission = request.extensions().get::<UserReporter>().expect("every request can be let in");
             if let Some(name) = request.headers().get("user") {
                 admission.accept(&User { name: name.to_str().unwrap().to_owned(), ..User::default() });
             }
@@ -52,7 +52,7 @@ fn service(meeting: Arc<Meeting>) -> axum::Router {
                 let mut response = Response::new(Body::from_stream(pieces));
                 if path != "/endless" {
                     let initial_events = InitialEvents::new(path == "/watch-of-much");
-                    response.extensions_mut().insert(Lasting { initial_events });
+                    response.extensions_mut().insert(WatchResponse { initial_events });
                 }
                 return Ok(response);
             }

@@ -12,7 +12,7 @@ use axum::body::Body;
 use http::header::{CONTENT_TYPE, HOST, HeaderMap, RETRY_AFTER};
 use http::{HeaderValue, Request, Response, StatusCode, Version};
 use hyper::body::Incoming;
-use orch_api::authn::{Admission, Peer, USER_ANONYMOUS, User};
+use orch_api::authn::{Peer, USER_ANONYMOUS, User, UserReporter};
 use tower::{Service, ServiceExt};
 
 use super::limits;
@@ -46,7 +46,7 @@ pub(super) struct Visitor {
     door: Option<Door>,
     place: Arc<Place>,
     standing: Arc<Standing>,
-    admission: Admission,
+    admission: UserReporter,
     pacing: Pacing,
 }
 
@@ -70,7 +70,7 @@ impl Visitor {
             Arc::new(Standing { has_asked: AtomicBool::new(false), is_known: AtomicBool::new(is_known) });
         let admission = {
             let (place, standing) = (Arc::clone(&place), Arc::clone(&standing));
-            Admission::new(move |user: &User| {
+            UserReporter::new(move |user: &User| {
                 place.hold(user);
                 if user.name != USER_ANONYMOUS {
                     standing.is_known.store(true, Ordering::Relaxed);

@@ -81,7 +81,7 @@ fn condition(bytes: &[u8]) -> Check {
             (number, _) => return Err(DecodeError::unknown_field("condition", number)),
         }
     }
-    one_kind("condition", kinds)
+    require_one_kind("condition", kinds)
 }
 
 fn operation(bytes: &[u8], reads: u32) -> Check {
@@ -95,10 +95,10 @@ fn operation(bytes: &[u8], reads: u32) -> Check {
             (number, _) => return Err(DecodeError::unknown_field("operation", number)),
         }
     }
-    one_kind("operation", kinds)
+    require_one_kind("operation", kinds)
 }
 
-fn one_kind(what: &'static str, kinds: u32) -> Check {
+fn require_one_kind(what: &'static str, kinds: u32) -> Check {
     if kinds == 1 { Ok(()) } else { Err(DecodeError::new(what, format!("it has {kinds} kinds"))) }
 }
 

@@ -12,7 +12,7 @@
 //! its disk; both may be seconds old, which is what the reserve is for (docs/decisions/0018).
 //!
 //! Invariant: a write that helps to delete is never refused here, nor is a small write that does not make the state larger
-//! (`State::spares_room`).
+//! (`State::is_allowed_when_short_of_space`).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -271,7 +271,7 @@ impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
             return None;
         }
         let nearly_full = self.space.is_anyone_very_short();
-        if self.applied.state().spares_room(&transaction.operations, nearly_full) {
+        if self.applied.state().is_allowed_when_short_of_space(&transaction.operations, nearly_full) {
             return None;
         }
         let short = self.space.status(self.options.id()).short;

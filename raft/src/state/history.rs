@@ -30,7 +30,7 @@ impl HistoryBounds {
 
 /// A batch of the oldest changes, to be evicted: see [`super::State::oldest`].
 #[derive(Clone, Debug)]
-pub struct Leaving {
+pub struct EvictionBatch {
     /// The floor after the eviction.
     pub floor: Revision,
     /// In the order of their revisions, each revision whole.

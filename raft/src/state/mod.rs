@@ -6,7 +6,7 @@
 //!
 //! All resources share one history window in memory: trimming evicts whole revisions, oldest first, and raises one
 //! floor. It takes two steps: [`State::oldest`] lists the changes to evict, the caller writes them to the disk, then
-//! [`State::forget`] drops them. So every change that has left memory is on the disk, which holds the state as of the
+//! [`State::drop_history_through`] drops them. So every change that has left memory is on the disk, which holds the state as of the
 //! floor (docs/decisions/0002) and older changes (docs/decisions/0010).
 //!
 //! Invariant: no clock, no randomness, no unordered map. Invariant: `floor <= applied`, and every change after the
@@ -27,7 +27,7 @@ use imbl::OrdMap;
 pub use self::collection::{Change, Collection, Compacted};
 pub use self::fingerprint::{Fingerprint, digest_of_changes};
 use self::history::Ring;
-pub use self::history::{Evicted, HistoryBounds, Leaving};
+pub use self::history::{Evicted, EvictionBatch, HistoryBounds};
 use self::usage::Full;
 pub(crate) use self::usage::QUOTA_FIELD;
 pub use self::usage::{LIMITS, Usage};
@@ -133,7 +133,7 @@ impl State {
 
     /// The oldest changes, as many as must be evicted for `bounds` to hold. A batch ends with the revision that takes
     /// it past `batch_bytes` to write. `None` when the bounds hold.
-    pub fn oldest(&self, bounds: &HistoryBounds, batch_bytes: usize) -> Option<Leaving> {
+    pub fn oldest(&self, bounds: &HistoryBounds, batch_bytes: usize) -> Option<EvictionBatch> {
         if !self.exceeds(bounds) && self.floor >= bounds.through.min(self.applied) {
             return None;
         }
@@ -153,12 +153,12 @@ impl State {
         let last = last.unwrap_or(self.floor);
         let cut_short = self.ring.first_after(last).is_some_and(|next| next <= wanted);
         let floor = if cut_short { last } else { wanted.max(last) };
-        Some(Leaving { floor, changes })
+        Some(EvictionBatch { floor, changes })
     }
 
     /// Drops every change up to `floor`, after the caller has written them elsewhere. Floors differ between members;
     /// the changes above a floor never do.
-    pub fn forget(&mut self, floor: Revision) {
+    pub fn drop_history_through(&mut self, floor: Revision) {
         assert!(floor <= self.applied, "what leaves the history was applied");
         while let Some((resource, revision)) = self.ring.forget_through(floor) {
             self.collection_mut(&resource).forget_oldest(revision);
@@ -167,10 +167,12 @@ impl State {
     }
 
     /// Evicts whole revisions, oldest first, until `bounds` hold, and returns their changes in order: [`State::oldest`]
-    /// and [`State::forget`] at once, for stores without a disk.
+    /// and [`State::drop_history_through`] at once, for stores without a disk.
     pub fn trim_history(&mut self, bounds: &HistoryBounds) -> Vec<Evicted> {
-        let Some(Leaving { floor, changes }) = self.oldest(bounds, usize::MAX) else { return Vec::new() };
-        self.forget(floor);
+        let Some(EvictionBatch { floor, changes }) = self.oldest(bounds, usize::MAX) else {
+            return Vec::new();
+        };
+        self.drop_history_through(floor);
         changes
     }
 

@@ -320,14 +320,14 @@ fn a_watch_of_a_resource_at_rest_goes_on_after_a_restart_and_a_missed_removal_is
 fn what_is_to_leave_stays_until_it_is_forgotten_and_leaves_in_batches() {
     let mut state = state_after((0..10).map(|_| transaction(vec![write("pods", "a", "1")])).collect());
     let all = HistoryBounds { through: Revision(9), ..EVERYTHING };
-    let Leaving { floor, changes } = state.oldest(&all, 1).unwrap();
+    let EvictionBatch { floor, changes } = state.oldest(&all, 1).unwrap();
     assert_eq!((floor, changes.len()), (Revision(2), 1), "a batch ends behind what makes it large enough");
     assert_eq!(state.collection("pods").changes_after(Revision(1)).unwrap().count(), 10);
-    state.forget(floor);
+    state.drop_history_through(floor);
     assert!(state.collection("pods").changes_after(Revision(1)).is_err());
-    let Leaving { floor, changes } = state.oldest(&all, usize::MAX).unwrap();
+    let EvictionBatch { floor, changes } = state.oldest(&all, usize::MAX).unwrap();
     assert_eq!((floor, changes.len()), (Revision(9), 7));
-    state.forget(floor);
+    state.drop_history_through(floor);
     assert!(state.oldest(&all, usize::MAX).is_none());
     let ahead = HistoryBounds { through: Revision(99), ..EVERYTHING };
     assert_eq!(state.oldest(&ahead, usize::MAX).unwrap().floor, Revision(11), "never above what is applied");
@@ -339,9 +339,9 @@ fn a_batch_of_large_creates_is_as_small_as_one_of_updates() {
     let create = |at: usize| transaction(vec![write("pods", &format!("p{at}"), &large)]);
     let state = state_after((0..50).map(create).collect());
     let all = HistoryBounds { through: state.applied(), ..EVERYTHING };
-    let Leaving { changes, .. } = state.oldest(&all, 1 << 20).unwrap();
+    let EvictionBatch { changes, .. } = state.oldest(&all, 1 << 20).unwrap();
     assert_eq!(changes.len(), 11, "nothing was replaced, a megabyte is written");
-    let Leaving { changes, .. } =
+    let EvictionBatch { changes, .. } =
         state.oldest(&HistoryBounds { bytes_max: 20_000, ..EVERYTHING }, 1 << 20).unwrap();
     assert_eq!(changes.len(), 11, "by what they keep alive, eleven of fifty must go");
 }

@@ -97,13 +97,13 @@ impl State {
     /// takes space as well. So objects of more than [`SMALL_WRITE_BYTES`] in all are rewritten only if they end (are
     /// marked for deletion, or shrink when marked), or, unless the disk is `nearly_full`, if they shrink by one part in
     /// [`SHRINKING_PART`].
-    pub(crate) fn spares_room(&self, operations: &[Operation], nearly_full: bool) -> bool {
-        let Change { added, removed, growth, ends } = self.change(operations);
+    pub(crate) fn is_allowed_when_short_of_space(&self, operations: &[Operation], nearly_full: bool) -> bool {
+        let Footprint { added, removed, growth, ends } = self.change(operations);
         match added {
             0 => true,
             // Objects marked for deletion may grow by little, but often: not while the disk is nearly full.
             _ if added <= SMALL_WRITE_BYTES => {
-                added <= removed || growth <= if nearly_full { Growth::Marking } else { Growth::Ending }
+                added <= removed || growth <= if nearly_full { Growth::Marking } else { Growth::Terminating }
             }
             _ => ends || (!nearly_full && added <= removed - removed / SHRINKING_PART),
         }
@@ -115,8 +115,8 @@ impl State {
         (change.added.saturating_sub(change.removed), change.growth)
     }
 
-    fn change(&self, operations: &[Operation]) -> Change {
-        let mut change = Change { added: 0, removed: 0, growth: Growth::Exempt, ends: true };
+    fn change(&self, operations: &[Operation]) -> Footprint {
+        let mut change = Footprint { added: 0, removed: 0, growth: Growth::Exempt, ends: true };
         for operation in operations {
             match operation {
                 Operation::Delete(key) => {
@@ -141,7 +141,7 @@ impl State {
 }
 
 /// The effect of operations on the size of the state.
-struct Change {
+struct Footprint {
     /// Weight of the objects written.
     added: u64,
     /// Weight of the objects replaced and removed.
@@ -160,7 +160,7 @@ enum Growth {
     /// Marking for deletion.
     Marking,
     /// Small growth of an object marked for deletion.
-    Ending,
+    Terminating,
     /// Small growth of another object.
     Small,
     /// A new object, or an update with large growth.
@@ -175,7 +175,7 @@ fn growth_of(put: &Put, old: Option<&Object>, grows: u64) -> Growth {
     match old {
         Some(old) if grows <= SMALL_GROWTH_BYTES => match (old.index.terminating, put.index.terminating) {
             (false, true) => Growth::Marking,
-            (true, true) => Growth::Ending,
+            (true, true) => Growth::Terminating,
             (_, false) => Growth::Small,
         },
         _ => Growth::Large,
@@ -187,7 +187,7 @@ fn limit_of(growth: Growth, quota: u64) -> u64 {
     let reserve = quota / RESERVE_PART;
     match growth {
         Growth::Exempt | Growth::Marking => u64::MAX,
-        Growth::Ending => quota.saturating_add(reserve),
+        Growth::Terminating => quota.saturating_add(reserve),
         Growth::Small => quota.saturating_add(reserve / 2),
         Growth::Large => quota,
     }
@@ -341,10 +341,14 @@ mod tests {
         for (put, low, nearly_full) in cases {
             let what = format!("{} of {} bytes", put.key.path(), put.json.len());
             let operations = [Operation::Put(put)];
-            assert_eq!(state.spares_room(&operations, false), low, "{what}, low");
-            assert_eq!(state.spares_room(&operations, true), nearly_full, "{what}, nearly full");
+            assert_eq!(state.is_allowed_when_short_of_space(&operations, false), low, "{what}, low");
+            assert_eq!(
+                state.is_allowed_when_short_of_space(&operations, true),
+                nearly_full,
+                "{what}, nearly full"
+            );
         }
-        assert!(state.spares_room(&[Operation::Delete(key("things", "large"))], true));
+        assert!(state.is_allowed_when_short_of_space(&[Operation::Delete(key("things", "large"))], true));
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! core/v1 ConfigMap: keys, size and immutability.
 
-use orch_schema::budget::goes_on;
+use orch_schema::budget::count_step;
 use orch_schema::json;
 use orch_schema::value::Value;
 
@@ -57,7 +57,7 @@ fn validate_content(map: &Value) -> FieldErrors {
     let (data, binary) = (map.entries("data"), map.entries("binaryData"));
     let in_binary: Distinct<&str> = binary.iter().map(|(key, _)| *key).collect();
     for (key, value) in &data {
-        if errors.is_full() || !goes_on() {
+        if errors.is_full() || !count_step() {
             break;
         }
         let path = Path::new("data").key(key);
@@ -68,7 +68,7 @@ fn validate_content(map: &Value) -> FieldErrors {
         size += value.as_str().map_or(0, str::len);
     }
     for (key, value) in &binary {
-        if errors.is_full() || !goes_on() {
+        if errors.is_full() || !count_step() {
             break;
         }
         errors.extend(metadata::invalid_each(&Path::new("binaryData").key(key), key, names::config_key(key)));

@@ -3,7 +3,7 @@
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use orch_proto::Brand;
-use orch_schema::budget::goes_on;
+use orch_schema::budget::count_step;
 use orch_schema::json;
 use orch_schema::value::{Map, Value};
 
@@ -76,7 +76,7 @@ fn validate_content(brand: &Brand, secret: &Value) -> FieldErrors {
     let data = Path::new("data");
     let mut errors = FieldErrors::new();
     let mut size = 0;
-    for (key, value) in secret.entries("data").into_iter().take_while(|_| goes_on()) {
+    for (key, value) in secret.entries("data").into_iter().take_while(|_| count_step()) {
         errors.extend(metadata::invalid_each(&data.key(key), key, names::config_key(key)));
         size += decoded_length(value);
     }

@@ -4,7 +4,7 @@
 //! never a silent mismatch.
 
 use orch_schema::Selectable;
-use orch_schema::shown::{part, quoted};
+use orch_schema::excerpt::{part, quoted};
 
 /// A parsed field selector: all terms must hold. Without terms it selects everything.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

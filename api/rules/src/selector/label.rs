@@ -4,7 +4,7 @@
 
 use std::collections::BTreeMap;
 
-use orch_schema::budget::goes_on;
+use orch_schema::budget::count_step;
 
 use super::label_parser::{self, LabelSelectorError};
 
@@ -85,7 +85,7 @@ impl LabelSelector {
             return self.conditions.iter().all(|(key, condition)| condition.holds(value(labels, key)));
         }
         let mut required = 0;
-        for (key, value) in labels.iter().take_while(|_| goes_on()) {
+        for (key, value) in labels.iter().take_while(|_| count_step()) {
             let found = self.conditions.binary_search_by(|(asked, _)| (**asked).cmp(key));
             let Ok(at) = found else { continue };
             let condition = &self.conditions[at].1;

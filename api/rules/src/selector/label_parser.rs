@@ -2,7 +2,7 @@
 //!
 //! Owns the parser; `label` owns the meaning of a requirement. Parsing is linear in the text.
 
-use orch_schema::shown::{part, quoted};
+use orch_schema::excerpt::{part, quoted};
 
 use super::label::{Operator, Requirement};
 use crate::validate::{Path, names};

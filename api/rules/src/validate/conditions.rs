@@ -3,7 +3,7 @@
 //! Owns the shape of these conditions; those of pods and nodes have older shapes.
 
 use orch_schema::budget::Numbered;
-use orch_schema::shown::quoted;
+use orch_schema::excerpt::quoted;
 use orch_schema::value::Value;
 
 use crate::validate::distinct::Distinct;

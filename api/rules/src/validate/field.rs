@@ -1,11 +1,11 @@
 //! Field paths and field errors.
 //!
-//! Owns the wording that all rules share. `orch_schema::shown` bounds the client's values that an error repeats. The
+//! Owns the wording that all rules share. `orch_schema::excerpt` bounds the client's values that an error repeats. The
 //! texts are the interface: clients compare them (spec 7).
 
 use std::fmt;
 
-use orch_schema::shown::{beginning, cut, fitting, quoted};
+use orch_schema::excerpt::{beginning, cut, fitting, quoted};
 
 /// Bytes of one error's detail, as answers hold them. A detail may quote several values, or the difference that an
 /// update would make; the longest recorded one has 541 bytes.
@@ -186,7 +186,7 @@ impl FieldErrorKind {
 
 #[cfg(test)]
 mod tests {
-    use orch_schema::shown::VALUE_BYTES_MAX;
+    use orch_schema::excerpt::VALUE_BYTES_MAX;
 
     use super::*;
 

@@ -5,8 +5,8 @@
 //! cause.
 
 use orch_proto::Brand;
-use orch_schema::budget::{Numbered, goes_on};
-use orch_schema::shown::{beginning, quoted};
+use orch_schema::budget::{Numbered, count_step};
+use orch_schema::excerpt::{beginning, quoted};
 use orch_schema::value::Value;
 
 use crate::kinds::NameRule;
@@ -123,7 +123,7 @@ pub fn bare_finalizer(path: Path, name: &str) -> FieldError {
 /// Labels: keys are qualified names, values are label values. Errors have the path of the map, not of the entry.
 pub fn validate_labels(labels: &Value, path: &Path) -> FieldErrors {
     let mut errors = FieldErrors::new();
-    for (key, value) in sorted_entries(labels).into_iter().take_while(|_| goes_on()) {
+    for (key, value) in sorted_entries(labels).into_iter().take_while(|_| count_step()) {
         if errors.is_full() {
             break;
         }
@@ -143,7 +143,7 @@ pub fn validate_label_name(key: &str, path: &Path) -> FieldErrors {
 pub fn validate_annotations(annotations: &Value, path: &Path) -> FieldErrors {
     let mut errors = FieldErrors::new();
     let mut size = 0;
-    for (key, value) in sorted_entries(annotations).into_iter().take_while(|_| goes_on()) {
+    for (key, value) in sorted_entries(annotations).into_iter().take_while(|_| count_step()) {
         if errors.is_full() {
             break;
         }
@@ -179,14 +179,14 @@ fn validate_name(meta: &Value, rule: NameRule, path: &Path) -> FieldErrors {
     let mut errors = FieldErrors::new();
     let generate = meta.text("generateName");
     if !generate.is_empty() {
-        let messages = names::by_rule(rule, generate, true);
+        let messages = names::check_name(rule, generate, true);
         errors.extend(invalid_each(&path.child("generateName"), generate, messages));
     }
     let name = meta.text("name");
     if name.is_empty() {
         errors.push(FieldError::required(path.child("name"), "name or generateName is required"));
     } else {
-        errors.extend(invalid_each(&path.child("name"), name, names::by_rule(rule, name, false)));
+        errors.extend(invalid_each(&path.child("name"), name, names::check_name(rule, name, false)));
     }
     errors
 }

@@ -18,7 +18,7 @@ const QUALIFIED_MESSAGE: &str = "must consist of alphanumeric characters, '-', '
                                  with an alphanumeric character";
 
 /// Checks `name` against the rule of its kind. `prefix`: `name` is a `generateName`, to which a suffix will be added.
-pub fn by_rule(rule: NameRule, name: &str, prefix: bool) -> Vec<String> {
+pub fn check_name(rule: NameRule, name: &str, prefix: bool) -> Vec<String> {
     let masked = if prefix { mask_trailing_dash(name) } else { name.to_owned() };
     match rule {
         NameRule::Dns1123Subdomain => dns1123_subdomain(&masked),
@@ -402,9 +402,9 @@ mod tests {
 
     #[test]
     fn generate_name_may_end_in_a_dash() {
-        assert!(by_rule(NameRule::Dns1123Subdomain, "gen-", true).is_empty());
-        assert!(!by_rule(NameRule::Dns1123Subdomain, "gen-", false).is_empty());
-        assert!(!by_rule(NameRule::Dns1123Label, "-", true).is_empty());
-        assert!(!by_rule(NameRule::Dns1123Label, "ä-", false).is_empty());
+        assert!(check_name(NameRule::Dns1123Subdomain, "gen-", true).is_empty());
+        assert!(!check_name(NameRule::Dns1123Subdomain, "gen-", false).is_empty());
+        assert!(!check_name(NameRule::Dns1123Label, "-", true).is_empty());
+        assert!(!check_name(NameRule::Dns1123Label, "ä-", false).is_empty());
     }
 }

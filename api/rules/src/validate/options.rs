@@ -2,7 +2,7 @@
 //!
 //! Owns the messages for option values out of range, in the order of the reference. The pipeline parses query and body.
 
-use orch_schema::shown::quoted;
+use orch_schema::excerpt::quoted;
 use orch_schema::value::Value;
 
 use crate::validate::errors::{ERRORS_SHOWN_MAX, FieldErrors};

@@ -8,8 +8,8 @@ use std::io;
 
 use serde::Serialize;
 
-use orch_schema::budget::goes_on;
-use orch_schema::shown::{VALUE_BYTES_MAX, fitting};
+use orch_schema::budget::count_step;
+use orch_schema::excerpt::{VALUE_BYTES_MAX, fitting};
 use orch_schema::value::{Iter, Map, Value};
 
 /// Bytes up to which a composite value is shown whole: recorded answers have whole selectors and claims, and a pod's
@@ -73,15 +73,15 @@ impl Tree for Value {
 /// Looks up members of a map during an iteration over another map. Mostly both have the same members in the same order:
 /// then each member follows the one found last, and no key is hashed.
 #[derive(Clone, Debug)]
-pub struct Alongside<'m> {
+pub struct ParallelLookup<'m> {
     map: &'m Map,
     rest: Iter<'m>,
 }
 
-impl<'m> Alongside<'m> {
+impl<'m> ParallelLookup<'m> {
     /// Look-ups in `map`, before the first one.
     pub fn new(map: &'m Map) -> Self {
-        Alongside { map, rest: map.iter() }
+        ParallelLookup { map, rest: map.iter() }
     }
 
     /// The member `key`.
@@ -103,7 +103,7 @@ impl<'m> Alongside<'m> {
 pub fn sorted_entries(map: &Value) -> Vec<(&str, &Value)> {
     let Some(map) = map.as_object() else { return Vec::new() };
     let mut entries: Vec<_> =
-        map.iter().take_while(|_| goes_on()).map(|(key, value)| (key.as_str(), value)).collect();
+        map.iter().take_while(|_| count_step()).map(|(key, value)| (key.as_str(), value)).collect();
     entries.sort_unstable_by_key(|entry| entry.0);
     entries
 }
@@ -124,12 +124,12 @@ pub fn is_empty(value: &Value) -> bool {
 pub fn same(left: &Value, right: &Value) -> bool {
     match (left, right) {
         (Value::Object(a), Value::Object(b)) => {
-            let (mut here, mut there) = (Alongside::new(a), Alongside::new(b));
-            a.iter().all(|(key, value)| goes_on() && same(value, there.get(key).unwrap_or(&NULL)))
+            let (mut here, mut there) = (ParallelLookup::new(a), ParallelLookup::new(b));
+            a.iter().all(|(key, value)| count_step() && same(value, there.get(key).unwrap_or(&NULL)))
                 && b.iter().all(|(key, value)| here.get(key).is_some() || same(&NULL, value))
         }
         (Value::Array(a), Value::Array(b)) => {
-            a.len() == b.len() && a.iter().zip(b).all(|(a, b)| goes_on() && same(a, b))
+            a.len() == b.len() && a.iter().zip(b).all(|(a, b)| count_step() && same(a, b))
         }
         (Value::Object(fields), other) | (other, Value::Object(fields)) if other.is_null() => {
             fields.values().all(|value| same(&NULL, value))
@@ -297,7 +297,7 @@ mod tests {
             json!({"c": 3}),
         ];
         for (map, other) in maps.iter().flat_map(|map| maps.iter().map(move |other| (map, other))) {
-            let mut there = Alongside::new(map.as_object().unwrap());
+            let mut there = ParallelLookup::new(map.as_object().unwrap());
             for key in other.as_object().unwrap().keys().chain(other.as_object().unwrap().keys()) {
                 assert_eq!(there.get(key), map.get(key), "{key} of {map} for {other}");
             }

@@ -1,7 +1,7 @@
 //! The steps of one request, and its cancellation, checked inside the loops of every stage.
 //!
 //! Owns the count, the flags, and the thread's current budget. The pool enters a request's [`Budget`] around each of its
-//! polls. A loop over a client's input calls [`goes_on`] for every value, which is a decrement, and a look at the flags every
+//! polls. A loop over a client's input calls [`count_step`] for every value, which is a decrement, and a look at the flags every
 //! [`LOOK_EVERY`] steps. The budget is a thread-local because those loops lie below functions that know no request: a
 //! codec, a set of fields, a rule of validation, a path.
 //!
@@ -37,7 +37,7 @@ thread_local! {
 
 /// Counts a step of the request that the thread works for. `false`: the loop must end; its result is not used.
 #[inline]
-pub fn goes_on() -> bool {
+pub fn count_step() -> bool {
     LEFT.with(|left| match left.get().checked_sub(1) {
         Some(rest) => {
             left.set(rest);
@@ -60,7 +60,7 @@ fn look(left: &Cell<u32>) -> bool {
 pub trait Numbered: Iterator + Sized {
     /// The items with their indices, as long as the request goes on.
     fn numbered(self) -> impl Iterator<Item = (usize, Self::Item)> {
-        self.take_while(|_| goes_on()).enumerate()
+        self.take_while(|_| count_step()).enumerate()
     }
 }
 
@@ -216,7 +216,7 @@ mod tests {
         assert_eq!(budget.check(), Ok(()));
         let steps = budget.enter(|| {
             let mut steps = 0;
-            while goes_on() && steps < 1_000_000 {
+            while count_step() && steps < 1_000_000 {
                 steps += 1;
                 if steps == 10_000 {
                     assert!(!budget.cancel(), "nothing was written");
@@ -228,13 +228,13 @@ mod tests {
         assert_eq!(budget.check(), Err(Stopped::Cancelled));
         assert_eq!(budget.begin_write(), Err(Stopped::Cancelled));
         assert!(!budget.has_begun_to_write());
-        assert!(!budget.enter(goes_on), "the next poll does not go on either");
-        assert!(goes_on(), "another request of the thread does");
+        assert!(!budget.enter(count_step), "the next poll does not go on either");
+        assert!(count_step(), "another request of the thread does");
     }
 
     #[test]
     fn steps_run_out_and_polls_add_up() {
-        let steps = |count: u32| (0..count).all(|_| goes_on());
+        let steps = |count: u32| (0..count).all(|_| count_step());
         assert_eq!(is_stopped(100_000, || steps(90_000)), (true, false));
         assert_eq!(is_stopped(100_000, || steps(110_000)), (false, true));
         let budget = Arc::new(Budget::of(100_000));

@@ -8,11 +8,11 @@ use std::borrow::Cow;
 
 use smallvec::SmallVec;
 
+use super::duplicates::{DUPLICATES_MAX, DuplicateMember, duplicate_messages};
 use super::error::{DecodeError, StrictError};
 use super::object::Level;
 use super::reader::Reader;
-use super::twice::{TWICE_MAX, Twice, told};
-use crate::budget::{HELD_BYTES_MAX, Held, PATCHED_BYTES_MAX};
+use crate::budget::{HELD_BYTES_MAX, MemoryCounter, PATCHED_BYTES_MAX};
 use crate::fill::{empty_object, zero_value};
 use crate::types::{Scalar, Schema, TypeId, ValueType, Wire};
 use crate::value::Entry;
@@ -124,7 +124,7 @@ pub(crate) fn read_json_by_line(
     let mut decoder = Decoder::new(schema, text, limits);
     let value = decoder.untyped()?;
     decoder.reader.end()?;
-    Ok((value, told(&decoder.twice, text)))
+    Ok((value, duplicate_messages(&decoder.duplicates, text)))
 }
 
 /// The state of decoding one JSON text. Objects are decoded in `object.rs`, leaves in `leaf.rs`.
@@ -133,12 +133,12 @@ pub(super) struct Decoder<'s, 'a> {
     pub(super) reader: Reader<'a>,
     pub(super) limits: Limits,
     pub(super) depth: usize,
-    pub(super) held: Held,
+    pub(super) held: MemoryCounter,
     pub(super) path: SmallVec<[Step<'s, 'a>; 16]>,
     pub(super) head: Head,
     pub(super) strict: Vec<StrictError>,
-    /// Duplicate members of maps and of content without a type, the first [`TWICE_MAX`].
-    twice: Vec<Twice>,
+    /// Duplicate members of maps and of content without a type, the first [`DUPLICATES_MAX`].
+    duplicates: Vec<DuplicateMember>,
 }
 
 /// One element of a path.
@@ -155,11 +155,11 @@ impl<'s, 'a> Decoder<'s, 'a> {
             reader: Reader::new(text),
             limits,
             depth: 0,
-            held: Held::new(limits.held_bytes_max),
+            held: MemoryCounter::new(limits.held_bytes_max),
             path: SmallVec::new(),
             head: Head::default(),
             strict: Vec::new(),
-            twice: Vec::new(),
+            duplicates: Vec::new(),
         }
     }
 
@@ -270,8 +270,8 @@ impl<'s, 'a> Decoder<'s, 'a> {
                 Entry::Occupied(mut entry) => {
                     entry.insert(value);
                     let key = entry.key().clone();
-                    if self.twice.len() < TWICE_MAX {
-                        self.twice.push(Twice { key: key.to_string(), offset });
+                    if self.duplicates.len() < DUPLICATES_MAX {
+                        self.duplicates.push(DuplicateMember { key: key.to_string(), offset });
                     }
                     self.report(StrictError::Duplicate, &key);
                 }

@@ -7,7 +7,7 @@
 use smallvec::SmallVec;
 
 use super::text::{write_float, write_string};
-use crate::budget::goes_on;
+use crate::budget::count_step;
 use crate::types::{ObjectType, Schema, TypeId, ValueType, Wire};
 use crate::value::{Map, Value};
 
@@ -34,7 +34,7 @@ pub fn write_value(value: &Value, out: &mut Vec<u8>) {
         Value::String(text) => write_string(text, out),
         Value::Array(items) => {
             out.push(b'[');
-            for (at, item) in items.iter().take_while(|_| goes_on()).enumerate() {
+            for (at, item) in items.iter().take_while(|_| count_step()).enumerate() {
                 if at > 0 {
                     out.push(b',');
                 }
@@ -44,7 +44,7 @@ pub fn write_value(value: &Value, out: &mut Vec<u8>) {
         }
         Value::Object(map) => {
             out.push(b'{');
-            for (at, (key, value)) in map.iter().take_while(|_| goes_on()).enumerate() {
+            for (at, (key, value)) in map.iter().take_while(|_| count_step()).enumerate() {
                 write_key(at == 0, key, out);
                 write_value(value, out);
             }
@@ -85,7 +85,7 @@ impl<'a> Encoder<'a> {
     fn members(&mut self, ty: &'a ObjectType, members: &[(usize, &'a str, &'a Value)]) {
         self.out.push(b'{');
         let mut is_first = true;
-        for &(order, name, value) in members.iter().take_while(|_| goes_on()) {
+        for &(order, name, value) in members.iter().take_while(|_| count_step()) {
             write_key(is_first, name, self.out);
             is_first = false;
             match ty.fields.get(order.wrapping_sub(FIRST_FIELD)) {
@@ -119,7 +119,7 @@ impl<'a> Encoder<'a> {
 
     fn list(&mut self, item: &'a ValueType, wire: Wire, items: &'a [Value]) {
         self.out.push(b'[');
-        for (at, value) in items.iter().take_while(|_| goes_on()).enumerate() {
+        for (at, value) in items.iter().take_while(|_| count_step()).enumerate() {
             if at > 0 {
                 self.out.push(b',');
             }
@@ -135,7 +135,7 @@ impl<'a> Encoder<'a> {
             members.sort_by_key(|(key, _)| *key);
         }
         self.out.push(b'{');
-        for (at, (key, value)) in members.into_iter().take_while(|_| goes_on()).enumerate() {
+        for (at, (key, value)) in members.into_iter().take_while(|_| count_step()).enumerate() {
             write_key(at == 0, key, self.out);
             self.value(ty, wire, value);
         }
@@ -150,7 +150,7 @@ impl<'a> Encoder<'a> {
             }
             (Wire::OrList(id), Value::Array(items)) => {
                 self.out.push(b'[');
-                for (at, item) in items.iter().take_while(|_| goes_on()).enumerate() {
+                for (at, item) in items.iter().take_while(|_| count_step()).enumerate() {
                     if at > 0 {
                         self.out.push(b',');
                     }

@@ -6,10 +6,10 @@ use std::fmt::Write as _;
 use super::decode::{Decoder, Step};
 use super::error::{DecodeError, StrictError};
 use super::scalar;
-use crate::budget::goes_on;
+use crate::budget::count_step;
+use crate::excerpt::part;
 use crate::instant::{self, Precision};
 use crate::quantity;
-use crate::shown::part;
 use crate::types::Scalar;
 use crate::value::Value;
 
@@ -146,7 +146,7 @@ impl<'a> Decoder<'_, 'a> {
         while more {
             if open == b'{' {
                 self.key()?;
-            } else if !goes_on() {
+            } else if !count_step() {
                 return Err(DecodeError::OverBudget);
             }
             self.skip()?;
@@ -183,7 +183,7 @@ impl<'a> Decoder<'_, 'a> {
         if self.reader.peek() != Some(b'"') {
             return Err(self.reader.unexpected("looking for the start of an object key"));
         }
-        if !goes_on() {
+        if !count_step() {
             return Err(DecodeError::OverBudget);
         }
         let key = self.reader.string()?;

@@ -5,6 +5,7 @@
 //! even when empty are present.
 
 mod decode;
+mod duplicates;
 mod encode;
 mod error;
 mod leaf;
@@ -12,15 +13,14 @@ mod object;
 mod reader;
 mod scalar;
 mod text;
-mod twice;
 
 pub use decode::read_json;
 pub use decode::{Decoded, Head, Limits, decode_json, decode_value};
 pub(crate) use decode::{decode_untyped, read_json_by_line};
+pub(crate) use duplicates::{DUPLICATES_MAX, already_set};
 pub use encode::{encode_json, write_value};
 pub use error::{DecodeError, StrictError};
 pub(crate) use scalar::float;
-pub(crate) use twice::{TWICE_MAX, already_set};
 
 #[cfg(test)]
 mod tests;

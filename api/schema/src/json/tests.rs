@@ -8,7 +8,7 @@ use crate::tests::vectors::recorded;
 /// Reads an object of `kind`. Returns its canonical text and the strict errors.
 fn read(kind: &str, json: &str) -> Result<(String, Vec<String>), DecodeError> {
     let schema = orch();
-    let type_id = schema.named(kind).unwrap();
+    let type_id = schema.find_type(kind).unwrap();
     let decoded = decode_json(schema, type_id, json.as_bytes(), Limits::default())?;
     let mut out = Vec::new();
     encode_json(schema, type_id, &decoded.value, &mut out);
@@ -189,7 +189,7 @@ fn the_head_is_kept_apart() {
     let schema = orch();
     let json = br#"{"apiVersion":"v1","kind":"ConfigMap"}"#;
     let decoded =
-        decode_json(schema, schema.named("core.v1.ConfigMap").unwrap(), json, Limits::default()).unwrap();
+        decode_json(schema, schema.find_type("core.v1.ConfigMap").unwrap(), json, Limits::default()).unwrap();
     assert_eq!(decoded.head, Head { api_version: "v1".to_owned(), kind: "ConfigMap".to_owned() });
     assert_eq!(decoded.value, json!({"metadata": {}}));
 }
@@ -319,7 +319,7 @@ fn nesting_is_bounded_wherever_it_happens() {
 #[test]
 fn bytes_that_are_not_utf_8_become_replacement_characters() {
     let schema = orch();
-    let type_id = schema.named("core.v1.ConfigMap").unwrap();
+    let type_id = schema.find_type("core.v1.ConfigMap").unwrap();
     let json = b"{\"data\":{\"a\":\"x\xffy\"}}";
     let decoded = decode_json(schema, type_id, json, Limits::default()).unwrap();
     assert_eq!(decoded.value["data"]["a"], "x\u{fffd}y");
@@ -328,7 +328,7 @@ fn bytes_that_are_not_utf_8_become_replacement_characters() {
 #[test]
 fn encoding_brings_changed_objects_to_the_canonical_form() {
     let schema = orch();
-    let type_id = schema.named("core.v1.Pod").unwrap();
+    let type_id = schema.find_type("core.v1.Pod").unwrap();
     let value = json!({
         "kind": "Pod", "apiVersion": "v1", "nope": 1,
         "status": null,
@@ -346,7 +346,7 @@ fn encoding_brings_changed_objects_to_the_canonical_form() {
 #[test]
 fn a_value_decodes_like_its_text() {
     let schema = orch();
-    let type_id = schema.named("core.v1.ConfigMap").unwrap();
+    let type_id = schema.find_type("core.v1.ConfigMap").unwrap();
     let decoded =
         decode_value(schema, type_id, &json!({"kind": "ConfigMap", "bogus": "x"}), Limits::default())
             .unwrap();

@@ -6,7 +6,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 
 use super::wire::{Raw, Reader, broken};
-use crate::budget::{Held, goes_on};
+use crate::budget::{MemoryCounter, count_step};
 use crate::fill::empty_field;
 use crate::instant::{Instant, Precision};
 use crate::json::{DecodeError, Limits, decode_untyped, float};
@@ -21,14 +21,15 @@ pub fn decode_protobuf(
     message: &[u8],
     limits: Limits,
 ) -> Result<Value, DecodeError> {
-    Decoder { schema, limits, depth: 0, held: Held::new(limits.held_bytes_max) }.object(type_id, message)
+    Decoder { schema, limits, depth: 0, held: MemoryCounter::new(limits.held_bytes_max) }
+        .object(type_id, message)
 }
 
 struct Decoder<'s> {
     schema: &'s Schema,
     limits: Limits,
     depth: usize,
-    held: Held,
+    held: MemoryCounter,
 }
 
 impl<'s> Decoder<'s> {
@@ -58,7 +59,7 @@ impl<'s> Decoder<'s> {
         self.depth += 1;
         let mut reader = Reader { rest: message };
         while let Some((number, raw)) = reader.field()? {
-            if !goes_on() {
+            if !count_step() {
                 return Err(DecodeError::OverBudget);
             }
             let is_here = |field: &&Field| field.number == number && *field.inlined_in == *inlined_in;

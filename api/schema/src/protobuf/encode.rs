@@ -5,7 +5,7 @@ use base64::engine::general_purpose::STANDARD;
 use smallvec::SmallVec;
 
 use super::wire::{write_bytes, write_double, write_integer, write_nested};
-use crate::budget::goes_on;
+use crate::budget::count_step;
 use crate::instant::{Instant, Precision};
 use crate::json::write_value;
 use crate::types::{Field, ObjectType, Scalar, Schema, TypeId, ValueType, Wire};
@@ -45,7 +45,7 @@ impl<'a> Encoder<'a> {
     /// Writes `members`, which are sorted; those of one inlined message, `level` messages deep, together.
     fn members(self, members: &[Member<'a>], level: usize, out: &mut Vec<u8>) {
         let mut rest = members;
-        while let Some((field, value)) = rest.first().filter(|_| goes_on()) {
+        while let Some((field, value)) = rest.first().filter(|_| count_step()) {
             match field.inlined_in.get(level) {
                 Some(&number) => {
                     let same = |(field, _): &Member<'a>| field.inlined_in.get(level) == Some(&number);
@@ -64,7 +64,7 @@ impl<'a> Encoder<'a> {
     fn field(self, field: &'a Field, value: &'a Value, out: &mut Vec<u8>) {
         match (&field.value, value) {
             (ValueType::List { item, .. }, Value::Array(items)) if field.wire == Wire::Plain => {
-                let items = items.iter().take_while(|_| goes_on());
+                let items = items.iter().take_while(|_| count_step());
                 items.for_each(|value| self.element(field.number, item, Wire::Plain, value, out));
             }
             (ValueType::Map { value: ty, .. }, Value::Object(map)) => {
@@ -85,7 +85,7 @@ impl<'a> Encoder<'a> {
     fn map(self, number: u32, ty: &'a ValueType, wire: Wire, map: &'a Map, out: &mut Vec<u8>) {
         let mut members: SmallVec<[(&SmolStr, &Value); 16]> = map.iter().collect();
         members.sort_by_key(|(key, _)| *key);
-        for (key, value) in members.into_iter().take_while(|_| goes_on()) {
+        for (key, value) in members.into_iter().take_while(|_| count_step()) {
             write_nested(number, out, |out| {
                 write_bytes(1, key.as_bytes(), out);
                 self.element(2, ty, wire, value, out);
@@ -101,7 +101,7 @@ impl<'a> Encoder<'a> {
                 write_nested(number, out, |out| self.object(self.schema.get(*id), value, out));
             }
             (ValueType::List { item, .. }, _) => write_nested(number, out, |out| {
-                let items = value.as_array().into_iter().flatten().take_while(|_| goes_on());
+                let items = value.as_array().into_iter().flatten().take_while(|_| count_step());
                 items.for_each(|value| self.element(1, item, Wire::Plain, value, out));
             }),
             (ValueType::Untyped, _) => write_nested(number, out, |out| self.untyped(wire, value, out)),
@@ -121,7 +121,7 @@ impl<'a> Encoder<'a> {
                 write_nested(1, out, |out| self.object(self.schema.get(id), value, out));
             }
             (Wire::OrList(id), Value::Array(items)) => {
-                for item in items.iter().take_while(|_| goes_on()) {
+                for item in items.iter().take_while(|_| count_step()) {
                     write_nested(2, out, |out| self.object(self.schema.get(id), item, out));
                 }
             }

@@ -6,8 +6,8 @@ use prost::Message as _;
 
 use super::decode::decode_protobuf;
 use super::wire::{write_bytes, write_nested};
+use crate::excerpt::quoted;
 use crate::json::{DecodeError, Decoded, Head, Limits};
-use crate::shown::quoted;
 use crate::types::{Schema, TypeId};
 
 /// The first bytes of every object in Protobuf.

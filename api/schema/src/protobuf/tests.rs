@@ -11,12 +11,12 @@ use crate::value::Value;
 
 fn encoded(kind: &str, value: &Value) -> Vec<u8> {
     let mut out = Vec::new();
-    encode_protobuf(orch(), orch().named(kind).unwrap(), value, &mut out);
+    encode_protobuf(orch(), orch().find_type(kind).unwrap(), value, &mut out);
     out
 }
 
 fn decoded(kind: &str, message: &[u8]) -> Result<Value, crate::DecodeError> {
-    decode_protobuf(orch(), orch().named(kind).unwrap(), message, Limits::default())
+    decode_protobuf(orch(), orch().find_type(kind).unwrap(), message, Limits::default())
 }
 
 #[test]
@@ -76,9 +76,9 @@ fn messages_are_those_of_the_wire_format() {
     ] {
         assert_eq!(encoded(kind, &value).as_slice(), wanted, "{kind} {value}");
         let mut left = Vec::new();
-        encode_json(orch(), orch().named(kind).unwrap(), &decoded(kind, wanted).unwrap(), &mut left);
+        encode_json(orch(), orch().find_type(kind).unwrap(), &decoded(kind, wanted).unwrap(), &mut left);
         let mut right = Vec::new();
-        encode_json(orch(), orch().named(kind).unwrap(), &value, &mut right);
+        encode_json(orch(), orch().find_type(kind).unwrap(), &value, &mut right);
         assert_eq!(String::from_utf8(left), String::from_utf8(right));
     }
 }
@@ -137,7 +137,7 @@ fn envelopes_open_as_they_were_closed() {
 
 #[test]
 fn objects_come_out_of_their_envelope() {
-    let type_id = orch().named("core.v1.ConfigMap").unwrap();
+    let type_id = orch().find_type("core.v1.ConfigMap").unwrap();
     let mut body = Vec::new();
     write_envelope("v1", "ConfigMap", b"\x0a\x03\x0a\x01a", &mut body);
     let decoded = decode_protobuf_object(orch(), type_id, &body, Limits::default()).unwrap();
@@ -167,7 +167,7 @@ fn a_message_that_is_encoded_in_its_envelope_is_refused() {
     use orch_proto::envelope::Unknown;
     use prost::Message as _;
 
-    let type_id = orch().named("core.v1.ConfigMap").unwrap();
+    let type_id = orch().find_type("core.v1.ConfigMap").unwrap();
     for (encoding, is_taken) in [("", true), ("identity", true), ("gzip", false)] {
         let unknown = Unknown { content_encoding: encoding.to_owned(), ..Unknown::default() };
         let body = [&PREFIX[..], &unknown.encode_to_vec()].concat();

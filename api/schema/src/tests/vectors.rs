@@ -50,7 +50,7 @@ fn type_of(schema: &Schema, value: &Value) -> Option<TypeId> {
     let (kind, api_version) = (value["kind"].as_str()?, value["apiVersion"].as_str()?);
     value.get("metadata")?;
     if kind == "Status" {
-        return schema.named("meta.v1.Status");
+        return schema.find_type("meta.v1.Status");
     }
     let found = |resource: &&ResourceType| resource.kind == kind && resource.api_version() == api_version;
     schema.resources().iter().find(found).map(|resource| resource.type_id)

@@ -12,7 +12,7 @@ use std::cell::Cell;
 use saphyr_parser::input::SkipTabs;
 use saphyr_parser::{Input, StrInput};
 
-use crate::budget::{OverBudget, goes_on};
+use crate::budget::{OverBudget, count_step};
 
 /// Looks at possible tokens between two events, of which the scanner takes two for each token: about 15 MB of tokens. A
 /// mapping has four tokens for each entry; text in block style, and JSON, which is read by another reader, have no
@@ -20,17 +20,17 @@ use crate::budget::{OverBudget, goes_on};
 const LOOKS_MAX: u32 = 200_000;
 
 /// Counts the scanner's looks since the last event.
-pub(super) struct Ahead {
+pub(super) struct LookAhead {
     left: Cell<u32>,
 }
 
-impl Default for Ahead {
+impl Default for LookAhead {
     fn default() -> Self {
-        Ahead { left: Cell::new(LOOKS_MAX) }
+        LookAhead { left: Cell::new(LOOKS_MAX) }
     }
 }
 
-impl Ahead {
+impl LookAhead {
     /// Starts the count again: the scanner returned an event.
     ///
     /// # Errors
@@ -41,7 +41,7 @@ impl Ahead {
 
     /// Counts a look. Returns whether the scanner may go on.
     fn more(&self) -> bool {
-        let left = if goes_on() { self.left.get().saturating_sub(1) } else { 0 };
+        let left = if count_step() { self.left.get().saturating_sub(1) } else { 0 };
         self.left.set(left);
         left > 0
     }
@@ -50,11 +50,11 @@ impl Ahead {
 /// An input that pretends to end once the scanner has looked too far ahead.
 pub(super) struct Counted<'a> {
     text: StrInput<'a>,
-    ahead: &'a Ahead,
+    ahead: &'a LookAhead,
 }
 
 impl<'a> Counted<'a> {
-    pub(super) fn new(text: &'a str, ahead: &'a Ahead) -> Self {
+    pub(super) fn new(text: &'a str, ahead: &'a LookAhead) -> Self {
         Counted { text: StrInput::new(text), ahead }
     }
 }
@@ -139,7 +139,7 @@ mod tests {
 
     /// Whether the scanner reads `text` to its end.
     fn gets_through(text: &str) -> bool {
-        let ahead = Ahead::default();
+        let ahead = LookAhead::default();
         let mut events = Parser::new(Counted::new(text, &ahead));
         events.all(|event| ahead.settle().is_ok() && event.is_ok())
     }

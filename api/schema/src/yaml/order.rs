@@ -2,7 +2,7 @@
 
 use std::cmp::Ordering;
 
-use crate::budget::goes_on;
+use crate::budget::count_step;
 use crate::value::{Map, Value};
 
 /// The members in the order in which they are written.
@@ -11,7 +11,7 @@ use crate::value::{Map, Value};
 /// they overflow; this merge of sorted runs takes any order. Stored objects come nearly sorted, in few runs.
 pub(super) fn sorted(members: &Map) -> Vec<(&str, &Value)> {
     let members: Vec<Member> =
-        members.iter().take_while(|_| goes_on()).map(|(key, value)| (key.as_str(), value)).collect();
+        members.iter().take_while(|_| count_step()).map(|(key, value)| (key.as_str(), value)).collect();
     let mut runs: Vec<Vec<Member>> =
         members.chunk_by(|left, right| !is_before(right.0, left.0)).map(<[Member]>::to_vec).collect();
     while runs.len() > 1 {

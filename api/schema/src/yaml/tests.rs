@@ -101,7 +101,7 @@ fn alias_bombs_and_depth_are_bounded() {
 
 #[test]
 fn objects_are_decoded_and_duplicates_named_by_line() {
-    let type_id = orch().named("core.v1.ConfigMap").unwrap();
+    let type_id = orch().find_type("core.v1.ConfigMap").unwrap();
     let yaml = "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: a\n  name: b\n  nope: 1\ndata:\n  k: \"1\"\n  k: \"2\"\n";
     let decoded = decode_yaml(orch(), type_id, yaml.as_bytes(), Limits::default()).unwrap();
     assert_eq!(decoded.value, json!({"metadata": {"name": "b"}, "data": {"k": "2"}}));

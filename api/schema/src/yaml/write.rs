@@ -8,7 +8,7 @@
 
 use super::order::sorted;
 use super::scalar::{Style, is_printable, style};
-use crate::budget::goes_on;
+use crate::budget::count_step;
 use crate::value::{Map, Number, Value};
 
 /// Appends `value` as a YAML document.
@@ -38,13 +38,13 @@ pub fn write_yaml_list<E>(
     let outer = emitter.indent;
     emitter.deeper();
     let mut items = items.peekable();
-    for (key, value) in sorted(members).into_iter().take_while(|_| goes_on()) {
+    for (key, value) in sorted(members).into_iter().take_while(|_| count_step()) {
         emitter.key(key);
         if key != list || items.peek().is_none() {
             emitter.node(value, Place::Member);
             continue;
         }
-        for item in items.by_ref().take_while(|_| goes_on()) {
+        for item in items.by_ref().take_while(|_| count_step()) {
             emitter.item(&item?);
         }
     }
@@ -121,7 +121,7 @@ impl<'a, S: YamlSink> Emitter<'a, S> {
         if place != Place::Member || self.only_indented {
             self.deeper();
         }
-        for item in items.iter().take_while(|_| goes_on()) {
+        for item in items.iter().take_while(|_| count_step()) {
             self.item(item);
         }
         self.indent = outer;
@@ -136,7 +136,7 @@ impl<'a, S: YamlSink> Emitter<'a, S> {
     fn members(&mut self, members: &Map) {
         let outer = self.indent;
         self.deeper();
-        for (key, value) in sorted(members).into_iter().take_while(|_| goes_on()) {
+        for (key, value) in sorted(members).into_iter().take_while(|_| count_step()) {
             self.key(key);
             self.node(value, Place::Member);
         }

@@ -17,7 +17,7 @@ use orch_schema::json;
 use orch_schema::value::Value;
 
 use super::graph::{Graph, ObjectRef};
-use super::misplaced::Misplaced;
+use super::misplaced::CrossNamespaceOwner;
 use super::ownership::{FOREGROUND, ORPHAN, Ownership};
 use crate::controllers::client::Propagation;
 use crate::registry::{Registry, Resource};
@@ -33,7 +33,7 @@ pub(super) struct Decision {
     /// Objects to decide on next.
     pub look: Vec<ObjectRef>,
     /// A reference to an owner in another namespace, to be reported.
-    pub misplaced: Option<Misplaced>,
+    pub misplaced: Option<CrossNamespaceOwner>,
 }
 
 /// A write, conditional on the object's revision.
@@ -62,13 +62,13 @@ pub(super) enum Write {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Owner {
     /// The owner exists and is not waiting for its dependents.
-    Solid,
+    Live,
     /// The owner does not exist.
-    Dangling,
+    Absent,
     /// The owner is being deleted in the foreground: it waits for its dependents.
-    Waiting,
+    WaitingForDependents,
     /// The owner cannot be looked up.
-    Unknown,
+    Unresolvable,
 }
 
 /// Input of decisions.
@@ -127,7 +127,7 @@ impl View<'_> {
             return Ok(Decision::default());
         }
         let lost = ownership.references().iter().zip(&owners);
-        let lost = lost.filter(|(_, (owner, _))| matches!(owner, Owner::Dangling | Owner::Unknown));
+        let lost = lost.filter(|(_, (owner, _))| matches!(owner, Owner::Absent | Owner::Unresolvable));
         let misplaced = self.misplaced(object, &stored.index.uid, lost.map(|(reference, _)| reference));
         let decision = self.by_owners(object, stored, ownership, &owners)?;
         Ok(Decision { misplaced, ..decision })
@@ -142,11 +142,11 @@ impl View<'_> {
     ) -> Result<Decision, serde_json::Error> {
         // once: three questions.
         let any = |kind: Owner| owners.iter().any(|(owner, _)| *owner == kind);
-        if any(Owner::Unknown) {
+        if any(Owner::Unresolvable) {
             return Ok(Decision::default());
         }
-        if any(Owner::Solid) {
-            let gone = owners.iter().filter(|(owner, _)| *owner != Owner::Solid).map(|(_, uid)| *uid);
+        if any(Owner::Live) {
+            let gone = owners.iter().filter(|(owner, _)| *owner != Owner::Live).map(|(_, uid)| *uid);
             let gone: BTreeSet<&str> = gone.collect();
             if gone.is_empty() {
                 return Ok(Decision::default());
@@ -155,7 +155,7 @@ impl View<'_> {
             return Ok(metadata(object, stored, json!({"ownerReferences": left})));
         }
         let delete = |propagation| Ok(act(object, stored, Write::Delete(propagation, ownership.clone())));
-        if any(Owner::Waiting) && self.graph.dependents(&stored.index.uid).next().is_some() {
+        if any(Owner::WaitingForDependents) && self.graph.dependents(&stored.index.uid).next().is_some() {
             // Two objects that wait for each other would wait for ever.
             if ownership.blocks_any() && self.has_waiting_dependent(stored)? {
                 let unblocked = ownership.references_unblocked();
@@ -222,19 +222,19 @@ impl View<'_> {
     }
 
     fn owner(&self, dependent: &ObjectRef, reference: &Value) -> Result<Owner, serde_json::Error> {
-        let Some(resource) = self.resource(reference) else { return Ok(Owner::Unknown) };
+        let Some(resource) = self.resource(reference) else { return Ok(Owner::Unresolvable) };
         let name = reference.text("name");
         let path = match (resource.namespaced, dependent.namespace()) {
-            (true, "") => return Ok(Owner::Unknown),
+            (true, "") => return Ok(Owner::Unresolvable),
             (true, namespace) => format!("{namespace}/{name}"),
             (false, _) => name.to_owned(),
         };
         let owner = ObjectRef { storage: resource.storage.clone(), path: path.into() };
         let found = owner.find(self.state).filter(|found| found.index.uid == reference.text("uid"));
         Ok(match found {
-            None => Owner::Dangling,
-            Some(found) if is_waiting(&found)? => Owner::Waiting,
-            Some(_) => Owner::Solid,
+            None => Owner::Absent,
+            Some(found) if is_waiting(&found)? => Owner::WaitingForDependents,
+            Some(_) => Owner::Live,
         })
     }
 

@@ -29,14 +29,14 @@ const NAMESPACES_MAX: usize = 1024;
 const REFERENCES_MAX: usize = 4;
 
 /// Events written concurrently: a bug in a controller causes many, and they matter less than other writes.
-const AT_ONCE: usize = 4;
+const CONCURRENT_WRITES_MAX: usize = 4;
 
 /// Source component of the events, as in the reference.
 const REPORTER: &str = "garbage-collector-controller";
 
 /// A dependent, and its reference to an owner in another namespace.
 #[derive(Debug)]
-pub(super) struct Misplaced {
+pub(super) struct CrossNamespaceOwner {
     dependent: ObjectRef,
     uid: String,
     reference: Value,
@@ -49,11 +49,15 @@ impl View<'_> {
         dependent: &ObjectRef,
         uid: &str,
         references: impl Iterator<Item = &'r Value>,
-    ) -> Option<Misplaced> {
+    ) -> Option<CrossNamespaceOwner> {
         let mut looked_into = references.take(REFERENCES_MAX);
         // few: bounded by the constant.
         let found = looked_into.find(|reference| self.is_elsewhere(dependent, reference))?;
-        Some(Misplaced { dependent: dependent.clone(), uid: uid.to_owned(), reference: found.clone() })
+        Some(CrossNamespaceOwner {
+            dependent: dependent.clone(),
+            uid: uid.to_owned(),
+            reference: found.clone(),
+        })
     }
 
     fn is_elsewhere(&self, dependent: &ObjectRef, reference: &Value) -> bool {
@@ -75,9 +79,9 @@ impl View<'_> {
 }
 
 /// Writes an event for each. Failures are logged: the namespace may be terminating.
-pub(super) async fn report_all<S: Store>(client: &Client<S>, found: Vec<Misplaced>) {
+pub(super) async fn report_all<S: Store>(client: &Client<S>, found: Vec<CrossNamespaceOwner>) {
     let Some(events) = client.stored_resource("events") else { return };
-    let results = for_each(found, AT_ONCE, |misplaced| {
+    let results = for_each(found, CONCURRENT_WRITES_MAX, |misplaced| {
         let events = &events;
         async move {
             let Some(resource) = client.stored_resource(&misplaced.dependent.storage) else { return Ok(()) };
@@ -96,8 +100,8 @@ pub(super) async fn report_all<S: Store>(client: &Client<S>, found: Vec<Misplace
 }
 
 /// The event and its namespace.
-fn event<'a>(misplaced: &'a Misplaced, resource: &Arc<Resource>, now: &str) -> (&'a str, Value) {
-    let Misplaced { dependent, uid, reference } = misplaced;
+fn event<'a>(misplaced: &'a CrossNamespaceOwner, resource: &Arc<Resource>, now: &str) -> (&'a str, Value) {
+    let CrossNamespaceOwner { dependent, uid, reference } = misplaced;
     let namespace = dependent.namespace();
     let name = dependent.path.rsplit('/').next().unwrap_or_default();
     let owner_uid = reference.text("uid");

@@ -25,7 +25,7 @@ use orch_schema::json;
 
 use self::decide::{Action, Decision, View, Write};
 use self::graph::{Graph, ObjectRef, Watched};
-use self::misplaced::{Misplaced, report_all};
+use self::misplaced::{CrossNamespaceOwner, report_all};
 use self::ownership::Ownership;
 use super::client::{Client, Moment, Place, Propagation, any_changed, for_each, is_overtaken};
 use super::queue::Queue;
@@ -51,7 +51,7 @@ const BATCHES_PER_TICK: usize = 8;
 const WRITES_MAX: usize = 512;
 
 /// Concurrent writes: enough to share a sync to disk, few beside the clients' writes.
-const AT_ONCE: usize = 32;
+const CONCURRENT_WRITES_MAX: usize = 32;
 
 /// Tries to delete an object that keeps changing in ways that do not matter here; then it waits for a tick.
 const TRIES_MAX: usize = 4;
@@ -105,7 +105,7 @@ fn decide_all<S: Store>(
     graph: &Graph,
     due: Vec<ObjectRef>,
     queue: &mut Queue<ObjectRef>,
-) -> (Vec<(ObjectRef, Action)>, Vec<Misplaced>) {
+) -> (Vec<(ObjectRef, Action)>, Vec<CrossNamespaceOwner>) {
     let view = View { state, graph, registry: client.registry() };
     let mut writes: Vec<(ObjectRef, Action)> = Vec::new();
     let mut told = Vec::new();
@@ -139,7 +139,7 @@ async fn write_all<S: Store>(
     writes: Vec<(ObjectRef, Action)>,
     queue: &mut Queue<ObjectRef>,
 ) {
-    let results = for_each(writes, AT_ONCE, |(cause, action)| async move {
+    let results = for_each(writes, CONCURRENT_WRITES_MAX, |(cause, action)| async move {
         let result = write(client, &action).await;
         (cause, result)
     });

@@ -22,7 +22,7 @@ const DECODED_MAX: usize = 1000;
 
 /// An object to delete, which is not terminating yet.
 #[derive(Clone, Debug)]
-pub(super) struct Doomed {
+pub(super) struct ObjectToDelete {
     /// Its resource.
     pub resource: Arc<Resource>,
     /// `namespace/name`.
@@ -48,12 +48,12 @@ pub(super) fn doomed(
     resources: &[Arc<Resource>],
     namespace: &str,
     most: usize,
-) -> Vec<Doomed> {
+) -> Vec<ObjectToDelete> {
     let mut doomed = Vec::new();
     for resource in resources {
         let collection = state.collection(&resource.storage);
         let live = collection.within(namespace, "").filter(|(_, object)| !object.index.terminating);
-        doomed.extend(live.take(most - doomed.len()).map(|(path, object)| Doomed {
+        doomed.extend(live.take(most - doomed.len()).map(|(path, object)| ObjectToDelete {
             resource: resource.clone(),
             path: path.clone(),
             uid: object.index.uid.clone(),

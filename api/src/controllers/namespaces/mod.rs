@@ -24,7 +24,7 @@ use orch_schema::json;
 use orch_schema::value::Value;
 
 use self::conditions::Findings;
-use self::content::Doomed;
+use self::content::ObjectToDelete;
 use super::client::{Client, Moment, Place, Propagation, any_changed, for_each, is_overtaken};
 use super::queue::Queue;
 use crate::error::ApiError;
@@ -47,7 +47,7 @@ const DELAY_TICKS: u64 = 4;
 const BATCH_MAX: usize = 500;
 
 /// Concurrent deletions: enough to share a sync to disk, few beside the clients' writes.
-const AT_ONCE: usize = 16;
+const CONCURRENT_WRITES_MAX: usize = 16;
 
 /// Namespaces with a pass in one tick.
 const NAMESPACES_AT_ONCE: usize = 8;
@@ -122,7 +122,7 @@ pub(super) async fn run<S: Store>(client: &Client<S>) -> Result<Infallible, ApiE
         return Err(ApiError::Internal("namespaces are not served".to_owned()));
     };
     let content = content::resources(client.registry());
-    let ender = Ender { client, namespaces, content };
+    let ender = NamespaceFinalizer { client, namespaces, content };
     let storages = || ender.content.iter().map(|resource| resource.storage.clone());
     let mut namespaces_changed = [store.subscribe(&NAMESPACES.into())];
     let mut content_changed: Vec<Subscription> =
@@ -164,13 +164,13 @@ pub(super) async fn run<S: Store>(client: &Client<S>) -> Result<Infallible, ApiE
 }
 
 /// Runs passes over terminating namespaces.
-struct Ender<'a, S> {
+struct NamespaceFinalizer<'a, S> {
     client: &'a Client<S>,
     namespaces: Arc<Resource>,
     content: Vec<Arc<Resource>>,
 }
 
-impl<S: Store> Ender<'_, S> {
+impl<S: Store> NamespaceFinalizer<'_, S> {
     async fn try_pass(&self, name: Arc<str>) -> (Arc<str>, Result<Progress, ApiError>) {
         let result = match Box::pin(self.pass(&name)).await {
             // The namespace changed during the pass, and that change makes it due again.
@@ -208,8 +208,8 @@ impl<S: Store> Ender<'_, S> {
     }
 
     /// Deletes the objects; returns the messages of failures, one for each resource.
-    async fn delete_all(&self, doomed: Vec<Doomed>) -> Vec<String> {
-        let results = for_each(doomed, AT_ONCE, |doomed| async move {
+    async fn delete_all(&self, doomed: Vec<ObjectToDelete>) -> Vec<String> {
+        let results = for_each(doomed, CONCURRENT_WRITES_MAX, |doomed| async move {
             let place = Place { resource: &doomed.resource, path: &doomed.path };
             let result = self.client.delete(place, &doomed.uid, None, Propagation::Background).await;
             (doomed.resource.plural.clone(), result)

@@ -11,7 +11,7 @@ use hyper::body::Incoming;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use hyper_util::server::conn::auto::Builder;
-use orch_schema::budget::goes_on;
+use orch_schema::budget::count_step;
 use orch_schema::value::Map;
 use tokio::io::{DuplexStream, duplex};
 use tokio::sync::{Semaphore, mpsc};
@@ -48,7 +48,7 @@ impl Ambient for Gate {
         if thread::current().id() != self.serving && self.is_closed.swap(false, Ordering::SeqCst) {
             self.arrived.try_send(()).unwrap();
             self.opened.lock().unwrap().recv().unwrap();
-            self.was_cancelled.try_send(!(0..10_000).all(|_| goes_on())).unwrap();
+            self.was_cancelled.try_send(!(0..10_000).all(|_| count_step())).unwrap();
         }
         self.clock.now()
     }

@@ -8,7 +8,7 @@ use orch_schema::value::Map;
 
 use super::*;
 use crate::http::pool::{GATHERED_OBJECTS_MIN, MANY_OBJECTS_MIN, Pool};
-use crate::testing::{Directed, Fate};
+use crate::testing::{ProposalOutcome, ScriptedStore};
 
 fn large(name: &str) -> Value {
     let data: Map = (0..10_000).map(|at| (format!("k{at}"), json!("value"))).collect();
@@ -57,10 +57,10 @@ async fn created(router: &Router, server: &Server, name: &str, path: &str) -> (u
 fn a_large_write_that_had_no_turn_has_certainly_changed_nothing() {
     block_on(async {
         let server = Server::new().await;
-        let store = Directed {
+        let store = ScriptedStore {
             below: server.store.clone(),
             leads: Arc::new(AtomicBool::new(true)),
-            fate: Fate::Silence,
+            fate: ProposalOutcome::Silence,
         };
         let router = server.api_over(store).router();
         // As many requests as the pool takes wait for the outcome of their proposals.
@@ -167,7 +167,8 @@ fn a_list_of_many_converted_objects_is_made_in_the_pool() {
         let events = "/api/v1/namespaces/ns/events";
         for at in 0..MANY_OBJECTS_MIN {
             let about = json!({"kind": "Pod", "namespace": "ns", "name": "p"});
-            let event = json!({"metadata": {"name": format!("e{at}")}, "involvedObject": about, "reason": "Tested"});
+            let event =
+                json!({"metadata": {"name": format!("e{at}")}, "involvedObject": about, "reason": "Tested"});
             server.create(events, event).await;
         }
         let api = server.api_over(server.store.clone());

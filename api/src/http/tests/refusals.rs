@@ -334,8 +334,8 @@ async fn the_listener_learns_of_the_user_and_of_watches() {
     use http_body_util::BodyExt;
     use tower::ServiceExt;
 
-    use crate::authn::{Admission, Peer, USER_ADMIN, User};
-    use crate::http::Lasting;
+    use crate::authn::{Peer, USER_ADMIN, User, UserReporter};
+    use crate::http::WatchResponse;
 
     let server = Server::new().await;
     for (local_admin, path, users, lasts) in [
@@ -348,7 +348,7 @@ async fn the_listener_learns_of_the_user_and_of_watches() {
     ] {
         let accepted = Arc::new(AtomicUsize::new(0));
         let counter = accepted.clone();
-        let admission = Admission::new(move |user: &User| {
+        let admission = UserReporter::new(move |user: &User| {
             assert_eq!(user.name, USER_ADMIN);
             counter.fetch_add(1, Ordering::Relaxed);
         });
@@ -356,9 +356,9 @@ async fn the_listener_learns_of_the_user_and_of_watches() {
         let request = http::Request::builder().uri(&path).extension(peer).extension(admission);
         let response = server.router.clone().oneshot(request.body(Body::empty()).unwrap()).await.unwrap();
         assert_eq!(accepted.load(Ordering::Relaxed), users, "{path}");
-        let lasting = response.extensions().get::<Lasting>().cloned();
+        let lasting = response.extensions().get::<WatchResponse>().cloned();
         assert_eq!(lasting.is_some(), lasts, "{path}");
-        if let Some(Lasting { initial_events }) = lasting {
+        if let Some(WatchResponse { initial_events }) = lasting {
             assert!(initial_events.are_due(), "{path}: nothing was sent yet");
             let frames = response.into_body().collect().await.unwrap().to_bytes();
             assert!(frames.is_empty() && !initial_events.are_due(), "{path}: there are none");

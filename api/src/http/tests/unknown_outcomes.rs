@@ -9,17 +9,17 @@ use orch_schema::value::Value;
 use tower::ServiceExt;
 
 use super::*;
-use crate::testing::{Directed, Fate};
+use crate::testing::{ProposalOutcome, ScriptedStore};
 
 /// Status code, `Retry-After` and document of the response to a write whose proposal has this fate.
 async fn answered(
     server: &Server,
-    fate: Fate,
+    fate: ProposalOutcome,
     method: Method,
     path: &str,
     body: &str,
 ) -> (StatusCode, Option<String>, Value) {
-    let store = Directed { below: server.store.clone(), leads: Arc::new(AtomicBool::new(true)), fate };
+    let store = ScriptedStore { below: server.store.clone(), leads: Arc::new(AtomicBool::new(true)), fate };
     let router = server.api_over(store).router();
     let request = Request::builder().method(&method).uri(path);
     let request = if method == Method::PATCH {
@@ -52,9 +52,9 @@ fn a_write_is_offered_for_repetition_only_when_it_was_certainly_not_done() {
         for (method, path, body) in writes {
             let context = format!("{method} {path}");
             let (code, retry, document) =
-                answered(&server, Fate::NotProposed, method.clone(), path, body).await;
+                answered(&server, ProposalOutcome::NotProposed, method.clone(), path, body).await;
             assert_eq!((code.as_u16(), retry.as_deref()), (503, Some("1")), "{context}: {document}");
-            for fate in [Fate::Unknown, Fate::Silence] {
+            for fate in [ProposalOutcome::Unknown, ProposalOutcome::Silence] {
                 let (code, retry, document) = answered(&server, fate, method.clone(), path, body).await;
                 assert_eq!((code.as_u16(), retry), (504, None), "{context}, {fate:?}: {document}");
                 assert_eq!(document["reason"], "Timeout", "{context}");
@@ -64,7 +64,8 @@ fn a_write_is_offered_for_repetition_only_when_it_was_certainly_not_done() {
             }
         }
         server.create(MAPS, map("c", "1")).await;
-        let (code, retry, document) = answered(&server, Fate::NotProposed, Method::DELETE, MAPS, "").await;
+        let (code, retry, document) =
+            answered(&server, ProposalOutcome::NotProposed, Method::DELETE, MAPS, "").await;
         assert_eq!((code.as_u16(), retry), (504, None), "one of several may be done: {document}");
     });
 }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use orch_schema::budget::goes_on;
+use orch_schema::budget::count_step;
 use orch_schema::types::PatchStrategy;
 use orch_schema::value::Value;
 
@@ -75,14 +75,14 @@ impl<'s> Merger<'s> {
         let Parts { mut items, patch } = take_out_directives(old, patch, key)?;
         let arrangement = Arrangement::new(&patch, &items, Some(key))?;
         let mut places: BTreeMap<KeyValue, usize> = BTreeMap::new();
-        for (at, old) in items.iter().take_while(|_| goes_on()).enumerate() {
+        for (at, old) in items.iter().take_while(|_| count_step()).enumerate() {
             let old =
                 old.as_object().ok_or_else(|| malformed(&format!("value for key {at} is not a map")))?;
             if let Some(value) = old.get(key) {
                 places.entry(KeyValue::of(value)).or_insert(at);
             }
         }
-        for new in patch.into_iter().take_while(|_| goes_on()) {
+        for new in patch.into_iter().take_while(|_| count_step()) {
             let value = new.get(key).ok_or_else(|| no_merge_key(&new, key))?;
             let place = KeyValue::of(value);
             match (places.get(&place), new) {
@@ -112,7 +112,7 @@ fn take_out_directives(mut old: Vec<Value>, patch: Vec<Value>, key: &str) -> Res
     let mut plain = Vec::with_capacity(patch.len());
     let mut deleted = std::collections::BTreeSet::new();
     let mut replaces = false;
-    for new in patch.into_iter().take_while(|_| goes_on()) {
+    for new in patch.into_iter().take_while(|_| count_step()) {
         let Value::Object(mut map) = new else { return Err(wrong_type("map[string]interface {}", &new)) };
         match map.get(DIRECTIVE).map(|directive| directive.as_str().unwrap_or_default()) {
             None => plain.push(Value::Object(map)),
@@ -142,14 +142,14 @@ fn take_out_directives(mut old: Vec<Value>, patch: Vec<Value>, key: &str) -> Res
 fn merge_scalars(old: Vec<Value>, patch: Vec<Value>) -> Result<Vec<Value>, PatchError> {
     let arrangement = Arrangement::new(&patch, &old, None)?;
     let mut seen = std::collections::BTreeSet::new();
-    let all = old.into_iter().chain(patch).take_while(|_| goes_on());
+    let all = old.into_iter().chain(patch).take_while(|_| count_step());
     let merged = all.filter(|item| seen.insert(KeyValue::of(item))).collect();
     arrangement.arrange(merged)
 }
 
 fn without(old: Vec<Value>, gone: &[Value]) -> Vec<Value> {
     let gone: std::collections::BTreeSet<KeyValue> =
-        gone.iter().take_while(|_| goes_on()).map(KeyValue::of).collect();
+        gone.iter().take_while(|_| count_step()).map(KeyValue::of).collect();
     // set: `gone` is one.
     old.into_iter().filter(|item| !gone.contains(&KeyValue::of(item))).collect()
 }

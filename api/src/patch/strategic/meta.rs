@@ -1,6 +1,6 @@
 //! Types and patch directives of the members of an object, from the type tables.
 
-use orch_schema::shown::quoted;
+use orch_schema::excerpt::quoted;
 use orch_schema::types::{ObjectType, PatchStrategy, Schema, ValueType, Wire};
 
 use crate::patch::PatchError;

@@ -8,8 +8,8 @@ mod lists;
 mod meta;
 mod order;
 
-use orch_schema::budget::goes_on;
-use orch_schema::shown::part;
+use orch_schema::budget::count_step;
+use orch_schema::excerpt::part;
 use orch_schema::types::{Schema, TypeId};
 use orch_schema::value::{Map, SmolStr, Value};
 
@@ -84,7 +84,7 @@ impl<'s> Merger<'s> {
         }
         retain_keys(target, &mut patch)?;
         self.merge_ordered_lists(target, &mut patch, meta)?;
-        let mut members = patch.into_iter().take_while(|_| goes_on());
+        let mut members = patch.into_iter().take_while(|_| count_step());
         members.try_for_each(|(key, value)| self.merge_field(target, key, value, meta))
     }
 
@@ -201,9 +201,9 @@ fn discard_nulls(value: &mut Value) {
         Value::Object(map) => {
             // once: for each object of the patch.
             map.retain(|_, value| !value.is_null());
-            map.values_mut().take_while(|_| goes_on()).for_each(discard_nulls);
+            map.values_mut().take_while(|_| count_step()).for_each(discard_nulls);
         }
-        Value::Array(items) => items.iter_mut().take_while(|_| goes_on()).for_each(discard_nulls),
+        Value::Array(items) => items.iter_mut().take_while(|_| count_step()).for_each(discard_nulls),
         Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
     }
 }
@@ -213,12 +213,12 @@ fn without_directives(value: Value) -> Option<Value> {
     match value {
         Value::Object(map) if map.contains_key(DIRECTIVE) => None,
         Value::Object(map) => {
-            let members = map.into_iter().take_while(|_| goes_on());
+            let members = map.into_iter().take_while(|_| count_step());
             let kept = members.filter_map(|(key, value)| Some((key, without_directives(value)?)));
             Some(Value::Object(kept.collect()))
         }
         Value::Array(items) => {
-            let items = items.into_iter().take_while(|_| goes_on());
+            let items = items.into_iter().take_while(|_| count_step());
             Some(Value::Array(items.filter_map(without_directives).collect()))
         }
         scalar => Some(scalar),

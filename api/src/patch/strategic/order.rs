@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use orch_schema::budget::goes_on;
+use orch_schema::budget::count_step;
 use orch_schema::value::Value;
 
 use super::{DIRECTIVE, SET_ELEMENT_ORDER, malformed, no_merge_key, wrong_type};
@@ -28,7 +28,7 @@ impl<'k> Arrangement<'k> {
     ) -> Result<Self, PatchError> {
         let places = |items: &[Value]| {
             let mut places = BTreeMap::new();
-            for (at, item) in items.iter().take_while(|_| goes_on()).enumerate() {
+            for (at, item) in items.iter().take_while(|_| count_step()).enumerate() {
                 places.entry(identity(item, merge_key)?).or_insert(at);
             }
             Ok::<_, PatchError>(places)
@@ -40,7 +40,7 @@ impl<'k> Arrangement<'k> {
     pub(super) fn arrange(&self, items: Vec<Value>) -> Result<Vec<Value>, PatchError> {
         let mut wanted: Vec<Placed> = Vec::with_capacity(items.len());
         let mut others: Vec<Placed> = Vec::new();
-        for item in items.into_iter().take_while(|_| goes_on()) {
+        for item in items.into_iter().take_while(|_| count_step()) {
             let id = identity(&item, self.merge_key)?;
             let old = self.old.get(&id).copied();
             match self.wanted.get(&id) {
@@ -92,7 +92,7 @@ pub(super) fn check_order(
         return Ok(());
     }
     let mut rest = order.iter();
-    for item in patch.iter().take_while(|_| goes_on()) {
+    for item in patch.iter().take_while(|_| count_step()) {
         if merge_key.is_some() && !item.is_object() {
             return Err(wrong_type("map[string]interface {}", item));
         }

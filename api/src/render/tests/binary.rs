@@ -10,7 +10,7 @@ use crate::status::Status;
 
 fn message(type_name: &str, value: &Value) -> Vec<u8> {
     let mut out = Vec::new();
-    encode_protobuf(&REGISTRY.schema, REGISTRY.schema.named(type_name).unwrap(), value, &mut out);
+    encode_protobuf(&REGISTRY.schema, REGISTRY.schema.find_type(type_name).unwrap(), value, &mut out);
     out
 }
 

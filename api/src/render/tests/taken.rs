@@ -56,7 +56,7 @@ fn objects_are_kept_no_longer_than_until_they_are_sent() {
         let renderer = renderer("configmaps", representation);
         let (objects, kept) = objects(&renderer);
         let payload = renderer.list(page(objects), NOW).unwrap();
-        let (len, held) = (payload.len(), payload.held());
+        let (len, held) = (payload.len(), payload.own_bytes());
         let mut frames = payload.into_frames();
         let alive = || kept.iter().filter(|weak| weak.strong_count() > 0).count();
         assert_eq!(alive(), OBJECTS);
@@ -65,11 +65,11 @@ fn objects_are_kept_no_longer_than_until_they_are_sent() {
             sent += frames.next().unwrap().len();
         }
         // The client has read half of the list, and at most a frame more.
-        let (alive, rest) = (alive(), frames.held());
+        let (alive, rest) = (alive(), frames.own_bytes());
         assert!((OBJECTS * 2 / 5..=OBJECTS / 2).contains(&alive), "{representation:?}: {alive} objects");
         assert!((held * 2 / 5..=held / 2).contains(&rest), "{representation:?}: {rest} of {held} bytes");
         assert_eq!(sent + frames.by_ref().map(|frame| frame.len()).sum::<usize>(), len);
-        assert_eq!(frames.held(), 0);
+        assert_eq!(frames.own_bytes(), 0);
     }
 }
 
@@ -80,7 +80,7 @@ fn documents_are_kept_no_longer_than_until_they_are_sent() {
     for representation in [TABLE, pretty_table, yaml_table, YAML] {
         let renderer = renderer("configmaps", representation);
         let payload = renderer.list(page(objects(&renderer).0), NOW).unwrap();
-        let (len, held) = (payload.len(), payload.held());
+        let (len, held) = (payload.len(), payload.own_bytes());
         assert!(held >= len, "{representation:?}: the document is the answer's own");
         let mut frames = payload.into_frames();
         let mut sent = 0;
@@ -88,7 +88,7 @@ fn documents_are_kept_no_longer_than_until_they_are_sent() {
             assert!(frame.len() < 80 << 10, "{representation:?}: a frame of {} bytes", frame.len());
             assert!(frame.is_unique(), "{representation:?}: what follows is kept with this frame");
             sent += frame.len();
-            let (rest, own) = (frames.held(), size_of::<Bytes>() * (len >> 15));
+            let (rest, own) = (frames.own_bytes(), size_of::<Bytes>() * (len >> 15));
             assert!(rest <= len - sent + own, "{representation:?}: {rest} bytes for {}", len - sent);
         }
         assert_eq!(sent, len);

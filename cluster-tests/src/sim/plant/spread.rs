@@ -77,20 +77,20 @@ struct Wrong {
     checksum: crc32fast::Hasher,
     /// The snapshot goes on with what an earlier stream brought. The checksum of that part is not known here, so that
     /// nothing is changed.
-    goes_on: bool,
+    count_step: bool,
 }
 
 impl Wrong {
     fn change(&mut self, frame: Bytes) -> Bytes {
         let Ok(mut message) = wire::SnapshotFrame::decode(frame.clone()) else { return frame };
         match &mut message.kind {
-            Some(Kind::Head(head)) => self.goes_on = head.resumes_after > 0,
-            Some(Kind::Objects(_)) if !self.goes_on => {
+            Some(Kind::Head(head)) => self.count_step = head.resumes_after > 0,
+            Some(Kind::Objects(_)) if !self.count_step => {
                 let changed = flipped(&frame).unwrap_or(frame);
                 self.checksum.update(&changed);
                 return changed;
             }
-            Some(Kind::End(end)) if !self.goes_on => {
+            Some(Kind::End(end)) if !self.count_step => {
                 end.checksum = self.checksum.clone().finalize();
                 return Bytes::from(message.encode_to_vec());
             }

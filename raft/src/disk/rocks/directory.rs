@@ -157,11 +157,11 @@ fn make_private(path: &Path) -> io::Result<()> {
     if mode & 0o777 != OWNER_ALONE {
         fs::set_permissions(path, fs::Permissions::from_mode(OWNER_ALONE))?;
     }
-    take_from_others(path)
+    remove_group_and_other_rights(path)
 }
 
 /// Removes the rights of group and others on all files below `folder`.
-fn take_from_others(folder: &Path) -> io::Result<()> {
+fn remove_group_and_other_rights(folder: &Path) -> io::Result<()> {
     for entry in fs::read_dir(folder)? {
         let entry = entry?;
         // Metadata of the entry itself: a link is not followed, and its own mode has no meaning.
@@ -171,7 +171,7 @@ fn take_from_others(folder: &Path) -> io::Result<()> {
             fs::set_permissions(entry.path(), fs::Permissions::from_mode(mode & 0o777 & !OTHERS))?;
         }
         if found.is_dir() {
-            take_from_others(&entry.path())?;
+            remove_group_and_other_rights(&entry.path())?;
         }
     }
     Ok(())

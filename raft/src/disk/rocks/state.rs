@@ -45,7 +45,7 @@ impl Generations {
     pub(super) fn open(db: &Db, found: &[String], is_new: bool) -> Result<Generations, DiskError> {
         let number = match record::load_number(db, "read generation", record::META_GENERATION)? {
             Some(number) => number,
-            None if is_new => make_first(db)?,
+            None if is_new => create_first_generation(db)?,
             None => {
                 let reason = "the current generation of the state is not named".to_owned();
                 return Err(DiskError { operation: "open state", reason });
@@ -71,7 +71,7 @@ impl Generations {
     }
 }
 
-fn make_first(db: &Db) -> Result<u64, DiskError> {
+fn create_first_generation(db: &Db) -> Result<u64, DiskError> {
     let number = 1;
     let name = generation_name(number);
     // It exists if a first start was interrupted here.
@@ -79,12 +79,12 @@ fn make_first(db: &Db) -> Result<u64, DiskError> {
         db.create_cf(&name, &options::generation_family()).map_err(failed("create state"))?;
     }
     let mut batch = WriteBatch::default();
-    name_current(db, &mut batch, number)?;
+    put_current_generation(db, &mut batch, number)?;
     db.write_opt(batch, &synced()).map_err(failed("create state"))?;
     Ok(number)
 }
 
-fn name_current(db: &Db, batch: &mut WriteBatch, number: u64) -> Result<(), DiskError> {
+fn put_current_generation(db: &Db, batch: &mut WriteBatch, number: u64) -> Result<(), DiskError> {
     let sealed = record::seal(record::META_GENERATION, &number.to_be_bytes());
     batch.put_cf(&family(db, CF_META)?, record::META_GENERATION, sealed);
     Ok(())
@@ -216,7 +216,7 @@ impl RocksInstall {
         let blow = |error| core.fuse.blow(failed("commit install")(error));
         core.db.flush_cf(&family(&core.db, &self.name)?).map_err(blow)?;
         let mut batch = WriteBatch::default();
-        name_current(&core.db, &mut batch, self.number)?;
+        put_current_generation(&core.db, &mut batch, self.number)?;
         put_mark(&core.db, &mut batch, mark)?;
         let old = {
             let mut generations = core.generations.write();

@@ -53,20 +53,20 @@ struct Task {
 
 /// Earliest times of the next reclaim and of the next small sweep.
 #[derive(Clone, Copy, Debug)]
-struct Rests {
+struct NextTimes {
     reclaim: Instant,
     small_sweep: Instant,
 }
 
 #[derive(Debug, Default)]
-struct Desk {
+struct SweepQueue {
     orders: Mutex<Orders>,
     changed: Condvar,
 }
 
 /// Orders to the sweeper. Cheap to clone.
 #[derive(Clone, Debug, Default)]
-pub(super) struct SweepHandle(Arc<Desk>);
+pub(super) struct SweepHandle(Arc<SweepQueue>);
 
 impl SweepHandle {
     /// Orders the deletion of entries up to `index`, whose purge is durable.
@@ -88,7 +88,7 @@ impl SweepHandle {
     }
 
     /// Waits until there is enough work after `done`, the end of the last sweep; `None` to stop.
-    fn next(&self, done: u64, rests: Rests) -> Option<Task> {
+    fn next(&self, done: u64, rests: NextTimes) -> Option<Task> {
         let mut orders = self.0.orders.lock();
         while !orders.is_stopping {
             let now = now();
@@ -163,7 +163,7 @@ fn now() -> Instant {
 
 fn run(core: &Core, orders: &SweepHandle) {
     let (mut done, mut sweeps) = (0, 0);
-    let mut rests = Rests { reclaim: now(), small_sweep: now() };
+    let mut rests = NextTimes { reclaim: now(), small_sweep: now() };
     while let Some(Task { end, reclaim }) = orders.next(done, rests) {
         sweeps += 1;
         let began = now();

@@ -344,7 +344,7 @@ impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
         let reason = format!("its state differs from the majority's at revision {revision}");
         self.agreement.suspend(reason.clone(), revision, majority.clone());
         // Watchers sleep until something changes; those of a wrong state are told now.
-        self.applied.announcements().alarm();
+        self.applied.announcements().wake_all();
         self.raft.runtime_config().elect(false);
         self.save_quarantine(reason, revision, majority).await
     }

@@ -61,8 +61,8 @@ impl Announcements {
     }
 
     /// Has everyone look again, though nothing was applied: what was shown is taken back.
-    pub(crate) fn alarm(&self) {
-        self.subscribers.lock().values().for_each(Announcer::alarm);
+    pub(crate) fn wake_all(&self) {
+        self.subscribers.lock().values().for_each(Announcer::wake_all);
     }
 
     /// Ends every subscription.

@@ -23,7 +23,7 @@ use super::lineage::Lineage;
 use crate::disk::Generation;
 use crate::key::Revision;
 use crate::member::codec::Mark;
-use crate::state::{HistoryBounds, Leaving, State};
+use crate::state::{EvictionBatch, HistoryBounds, State};
 
 /// Bytes of history that one step moves, roughly: written in some milliseconds, and all that is held twice meanwhile.
 const STEP_BYTES: usize = 1 << 20;
@@ -60,7 +60,7 @@ pub(crate) struct Writer {
 /// Changes on their way to the disk.
 pub(crate) struct Step {
     pub(super) generation: Generation,
-    pub(super) leaving: Leaving,
+    pub(super) leaving: EvictionBatch,
     /// Of each resource in it, the newest change that had left before.
     pub(super) floors: BTreeMap<Arc<str>, Revision>,
     /// The mark of the stored state after the step.
@@ -134,7 +134,7 @@ impl Writer {
             return false;
         }
         assert!(self.stored <= floor, "the stored state goes forward");
-        self.state.forget(floor);
+        self.state.drop_history_through(floor);
         self.lineage.forget_before(floor);
         self.stored = floor;
         true

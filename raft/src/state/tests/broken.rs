@@ -47,7 +47,7 @@ fn no_other_change_is_forgotten_than_was_written() {
 #[test]
 #[should_panic(expected = "what leaves the history was applied")]
 fn nothing_is_forgotten_that_is_yet_to_come() {
-    two_changes().forget(Revision(4));
+    two_changes().drop_history_through(Revision(4));
 }
 
 #[test]

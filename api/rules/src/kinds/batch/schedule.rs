@@ -4,7 +4,7 @@
 
 use std::num::IntErrorKind;
 
-use orch_schema::shown::quoted;
+use orch_schema::excerpt::quoted;
 
 struct Bounds {
     low: u64,

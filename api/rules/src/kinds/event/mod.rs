@@ -154,7 +154,7 @@ fn validate_name(metadata: &Value) -> FieldErrors {
         let name = metadata.text(field);
         if !name.is_empty() {
             let path = Path::new("metadata").child(field);
-            errors.extend(invalid_each(&path, name, names::by_rule(rule, name, prefix)));
+            errors.extend(invalid_each(&path, name, names::check_name(rule, name, prefix)));
         }
     }
     errors

@@ -15,7 +15,7 @@ use crate::validate::tree::Tree;
 use crate::validate::{Distinct, FieldError, FieldErrors, Path, names};
 
 /// The parts of a pod that the rules of its containers read.
-pub(super) struct Surroundings<'a> {
+pub(super) struct PodContext<'a> {
     pub(super) brand: &'static Brand,
     pub(super) spec: &'a Value,
     pub(super) volumes: Volumes<'a>,
@@ -28,7 +28,7 @@ const NOT_EPHEMERAL: [&str; 7] =
     ["ports", "resources", "livenessProbe", "readinessProbe", "startupProbe", "lifecycle", "restartPolicy"];
 
 /// Rules for all containers of a pod spec.
-pub(super) fn validate_containers(pod: &Surroundings<'_>, path: &Path) -> FieldErrors {
+pub(super) fn validate_containers(pod: &PodContext<'_>, path: &Path) -> FieldErrors {
     let regular = pod.spec.items("containers");
     let list = path.child("containers");
     if regular.is_empty() {
@@ -61,7 +61,7 @@ fn validate_restart_policy(container: &Value, path: &Path) -> Option<FieldError>
     (!known.contains(&policy)).then(|| FieldError::not_supported(path.child("restartPolicy"), policy, &known))
 }
 
-fn validate_init(pod: &Surroundings<'_>, path: &Path) -> FieldErrors {
+fn validate_init(pod: &PodContext<'_>, path: &Path) -> FieldErrors {
     let list = path.child("initContainers");
     let mut errors = FieldErrors::new();
     let mut seen: Distinct<&str> =
@@ -83,7 +83,7 @@ fn validate_init(pod: &Surroundings<'_>, path: &Path) -> FieldErrors {
     errors
 }
 
-fn validate_ephemeral(pod: &Surroundings<'_>, path: &Path) -> FieldErrors {
+fn validate_ephemeral(pod: &PodContext<'_>, path: &Path) -> FieldErrors {
     let list = path.child("ephemeralContainers");
     let others = pod.spec.items("containers").iter().chain(pod.spec.items("initContainers"));
     let others: Distinct<&str> = others.map(|container| container.text("name")).collect();
@@ -112,7 +112,7 @@ pub(super) fn padded_image(container: &Value, path: &Path) -> Option<FieldError>
     (image.trim() != image).then(|| FieldError::invalid_str(path.child("image"), image, detail))
 }
 
-fn validate_any(pod: &Surroundings<'_>, container: &Value, path: &Path) -> FieldErrors {
+fn validate_any(pod: &PodContext<'_>, container: &Value, path: &Path) -> FieldErrors {
     let mut errors = FieldErrors::new();
     let name = container.text("name");
     if name.is_empty() {
@@ -184,7 +184,7 @@ fn duplicate_name<'a>(container: &'a Value, seen: &mut Distinct<&'a str>, path: 
     seen.is_repeated(name).then(|| FieldError::duplicate(path.child("name"), &super::quoted(name)))
 }
 
-fn grace_period(pod: &Surroundings<'_>) -> Option<i64> {
+fn grace_period(pod: &PodContext<'_>) -> Option<i64> {
     pod.spec.int("terminationGracePeriodSeconds")
 }
 

@@ -1,7 +1,7 @@
 //! Ports and environment variables of a container.
 
 use orch_schema::budget::Numbered;
-use orch_schema::shown::part;
+use orch_schema::excerpt::part;
 use orch_schema::value::Value;
 
 use crate::validate::metadata::invalid_each;
@@ -206,7 +206,7 @@ fn validate_reference_name(reference: &Value, path: &Path) -> FieldErrors {
         return FieldErrors::from(FieldError::required(path.child("name"), ""));
     }
     let rule = crate::kinds::NameRule::Dns1123Subdomain;
-    invalid_each(&path.child("name"), name, names::by_rule(rule, name, true))
+    invalid_each(&path.child("name"), name, names::check_name(rule, name, true))
 }
 
 #[cfg(test)]

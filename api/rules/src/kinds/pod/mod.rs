@@ -19,8 +19,8 @@ mod status;
 mod update;
 mod volume;
 
+use orch_schema::excerpt::quoted;
 use orch_schema::json;
-use orch_schema::shown::quoted;
 use orch_schema::value::Value;
 
 use self::spec::{Place, validate_only_pod, validate_pod_spec};

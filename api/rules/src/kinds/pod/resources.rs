@@ -2,8 +2,8 @@
 
 use orch_proto::Brand;
 use orch_schema::budget::Numbered;
+use orch_schema::excerpt::beginning;
 use orch_schema::quantity::Quantity;
-use orch_schema::shown::beginning;
 use orch_schema::value::Value;
 
 use crate::validate::metadata::invalid_each;

@@ -6,7 +6,7 @@ use orch_schema::budget::Numbered;
 use orch_schema::value::Value;
 
 use crate::kinds::Context;
-use crate::kinds::pod::container::{Surroundings, one_of, padded_image, validate_containers};
+use crate::kinds::pod::container::{PodContext, one_of, padded_image, validate_containers};
 use crate::kinds::pod::resources::{Claims, validate_requirements};
 use crate::kinds::pod::scheduling::{
     validate_affinity, validate_gates, validate_preemption_policy, validate_spread, validate_tolerations,
@@ -45,7 +45,7 @@ pub(crate) fn validate_pod_spec(
     errors.extend(broken);
     errors.extend(validate_claims(spec.items("resourceClaims"), &path.child("resourceClaims")));
     let claims = Claims::new(spec.items("resourceClaims"));
-    let pod = Surroundings { brand: context.brand, spec, volumes, claims };
+    let pod = PodContext { brand: context.brand, spec, volumes, claims };
     errors.extend(validate_containers(&pod, path));
     errors.extend(validate_host_ports(spec, place, path));
     errors.extend(one_of(spec, "restartPolicy", &["Always", "OnFailure", "Never"], path));

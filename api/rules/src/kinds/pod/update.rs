@@ -32,7 +32,7 @@ pub(super) fn validate_spec_update(old: &Value, new: &Value) -> FieldErrors {
     match validate_deadline(before, after, &path) {
         Deadline::Fine => {}
         Deadline::Refused(error) => errors.push(error),
-        Deadline::Senseless(error) => {
+        Deadline::OutOfRange(error) => {
             errors.push(error);
             return errors;
         }
@@ -70,7 +70,7 @@ enum Deadline {
     Fine,
     Refused(FieldError),
     // The reference makes no further checks then.
-    Senseless(FieldError),
+    OutOfRange(FieldError),
 }
 
 fn validate_deadline(before: &Value, after: &Value, path: &Path) -> Deadline {
@@ -91,7 +91,7 @@ fn validate_deadline(before: &Value, after: &Value, path: &Path) -> Deadline {
     } else {
         return Deadline::Fine;
     };
-    Deadline::Senseless(FieldError::invalid(path, &new.to_string(), &detail))
+    Deadline::OutOfRange(FieldError::invalid(path, &new.to_string(), &detail))
 }
 
 fn validate_added_tolerations(before: &Value, after: &Value, path: &Path) -> FieldErrors {

@@ -5,13 +5,13 @@
 
 use memchr::memchr2_iter;
 
-use crate::shown::quoted;
+use crate::excerpt::quoted;
 
 /// Duplicate members that are reported: as many as strict errors of other bodies.
-pub(crate) const TWICE_MAX: usize = 100;
+pub(crate) const DUPLICATES_MAX: usize = 100;
 
 /// A member whose name occurred before in the same object.
-pub(super) struct Twice {
+pub(super) struct DuplicateMember {
     /// The name.
     pub(super) key: String,
     /// Offset of its value in the text, in bytes.
@@ -23,17 +23,17 @@ pub(crate) fn already_set(line: usize, key: &str) -> String {
     format!("line {line}: key {} already set in map", quoted(key))
 }
 
-/// The messages for `twice`, in the same order. `text` is scanned once.
-pub(super) fn told(twice: &[Twice], text: &str) -> Vec<String> {
-    let mut by_offset: Vec<(usize, usize)> = twice.iter().map(|twice| twice.offset).zip(0..).collect();
+/// The messages for `duplicates`, in the same order. `text` is scanned once.
+pub(super) fn duplicate_messages(duplicates: &[DuplicateMember], text: &str) -> Vec<String> {
+    let mut by_offset: Vec<(usize, usize)> = duplicates.iter().map(|member| member.offset).zip(0..).collect();
     by_offset.sort_unstable();
-    let mut lines = vec![0; twice.len()];
+    let mut lines = vec![0; duplicates.len()];
     let (mut line, mut done) = (1, 0);
     for (offset, at) in by_offset {
         line += line_breaks(&text.as_bytes()[done..offset]);
         (lines[at], done) = (line, offset);
     }
-    twice.iter().zip(lines).map(|(twice, line)| already_set(line, &twice.key)).collect()
+    duplicates.iter().zip(lines).map(|(member, line)| already_set(line, &member.key)).collect()
 }
 
 /// The number of line breaks. CR LF is one. No value begins between the two.
