@@ -58,7 +58,7 @@ pub struct Answered {
     pub tag: Option<Tag>,
     /// The outcome in the response.
     pub said: Said,
-    /// The newest revision that any client had been told when it was asked.
+    /// The newest revision that any client knew when the request was sent.
     pub not_before: Revision,
     /// The newest revision that any member had applied when the response arrived.
     pub through: Revision,
