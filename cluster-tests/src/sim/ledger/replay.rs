@@ -1,4 +1,4 @@
-//! All objects as they were at one revision after another.
+//! The objects at one revision after another.
 //!
 //! Owns a model that advances to each requested revision, so that a hundred lists of one run cost one pass over its
 //! changes. It checks nothing.
@@ -19,7 +19,7 @@ impl Replay {
         Replay { ledger, now: None }
     }
 
-    /// All objects as they were at `revision`; `None` when not all changes up to there are known.
+    /// All objects at `revision`; `None` if a change up to it may be unknown.
     pub fn at(&mut self, revision: Revision) -> Option<&Model> {
         let inner = self.ledger.0.lock();
         let now = match self.now.take() {
