@@ -102,7 +102,7 @@ impl Node {
         if self.child.is_some() {
             bail!("{} runs already", self.name);
         }
-        let _ = fs::remove_file(self.endpoints_path()); // of the process before; absent at the first start
+        let _ = fs::remove_file(self.endpoints_path()); // left by the last process; absent at the first start
         let log = File::options().create(true).append(true).open(&self.log)?;
         let child = self
             .command(kilobytes)

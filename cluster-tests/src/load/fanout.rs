@@ -101,7 +101,7 @@ pub(super) fn watch(load: &Load, namespace: &str, version: &str, watchers: u32) 
                     started.wait();
                     let (watchers, writers) = opened?;
                     if shared.failed.load(Ordering::Acquire) {
-                        return Tally::new(); // another thread says why
+                        return Tally::new(); // another thread reports the reason
                     }
                     runtime.block_on(run_all(shared, watchers, writers, load.duration))
                 })

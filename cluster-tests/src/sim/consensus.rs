@@ -19,7 +19,7 @@ use super::trace::Hash64;
 /// A violation of the protocol.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Breach {
-    /// A term with two leaders.
+    /// A term has two leaders.
     #[error("term {term} has two leaders: {first} and {second}, as node {node:?} knows it")]
     TwoLeaders {
         /// The term.
@@ -31,7 +31,7 @@ pub enum Breach {
         /// The member whose disk shows this.
         node: NodeId,
     },
-    /// Logs that do not match.
+    /// Logs that agree on an entry differ before it, or in the entry.
     #[error(
         "node {node:?} has another entry {index} of term {term}, or another one before it, than a node had earlier"
     )]
@@ -43,7 +43,7 @@ pub enum Breach {
         /// Of the entry.
         index: u64,
     },
-    /// A committed entry that is not what it was.
+    /// A committed entry has changed.
     #[error(
         "node {node:?} has term {found} at committed index {index}, which was committed with term {committed}"
     )]
@@ -57,7 +57,7 @@ pub enum Breach {
         /// Its term when it was committed.
         committed: u64,
     },
-    /// Applied before committed.
+    /// A member applied an uncommitted entry.
     #[error("node {node:?} applied {applied}, the newest index known as committed is {committed}")]
     AppliedUncommitted {
         /// The member.
@@ -67,7 +67,7 @@ pub enum Breach {
         /// The newest committed index that is known.
         committed: u64,
     },
-    /// A vote that was answered and is not on the disk.
+    /// A vote was answered and is not on the disk.
     #[error("node {node:?} answered in term {answered} and starts in term {kept}: its vote was not durable")]
     VoteForgotten {
         /// The member.
@@ -77,7 +77,7 @@ pub enum Breach {
         /// The term on its disk.
         kept: u64,
     },
-    /// A vote given twice in one term.
+    /// A member voted for two candidates in one term.
     #[error("node {node:?} voted for {first} and for {second} in term {term}")]
     VotedTwice {
         /// The member.

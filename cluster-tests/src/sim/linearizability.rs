@@ -62,7 +62,7 @@ pub enum Anomaly {
 /// Checks the calls of every key.
 ///
 /// # Errors
-/// The first key whose calls no order explains.
+/// A write with two revisions, or the first key whose calls no order explains.
 pub fn check_registers(calls: &[Call]) -> Result<(), Anomaly> {
     let seen = versions_seen(calls)?;
     let mut keys: BTreeMap<&Arc<str>, Vec<Move>> = BTreeMap::new();
@@ -75,7 +75,7 @@ pub fn check_registers(calls: &[Call]) -> Result<(), Anomaly> {
 /// Checks that revisions grow with real time over all keys, and that no two writes share one.
 ///
 /// # Errors
-/// The first outcome with an older revision than one answered before the call.
+/// Two writes with the same revision, or the first outcome that is older than one answered before the call.
 pub fn check_order(calls: &[Call]) -> Result<(), Anomaly> {
     let mut writes: BTreeMap<Revision, &Call> = BTreeMap::new();
     let mut answers: Vec<&Call> = calls.iter().filter(|call| call.told.revision().is_some()).collect();

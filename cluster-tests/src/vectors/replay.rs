@@ -44,7 +44,7 @@ pub(super) struct Run<'a> {
     placeholder: Regex,
 }
 
-/// A watch with what it has received.
+/// A watch and the events it has received.
 struct OpenWatch {
     received: Arc<Mutex<Received>>,
     pump: Option<JoinHandle<()>>,

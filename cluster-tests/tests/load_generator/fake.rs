@@ -158,7 +158,7 @@ impl State {
         let answer = full(object);
         self.patched += 1;
         if self.behaviour == Behaviour::RepeatsAnEvent && self.patched == 120 {
-            let _ = self.changes.send(event.clone()); // nobody watches in other works
+            let _ = self.changes.send(event.clone()); // fails without watchers, as in other works
         }
         let _ = self.changes.send(event);
         answer

@@ -83,7 +83,7 @@ impl Session {
             .unwrap();
         let mut lines = BufReader::new(child.stdout.take().unwrap());
         let mut first = String::new();
-        lines.read_line(&mut first).unwrap(); // the watch is open once the first state is there
+        lines.read_line(&mut first).unwrap(); // the first line shows that the watch is open
         ColourWatch { child, lines, seen: vec![first.trim().to_owned()] }
     }
 

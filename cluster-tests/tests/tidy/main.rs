@@ -138,7 +138,7 @@ fn product_code(text: &str) -> impl Iterator<Item = (usize, &str)> {
         .filter(|(_, line)| !line.trim_start().starts_with("//"))
 }
 
-/// Folders whose code serves unauthenticated clients, or reads objects that a client has stored.
+/// Folders whose code runs for any connection, or reads objects that a client has stored.
 const PORTS: [&str; 6] = [
     "node/src/server/",
     "node/src/tls/",
