@@ -10,7 +10,7 @@ pub struct Status {
     pub name: String,
     /// Its leader, by name or id; null while there is none.
     leader: Value,
-    /// Its term.
+    /// Its current term.
     pub term: u64,
     /// The last log entry it has applied.
     pub applied: u64,
@@ -21,7 +21,7 @@ pub struct Status {
 /// A member of the cluster.
 #[derive(Debug, Clone, Deserialize)]
 pub struct Member {
-    /// Its number, never used again.
+    /// Its id, never reused.
     pub id: u64,
     /// Its name.
     pub name: String,

@@ -38,7 +38,7 @@ pub struct Options {
     /// Key of the client certificate, PEM.
     #[arg(long, value_name = "FILE", requires = "client_cert")]
     pub client_key: Option<PathBuf>,
-    /// Concurrent clients; by default 64 for create, 32 for get and patch, 4 for lists.
+    /// Concurrent clients; by default 64 for create, 32 for get, patch and mixed, 16 writers for watch, 4 for lists.
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     pub clients: Option<u32>,
     /// Payload of one object, in bytes.

@@ -38,9 +38,9 @@ pub enum Breach {
     LogMismatch {
         /// The member whose disk shows this.
         node: NodeId,
-        /// Of the entry.
+        /// Term of the entry.
         term: u64,
-        /// Of the entry.
+        /// Index of the entry.
         index: u64,
     },
     /// A committed entry has changed.
@@ -50,9 +50,9 @@ pub enum Breach {
     CommittedChanged {
         /// The member whose disk shows this.
         node: NodeId,
-        /// Of the entry.
+        /// Index of the entry.
         index: u64,
-        /// Its term there.
+        /// Its term on that disk.
         found: u64,
         /// Its term when it was committed.
         committed: u64,

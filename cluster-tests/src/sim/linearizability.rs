@@ -44,7 +44,7 @@ pub enum Anomaly {
         revision: Revision,
         /// The first write's call, printed.
         first: String,
-        /// The other.
+        /// The second write's call, printed.
         second: String,
     },
     /// One write has two revisions.
@@ -54,7 +54,7 @@ pub enum Anomaly {
         tag: Tag,
         /// One of its revisions.
         first: Revision,
-        /// The other.
+        /// The other revision.
         second: Revision,
     },
 }

@@ -35,7 +35,7 @@ pub type Frame = Result<Bytes, ApiError>;
 
 /// A simulated client, which runs until the world ends it.
 pub trait Driver: Send + 'static {
-    /// Its kind, for the record of events.
+    /// Its kind, for the trace.
     fn name(&self) -> &'static str;
 
     /// Runs it to its end.
@@ -78,7 +78,7 @@ impl Session {
         &self.world
     }
 
-    /// Its number.
+    /// Number of the client.
     pub fn client(&self) -> u64 {
         self.client
     }

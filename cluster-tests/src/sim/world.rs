@@ -91,7 +91,7 @@ struct Inner {
     /// The newest revision that any client knows.
     acknowledged: AtomicU64,
     answers: Mutex<Vec<Answered>>,
-    /// Disks from before the founding.
+    /// Copies of the founders' disks from before the founding.
     early: Mutex<BTreeMap<NodeId, DiskCopy>>,
     duties: Mutex<Duties>,
     /// Answers that a plant remembers.
@@ -109,7 +109,7 @@ struct Member {
     disk_lost: AtomicBool,
     /// The operator is removing it, or has: its process ends by itself.
     leaving: AtomicBool,
-    /// It must not be started.
+    /// It is held: nothing may start its process.
     held: AtomicBool,
     /// One of its tasks is starved.
     starved: AtomicBool,

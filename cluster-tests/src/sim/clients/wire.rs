@@ -26,10 +26,10 @@ pub(super) struct Document {
     /// `metadata` of an object.
     #[serde(default)]
     pub metadata: Metadata,
-    /// Of a Status.
+    /// HTTP status code of a Status.
     #[serde(default)]
     pub code: u16,
-    /// Of a Status.
+    /// Message of a Status.
     #[serde(default)]
     pub message: String,
 }

@@ -14,7 +14,7 @@ pub const PEER_NAME_SUFFIX: &str = ".peer.orch";
 /// The failure of [`peer_name_of`].
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PeerNameError {
-    /// It cannot be parsed.
+    /// The certificate cannot be parsed.
     #[error("the certificate cannot be parsed: {0}")]
     Malformed(String),
     /// None of its names ends in [`PEER_NAME_SUFFIX`].
