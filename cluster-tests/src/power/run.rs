@@ -2,7 +2,7 @@
 //!
 //! A directory goes through many power losses: during its first start, during recoveries, during work. All randomness
 //! comes from the seed except the interleaving of a process's threads, so a seed does not repeat a run exactly. A
-//! failure therefore keeps its evidence: the files before, the trace, the files after.
+//! failure therefore keeps its evidence, if asked for: the files before and the trace.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
