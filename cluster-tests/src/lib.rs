@@ -1,9 +1,9 @@
-//! Tests of a whole cluster, and the tools they share with people.
+//! Tests of a whole cluster, and the tools made for them.
 //!
 //! `client` speaks HTTPS to any server of this API, `cluster` runs real `orch serve` processes, `vectors` replays
-//! recorded scenarios, `load` and `failover` measure: what they see, a user sees, for none of them looks inside a server.
-//! `sim` does: it runs whole clusters on simulated disks, networks and time, and judges every step. `power` looks below
-//! one member: it takes the power away from its real disk.
+//! recorded scenarios, `load` and `failover` measure: all of these see a server from outside, as users do. `sim` runs
+//! whole clusters inside one process, on simulated disks, networks and time, and checks every step. `power` simulates
+//! power losses below the real disk of one member.
 
 pub mod client;
 pub mod cluster;

@@ -1,4 +1,5 @@
-//! Power losses under the RocksDB disk of a member: none breaks a promise, and a disk that lies about syncs is found out.
+//! Power losses under the RocksDB disk of a member: none breaks a promise, and a disk that lies about syncs is
+//! detected.
 
 use std::path::PathBuf;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -8,9 +9,10 @@ use orch_cluster_tests::power::run::{LIES, Options, Report, run};
 
 /// Power losses of a fresh seed, and of the fixed one: about 36 s each. `make power` runs five hundred.
 const CRASHES: u32 = 60;
-/// A lie is found well before so many.
+/// Upper bound: lies are detected well before.
 const CRASHES_OF_LIARS: u32 = 60;
-/// Failures of the harness itself. A member that meets a lie says that its disk refused, or is found out by the judge.
+/// Parts of failures of the harness itself. A lie shows otherwise: the member says that its disk refused, or the judge
+/// detects it.
 const OF_HARNESS: [&str; 3] = ["the shim did not see", "ended by itself", "a line of the process"];
 
 fn options(seed: u64, crashes: u32, lie: Lie) -> Options {
@@ -31,7 +33,8 @@ fn survives(seed: u64) -> Report {
 #[test]
 fn a_disk_keeps_its_promises_through_power_losses() {
     let report = survives(17);
-    // Otherwise it proves nothing: opening was hit, something was promised, something unsynced was forgotten.
+    // Otherwise the run proves nothing: power must be lost while opening, operations be promised, and unsynced writes
+    // be lost.
     assert!(report.while_opening >= 3 && report.judged >= 10, "{report:?}");
     assert!(report.promised > 500 && report.lost > 50 && report.with_unsynced > 10, "{report:?}");
 }

@@ -1,8 +1,9 @@
 //! Runs simulated clusters, by seed.
 //!
-//! `--seed 17` replays one run and prints what happened if it fails; `--seeds 1000` runs a thousand, from `--from` on, or
-//! from the time of day with `--fresh`; `--plants` plants every known bug and prints which seed found it after how long.
-//! Exits with 1 when a run fails, or when a planted bug is not found. It is built as a test, so that panics unwind.
+//! `--seed 17` replays one run and prints its last events if it fails; `--seeds 1000` runs a thousand, from `--from`
+//! on, or from the time of day with `--fresh`; `--plants` plants every known bug and prints the seed that found it and
+//! the time it took. Exits with 1 when a run fails, or when a planted bug is not found. It is built as a test, so that
+//! panics unwind.
 #![expect(clippy::print_stdout, reason = "a command line tool")]
 
 use std::fmt::Write;
@@ -20,7 +21,7 @@ use parking_lot::Mutex;
 /// Seeds in which a planted bug must be found.
 const PLANT_SEEDS: u64 = 200;
 
-/// How often a long search tells how far it is.
+/// Interval of the progress lines of a long search.
 const PROGRESS_EVERY: Duration = Duration::from_secs(60);
 
 /// Simulates clusters of the whole product: one thread, a virtual clock and one seed each.
@@ -32,13 +33,13 @@ struct Arguments {
     /// Run this many seeds.
     #[arg(long, default_value_t = 100)]
     seeds: u64,
-    /// The first of them.
+    /// The first of these seeds.
     #[arg(long, default_value_t = 0)]
     from: u64,
-    /// Begin with a seed made of the time, so that no two searches are alike.
+    /// Begin with a seed made of the time, so that every search is different.
     #[arg(long, conflicts_with = "from")]
     fresh: bool,
-    /// Stop after so many hours, however many seeds are left.
+    /// Stop after this many hours, however many seeds are left.
     #[arg(long)]
     hours: Option<f64>,
     /// Members of the cluster: 3, 5, or 0 for 3 under even seeds and 5 under odd ones.
@@ -47,19 +48,19 @@ struct Arguments {
     /// Virtual seconds of clients and faults.
     #[arg(long, default_value_t = 12)]
     seconds: u64,
-    /// Objects there are before anything goes wrong; 0 leaves that to the seed.
+    /// Objects written before any fault; 0 leaves the number to the seed.
     #[arg(long, default_value_t = 0)]
     objects: u64,
     /// Plant a bug, which must then be found.
     #[arg(long, value_parser = plant)]
     plant: Option<Plant>,
-    /// Plant every bug in turn and print a table of what found it.
+    /// Plant every bug in turn and print a table of the seeds that found it.
     #[arg(long, conflicts_with = "plant")]
     plants: bool,
-    /// Runs at a time; 0 for one on each core.
+    /// Concurrent runs; 0 for one on each core.
     #[arg(long, default_value_t = 1)]
     jobs: usize,
-    /// Write what was run and what failed to this file.
+    /// Write a report of the runs and failures to this file.
     #[arg(long)]
     report: Option<PathBuf>,
     /// Print every event as it happens (to standard error).
@@ -70,13 +71,13 @@ struct Arguments {
     verbose: bool,
 }
 
-/// What a search came to.
+/// Results of a search.
 #[derive(Debug, Default)]
 struct Search {
     runs: AtomicU64,
     calls: AtomicU64,
     virtual_ms: AtomicU64,
-    /// Seed, what was found, and the command that replays it.
+    /// Seed, failure, and the command that replays it.
     failed: Mutex<Vec<(u64, String, String)>>,
     over: AtomicBool,
 }
@@ -104,7 +105,7 @@ impl Arguments {
         if self.jobs > 0 { self.jobs } else { std::thread::available_parallelism().map_or(1, usize::from) }
     }
 
-    /// Runs every seed, as many at a time as there are jobs.
+    /// Runs every seed, with as many concurrent runs as there are jobs.
     fn search(&self, seeds: std::ops::Range<u64>) -> Search {
         let (search, next, began) = (Search::default(), AtomicU64::new(seeds.start), Instant::now());
         let limit = self.hours.map(|hours| Duration::try_from_secs_f64(hours * 3600.0).unwrap_or_default());
@@ -151,7 +152,7 @@ impl Search {
         }
     }
 
-    /// What was run, as a document.
+    /// The report of the search, in Markdown.
     fn document(&self, seeds: &std::ops::Range<u64>, took: Duration, jobs: usize) -> String {
         let (runs, failed) = (self.runs.load(Ordering::Relaxed), self.failed.lock());
         let (calls, virtual_s) =
@@ -173,11 +174,11 @@ impl Search {
 
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
-    // What members log, without the real time, which means nothing here. Set RUST_LOG to see it.
+    // The members' log, without the real time, which means nothing here. Set RUST_LOG to see it.
     let filter = std::env::var("RUST_LOG").map_or_else(|_| "off".into(), tracing_subscriber::EnvFilter::new);
     tracing_subscriber::fmt().with_env_filter(filter).without_time().with_writer(std::io::stderr).init();
     if arguments.seed.is_none() {
-        // The report of its run tells of a panic.
+        // The report of a run contains its panic.
         std::panic::set_hook(Box::new(|_| ()));
     }
     if arguments.plants {
@@ -201,7 +202,7 @@ fn main() -> ExitCode {
     if failed.is_empty() == expected { ExitCode::FAILURE } else { ExitCode::SUCCESS }
 }
 
-/// Plants every bug and prints a table of what found it.
+/// Plants every bug and prints a table of the seeds that found it.
 fn find_plants(mut arguments: Arguments) -> ExitCode {
     println!("| bug | seeds run | found by seed | after | as |\n|---|---|---|---|---|");
     let mut all = true;

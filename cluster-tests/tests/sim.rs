@@ -1,14 +1,15 @@
-//! Simulated clusters under faults: 150 fixed seeds, and 150 that nobody has seen before.
+//! Simulated clusters under faults: 150 fixed seeds, and 150 fresh ones.
 //!
-//! They run a slice for each test, side by side. The fresh ones begin with the time of day, which is printed first; set
-//! `ORCH_SIM_FROM` to begin elsewhere. A failure prints its seed, the last events and the command that replays it.
+//! Each test runs a slice of the seeds, concurrently with the others. The fresh seeds begin with the time of day, which
+//! is printed first; set `ORCH_SIM_FROM` to begin elsewhere. A failure prints its seed, the last events and the command
+//! that replays it.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use orch_cluster_tests::sim::run::run;
 use orch_cluster_tests::sim::setup::Setup;
 
-/// Shorter than a search's runs, so that three hundred of them are done before anybody goes for a coffee.
+/// Virtual length of a run: shorter than a search's, so that three hundred of them take minutes.
 const LENGTH: Duration = Duration::from_secs(4);
 
 /// Fresh seeds of one slice.
@@ -27,7 +28,7 @@ fn check(seeds: std::ops::Range<u64>, members: u64) {
     }
 }
 
-/// Runs seeds that begin with the time: another thousand of them each second, and none in two slices.
+/// Runs seeds that begin with the time: another thousand each second, and none in two slices.
 #[track_caller]
 fn check_fresh(slice: u64, members: u64) {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).expect("the clock is after 1970").as_secs();
@@ -62,7 +63,7 @@ fn five_members_keep_their_promises_under_faults_b() {
     check(1030..1060, 5);
 }
 
-/// Fresh seeds that failed, and the members they failed with.
+/// Fresh seeds that once failed, and the numbers of members they failed with.
 #[test]
 fn promises_that_were_broken_once_are_kept() {
     let failed = [

@@ -1,4 +1,4 @@
-//! The harness finds what it is there to find: each planted bug fails some seed of a few, for the right reason.
+//! The harness finds planted bugs: each fails a seed of a few, for the right reason.
 
 use std::ops::Range;
 use std::time::Duration;
@@ -7,16 +7,16 @@ use orch_cluster_tests::sim::plant::Plant;
 use orch_cluster_tests::sim::run::run;
 use orch_cluster_tests::sim::setup::Setup;
 
-/// What a member says of a disk with less on it than it promised.
+/// Part of a member's refusal of a disk that lacks its promises.
 const OLDER_COPY: &str = "has an older copy of its data";
 
-/// Some of the first `seeds` seeds, of three members, fails with one of `reasons`.
+/// Asserts that one of the first `seeds` seeds, with three members, fails with one of `reasons`.
 #[track_caller]
 fn finds(plant: Plant, seeds: u64, reasons: &[&str]) {
     finds_among(plant, (3, 5), 0..seeds, reasons);
 }
 
-/// Some of `seeds` fails with one of `reasons`, in a cluster of so many members, in runs of so many seconds.
+/// Asserts that one of `seeds` fails with one of `reasons`, with `members` members in runs of `seconds` seconds.
 #[track_caller]
 fn finds_among(plant: Plant, (members, seconds): (u64, u64), seeds: Range<u64>, reasons: &[&str]) {
     let length = Duration::from_secs(seconds);
@@ -28,7 +28,7 @@ fn finds_among(plant: Plant, (members, seconds): (u64, u64), seeds: Range<u64>, 
 
 #[test]
 fn a_vote_that_is_not_synced_is_found() {
-    // Members find it, too: a disk with less than was promised is an older copy to them.
+    // The members detect it, too: a disk without its promises is an older copy to them.
     let lost = ["its vote was not durable", "has two leaders", "voted for", OLDER_COPY];
     finds(Plant::VoteUnsynced, 200, &lost);
 }
@@ -63,7 +63,7 @@ fn a_post_sent_again_is_found() {
 #[test]
 fn a_step_that_lands_in_an_installed_state_is_found() {
     let wrong = ["the ledger has", "has digest", "reports another digest", "exits without an injected cause"];
-    // It shows when its process starts again after the install.
+    // The bug shows when the member's process restarts after the install.
     finds_among(Plant::StaleStep, (5, 12), 0..200, &wrong);
 }
 
@@ -170,7 +170,7 @@ fn a_sound_member_that_is_judged_by_the_odd_one_is_found() {
 
 #[test]
 fn a_voter_that_follows_two_leaders_is_found() {
-    // Only until the answers to its entries depose the earlier leader.
+    // The bug shows only until the answers to its entries depose the earlier leader.
     finds(
         Plant::FollowsAnybody,
         600,

@@ -1,8 +1,8 @@
-//! Loses power under the disk of a member, again and again.
+//! `power`: power losses under the disk of a member, again and again.
 //!
-//! `--crashes 500` runs five hundred power losses from `--seed`; `--lie` plants a disk that lies about syncs, which must
-//! then be found. Exits with 1 when a promise was broken, or when a lie was not found. `power member` is the process that
-//! loses power; the other one starts it.
+//! `--crashes 500` runs five hundred power losses from `--seed`. `--lie` plants a disk that reports syncs it has not
+//! done, which must then be detected. Exits with 1 if a promise was broken, or if a lie was not detected. The
+//! subcommand `member` is the process that loses power; the main process starts it.
 #![expect(clippy::print_stdout, reason = "a command line tool")]
 
 use std::path::PathBuf;
@@ -18,19 +18,19 @@ use orch_cluster_tests::power::run::{LIES, Options, run};
 /// Power losses under the RocksDB disk of a member.
 #[derive(Debug, Parser)]
 struct Arguments {
-    /// How many power losses.
+    /// Number of power losses.
     #[arg(long, default_value_t = 500)]
     crashes: u32,
-    /// The seed; a fresh one without.
+    /// Seed of the run; by default drawn from the clock.
     #[arg(long)]
     seed: Option<u64>,
-    /// A planted bug: syncs that are reported and not done.
+    /// A planted bug: syncs that are reported but not done.
     #[arg(long, value_parser = lie)]
     lie: Option<Lie>,
-    /// How far what was not synced loses its order: ordered, torn or scattered.
+    /// Order in which unsynced writes survive a power loss: ordered, torn or scattered.
     #[arg(long, default_value = "scattered", value_parser = writeback)]
     writeback: Writeback,
-    /// Where the evidence of a failure goes.
+    /// Directory for the evidence of a failure.
     #[arg(long)]
     evidence: Option<PathBuf>,
     #[command(subcommand)]
@@ -43,7 +43,7 @@ enum Process {
     Member {
         /// Its directory.
         path: PathBuf,
-        /// Draws its operations.
+        /// Seed of its operations.
         seed: u64,
         /// The number of its first operation.
         number: u64,

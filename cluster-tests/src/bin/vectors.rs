@@ -23,25 +23,25 @@ struct Options {
     /// Start a server on loopback for this run.
     #[arg(long, conflicts_with_all = ["base", "cafile", "tokens"])]
     start: bool,
-    /// Certificate authority of the server, PEM; without it any certificate is believed.
+    /// Certificate authority of the server, PEM; without it any certificate is accepted.
     #[arg(long, value_name = "FILE")]
     cafile: Option<PathBuf>,
     /// Token of a user: `admin` has to be in the group system:masters, `alice` in the group devs without a role.
     #[arg(long = "token", value_name = "USER=TOKEN")]
     tokens: Vec<String>,
-    /// Only this area; repeat for several.
+    /// Replay only this area; repeat for several.
     #[arg(long = "area")]
     areas: Vec<String>,
-    /// Only the scenario of this name; repeat for several.
+    /// Replay only the scenario of this name; repeat for several.
     #[arg(long = "name")]
     names: Vec<String>,
-    /// Figures only.
+    /// Print figures only.
     #[arg(long)]
     quiet: bool,
     /// Appended to the scenarios' namespaces.
     #[arg(long, default_value = "")]
     suffix: String,
-    /// Where the recordings are.
+    /// Directory of the recordings.
     #[arg(value_name = "DIR")]
     folder: Option<PathBuf>,
 }

@@ -1,4 +1,4 @@
-//! Whom a client trusts and who it says it is: certificate authority, token, client certificate.
+//! Trust and identity of a client: certificate authority, token, client certificate.
 
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
@@ -13,19 +13,19 @@ use tokio_rustls::TlsConnector;
 
 use super::kubeconfig;
 
-/// Which servers are believed.
+/// The servers that a client accepts.
 #[derive(Clone)]
 pub enum Trust {
-    /// Those with a certificate of this authority, in PEM.
+    /// Servers with a certificate of this authority, in PEM.
     Authority(Vec<u8>),
-    /// Any: for servers on loopback whose authority is not at hand.
+    /// Any server: for loopback, where the authority is not at hand.
     Anyone,
 }
 
-/// Who the client is.
+/// The credentials of a client.
 #[derive(Clone)]
 pub enum Identity {
-    /// Nobody in particular.
+    /// No credentials.
     Anonymous,
     /// The holder of a bearer token.
     Token(String),
@@ -38,7 +38,7 @@ pub enum Identity {
     },
 }
 
-/// Trust and identity together, with the TLS configuration made of them once.
+/// Trust and identity, and the TLS configuration made of them once.
 #[derive(Clone)]
 pub struct Access {
     trust: Trust,
@@ -53,7 +53,7 @@ impl Access {
         Self { trust, identity, protocols: vec![b"http/1.1".to_vec()], config: Arc::default() }
     }
 
-    /// What a client configuration file (kubeconfig format) says, with the server's base URL.
+    /// The server's base URL and the access that a kubeconfig file gives.
     pub fn from_kubeconfig(path: &Path) -> Result<(String, Self)> {
         let entry = kubeconfig::read(path)?;
         Ok((entry.server, Self::new(entry.trust, entry.identity)))
@@ -129,7 +129,8 @@ fn roots(pem: &[u8]) -> Result<RootCertStore> {
     Ok(store)
 }
 
-/// Believes every certificate but checks that the server holds its key, so that the handshake costs what it should.
+/// Accepts every certificate but checks that the server holds its key, so that the handshake costs as much as a real
+/// one.
 #[derive(Debug)]
 struct TrustAnyone(Arc<CryptoProvider>);
 

@@ -1,4 +1,4 @@
-//! Where a server is: scheme, host and port, and a connected stream to it.
+//! The address of a server (scheme, host and port), and connecting to it.
 
 use std::fmt;
 use std::str::FromStr;
@@ -11,10 +11,10 @@ use tokio::net::TcpStream;
 
 use super::Access;
 
-/// How long connecting and the TLS handshake may take together.
+/// Timeout of the TCP and TLS handshakes together.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// What a connection is made of, encrypted or not.
+/// The byte stream of a connection, encrypted or not.
 pub trait Stream: AsyncRead + AsyncWrite + Unpin + Send {}
 impl<T: AsyncRead + AsyncWrite + Unpin + Send> Stream for T {}
 

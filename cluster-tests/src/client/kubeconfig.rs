@@ -10,7 +10,7 @@ use serde::Deserialize;
 
 use super::{Identity, Trust};
 
-/// What the current context says.
+/// Server and credentials of the current context.
 pub(super) struct Entry {
     pub(super) server: String,
     pub(super) trust: Trust,

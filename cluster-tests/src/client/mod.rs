@@ -1,9 +1,8 @@
 //! A small HTTPS client for tests: one request, one answer, and watches line by line.
 //!
-//! Owns how a test reaches a server: endpoint, trust, identity. It never retries and never follows a redirect, so
-//! that a test sees exactly what the server did; a caller that wants to retry knows better which errors are safe.
-//! Connections are HTTP/1.1 and kept for the next request. The benchmark has a leaner one (`load::wire`) over the
-//! same endpoints and credentials.
+//! Owns endpoint, trust and identity of a test's requests. It never retries and never follows a redirect, so that a
+//! test sees exactly what the server did; the caller knows better which errors are safe to retry. Connections are
+//! HTTP/1.1 and reused. The benchmark has a leaner client (`load::wire`) over the same endpoints and credentials.
 
 mod access;
 mod endpoint;
@@ -27,10 +26,10 @@ pub use access::{Access, Identity, Trust};
 pub use endpoint::{Endpoint, Stream};
 pub use watch::Watch;
 
-/// How many idle connections a client keeps: as many as its callers run at once in any test, and no leak beyond.
+/// Idle connections of a client: as many as the callers of any test run at once, and no leak beyond.
 const IDLE_CONNECTIONS_MAX: usize = 128;
 
-/// How long an answer may take unless the caller says otherwise; the server's own limit for a request is 60 s.
+/// Default timeout of a request; the server's own limit is 60 s.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// A client of one server. Cheap to clone; clones share the idle connections.
@@ -46,7 +45,7 @@ struct Inner {
     idle: Mutex<Vec<SendRequest<Full<Bytes>>>>,
 }
 
-/// A complete answer.
+/// A complete HTTP response.
 #[derive(Debug)]
 pub struct Response {
     /// The HTTP status code.
@@ -65,7 +64,7 @@ impl Response {
         })
     }
 
-    /// The body as JSON where the status is 2xx, an error with the server's message otherwise.
+    /// The body as JSON if the status is 2xx, an error with the server's message otherwise.
     pub fn success(&self) -> Result<Value> {
         if !(200..300).contains(&self.status) {
             bail!("the server answered {}: {:.400}", self.status, String::from_utf8_lossy(&self.body));
@@ -81,12 +80,12 @@ impl Client {
         Self { inner: Arc::new(inner), timeout: REQUEST_TIMEOUT }
     }
 
-    /// The same client (and its connections) with another limit for one answer.
+    /// The same client and connections with another request timeout.
     pub fn with_timeout(&self, timeout: Duration) -> Self {
         Self { inner: self.inner.clone(), timeout }
     }
 
-    /// Where this client sends its requests.
+    /// The endpoint that this client sends requests to.
     pub fn endpoint(&self) -> &Endpoint {
         &self.inner.endpoint
     }
@@ -113,7 +112,7 @@ impl Client {
         self.send(Method::DELETE, path, &[], Bytes::new()).await
     }
 
-    /// Any request. A header given here replaces the client's own of the same name.
+    /// Sends a request. A header given here replaces the client's own of the same name.
     pub async fn send(
         &self,
         method: Method,
@@ -138,7 +137,7 @@ impl Client {
         outcome.with_context(|| what)
     }
 
-    /// Opens a watch; the answer's status must be 200. `path` carries `watch=1` and the start version.
+    /// Opens a watch; the status of the response must be 200. `path` carries `watch=1` and the `resourceVersion`.
     pub async fn watch(&self, path: &str) -> Result<Watch> {
         let opening = self.start(Method::GET, path, &[], Bytes::new());
         let (connection, answer) = tokio::time::timeout(self.timeout, opening)
@@ -152,7 +151,7 @@ impl Client {
         Ok(Watch::new(connection, answer.into_body()))
     }
 
-    /// Sends a request and hands out the answer as soon as its head is there, with the connection it came on.
+    /// Sends a request and returns the response as soon as its headers arrive, with its connection.
     pub async fn start(
         &self,
         method: Method,
@@ -186,7 +185,7 @@ impl Client {
         let stream = self.inner.endpoint.connect(&self.inner.access).await?;
         let (sender, connection) = handshake(TokioIo::new(stream)).await?;
         tokio::spawn(async move {
-            // The request that was on the connection reports its failure; there is no other listener.
+            // The request on the connection reports the failure; there is no other listener.
             let _ = connection.await;
         });
         Ok(sender)

@@ -9,10 +9,10 @@ use hyper::body::Incoming;
 use hyper::client::conn::http1::SendRequest;
 use serde_json::Value;
 
-/// The longest line taken; the reference's objects end at 1.5 MiB, twice in JSON escapes.
+/// The longest accepted line. The reference's objects end at 1.5 MiB, twice that in JSON escapes.
 const LINE_BYTES_MAX: usize = 8 << 20;
 
-/// A watch whose answer was 200. Dropping it closes the connection.
+/// A watch that was answered with 200. Dropping it closes the connection.
 pub struct Watch {
     body: Incoming,
     rest: BytesMut,
@@ -25,7 +25,8 @@ impl Watch {
         Self { body, rest: BytesMut::new(), _connection: connection }
     }
 
-    /// The next event; `None` where the server ended the stream. An error where it broke, or nothing came in time.
+    /// The next event; `None` if the server ended the stream. An error if it broke, or if no event came within
+    /// `patience`.
     pub async fn next(&mut self, patience: Duration) -> Result<Option<Value>> {
         match tokio::time::timeout(patience, self.line()).await {
             Ok(line) => Ok(line?),
@@ -33,7 +34,7 @@ impl Watch {
         }
     }
 
-    /// The next event however long it takes.
+    /// The next event, without a timeout; `None` if the server ended the stream.
     pub async fn line(&mut self) -> Result<Option<Value>> {
         loop {
             if let Some(end) = self.rest.iter().position(|byte| *byte == b'\n') {

@@ -4,10 +4,10 @@ use std::path::PathBuf;
 
 use anyhow::{Context, Result, bail};
 
-/// The executable beside this one's target directory: `target/PROFILE/orch`.
+/// The executable in this program's target directory: `target/PROFILE/orch`.
 pub(super) fn find() -> Result<PathBuf> {
     let own = std::env::current_exe().context("cannot tell where this program is")?;
-    let folders = own.ancestors().skip(1).take(2); // target/PROFILE for programs, target/PROFILE/deps for tests
+    let folders = own.ancestors().skip(1).take(2); // programs: target/PROFILE, tests: target/PROFILE/deps
     let mut tried = Vec::new();
     for folder in folders {
         let path = folder.join("orch");

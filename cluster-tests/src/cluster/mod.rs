@@ -1,9 +1,9 @@
 //! A cluster of real `orch serve` processes on loopback, for tests and for the benchmark.
 //!
-//! Owns the processes, their directories and their certificates: dropping a `Cluster` kills and reaps every process
-//! (by its handle, never by name) and removes every file. What a test learns of the cluster it learns from outside,
-//! through the API and `GET /orch/v1/cluster`. One cluster runs at a time on a machine's target directory: two would
-//! fight over the cores and make elections out of slowness.
+//! Owns the processes, their directories and their certificates: dropping a `Cluster` kills and reaps every process (by
+//! its handle, never by name) and removes every file. Tests see the cluster only from outside, through the API and `GET
+//! /orch/v1/cluster`. One cluster runs at a time on a machine's target directory: two would compete for the cores and
+//! cause elections by slowness.
 
 mod binary;
 mod node;
@@ -33,33 +33,33 @@ pub const ADMIN_TOKEN: &str = "admin-5e1f0c8e7d2b4a69";
 /// The token of `alice`, in the group `devs`.
 pub const ALICE_TOKEN: &str = "alice-93b7d1f04c6e8a25";
 
-/// How long a cluster may take to become ready, an election under load included; far over what is promised, so that
-/// a test that measures the promise says so itself.
+/// Timeout of a cluster's start, an election under load included. It is far above the promised time: a test that
+/// measures the promise has its own bound.
 pub const READY_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// How often a condition is looked at again.
+/// Polling interval of conditions.
 const LOOK_INTERVAL: Duration = Duration::from_millis(10);
 
-/// Names of members; five is the largest cluster that is meant to be run.
+/// Names of members. Five is the largest supported cluster.
 const NAMES: [&str; 5] = ["a", "b", "c", "d", "e"];
 
-/// What cluster to start.
+/// Size and flags of a cluster.
 #[derive(Debug, Clone)]
 pub struct Options {
-    /// Members, one to five.
+    /// Number of members, one to five.
     pub nodes: usize,
-    /// The names on the wire: `orch` or `kubernetes`.
+    /// Brand of the names on the wire: `orch` or `kubernetes`.
     pub brand: &'static str,
     /// Further flags of `orch serve`.
     pub flags: Vec<String>,
-    /// Members that have certificates and do not belong to the cluster yet; see [`Cluster::add`].
+    /// Further members that get certificates but do not belong to the cluster yet; see [`Cluster::add`].
     pub spares: usize,
-    /// How many descriptors each process may have, where that is less than the system allows.
+    /// Limit of file descriptors of each process; `None` leaves the system's.
     pub descriptors: Option<u32>,
 }
 
 impl Options {
-    /// A cluster of `nodes` members with nothing out of the ordinary.
+    /// A cluster of `nodes` members with default options.
     pub fn nodes(nodes: usize) -> Self {
         Self { nodes, brand: "orch", flags: Vec::new(), spares: 0, descriptors: None }
     }
@@ -67,7 +67,7 @@ impl Options {
 
 /// A running cluster. Members are numbered from 0.
 pub struct Cluster {
-    // The order is that of dropping: processes first, then their files, then the lock.
+    // Fields drop in this order: processes first, then their files, then the lock.
     nodes: Vec<Node>,
     folder: TempDir,
     ready: Duration,
@@ -126,12 +126,12 @@ impl Cluster {
         Ok(cluster)
     }
 
-    /// Starts a cluster of `nodes` members from a program without a runtime of its own.
+    /// Starts a cluster of `nodes` members, for programs without a Tokio runtime.
     pub fn start_blocking(nodes: usize) -> Result<Self> {
         Builder::new_current_thread().enable_all().build()?.block_on(Self::start(Options::nodes(nodes)))
     }
 
-    /// How many members it has.
+    /// Number of members.
     pub fn size(&self) -> usize {
         self.nodes.len()
     }
@@ -141,7 +141,8 @@ impl Cluster {
         self.client_as(node, Identity::Token(ADMIN_TOKEN.into()))
     }
 
-    /// A client of member `node` with another identity. It speaks to the process that runs now, not to a later one.
+    /// A client of member `node` with another identity, for the process that runs now: a restarted one has another
+    /// port.
     pub fn client_as(&self, node: usize, identity: Identity) -> Result<Client> {
         let endpoint = self.nodes[node].endpoint().context("the member does not run")?;
         Ok(Client::new(endpoint, Access::new(Trust::Authority(self.authority.clone()), identity)))
@@ -164,7 +165,7 @@ impl Cluster {
         u64::try_from(self.ready.as_millis()).unwrap_or(u64::MAX)
     }
 
-    /// Where `orch certs init` put the certificates.
+    /// Directory of the certificates that `orch certs init` made.
     pub fn certificates(&self) -> std::path::PathBuf {
         self.folder.path().join("certs")
     }
@@ -174,22 +175,22 @@ impl Cluster {
         self.nodes[node].kill()
     }
 
-    /// Stops member `node` where it stands (SIGSTOP); it keeps its connections and its belief.
+    /// Pauses member `node` (SIGSTOP); it keeps its connections and, if it leads, its belief to be the leader.
     pub fn pause(&mut self, node: usize) -> Result<()> {
         self.nodes[node].pause()
     }
 
-    /// Lets a paused member go on (SIGCONT).
+    /// Resumes a paused member (SIGCONT).
     pub fn resume(&mut self, node: usize) -> Result<()> {
         self.nodes[node].resume()
     }
 
-    /// Starts a killed member again on its data, and does not wait.
+    /// Restarts a killed member on its data without waiting for readiness.
     pub fn respawn(&mut self, node: usize) -> Result<()> {
         self.nodes[node].spawn()
     }
 
-    /// Waits until member `node` says it is ready.
+    /// Waits until `/readyz` of member `node` answers 200.
     pub async fn wait_ready(&mut self, node: usize) -> Result<()> {
         let deadline = Instant::now() + READY_TIMEOUT;
         loop {
@@ -211,19 +212,19 @@ impl Cluster {
         self.client(node)?.with_timeout(Duration::from_secs(2)).get("/readyz").await
     }
 
-    /// What member `node` knows of the cluster.
+    /// The cluster's status as member `node` reports it.
     pub async fn status(&self, node: usize) -> Result<Status> {
         let client = self.client(node)?.with_timeout(Duration::from_secs(2));
         let answer = client.get("/orch/v1/cluster").await?.success()?;
         serde_json::from_value(answer).context("the cluster's status is not as expected")
     }
 
-    /// The leader as most members see it, once they agree.
+    /// The leader that a majority of the members agree on; waits for it.
     pub async fn leader(&self) -> Result<usize> {
         self.agreed_leader(None).await
     }
 
-    /// The leader that follows `old`, once most members see it.
+    /// The next leader after `old` that a majority agree on; waits for it.
     pub async fn leader_other_than(&self, old: usize) -> Result<usize> {
         self.agreed_leader(Some(old)).await
     }
@@ -299,8 +300,8 @@ fn write_tokens(folder: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Free ports of loopback for peers, which have to be known before the processes start: held together while they
-/// are chosen, so that they differ, and let go just before use.
+/// Free loopback ports for peers, which must be known before the processes start. All are bound together while they are
+/// chosen, so that they differ, and released just before use.
 fn free_ports(count: usize) -> Result<Vec<u16>> {
     let listeners: Vec<_> = (0..count).map(|_| TcpListener::bind("127.0.0.1:0")).collect::<Result<_, _>>()?;
     listeners.iter().map(|listener| Ok(listener.local_addr()?.port())).collect()

@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use crate::client::Endpoint;
 
-/// How much of a log an error message carries.
+/// Lines of a member's log in an error message.
 const LOG_LINES_MAX: usize = 60;
 
 /// A member, running or not.
@@ -25,7 +25,7 @@ pub(super) struct Node {
     paused: bool,
 }
 
-/// Little, so that a machine with a full disk refuses no test its objects.
+/// A small disk reserve, so that a machine with a nearly full disk does not refuse the objects of tests.
 const RESERVE: &str = "--disk-reserve=64Mi";
 
 impl Node {
@@ -63,7 +63,7 @@ impl Node {
         &self.name
     }
 
-    /// Allows the process no more than `count` descriptors.
+    /// Limits the process to `count` file descriptors.
     pub(super) fn limit_descriptors(&mut self, count: u32) {
         self.descriptors = Some(count);
     }
@@ -73,19 +73,19 @@ impl Node {
         self.start(None)
     }
 
-    /// Starts the process where no file may grow beyond `kilobytes`, which fails writes as a full disk does.
+    /// Starts the process with a file size limit of `kilobytes`, beyond which writes fail as on a full disk.
     pub(super) fn spawn_cramped(&mut self, kilobytes: u64) -> Result<()> {
         self.start(Some(kilobytes))
     }
 
-    /// The program with its arguments, under the limits it is to have.
+    /// The program with its arguments, under its resource limits.
     fn command(&self, kilobytes: Option<u64>) -> Command {
         let mut script = String::new();
         if let Some(count) = self.descriptors {
             script += &format!("ulimit -n {count}; ");
         }
         if let Some(kilobytes) = kilobytes {
-            // Without the trap the kernel would end the process; what is ignored stays ignored in what is executed.
+            // Without the trap SIGXFSZ would end the process; an ignored signal stays ignored after exec.
             script += &format!("trap '' XFSZ; ulimit -f {kilobytes}; ");
         }
         if script.is_empty() {
@@ -102,7 +102,7 @@ impl Node {
         if self.child.is_some() {
             bail!("{} runs already", self.name);
         }
-        let _ = fs::remove_file(self.endpoints_path()); // of the process before; absent at the first start
+        let _ = fs::remove_file(self.endpoints_path()); // left by the last process; absent at the first start
         let log = File::options().create(true).append(true).open(&self.log)?;
         let child = self
             .command(kilobytes)
@@ -116,12 +116,12 @@ impl Node {
         Ok(())
     }
 
-    /// Whether it was started, and not killed or paused since.
+    /// It was started, and neither killed nor paused since.
     pub(super) fn is_running(&self) -> bool {
         self.child.is_some() && !self.paused
     }
 
-    /// An error with its log where the process has ended by itself.
+    /// An error with the member's log if the process has ended by itself.
     pub(super) fn check_alive(&mut self) -> Result<()> {
         let Some(child) = &mut self.child else { bail!("{} was not started", self.name) };
         if let Some(status) = child.try_wait()? {
@@ -131,7 +131,7 @@ impl Node {
         Ok(())
     }
 
-    /// How it ended by itself, once it has.
+    /// Exit status, once the process has ended by itself.
     pub(super) fn take_end(&mut self) -> Result<Option<ExitStatus>> {
         let Some(child) = &mut self.child else { bail!("{} was not started", self.name) };
         let end = child.try_wait()?;
@@ -141,17 +141,17 @@ impl Node {
         Ok(end)
     }
 
-    /// Asks it to end.
+    /// Sends SIGTERM.
     pub(super) fn terminate(&self) -> Result<()> {
         self.signal(Signal::TERM)
     }
 
-    /// Its process id.
+    /// Process id while it runs.
     pub(super) fn pid(&self) -> Option<u32> {
         self.child.as_ref().map(Child::id)
     }
 
-    /// Where it listens for clients, once it does.
+    /// Its HTTPS endpoint, once it listens.
     pub(super) fn endpoint(&self) -> Option<Endpoint> {
         self.child.as_ref()?;
         let text = fs::read_to_string(self.endpoints_path()).ok()?;
@@ -169,14 +169,14 @@ impl Node {
         Ok(())
     }
 
-    /// Stops it where it stands.
+    /// Sends SIGSTOP.
     pub(super) fn pause(&mut self) -> Result<()> {
         self.signal(Signal::STOP)?;
         self.paused = true;
         Ok(())
     }
 
-    /// Lets it go on.
+    /// Sends SIGCONT.
     pub(super) fn resume(&mut self) -> Result<()> {
         self.signal(Signal::CONT)?;
         self.paused = false;
@@ -188,12 +188,12 @@ impl Node {
         &self.data
     }
 
-    /// Everything it ever logged.
+    /// Complete log of all its starts.
     pub(super) fn whole_log(&self) -> Result<String> {
         Ok(String::from_utf8_lossy(&fs::read(&self.log)?).into_owned())
     }
 
-    /// The end of its log, headed by its name.
+    /// The last lines of its log, headed by its name.
     pub(super) fn log(&self) -> String {
         let text = fs::read(&self.log).unwrap_or_default();
         let text = String::from_utf8_lossy(&text);

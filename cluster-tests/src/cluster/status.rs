@@ -1,4 +1,4 @@
-//! What a member answers at `GET /orch/v1/cluster`.
+//! The response to `GET /orch/v1/cluster`.
 
 use serde::Deserialize;
 use serde_json::Value;
@@ -8,9 +8,9 @@ use serde_json::Value;
 pub struct Status {
     /// The member that answered.
     pub name: String,
-    /// The leader it follows, by name or id; null while there is none.
+    /// Its leader, by name or id; null while there is none.
     leader: Value,
-    /// Its term.
+    /// Its current term.
     pub term: u64,
     /// The last log entry it has applied.
     pub applied: u64,
@@ -21,18 +21,18 @@ pub struct Status {
 /// A member of the cluster.
 #[derive(Debug, Clone, Deserialize)]
 pub struct Member {
-    /// Its number, never used again.
+    /// Its id, never reused.
     pub id: u64,
     /// Its name.
     pub name: String,
-    /// Where its peers reach it.
+    /// `HOST:PORT` of its peer port.
     pub address: String,
     /// `voter` or `learner`.
     pub role: String,
 }
 
 impl Status {
-    /// The leader's name, where there is a leader.
+    /// The leader's name; `None` while there is no leader.
     pub fn leader_name(&self) -> Option<&str> {
         match &self.leader {
             Value::String(name) => Some(name),

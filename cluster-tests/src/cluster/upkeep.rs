@@ -1,7 +1,6 @@
-//! What operators and accidents do to members: stopping, emptied and full disks, replacement, a look at what one uses.
+//! Operations and accidents of members: stopping, emptied and full disks, replacement, memory and descriptors.
 //!
-//! Owns the accidents only. A member that ends is reaped here and its exit code and log are handed out, so that a test
-//! can say why it ended.
+//! A member that ends is reaped here. Its exit code and log are returned, so that a test can tell why it ended.
 
 use std::fs;
 use std::io::ErrorKind;
@@ -17,22 +16,22 @@ use super::node::Node;
 use super::{Cluster, LOOK_INTERVAL, NAMES, READY_TIMEOUT, binary, free_ports};
 use crate::load::process::{Memory, memory};
 
-/// How a member ended.
+/// Exit of a member's process.
 #[derive(Debug)]
 pub struct Ending {
-    /// Its exit code; absent where a signal ended it.
+    /// Exit code; `None` if a signal ended it.
     pub code: Option<i32>,
-    /// Everything it ever logged.
+    /// Complete log of all its starts.
     pub log: String,
 }
 
 impl Cluster {
-    /// Where member `node` keeps its data.
+    /// Data directory of member `node`.
     pub fn data(&self, node: usize) -> PathBuf {
         self.nodes[node].data().to_owned()
     }
 
-    /// Everything member `node` ever logged.
+    /// Complete log of member `node`.
     pub fn log(&self, node: usize) -> Result<String> {
         self.nodes[node].whole_log()
     }
@@ -52,31 +51,31 @@ impl Cluster {
         }
     }
 
-    /// Asks member `node` to end (SIGTERM) and waits until it has.
+    /// Sends SIGTERM to member `node` and waits until it has ended.
     pub async fn stop(&mut self, node: usize, patience: Duration) -> Result<Ending> {
         self.nodes[node].terminate()?;
         self.wait_end(node, patience).await
     }
 
-    /// Starts a killed member where no file may grow beyond `kilobytes`, and does not wait.
+    /// Restarts a killed member with a file size limit of `kilobytes`, without waiting for readiness.
     pub fn respawn_cramped(&mut self, node: usize, kilobytes: u64) -> Result<()> {
         self.nodes[node].spawn_cramped(kilobytes)
     }
 
-    /// Removes everything that a killed member has on its disk.
+    /// Removes the data directory of a killed member.
     pub fn empty_disk(&self, node: usize) -> Result<()> {
         let data = self.nodes[node].data();
         fs::remove_dir_all(data).with_context(|| format!("cannot empty {}", data.display()))
     }
 
-    /// What the process of member `node` holds in memory.
+    /// Memory of the process of member `node`.
     pub fn memory(&self, node: usize) -> Result<Memory> {
         let pid = self.nodes[node].pid().context("the member does not run")?;
         memory(&[pid])?.pop().context("no figures of the process")
     }
 
-    /// How many descriptors the process of member `node` has open. `None` for a user without rights: of a process that
-    /// holds secrets the system shows that to root alone.
+    /// Open file descriptors of the process of member `node`. `None` without root: of a process that holds secrets the
+    /// system shows them to root alone.
     pub fn descriptors(&self, node: usize) -> Result<Option<usize>> {
         let pid = self.nodes[node].pid().context("the member does not run")?;
         match fs::read_dir(format!("/proc/{pid}/fd")) {
@@ -86,7 +85,7 @@ impl Cluster {
         }
     }
 
-    /// Adds the next spare to the cluster as a learner, starts it and gives its number; it may not be ready yet.
+    /// Adds the next spare to the cluster as a learner, starts it and returns its number. It may not be ready yet.
     pub async fn add(&mut self) -> Result<usize> {
         let number = self.nodes.len();
         ensure!(number < NAMES.len(), "no name is left");
@@ -105,7 +104,7 @@ impl Cluster {
         Ok(number)
     }
 
-    /// Runs `orch cluster` with `arguments` against member `through`; what it prints.
+    /// Runs `orch cluster` with `arguments` against member `through` and returns its output.
     pub fn operate(&self, through: usize, arguments: &[&str]) -> Result<String> {
         let config = self.operator_config(through)?;
         let mut command = Command::new(binary::find()?);
@@ -115,7 +114,8 @@ impl Cluster {
         Ok(String::from_utf8_lossy(&output.stdout).into_owned())
     }
 
-    /// Runs `orch cluster` again until it succeeds: a change is refused while another is under way, for example.
+    /// Runs `orch cluster` until it succeeds or `patience` is over: a change is refused while another is under way, for
+    /// example.
     pub async fn operate_until_done(
         &self,
         through: usize,
@@ -148,7 +148,7 @@ impl Cluster {
         self.nodes[node].name()
     }
 
-    /// The administrator's configuration with the port that the system chose for member `through`.
+    /// The administrator's kubeconfig with the port that the system chose for member `through`.
     fn operator_config(&self, through: usize) -> Result<PathBuf> {
         let endpoint = self.nodes[through].endpoint().context("the member does not run")?;
         let made: PathBuf = self.certificates().join("admin.conf");

@@ -1,7 +1,7 @@
 //! One watcher for each member; it resumes at another member when its own is killed.
 //!
-//! Owns what was seen, and holds it against the rules: versions rise, the numbers of one writer rise, no watch of a member
-//! that lives ends. At the end every watcher must have seen every acknowledged number.
+//! Owns the events seen and checks them: versions rise, the numbers of one writer rise, no watch of a surviving member
+//! ends. At the end every watcher must have seen every acknowledged number.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -18,7 +18,7 @@ use super::writers::{Doors, name};
 use super::{LOOK_INTERVAL, MEMBERS, NAMESPACE};
 use crate::client::Watch;
 
-/// How long the watchers may take to see what was acknowledged when writing ends.
+/// Time for the watchers to see all acknowledged numbers after writing ends.
 const CATCH_UP_MAX: Duration = Duration::from_secs(30);
 
 /// The numbers that one watcher received, by object.
@@ -29,7 +29,7 @@ struct Shared {
     seen: Mutex<Vec<Seen>>,
     /// For each watcher, the number of each object when its watch began.
     listed: Mutex<Vec<BTreeMap<String, u64>>>,
-    /// How often each member's watch may end from here on: once for each kill.
+    /// Number of kills of each member, which is how often its watches may end.
     ends: [AtomicUsize; MEMBERS],
     broken: AtomicUsize,
 }
@@ -42,9 +42,9 @@ pub(super) struct Followers {
 
 /// The result of the watchers: missing numbers and broken watches.
 pub(super) struct Verdict {
-    /// Acknowledged numbers that some watcher has not seen.
+    /// Acknowledged numbers that a watcher has not seen, over all watchers.
     pub(super) lost: usize,
-    /// Watches of members that lived which ended, or showed what they must not.
+    /// Watches of surviving members that ended or broke a rule.
     pub(super) broken: usize,
 }
 
@@ -77,7 +77,8 @@ impl Followers {
         self.shared.ends[node].fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Waits until every watcher has seen what was acknowledged, and says what is missing.
+    /// Waits until every watcher has seen all acknowledged numbers, at most `CATCH_UP_MAX`, and counts the missing
+    /// ones.
     pub(super) async fn finish(mut self, acknowledged: &[Vec<u64>]) -> Result<Verdict> {
         let start = Instant::now();
         let mut lost = self.missing(acknowledged);

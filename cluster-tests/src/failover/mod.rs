@@ -1,10 +1,10 @@
-//! How long writes pause when the leader is killed, as a distribution over many kills.
+//! The pause in writes when the leader is killed, as a distribution over many kills.
 //!
-//! Owns the course of a measurement: a cluster of three processes, writers through every member, one watcher at each; the
-//! leader is killed with SIGKILL and started again, as often as asked. After each kill it records the time until every
-//! surviving member has acknowledged a write that was sent after the kill. `writers` and `followers` record what was
-//! acknowledged and seen; the end compares them. Before the kills it may leave the cluster alone under the same writers
-//! and count changes of term: with no member killed there must be none.
+//! Owns the course of a measurement: a cluster of three processes, writers through every member, one watcher at each.
+//! The leader is killed with SIGKILL and restarted, as often as asked. After each kill it records the time until every
+//! surviving member has acknowledged a write that was sent after the kill. `writers` records the acknowledged numbers,
+//! `followers` the events seen; the end compares them. Before the kills it may leave the cluster alone under the same
+//! writers and count changes of term: with no member killed there must be none.
 
 mod followers;
 mod report;
@@ -31,19 +31,19 @@ const MEMBERS: usize = 3;
 /// The namespace of the written objects.
 const NAMESPACE: &str = "failover";
 
-/// Writes that each member acknowledges before the next kill: without load nothing is shown.
+/// Writes that each member acknowledges before the next kill: a cluster without load shows no pause.
 const WRITES_MIN: usize = 50;
 
-/// A cluster that has not resumed by then has failed.
+/// A cluster that acknowledges no write for this long after a kill has failed.
 const RESUME_TIME_MAX: Duration = Duration::from_secs(30);
 
-/// How often a condition is looked at: the resolution of what is measured.
+/// Polling interval of conditions: the resolution of the measurement.
 const LOOK_INTERVAL: Duration = Duration::from_millis(1);
 
 /// Measures how long writes pause when the leader is killed.
 #[derive(Clone, Debug, Parser)]
 pub struct Options {
-    /// How often the leader is killed.
+    /// Number of times the leader is killed.
     #[arg(long, default_value_t = 20)]
     pub kills: usize,
     /// Clients that write all the time, spread over the members.
@@ -52,7 +52,7 @@ pub struct Options {
     /// Seconds of writes without a kill before, in which the term must not change.
     #[arg(long, default_value_t = 10)]
     pub calm_seconds: u64,
-    /// Stop the leader where it stands (SIGSTOP) instead: its connections stay, and only its silence tells.
+    /// Pause the leader (SIGSTOP) instead: its connections stay open, and only missing heartbeats tell.
     #[arg(long)]
     pub silent: bool,
 }
@@ -107,7 +107,7 @@ async fn kill_once(
     let signal = if silent { Signal::STOP } else { Signal::KILL };
     let pid = cluster.pids().get(leader).copied().and_then(|pid| i32::try_from(pid).ok());
     kill_process(pid.and_then(Pid::from_raw).context("the leader does not run")?, signal)?;
-    // It does nothing more from here on; reaping it takes some milliseconds, which count.
+    // The leader does nothing more from here on. Reaping it takes some milliseconds, which count.
     writers.await_from(Instant::now());
     if silent {
         cluster.pause(leader)?;

@@ -6,7 +6,7 @@ use std::time::Duration;
 /// The pauses in writing after one kill of the leader.
 #[derive(Clone, Debug)]
 pub(super) struct Sample {
-    /// Until each survivor acknowledged a write sent after the kill.
+    /// Time until each survivor acknowledged a write sent after the kill.
     pub(super) pauses: Vec<Duration>,
     /// The longest of those.
     pub(super) slowest: Duration,
@@ -25,7 +25,7 @@ pub struct Report {
 }
 
 impl Report {
-    /// Whether nothing was lost, no watch broke, and no leader that lived was replaced.
+    /// No acknowledged write was lost, no watch broke, and no living leader was replaced.
     pub fn is_good(&self) -> bool {
         self.lost == 0 && self.broken_watches == 0 && self.calm_terms == 0
     }

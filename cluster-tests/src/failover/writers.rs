@@ -1,6 +1,6 @@
 //! Writers that each count up in an object of their own, through one member.
 //!
-//! Owns what was acknowledged. A number is written once: after an unknown outcome the next one is taken.
+//! Owns the acknowledged numbers. A number is written once: after an unknown outcome the writer goes on with the next.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -15,28 +15,28 @@ use tokio::time::sleep;
 use super::{LOOK_INTERVAL, MEMBERS, NAMESPACE};
 use crate::client::Client;
 
-/// How long one write may take: longer than the server's own limit for an outcome.
+/// Timeout of one write: longer than the server's own limit for an outcome.
 const WRITE_TIMEOUT: Duration = Duration::from_secs(15);
 
 /// Pause after a failed write, and while the member is down.
 const FAILURE_PAUSE: Duration = Duration::from_millis(2);
 
-/// The members as they can be reached now. Clones share them.
+/// A client for each member that is up. Clones share them.
 #[derive(Clone, Default)]
 pub(super) struct Doors(Arc<Mutex<[Option<Client>; MEMBERS]>>);
 
 impl Doors {
-    /// From now on member `node` is reached through `client`.
+    /// Sets the client for member `node`.
     pub(super) fn set(&self, node: usize, client: Client) {
         self.0.lock()[node] = Some(client.with_timeout(WRITE_TIMEOUT));
     }
 
-    /// Member `node` is about to end.
+    /// Removes the client of member `node`, which is about to end.
     pub(super) fn close(&self, node: usize) {
         self.0.lock()[node] = None;
     }
 
-    /// How to reach member `node`, unless it is down.
+    /// The client of member `node`, unless it is down.
     pub(super) fn get(&self, node: usize) -> Option<Client> {
         self.0.lock()[node].clone()
     }
@@ -46,7 +46,7 @@ impl Doors {
 #[derive(Default)]
 struct Acknowledged {
     count: usize,
-    /// From when on the next write sent is waited for, and when the first of those was answered.
+    /// Moment from which a sent write counts, and the time of the first acknowledgement of such a write.
     awaited: Option<(Instant, Option<Instant>)>,
 }
 
@@ -54,7 +54,7 @@ struct Acknowledged {
 #[derive(Default)]
 struct Shared {
     stop: AtomicBool,
-    /// For each member.
+    /// By member.
     members: Mutex<[Acknowledged; MEMBERS]>,
     /// For each writer, the numbers that were acknowledged, in order.
     numbers: Mutex<Vec<Vec<u64>>>,
@@ -87,17 +87,17 @@ impl Writers {
         Ok(Writers { shared, tasks })
     }
 
-    /// How many writes were acknowledged so far.
+    /// Number of acknowledged writes so far.
     pub(super) fn count(&self) -> usize {
         self.counts(MEMBERS).iter().sum()
     }
 
-    /// The same, by each of the first `members` members.
+    /// Number of acknowledged writes so far, by each of the first `members` members.
     pub(super) fn counts(&self, members: usize) -> Vec<usize> {
         self.shared.members.lock().iter().take(members).map(|member| member.count).collect()
     }
 
-    /// From now on the first acknowledgement of a write that was sent after `moment` is noted, at each member.
+    /// Records, for each member, the first acknowledgement of a write sent after `moment`.
     pub(super) fn await_from(&self, moment: Instant) {
         for member in self.shared.members.lock().iter_mut() {
             member.awaited = Some((moment, None));
@@ -116,7 +116,7 @@ impl Writers {
         bail!("no write through member {door} was acknowledged within {patience:?}")
     }
 
-    /// Stops the writers; the numbers that each had acknowledged.
+    /// Stops the writers and returns the acknowledged numbers of each.
     pub(super) async fn stop(mut self) -> Vec<Vec<u64>> {
         self.shared.stop.store(true, Ordering::Relaxed);
         while let Some(ended) = self.tasks.join_next().await {

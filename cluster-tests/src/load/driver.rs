@@ -1,7 +1,7 @@
 //! Closed-loop clients: each sends its next request when the last is answered, until the count or the time is up.
 //!
-//! Clients are spread over a few threads with a runtime each, so that no task moves between cores. Connecting is
-//! not part of what is measured: the clock and the servers' CPU time start when all are connected.
+//! Clients are spread over a few threads with a runtime each, so that no task moves between cores. Connecting is not
+//! measured: the clock and the servers' CPU time start when all are connected.
 
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -22,7 +22,7 @@ use super::{OPERATION_TIMEOUT, process};
 /// Pause before a client that lost its connection connects again, so that a dead server is not stormed.
 const RECONNECT_PAUSE: Duration = Duration::from_millis(50);
 
-/// How a work is driven.
+/// Servers, clients and limits of a work.
 #[derive(Clone)]
 pub(super) struct Load {
     pub(super) targets: Vec<Target>,
@@ -34,11 +34,11 @@ pub(super) struct Load {
     pub(super) pids: Vec<u32>,
 }
 
-/// What came of it.
+/// The measurements of one work.
 pub(super) struct Outcome {
     pub(super) tally: Tally,
     pub(super) elapsed: Duration,
-    /// CPU time that the server processes used meanwhile; absent without process ids.
+    /// CPU time that the server processes used meanwhile; `None` without process ids.
     pub(super) cpu: Option<Duration>,
 }
 
@@ -134,7 +134,7 @@ async fn repeat(mut client: Client, deadline: Instant, budget: &AtomicI64) -> Re
     Ok(tally)
 }
 
-/// Connects again until the deadline; whether it worked.
+/// Reconnects, with pauses, until the deadline; `true` on success.
 async fn reconnect(client: &mut Client, deadline: Instant) -> bool {
     loop {
         sleep(RECONNECT_PAUSE).await;

@@ -1,9 +1,9 @@
-//! The watch work: many watchers that all see every change, and writers that make changes as fast as they are seen.
+//! The watch work: many watchers that all see every change, and writers limited by the slowest watcher.
 //!
 //! Writers patch objects with the time in them; a watcher counts the lines it gets. A writer waits while the slowest
-//! watcher is more than `LAG_EVENTS_MAX` behind, so that the rate is one that all watchers sustain. At the end each
-//! watcher must have got exactly as many events as there were acknowledged changes; anything else is an error.
-//! Latencies are those of delivery, from before the write was sent, on one watcher of each thread.
+//! watcher is more than `LAG_EVENTS_MAX` behind, so that all watchers sustain the rate. At the end each watcher must
+//! have got exactly as many events as there were acknowledged changes; anything else is an error. Latencies are those
+//! of delivery, from before the write was sent, on one watcher of each thread.
 
 mod events;
 mod writer;
@@ -28,34 +28,34 @@ use events::Events;
 /// Objects that the writers patch, spread over them.
 pub(super) const OBJECTS: u32 = 256;
 
-/// How far the slowest watcher may fall behind before writers wait: enough to batch, little against any history.
+/// Events that the slowest watcher may lag before writers wait: enough to batch, little against any history.
 const LAG_EVENTS_MAX: u64 = 1000;
 
-/// How long a watcher waits before it looks whether it has everything.
+/// Interval at which a waiting watcher checks whether it has every event.
 const LOOK_INTERVAL: Duration = Duration::from_millis(100);
 
-/// How long after the last write a watcher may be without an event before the rest counts as missed.
+/// Time without an event after the last write, after which the remaining events count as missed.
 const QUIET_MAX: Duration = Duration::from_secs(15);
 
-/// How long a watcher that has everything waits on, so that an event too many shows. Not part of the time measured.
+/// Time that a watcher with all events waits for surplus ones. Not part of the measured time.
 const SETTLE: Duration = Duration::from_millis(300);
 
-/// What all watchers and writers share.
+/// State shared by all watchers and writers.
 struct Shared {
-    /// The clock that stamps count from.
+    /// Start of the clock of all stamps.
     epoch: Instant,
     namespace: String,
     /// Writers; the clients of the load.
     writers: u32,
-    /// Changes acknowledged.
+    /// Acknowledged changes.
     written: AtomicU64,
     /// Operations left.
     budget: AtomicI64,
     writers_left: AtomicU64,
     failed: AtomicBool,
-    /// When the last event came, in nanoseconds since the epoch.
+    /// Time of the last event, in nanoseconds since the epoch.
     last_event: AtomicU64,
-    /// Events seen, by watcher; `u64::MAX` for one that ended.
+    /// Events seen, by watcher; `u64::MAX` for a watcher that has ended.
     seen: Vec<AtomicU64>,
 }
 
@@ -101,7 +101,7 @@ pub(super) fn watch(load: &Load, namespace: &str, version: &str, watchers: u32) 
                     started.wait();
                     let (watchers, writers) = opened?;
                     if shared.failed.load(Ordering::Acquire) {
-                        return Tally::new(); // another thread says why
+                        return Tally::new(); // another thread reports the reason
                     }
                     runtime.block_on(run_all(shared, watchers, writers, load.duration))
                 })
@@ -124,7 +124,7 @@ pub(super) fn watch(load: &Load, namespace: &str, version: &str, watchers: u32) 
 
 type Opened = (Vec<(usize, Line)>, Vec<(u32, Line)>);
 
-/// The watchers and the writers of one thread out of several, connected.
+/// Connects the watchers and writers of one thread out of several.
 async fn open_all(
     load: &Load,
     shared: &Shared,
@@ -132,7 +132,7 @@ async fn open_all(
     (thread, threads): (u32, u32),
 ) -> Result<Opened> {
     let (mut lines, mut watchers, mut writers) = (Lines::new(load.protocol), Vec::new(), Vec::new());
-    // Watchers are streams of their connections for as long as the work lasts: writers have connections of their own.
+    // A watch occupies its connection for as long as the work lasts, so writers have connections of their own.
     for number in (thread as usize..shared.seen.len()).step_by(threads as usize) {
         let mut line = lines.open(&load.targets, number % load.targets.len()).await?;
         let path =
@@ -175,7 +175,7 @@ async fn follow(shared: &Shared, number: usize, mut line: Line, mut events: Even
     let mut tally = Tally::new()?;
     let mut last = Instant::now();
     let failure = loop {
-        // In this order: once no writer is left, what was written no longer changes.
+        // The order matters: once no writer is left, the count of written changes is final.
         let complete = shared.complete();
         let written = shared.written.load(Ordering::Acquire);
         let has_all = complete && events.count == written;

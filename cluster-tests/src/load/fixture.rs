@@ -1,4 +1,4 @@
-//! Namespaces and objects that the works need: made before, removed after.
+//! Namespaces and objects that the works need: created before, removed after.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
@@ -19,7 +19,7 @@ const FILLING_CLIENTS: u32 = 64;
 /// Filling a namespace with the largest number of objects at the slowest rate seen stays well under this.
 const FILLING_TIME_MAX: Duration = Duration::from_secs(1800);
 
-/// Makes the namespace `name`; one that exists already will do.
+/// Creates the namespace `name`, unless it exists.
 pub(super) fn make_namespace(target: &Target, name: &str) -> Result<()> {
     let body = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}});
     let answer = ask(target, async |client| client.post("/api/v1/namespaces", &body).await)?;
@@ -29,7 +29,7 @@ pub(super) fn make_namespace(target: &Target, name: &str) -> Result<()> {
     Ok(())
 }
 
-/// Fills `namespace` with `objects` config maps named `o-0` and on.
+/// Creates `objects` config maps in `namespace`, named from `o-0` on.
 pub(super) fn fill(load: &Load, namespace: &str, payload: &Arc<str>, objects: u32) -> Result<()> {
     let numbers = Arc::new(AtomicU64::new(0));
     let filling = Load {
@@ -48,7 +48,7 @@ pub(super) fn fill(load: &Load, namespace: &str, payload: &Arc<str>, objects: u3
     Ok(())
 }
 
-/// The version of the config maps of `namespace` now, to watch from.
+/// The `resourceVersion` of the config maps of `namespace` now, to start watches from.
 pub(super) fn version(target: &Target, namespace: &str) -> Result<String> {
     let path = format!("/api/v1/namespaces/{namespace}/configmaps?limit=1");
     let list = ask(target, async |client| client.get(&path).await)?.success()?;
@@ -65,7 +65,7 @@ pub(super) fn remove(target: &Target, namespace: &str) -> Result<()> {
     Ok(())
 }
 
-/// One request outside of what is measured.
+/// Sends one request that is not measured.
 fn ask(target: &Target, request: impl AsyncFnOnce(Client) -> Result<Response>) -> Result<Response> {
     let runtime = Builder::new_current_thread().enable_all().build()?;
     let client = Client::new(target.endpoint.clone(), target.access.clone());

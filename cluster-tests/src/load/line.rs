@@ -1,6 +1,7 @@
-//! What a client speaks through: an HTTP/1.1 connection of its own, or a stream at a time of an HTTP/2 connection.
+//! A benchmark client's line to its server: an HTTP/1.1 connection of its own, or one stream at a time of an HTTP/2
+//! connection.
 //!
-//! Owns how many clients share a connection over HTTP/2. It knows no work.
+//! Owns the sharing of HTTP/2 connections. It knows no work.
 
 use std::collections::HashMap;
 
@@ -10,16 +11,16 @@ use super::multiplex::Multiplexed;
 use super::target::Target;
 use super::wire::{Call, Connection, Reply};
 
-/// The protocol, and who shares a connection.
+/// The protocol and the sharing of connections.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Protocol {
-    /// Each client has its own connection.
+    /// HTTP/1.1: each client has its own connection.
     One,
-    /// So many clients of one thread share a connection to each server.
+    /// HTTP/2: `sharers` clients of one thread share a connection to each server.
     Two { sharers: u32 },
 }
 
-/// One client's way to its server.
+/// One client's connection, or its handle on a shared one.
 pub(super) enum Line {
     Own(Connection),
     Shared(Multiplexed),
@@ -28,12 +29,12 @@ pub(super) enum Line {
 /// Opens the lines of one thread's clients.
 pub(super) struct Lines {
     protocol: Protocol,
-    /// By place of the server: the newest connection, and how many may still join it.
+    /// By index of the server: the newest connection, and the number of clients that may still join it.
     open: HashMap<usize, (Multiplexed, u32)>,
 }
 
 impl Lines {
-    /// Of `protocol`.
+    /// No lines yet, of `protocol`.
     pub(super) fn new(protocol: Protocol) -> Self {
         Self { protocol, open: HashMap::new() }
     }
@@ -54,7 +55,7 @@ impl Lines {
 }
 
 impl Line {
-    /// A line of its own.
+    /// Opens a connection that is not shared.
     pub(super) async fn open(target: &Target, protocol: Protocol) -> Result<Self> {
         match protocol {
             Protocol::One => Ok(Self::Own(Connection::open(target).await?)),
@@ -62,7 +63,7 @@ impl Line {
         }
     }
 
-    /// Sends `call` and reads its answer to the end.
+    /// Sends `call` and reads the whole response.
     pub(super) async fn exchange(&mut self, call: &Call<'_>) -> Result<Reply> {
         match self {
             Self::Own(connection) => Ok(connection.exchange(call).await?),
@@ -70,7 +71,7 @@ impl Line {
         }
     }
 
-    /// Sends `call` and reads the head of its answer: the status. The body follows through `piece`.
+    /// Sends `call` and reads the head of the response; returns the status. The body follows through `piece`.
     pub(super) async fn begin(&mut self, call: &Call<'_>) -> Result<u16> {
         match self {
             Self::Own(connection) => Ok(connection.begin(call).await?),
@@ -78,7 +79,7 @@ impl Line {
         }
     }
 
-    /// Hands the next piece of the body to `take`; `false` at its end. May be dropped while it waits.
+    /// Passes the next piece of the body to `take`; `false` at its end. Cancel-safe.
     pub(super) async fn piece(&mut self, take: impl FnOnce(&[u8])) -> Result<bool> {
         match self {
             Self::Own(connection) => Ok(connection.piece().await?.map(take).is_some()),
@@ -86,7 +87,7 @@ impl Line {
         }
     }
 
-    /// The first bytes of the last body.
+    /// The first bytes of the last body, at most 4 KiB.
     pub(super) fn head(&self) -> &[u8] {
         match self {
             Self::Own(connection) => connection.head(),

@@ -1,13 +1,13 @@
-//! The benchmark: drives any server of this API over TLS and says how fast it is and what it costs.
+//! The benchmark: drives any server of this API over TLS and measures its rates, latencies and cost.
 //!
-//! `options` is the command line, `fixture` makes namespaces and objects, `work` says which requests a work sends,
-//! `driver` runs closed-loop clients over `line`s (HTTP/1.1 by `wire`, HTTP/2 by `multiplex`), `fanout` is the
-//! watch work, `process` reads the servers' CPU time and memory, `reference` holds the figures to compare with and
-//! `report` prints.
+//! `options` is the command line, `fixture` creates namespaces and objects, `work` formats the requests of a work,
+//! `driver` runs closed-loop clients over `line`s (HTTP/1.1 by `wire`, HTTP/2 by `multiplex`), `fanout` is the watch
+//! work, `process` reads the servers' CPU time and memory, `reference` holds the figures to compare with and `report`
+//! prints.
 //!
-//! The generator shares the machine with the server, so it is lean: no request is built twice, no answer is decoded,
-//! bodies are counted and dropped. Every work ends by count or by time, whichever comes first, and every operation
-//! by `OPERATION_TIMEOUT`.
+//! The generator shares the machine with the server, so it is lean: no request is built twice, no response is decoded,
+//! bodies are counted and dropped. Every work ends by count or by time, whichever comes first, and every operation by
+//! `OPERATION_TIMEOUT`.
 
 mod driver;
 mod fanout;
@@ -30,5 +30,5 @@ pub use run::run;
 
 use std::time::Duration;
 
-/// How long one operation may take before it counts as an error of kind `timeout`: the server's own limit.
+/// Timeout of one operation, counted as an error of kind `timeout`: the server's own limit for a request.
 const OPERATION_TIMEOUT: Duration = Duration::from_secs(60);

@@ -11,7 +11,7 @@ use hyper_util::rt::{TokioExecutor, TokioIo};
 use super::target::Target;
 use super::wire::{Call, Reply};
 
-/// How much of a body is kept, as over HTTP/1.1.
+/// Bytes of a body that are kept, as over HTTP/1.1.
 const HEAD_BYTES_MAX: usize = 4 << 10;
 
 /// One client's handle on a connection.
@@ -20,7 +20,7 @@ pub(super) struct Multiplexed {
     base: String,
     authorization: Option<String>,
     head: Vec<u8>,
-    /// What is left of an answer that was begun.
+    /// The unread body of the current response.
     body: Option<Incoming>,
 }
 
@@ -32,13 +32,13 @@ impl Clone for Multiplexed {
 }
 
 impl Multiplexed {
-    /// Connects to `target`; clones of the result share the connection, each with answers of its own.
+    /// Connects to `target`. Clones of the result share the connection, each with responses of its own.
     pub(super) async fn open(target: &Target) -> Result<Self> {
         let access = target.access.with_protocol("h2");
         let stream = target.endpoint.connect(&access).await?;
         let (sender, connection) = handshake(TokioExecutor::new(), TokioIo::new(stream)).await?;
         tokio::spawn(async move {
-            // The streams that were on the connection report its failure; there is no other listener.
+            // The streams of the connection report the failure; there is no other listener.
             let _ = connection.await;
         });
         let base = target.endpoint.to_string();
@@ -50,7 +50,7 @@ impl Multiplexed {
         &self.head
     }
 
-    /// Sends `call` and reads its answer to the end.
+    /// Sends `call` and reads the whole response.
     pub(super) async fn exchange(&mut self, call: &Call<'_>) -> Result<Reply> {
         let status = self.begin(call).await?;
         let mut bytes = 0;
@@ -66,7 +66,7 @@ impl Multiplexed {
         Ok(Reply { status, bytes })
     }
 
-    /// Sends `call` and reads the head of its answer: the status. The body follows through `piece`.
+    /// Sends `call` and reads the head of the response; returns the status. The body follows through `piece`.
     pub(super) async fn begin(&mut self, call: &Call<'_>) -> Result<u16> {
         let mut request = Request::builder()
             .method(call.method)
@@ -87,7 +87,7 @@ impl Multiplexed {
         Ok(status)
     }
 
-    /// Hands the next piece of the body to `take`; `false` at its end. May be dropped while it waits.
+    /// Passes the next piece of the body to `take`; `false` at its end. Cancel-safe.
     pub(super) async fn piece(&mut self, take: impl FnOnce(&[u8])) -> Result<bool> {
         let Some(body) = &mut self.body else { return Ok(false) };
         loop {

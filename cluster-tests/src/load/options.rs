@@ -11,7 +11,7 @@ use super::line::Protocol;
 #[derive(Debug, Clone, Parser)]
 #[command(name = "bench", max_term_width = 110)]
 pub struct Options {
-    /// What to measure.
+    /// The works to measure.
     #[arg(value_enum, required = true)]
     pub works: Vec<WorkName>,
     /// Base URL of a server, `https://HOST:PORT`; repeat it to spread the clients over several.
@@ -26,10 +26,10 @@ pub struct Options {
     /// Certificate authority of the servers, PEM.
     #[arg(long, value_name = "FILE")]
     pub cafile: Option<PathBuf>,
-    /// Believe any server certificate.
+    /// Accept any server certificate.
     #[arg(long)]
     pub insecure_skip_verify: bool,
-    /// Bearer token.
+    /// Bearer token of the clients.
     #[arg(long, conflicts_with = "client_cert")]
     pub token: Option<String>,
     /// Client certificate, PEM.
@@ -38,7 +38,7 @@ pub struct Options {
     /// Key of the client certificate, PEM.
     #[arg(long, value_name = "FILE", requires = "client_cert")]
     pub client_key: Option<PathBuf>,
-    /// Clients at once; by default 64 for create, 32 for get and patch, 4 for lists.
+    /// Concurrent clients; by default 64 for create, 32 for get, patch and mixed, 16 writers for watch, 4 for lists.
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     pub clients: Option<u32>,
     /// Payload of one object, in bytes.
@@ -50,10 +50,10 @@ pub struct Options {
     /// Watchers of the watch work.
     #[arg(long, default_value_t = 200, value_parser = clap::value_parser!(u32).range(1..=20_000))]
     pub watchers: u32,
-    /// How long each work runs: `10s`, `500ms`, `2m`.
+    /// Duration of each work: `10s`, `500ms`, `2m`.
     #[arg(long, default_value = "10s", value_parser = duration)]
     pub duration: Duration,
-    /// At most this many operations in each work.
+    /// Maximum number of operations in each work.
     #[arg(long)]
     pub count: Option<u64>,
     /// Process ids of the servers (and of their store), on this machine: for CPU time and memory.
@@ -62,14 +62,14 @@ pub struct Options {
     /// Threads of the load generator.
     #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u32).range(1..=64))]
     pub threads: u32,
-    /// Speak HTTP/2.
+    /// Use HTTP/2 instead of HTTP/1.1.
     #[arg(long)]
     pub http2: bool,
-    /// Clients of a thread that share an HTTP/2 connection, a stream each; 1 gives each its own. Who
-    /// loses his connection goes on alone.
+    /// Clients of a thread that share an HTTP/2 connection, a stream each; 1 gives each its own. A client that loses
+    /// its connection opens one of its own.
     #[arg(long, default_value_t = 100, requires = "http2", value_parser = clap::value_parser!(u32).range(1..=100))]
     pub sharers: u32,
-    /// Leave the namespaces and objects behind.
+    /// Keep the namespaces and objects.
     #[arg(long)]
     pub keep: bool,
     /// Write the figures to this file, as JSON.
@@ -77,7 +77,7 @@ pub struct Options {
     pub json: Option<PathBuf>,
 }
 
-/// The works that can be asked for.
+/// The works of the benchmark.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum WorkName {
     /// Create config maps.
@@ -94,28 +94,28 @@ pub enum WorkName {
     ListChunked,
     /// Watchers that all see every change.
     Watch,
-    /// Of twenty operations 12 quorum gets, 2 any gets, 3 patches, 2 creates, 1 short list.
+    /// In twenty operations: 12 quorum gets, 2 gets at any version, 3 patches, 2 creates, 1 short list.
     Mixed,
     /// All of the above, one after the other.
     All,
 }
 
 impl Options {
-    /// What the clients speak.
+    /// HTTP version of the clients, and sharing of connections.
     pub(super) fn protocol(&self) -> Protocol {
         if self.http2 { Protocol::Two { sharers: self.sharers } } else { Protocol::One }
     }
 }
 
 impl WorkName {
-    /// `all` spelled out.
+    /// `names` with `all` replaced by every work.
     pub(super) fn expand(names: &[WorkName]) -> Vec<WorkName> {
         let every: Vec<_> =
             Self::value_variants().iter().copied().filter(|name| *name != Self::All).collect();
         names.iter().flat_map(|name| if *name == Self::All { every.clone() } else { vec![*name] }).collect()
     }
 
-    /// The word on the command line and in reports.
+    /// Name on the command line and in reports.
     pub(super) fn word(self) -> &'static str {
         match self {
             Self::Create => "create",
@@ -130,7 +130,7 @@ impl WorkName {
         }
     }
 
-    /// Clients at once as in the reference's figures.
+    /// Default number of concurrent clients: that of the reference's figures.
     pub(super) fn clients(self) -> u32 {
         match self {
             Self::Create => 64,

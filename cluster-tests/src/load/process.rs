@@ -12,13 +12,13 @@ const TICKS_PER_SECOND: u64 = 100;
 /// Memory of one process, in kilobytes.
 #[derive(Debug, Clone, Serialize)]
 pub struct Memory {
-    /// The process.
+    /// Process id.
     pub pid: u32,
-    /// Resident now.
+    /// Resident set size.
     pub rss_kb: u64,
-    /// Resident now, shared pages divided among their users; absent where the kernel does not say.
+    /// Proportional set size: shared pages divided among their users. `None` where the kernel does not report it.
     pub pss_kb: Option<u64>,
-    /// The most that was resident.
+    /// Peak resident set size.
     pub peak_kb: u64,
 }
 
@@ -51,7 +51,7 @@ fn one(pid: u32) -> Result<Memory> {
     })
 }
 
-/// utime and stime: the 14th and 15th field, counted after the command, which may hold spaces and brackets.
+/// `utime` plus `stime`: fields 14 and 15, counted after the command, which may hold spaces and brackets.
 fn stat_ticks(text: &str) -> Option<u64> {
     let (_, rest) = text.rsplit_once(')')?;
     let mut fields = rest.split_whitespace().skip(11);

@@ -1,17 +1,17 @@
-//! The reference's figures under the same work, in one table, and what ours must reach.
+//! The reference's figures under the same work, in one table, and the aims for ours.
 //!
-//! Measured on a two-core machine of the kind used here: API server 1.36.2 with etcd 3.5.30, TLS, roles on, the load
-//! generator on the same cores; two runs at different hours make the range. They are the same
-//! whatever protocol ours is measured over. `three` is the rate with three etcds.
+//! Measured on a two-core machine of the kind used here: API server 1.36.2 with etcd 3.5.30, TLS, RBAC on, the load
+//! generator on the same cores; two runs at different hours make the range. One set of figures serves for ours over
+//! either protocol. `rate_three` is the rate with three etcd members.
 
 use super::options::WorkName;
 
 /// Unit of a work's rate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Unit {
-    /// Operations (for the watch work: events) a second.
+    /// Operations a second; for the watch work, events.
     PerSecond,
-    /// Million bytes of body a second.
+    /// Megabytes (10^6) of body a second.
     Megabytes,
 }
 
@@ -25,16 +25,16 @@ pub(super) struct Figure {
     pub(super) rate_three: Option<f64>,
     /// CPU time of server and store for one operation, in microseconds.
     pub(super) cpu_us: f64,
-    /// How many times the reference's rate ours must reach.
+    /// Multiple of the reference's rate that ours must reach.
     pub(super) aim_multiple: f64,
-    /// The CPU time of one operation that ours must stay under, in microseconds.
+    /// Upper bound of our CPU time for one operation, in microseconds.
     pub(super) aim_cpu_us: f64,
 }
 
-/// Memory of server and store after all works, in megabytes; ours must stay under an eighth of it.
+/// Memory of server and store after all works, in megabytes, low and high. Ours must stay under an eighth of it.
 pub(super) const MEMORY_MB: (f64, f64) = (700.0, 730.0);
 
-/// The table.
+/// The reference's figures by work.
 const FIGURES: [Figure; 7] = [
     figure(WorkName::Create, (2010.0, 2120.0, Some(736.0)), 830.0, (5.0, 100.0)),
     figure(WorkName::Get, (2940.0, 4040.0, Some(1660.0)), 415.0, (8.0, 30.0)),
@@ -67,7 +67,8 @@ impl Figure {
         FIGURES.into_iter().find(|figure| figure.work == work)
     }
 
-    /// The rates to compare with, low and high: one node's, or with several servers the three-etcd one where known.
+    /// The rates to compare with, low and high: those of one node, or with several servers that of three etcd members,
+    /// if known.
     pub(super) fn rates(&self, servers: usize) -> (f64, f64) {
         match self.rate_three {
             Some(rate) if servers > 1 => (rate, rate),

@@ -1,4 +1,4 @@
-//! The figures, for people and for programs: a table with the reference beside each row, and JSON.
+//! The figures as a table beside the reference's, and as JSON.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -16,7 +16,7 @@ pub struct Report {
     setting: Setting,
     works: Vec<Row>,
     memory: Vec<Memory>,
-    /// Start to ready of the slowest server, in milliseconds, where the benchmark started them.
+    /// Milliseconds from start until the slowest server was ready; `None` if the benchmark did not start them.
     ready_ms: Option<u64>,
 }
 
@@ -31,7 +31,7 @@ struct Setting {
     count: Option<u64>,
 }
 
-/// One work. Rates are a second, times in microseconds.
+/// The figures of one work. Rates are per second, times in microseconds.
 #[derive(Debug, Serialize)]
 pub(super) struct Row {
     work: &'static str,
@@ -93,7 +93,7 @@ impl Report {
         self.works.iter().flat_map(|row| row.errors.values()).sum()
     }
 
-    /// Works in which nothing succeeded: their other figures mean nothing.
+    /// Works without a successful operation: their other figures mean nothing.
     pub fn idle_works(&self) -> usize {
         self.works.iter().filter(|row| row.operations == 0).count()
     }
@@ -248,7 +248,7 @@ impl fmt::Display for Comparison {
     }
 }
 
-/// A time given in microseconds, short.
+/// Formats a time given in microseconds.
 fn time(micros: f64) -> String {
     if micros < 1000.0 {
         return format!("{micros:.0}us");

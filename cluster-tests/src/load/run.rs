@@ -16,10 +16,10 @@ use super::{fanout, fixture, process};
 use crate::client::{Access, Endpoint, Identity, Trust};
 use crate::cluster::Cluster;
 
-/// Objects that gets and patches are spread over.
+/// Objects that gets and patches choose from.
 const OBJECTS: u32 = 1000;
 
-/// Runs the works asked for, one after the other, and says what was measured. Progress goes to standard error.
+/// Runs the works of `options`, one after the other, and reports the measurements. Progress goes to standard error.
 pub fn run(options: &Options) -> Result<Report> {
     let mut bench = Bench::prepare(options)?;
     let mut rows = Vec::new();
@@ -40,7 +40,7 @@ struct Bench<'a> {
     /// Prefix of this run's namespaces.
     prefix: String,
     namespaces: Vec<String>,
-    /// Start to ready of the slowest server, where they were started here.
+    /// Milliseconds from start until the slowest server was ready; `None` if the servers ran before.
     ready_ms: Option<u64>,
     /// Held so that its processes live as long as the run.
     _cluster: Option<Cluster>,
@@ -77,7 +77,7 @@ impl<'a> Bench<'a> {
         })
     }
 
-    /// The clients of a work; of the watch work, the watchers.
+    /// Number of clients of a work; for the watch work, of watchers.
     fn clients(&self, name: WorkName) -> u32 {
         match name {
             WorkName::Watch => self.options.watchers,
@@ -110,7 +110,7 @@ impl<'a> Bench<'a> {
         fanout::watch(&load, &namespace, &version, self.options.watchers)
     }
 
-    /// This run's namespace `word`, filled with `objects` objects when it is first asked for.
+    /// Name of this run's namespace `word`, which is created with `objects` objects at the first call.
     fn namespace(&mut self, word: &str, objects: u32) -> Result<String> {
         let name = format!("{}-{word}", self.prefix);
         if !self.namespaces.contains(&name) {
@@ -123,7 +123,8 @@ impl<'a> Bench<'a> {
         Ok(name)
     }
 
-    /// Removes what was made, unless it is to be kept or the servers go anyway. What cannot be removed is named.
+    /// Removes the namespaces, unless they are to be kept or the servers end anyway. Reports those that cannot be
+    /// removed.
     fn clean_up(&self) {
         if self.options.keep || self.options.start.is_some() {
             return;

@@ -1,4 +1,5 @@
-//! What a client measured: latencies, bytes, errors by kind. One a client while it runs, merged at the end.
+//! Measurements of a client: latencies, bytes, errors by kind. Each client has its own while it runs; they are merged
+//! at the end.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -20,31 +21,31 @@ pub(super) struct Tally {
 }
 
 impl Tally {
-    /// An empty one.
+    /// An empty tally.
     pub(super) fn new() -> Result<Self> {
         let latencies = Histogram::new_with_bounds(1, LATENCY_US_MAX, 3)?;
         Ok(Self { latencies, operations: 0, bytes: 0, errors: BTreeMap::new() })
     }
 
-    /// An operation that did what it should, after `latency`, with `bytes` of body.
+    /// Counts a successful operation.
     pub(super) fn success(&mut self, latency: Duration, bytes: u64) {
         self.operations += 1;
         self.bytes += bytes;
         self.latency(latency);
     }
 
-    /// A latency measured apart from an operation.
+    /// Records a latency without an operation.
     pub(super) fn latency(&mut self, latency: Duration) {
         let micros = u64::try_from(latency.as_micros()).unwrap_or(u64::MAX);
         self.latencies.saturating_record(micros.max(1));
     }
 
-    /// An operation that failed, by kind.
+    /// Counts a failed operation under its kind of error.
     pub(super) fn failure(&mut self, kind: impl Into<String>) {
         *self.errors.entry(kind.into()).or_default() += 1;
     }
 
-    /// Takes in what another client measured.
+    /// Adds the measurements of another client.
     pub(super) fn merge(&mut self, other: &Tally) -> Result<()> {
         self.latencies.add(&other.latencies)?;
         self.operations += other.operations;

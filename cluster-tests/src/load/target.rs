@@ -1,4 +1,4 @@
-//! Where the load goes: one server, with the credentials to use there.
+//! A target of the load: one server and the credentials for it.
 
 use crate::client::{Access, Endpoint};
 
@@ -10,7 +10,7 @@ pub(super) struct Target {
 }
 
 impl Target {
-    /// What follows method and path in every HTTP/1.1 request, up to the content headers.
+    /// The part of every HTTP/1.1 request after method and path, up to the content headers.
     pub(super) fn preamble(&self) -> String {
         let mut text = format!(
             " HTTP/1.1\r\nHost: {}\r\nUser-Agent: bench\r\nAccept: application/json\r\n",

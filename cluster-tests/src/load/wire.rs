@@ -1,5 +1,5 @@
-//! One HTTP/1.1 connection, written for speed: requests are formatted into one buffer, answers are framed and
-//! counted in place. Nothing is decoded but the head; of a body only its first bytes are kept.
+//! One HTTP/1.1 connection, written for speed: requests are formatted into one buffer, responses are framed and counted
+//! in place. Only the head is decoded; of a body only the first bytes are kept.
 
 use std::io::{Error, ErrorKind, Result};
 
@@ -9,13 +9,13 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use super::target::Target;
 use crate::client::Stream;
 
-/// The read buffer: four TLS records, so that one wake-up takes what has come. A head must fit in it.
+/// Read buffer: four TLS records, so that one wake-up takes everything that has arrived. A head must fit in it.
 const BUFFER_BYTES: usize = 64 << 10;
 
-/// How much of a body is kept: a list's metadata or an error's message stands there.
+/// Bytes of a body that are kept: they hold a list's metadata or an error's message.
 const HEAD_BYTES_MAX: usize = 4 << 10;
 
-/// The reference sends about ten headers.
+/// Headers of a response. The reference sends about ten.
 const HEADERS_MAX: usize = 64;
 
 /// One request.
@@ -26,7 +26,7 @@ pub(super) struct Call<'a> {
     pub(super) body: &'a [u8],
 }
 
-/// What came back.
+/// Status and body size of a response.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Reply {
     pub(super) status: u16,
@@ -34,7 +34,7 @@ pub(super) struct Reply {
     pub(super) bytes: u64,
 }
 
-/// How the rest of a body is delimited.
+/// Framing of the rest of a body.
 enum Framing {
     Length(u64),
     Chunk(u64),
@@ -46,11 +46,11 @@ enum Framing {
 /// A connection with its buffers.
 pub(super) struct Connection {
     stream: Box<dyn Stream>,
-    /// Host, authorization and the like: the part of the head that never changes.
+    /// The constant part of the request head: host, authorization and the like.
     preamble: String,
     request: Vec<u8>,
     buffer: Box<[u8]>,
-    // Invariant: start <= end <= buffer.len(); what has come and was not taken lies between.
+    // Invariant: start <= end <= buffer.len(). The bytes between are received and not taken yet.
     start: usize,
     end: usize,
     framing: Framing,
@@ -73,12 +73,12 @@ impl Connection {
         })
     }
 
-    /// The first bytes of the last body.
+    /// The first bytes of the last body, at most 4 KiB.
     pub(super) fn head(&self) -> &[u8] {
         &self.head
     }
 
-    /// Sends `call` and reads its answer to the end.
+    /// Sends `call` and reads the whole response.
     pub(super) async fn exchange(&mut self, call: &Call<'_>) -> Result<Reply> {
         let status = self.begin(call).await?;
         let mut bytes = 0;
@@ -92,7 +92,7 @@ impl Connection {
         Ok(Reply { status, bytes })
     }
 
-    /// Sends `call` and reads the head of its answer: the status. The body follows through `piece`.
+    /// Sends `call` and reads the head of the response; returns the status. The body follows through `piece`.
     pub(super) async fn begin(&mut self, call: &Call<'_>) -> Result<u16> {
         self.request.clear();
         self.request.extend_from_slice(call.method.as_bytes());
@@ -185,7 +185,7 @@ impl Connection {
         }
     }
 
-    /// The next line without its end.
+    /// Range of the next line in the buffer, without its CRLF.
     async fn line(&mut self) -> Result<(usize, usize)> {
         loop {
             let unread = &self.buffer[self.start..self.end];
@@ -198,7 +198,7 @@ impl Connection {
         }
     }
 
-    /// Up to `limit` bytes, at least one.
+    /// Takes up to `limit` bytes, at least one, and returns their range in the buffer.
     async fn take(&mut self, limit: u64) -> Result<(usize, usize)> {
         if self.start == self.end {
             self.fill().await?;

@@ -1,4 +1,4 @@
-//! Which requests a work sends: one `Script` a client, formatted into buffers that it keeps.
+//! The requests of a work: one `Script` for each client, formatted into buffers that it keeps.
 
 use std::fmt::Write as _;
 use std::sync::Arc;
@@ -10,26 +10,26 @@ use rand::{Rng, SeedableRng};
 
 use super::wire::{Call, Reply};
 
-/// Objects of one chunk in a chunked list, as clients of this API ask for.
+/// `limit` of a chunked list, as usual with clients of this API.
 pub(super) const CHUNK_OBJECTS: u32 = 500;
 
 /// Objects of the short list in the mixed work.
 const SHORT_LIST_OBJECTS: u32 = 50;
 
-/// What one client does over and over.
+/// The repeated operation of one client.
 #[derive(Clone)]
 pub(super) enum Kind {
     /// Creates objects, numbered in one series by all clients.
     Create(Arc<AtomicU64>),
-    /// Gets one of the first `objects` objects; any version, or by quorum.
+    /// Gets one of the first `objects` objects; at any version if `any`, else with a quorum.
     Get { objects: u32, any: bool },
     /// Merge-patches one of the first `objects` objects.
     Patch { objects: u32 },
-    /// Lists everything.
+    /// Lists all objects.
     List,
     /// Lists chunk after chunk.
     Chunked,
-    /// The mix of `--help`, over the first `objects` objects; created ones are numbered on.
+    /// The mix described in `--help`, over the first `objects` objects. Created objects continue the numbering.
     Mixed { objects: u32, created: Arc<AtomicU64> },
 }
 
@@ -87,7 +87,7 @@ impl Script {
         }
     }
 
-    /// Takes the answer; whether it was the one hoped for.
+    /// Processes the response; `true` if it has the expected status.
     pub(super) fn answered(&mut self, reply: &Reply, head: &[u8]) -> bool {
         if matches!(self.kind, Kind::Chunked) {
             self.continue_token = if reply.status == 200 { continue_token(head) } else { String::new() };
@@ -145,7 +145,7 @@ impl Script {
     }
 }
 
-/// A payload of `size` letters and digits that does not compress better than such text does.
+/// `size` random letters and digits, which compress no better than such text does.
 pub(super) fn payload(size: u32) -> Arc<str> {
     const LETTERS: &[u8; 62] = b"0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ";
     let mut random = StdRng::seed_from_u64(u64::from(size));
@@ -153,7 +153,7 @@ pub(super) fn payload(size: u32) -> Arc<str> {
     letters.collect::<String>().into()
 }
 
-/// The continue token at the start of a list, ready for a query; empty on the last page.
+/// The continue token at the start of a list, escaped for a query; empty on the last page.
 fn continue_token(head: &[u8]) -> String {
     const MARK: &[u8] = br#""continue":""#;
     let Some(at) = memmem::find(head, MARK) else { return String::new() };

@@ -1,11 +1,12 @@
-//! What a disk may hold after a power loss, from a trace.
+//! The possible contents of a disk after a power loss, from a trace.
 //!
-//! Owns the model, which docs/power-loss.md argues for. Data: what was written to a file before a sync of it began is there
-//! once that sync was reported. Of what came later, every sector of 512 bytes holds what it held at some instant since
-//! then, and the file has the size of some instant; in between are zeros. Names: a sync of the directory keeps the changes
-//! before it; of the later ones, a prefix survives. A sync of a file keeps none of its names: stricter than ext4 and xfs.
+//! Owns the model, which docs/power-loss.md argues for. Data: bytes written to a file before a sync began are durable
+//! once that sync was reported. Of later writes, every sector of 512 bytes holds its content of any instant since then,
+//! and the file has its size of any instant; gaps are zeros. Names: a sync of the directory makes the changes before it
+//! durable; of the later ones, a prefix survives. A sync of a file makes none of its names durable: stricter than ext4
+//! and xfs.
 //!
-//! Invariant: with nothing forgotten, the outcome is the directory, byte by byte; `run` compares them in every cycle.
+//! Invariant: if no write is lost, the outcome is the directory, byte by byte; `run` compares them in every cycle.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -18,9 +19,9 @@ use rand::rngs::StdRng;
 
 use super::trace::{FileId, Record};
 
-/// What a device writes in one piece.
+/// Unit that a device writes atomically.
 const SECTOR_BYTES: usize = 512;
-/// What a file system allocates, and so a place where a growing file may end.
+/// Allocation unit of a file system, so a growing file may end at its multiples.
 const PAGE_BYTES: usize = 4096;
 
 /// Files by name.
@@ -29,24 +30,24 @@ pub type Files = BTreeMap<String, Vec<u8>>;
 /// Syncs that a lying disk reports and does not do: a planted bug.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Lie {
-    /// None: an honest disk.
+    /// No sync: an honest disk.
     None,
-    /// All of them.
+    /// All syncs.
     All,
-    /// Those of files whose name contains this.
+    /// Syncs of files whose name contains this.
     Files(&'static str),
-    /// Those of the directory.
+    /// Syncs of the directory.
     Directory,
 }
 
-/// How far what was not synced may lose its order.
+/// Order in which unsynced writes survive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Writeback {
     /// A prefix of each file's changes survives.
     Ordered,
-    /// The same, and sectors of the last write are missing.
+    /// A prefix, and sectors of its last write are missing.
     Torn,
-    /// All that the model allows.
+    /// Everything that the model allows.
     Scattered,
 }
 
@@ -76,10 +77,10 @@ impl Change {
 
 #[derive(Debug, Default)]
 struct Inode {
-    // The name it had last: what a lie is about.
+    // Its last name, which `Lie::Files` is matched against.
     name: String,
     synced: Vec<u8>,
-    // What came after that, with its time: the number of its record.
+    // Later changes with their times, which are record numbers.
     pending: Vec<(usize, Change)>,
     current: Vec<u8>,
 }
@@ -105,7 +106,7 @@ impl NameChange {
     }
 }
 
-/// The directory while a process works in it: what is there, and what of it is durable.
+/// The directory while a process works in it: its current and its durable content.
 #[derive(Debug)]
 pub struct Directory {
     lie: Lie,
@@ -119,7 +120,7 @@ pub struct Directory {
 }
 
 impl Directory {
-    /// A directory that holds these files, durably.
+    /// A directory in which these files are durable.
     pub fn new(files: Files, lie: Lie) -> Directory {
         let mut inodes = Vec::new();
         let mut names = BTreeMap::new();
@@ -221,7 +222,7 @@ impl Directory {
         Ok(())
     }
 
-    /// Compares the outcome of all records with the directory itself: a change that the shim did not see shows here.
+    /// Compares the outcome of all records with the real directory, which shows changes that the shim did not see.
     pub fn compare(&self, with: &Files) -> Result<()> {
         let names: Vec<_> = self.names.keys().collect();
         let found: Vec<_> = with.keys().collect();
@@ -238,7 +239,7 @@ impl Directory {
         Ok(())
     }
 
-    /// The files after a power loss now.
+    /// The files after a power loss at this point.
     pub fn lose_power(&self, writeback: Writeback, chance: &mut StdRng) -> Files {
         let mut names = self.synced_names.clone();
         let kept = match chance.random_range(0..3) {
@@ -265,7 +266,7 @@ fn survivor(inode: &Inode, writeback: Writeback, chance: &mut StdRng) -> Vec<u8>
         changes.iter().fold(inode.synced.len(), |longest, change| longest.max(change.size_after(longest)));
     let sectors = longest.div_ceil(SECTOR_BYTES);
     let kept = chance.random_range(0..=all);
-    // How many of the changes each sector has seen, and how many the size.
+    // Number of changes that each sector has seen, and that the size has.
     let (seen, sized) = match (chance.random_range(0..6), writeback) {
         (0, _) => (vec![0; sectors], 0),
         (1, _) => (vec![all; sectors], all),
@@ -292,7 +293,7 @@ fn survivor(inode: &Inode, writeback: Writeback, chance: &mut StdRng) -> Vec<u8>
     content
 }
 
-/// Applies a change to those sectors that have seen it.
+/// Applies a change to the sectors that have seen it.
 fn apply_to_sectors(change: &Change, content: &mut [u8], has_seen: impl Fn(usize) -> bool) {
     let (range, bytes): (Range<usize>, Option<&[u8]>) = match change {
         Change::Write(at, bytes) => (*at..at + bytes.len(), Some(bytes)),
@@ -312,7 +313,7 @@ fn apply_to_sectors(change: &Change, content: &mut [u8], has_seen: impl Fn(usize
     }
 }
 
-/// The size after these changes; of the last one's growth maybe only some pages.
+/// Size of the file after these changes; of the last growth, possibly only some pages.
 fn size(synced: usize, changes: &[&Change], writeback: Writeback, chance: &mut StdRng) -> usize {
     let sizes: Vec<usize> = changes
         .iter()
@@ -331,7 +332,7 @@ fn size(synced: usize, changes: &[&Change], writeback: Writeback, chance: &mut S
     pages[chance.random_range(0..pages.len())]
 }
 
-/// Reads the files of a directory, which has no folders.
+/// Reads the files of a directory without subdirectories.
 pub fn read(path: &Path) -> Result<Files> {
     let mut files = Files::new();
     for entry in fs::read_dir(path)? {
@@ -342,7 +343,7 @@ pub fn read(path: &Path) -> Result<Files> {
     Ok(files)
 }
 
-/// Makes the directory hold these files and no others.
+/// Replaces the content of the directory with these files.
 pub fn write(path: &Path, files: &Files) -> Result<()> {
     fs::remove_dir_all(path)?;
     fs::create_dir(path)?;

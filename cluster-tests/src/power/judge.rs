@@ -1,10 +1,10 @@
-//! Holds what a disk shows after a power loss against what its member was promised.
+//! Checks the content of a disk after a power loss against the promises made to its member.
 //!
-//! A stream's operations become durable in their order, so what is shown is the sum of a prefix of them, and the prefix
-//! reaches at least to the last operation that was promised. Operations of the two streams have an order, too, where the
-//! call of one returned before the other began: the later one is not there without the earlier one.
+//! A stream's operations become durable in their order, so the content is the sum of a prefix of them, and the prefix
+//! reaches at least to the last promised operation. Operations of the two streams have an order, too, if the call of
+//! one returned before the other began: the later one is not durable without the earlier one.
 //!
-//! Invariant: what was shown once counts as promised.
+//! Invariant: content that a process has read counts as promised.
 
 use anyhow::{Context, Result, bail, ensure};
 
@@ -15,17 +15,17 @@ use super::model::{Fact, LogShown, Operation, Shown, Side, StateShown, Stream};
 struct Issued {
     number: u64,
     operation: Operation,
-    // Times are places in the trace of the process.
+    // Times are record numbers in the trace of the process.
     tried: usize,
     done: Option<usize>,
 }
 
-/// One side: what is certain, and the operations after it.
+/// One side: the certain state, and the operations after it.
 #[derive(Debug, Default)]
 struct Promises<S> {
     certain: S,
     issued: Vec<Issued>,
-    // How many of `issued` were promised.
+    // Number of promised operations in `issued`.
     promised: usize,
     // The newest operation that was reported as durable.
     reported: u64,
@@ -37,7 +37,7 @@ impl<S: Side> Promises<S> {
         found.with_context(|| format!("operation {number} was never tried"))
     }
 
-    /// How many operations had returned before `time`.
+    /// Number of operations that had returned before `time`.
     fn done_before(&self, time: usize) -> usize {
         self.issued
             .iter()
@@ -45,7 +45,7 @@ impl<S: Side> Promises<S> {
             .map_or(0, |at| at + 1)
     }
 
-    /// Every count of operations whose sum is what is shown.
+    /// Every prefix length of the operations whose sum is `shown`.
     fn explain(&self, shown: &S, name: &str) -> Result<Vec<usize>> {
         let mut sum = self.certain.clone();
         let mut found = Vec::new();
@@ -63,7 +63,7 @@ impl<S: Side> Promises<S> {
         Ok(found)
     }
 
-    /// Says which promise is broken, or that no prefix of the operations gives what is shown.
+    /// Describes the broken promise, or that no prefix of the operations gives `shown`.
     fn describe(&self, shown: &S) -> String {
         let mut sum = self.certain.clone();
         for (count, issued) in self.issued.iter().enumerate() {
@@ -87,19 +87,19 @@ impl<S: Side> Promises<S> {
     }
 }
 
-/// What one directory was promised, over all processes that worked in it.
+/// The promises made in one directory, over all processes that worked in it.
 #[derive(Debug, Default)]
 pub struct Judge {
     log: Promises<LogShown>,
     state: Promises<StateShown>,
-    /// How many operations were promised in all.
+    /// Operations promised in all.
     pub promised: usize,
-    /// How many were not promised and had been lost.
+    /// Unpromised operations that were lost.
     pub lost: usize,
 }
 
 impl Judge {
-    /// Takes what a process said at `time`.
+    /// Processes a fact that a process printed at `time`.
     pub fn hear(&mut self, time: usize, fact: Fact) -> Result<()> {
         match fact {
             Fact::Shown(shown) => return self.check(&shown),
@@ -120,7 +120,7 @@ impl Judge {
 
     fn promise(&mut self, stream: Stream, number: u64) -> Result<()> {
         self.promised += 1;
-        // Whatever had returned before the promised operation began is durable with it.
+        // All operations that had returned before the promised one began are durable with it.
         let (log, state) = match stream {
             Stream::Log => {
                 let (at, issued) = self.log.find(number)?;

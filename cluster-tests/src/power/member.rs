@@ -1,9 +1,9 @@
-//! The process that loses power: does to a disk what a running member does, and says on standard output what it tries and
-//! what it was promised.
+//! The process that loses power: uses a disk as a running member does, and prints its operations and the promises it
+//! gets.
 //!
-//! Owns every call of [`Disk`] in this folder. One thread writes the log's side, one the state's, as in a member: an
-//! append is followed by others before it is durable, the state follows the log, the log is purged only as far as the
-//! state reaches, and an installed state may be ahead of the log. It never ends by itself.
+//! Owns every call of [`Disk`] in this folder. One thread writes the log's side, one the state's, as in a member:
+//! further appends follow before one is durable, the state follows the log, the log is purged only up to the state, and
+//! an installed state may be ahead of the log. It never ends by itself.
 
 use std::collections::BTreeMap;
 use std::io::{self, Write};
@@ -30,9 +30,9 @@ use super::model::{
 const LOG_ENTRIES_MAX: u64 = 7_000;
 /// Bytes of large entries kept in the log. Small, since every crash copies the directory.
 const LARGE_ENTRIES_MAX: u64 = 300;
-/// Appends on their way to the disk.
+/// Appends in flight to the disk.
 const IN_FLIGHT_MAX: usize = 24;
-/// Different objects.
+/// Number of distinct objects.
 const PATHS: u64 = 160;
 const RESOURCE: &str = "things";
 
@@ -44,7 +44,7 @@ fn say(fact: &Fact) {
     output.write_all(&line).and_then(|()| output.flush()).expect("standard output is a null device");
 }
 
-/// Opens the disk, says what it holds, and works until the process is killed. `first_number` is the number of its first
+/// Opens the disk, prints its content, and works until the process is killed. `first_number` is the number of its first
 /// operation.
 pub fn work(path: &Path, seed: u64, first_number: u64) -> Result<()> {
     let opened = RocksDisk::open(path).map_err(anyhow::Error::from).and_then(|disk| Ok((show(&disk)?, disk)));
@@ -78,7 +78,7 @@ pub fn work(path: &Path, seed: u64, first_number: u64) -> Result<()> {
     failed
 }
 
-/// Everything on the disk, checked to be whole.
+/// Reads everything on the disk and checks every value.
 fn show(disk: &RocksDisk) -> Result<Shown> {
     let small = |key, place| -> Result<Option<u64>> {
         let Some(bytes) = disk.meta(key)? else { return Ok(None) };
@@ -131,7 +131,7 @@ fn show(disk: &RocksDisk) -> Result<Shown> {
     Ok(Shown { log, state })
 }
 
-/// What both threads know.
+/// Progress of both threads.
 #[derive(Debug, Default)]
 struct Progress {
     first: u64,
@@ -180,7 +180,7 @@ struct LogWorker {
     sender: Sender<Result<(), DiskError>>,
     durable: Receiver<Result<(), DiskError>>,
     in_flight: usize,
-    // How many writes may wait for the disk at a time, in this life of the process.
+    // Writes in flight at a time, in this run of the process.
     in_flight_max: usize,
 }
 
@@ -209,7 +209,7 @@ impl LogWorker {
         let mut progress = self.shared.lock();
         let Progress { first, last, applied, written, .. } = *progress;
         if written > last {
-            // An installed state is ahead of the log, which goes on behind it.
+            // An installed state is ahead of the log, which continues after it.
             (progress.first, progress.last) = (written + 1, written);
             return Operation::Purge(written);
         }
@@ -276,7 +276,7 @@ impl LogWorker {
             if result.is_ok() {
                 say(&Fact::Durable(Stream::Log, number));
             }
-            // Nobody waits after a failure.
+            // The receiver is gone after a failure.
             drop(sender.send(result));
         })
     }
@@ -305,7 +305,7 @@ impl StateWorker {
                 return Ok(());
             }
             operations_seen = progress.log_operations;
-            // Everything that is appended is taken for committed.
+            // Every appended entry is taken for committed.
             progress.applied = progress.applied.max(progress.last);
             let is_install = self.chance.random_range(0..40) == 0;
             if is_install && self.chance.random_bool(0.5) {
@@ -347,7 +347,7 @@ impl StateWorker {
         Ok(())
     }
 
-    /// Installs a new state, or begins to and gives up; says whether it did.
+    /// Installs a new state, or begins to and gives up; `true` if it was installed.
     fn install(&mut self, applied: u64) -> Result<bool> {
         let number = self.next_number();
         let paths: Vec<String> = (0..self.chance.random_range(0..40)).map(|_| self.path()).collect();

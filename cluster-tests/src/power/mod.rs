@@ -1,11 +1,11 @@
-//! Power loss on the real adapter: the RocksDB disk of a member over a layer that forgets what was not synced.
+//! Power loss on the real adapter: the RocksDB disk of a member over a layer that loses unsynced writes.
 //!
-//! A process (`member`) does to a disk what a running member does, under a preloaded library (`shim.c`) that records every
+//! A process (`member`) uses a disk as a running member does, under a preloaded library (`shim.c`) that records every
 //! change of a file, every sync and every promise in one order (`trace`), and kills it at a random operation. From the
-//! records `image` makes a directory that a disk may hold after the power failed there, the next process opens that, and
-//! `judge` compares what it shows with what was promised. `run` repeats that; docs/power-loss.md states the model.
+//! records `image` makes a possible content of the disk after a power loss there, the next process opens it, and
+//! `judge` compares its content with the promises. `run` repeats that; docs/power-loss.md states the model.
 //!
-//! The disk is used through `member` alone: where the interface of disks changes, that file follows.
+//! Only `member` uses the disk: a change of the disk's interface changes that file alone.
 
 pub mod image;
 pub mod judge;

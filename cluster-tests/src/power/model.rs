@@ -1,7 +1,7 @@
-//! What a member does to its disk, what it says about that, and what the disk has to show then.
+//! Operations of a member on its disk, the facts it prints about them, and the content they should give.
 //!
-//! Every operation has a number that no other one of the directory has. Everything it writes carries that number and can
-//! be made again from it, so that one number says whether a value is the right one and whole.
+//! Every operation has a number, unique in its directory. Everything it writes carries that number and can be computed
+//! from it, so that the number tells whether a value is the right one and whole.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -35,44 +35,44 @@ pub enum Operation {
     Install(u64, Vec<String>),
 }
 
-/// A line of a member's standard output.
+/// One line of a member's standard output.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Fact {
-    /// The disk was opened and holds this. From now on that is durable.
+    /// The disk was opened and holds this, which counts as durable from now on.
     Shown(Shown),
     /// The disk could not be opened or read, or an operation failed.
     Refused(String),
     /// An operation begins.
     Try(Stream, u64, Operation),
-    /// Its call has returned: what begins now is written after it.
+    /// Its call has returned: an operation that begins now is written after it.
     Done(Stream, u64),
-    /// It was reported as durable.
+    /// The operation was reported as durable.
     Durable(Stream, u64),
 }
 
-/// What a disk holds.
+/// Content of a disk.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Shown {
-    /// Vote, log and what goes with it.
+    /// The log's side.
     pub log: LogShown,
-    /// The state.
+    /// The state's side.
     pub state: StateShown,
 }
 
-/// The log's side of it.
+/// Vote, log and other small values.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LogShown {
     /// The operation that saved the vote.
     pub vote: Option<u64>,
     /// The operation that saved the committed log id.
     pub committed: Option<u64>,
-    /// The operation that purged last, and the index.
+    /// The last purge: its operation and its index.
     pub purged: Option<(u64, u64)>,
     /// Index and operation of each entry.
     pub entries: BTreeMap<u64, u64>,
 }
 
-/// The state's side of it.
+/// The applied state and its history.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StateShown {
     /// The operation of the mark, and the applied index in it.
@@ -83,9 +83,9 @@ pub struct StateShown {
     pub history: BTreeSet<u64>,
 }
 
-/// One side of a disk, as its operations should make it.
+/// Expected content of one side of a disk.
 pub trait Side: Clone + PartialEq + std::fmt::Debug {
-    /// Does one operation.
+    /// Applies one operation.
     fn apply(&mut self, number: u64, operation: &Operation);
 }
 
@@ -136,7 +136,7 @@ impl Side for StateShown {
 /// Sizes of values: most are small, some cross pages, a few fill a memtable.
 const SIZES: [usize; 8] = [24, 40, 100, 300, 700, 2_000, 9_000, 40_000];
 
-/// The value that operation `number` writes at `place`, an index or the digest of a path.
+/// The value that operation `number` writes at `place`, an index or [`place_of`] a path.
 pub fn value(number: u64, place: u64) -> Vec<u8> {
     let size_of_operation = SIZES[usize::try_from(mix(number) % 8).unwrap_or(0)];
     let mut chance = mix(number ^ mix(place));
@@ -149,23 +149,23 @@ pub fn value(number: u64, place: u64) -> Vec<u8> {
     bytes
 }
 
-/// Whether entries of this operation are large, so that it should not write many.
+/// Entries of this operation are large, so that it should not write many.
 pub fn is_large(number: u64) -> bool {
     mix(number) % 8 >= 5
 }
 
-/// Whether a write of the state brings a block of history with it.
+/// A write of the state with this number brings a block of history.
 pub fn has_history(number: u64) -> bool {
     number % 4 == 1 && !is_large(number)
 }
 
-/// The operation that wrote `bytes` at `place`, if they are whole.
+/// Number of the operation that wrote `bytes` at `place`; `None` if they are damaged.
 pub fn writer_of(bytes: &[u8], place: u64) -> Option<u64> {
     let number = u64::from_le_bytes(*bytes.first_chunk()?);
     (value(number, place) == bytes).then_some(number)
 }
 
-/// The place of an object.
+/// The place of an object: a hash of its path.
 pub fn place_of(path: &str) -> u64 {
     path.bytes().fold(17, |place, byte| mix(place ^ u64::from(byte)))
 }

@@ -1,8 +1,8 @@
 //! Cycles of a process, a power loss and the next process, from one seed.
 //!
-//! A directory goes through many power losses: during its first start, during recoveries, during work. Everything random
-//! comes from the seed except the interleaving of a process's threads, so a seed repeats the kind of run and not its every
-//! instruction; a failure therefore keeps its evidence: the files before, the trace, the files after.
+//! A directory goes through many power losses: during its first start, during recoveries, during work. All randomness
+//! comes from the seed except the interleaving of a process's threads, so a seed does not repeat a run exactly. A
+//! failure therefore keeps its evidence, if asked for: the files before and the trace.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -19,18 +19,18 @@ use super::model::Fact;
 use super::shim;
 use super::trace::{self, Record};
 
-/// Power losses of one directory before a new one is begun, at most.
+/// Maximum of power losses of one directory before a new one is begun.
 const CYCLES_MAX: u32 = 24;
-/// Operations on files while a directory is made or recovered, about.
+/// Approximate number of file operations while a directory is created or recovered.
 const START_OPERATIONS: u64 = 120;
-/// Operations on files of a long life.
+/// File operations of a long run.
 const WORK_OPERATIONS: u64 = 3_000;
-/// Numbers of operations that one process may use.
+/// Operation numbers reserved for one process.
 const NUMBERS_PER_PROCESS: u64 = 1_000_000;
-/// The longest syncs of a life, in microseconds.
+/// Longest duration of a sync in a run of the process, in microseconds.
 const SYNC_MICROS: [u64; 3] = [0, 200, 2_000];
 
-/// Planted bugs by name: syncs that a disk reports and does not do.
+/// Planted bugs by name: syncs that a disk reports but does not do.
 pub const LIES: [(&str, Lie); 6] = [
     ("all", Lie::All),
     ("directory", Lie::Directory),
@@ -40,45 +40,45 @@ pub const LIES: [(&str, Lie); 6] = [
     ("current", Lie::Files(".dbtmp")),
 ];
 
-/// What to run.
+/// Seed, length and faults of a run.
 #[derive(Debug, Clone)]
 pub struct Options {
-    /// Makes the runs.
+    /// Seed of all randomness.
     pub seed: u64,
-    /// How many power losses.
+    /// Number of power losses.
     pub crashes: u32,
-    /// What the disk lies about.
+    /// Syncs that the disk lies about.
     pub lie: Lie,
-    /// How much of the order it loses.
+    /// Order in which unsynced writes survive.
     pub writeback: Writeback,
     /// The program that is [`super::member::work`], called with `member DIRECTORY SEED NUMBER`.
     pub program: PathBuf,
-    /// Where the evidence of a failure goes.
+    /// Directory for the evidence of a failure.
     pub evidence: Option<PathBuf>,
 }
 
-/// What happened.
+/// Counters of a run.
 #[derive(Debug, Default, Clone, Copy)]
 pub struct Report {
-    /// Power losses.
+    /// Number of power losses so far.
     pub crashes: u32,
-    /// Of them before the disk was open.
+    /// Power losses before the disk was open.
     pub while_opening: u32,
-    /// Of them with something written and not synced.
+    /// Power losses with unsynced writes.
     pub with_unsynced: u32,
     /// Disks judged.
     pub judged: u32,
-    /// Operations promised.
+    /// Promised operations.
     pub promised: usize,
-    /// Operations that were not promised and were lost.
+    /// Unpromised operations that were lost.
     pub lost: usize,
     /// Bytes written to files.
     pub bytes: usize,
-    /// Syncs.
+    /// Number of syncs.
     pub syncs: usize,
 }
 
-/// Runs until a promise is broken or the number of power losses is reached.
+/// Runs until a promise is broken or the number of power losses is reached. The error is the broken promise.
 pub fn run(options: &Options) -> (Report, Result<()>) {
     let mut report = Report::default();
     let outcome = TempDir::new().map_err(anyhow::Error::from).and_then(|folder| {
@@ -153,7 +153,7 @@ impl<'a> Lives<'a> {
         Ok(command.status()?)
     }
 
-    /// Judges what the process said and makes what the disk holds after it.
+    /// Checks the facts that the process printed, and makes the content of the disk after the power loss.
     fn judge_life(
         &mut self,
         bytes: &[u8],
@@ -197,7 +197,7 @@ impl<'a> Lives<'a> {
         Ok(after)
     }
 
-    /// Copies what shows the failure, where that was asked for.
+    /// Copies the evidence of the failure, if asked for.
     fn keep_evidence(&self, error: &anyhow::Error, trace: &[u8]) -> anyhow::Error {
         let Some(to) = &self.options.evidence else { return anyhow!("{error:#}") };
         let keep = || -> Result<()> {

@@ -2,7 +2,7 @@
 
 use anyhow::{Context, Result, bail};
 
-/// The number a file has in a trace: one for each inode.
+/// Number of a file in a trace: one for each inode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct FileId(pub u32);
 
@@ -11,13 +11,13 @@ pub struct FileId(pub u32);
 pub enum Record {
     /// The file was created under this name.
     Create(FileId, String),
-    /// The file that has this name was opened for the first time. The empty name is the directory.
+    /// The file of this name was opened for the first time. The empty name is the directory.
     Bind(FileId, String),
     /// Bytes were written at an offset.
     Write(FileId, u64, Vec<u8>),
     /// The file got this size.
     Truncate(FileId, u64),
-    /// The file was made to reach at least to the end of this range.
+    /// The file was extended at least to the end of this range.
     Allocate(FileId, u64, u64),
     /// A sync began; the number tells syncs apart.
     SyncBegin(FileId, u64),
@@ -31,11 +31,11 @@ pub enum Record {
     Unlink(String),
     /// Bytes of standard output.
     Fact(Vec<u8>),
-    /// Something that the shim does not model.
+    /// A call that the shim does not model.
     Unknown(String),
 }
 
-/// Kind, file, two numbers, length: as `struct head` of `shim.c`.
+/// Size of a record's head: kind, file, two numbers, length, as `struct head` of `shim.c`.
 const HEAD_BYTES: usize = 1 + 4 + 8 + 8 + 4;
 
 /// Reads a whole trace.

@@ -1,8 +1,8 @@
-//! What the API answered, and whether that is what happened.
+//! Checks the API's responses against the real order of changes.
 //!
-//! Owns the check of each answer against the ledger, whose order of changes is the one real order: a write is where its
-//! tag is, on the version it was conditional on; a refusal and a read show the object as it was at some moment between
-//! the question and the answer. That is linearizability with the order given, for any number of keys.
+//! Owns the check of each response against the ledger, whose order of changes is the real one. A write is where its tag
+//! is, on the version it was conditional on. A refusal and a read show the object at some moment between request and
+//! response. That is linearizability with the order given, for any number of keys.
 
 use std::sync::Arc;
 
@@ -11,20 +11,20 @@ use orch_raft::Revision;
 use super::history::{Tag, Version};
 use super::ledger::{Ledger, THINGS};
 
-/// What a client wanted done to one object.
+/// The operation that a client requested on one object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wanted {
     /// POST.
     Create,
-    /// PUT or PATCH, on this version only where there is one.
+    /// PUT or PATCH, conditional on this version if there is one.
     Update(Option<Revision>),
-    /// DELETE, of this version only where there is one.
+    /// DELETE, conditional on this version if there is one.
     Remove(Option<Revision>),
     /// GET of the newest state.
     Read,
 }
 
-/// What it was told.
+/// The outcome in the response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Said {
     /// The object as written.
@@ -35,36 +35,36 @@ pub enum Said {
     Found(Version),
     /// There is no such object.
     Absent,
-    /// There is one already.
+    /// 409: the object exists already.
     Exists,
-    /// It is of another version.
+    /// 409: the object has another version.
     Conflict,
-    /// Certainly not done.
+    /// Certainly not applied.
     NotDone,
-    /// Perhaps done, perhaps not, perhaps later.
+    /// Unknown: applied, not applied, or applied later.
     Unknown,
 }
 
-/// One request to the API and its answer.
+/// One request to the API and its response.
 #[derive(Clone, Debug)]
 pub struct Answered {
-    /// Who asked.
+    /// Number of the client.
     pub client: u64,
-    /// About which object of [`THINGS`]: `namespace/name`.
+    /// The object of [`THINGS`]: `namespace/name`.
     pub path: Arc<str>,
-    /// What.
+    /// The requested operation.
     pub wanted: Wanted,
-    /// What the object was to bear.
+    /// Tag that the request puts into the object, if it writes one.
     pub tag: Option<Tag>,
-    /// The answer.
+    /// The outcome in the response.
     pub said: Said,
-    /// The newest revision that any client had been told when it was asked.
+    /// The newest revision that any client knew when the request was sent.
     pub not_before: Revision,
-    /// The newest revision that any member had applied when it was answered.
+    /// The newest revision that any member had applied when the response arrived.
     pub through: Revision,
 }
 
-/// An answer that is not what happened.
+/// A response that contradicts the ledger.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the API answered otherwise than what happened ({happened}): {answer}")]
 pub struct Misled {
@@ -73,15 +73,15 @@ pub struct Misled {
 }
 
 impl Answered {
-    /// Whether the answer tells an outcome.
+    /// The response tells the outcome.
     pub fn has_outcome(&self) -> bool {
         !matches!(self.said, Said::NotDone | Said::Unknown)
     }
 
-    /// Holds the answer against what happened; `false` when the ledger does not know all of that.
+    /// Checks the response against the ledger; `false` if the ledger lacks a needed revision.
     ///
     /// # Errors
-    /// Something else happened.
+    /// [`Misled`] if the response contradicts the ledger.
     pub fn check(&self, ledger: &Ledger) -> Result<bool, Misled> {
         let wrong = |happened: String| Err(Misled { answer: format!("{self:?}"), happened });
         let written = self.tag.and_then(|tag| ledger.revision_of(tag));

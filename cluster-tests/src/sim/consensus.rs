@@ -1,8 +1,8 @@
-//! Raft's own promises, read off the members' disks.
+//! Raft's safety properties, checked on the members' disks.
 //!
-//! Owns what may never be seen on any disk: two leaders of one term, two entries of one term and index, two logs that
-//! agree on an entry and differ before it, a committed entry that changes, a member that applied what nobody committed.
-//! It decodes only where an entry belongs; the ledger judges what entries did.
+//! Owns the states that no disk may show: two leaders of one term, two entries of one term and index, two logs that
+//! agree on an entry and differ before it, a committed entry that changes, a member that applied an uncommitted entry.
+//! It decodes only the position of an entry; the ledger checks the effects.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -16,121 +16,121 @@ use prost::Message;
 use super::disk::SimDisk;
 use super::trace::Hash64;
 
-/// A broken promise of the protocol.
+/// A violation of the protocol.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Breach {
-    /// A term with two leaders.
+    /// A term has two leaders.
     #[error("term {term} has two leaders: {first} and {second}, as node {node:?} knows it")]
     TwoLeaders {
         /// The term.
         term: u64,
-        /// One.
+        /// One leader.
         first: u64,
-        /// The other.
+        /// The other leader.
         second: u64,
-        /// On whose disk.
+        /// The member whose disk shows this.
         node: NodeId,
     },
-    /// Logs that do not match.
+    /// Logs that agree on an entry differ before it, or in the entry.
     #[error(
         "node {node:?} has another entry {index} of term {term}, or another one before it, than a node had earlier"
     )]
     LogMismatch {
-        /// On whose disk.
+        /// The member whose disk shows this.
         node: NodeId,
-        /// Of the entry.
+        /// Term of the entry.
         term: u64,
-        /// Of the entry.
+        /// Index of the entry.
         index: u64,
     },
-    /// A committed entry that is not what it was.
+    /// A committed entry has changed.
     #[error(
         "node {node:?} has term {found} at committed index {index}, which was committed with term {committed}"
     )]
     CommittedChanged {
-        /// On whose disk.
+        /// The member whose disk shows this.
         node: NodeId,
-        /// Of the entry.
+        /// Index of the entry.
         index: u64,
-        /// Its term there.
+        /// Its term on that disk.
         found: u64,
         /// Its term when it was committed.
         committed: u64,
     },
-    /// Applied before committed.
+    /// A member applied an uncommitted entry.
     #[error("node {node:?} applied {applied}, the newest index known as committed is {committed}")]
     AppliedUncommitted {
-        /// Who.
+        /// The member.
         node: NodeId,
-        /// How far.
+        /// Its applied index.
         applied: Revision,
-        /// What is committed.
+        /// The newest committed index that is known.
         committed: u64,
     },
-    /// A vote that was answered and is not on the disk.
+    /// A vote was answered and is not on the disk.
     #[error("node {node:?} answered in term {answered} and starts in term {kept}: its vote was not durable")]
     VoteForgotten {
-        /// Who.
+        /// The member.
         node: NodeId,
         /// The newest term it answered in.
         answered: u64,
         /// The term on its disk.
         kept: u64,
     },
-    /// A vote given twice in one term.
+    /// A member voted for two candidates in one term.
     #[error("node {node:?} voted for {first} and for {second} in term {term}")]
     VotedTwice {
-        /// Who.
+        /// The member.
         node: NodeId,
-        /// When.
+        /// The term of both votes.
         term: u64,
-        /// For whom.
+        /// One candidate.
         first: u64,
-        /// And for whom.
+        /// The other candidate.
         second: u64,
     },
     /// Bytes on a disk that are no message of the store.
     #[error("node {node:?} has an unreadable {what}")]
     Unreadable {
-        /// On whose disk.
+        /// The member whose disk shows this.
         node: NodeId,
-        /// What.
+        /// The kind of message.
         what: &'static str,
     },
 }
 
-/// What was seen on all disks so far.
+/// Observations of all disks so far.
 #[derive(Debug, Default)]
 pub struct Protocol {
     leaders: BTreeMap<u64, u64>,
-    /// By term and index: a hash of the entry, and the term of the one before it where that was seen.
+    /// By term and index: a hash of the entry, and the term of the entry before it if that was seen.
     entries: BTreeMap<(u64, u64), (u64, Option<u64>)>,
     /// The term of each committed entry.
     committed: BTreeMap<u64, u64>,
-    /// By index and term: the sets of voters that an entry sets, one, or two while they change.
+    /// By index and term: the voter sets of a membership entry, one, or two in a joint configuration.
     voters: BTreeMap<(u64, u64), Vec<BTreeSet<u64>>>,
     nodes: BTreeMap<NodeId, Glance>,
-    /// The newest term in which a member promised something on the wire.
+    /// The newest term that each member has answered in on the wire.
     promised: BTreeMap<NodeId, u64>,
-    /// Whom a member voted for in a term, as the candidate was told.
+    /// The candidate that a member voted for in a term, according to its answer.
     granted: BTreeMap<(NodeId, u64), u64>,
 }
 
-/// What was on one disk when it was last looked at.
+/// The content of one disk at the last observation.
 #[derive(Debug, Default)]
 struct Glance {
     vote: Option<Bytes>,
     /// The term of each entry.
     log: BTreeMap<u64, u64>,
-    /// Up to where its entries were compared with those committed.
+    /// Index up to which its entries were compared with the committed ones.
     committed_through: u64,
 }
 
 impl Protocol {
-    /// Looks at a member's vote; cheap enough for every step.
+    /// Checks a member's stored vote; cheap enough for every step.
     ///
     /// # Errors
-    /// A second leader of a term.
+    /// [`Breach::TwoLeaders`], or an unreadable vote.
     pub fn observe_vote(&mut self, node: NodeId, disk: &SimDisk) -> Result<(), Breach> {
         let vote = disk.meta(MetaKey::Vote);
         let glance = self.nodes.entry(node).or_default();
@@ -150,10 +150,10 @@ impl Protocol {
         Err(Breach::TwoLeaders { term: vote.term, first, second: vote.node, node })
     }
 
-    /// Hears what `node` answers to a call of a peer.
+    /// Checks an answer of `node` to a peer's call.
     ///
     /// # Errors
-    /// It has voted for another in the same term.
+    /// [`Breach::VotedTwice`] if it has voted for another candidate in the same term.
     pub fn overhear(&mut self, node: NodeId, asked: &Bytes, answered: &Bytes) -> Result<(), Breach> {
         use wire::control_request::Kind as Asked;
         use wire::control_response::Kind as Answered;
@@ -182,10 +182,10 @@ impl Protocol {
         *newest = term.max(*newest);
     }
 
-    /// Looks at the vote that a process of `node` starts with.
+    /// Checks the stored vote that a process of `node` starts with.
     ///
     /// # Errors
-    /// The member has answered in a later term: it could vote there again.
+    /// [`Breach::VoteForgotten`] if the member has answered in a later term: it could vote there again.
     pub fn observe_start(&mut self, node: NodeId, disk: &SimDisk) -> Result<(), Breach> {
         let vote = disk.meta(MetaKey::Vote).map(wire::Vote::decode).transpose();
         let vote = vote.map_err(|_| Breach::Unreadable { node, what: "vote" })?;
@@ -196,10 +196,10 @@ impl Protocol {
         }
     }
 
-    /// Looks at a member's log and what it knows as committed.
+    /// Checks a member's log and its stored commit index.
     ///
     /// # Errors
-    /// The first promise found broken.
+    /// The first violation found.
     pub fn observe_log(&mut self, node: NodeId, disk: &SimDisk) -> Result<(), Breach> {
         self.read_log(node, disk)?;
         let committed = match disk.meta(MetaKey::Committed) {
@@ -226,11 +226,11 @@ impl Protocol {
         Ok(())
     }
 
-    /// Looks at what a member has applied, once all logs were looked at: a snapshot takes a member to what its sender
-    /// knows as committed, and it does not know that itself yet.
+    /// Checks a member's applied index, once all logs were observed: a snapshot takes a member to its sender's commit
+    /// index before it knows that index as committed.
     ///
     /// # Errors
-    /// Nobody knows that as committed.
+    /// [`Breach::AppliedUncommitted`] if no member knows the index as committed.
     pub fn observe_applied(&self, node: NodeId, applied: Revision) -> Result<(), Breach> {
         let newest = self.committed.keys().next_back().copied().unwrap_or_default();
         // Index 1 is the membership that a cluster starts with: every member has it from the start.
@@ -245,8 +245,8 @@ impl Protocol {
         self.leaders.last_key_value().map(|(term, node)| (*term, NodeId(*node)))
     }
 
-    /// The sets of voters of which majorities are needed now, as far as `living` members know: those of the newest
-    /// committed membership, and of each newer one in a log of theirs. `None` before there is one.
+    /// The voter sets whose majorities are needed now, as far as `living` members know: those of the newest committed
+    /// membership, and of each newer one in their logs. `None` before there is one.
     pub fn voter_sets(&self, living: &[NodeId]) -> Option<Vec<BTreeSet<u64>>> {
         let is_committed =
             |((index, term), _): &(&(u64, u64), &Vec<BTreeSet<u64>>)| self.committed.get(index) == Some(term);
@@ -283,7 +283,7 @@ impl Protocol {
             fresh.push((term, index, content_hash(entry), before));
             log.insert(index, term);
         });
-        // What an installed state made superfluous may have been of a term that was never committed.
+        // Entries that an installed snapshot replaced may have been of a term that was never committed.
         let first = disk.first_index().unwrap_or(u64::MAX);
         glance.log = glance.log.split_off(&first);
         if unreadable {
@@ -294,7 +294,8 @@ impl Protocol {
             .try_for_each(|(term, index, hash, before)| self.match_entry(node, term, index, hash, before))
     }
 
-    /// Two entries of one term and index are the same and have the same one before them: by induction, logs match.
+    /// Log matching: two entries of one term and index are equal and have equal entries before them; by induction, logs
+    /// match.
     fn match_entry(
         &mut self,
         node: NodeId,
@@ -310,7 +311,7 @@ impl Protocol {
     }
 }
 
-/// What an entry says. Members that follow different feature levels write a blank one in different forms.
+/// Hash of an entry's content. Members of different feature levels write a blank entry in different forms.
 fn content_hash(mut entry: wire::Entry) -> u64 {
     entry.format = 0;
     entry.payload = entry.payload.filter(|payload| !matches!(payload, wire::entry::Payload::Blank(_)));

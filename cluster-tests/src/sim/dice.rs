@@ -1,7 +1,7 @@
 //! Seeded chance: one stream for each concern, all derived from the run's seed.
 //!
-//! Separate streams keep one concern's draws from shifting another's, so that a changed client workload still meets
-//! the same faults. Nothing in the simulation draws from anywhere else.
+//! Separate streams keep one concern's draws from shifting another's, so that a changed client workload still meets the
+//! same faults. The simulation has no other source of randomness.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use parking_lot::Mutex;
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 
-/// A stream of chance. Clones share the stream.
+/// A stream of random numbers. Clones share it.
 #[derive(Clone, Debug)]
 pub struct Dice(Arc<Mutex<StdRng>>);
 
@@ -30,29 +30,29 @@ impl Dice {
         self.0.lock().random_range(range)
     }
 
-    /// A position in a list of `len` (which must not be empty).
+    /// A random index of a list of `len` items. Panics if `len` is 0.
     pub fn index(&self, len: usize) -> usize {
         self.0.lock().random_range(0..len)
     }
 
-    /// True about `percent` times of a hundred.
+    /// `true` with a probability of `percent` in a hundred.
     pub fn percent(&self, percent: u64) -> bool {
         self.number(0..100) < percent
     }
 
-    /// A time between two, in microseconds' steps.
+    /// A random duration between two, in steps of a microsecond.
     pub fn duration(&self, from: Duration, to: Duration) -> Duration {
         let (from, to) = (from.as_micros(), to.as_micros());
         let micros = if from < to { self.0.lock().random_range(from..to) } else { from };
         Duration::from_micros(u64::try_from(micros).unwrap_or(u64::MAX))
     }
 
-    /// A time in milliseconds.
+    /// A random duration, `range` in milliseconds.
     pub fn millis(&self, range: Range<u64>) -> Duration {
         self.duration(Duration::from_millis(range.start), Duration::from_millis(range.end))
     }
 
-    /// One of `choices`, as often as its weight says. At least one weight is above zero.
+    /// One of `choices`, in proportion to its weight. At least one weight is above zero.
     pub fn weighted<T: Copy>(&self, choices: &[(T, u64)]) -> T {
         let total: u64 = choices.iter().map(|(_, weight)| weight).sum();
         let mut drawn = self.number(0..total.max(1));

@@ -1,8 +1,8 @@
-//! A disk in memory that forgets what was not synced.
+//! A disk in memory that loses unsynced writes.
 //!
-//! Owns two images of one member's disk: what reads see, and what a power cut would leave. Writes reach the first at
-//! once and the second, in order, when a sync completes after a seeded time. A crash keeps a seeded prefix of what was
-//! not yet synced, cut even inside a batch of log entries: a torn tail.
+//! Owns two images of one member's disk: the one that reads see, and the durable one. Writes reach the first at once
+//! and the second, in order, when a sync completes after a seeded time. A crash keeps a seeded prefix of the unsynced
+//! writes, cut even inside a batch of log entries: a torn tail.
 //!
 //! Invariant: the durable image is always a prefix of the writes.
 //! Invariant: a handle from before a crash changes nothing after it.
@@ -26,30 +26,30 @@ use self::platter::{Image, Platter, Rotten};
 use super::dice::Dice;
 use super::points::{Point, Points};
 
-/// How long a sync takes, and what goes wrong with it.
+/// Sync times, faults and planted bugs of a disk.
 #[derive(Clone, Copy, Debug)]
 pub struct DiskManner {
-    /// Fastest sync.
+    /// Shortest time of a sync.
     pub sync_min: Duration,
-    /// Slowest sync.
+    /// Longest time of a sync.
     pub sync_max: Duration,
     /// Every sync fails: a process must stop.
     pub sync_fails: bool,
-    /// No sync completes, until this is over or the process has ended.
+    /// No sync completes until this is `false` again or the process has ended.
     pub sync_hangs: bool,
     /// Every write fails for this reason: a process must stop.
     pub write_fails: Option<&'static str>,
-    /// Planted bug: a vote is called durable at once, and is not.
+    /// Planted bug: a vote is reported durable at once, and is not.
     pub lies_about_vote: bool,
-    /// Planted bug: log entries are called durable at once, and are not.
+    /// Planted bug: log entries are reported durable at once, and are not.
     pub lies_about_log: bool,
     /// Planted bug: the state's mark is written apart from the state, and a crash loses it.
     pub tears_mark_from_state: bool,
     /// Planted bug: the mark of the stored state is read without the removals that were a resource's last change.
     pub forgets_last_changes: bool,
-    /// Planted bug: the last step that was written is written once more into a state that replaces it.
+    /// Planted bug: the last state write is written once more into the state that replaces it.
     pub repeats_steps: bool,
-    /// Planted bug: an object read at a start has a byte changed that no checksum covers.
+    /// Planted bug: an object read at a start has one byte changed, without a checksum error.
     pub flips_bits: bool,
 }
 
@@ -71,7 +71,7 @@ impl Default for DiskManner {
     }
 }
 
-/// One member's disk. It outlives the member's processes; each run of one opens a handle.
+/// One member's disk. It outlives the member's processes; each process opens a handle.
 #[derive(Clone, Debug)]
 pub struct SimDisk {
     platter: Arc<Mutex<Platter>>,
@@ -79,7 +79,7 @@ pub struct SimDisk {
     owner: Owner,
 }
 
-/// Whose disk it is, and who wants to know what is done to it.
+/// The member of a disk, and the observers of its writes.
 #[derive(Clone, Debug, Default)]
 struct Owner {
     node: NodeId,
@@ -92,22 +92,22 @@ impl Owner {
     }
 }
 
-/// What was on a disk at one time.
+/// The content of a disk at one time.
 #[derive(Clone, Debug)]
 pub struct DiskCopy(Image);
 
 impl DiskCopy {
-    /// A small value in it.
+    /// A small value of the copy.
     pub fn meta(&self, key: MetaKey) -> Option<&Bytes> {
         self.0.meta.get(&key)
     }
 
-    /// Puts another small value into it.
+    /// Replaces a small value of the copy.
     pub fn set_meta(&mut self, key: MetaKey, value: Bytes) {
         self.0.meta.insert(key, value);
     }
 
-    /// Leaves nothing in it but the value of `key`.
+    /// Removes everything but the value of `key`.
     pub fn keep_only(&mut self, key: MetaKey) {
         let kept = self.0.meta.remove(&key);
         self.0 = Image::default();
@@ -116,7 +116,7 @@ impl DiskCopy {
 }
 
 impl SimDisk {
-    /// An empty disk.
+    /// An empty disk without observers.
     pub fn new(dice: Dice) -> Self {
         let platter = Platter {
             visible: Image::default(),
@@ -136,13 +136,13 @@ impl SimDisk {
         SimDisk { platter: Arc::new(Mutex::new(platter)), dice, owner: Owner::default() }
     }
 
-    /// An empty disk of `node`, which reports what it passes to `points`.
+    /// An empty disk of `node`, which reports its writes to `points`.
     pub fn of(node: NodeId, points: &Points, dice: Dice) -> Self {
         SimDisk { owner: Owner { node, points: points.clone() }, ..SimDisk::new(dice) }
     }
 
-    /// A handle for the process that starts now. What it finds is durable, as the contract of a disk demands: a database
-    /// that is opened after a kill syncs what it recovers.
+    /// A handle for the process that starts now. Everything it finds is durable, as the contract of a disk demands: a
+    /// database that is opened after a kill syncs what it recovers.
     pub fn open(&self) -> DiskHandle {
         let (boot, told) = {
             let mut platter = self.platter.lock();
@@ -154,14 +154,14 @@ impl SimDisk {
         DiskHandle { platter, dice, owner, boot }
     }
 
-    /// The process is killed and the machine runs on: every handle is void, what was written is there, what was not
-    /// synced is still not.
+    /// The process is killed and the machine runs on: every handle is void, written data is kept, unsynced data is
+    /// still unsynced.
     pub fn close(&self) {
         let waiting = self.platter.lock().close();
         drop(waiting);
     }
 
-    /// Power is cut: what was not synced is gone but for a torn prefix, and every handle is void.
+    /// Power is cut: unsynced data is lost but for a torn prefix, and every handle is void.
     pub fn crash(&self) {
         self.close();
         self.platter.lock().tear(&self.dice);
@@ -176,12 +176,12 @@ impl SimDisk {
         platter.changed_log_from(0);
     }
 
-    /// What is durable on the disk now, as a snapshot of the machine would hold it.
+    /// The durable content now, as a snapshot of the machine would hold it.
     pub fn copy(&self) -> DiskCopy {
         DiskCopy(self.platter.lock().durable.clone())
     }
 
-    /// Replaces what is on the disk by an older copy of it.
+    /// Replaces the content of the disk with an older copy.
     pub fn put_back(&self, copy: DiskCopy) {
         self.crash();
         let mut platter = self.platter.lock();
@@ -191,7 +191,7 @@ impl SimDisk {
         platter.changed_log_from(0);
     }
 
-    /// Changes how the disk behaves from now on.
+    /// Changes the disk's manner from now on.
     pub fn behave(&self, change: impl FnOnce(&mut DiskManner)) {
         change(&mut self.platter.lock().manner);
     }
@@ -211,24 +211,24 @@ impl SimDisk {
         self.platter.lock().visible.log.keys().next_back().copied()
     }
 
-    /// Number of writes so far: while it stands, the disk does.
+    /// Number of writes so far. Equal numbers mean equal content.
     pub fn writes(&self) -> u64 {
         self.platter.lock().written
     }
 
-    /// Whether the disk fails now, or failed its process since that started.
+    /// A fault of the disk is in force, or has failed an operation of the current process.
     pub fn fails(&self) -> bool {
         let platter = self.platter.lock();
         let Platter { manner, failed, rotten, .. } = &*platter;
         manner.sync_fails || manner.write_fails.is_some() || *failed || !rotten.is_empty()
     }
 
-    /// Whether an operation of the process that runs now has failed.
+    /// An operation of the current process has failed.
     pub fn has_failed(&self) -> bool {
         self.platter.lock().failed
     }
 
-    /// Something stored can no longer be read, until [`SimDisk::restore`]: a checksum does not hold.
+    /// Makes a random stored record unreadable, as by a checksum error, until [`SimDisk::restore`].
     pub fn rot(&self, dice: &Dice) {
         let mut platter = self.platter.lock();
         let Image { log, state, .. } = &platter.visible;
@@ -242,13 +242,13 @@ impl SimDisk {
         platter.rotten.extend(rotten);
     }
 
-    /// What could not be read can be again.
+    /// Makes rotten records readable again.
     pub fn restore(&self) {
         self.platter.lock().rotten.clear();
     }
 
-    /// Changes a byte of a stored object where no checksum tells, and gives its resource and path; `None` when there is
-    /// none of which `is_current` holds, asked with resource, path and revision.
+    /// Changes a byte of a stored object without a checksum error, and returns its resource and path. `None` if
+    /// `is_current`, called with resource, path and revision, holds for no object.
     pub fn change_silently(
         &self,
         is_current: impl Fn(&str, &str, u64) -> bool,
@@ -269,8 +269,8 @@ impl SimDisk {
         None
     }
 
-    /// Calls `each` with the log entries that reads see from the first that changed since the last call on, after
-    /// `changed` was told that first index. Nothing is called while nothing changed.
+    /// Calls `changed` with the first index of the log that changed since the last call, and then `each` with every
+    /// entry from there on. Calls neither if nothing changed.
     pub fn each_changed_entry(&self, changed: impl FnOnce(u64), mut each: impl FnMut(u64, &Bytes)) {
         let mut platter = self.platter.lock();
         let Some(from) = platter.log_changed_from.take() else { return };
@@ -278,7 +278,7 @@ impl SimDisk {
         platter.visible.log.range(from..).for_each(|(index, bytes)| each(*index, bytes));
     }
 
-    /// Whether syncs complete, and as soon as they usually do.
+    /// Syncs complete, and take no longer than by default.
     pub fn is_prompt(&self) -> bool {
         let (manner, usual) = (self.platter.lock().manner, DiskManner::default());
         !manner.sync_hangs && manner.sync_max <= usual.sync_max
@@ -290,7 +290,7 @@ impl SimDisk {
     }
 }
 
-/// A record with a byte of its filling changed; `None` when it has none.
+/// The record with a byte of its filling changed; `None` if it has no filling.
 pub(in crate::sim) fn flipped(record: &Bytes) -> Option<Bytes> {
     const FILLING: &[u8] = b"\"filling\":\"x";
     let at = record.windows(FILLING.len()).position(|window| window == FILLING)?;

@@ -1,7 +1,7 @@
-//! What the controllers owe: objects that must go by themselves, and objects that must stay.
+//! The duties of the controllers: objects that must be removed, and objects that must stay.
 //!
-//! Owns what clients asked for in this respect: deleted namespaces, deleted owners of dependents. At the end of a run
-//! everything owed must have gone, and nothing else may have.
+//! Owns the clients' requests that cause such duties: deleted namespaces, deleted owners of dependents. At the end of a
+//! run every object that must go is gone, and no other object is.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -11,20 +11,20 @@ use orch_raft::State;
 use super::ledger::{Ledger, Noted};
 use super::things;
 
-/// Where namespaces are stored.
+/// Storage name of namespaces.
 const NAMESPACES: &str = "namespaces";
 
-/// Where events are stored: they end by themselves.
+/// Storage name of events, which expire.
 const EVENTS: &str = "events";
 
 /// An object: its resource and its path.
 type Place = (Arc<str>, Arc<str>);
 
-/// All that was asked for.
+/// The duties of a run.
 #[derive(Debug, Default)]
 pub struct Duties {
     may_go: BTreeSet<Place>,
-    /// Namespaces whose deletion was asked for, whatever the answer.
+    /// Namespaces whose deletion was requested, whatever the answer.
     may_end: BTreeSet<Arc<str>>,
     must_go: BTreeMap<Place, &'static str>,
     must_stay: BTreeSet<Place>,
@@ -35,28 +35,28 @@ fn place(resource: &str, path: &str) -> Place {
 }
 
 impl Duties {
-    /// A client is about to ask for something by which this object may go.
+    /// Called before a request that may cause the removal of this object.
     pub fn may_go(&mut self, resource: &str, path: &str) {
         self.may_go.insert(place(resource, path));
     }
 
-    /// A client is about to ask for the end of a namespace.
+    /// Called before the deletion of a namespace is requested.
     pub fn may_end(&mut self, namespace: &str) {
         self.may_end.insert(Arc::from(namespace));
         self.may_go(NAMESPACES, namespace);
     }
 
-    /// By an acknowledged request this object has to go.
+    /// An acknowledged request makes the removal of this object a duty.
     pub fn must_go(&mut self, resource: &str, path: &str, why: &'static str) {
         self.must_go.insert(place(resource, path), why);
     }
 
-    /// This object was created, and has to stay unless its namespace ends.
+    /// The object was created, and must stay unless its namespace ends.
     pub fn must_stay(&mut self, resource: &str, path: &str) {
         self.must_stay.insert(place(resource, path));
     }
 
-    /// What is not as it must be in `state`, if anything.
+    /// Describes a duty that `state` does not fulfil; `None` if all are fulfilled.
     pub fn unmet(&self, state: &State) -> Option<String> {
         let is_there = |(resource, path): &Place| state.collection(resource).get(path).is_some();
         if let Some((place, why)) = self.must_go.iter().find(|(place, _)| is_there(place)) {
@@ -78,7 +78,7 @@ impl Duties {
         })
     }
 
-    /// The first removal that nobody asked for, if any.
+    /// Describes the first removal that no request explains, if any.
     pub fn unasked(&self, ledger: &Ledger) -> Option<String> {
         ledger
             .removals()
@@ -89,7 +89,8 @@ impl Duties {
 
     fn is_owed(&self, resource: &Arc<str>, noted: &Noted) -> bool {
         let namespace = noted.path.split_once('/').map(|(namespace, _)| namespace);
-        // What writers straight on the store remove is their history's to judge; what the store keeps about itself, its own.
+        // Removals by writers straight on the store are checked by their history; the store's own resource is its own
+        // affair.
         let own = namespace == Some(things::NAMESPACE) || **resource == *orch_raft::member::CLUSTER_RESOURCE;
         let ended = namespace.is_some_and(|namespace| self.may_end.contains(namespace));
         own || ended || **resource == *EVENTS || self.may_go.contains(&(resource.clone(), noted.path.clone()))

@@ -1,6 +1,6 @@
-//! What goes wrong in a run, and when: a schedule drawn from the seed.
+//! The faults of a run: a schedule drawn from the seed.
 //!
-//! Owns the kinds of faults, how long each lasts and how it is undone. Each seed weighs the kinds differently, so that
+//! Owns the kinds of faults, their durations and how each is undone. Each seed weighs the kinds differently, so that
 //! some runs are all crashes and others all cuts. Faults overlap. [`calm`] undoes everything.
 
 mod disk;
@@ -20,10 +20,10 @@ use super::points::{POINTS, Point};
 use super::runtime::{NodeRuntime, spawn_detached};
 use super::world::World;
 
-/// How long a starved task runs when it runs.
+/// Time that a starved task runs at a turn.
 const STARVED_TURN: Duration = Duration::from_micros(300);
 
-/// Of a hundred faults, how many are the one that a run must have.
+/// Percentage of faults that are the one a run must have.
 const DUE_PERCENT: u64 = 50;
 
 /// A kind of fault.
@@ -33,7 +33,7 @@ pub enum Fault {
     Kill,
     /// A process is told to shut down.
     ShutDown,
-    /// A machine loses power: what was not synced is gone.
+    /// A machine loses power: unsynced data is lost.
     PowerLoss,
     /// All machines lose power at once.
     Blackout,
@@ -61,7 +61,7 @@ pub enum Fault {
     SlowDisk,
     /// A disk's syncs fail, and its process with them.
     FailedSync,
-    /// A member is away long enough to need a snapshot.
+    /// A member is down long enough to need a snapshot.
     LongAbsence,
     /// A wall clock jumps, by minutes or hours, ahead or back.
     ClockJump,
@@ -73,9 +73,9 @@ pub enum Fault {
     WriteError,
     /// A disk is full.
     FullDisk,
-    /// A stored entry or object cannot be read any more.
+    /// A stored entry or object becomes unreadable.
     Rot,
-    /// One task of a process gets no time but now and then.
+    /// One task of a process runs only now and then.
     Starve,
     /// Links between two sides are cut and come back one by one.
     SlowHeal,
@@ -112,16 +112,16 @@ const KINDS: [Fault; 26] = [
     Fault::AtPoint,
 ];
 
-/// The kinds of one run with their weights: about half of them play no part in it.
+/// The kinds of one run with their weights. About half of the kinds have weight 0.
 pub fn mix(dice: &Dice) -> Vec<(Fault, u64)> {
     let weights = [0, 0, 1, 2, 5];
     let mix: Vec<(Fault, u64)> =
         KINDS.iter().map(|kind| (*kind, weights[dice.index(weights.len())])).collect();
-    // A run in which nothing can happen is drawn again.
+    // A mix without any fault is drawn again.
     if mix.iter().all(|(_, weight)| *weight == 0) { self::mix(dice) } else { mix }
 }
 
-/// Lets things go wrong until the clients' time is over.
+/// Injects faults until the clients' time is over.
 pub async fn rage(world: World) {
     let dice = world.dice("faults");
     let mix = mix(&dice);
@@ -134,7 +134,7 @@ pub async fn rage(world: World) {
         if world.is_busy() && !world.is_quiet() {
             match fault_due(&world).filter(|_| dice.percent(DUE_PERCENT)) {
                 Some(Fault::AtPoint) => {
-                    // Without the leader the others must vote.
+                    // The loss of the leader makes the other members vote.
                     world.members().into_iter().for_each(|node| arm(&world, node, &dice, (Point::Vote, 1)));
                     strike(&world, &dice, Fault::LeaderLoss);
                 }
@@ -148,13 +148,13 @@ pub async fn rage(world: World) {
     }
 }
 
-/// The fault that this run has again and again, where that is not left to chance.
+/// The fault that this run must have repeatedly; `None` if it is left to chance.
 fn fault_due(world: &World) -> Option<Fault> {
     let due = [(Occasion::LostVotes, Fault::AtPoint), (Occasion::ForgottenLeaders, Fault::LeaderPause)];
     due.into_iter().find(|(occasion, _)| world.is_due(*occasion)).map(|(_, fault)| fault)
 }
 
-/// Does one fault now and sees to its end.
+/// Injects one fault now and spawns its end.
 fn strike(world: &World, dice: &Dice, fault: Fault) {
     let members = world.members();
     let victim = match fault {
@@ -209,7 +209,7 @@ fn strike(world: &World, dice: &Dice, fault: Fault) {
     }
 }
 
-/// One task of the process gets a moment now and then, and nothing between.
+/// Starves one task of a process: it runs for a moment now and then.
 fn starve(world: &World, node: NodeId, dice: &Dice) {
     let Some(process) = world.process(node) else { return };
     let Some(task) = process.group.starve(|tasks| dice.index(tasks)) else { return };
@@ -240,7 +240,7 @@ fn down(world: &World, node: NodeId, power_lost: bool, away: Duration) {
     });
 }
 
-/// A machine loses power, unless nothing may go wrong any more.
+/// A machine loses power, unless the run is quiet.
 fn strike_down(world: &World, node: NodeId, away: Duration) {
     if !world.is_quiet() {
         down(world, node, true, away);
@@ -252,9 +252,9 @@ fn at_point(world: &World, node: NodeId, dice: &Dice) {
     arm(world, node, dice, at);
 }
 
-/// Power is lost when `node` passes a point for the given time.
+/// Cuts power when `node` passes a point for the `passes`-th time.
 fn arm(world: &World, node: NodeId, dice: &Dice, (point, passes): (Point, u64)) {
-    // In the middle of it, or after its answer has left and before the next sync.
+    // During that work, or after its answer has left and before the next sync.
     let (after, away) = (dice.duration(Duration::ZERO, Duration::from_millis(4)), dice.millis(5..800));
     world.trace().event(format_args!("n{} is to lose power {after:?} after its {passes}. {point:?}", node.0));
     let own = world.clone();
@@ -275,14 +275,14 @@ fn pause(world: &World, node: NodeId, length: Duration) {
     });
 }
 
-/// Ends the time of faults, and everything that is wrong.
+/// Ends the time of faults, and every fault in force.
 pub fn calm(world: &World) {
     world.trace().event("calm");
     world.set_calm();
     mend(world);
 }
 
-/// Ends everything that is wrong now: links whole, disks quick, processes running but those that are held.
+/// Ends every fault in force: heals links, disks and processes, but those that are held.
 pub fn mend(world: &World) {
     world.points().disarm();
     world.network().heal();

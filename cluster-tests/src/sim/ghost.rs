@@ -1,12 +1,12 @@
-//! A removed member's address and certificate that stay in use.
+//! A removed member's address and certificate that remain in use.
 //!
-//! Owns the ghost of one removed member in some runs. Either the member's program is started again and again on its old disk:
-//! it must learn that it was removed, and end. Or its certificate is in other hands: the ghost answers every member that the
-//! member was removed or has an older copy of its disk, and asks for votes with the same claim. A member that was away during
-//! the removal still has the ghost in its log, and must not believe it. Nothing is judged here: the usual oracles see that no
-//! member ends and none stops serving.
+//! Owns the ghost of one removed member in some runs. Either the member's program is restarted again and again on its
+//! old disk: it must learn that it was removed, and end. Or an attacker has its certificate: the ghost answers every
+//! member that the member was removed or has an older copy of its disk, and asks for votes with the same claim. A
+//! member that was down during the removal still has the ghost in its log, and must not believe it. Nothing is checked
+//! here: the usual oracles see that no member ends and none stops serving.
 //!
-//! The ghost says nothing about third members: what one such word may do is in docs/decisions/0016.
+//! The ghost makes no claims about third members: docs/decisions/0016 tells the possible effect of such a claim.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -26,16 +26,16 @@ use super::plant::Occasion;
 use super::runtime::{NodeRuntime, TaskGroup, spawn_detached};
 use super::world::World;
 
-/// Of a hundred runs in which a member is removed, those in which its certificate stays in use.
+/// Percentage of runs with a removal in which the removed member's certificate stays in use.
 const RUNS_PERCENT: u64 = 60;
 
-/// Of a hundred such certificates, those that are in other hands.
+/// Percentage of such certificates that an attacker has.
 const LIARS_PERCENT: u64 = 70;
 
-/// Time for one answer.
+/// Timeout of one call.
 const PATIENCE: Duration = Duration::from_millis(800);
 
-/// The starts that the ghost claims to know of: more than any member of a run has.
+/// Number of starts that the ghost claims for a disk: more than any member of a run has.
 const STARTS_PRETENDED: u64 = 1_000_000;
 
 /// The ghost's claims about the member that asks it.
@@ -68,7 +68,7 @@ pub fn rise(world: &World, node: NodeId) {
     }
 }
 
-/// The removed member's program, which nobody has taken out of service.
+/// The removed member's program, restarted by an operator who forgot to take it out of service.
 async fn start_again(world: World, node: NodeId, dice: Dice) {
     while world.is_busy() {
         NodeRuntime::sleep(dice.millis(50..2000)).await;
@@ -77,7 +77,7 @@ async fn start_again(world: World, node: NodeId, dice: Dice) {
     world.kill(node, false);
 }
 
-/// Somebody who has taken the removed member's certificate.
+/// An attacker with the removed member's certificate.
 async fn lie_to_all(world: World, node: NodeId, lie: Lie, dice: Dice) {
     world.trace().event(format_args!("ghost: {lie:?} says who has the certificate of n{}", node.0));
     let group = TaskGroup::default();

@@ -1,8 +1,8 @@
-//! What clients asked and what they were told, with the order in real time.
+//! The clients' calls and outcomes, with their order in real time.
 //!
-//! Owns the record that the checkers judge. Each write carries a tag of its own, so that a value seen anywhere names
-//! the write it came from. Times are positions in one count of invocations and answers: virtual time stands still
-//! while many things happen, this count does not.
+//! Owns the record that the checkers read. Each write carries a unique tag, so that a value seen anywhere names its
+//! write. Times are positions in one count of calls and answers: virtual time stands still while many things happen,
+//! this count does not.
 
 use std::sync::Arc;
 
@@ -11,18 +11,18 @@ use parking_lot::Mutex;
 
 use super::trace::Hash64;
 
-/// Names one write: its value is stored nowhere else.
+/// Names one write: no other write stores this value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Tag(pub u64);
 
 /// One version of an object as a client sees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Version {
-    /// Its resourceVersion.
+    /// Its `resourceVersion`.
     pub revision: Revision,
     /// The write that made it.
     pub tag: Tag,
-    /// Whether it bears the label that filtered watches ask for.
+    /// The object has the label [`MARK`].
     pub marked: bool,
 }
 
@@ -32,34 +32,34 @@ pub const MARK: &str = "mark";
 /// Label that carries a write's tag.
 pub const TAG: &str = "tag";
 
-/// Set in the tag of an object that no write of a client tagged: a hash of its uid stands for it.
+/// Bit set in the tag of an object that no client tagged: the rest is a hash of its uid.
 const UNTAGGED: u64 = 1 << 63;
 
 impl Tag {
-    /// What a client reads out of an object: its tag label, or a stand-in made of its uid.
+    /// The tag of an object: its tag label, or a stand-in made of its uid.
     pub fn read(label: Option<&str>, uid: &str) -> Tag {
         let tagged = label.and_then(|text| text.parse().ok());
         Tag(tagged.unwrap_or_else(|| Hash64::of(uid.as_bytes()).0 | UNTAGGED))
     }
 
-    /// Whether this is the tag of one write of a client.
+    /// The tag of a client's write, not a stand-in.
     pub fn names_a_write(self) -> bool {
         self.0 & UNTAGGED == 0
     }
 }
 
 impl Version {
-    /// What a client reads out of a stored object.
+    /// The version of a stored object, as a client sees it.
     pub fn of(object: &Object) -> Version {
         let tag = Tag::read(object.label(TAG), &object.index.uid);
         Version { revision: object.revision, tag, marked: object.label(MARK).is_some() }
     }
 }
 
-/// What must hold for a write to apply.
+/// The condition of a write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Guard {
-    /// Nothing: a blind write.
+    /// No condition: a blind write.
     Always,
     /// The key is absent: a create.
     Absent,
@@ -67,52 +67,52 @@ pub enum Guard {
     At(Revision),
 }
 
-/// What a client asked of one key.
+/// The operation of a call on one key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ask {
     /// Write `tag`, or remove the object for `None`.
     Write {
-        /// Under this condition.
+        /// The write's condition.
         guard: Guard,
-        /// The value.
+        /// The tag to store; `None` removes the object.
         tag: Option<Tag>,
     },
     /// A linearizable read.
     Read,
 }
 
-/// What it was told.
+/// The outcome in the answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Told {
-    /// The write applied at `revision` and replaced `previous`.
+    /// The write was applied at `revision` and replaced `previous`.
     Applied {
-        /// Its revision.
+        /// The revision of the write.
         revision: Revision,
-        /// What was there.
+        /// The version before, or the current one; `None` for an absent object.
         previous: Option<Version>,
     },
     /// The guard did not hold: `current` was there.
     Refused {
-        /// As of this revision.
+        /// The revision of the state that was read.
         revision: Revision,
-        /// What was there.
+        /// The version before, or the current one; `None` for an absent object.
         current: Option<Version>,
     },
     /// The read found `current`.
     Found {
-        /// As of this revision.
+        /// The revision of the state that was read.
         revision: Revision,
-        /// What was there.
+        /// The version before, or the current one; `None` for an absent object.
         current: Option<Version>,
     },
-    /// Certainly not done.
+    /// Certainly not applied.
     NotDone,
-    /// Perhaps done, perhaps not, perhaps later.
+    /// Unknown: applied, not applied, or applied later.
     Unknown,
 }
 
 impl Told {
-    /// The revision the answer is as of, when there is one.
+    /// The revision of the answer, if it has one.
     pub fn revision(&self) -> Option<Revision> {
         match self {
             Told::Applied { revision, .. }
@@ -122,7 +122,7 @@ impl Told {
         }
     }
 
-    /// The version the answer shows as having been there.
+    /// The version that the answer shows.
     pub fn seen(&self) -> Option<Version> {
         match self {
             Told::Applied { previous: seen, .. }
@@ -133,20 +133,20 @@ impl Told {
     }
 }
 
-/// One request and its answer.
+/// One operation of a client and its outcome.
 #[derive(Clone, Debug)]
 pub struct Call {
-    /// Who asked.
+    /// Number of the client.
     pub client: u64,
-    /// About which key.
+    /// The key.
     pub path: Arc<str>,
-    /// What.
+    /// The operation.
     pub ask: Ask,
-    /// When it was asked.
+    /// Time of the call.
     pub asked: u64,
-    /// When it was answered; the end of time if it never was.
+    /// Time of the answer; `u64::MAX` if there was none.
     pub answered: u64,
-    /// The answer.
+    /// The outcome.
     pub told: Told,
 }
 
@@ -161,19 +161,19 @@ struct Inner {
     tags: u64,
 }
 
-/// A request on its way.
+/// A call without an answer yet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pending(usize);
 
 impl History {
-    /// A tag no other write has.
+    /// A new tag, unique in the run.
     pub fn tag(&self) -> Tag {
         let mut inner = self.0.lock();
         inner.tags += 1;
         Tag(inner.tags)
     }
 
-    /// Records that `client` asks now. Until [`History::answer`], the outcome counts as unknown.
+    /// Records a call now. Until [`History::answer`], its outcome counts as unknown.
     pub fn ask(&self, client: u64, path: &Arc<str>, ask: Ask) -> Pending {
         let mut inner = self.0.lock();
         inner.clock += 1;
@@ -183,7 +183,7 @@ impl History {
         Pending(inner.calls.len() - 1)
     }
 
-    /// Records the answer, now.
+    /// Records the outcome now.
     pub fn answer(&self, pending: Pending, told: Told) {
         let mut inner = self.0.lock();
         inner.clock += 1;
@@ -192,7 +192,7 @@ impl History {
         (call.answered, call.told) = (answered, told);
     }
 
-    /// All calls in the order they were asked.
+    /// All calls in order of their times.
     pub fn calls(&self) -> Vec<Call> {
         self.0.lock().calls.clone()
     }

@@ -1,16 +1,16 @@
-//! What is held against what happened at the end of a run, and what a run must have done to count.
+//! The checks at the end of a run, and the least that a run must have done to count.
 //!
-//! Owns the order of the checks and the least of each that must have been possible: a check that cannot tell is none.
+//! Owns the order of the checks and the minimum of decidable cases for each: a check that can decide nothing is none.
 
 use std::fmt;
 
 use super::linearizability::{check_order, check_registers};
 use super::world::World;
 
-/// Calls with an outcome, for each second of its length, below which a run counts for nothing.
+/// Minimum of calls with an outcome for each second of a run; a run with fewer does not count.
 const CALLS_PER_SECOND_MIN: usize = 12;
 
-/// Watches, lists and answers that must have been verified. A usual run has several times as many.
+/// Minimum of watches, lists and responses that must be checked. A default run has several times as many.
 const WATCHES_MIN: usize = 3;
 const LISTS_MIN: usize = 4;
 const ANSWERS_MIN: usize = 8;
@@ -26,7 +26,7 @@ pub(super) fn calls_min(world: &World) -> usize {
     seconds.saturating_mul(CALLS_PER_SECOND_MIN)
 }
 
-/// Holds everything that clients saw against what happened.
+/// Checks everything that clients saw against the ledger.
 pub(super) fn judge(world: &World) -> Verified {
     let calls = world.history().calls();
     let ledger = world.ledger();
@@ -57,28 +57,28 @@ pub(super) fn judge(world: &World) -> Verified {
     verified
 }
 
-/// How many checks could tell, and how many could not.
+/// Counts of decidable and undecidable cases of a check.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tally {
-    /// Held against what happened.
+    /// Cases checked.
     pub told: usize,
-    /// Nobody knows what happened.
+    /// Cases for which the ledger lacks revisions.
     pub untold: usize,
 }
 
-/// What was verified in a run.
+/// Counts of the checks of a run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Verified {
-    /// Watches.
+    /// Checked watches.
     pub watches: Tally,
-    /// Lists, and copies kept by watching.
+    /// Checked lists, and copies of informers.
     pub lists: Tally,
-    /// Answers of the API.
+    /// Checked responses of the API.
     pub answers: Tally,
 }
 
 impl Verified {
-    /// A run of which too little could be judged counts for nothing.
+    /// Fails the run if too few cases could be checked.
     fn require(&self, world: &World) {
         let Verified { watches, lists, answers } = self;
         for (what, tally, least) in [

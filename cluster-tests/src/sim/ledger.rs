@@ -1,10 +1,10 @@
-//! Every change that any member ever applied, and the agreement of members about them.
+//! Every change that any member ever applied, and the check that members agree on them.
 //!
-//! Owns the one truth the other oracles compare with. It looks at each member's state after each of its steps: what
-//! the first member to get there changed is noted, and every other member must then show exactly that, no change
+//! Owns the order of changes that the other oracles compare with. It observes each member's state after each of its
+//! steps: the first member at a revision defines its changes, and every other member must then show exactly these, none
 //! missing, none more, and the same bytes at the same revision.
 //!
-//! Invariant: a revision changes at most one object of a resource. Invariant: a write's tag is noted once.
+//! Invariant: a revision changes at most one object of a resource. Invariant: a write's tag is recorded once.
 
 mod compare;
 mod disagreement;
@@ -22,31 +22,32 @@ pub use self::replay::Replay;
 use super::history::{Call, Tag, Version};
 use super::trace::Hash64;
 
-/// The resource that calls of the [`super::history::History`] are about.
+/// The resource of the calls in [`super::history::History`].
 pub const THINGS: &str = "configmaps";
 
-/// Written in one transaction with some writes to [`THINGS`]: same path, same tag, same revision.
+/// The resource written in one transaction with some writes to [`THINGS`]: same path, same tag, same revision.
 pub const MIRRORS: &str = "serviceaccounts";
 
-/// Revisions after which a member's whole state is read again, beside a quarter of its objects: reading it costs as
-/// much as the objects there are, comparing changes only what changed.
+/// Revisions after which a member's whole state is read again. Reading it costs in proportion to its objects (so it
+/// also waits for a quarter as many revisions as there are objects), comparing changes only in proportion to the
+/// changes.
 const WHOLE_EVERY: u64 = 24;
 
-/// One change as the ledger keeps it.
+/// One recorded change.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Noted {
-    /// Which object.
+    /// Path of the object.
     pub path: Arc<str>,
-    /// Before.
+    /// The version before; `None` for a creation.
     pub old: Option<Version>,
-    /// After.
+    /// The version after; `None` for a removal.
     pub new: Option<Version>,
-    /// A hash of the object after: place, bytes and revisions. 0 for a removal.
+    /// Hash of the object after the change: place, bytes and revisions. 0 for a removal.
     pub hash: u64,
 }
 
 impl Noted {
-    /// What a member shows as a change of `resource`.
+    /// Records a member's change of `resource`.
     pub fn of(resource: &str, change: &Change) -> Noted {
         Noted {
             path: change.path.clone(),
@@ -57,11 +58,11 @@ impl Noted {
     }
 }
 
-/// How far one process has been looked at.
+/// Position up to which one process was observed.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Cursor {
     applied: Revision,
-    /// Up to where its whole state was read.
+    /// Revision at which its whole state was last read.
     whole: Revision,
 }
 
@@ -73,29 +74,29 @@ pub struct Ledger(Arc<Mutex<Inner>>);
 struct Inner {
     changes: BTreeMap<Arc<str>, BTreeMap<Revision, Noted>>,
     tags: BTreeMap<Tag, Revision>,
-    /// Everything up to here is in `changes`, but for `gaps`.
+    /// Revision up to which all changes are in `changes`, but for `gaps`.
     frontier: Revision,
-    /// What no member that was looked at still knew: after the first, up to and with the second.
+    /// Ranges of revisions that no observed member still had: after the first, up to and with the second.
     gaps: Vec<(Revision, Revision)>,
-    /// Hashes of whole states, by the revision at which some member had them.
+    /// Hashes of whole states by revision.
     digests: BTreeMap<Revision, u64>,
     /// The hash of each object at the frontier.
     newest: BTreeMap<Place, u64>,
     /// The sum of `newest`.
     sum: u64,
-    /// That sum after each change, where all changes up to there are known.
+    /// The sum after each change, where all changes up to it are known.
     sums: BTreeMap<Revision, u64>,
-    /// All objects as a member had them behind a gap: changes lead on from there.
+    /// All objects at the end of a gap, as a member had them: later changes build on them.
     bases: BTreeMap<Revision, Model>,
 }
 
-/// All objects at a revision: resource and path, and the version there.
+/// All objects at a revision: version by resource and path.
 pub type Model = BTreeMap<Place, Version>;
 
-/// Where an object is: its resource and its path.
+/// Resource and path of an object.
 type Place = (Arc<str>, Arc<str>);
 
-/// A hash of one object: where it is, its bytes and its revisions.
+/// Hash of one object: place, bytes and revisions.
 fn object_hash(resource: &str, path: &str, object: &Object) -> u64 {
     let mut hash = Hash64::default();
     hash.add(resource.as_bytes());
@@ -107,10 +108,10 @@ fn object_hash(resource: &str, path: &str, object: &Object) -> u64 {
 }
 
 impl Ledger {
-    /// Looks at what `node` applied since `cursor`.
+    /// Checks and records the changes that `node` applied since `cursor`.
     ///
     /// # Errors
-    /// The first thing in which it differs from its own past or from another member.
+    /// The first difference from its own past or from another member.
     pub fn observe(&self, node: NodeId, state: &State, cursor: &mut Cursor) -> Result<(), Disagreement> {
         let applied = state.applied();
         if applied < cursor.applied {
@@ -120,7 +121,7 @@ impl Ledger {
             return Ok(());
         }
         let mut inner = self.0.lock();
-        // What lies before its floor a member no longer tells; others have told it, or nobody can.
+        // A member no longer has changes before its floor. Other members have shown them, or they are lost.
         let (from, frontier) = (cursor.applied.max(state.floor()), inner.frontier);
         if from > frontier {
             inner.gaps.push((frontier, from));
@@ -140,13 +141,13 @@ impl Ledger {
         Ok(())
     }
 
-    /// All objects as they were at one revision after another.
+    /// A replay of the objects at one revision after another.
     pub fn replay(&self) -> Replay {
         Replay::new(self.clone())
     }
 
     /// The versions that `path` of `resource` had after `from` and at it, up to and with `through`, oldest first;
-    /// `None` when some may be unknown.
+    /// `None` if a change may be unknown.
     pub fn versions(
         &self,
         resource: &str,
@@ -176,7 +177,7 @@ impl Ledger {
         Some(versions)
     }
 
-    /// The revisions at which objects went, with their resources.
+    /// All removals with their resources and revisions.
     pub fn removals(&self) -> Vec<(Arc<str>, Revision, Noted)> {
         let inner = self.0.lock();
         let all = inner.changes.iter().flat_map(|(resource, changes)| {
@@ -191,7 +192,7 @@ impl Ledger {
         self.0.lock().tags.get(&tag).copied()
     }
 
-    /// The change of `resource` at `revision`, if there was one; `None` when that is not known.
+    /// The change of `resource` at `revision`, if there was one; the outer `None` if that is unknown.
     pub fn change_at(&self, resource: &str, revision: Revision) -> Option<Option<Noted>> {
         let inner = self.0.lock();
         if inner.in_gap(Revision(revision.0.saturating_sub(1)), revision) {
@@ -200,7 +201,7 @@ impl Ledger {
         Some(inner.changes.get(resource).and_then(|changes| changes.get(&revision)).cloned())
     }
 
-    /// The changes of `resource` after `from` up to and with `through`; `None` when some may be unknown.
+    /// The changes of `resource` after `from` up to and with `through`; `None` if a change may be unknown.
     pub fn changes(
         &self,
         resource: &str,
@@ -224,17 +225,17 @@ impl Ledger {
         self.0.lock().frontier
     }
 
-    /// Number of changes noted.
+    /// Number of recorded changes.
     pub fn len(&self) -> usize {
         self.0.lock().changes.values().map(BTreeMap::len).sum()
     }
 
-    /// Whether nothing was noted.
+    /// No change was recorded.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// A hash over everything noted and every digest.
+    /// Hash of all recorded changes and digests.
     pub fn hash(&self) -> Hash64 {
         let inner = self.0.lock();
         let mut hash = Hash64::default();
@@ -249,10 +250,10 @@ impl Ledger {
         hash
     }
 
-    /// Compares what clients were told with what happened, once nothing moves any more.
+    /// Checks the outcomes that clients saw against the changes, once the run is over.
     ///
     /// # Errors
-    /// The first answer that is not what happened.
+    /// The first outcome that contradicts the changes.
     pub fn check_calls(&self, calls: &[Call]) -> Result<(), Disagreement> {
         let inner = self.0.lock();
         calls.iter().try_for_each(|call| inner.check_call(call))?;
@@ -261,12 +262,12 @@ impl Ledger {
 }
 
 impl Inner {
-    /// Takes the objects at `from` from a state, since no known changes lead there.
+    /// Sets the objects at `from` from a state, since no known changes lead there.
     fn take_over(&mut self, from: Revision, state: &State) {
         self.newest.clear();
         let mut base = Model::new();
         for (resource, collection) in state.collections() {
-            // Every revision above its floor is a state's to tell.
+            // A state has every revision from its floor on.
             let Ok(then) = collection.at(from) else { continue };
             for (path, object) in then.range_from("") {
                 let place = (resource.clone(), path.clone());
@@ -279,7 +280,7 @@ impl Inner {
         self.bases.insert(from, base);
     }
 
-    /// Adds the changes after `from` up to and with `applied` to the newest objects.
+    /// Applies the changes after `from` up to and with `applied` to the newest objects.
     fn add_up(&mut self, from: Revision, applied: Revision) {
         if applied <= from {
             return;
@@ -301,13 +302,13 @@ impl Inner {
         }
     }
 
-    /// The newest revision up to `revision` from which all changes up to it are known; `None` when there is none.
+    /// The newest base from which all changes up to `revision` are known; `None` if there is none.
     fn base(&self, revision: Revision) -> Option<Revision> {
         let base = self.bases.range(..=revision).next_back().map_or(Revision(0), |(base, _)| *base);
         (!self.in_gap(base, revision)).then_some(base)
     }
 
-    /// Whether some change after `from` up to and with `through` may be unknown.
+    /// A change after `from` up to and with `through` may be unknown.
     fn in_gap(&self, from: Revision, through: Revision) -> bool {
         through > self.frontier || self.gaps.iter().any(|(after, to)| *after < through && from < *to)
     }
@@ -319,7 +320,7 @@ impl Inner {
         Some(model)
     }
 
-    /// Makes the changes after `from` up to and with `through` in `model`.
+    /// Applies the changes after `from` up to and with `through` to `model`.
     fn replay_into(&self, model: &mut Model, from: Revision, through: Revision) {
         if through <= from {
             return;

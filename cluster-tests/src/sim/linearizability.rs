@@ -1,9 +1,9 @@
-//! Judges a client history: is there an order of its calls, true to real time, in which every answer is right?
+//! Checks that a client history is linearizable: an order of its calls, consistent with real time, explains every
+//! outcome.
 //!
 //! Each key is a register of its own (linearizability composes), searched depth first after Wing and Gong with Lowe's
-//! memory of configurations. A call with an unknown outcome may take effect at any time after it was asked, or never.
-//! Beside the search, which knows no revisions' order, [`check_order`] holds the answers against the promise that
-//! revisions grow with real time.
+//! memory of configurations. A call with an unknown outcome may take effect at any time after the call, or never.
+//! Beside the search, which ignores the order of revisions, [`check_order`] checks that revisions grow with real time.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::sync::Arc;
@@ -15,21 +15,21 @@ use super::history::{Ask, Call, Guard, Tag, Told, Version};
 /// A history that no correct store gives.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Anomaly {
-    /// No order explains the answers about a key.
+    /// No order explains the outcomes on a key.
     #[error(
         "no order explains the answers about {path}; the search got to {reached} of {calls} calls, then:\n{stuck}"
     )]
     NotLinearizable {
         /// The key.
         path: Arc<str>,
-        /// Most calls explained at once.
+        /// Largest number of calls that an order explained.
         reached: usize,
-        /// All that had to be.
+        /// Number of calls on the key.
         calls: usize,
-        /// The calls that could not be placed next.
+        /// The calls that could not follow there.
         stuck: String,
     },
-    /// An answer is as of an older revision than one given before it was asked.
+    /// An outcome has an older revision than one that was answered before the call.
     #[error("revision went back: {after} had been answered before this was asked: {call}")]
     WentBack {
         /// The call, printed.
@@ -37,32 +37,32 @@ pub enum Anomaly {
         /// The newest revision answered before.
         after: Revision,
     },
-    /// Two writes were told the same revision.
+    /// Two writes have the same revision.
     #[error("two writes have revision {revision}: {first} and {second}")]
     SharedRevision {
-        /// It.
+        /// The revision.
         revision: Revision,
-        /// One call, printed.
+        /// The first write's call, printed.
         first: String,
-        /// The other.
+        /// The second write's call, printed.
         second: String,
     },
-    /// Two versions of one write.
+    /// One write has two revisions.
     #[error("the write of {tag:?} was seen at {first} and at {second}")]
     TwoRevisions {
         /// The write.
         tag: Tag,
         /// One of its revisions.
         first: Revision,
-        /// The other.
+        /// The other revision.
         second: Revision,
     },
 }
 
-/// Checks every key's calls.
+/// Checks the calls of every key.
 ///
 /// # Errors
-/// The first key without an explaining order.
+/// A write with two revisions, or the first key whose calls no order explains.
 pub fn check_registers(calls: &[Call]) -> Result<(), Anomaly> {
     let seen = versions_seen(calls)?;
     let mut keys: BTreeMap<&Arc<str>, Vec<Move>> = BTreeMap::new();
@@ -75,7 +75,7 @@ pub fn check_registers(calls: &[Call]) -> Result<(), Anomaly> {
 /// Checks that revisions grow with real time over all keys, and that no two writes share one.
 ///
 /// # Errors
-/// The first answer that is older than one given before it was asked.
+/// Two writes with the same revision, or the first outcome that is older than one answered before the call.
 pub fn check_order(calls: &[Call]) -> Result<(), Anomaly> {
     let mut writes: BTreeMap<Revision, &Call> = BTreeMap::new();
     let mut answers: Vec<&Call> = calls.iter().filter(|call| call.told.revision().is_some()).collect();
@@ -104,7 +104,7 @@ pub fn check_order(calls: &[Call]) -> Result<(), Anomaly> {
     Ok(())
 }
 
-/// Every version that any answer shows, by the write that made it.
+/// Revision of every write that an outcome shows, by its tag.
 fn versions_seen(calls: &[Call]) -> Result<BTreeMap<Tag, Revision>, Anomaly> {
     let mut seen = BTreeMap::new();
     let mut note = |tag: Tag, revision: Revision| match seen.insert(tag, revision) {
@@ -125,7 +125,7 @@ fn versions_seen(calls: &[Call]) -> Result<BTreeMap<Tag, Revision>, Anomaly> {
 /// The register: the newest version of the key, by revision and tag.
 type Register = Option<(Revision, Tag)>;
 
-/// A call as the search sees it: what it needs of the register and what it leaves there.
+/// A call in the search: the register it needs and the register it leaves.
 struct Move {
     asked: u64,
     answered: u64,
@@ -136,16 +136,17 @@ struct Move {
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Needs {
-    /// Exactly this.
+    /// Exactly this register.
     Exactly(Register),
     /// Any register under which the guard holds.
     Guard(Guard),
-    /// Exactly this, and the guard must not hold there.
+    /// Exactly this register, and the guard must not hold there.
     RefusedAt(Register, Guard),
 }
 
 impl Move {
-    /// `None` for a call that changed nothing and showed nothing: not done, or unknown and never seen again.
+    /// `None` for a call without effect: a read without an outcome, a write that was not applied, or an unknown write
+    /// that no outcome shows.
     fn of(call: &Call, seen: &BTreeMap<Tag, Revision>) -> Option<Move> {
         let register = |version: Option<Version>| version.map(|version| (version.revision, version.tag));
         let (needs, leaves) = match (call.ask, call.told) {
@@ -158,7 +159,7 @@ impl Move {
                 let needs = if holds(guard, previous) {
                     Needs::Exactly(previous)
                 } else {
-                    // Applied although its guard did not hold: nothing explains that.
+                    // Applied although its guard did not hold: no order explains it.
                     Needs::RefusedAt(previous, Guard::Always)
                 };
                 (needs, Some(tag.map(|tag| (revision, tag))))
@@ -166,7 +167,8 @@ impl Move {
             (Ask::Write { guard, .. }, Told::Refused { current, .. }) => {
                 (Needs::RefusedAt(register(current), guard), None)
             }
-            // All answers show what they found, so an unseen value explains no answer and can be left out.
+            // Every outcome shows the version it found, so a version that none shows explains no outcome and can be
+            // left out.
             (Ask::Write { guard, tag: Some(tag) }, Told::Unknown) => {
                 (Needs::Guard(guard), Some(Some((*seen.get(&tag)?, tag))))
             }
@@ -176,7 +178,7 @@ impl Move {
         Some(Move { asked: call.asked, answered: call.answered, needs, leaves, printed })
     }
 
-    /// The register after this call took effect on `register`, if it can.
+    /// The register after this call takes effect on `register`; `None` if it cannot.
     fn step(&self, register: Register) -> Option<Register> {
         let possible = match self.needs {
             Needs::Exactly(needed) => needed == register,
@@ -199,7 +201,7 @@ fn holds(guard: Guard, register: Register) -> bool {
     }
 }
 
-/// Which calls have taken effect, and what the register is then.
+/// The set of calls that have taken effect, and the register after them.
 #[derive(Clone, PartialEq, Eq, Hash)]
 struct Configuration {
     done: Vec<u64>,
@@ -219,7 +221,7 @@ impl Configuration {
 }
 
 struct Search<'a> {
-    /// In the order they were asked.
+    /// In order of their call times.
     moves: &'a [Move],
     tried: HashSet<Configuration>,
 }
@@ -248,7 +250,7 @@ impl<'a> Search<'a> {
                 reached = required - missing;
                 furthest = self.candidates(&configuration).collect();
             }
-            // The earliest asked is tried first.
+            // The earliest call is tried first.
             let candidates: Vec<usize> = self.candidates(&configuration).collect();
             for position in candidates.into_iter().rev() {
                 if let Some(register) = self.moves[position].step(configuration.register) {
@@ -261,7 +263,7 @@ impl<'a> Search<'a> {
         Err(Anomaly::NotLinearizable { path: path.clone(), reached, calls: required, stuck })
     }
 
-    /// Places every call that can be placed and changes nothing: placing it at once is never wrong.
+    /// Places every call that can take effect now without a change of the register: placing it at once is never wrong.
     fn absorb(&self, mut configuration: Configuration) -> Configuration {
         loop {
             let quiet = self.candidates(&configuration).find(|position| {
@@ -273,7 +275,7 @@ impl<'a> Search<'a> {
         }
     }
 
-    /// Calls that may take effect next: asked before any call that has not yet taken effect was answered.
+    /// Calls that may take effect next: called before the first answer of a call that has not taken effect.
     fn candidates(&self, configuration: &Configuration) -> impl Iterator<Item = usize> {
         let waiting = |position: &usize| !configuration.has(*position);
         let bound =

@@ -1,12 +1,12 @@
-//! Whether a majority that lives and is connected has a leader that takes a write.
+//! Oracle of availability: a connected majority of running members has a leader that takes writes.
 //!
-//! Owns one oracle, which looks on from the founding until the calm is judged otherwise. Whenever members that are whole and
-//! reach each other are a majority of the newest voters, and stay so for [`SERVED_WITHIN`] while nothing around them
-//! changes, some write must be answered as applied meanwhile: the clients', or, where those have nothing to write, one of
-//! its own. It changes nothing else.
+//! Runs from the founding until the calm, which has checks of its own. Whenever members that are whole and reach each
+//! other are a majority of the newest voters, and stay so for [`SERVED_WITHIN`] while nothing around them changes, a
+//! write must be answered as applied meanwhile: a client's, or, if clients have nothing to write, one of the oracle's
+//! own. It changes nothing else.
 //!
-//! What counts as the newest voters is more than what a majority may know: a change that is in the log of one of the
-//! living and not committed needs its own majorities, and nothing is owed without them.
+//! The newest voters are more than a majority may know: an uncommitted membership change in the log of a running member
+//! needs its own majorities, and without them nothing is owed.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -20,36 +20,36 @@ use super::runtime::{NodeRuntime, spawn_detached};
 use super::session::Session;
 use super::world::{Condition, World};
 
-/// Virtual time within which a majority must have taken a write. What may pass in it, one after the other: a stream over a
-/// link that was cut is given up after three seconds; a receiver waits ten for the next frame of a state; what members
-/// said about a peer, and the contact with the leader that is gone, hold for two; an accusation is judged again after one.
-/// The elections themselves take half a second each.
+/// Virtual time within which a majority must have taken a write. Several delays may add up: a stream over a cut link is
+/// given up after three seconds; a receiver waits ten for the next frame of a snapshot; reports about a peer, and the
+/// contact with the lost leader, hold for two; an accusation is checked again after one. The elections themselves take
+/// half a second each.
 pub const SERVED_WITHIN: Duration = Duration::from_secs(20);
 
 /// Time without a client's write after which the oracle proposes one itself.
 const ASK_AFTER: Duration = Duration::from_secs(10);
 
-/// Time between two looks: shorter than an election, so that no member comes and goes unseen.
+/// Polling interval: shorter than an election, so that no member comes and goes unseen.
 const LOOK: Duration = Duration::from_millis(50);
 
-/// Looks between two writes of the oracle.
+/// Polls between two writes of the oracle.
 const LOOKS_PER_WRITE: u64 = 10;
 
-/// The oracle's number among the clients.
+/// Client number of the oracle.
 const ONLOOKER: u64 = 102;
 
-/// Everything on which a majority's ability to elect a leader may depend.
+/// Everything that a majority's ability to elect a leader may depend on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Picture {
-    /// Members and their counts of starts; `None` for a member that is away.
+    /// Members and their numbers of starts; `None` for a member that is down.
     members: BTreeMap<NodeId, Option<u64>>,
-    /// Pairs that do not reach each other.
+    /// Pairs of members that do not reach each other.
     apart: BTreeSet<(NodeId, NodeId)>,
     voters: Vec<BTreeSet<u64>>,
 }
 
 impl Picture {
-    /// The present picture; `None` while a fault is in force that comes and goes, or before there are voters.
+    /// The current picture; `None` while an intermittent fault is in force, or before there are voters.
     fn take(world: &World) -> Option<Self> {
         let members: Option<BTreeMap<NodeId, Option<u64>>> = world
             .members()
@@ -76,7 +76,7 @@ impl Picture {
         Some(Picture { members, apart, voters })
     }
 
-    /// Whole members that all reach each other and are majorities of all sets of voters.
+    /// Whole members that all reach each other and are majorities of all voter sets.
     fn majority(&self) -> Option<Vec<NodeId>> {
         let meets = |one: NodeId, other: NodeId| !self.apart.contains(&(one.min(other), one.max(other)));
         let around = |node: NodeId| -> Vec<NodeId> {
@@ -96,7 +96,7 @@ fn whole(members: &BTreeMap<NodeId, Option<u64>>) -> impl Iterator<Item = NodeId
     members.iter().filter(|(_, starts)| starts.is_some()).map(|(node, _)| *node)
 }
 
-/// Looks on until whoever spawned this ends it.
+/// Runs until its task is ended.
 pub async fn watch(world: World) {
     let session = Session::new(&world, ONLOOKER);
     let (mut last, mut taken, mut since) = (None, 0, NodeRuntime::elapsed());

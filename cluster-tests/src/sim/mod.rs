@@ -1,10 +1,10 @@
 //! Deterministic simulation of whole clusters: one thread, a virtual clock, one seed.
 //!
-//! Owns a disk that forgets, a network that cuts, processes that die and stop, clients that collide, and the oracles
-//! that judge what they saw. Everything random comes from the seed, so a seed replays a run exactly; a test shows
-//! that it does. `docs/simulation.md` says how to run it and how to read a failure.
+//! Owns a disk that loses unsynced writes, a network that cuts, processes that crash and pause, clients that collide,
+//! and the oracles that check the results. All randomness comes from the seed, so a seed replays a run exactly; a test
+//! shows that it does. `docs/simulation.md` tells how to run it and how to read a failure.
 //!
-//! What is under test is what runs in production, over other implementations of disk, network, clock and runtime: the
+//! The code under test is that of production over other implementations of disk, network, clock and runtime: the
 //! replicated store, and on it the request pipeline, watches and controllers of the API.
 
 pub mod answers;

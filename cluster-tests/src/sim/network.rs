@@ -1,7 +1,7 @@
-//! A network between members that delays, loses, cuts and breaks, by one seed.
+//! A network between members that delays, loses, cuts and breaks, driven by one seed.
 //!
-//! Owns the links: who listens where, which directions are cut, how late and how lossy the links are, and who observes
-//! them. How calls are carried stands in `transport.rs`, how streams are in `stream.rs`. Cuts have a direction.
+//! Owns the links: the listening services, the cut directions, delay and loss, and the observers. `transport.rs`
+//! carries calls, `stream.rs` streams. Cuts have a direction.
 //!
 //! Invariant: a member's service runs as tasks of its own process only, so a dead or stopped process answers nothing. The
 //! stand-ins of planted bugs belong to no process.
@@ -24,18 +24,18 @@ use super::dice::Dice;
 use super::points::Points;
 use super::runtime::{NodeRuntime, TaskGroup};
 
-/// How often a stalled stream looks whether its link is whole again: well below a heartbeat interval, so that members
-/// meet a healed link at once.
+/// Interval at which a stalled stream checks its link: well below a heartbeat interval, so that members notice a healed
+/// link at once.
 const STALL_STEP: Duration = Duration::from_millis(10);
 
-/// How the links behave.
+/// Delay and loss of the links.
 #[derive(Clone, Copy, Debug)]
 pub struct NetworkManner {
-    /// Shortest time of a frame in one direction.
+    /// Shortest delay of a frame in one direction.
     pub delay_min: Duration,
-    /// Longest time of a frame in one direction.
+    /// Longest delay of a frame in one direction.
     pub delay_max: Duration,
-    /// Of a thousand calls, how many are lost; of a thousand frames on streams, how many break their connection.
+    /// Lost calls in a thousand; frames on streams in a thousand that break their connection.
     pub loss_per_mille: u64,
     /// Longest time a cut stream waits before it is given up.
     pub keep_alive_max: Duration,
@@ -92,11 +92,11 @@ struct Endpoint {
 /// The directions in which frames pass between two members.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Passage {
-    /// In both.
+    /// Both directions.
     BothWays,
-    /// In one of them.
+    /// One of the directions.
     OneWay,
-    /// In none.
+    /// No direction.
     NoWay,
 }
 
@@ -121,7 +121,7 @@ impl fmt::Debug for SimNetwork {
 }
 
 impl SimNetwork {
-    /// A whole network without members.
+    /// A network without faults or members.
     pub fn new(dice: Dice) -> Self {
         SimNetwork { links: Arc::default(), dice }
     }
@@ -131,19 +131,19 @@ impl SimNetwork {
         SimTransport::new(self.clone(), from)
     }
 
-    /// From now on frames to `id` reach `service`, in the tasks of `process`.
+    /// Delivers frames for `id` to `service` from now on, in the tasks of `process`.
     pub fn attach(&self, id: NodeId, process: TaskGroup, service: Arc<dyn PeerService>) {
         self.links.lock().endpoints.insert(id, Endpoint { process, service });
     }
 
-    /// From now on `points` is told when a snapshot is sent, and `overhears` sees every call.
+    /// Reports sent snapshots to `points` and every call to `overhears` from now on.
     pub fn observe(&self, points: &Points, overhears: Overhears) {
         let mut links = self.links.lock();
         links.points = points.clone();
         links.overhears = Some(overhears);
     }
 
-    /// From now on entries go to the services that `stands_in` names.
+    /// Sends entries to the services that `stands_in` names from now on.
     pub fn stand_in(&self, stands_in: StandsIn) {
         self.links.lock().stands_in = Some(stands_in);
     }
@@ -157,38 +157,38 @@ impl SimNetwork {
         drop((overhears, stands_in));
     }
 
-    /// From now on nothing listens for `id`.
+    /// Removes the service of `id`.
     pub fn detach(&self, id: NodeId) {
         let endpoint = self.links.lock().endpoints.remove(&id);
         drop(endpoint);
     }
 
-    /// Stops everything from `from` to `to`.
+    /// Cuts the direction from `from` to `to`.
     pub fn cut(&self, from: NodeId, to: NodeId) {
         self.links.lock().cuts.insert((from, to));
     }
 
-    /// Lets everything pass again.
+    /// Heals every cut; severed members stay severed.
     pub fn heal(&self) {
         self.links.lock().cuts.clear();
     }
 
-    /// Lets frames from `from` to `to` pass again.
+    /// Heals the direction from `from` to `to`.
     pub fn mend(&self, from: NodeId, to: NodeId) {
         self.links.lock().cuts.remove(&(from, to));
     }
 
-    /// Cuts `node` off from all others, however often the network heals, until it is joined again.
+    /// Cuts `node` off from all others, however often the network heals, until [`SimNetwork::rejoin`].
     pub fn sever(&self, node: NodeId) {
         self.links.lock().severed.insert(node);
     }
 
-    /// Ends what [`SimNetwork::sever`] began.
+    /// Ends [`SimNetwork::sever`].
     pub fn rejoin(&self, node: NodeId) {
         self.links.lock().severed.remove(&node);
     }
 
-    /// Whether `node` is cut off from all others.
+    /// `node` is severed from all others.
     pub fn is_severed(&self, node: NodeId) -> bool {
         self.links.lock().severed.contains(&node)
     }
@@ -203,7 +203,7 @@ impl SimNetwork {
         }
     }
 
-    /// Whether frames that pass are neither lost nor late.
+    /// Delay and loss are at most the defaults.
     pub fn is_usual(&self) -> bool {
         let (manner, usual) = (self.manner(), NetworkManner::default());
         manner.loss_per_mille == usual.loss_per_mille && manner.delay_max <= usual.delay_max
@@ -215,7 +215,7 @@ impl SimNetwork {
         connections.iter().for_each(TaskGroup::kill);
     }
 
-    /// Changes how the links behave from now on.
+    /// Changes delay and loss from now on.
     pub fn behave(&self, change: impl FnOnce(&mut NetworkManner)) {
         change(&mut self.links.lock().manner);
     }
@@ -245,7 +245,7 @@ impl SimNetwork {
         self.links.lock().endpoints.get(&id).filter(|endpoint| !endpoint.process.is_dead()).cloned()
     }
 
-    /// Waits for a cut way to heal; `false` when the connection's patience ends first.
+    /// Waits for a cut direction to heal; `false` if the connection is given up first.
     async fn passable(&self, way: Way) -> bool {
         if !self.is_cut(way) {
             return true;

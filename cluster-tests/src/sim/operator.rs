@@ -1,9 +1,9 @@
-//! An operator who changes the cluster while everything goes wrong: adds members, removes some, moves the lead,
-//! replaces a member whose disk was lost, and asks for what must be refused. It founds the cluster first. In some runs it
-//! leaves just a majority of the newest voters, which must find together.
+//! An operator who changes the membership during faults: adds and removes members, transfers leadership, replaces a
+//! member whose disk was lost, and requests changes that must be refused. It founds the cluster first. In some runs it
+//! leaves just a majority of the newest voters, which must elect a leader.
 //!
-//! It takes part in some runs only. What it began it finishes, in the calm after the faults at the latest, so that
-//! the run ends with a membership that everyone knows. A name is never used twice.
+//! It takes part in some runs only. It finishes every change it began, in the calm after the faults at the latest, so
+//! that the run ends with a membership that all members know. A name is never used twice.
 
 mod hazards;
 mod thinning;
@@ -21,16 +21,16 @@ use super::runtime::NodeRuntime;
 use super::session::Session;
 use super::world::{Handle, World};
 
-/// Of a hundred runs, how many have an operator.
+/// Percentage of runs with an operator.
 const RUNS_PERCENT: u64 = 40;
 
-/// Between two attempts at one change.
+/// Pause between two attempts at one change.
 const RETRY: Duration = Duration::from_millis(250);
 
 /// Fewest voters the operator leaves: with one member lost, the others are still a quorum.
 const VOTERS_MIN: usize = 3;
 
-/// How long a member that must refuse to start may take to find that out.
+/// Time within which a member that must not start has to end.
 const REFUSAL_MAX: Duration = Duration::from_secs(20);
 
 #[derive(Clone, Copy, Debug)]
@@ -49,7 +49,7 @@ pub struct Operator {
 }
 
 impl Operator {
-    /// Its sessions count as those of client `number`.
+    /// Its requests count as those of client `number`.
     pub fn new(world: &World, number: u64) -> Self {
         Operator { session: Session::new(world, number) }
     }
@@ -97,7 +97,7 @@ impl Operator {
         }
     }
 
-    /// The first step, where it is not left to chance.
+    /// The first step; `None` if it is left to chance.
     fn step_due(&self) -> Option<Step> {
         let due = [
             (Occasion::LostDisk, Step::Replace),
@@ -111,7 +111,7 @@ impl Operator {
         self.session.world()
     }
 
-    /// Founds the cluster, however long it takes until all founders are there.
+    /// Founds the cluster; repeats the request until all founders are up.
     pub async fn found(self) {
         self.world().keep_early_copies();
         while self.world().failure().is_none() {
@@ -126,7 +126,7 @@ impl Operator {
         }
     }
 
-    /// Asks once; whether anything comes of it does not matter.
+    /// Requests one leadership transfer; its outcome does not matter.
     async fn transfer(&self) {
         let (to, via) = (self.session.pick(), self.session.pick());
         let asked = self
@@ -162,7 +162,7 @@ impl Operator {
         let removing = move |store: MemberStore| async move { store.remove(member).await };
         let gone = move |store: &MemberStore| {
             let status = store.status();
-            // Until that is committed, the removed one may be needed.
+            // Until the removal is committed, the removed member may be needed.
             status.leader.as_ref() == Some(&status.node)
                 && !status.changing
                 && !status.uncommitted
@@ -173,18 +173,18 @@ impl Operator {
         self.see_off(member).await;
     }
 
-    /// Sees a removed member end. Somebody may go on with its certificate.
+    /// Waits for a removed member to end. Its certificate may stay in use.
     async fn see_off(&self, member: NodeId) {
         self.wait_end(member, "was removed").await;
         self.world().retire(member);
         ghost::rise(self.world(), member);
     }
 
-    /// A member's disk is lost: under its old name it must refuse to start, so it is replaced by another.
+    /// A member loses its disk: under its old name it must refuse to start, so another member replaces it.
     async fn replace(&self) {
         let member = self.session.pick();
-        // Before the cluster is founded nobody can be replaced: founding needs every founder.
-        // Of two members, whose majority is both, one that lost its disk can neither go on nor be removed.
+        // Before the founding no member can be replaced: founding needs every founder. In a cluster of two the quorum
+        // is both, so a member that lost its disk can neither go on nor be removed.
         let is_small = self.world().members().len() < 3;
         if is_small || self.world().leader().is_none() || !self.world().has_spare() {
             return;
@@ -196,12 +196,12 @@ impl Operator {
         self.grow().await;
     }
 
-    /// Waits until the process of a member has ended that must not go on.
+    /// Waits until the process of a member that must not go on has ended.
     async fn wait_end(&self, member: NodeId, why: &str) {
         let mut began = NodeRuntime::elapsed();
         while self.world().process(member).is_some() && self.world().failure().is_none() {
             NodeRuntime::sleep(RETRY).await;
-            // While nobody can be asked it must wait, and may: the time counts from the calm on.
+            // Without a member to ask it must wait: the time counts from the calm on.
             if !self.world().is_calm() {
                 began = NodeRuntime::elapsed();
             }
@@ -212,7 +212,7 @@ impl Operator {
         }
     }
 
-    /// Asks one member after another until the change is made, or is seen to have been made.
+    /// Requests the change at one member after another until it is made, or is seen to have been made.
     async fn insist<F>(
         &self,
         what: &str,

@@ -1,8 +1,8 @@
 //! An outsider: a machine with a certificate of the cluster's authority that was never added to the cluster.
 //!
-//! Owns the outsider's requests, in some runs. It stands for election, sends heartbeats as a leader that was never elected,
-//! with entries that were never proposed, claims that disks are older copies, and asks for changes and for digests of the
-//! state. No request may be granted, however few members can be asked about the sender.
+//! Owns the outsider's requests, in some runs. It stands for election, sends heartbeats as a leader that was never
+//! elected, with entries that were never proposed, claims that disks are older copies, and requests changes and digests
+//! of the state. No request may be granted, however few members can be asked about the sender.
 
 use std::time::Duration;
 
@@ -19,19 +19,19 @@ use super::dice::Dice;
 use super::runtime::NodeRuntime;
 use super::world::World;
 
-/// Of a hundred runs, those with an outsider.
+/// Percentage of runs with an outsider.
 const RUNS_PERCENT: u64 = 30;
 
 /// The outsider's id: no member of any run has it.
 const OUTSIDER: NodeId = NodeId(900);
 
-/// Time for one answer.
+/// Timeout of one call.
 const PATIENCE: Duration = Duration::from_millis(800);
 
-/// The starts that the outsider claims to know of: more than any member of a run has.
+/// Number of starts that the outsider claims for a disk: more than any member of a run has.
 const STARTS_PRETENDED: u64 = 1_000_000;
 
-/// Asks one member after another for what only members may have.
+/// Sends requests that only members may make, to one member after another.
 pub async fn attack(world: World) {
     let dice = world.dice("outsider");
     if !dice.percent(RUNS_PERCENT) {
@@ -83,7 +83,7 @@ fn pick(dice: &Dice, term: u64, end: u64, node: NodeId) -> Ask {
     }
 }
 
-/// Whether an answer gives what nobody but a member may have.
+/// The answer grants a request that only members may make.
 fn is_granted(answer: &Answer) -> bool {
     match answer {
         Answer::Vote(vote) => vote.granted,

@@ -1,7 +1,7 @@
-//! Known bugs, planted to show that the harness finds them.
+//! Known bugs, planted to show that the harness detects them.
 //!
 //! Owns wrappers of the store and hooks of the simulation that break one promise each. The code under test has no flag
-//! for any of them.
+//! for them.
 
 mod altered;
 mod forgetful;
@@ -34,7 +34,7 @@ use super::ledger::{MIRRORS, THINGS};
 use super::runtime::{NodeRuntime, current_group};
 use openraft_rt::AsyncRuntime;
 
-/// A bug.
+/// A planted bug.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Plant {
     /// The vote is answered before it is durable, and a crash loses it.
@@ -43,57 +43,57 @@ pub enum Plant {
     LogUnsynced,
     /// The mark of the stored state is lost without the state: a restart applies entries again.
     MarkTorn,
-    /// A proposal that is not answered soon is silently proposed again.
+    /// A proposal without a quick answer is silently proposed again.
     RepeatsUnknown,
     /// A write is answered once it is in the leader's own log.
     AnswersEarly,
-    /// The oldest change of the history on the disk is not shown.
+    /// Reads of the history on the disk omit its oldest change.
     LosesOldest,
-    /// A step of the stored state that was under way is written into a state that was installed meanwhile (A1).
+    /// A state write under way is applied to a state that was installed meanwhile (A1).
     StaleStep,
-    /// A start forgets when each resource changed last, so that a watch misses removals (A2).
+    /// A start forgets each resource's last change, so that a watch misses removals (A2).
     ForgetsLastChanges,
-    /// A client sends a POST again when it does not know what became of it (A4).
+    /// A client repeats a POST whose outcome it does not know (A4).
     ClientRepeats,
-    /// Reads are served from whatever this node has applied.
+    /// Linearizable reads are served from the applied state without a barrier.
     StaleReads,
-    /// A program of an older version takes entries that it does not know for blank ones (A6).
+    /// A program of an older version takes unknown entries for blank ones (A6).
     SkipsUnknown,
-    /// A disk that was emptied still bears its name, so that its member takes part without its vote and log.
+    /// An emptied disk keeps its name, so that its member takes part without its vote and log.
     EmptiedUnseen,
-    /// An older copy of a disk passes for the disk.
+    /// An older copy of a disk is taken for the disk.
     RollbackUnseen,
-    /// A removed member is not told.
+    /// A removed member is not told of its removal.
     RemovalUntold,
-    /// A voter that does not run counts among those that answer when a change is begun (A5).
+    /// A voter that is down counts among those that answer when a change is begun (A5).
     DeadAnswers,
-    /// Writes wait for seconds when history was trimmed (A7).
+    /// Writes wait for seconds after history was trimmed (A7).
     TrimmingBlocks,
-    /// A stored object differs from the other members', and their comparison compares nothing (A8).
+    /// A stored object differs from the other members', and the comparison of states compares nothing (A8).
     DiffersSilently,
-    /// Some watches are not told that their resource changed.
+    /// Some watches are not woken by changes of their resource.
     NotWoken,
-    /// Reads hang for ever once one has failed or was slow.
+    /// Reads hang for ever after one that failed or was slow.
     ReadsHang,
-    /// Nobody asks for anything: a bug of the harness, which would otherwise pass every run.
+    /// No client sends a request: a bug of the harness, with which every run would pass.
     NoLoad,
-    /// A voter that is away counts as one whose log has the newest voters.
+    /// A voter that is down counts as one whose log has the newest voters.
     AcquaintanceClaimed,
-    /// A state that a leader sends is wrong, and nobody keeps it back.
+    /// A leader's snapshot has a wrong object, and no check rejects it.
     SpreadsWrongState,
-    /// A member whose state differs hears nobody's digests when it judges, and is not quarantined.
+    /// A member whose state differs receives no digests when it compares, and is not quarantined.
     JudgesDeaf,
-    /// What a removed member says of another is believed though it says so alone.
+    /// A removed member's claim about another member is believed without a second source.
     LoneWordCounts,
-    /// A member that differs is repaired with a state that is wrong as well.
+    /// A member whose state differs is repaired with a wrong state.
     PullsWrongState,
-    /// The member whose state is the odd one out passes for the majority.
+    /// The member whose state differs is taken for the majority.
     OddOneRules,
-    /// A voter says that it follows whoever asks, also one that it has left for another leader.
+    /// A voter claims to follow any member that asks, even one that it has left for another leader.
     FollowsAnybody,
 }
 
-/// All plants, with the names that the command line takes.
+/// All plants by their names on the command line.
 pub const PLANTS: [(&str, Plant); 27] = [
     ("vote-unsynced", Plant::VoteUnsynced),
     ("log-unsynced", Plant::LogUnsynced),
@@ -125,7 +125,7 @@ pub const PLANTS: [(&str, Plant); 27] = [
 ];
 
 impl Plant {
-    /// Sets the disk's share of the bug.
+    /// Sets the bugs of the disk.
     pub fn spoil(self, manner: &mut DiskManner) {
         manner.lies_about_vote = self == Plant::VoteUnsynced;
         manner.lies_about_log = self == Plant::LogUnsynced;
@@ -135,7 +135,7 @@ impl Plant {
         manner.flips_bits = self == Plant::DiffersSilently;
     }
 
-    /// The answer a peer gets in place of `answered`, where it is to be another.
+    /// The forged answer that replaces `answered`; `None` to leave it alone.
     pub fn forge(self, answered: &Bytes) -> Option<Bytes> {
         use wire::control_response::Kind;
         let forges = [
@@ -164,7 +164,7 @@ impl Plant {
     }
 }
 
-/// A store with a bug, or with none.
+/// A store with a planted bug, or without.
 #[derive(Clone)]
 pub struct PlantedStore<S> {
     store: S,
@@ -173,13 +173,13 @@ pub struct PlantedStore<S> {
     memory: Arc<Memory>,
 }
 
-/// What a plant remembers of its process.
+/// State of a plant in one process.
 #[derive(Debug, Default)]
 struct Memory {
     /// A read has failed or was slow.
     read_failed: AtomicBool,
     subscriptions: AtomicU64,
-    /// Up to where history was trimmed when that was last looked at.
+    /// Floor of the history when it was last read.
     floor: AtomicU64,
     /// Virtual milliseconds until which writes wait.
     blocked_until_ms: AtomicU64,
@@ -191,12 +191,12 @@ impl<S: Store> PlantedStore<S> {
         PlantedStore { store, plant, disk, memory: Arc::default() }
     }
 
-    /// The store under test itself.
+    /// The store under test.
     pub fn inner(&self) -> &S {
         &self.store
     }
 
-    /// Gives up waiting for an answer, and asks once more.
+    /// Gives up waiting for an answer, and proposes again.
     async fn propose_again(&self, transaction: Transaction) -> Result<Outcome, ProposeError> {
         const PATIENCE: Duration = Duration::from_millis(60);
         let first = NodeRuntime::timeout(PATIENCE, self.store.propose(transaction.clone())).await;
@@ -206,7 +206,7 @@ impl<S: Store> PlantedStore<S> {
         }
     }
 
-    /// Waits until what trimming has to do is done: seconds, whenever there was something to trim.
+    /// Waits for the planted duration of a trim: seconds, whenever history was trimmed.
     async fn wait_for_trimming(&self) {
         const TRIM_MS: u64 = 4000;
         let now_ms = || u64::try_from(NodeRuntime::elapsed().as_millis()).unwrap_or(u64::MAX);
@@ -218,7 +218,7 @@ impl<S: Store> PlantedStore<S> {
         self.store.sleep(Duration::from_millis(until.saturating_sub(now_ms()))).await;
     }
 
-    /// Answers as soon as a leader's own log has grown by the proposal.
+    /// Answers as soon as the leader's own log has grown by the proposal.
     async fn propose_early(&self, transaction: Transaction) -> Result<Outcome, ProposeError> {
         let before = self.disk.last_index();
         let key = transaction.operations.first().map(|operation| match operation {

@@ -1,7 +1,8 @@
-//! Points in a member's work at which a crash may be wanted.
+//! Points in a member's work, at which crashes can be injected.
 //!
-//! Owns what is armed. The disk and the network report each point they pass; the schedule of faults arms one, for
-//! example "the third purge of n2". A random moment seldom lies between a write and its sync; an armed one always does.
+//! Owns the armed points. The disk and the network report each point they pass; the schedule of faults arms one, for
+//! example "the third purge of n2". A random moment seldom lies between a write and its sync; an armed point always
+//! does.
 
 use std::fmt;
 use std::sync::Arc;
@@ -12,13 +13,13 @@ use parking_lot::Mutex;
 /// A point in a member's work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Point {
-    /// The vote was written, not synced.
+    /// The vote was written and is not synced yet.
     Vote,
-    /// Entries were appended, not synced.
+    /// Entries were appended and are not synced yet.
     Append,
     /// A sync has completed.
     Synced,
-    /// The committed index was noted.
+    /// The committed index was saved.
     Commit,
     /// Applied state was written.
     State,
@@ -26,15 +27,15 @@ pub enum Point {
     Truncate,
     /// The log's start was removed.
     Purge,
-    /// A snapshot begins to arrive.
+    /// The installation of a snapshot begins.
     InstallBegin,
-    /// A snapshot has become the state.
+    /// A snapshot was installed.
     InstallCommit,
     /// A snapshot is about to be sent.
     SnapshotSend,
 }
 
-/// All of them.
+/// All points.
 pub const POINTS: [Point; 10] = [
     Point::Vote,
     Point::Append,
@@ -48,14 +49,14 @@ pub const POINTS: [Point; 10] = [
     Point::SnapshotSend,
 ];
 
-/// What is armed in a run. Clones share it.
+/// The armed points of a run. Clones share them.
 #[derive(Clone, Default)]
 pub struct Points(Arc<Mutex<Vec<Armed>>>);
 
 struct Armed {
     node: NodeId,
     point: Point,
-    /// How often the point is passed first.
+    /// Passes to let go by first.
     passes: u64,
     act: Box<dyn FnOnce() + Send>,
 }
@@ -72,13 +73,13 @@ impl Points {
         self.0.lock().push(Armed { node, point, passes, act: Box::new(act) });
     }
 
-    /// Forgets everything armed.
+    /// Removes all armed points.
     pub fn disarm(&self) {
         let armed = std::mem::take(&mut *self.0.lock());
         drop(armed);
     }
 
-    /// `node` is at `point`.
+    /// Reports that `node` is at `point`.
     pub fn pass(&self, node: NodeId, point: Point) {
         let struck = {
             let mut armed = self.0.lock();

@@ -1,7 +1,7 @@
 //! A member's process: the member of production on a simulated runtime, disk and transport.
 //!
-//! Owns what a process is started with, and what `main` would do around the member: serve peers, and exit when the
-//! member says that it cannot go on. An exit without an injected cause is a failure of the run.
+//! Owns the options of a process, and the part of `main` around the member: serving peers, and exiting after a fatal
+//! error of the member. An exit without an injected cause is a failure of the run.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,22 +19,23 @@ use super::server::Server;
 use super::versions;
 use super::world::{Handle, World};
 
-/// A member as a process holds it.
+/// The member under test.
 pub type SimMember = Member<NodeRuntime, DiskHandle, SimTransport>;
 
-/// What clients of a member call.
+/// The store interface of a member.
 pub type MemberStore = orch_raft::Handle<NodeRuntime, DiskHandle, SimTransport>;
 
-/// Short beats: a run sees as many elections in its seconds as a cluster in minutes.
+/// Short heartbeat intervals and election timeouts: a run sees as many elections in its seconds as a cluster in
+/// minutes.
 const TIMING: Timing = Timing { heartbeat_ms: 50, election_ms_min: 300, election_ms_max: 600 };
 
-/// How long a process that exited stays away before its supervisor starts it again.
+/// Time after an exit until the supervisor restarts the process.
 const RESTART_DELAY: Duration = Duration::from_millis(50);
 
 /// Starts the member of `node` for the `start`th time, as code of `process`.
 ///
 /// # Errors
-/// The member refuses to start from what its disk holds.
+/// The member refuses to start on the content of its disk.
 pub async fn start(
     world: &World,
     node: NodeId,
@@ -54,20 +55,20 @@ pub async fn start(
 }
 
 fn options(world: &World, node: NodeId, start: u64) -> Options {
-    // Each founder would found another cluster: the first leader's seed is everyone's.
+    // Each founder has another token key: the seed of the first leader becomes the cluster's.
     let token_key = std::array::from_fn(|at| u8::try_from((node.0 + at as u64) % 251).unwrap_or_default());
     let seed = ClusterSeed { cluster: "simulated".into(), brand: "orch".into(), token_key };
     let incarnation = world.dice(&format!("incarnation {} {start}", node.0)).number(0..u64::MAX);
     let (me, founders) = (world.peer(node).clone(), world.founders());
     let mut options = Options::new(me.clone(), founders.clone(), seed, incarnation, world.clock(node));
-    // Who founded the cluster may have left it since.
+    // Founders may have left the cluster since.
     options.join = world.members().into_iter().map(|other| world.peer(other).clone()).collect();
     if !founders.contains(&me) {
         options.initial_cluster = Vec::new();
     }
     let scale = world.scale();
     (options.timing, options.history, options.log) = (TIMING, scale.history, scale.log);
-    // Whoever skips what it does not know sees no reason to end.
+    // A program that skips unknown entries sees no reason to end.
     options.feature_level_max = match skips_unknown(world, node) {
         true => FEATURE_LEVEL_MAX,
         false => world.versions().program(node),
@@ -87,13 +88,13 @@ pub async fn serve_api(world: World, node: NodeId, start: u64, store: Handle, pr
     server.control().await;
 }
 
-/// Ends the process when the member says that it cannot go on.
+/// Ends the process after a fatal error of the member.
 async fn exit_when_fatal(world: World, node: NodeId, store: MemberStore) {
     let reason = store.fatal().await;
     exit(&world, node, &reason);
 }
 
-/// Ends the process as `main` would, and starts it again as its supervisor would.
+/// Ends the process as `main` would, and restarts it as its supervisor would.
 pub fn exit(world: &World, node: NodeId, reason: &str) {
     world.trace().event(format_args!("n{} exits: {reason}", node.0));
     let was_removed = world.is_leaving(node) && reason.contains("was removed");
@@ -103,7 +104,7 @@ pub fn exit(world: &World, node: NodeId, reason: &str) {
     }
     let world = world.clone();
     spawn_detached(async move {
-        // After a failed sync the system may have dropped what it held.
+        // After a failed sync the operating system may have dropped unsynced data.
         world.kill(node, world.disk(node).fails());
         if !lost {
             NodeRuntime::sleep(RESTART_DELAY).await;

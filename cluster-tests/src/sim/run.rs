@@ -1,6 +1,6 @@
-//! One run: a cluster under clients and faults, then calm, then judgement.
+//! One run: a cluster under clients and faults, then calm, then the checks.
 //!
-//! Owns the order of a run and what a run must have done to count: a test without load proves nothing.
+//! Owns the phases of a run and the least that it must have done to count: a test without load proves nothing.
 
 use std::fmt;
 use std::sync::Arc;
@@ -24,71 +24,72 @@ use super::silent_rot;
 use super::versions;
 use super::world::World;
 
-/// How often all logs are looked at: a compromise between every event and the time a run takes.
+/// Interval at which all logs are observed: a compromise between every event and the duration of a run.
 const LOOK: Duration = Duration::from_millis(20);
 
 /// Virtual time in which a calm cluster must serve every member's clients again.
 const RECOVERY_MAX: Duration = Duration::from_secs(30);
 
-/// Virtual time in which any one write or read is answered when nothing is wrong: room for one election too late.
+/// Virtual time in which any write or read is answered without faults: one late election fits in.
 const QUIET_MAX: Duration = Duration::from_secs(2);
 
-/// Writes and reads through each member that are held to that.
+/// Writes and reads through each member that must keep `QUIET_MAX`.
 const PROBES: u32 = 8;
 
-/// Questions for one digest: each may be lost, or lie behind what history holds.
+/// Requests for one digest: each may be lost, or ask for a revision before the history's floor.
 const DIGEST_ATTEMPTS: u32 = 5;
 
-/// Objects written at the same time before a run of many.
+/// Concurrent writes before a run with many objects.
 const POPULATE_AT_ONCE: u64 = 64;
 
-/// The populating clients' numbers.
+/// First client number of the populating clients.
 const POPULATORS: u64 = 1000;
 
-/// Virtual time in which the controllers must have done what they owe: their longest wait after failures, twice.
+/// Virtual time in which the controllers must have fulfilled their duties: twice their longest back-off after failures.
 const CONTROL_MAX: Duration = Duration::from_secs(60);
 
-/// How often that is looked at.
+/// Interval at which the duties are checked.
 const CONTROL_LOOK: Duration = Duration::from_millis(250);
 
-/// How long watches are left alone before the last write: more than a frame's way, so that they wait for it.
+/// Pause of watches before the last write: longer than a network delay, so that they wait for its event.
 const SETTLE: Duration = Duration::from_millis(300);
 
-/// How many times its length a run may go on in the calm to get its calls: much of it may pass without a quorum.
+/// Multiple of its length by which a run may extend into the calm to get its calls: much of it may pass without a
+/// quorum.
 const EXTENSION_MAX: u32 = 3;
 
-/// Of a hundred runs, in how many the cluster is founded while things go wrong.
+/// Percentage of runs in which the cluster is founded under faults.
 const FOUNDED_UNDER_FAULTS_PERCENT: u64 = 25;
 
-/// The operator's number among the clients.
+/// Client number of the operator.
 const OPERATOR: u64 = 100;
 
-/// The number of the one who founds the cluster.
+/// Client number of the founding operator.
 const FOUNDER: u64 = 101;
 
-/// Lines of the trace that a failure shows.
+/// Last lines of the trace in a failure report.
 const TAIL_LINES: usize = 120;
 
-/// What became of a run.
+/// Result of a run.
 #[derive(Clone, Debug)]
 pub struct Report {
-    /// What it was made of.
+    /// Its choices.
     pub setup: Setup,
-    /// What was found wrong, if anything.
+    /// The first failure, if any.
     pub failure: Option<String>,
     /// Calls with an outcome.
     pub calls: usize,
-    /// Changes noted in the ledger.
+    /// Changes recorded in the ledger.
     pub changes: usize,
-    /// What was held against the ledger.
+    /// Counts of the checks against the ledger.
     pub verified: Verified,
     /// The newest revision.
     pub revision: Revision,
-    /// Virtual time that passed.
+    /// Virtual time of the run.
     pub took: Duration,
-    /// A hash over all events.
+    /// Hash of all events.
     pub trace_hash: u64,
-    /// A hash over all changes and digests.
+    /// Hash of all changes and digests.
     pub ledger_hash: u64,
     /// The last events.
     pub tail: Vec<String>,
@@ -131,7 +132,7 @@ async fn live(world: &World) {
     versions::found(world);
     world.members().into_iter().for_each(|node| world.start(node));
     drop(spawn_detached(Operator::new(world, FOUNDER).found()));
-    // In some runs things go wrong while the cluster is being founded.
+    // In some runs faults begin before the founding.
     let objects = world.scale().objects;
     let founded_in_peace = objects > 0 || !world.dice("founding").percent(FOUNDED_UNDER_FAULTS_PERCENT);
     if founded_in_peace && !recovers(world, "start").await {
@@ -160,14 +161,14 @@ async fn live(world: &World) {
     rage.kill();
     faults::calm(world);
     versions::upgrade_all(world).await;
-    // What the faults kept clients from, they do now.
+    // Clients make up for the calls that faults prevented.
     let (longest, enough) = (began + length + world.setup().length * EXTENSION_MAX, calls_min(world));
     look_on(world, |passed, done| done >= enough || passed > longest).await;
     world.end_busy();
     if NodeRuntime::timeout(RECOVERY_MAX * 2, operator).await.is_err() {
         world.fail("the operator does not get its change done in the calm");
     }
-    // From here on every member must serve, soon.
+    // From here on every member must serve within `RECOVERY_MAX`.
     onlooker.kill();
     if !recovers(world, "calm").await {
         return;
@@ -187,7 +188,7 @@ async fn live(world: &World) {
     agree(world).await;
 }
 
-/// Waits until every member shows what clients asked the controllers for.
+/// Waits until every member's state shows that the controllers' duties are fulfilled.
 async fn controllers_are_done(world: &World) -> bool {
     let began = NodeRuntime::elapsed();
     while world.failure().is_none() {
@@ -206,7 +207,7 @@ async fn controllers_are_done(world: &World) -> bool {
     false
 }
 
-/// Has all watches stay where they are, makes the last write, and tells them to end when they have seen it.
+/// Keeps all watches on their members, makes the last write, and ends the watches when they have seen it.
 async fn drain(world: &World) {
     world.settle();
     let began = NodeRuntime::elapsed();
@@ -218,7 +219,7 @@ async fn drain(world: &World) {
         }
         NodeRuntime::sleep(LOOK).await;
     }
-    // What watches were behind, they have caught up with.
+    // Watches that lagged have caught up.
     NodeRuntime::sleep(SETTLE).await;
     let session = Session::new(world, 0);
     while world.failure().is_none() {
@@ -228,8 +229,7 @@ async fn drain(world: &World) {
     }
 }
 
-/// Lets time pass until the time since the start and the calls answered are `enough`, and looks at all logs again and
-/// again.
+/// Waits until `enough` accepts the time since the start and the number of calls, and observes all logs meanwhile.
 async fn look_on(world: &World, enough: impl Fn(Duration, usize) -> bool) {
     while world.failure().is_none() && !enough(NodeRuntime::elapsed(), answered(world)) {
         NodeRuntime::sleep(LOOK).await;
@@ -237,7 +237,7 @@ async fn look_on(world: &World, enough: impl Fn(Duration, usize) -> bool) {
     }
 }
 
-/// Waits until a write and a read through every member succeed; records a failure when that takes too long.
+/// Waits until a write and a read through every member succeed; records a failure after `RECOVERY_MAX`.
 async fn recovers(world: &World, when: &str) -> bool {
     let began = NodeRuntime::elapsed();
     let session = Session::new(world, 0);
@@ -262,7 +262,7 @@ async fn recovers(world: &World, when: &str) -> bool {
     true
 }
 
-/// Fills a resource of its own with so many objects, many at a time.
+/// Writes `objects` objects into a resource of their own, many at a time.
 async fn populate(world: &World, objects: u64) {
     let next = Arc::new(AtomicU64::new(0));
     let workers = (0..POPULATE_AT_ONCE.min(objects)).map(|number| {
@@ -284,7 +284,7 @@ async fn populate(world: &World, objects: u64) {
     world.observe_logs();
 }
 
-/// Nothing is wrong any more: every write and every read through every member is answered soon.
+/// Without faults, every write and read through every member is answered within `QUIET_MAX`.
 async fn serves_quickly(world: &World) -> bool {
     let session = Session::new(world, 0);
     for node in world.members() {
@@ -310,7 +310,8 @@ async fn serves_quickly(world: &World) -> bool {
     world.failure().is_none()
 }
 
-/// Waits until every member has applied the same, then has the whole of it compared: here, and by their own digests.
+/// Waits until every member has applied the same revision, then compares their whole states: here, and by their own
+/// digests.
 async fn agree(world: &World) {
     let began = NodeRuntime::elapsed();
     let revision = loop {

@@ -1,8 +1,8 @@
-//! The runtime members run on: the seeded single-threaded one, with tasks gathered in groups that can die.
+//! The runtime of members: the seeded single-threaded one, with tasks in groups that can be killed.
 //!
-//! A process that is killed loses all of its tasks between two instructions; a process that is stopped runs none of
-//! them and later all. [`SimRuntime`] offers neither, so [`NodeRuntime`] wraps it: every task belongs to the
-//! [`TaskGroup`] of the task that spawned it, and a group is killed, paused and resumed as a process is.
+//! A killed process loses all of its tasks between two polls; a paused process runs none of them until it resumes.
+//! [`SimRuntime`] offers neither, so [`NodeRuntime`] wraps it: every task belongs to the [`TaskGroup`] of the task that
+//! spawned it, and a group is killed, paused and resumed as a process is.
 //!
 //! Invariant: no code of a killed group runs after [`TaskGroup::kill`] returns, except the `Drop` of its values.
 //! Invariant: a panic in a group's task is recorded in the group, never lost in an unread join handle.
@@ -39,12 +39,12 @@ impl NodeRuntime {
     }
 }
 
-/// Tasks that live, pause and die together: one run of one process, or one connection.
+/// Tasks that are killed, paused and resumed together: one run of one process, or one connection.
 #[derive(Clone)]
 pub struct TaskGroup(Arc<Group>);
 
 struct Group {
-    /// Told after each poll of one of the group's tasks.
+    /// Called after each poll of one of the group's tasks.
     after_poll: Box<dyn Fn() + Send + Sync>,
     state: Mutex<GroupState>,
 }
@@ -56,7 +56,7 @@ struct GroupState {
     slots: BTreeMap<u64, Arc<dyn Slot>>,
     /// Tasks that became runnable while the group was paused, in that order.
     deferred: Vec<Waker>,
-    /// The one task that is not polled for now: its thread gets no time.
+    /// The starved task, which is not polled for now, as if its thread got no CPU time.
     starved: Option<u64>,
     panics: Vec<String>,
 }
@@ -87,7 +87,7 @@ impl Default for TaskGroup {
 }
 
 impl TaskGroup {
-    /// A group that calls `after_poll` each time one of its tasks has run: every event of a process is one poll.
+    /// A group that calls `after_poll` after each poll of its tasks: every event of a process is one poll.
     pub fn observed(after_poll: impl Fn() + Send + Sync + 'static) -> Self {
         TaskGroup(Arc::new(Group { after_poll: Box::new(after_poll), state: Mutex::default() }))
     }
@@ -101,13 +101,13 @@ impl TaskGroup {
         spawn_in(Some(self.clone()), future)
     }
 
-    /// Calls `make` as code of this group: what it spawns belongs to the group.
+    /// Calls `make` as code of this group: tasks it spawns belong to the group.
     pub fn enter<R>(&self, make: impl FnOnce() -> R) -> R {
         let _restore = Entered::new(Some(self.clone()));
         make()
     }
 
-    /// Drops every task where it stands. Further tasks spawned in the group never run.
+    /// Drops every task at its current await point. Further tasks spawned in the group never run.
     pub fn kill(&self) {
         let slots = {
             let mut state = self.0.state.lock();
@@ -121,7 +121,7 @@ impl TaskGroup {
         }
     }
 
-    /// Stops polling; timers run on, what they wake waits.
+    /// Stops polling. Timers run on, and tasks that they wake wait.
     pub fn pause(&self) {
         let mut state = self.0.state.lock();
         if state.phase == Phase::Running {
@@ -129,7 +129,7 @@ impl TaskGroup {
         }
     }
 
-    /// Polls again, first what waited longest.
+    /// Polls again, first the tasks that waited longest.
     pub fn resume(&self) {
         let wakers = {
             let mut state = self.0.state.lock();
@@ -141,7 +141,8 @@ impl TaskGroup {
         wakers.into_iter().for_each(Waker::wake);
     }
 
-    /// Stops polling one of the group's tasks, which `pick` draws from so many, until [`TaskGroup::feed`].
+    /// Stops polling one of the group's tasks until [`TaskGroup::feed`]; `pick` draws its index from the number of
+    /// tasks.
     pub fn starve(&self, pick: impl FnOnce(usize) -> usize) -> Option<u64> {
         let mut state = self.0.state.lock();
         let tasks: Vec<u64> = state.slots.keys().copied().collect();
@@ -160,23 +161,23 @@ impl TaskGroup {
         let wakers = {
             let mut state = self.0.state.lock();
             state.starved = None;
-            // What waits because the group is paused goes on waiting: it is deferred again when it is polled.
+            // Tasks that wait because the group is paused go on waiting: they are deferred again when polled.
             std::mem::take(&mut state.deferred)
         };
         wakers.into_iter().for_each(Waker::wake);
     }
 
-    /// Whether [`TaskGroup::kill`] was called.
+    /// [`TaskGroup::kill`] was called.
     pub fn is_dead(&self) -> bool {
         self.0.state.lock().phase == Phase::Dead
     }
 
-    /// Whether the group is stopped for now.
+    /// The group is paused.
     pub fn is_paused(&self) -> bool {
         self.0.state.lock().phase == Phase::Paused
     }
 
-    /// Messages of panics in the group's tasks, taken once.
+    /// Takes the messages of panics in the group's tasks.
     pub fn take_panics(&self) -> Vec<String> {
         std::mem::take(&mut self.0.state.lock().panics)
     }
@@ -209,7 +210,7 @@ trait Slot: Send + Sync {
 
 struct TaskSlot<F> {
     future: Mutex<Option<Pin<Box<F>>>>,
-    /// Wakes the executor's side of the task, so that whoever joins it learns of its death.
+    /// Wakes the executor's side of the task, so that its join handle learns of the kill.
     waker: Mutex<Option<Waker>>,
 }
 
@@ -227,7 +228,7 @@ impl<F: Future + Send> Slot for TaskSlot<F> {
     }
 }
 
-/// A task of a group, as the executor sees it. Gives `None` if the group died first.
+/// A task of a group, as the executor sees it. Resolves to `None` if the group was killed first.
 struct Fenced<F> {
     group: Option<TaskGroup>,
     number: u64,
@@ -235,7 +236,7 @@ struct Fenced<F> {
 }
 
 impl<F> Fenced<F> {
-    /// Whether the group forbids polling now; remembers the waker for when it allows it again.
+    /// The group forbids polling now. The waker is kept until the group allows it again.
     fn held_back(&self, waker: &Waker) -> bool {
         let Some(group) = &self.group else { return false };
         let mut state = group.0.state.lock();
@@ -300,7 +301,7 @@ impl<F: Future + Send> Future for Fenced<F> {
     }
 }
 
-/// What a panic said, as far as it said it in text.
+/// Message of a panic, if it is text.
 fn panic_message(payload: &(dyn std::any::Any + Send)) -> String {
     let text = payload.downcast_ref::<&str>().map(|text| (*text).to_owned());
     text.or_else(|| payload.downcast_ref::<String>().cloned())
@@ -325,7 +326,7 @@ where
     NodeJoinHandle(SimRuntime::spawn(Fenced { group, number, slot }))
 }
 
-/// Resolves to a task's output, or to [`SimJoinError::Cancelled`] when its group died.
+/// Resolves to a task's output, or to [`SimJoinError::Cancelled`] when its group was killed.
 pub struct NodeJoinHandle<T>(SimJoinHandle<Option<T>>);
 
 impl<T> Future for NodeJoinHandle<T> {
@@ -345,7 +346,7 @@ pub fn current_group() -> Option<TaskGroup> {
     CURRENT.with(|current| current.borrow().clone())
 }
 
-/// Spawns `future` outside every group: it belongs to the world, as a message on a wire does.
+/// Spawns `future` outside every group, as part of the world: a message on a wire, for example.
 pub fn spawn_detached<T>(future: T) -> NodeJoinHandle<T::Output>
 where
     T: Future + Send + 'static,

@@ -1,4 +1,4 @@
-//! How large a run's world is: thresholds, objects, entries.
+//! The scale of a run: thresholds, objects, entries.
 //!
 //! Owns the choice by seed. Most runs are small, so that compaction and snapshots are as frequent as faults; some have
 //! the numbers of production, thousands of objects, or objects up to the largest that the API takes.
@@ -14,18 +14,18 @@ const FILLING_MAX: u64 = (3 << 19) - 4096;
 /// The size of a run.
 #[derive(Clone, Copy, Debug)]
 pub struct Scale {
-    /// Objects there are before anything goes wrong.
+    /// Objects written before any fault.
     pub objects: u64,
-    /// Bytes of the largest objects that writers write; 0 for the usual few.
+    /// Bytes of the largest objects that writers write; 0 for the usual few bytes.
     pub filling_max: u64,
-    /// How much history is kept.
+    /// Limits of the history.
     pub history: HistoryOptions,
-    /// How the log is compacted.
+    /// Compaction of the log.
     pub log: LogOptions,
 }
 
 impl Scale {
-    /// The size of the run of `setup`.
+    /// The scale of the run of `setup`.
     pub fn of(setup: &Setup) -> Self {
         let dice = Dice::new(setup.seed, "thresholds");
         let (entries_max, every, more) = (dice.number(10..150), dice.number(10..100), dice.number(1..60));
@@ -35,7 +35,7 @@ impl Scale {
         let usual = Scale { objects: setup.objects, filling_max: 0, history, log };
         match dice.number(0..200) {
             _ if setup.objects > 0 => usual,
-            // The defaults of production: nothing is ever compacted, everything is replayed.
+            // The defaults of production: the log is never compacted, every start replays all of it.
             0..8 => Scale { history: HistoryOptions::default(), log: LogOptions::default(), ..usual },
             8..12 => Scale {
                 filling_max: FILLING_MAX,

@@ -1,8 +1,8 @@
-//! The API as a member's process serves it: the request pipeline, watches and the loops that act for the cluster.
+//! The API in a member's process: the request pipeline, watches and controllers.
 //!
-//! Owns what `orch_node` puts around a member once its cluster is known, without HTTP: the pipeline on the member's store,
-//! a seeded source of time and randomness, the controllers. Requests come in as parsed parts and answers leave as the
-//! pipeline gives them; watches leave as the JSON frames that a socket would carry.
+//! Owns the counterpart of the parts that `orch_node` puts around a member once its cluster is known, without HTTP: the
+//! pipeline on the member's store, a seeded source of time and randomness, the controllers. Requests are parsed parts,
+//! answers are the pipeline's own; watches are the JSON frames that a socket would carry.
 
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -29,29 +29,29 @@ use orch_schema::budget::Budget;
 use super::dice::Dice;
 use super::world::{Handle, World};
 
-/// How long an event is kept: short enough that some end within a run.
+/// Time to live of events: short enough that some expire within a run.
 const EVENT_TTL: Duration = Duration::from_secs(4);
 
 /// The API of one process. Clones share it.
 #[derive(Clone)]
 pub struct Server(Arc<Pipeline<Handle>>);
 
-/// What a client asks for.
+/// A request of a client.
 #[derive(Clone, Debug)]
 pub struct Ask {
-    /// What is to be done.
+    /// Verb of the request.
     pub verb: Verb,
-    /// The resource's place in the store: `configmaps`.
+    /// Storage name of the resource, for example `configmaps`.
     pub storage: &'static str,
     /// Namespace; empty for cluster scope and for all namespaces.
     pub namespace: String,
     /// Object name; empty for a collection.
     pub name: String,
-    /// Parameters as in a URL.
+    /// Query parameters as in a URL.
     pub query: String,
     /// The media type of the body.
     pub content_type: &'static str,
-    /// The body.
+    /// Body; empty if there is none.
     pub body: String,
 }
 
@@ -69,12 +69,12 @@ impl Ask {
         }
     }
 
-    /// The same with these parameters.
+    /// The same request with these query parameters.
     pub fn query(self, query: impl Into<String>) -> Self {
         Ask { query: query.into(), ..self }
     }
 
-    /// The same with this body.
+    /// The same request with this body.
     pub fn body(self, body: &serde_json::Value) -> Self {
         Ask { body: body.to_string(), ..self }
     }
@@ -91,7 +91,7 @@ impl Ask {
     }
 }
 
-/// The wall clock of a member and a stream of chance of its process.
+/// The wall clock of a member and the randomness of its process.
 struct SimAmbient {
     clock_ms: Arc<dyn Fn() -> u64 + Send + Sync>,
     dice: Dice,
@@ -127,16 +127,16 @@ impl Server {
         )))
     }
 
-    /// Runs the loops that act for the cluster while this member leads. Never completes.
+    /// Runs the controllers while this member leads. Never completes.
     pub async fn control(self) {
         let options = controllers::Options { event_ttl: EVENT_TTL };
         controllers::run(self.0, options, futures::future::pending()).await;
     }
 
-    /// Carries out everything but watches.
+    /// Handles any request except a watch.
     ///
     /// # Errors
-    /// What the pipeline says.
+    /// The error of the pipeline.
     pub async fn run(&self, ask: &Ask) -> Result<Answer, ApiError> {
         let resource = self.resource(ask)?;
         let (target, query, user) =
@@ -163,7 +163,7 @@ impl Server {
     /// Starts a watch of JSON frames.
     ///
     /// # Errors
-    /// What the watch says before it sends anything.
+    /// The error of a watch before its first frame.
     pub async fn watch(&self, ask: &Ask) -> Result<Watch<Handle>, ApiError> {
         let resource = self.resource(ask)?;
         let (target, query, user) =

@@ -1,8 +1,8 @@
-//! How a simulated client reaches a member: a request there, an answer back, or neither.
+//! The connection of a simulated client to a member: requests and answers, each of which may be lost.
 //!
-//! Owns the client's side of the network and what a lost answer means. The work of a request runs as a task of the
-//! member's process, as a handler of a server does, so it dies and stops with it. Clients are [`Driver`]s: some use the
-//! store of a member, others its API.
+//! Owns the client's side of the network and the meaning of a lost answer. The work of a request runs as a task of the
+//! member's process, as a handler of a server does, so it is killed and paused with the process. Clients are
+//! [`Driver`]s: some use the store of a member, others its API.
 
 use std::future::Future;
 use std::time::Duration;
@@ -20,44 +20,44 @@ use super::runtime::{NodeRuntime, TaskGroup};
 use super::server::{Ask, Server};
 use super::world::{Handle, Process, World};
 
-/// How long a client waits for an answer, at most. Shorter than what a member allows itself, so that some clients ask
-/// on while what they asked before is still under way.
+/// Longest time that a client waits for an answer. Shorter than a member's own deadline, so that some clients send new
+/// requests while their last one is still under way.
 const PATIENCE_MAX: Duration = Duration::from_secs(2);
 
-/// How much slower clients are in a run of minutes: what counts there is the time, not the load.
+/// Factor of the pauses of clients in a run of minutes, which is about time and not load.
 const SLOW_THINKING: u64 = 12;
 
-/// Frames of a watch under way to a client that reads slowly: about what a socket's buffers hold.
+/// Frames of a watch under way to a slow reader: about as many as socket buffers hold.
 const WINDOW_FRAMES: usize = 2;
 
-/// Bytes of a watch, or why there is none.
+/// Bytes of a watch, or its refusal.
 pub type Frame = Result<Bytes, ApiError>;
 
-/// What one simulated client does until the world says it is enough.
+/// A simulated client, which runs until the world ends it.
 pub trait Driver: Send + 'static {
-    /// Its kind, for the record of events.
+    /// Its kind, for the trace.
     fn name(&self) -> &'static str;
 
     /// Runs it to its end.
     fn drive(self: Box<Self>, session: Session) -> BoxFuture<'static, ()>;
 }
 
-/// One client's way to the members.
+/// One client's connection to the members.
 #[derive(Clone)]
 pub struct Session {
     world: World,
     client: u64,
     dice: Dice,
-    /// How long an answer is waited for, where that is not chance.
+    /// Timeout of an answer; `None` draws one for each request.
     patience: Option<Duration>,
 }
 
-/// Why a request has no answer.
+/// The reason why a request has no answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Gone {
     /// The member was not reached: nothing happened.
     NotSent,
-    /// The answer was lost: anything may have happened, or may yet.
+    /// The answer was lost: the request may have been applied, or may be later.
     Lost,
 }
 
@@ -68,7 +68,7 @@ impl Session {
         Session { world: world.clone(), client, dice, patience: None }
     }
 
-    /// The same session with so much patience for each answer.
+    /// The same session with a fixed timeout of answers.
     pub fn patient(&self, patience: Duration) -> Self {
         Session { patience: Some(patience), ..self.clone() }
     }
@@ -78,29 +78,29 @@ impl Session {
         &self.world
     }
 
-    /// Its number.
+    /// Number of the client.
     pub fn client(&self) -> u64 {
         self.client
     }
 
-    /// Its chance.
+    /// Its stream of random numbers.
     pub fn dice(&self) -> &Dice {
         &self.dice
     }
 
-    /// Any member, running or not.
+    /// A random member, running or not.
     pub fn pick(&self) -> NodeId {
         let members = self.world.members();
         members[self.dice.index(members.len())]
     }
 
-    /// Waits as long as a client thinks: longer where a run takes minutes.
+    /// Waits for a random time up to `millis_max`, longer in a run of minutes.
     pub async fn think(&self, millis_max: u64) {
         let slow = if self.world.minutes().is_some() && self.world.is_busy() { SLOW_THINKING } else { 1 };
         NodeRuntime::sleep(self.dice.millis(0..(millis_max * slow).max(1))).await;
     }
 
-    /// Has the store of `node` do `work` and gives what it answers.
+    /// Runs `work` on the store of `node` and returns its result.
     ///
     /// # Errors
     /// The request or its answer was lost.
@@ -116,7 +116,7 @@ impl Session {
         self.call(node, |process| process.store, work).await
     }
 
-    /// Sends a request to the API of `node` and gives its answer.
+    /// Sends a request to the API of `node` and returns the response.
     ///
     /// # Errors
     /// The request or its answer was lost.
@@ -126,8 +126,8 @@ impl Session {
             .await
     }
 
-    /// Starts a watch at the API of `node`. Its frames come out of the receiver, which ends with the watch, the process
-    /// or the connection. A watch that is refused gives the refusal instead.
+    /// Starts a watch at the API of `node`. The receiver gets its frames, and ends with the watch, the process or the
+    /// connection. A refused watch sends its refusal as the only frame.
     ///
     /// # Errors
     /// The member was not reached.
@@ -181,11 +181,11 @@ impl Session {
     }
 }
 
-/// Sends a watch's frames until it ends or nobody takes them.
+/// Sends a watch's frames until it ends or the receiver is gone.
 async fn serve_watch(server: Server, ask: Ask, sender: mpsc::Sender<Frame>) {
     let mut watch = match server.watch(&ask).await {
         Ok(watch) => watch,
-        // Whoever asked may be gone.
+        // The client may be gone.
         Err(error) => return drop(sender.send(Err(error)).await),
     };
     loop {

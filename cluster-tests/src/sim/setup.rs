@@ -1,35 +1,35 @@
-//! What a simulated run is made of.
+//! The choices of a simulated run.
 //!
-//! Owns the few choices that everything in a run follows from, and the command that replays it. It draws no number.
+//! Owns the few choices that determine everything in a run, and the command that replays it. It draws no random number.
 
 use std::time::Duration;
 
 use super::plant::{PLANTS, Plant};
 
-/// What a run is made of. Everything else follows from the seed.
+/// The choices of a run. Everything else follows from the seed.
 #[derive(Clone, Copy, Debug)]
 pub struct Setup {
     /// The seed.
     pub seed: u64,
-    /// How many members.
+    /// Number of founding members.
     pub members: u64,
-    /// A bug to plant.
+    /// The planted bug, if any.
     pub plant: Option<Plant>,
-    /// How long clients and faults go on, in virtual time.
+    /// Virtual time of clients and faults.
     pub length: Duration,
-    /// Objects there are before anything goes wrong; 0 leaves that to the seed.
+    /// Objects written before any fault; 0 leaves the number to the seed.
     pub objects: u64,
     /// Print each event as it happens.
     pub echo: bool,
 }
 
 impl Setup {
-    /// A run of the usual length without a bug.
+    /// A run of the default length without a bug.
     pub fn new(seed: u64, members: u64) -> Self {
         Setup { seed, members, plant: None, length: Duration::from_secs(12), objects: 0, echo: false }
     }
 
-    /// What replays this run.
+    /// The command line that replays this run.
     pub fn command(&self) -> String {
         let Setup { seed, members, length, objects, .. } = self;
         let plant = PLANTS.iter().find(|(_, plant)| Some(*plant) == self.plant);

@@ -1,8 +1,8 @@
-//! What watches and lists showed, and whether that is what happened.
+//! Checks of watches and lists against the ledger.
 //!
-//! A watch promises every change after its start once, in revision order, or an end; resumed on another member it goes
-//! on as if nothing had been. A list at a revision shows exactly what was there then. Both are held against the
-//! [`Ledger`]. A filtered watch must show what the unfiltered one shows, filtered.
+//! A watch promises every change after its start once, in revision order, or an end; resumed on another member it
+//! continues without a gap. A list at a revision shows exactly the objects at that revision. Both are checked against
+//! the [`Ledger`]. A filtered watch must show the events of the unfiltered one, filtered.
 
 use std::sync::Arc;
 
@@ -11,12 +11,12 @@ use orch_raft::Revision;
 use super::history::{Tag, Version};
 use super::ledger::{Ledger, Noted, Replay};
 
-/// What a watch asks for.
+/// The filter of a watch or list.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Filter {
-    /// Everything.
+    /// All objects of the resource.
     All,
-    /// Objects that bear the mark.
+    /// Objects with the label `mark`.
     Marked,
     /// The objects of a namespace.
     Namespace(Arc<str>),
@@ -24,114 +24,114 @@ pub enum Filter {
     Path(Arc<str>),
 }
 
-/// What an event says.
+/// Type of an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// The object came into view.
+    /// ADDED: the object came into view.
     Added,
-    /// It changed and stays in view.
+    /// MODIFIED: it changed and stays in view.
     Modified,
-    /// It left the view.
+    /// DELETED: it left the view.
     Deleted,
 }
 
 /// One event of a watch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Sighting {
-    /// Of the change.
+    /// Revision of the change.
     pub revision: Revision,
-    /// Which object.
+    /// Path of the object.
     pub path: Arc<str>,
-    /// What happened to the view.
+    /// Type of the event.
     pub kind: Kind,
-    /// The write that made the object shown: as it is, or as it last was for [`Kind::Deleted`].
+    /// Tag of the write that made the object in the event; for [`Kind::Deleted`], of its last version.
     pub tag: Tag,
 }
 
 /// One watch, over all members that served it.
 #[derive(Clone, Debug)]
 pub struct Watched {
-    /// By which client.
+    /// Number of the client.
     pub client: u64,
-    /// Of which resource.
+    /// The resource.
     pub resource: Arc<str>,
-    /// What it asked for.
+    /// Its filter.
     pub filter: Filter,
-    /// It asked for what came after this.
+    /// Revision after which it started.
     pub start: Revision,
-    /// It was promised everything up to here.
+    /// Revision up to which it promised all changes.
     pub through: Revision,
-    /// How often it went on with another member.
+    /// Number of times it was resumed on another member.
     pub resumed: u32,
-    /// What it saw.
+    /// Its events.
     pub sightings: Vec<Sighting>,
 }
 
-/// What there was at a revision, as a list or a cache fed by a watch showed it.
+/// The objects at a revision, as a list or an informer's copy showed them.
 #[derive(Clone, Debug)]
 pub struct Listed {
-    /// Of which resource.
+    /// The resource.
     pub resource: Arc<str>,
-    /// What was asked for.
+    /// Its filter.
     pub filter: Filter,
-    /// As of which revision.
+    /// Its revision.
     pub revision: Revision,
-    /// It must show no older revision.
+    /// Revision that it must have reached: a client knew it before the request.
     pub not_before: Revision,
-    /// What it showed.
+    /// Its items: paths and versions.
     pub items: Vec<(Arc<str>, Version)>,
 }
 
-/// A watch or list that showed something else than what happened.
+/// A watch or list that contradicts the ledger.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Mistaken {
-    /// A watch.
+    /// An event of a watch is wrong.
     #[error(
         "watch of client {client} on {resource} ({filter:?}) from {start} through {through}, resumed {resumed} times: \
          event {position} is {shown}, should be {expected}"
     )]
     Watch {
-        /// By which client.
+        /// Number of the client.
         client: u64,
-        /// Of which resource.
+        /// The resource.
         resource: Arc<str>,
-        /// What it asked for.
+        /// Its filter.
         filter: Filter,
-        /// Its start.
+        /// Revision after which it started.
         start: Revision,
-        /// What it was promised.
+        /// Revision up to which it promised all changes.
         through: Revision,
-        /// How often it was resumed.
+        /// Number of times it was resumed.
         resumed: u32,
-        /// Number of the first event that is wrong.
+        /// Index of the first wrong event.
         position: usize,
-        /// What it saw there, printed.
+        /// The event, printed.
         shown: String,
-        /// What it should have seen, printed.
+        /// The expected event, printed.
         expected: String,
     },
-    /// A list that shows an older state than was known when it was asked for.
+    /// A list shows an older revision than was known before the request.
     #[error("list of {resource} is as of revision {revision}, but {acknowledged} had been answered before")]
     Stale {
-        /// Of which resource.
+        /// The resource.
         resource: Arc<str>,
-        /// As of which revision.
+        /// Its revision.
         revision: Revision,
-        /// What was known.
+        /// The newest revision known before the request.
         acknowledged: Revision,
     },
-    /// A list.
+    /// The items of a list are wrong.
     #[error("list of {resource} ({filter:?}) at revision {revision} showed {shown}, should be {expected}")]
     List {
-        /// Of which resource.
+        /// The resource.
         resource: Arc<str>,
-        /// What was asked for.
+        /// Its filter.
         filter: Filter,
-        /// As of which revision.
+        /// Its revision.
         revision: Revision,
-        /// What it showed, printed.
+        /// Its items, printed.
         shown: String,
-        /// What was there, printed.
+        /// The expected items, printed.
         expected: String,
     },
 }
@@ -146,7 +146,7 @@ impl Filter {
         })
     }
 
-    /// The event that a change is to this watch, if it is one.
+    /// The event of a change in a watch with this filter, if there is one.
     pub fn expect(&self, revision: Revision, noted: &Noted) -> Option<Sighting> {
         let (old, new) = (self.admits(&noted.path, noted.old), self.admits(&noted.path, noted.new));
         let (kind, version) = match (old, new) {
@@ -160,7 +160,7 @@ impl Filter {
 }
 
 impl Watched {
-    /// Holds what was seen against what happened; `false` when the ledger does not know all of that.
+    /// Checks the events against the ledger; `false` if it lacks a needed revision.
     ///
     /// # Errors
     /// The first event that is missing, repeated, out of order or wrong.
@@ -192,10 +192,10 @@ impl Watched {
 }
 
 impl Listed {
-    /// Holds the list against what was there; `false` when the ledger does not know that.
+    /// Checks the list against the ledger; `false` if it lacks the revision.
     ///
     /// # Errors
-    /// It showed something else, or in another order than that of paths, or what was long past.
+    /// The items are wrong or not in order of paths, or the revision is too old.
     pub fn check(&self, replay: &mut Replay) -> Result<bool, Mistaken> {
         let Listed { resource, filter, revision, not_before, items } = self;
         let resource = resource.clone();

@@ -1,8 +1,9 @@
-//! A stored object that changes without its checksum showing it.
+//! A stored object that changes without a checksum error.
 //!
-//! Owns one fault, in some runs, once nothing else is wrong: a byte of an object that one member has stored differs when the
-//! member's process starts. Only the members' comparison can find that: it must, and the member must be repaired from the
-//! others, unless a client writes the object again before. At the end the member's state is checked like every other.
+//! Owns one fault, in some runs, after all others: a byte of an object that one member has stored differs when the
+//! member's process starts. Only the comparison between members can detect that: it must, and the member must be
+//! repaired from the others, unless a client writes the object again before. At the end the member's state is checked
+//! like every other.
 
 use std::time::Duration;
 
@@ -15,21 +16,21 @@ use super::plant::Occasion;
 use super::runtime::NodeRuntime;
 use super::world::World;
 
-/// Of a hundred runs, those with this fault.
+/// Percentage of runs with this fault.
 const RUNS_PERCENT: u64 = 15;
 
-/// Virtual time in which the member must be repaired: several rounds of comparison, and a state to send.
+/// Virtual time in which the member must be repaired: several rounds of comparison, and a snapshot.
 const REPAIRED_MAX: Duration = Duration::from_secs(30);
 
-/// Time between two looks at the repair.
+/// Polling interval of the repair.
 const LOOK: Duration = Duration::from_millis(50);
 
-/// Changes a byte on some member's disk, and waits until the members have repaired that.
+/// Changes a byte on a random member's disk, and waits until the members have repaired it.
 pub async fn strike(world: &World) {
     let dice = world.dice("silent rot");
     let members = world.members();
     let victim = members[dice.index(members.len())];
-    // Of two that differ neither is right.
+    // In a cluster of two no majority tells which state is right.
     let happens = dice.percent(RUNS_PERCENT) || world.is_due(Occasion::SilentRot);
     if !happens || members.len() < 3 || world.failure().is_some() {
         return;
@@ -37,7 +38,7 @@ pub async fn strike(world: &World) {
     let Some(sound) = members.into_iter().find(|node| *node != victim) else { return };
     let Some(store) = world.store(sound) else { return };
     let state = store.state();
-    // What a later entry of the log writes again would be right again after the start.
+    // An object that a later log entry writes again would be repaired by the start.
     let is_current = |resource: &str, path: &str, revision: u64| {
         state.collection(resource).get(path).is_some_and(|object| object.revision.0 == revision)
     };
@@ -64,13 +65,13 @@ pub async fn strike(world: &World) {
     world.observe_whole(victim);
 }
 
-/// Whether `node` runs and is not quarantined.
+/// `node` runs and is not quarantined.
 fn serves(world: &World, node: NodeId) -> bool {
     let store = world.store(node);
     store.is_some_and(|store| store.may_serve().is_ok())
 }
 
-/// An object as `node` has it.
+/// An object's JSON in the state of `node`.
 fn object(world: &World, node: NodeId, resource: &str, path: &str) -> Option<Bytes> {
     let state = world.store(node)?.state();
     state.collection(resource).get(path).map(|object| object.json.clone())

@@ -1,7 +1,7 @@
 //! The objects that simulated clients write straight into the store.
 //!
-//! Owns how a write's tag is stored, and the transactions around it. An object is a config map as small as the store
-//! allows, with its tag as a label, so that the API serves it as one.
+//! Owns the stored form of a write's tag, and the transactions around it. An object is a minimal config map with its
+//! tag as a label, so that the API serves it as one.
 
 use std::sync::Arc;
 
@@ -12,12 +12,12 @@ use super::history::{Guard, MARK, TAG, Tag};
 use super::ledger::{MIRRORS, THINGS};
 use super::trace::Hash64;
 
-/// What a write does beside its value.
+/// Effects of a write beside its value.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Extras {
-    /// Bears the label that filtered watches ask for.
+    /// Sets the label that filtered watches select.
     pub marked: bool,
-    /// Writes the same to the mirror, in the same transaction, or removes it.
+    /// Writes or removes the mirror, too, in the same transaction.
     pub mirrored: bool,
     /// Bytes of filling, so that sizes differ.
     pub filling: usize,
@@ -70,7 +70,7 @@ pub fn transaction(
     }];
     match tag {
         Some(tag) if extras.mirrored => operations.push(put(key(MIRRORS, path), tag, extras)),
-        // Only of a thing that is there, so that both change.
+        // Only if the thing exists, so that both change.
         None if extras.mirrored && matches!(guard, Guard::At(_)) => {
             operations.push(Operation::Delete(key(MIRRORS, path)));
         }
@@ -79,10 +79,10 @@ pub fn transaction(
     Transaction { proposed_ms, conditions, operations }
 }
 
-/// Where the objects of a world of many are: nobody else writes there.
+/// Resource of the objects of a large state. No other client writes it.
 const FILLED: &str = "secrets";
 
-/// The transaction that writes the filler called `name`, whatever is there.
+/// The transaction that writes the filler called `name`, without conditions.
 pub fn filler(name: &str, proposed_ms: u64) -> Transaction {
     let tag = Tag(Hash64::of(name.as_bytes()).0);
     let operations = vec![put(key(FILLED, name), tag, Extras { filling: 20, ..Extras::default() })];

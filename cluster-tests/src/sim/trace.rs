@@ -1,7 +1,7 @@
-//! What happened in a run, in order, and a hash of it.
+//! The events of a run, in order, and a hash of them.
 //!
-//! Two runs of one seed must give the same hash: that is how the simulator's own determinism is shown. The tail of the
-//! lines is what a failure prints.
+//! Two runs of one seed must give the same hash, which shows that the simulator is deterministic. A failure prints the
+//! last lines.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -65,7 +65,7 @@ impl Hash64 {
 }
 
 impl Trace {
-    /// Prints each event to the standard error stream as it happens, too.
+    /// Prints each event to standard error as it happens, too.
     pub fn echo(&self) {
         self.0.lock().echo = true;
     }

@@ -1,10 +1,10 @@
 //! Programs of different versions in one cluster.
 //!
-//! Owns which version each member's process runs: the feature level that its program supports. In some runs the cluster
-//! is founded by older programs, upgraded one member after another while clients write and things go wrong, and a
-//! member is put back to the older program. What must hold: no entry is skipped and no member diverges (the ledger and
-//! the logs are watched anyway); a process ends only if the cluster agreed on a level that its program lacks; once all
-//! are upgraded the cluster agrees on the newest level.
+//! Owns the version of each member's program: the feature level that it supports. In some runs the cluster is founded
+//! by older programs, upgraded one member after another under writes and faults, and a member is downgraded again. The
+//! promises: no entry is skipped and no member diverges (the ledger and the logs are checked anyway); a process ends
+//! only if the cluster agreed on a level that its program lacks; once all are upgraded the cluster agrees on the newest
+//! level.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -24,28 +24,28 @@ use super::plant::Altered;
 use super::runtime::NodeRuntime;
 use super::world::World;
 
-/// Of a hundred runs, how many have programs of different versions.
+/// Percentage of runs with programs of different versions.
 const RUNS_PERCENT: u64 = 40;
 
-/// Of a hundred founders in such a run, how many run the older program.
+/// Percentage of founders in such a run that run the older program.
 const OLD_PERCENT: u64 = 75;
 
-/// Of a hundred steps of an upgrade, how many put a member back to the older program.
+/// Percentage of steps of an upgrade that downgrade a member.
 const DOWNGRADES_PERCENT: u64 = 25;
 
-/// The level of the older program.
+/// Feature level of the older program.
 const OLD: u32 = FEATURE_LEVEL_MAX - 1;
 
 /// Virtual time in which a calm cluster of new programs must agree on the newest level.
 const AGREED_MAX: Duration = Duration::from_secs(30);
 
-/// Between two looks.
+/// Polling interval of the agreed level.
 const LOOK: Duration = Duration::from_millis(50);
 
-/// Which program each member runs.
+/// The programs of the members.
 #[derive(Debug, Default)]
 pub struct Versions {
-    /// Members that run the older program.
+    /// Members that run the older program, with its feature level.
     old: Mutex<BTreeMap<NodeId, u32>>,
     /// The highest level that any member has applied.
     agreed: AtomicU32,
@@ -57,12 +57,12 @@ impl Versions {
         self.old.lock().get(&node).copied().unwrap_or(FEATURE_LEVEL_MAX)
     }
 
-    /// Whether the cluster has agreed on a level that the program of `node` lacks: it must end.
+    /// The cluster has agreed on a level that the program of `node` lacks: it must end.
     pub fn must_end(&self, node: NodeId) -> bool {
         self.program(node) < self.agreed.load(Ordering::Relaxed)
     }
 
-    /// Looks at a state that some member has applied.
+    /// Records the agreed level in a member's applied state.
     pub fn observe(&self, state: &State) {
         if self.agreed.load(Ordering::Relaxed) < FEATURE_LEVEL_MAX {
             self.agreed.fetch_max(orch_raft::member::agreed_feature_level(state), Ordering::Relaxed);
@@ -78,7 +78,7 @@ impl Versions {
     }
 }
 
-/// Draws the programs that the founders run.
+/// Draws the programs of the founders.
 pub fn found(world: &World) {
     let dice = world.dice("versions");
     if !dice.percent(RUNS_PERCENT) {
@@ -92,7 +92,7 @@ pub fn found(world: &World) {
     }
 }
 
-/// Upgrades the members one after another, in a run that has older ones, and puts some back.
+/// Upgrades the members one after another, in a run with older programs, and downgrades some.
 pub async fn roll(world: World) {
     let dice = world.dice("upgrades");
     let mixed = world.members().into_iter().any(|node| world.versions().program(node) < FEATURE_LEVEL_MAX);
@@ -108,7 +108,7 @@ pub async fn roll(world: World) {
     }
 }
 
-/// Ends the process of `node` and starts it with another program.
+/// Restarts `node` with another program.
 async fn replace_program(world: &World, node: NodeId, program: u32, dice: &Dice) {
     if world.versions().program(node) == program {
         return;
@@ -120,7 +120,7 @@ async fn replace_program(world: &World, node: NodeId, program: u32, dice: &Dice)
     world.start(node);
 }
 
-/// Every member runs the newest program from now on.
+/// Upgrades every member to the newest program.
 pub async fn upgrade_all(world: &World) {
     let dice = world.dice("last upgrades");
     for node in world.members() {
@@ -143,8 +143,8 @@ pub async fn agree(world: &World) {
     }
 }
 
-/// `service` of a member whose program takes what it does not know for blank entries, as one without formats would. It
-/// claims to read everything, so that the cluster goes on without waiting for it.
+/// `service` of a member whose program takes unknown entries for blank ones, as a program without entry formats would.
+/// It claims to support every level, so that the cluster does not wait for it.
 pub fn skips_unknown(service: Arc<dyn PeerService>) -> Arc<dyn PeerService> {
     Altered::before(service, |purpose, frame| match purpose {
         Purpose::Append => skip_unknown(frame),
@@ -152,7 +152,7 @@ pub fn skips_unknown(service: Arc<dyn PeerService>) -> Arc<dyn PeerService> {
     })
 }
 
-/// A frame of appends as a program of the older level decodes it when it checks no format.
+/// An append request as a program of the older level decodes it without a check of formats.
 fn skip_unknown(frame: Bytes) -> Bytes {
     use wire::entry::Payload;
     let Ok(mut request) = wire::AppendRequest::decode(frame.clone()) else { return frame };

@@ -1,8 +1,8 @@
-//! A cluster and everything around it: disks, network, processes, clock, and who watches them.
+//! A cluster and everything around it: disks, network, processes, clocks, and observers.
 //!
-//! Owns the members, whether they belong to the cluster, and what the parts of a run share. Their processes start, die,
-//! stop and start again on what their disk still holds (`lives`). After each step of any process the oracles look at it
-//! (`observation`); the first thing they find ends the run.
+//! Owns the members, their membership, and the state that the parts of a run share. Their processes start, are killed,
+//! are paused and restart on the content of their disk (`lives`). After each step of any process the oracles check it
+//! (`observation`); their first finding ends the run.
 
 mod accidents;
 mod clock;
@@ -40,17 +40,17 @@ use super::sightings::{Listed, Watched};
 use super::trace::Trace;
 use super::versions::Versions;
 
-/// One run of so many is about cuts of minutes.
+/// One run in this many is about cuts of minutes.
 const MINUTES_ONE_IN: u64 = 150;
 
-/// How long those last.
+/// Shortest and longest duration of those cuts.
 const MINUTES_MIN: Duration = Duration::from_secs(60);
 const MINUTES_MAX: Duration = Duration::from_secs(180);
 
-/// Names for members to be added in the course of a run, beside those that found the cluster.
+/// Names for members that are added during a run, beside the founders.
 const SPARES: u64 = 4;
 
-/// What clients are served by.
+/// The store that clients use.
 pub type Handle = PlantedStore<MemberStore>;
 
 /// A simulated cluster. Clones share it.
@@ -68,35 +68,35 @@ struct Inner {
     points: Points,
     versions: Versions,
     members: BTreeMap<NodeId, Member>,
-    /// Who belongs to the cluster, or is about to.
+    /// Members of the cluster, or about to be.
     roster: Mutex<BTreeSet<NodeId>>,
     protocol: Mutex<Protocol>,
     watched: Mutex<Vec<Watched>>,
     listed: Mutex<Vec<Listed>>,
     failure: Mutex<Option<String>>,
-    /// Writing clients go on.
+    /// Writing clients continue.
     busy: AtomicBool,
-    /// Nothing new goes wrong.
+    /// The time of faults is over.
     calm: AtomicBool,
-    /// Nothing new goes wrong for a while.
+    /// Faults are suspended.
     truce: AtomicBool,
     /// Writes on a store that were answered as applied.
     taken: AtomicU64,
     /// Revision after which watches may end; 0 while clients write.
     drained_at: AtomicU64,
-    /// Clients that watch shall stay where they are and say when they do.
+    /// Watching clients must stay on their members and report it.
     settling: AtomicBool,
-    /// How many of them do.
+    /// Number of watching clients that have reported so.
     settled: AtomicU64,
-    /// The newest revision that any client was told.
+    /// The newest revision that any client knows.
     acknowledged: AtomicU64,
     answers: Mutex<Vec<Answered>>,
-    /// Disks from before the founding.
+    /// Copies of the founders' disks from before the founding.
     early: Mutex<BTreeMap<NodeId, DiskCopy>>,
     duties: Mutex<Duties>,
-    /// What a plant has heard on the wire.
+    /// Answers that a plant remembers.
     heard: Heard,
-    /// A removed member whose certificate is in use still, and whether by its own program.
+    /// A removed member whose certificate is in use, and `true` if its own program uses it.
     ghost: Mutex<Option<(NodeId, bool)>>,
 }
 
@@ -105,21 +105,21 @@ struct Member {
     disk: SimDisk,
     clock: Arc<WallClock>,
     starts: AtomicU64,
-    /// Its disk was replaced by an empty one: it must not take part any more.
+    /// Its disk was replaced by an empty one or an older copy: it must not take part any more.
     disk_lost: AtomicBool,
-    /// The operator is removing it, or has: it stops by itself.
+    /// The operator is removing it, or has: its process ends by itself.
     leaving: AtomicBool,
-    /// It is kept down, whatever else would start it.
+    /// It is held: nothing may start its process.
     held: AtomicBool,
-    /// One of its tasks gets hardly any time.
+    /// One of its tasks is starved.
     starved: AtomicBool,
-    /// What it stores differs from what it applied, and is not held against the ledger.
+    /// Its stored state differs from what it applied, and is exempt from the ledger.
     rotten: AtomicBool,
     process: Mutex<Option<Process>>,
 }
 
 impl World {
-    /// A world in which nothing runs yet.
+    /// A world without running processes.
     pub fn new(setup: Setup) -> Self {
         let dice = |concern: &str| Dice::new(setup.seed, concern);
         let points = Points::default();
@@ -187,7 +187,7 @@ impl World {
         world
     }
 
-    /// Hears what members ask and answer each other, and has planted bugs change it.
+    /// Observes the members' calls and answers, and lets planted bugs change them.
     fn listen(&self, points: &Points) {
         let weak = Arc::downgrade(&self.0);
         let overhears = move |asker: NodeId, node: NodeId, asked: &Bytes, answered: Option<&Bytes>| {
@@ -217,12 +217,12 @@ impl World {
         }
     }
 
-    /// What the run is made of.
+    /// The choices of the run.
     pub fn setup(&self) -> &Setup {
         &self.0.setup
     }
 
-    /// The stream of chance of `concern`.
+    /// The random stream of `concern`.
     pub fn dice(&self, concern: &str) -> Dice {
         Dice::new(self.0.setup.seed, concern)
     }
@@ -232,27 +232,27 @@ impl World {
         &self.0.trace
     }
 
-    /// What clients asked and were told.
+    /// The clients' calls and outcomes.
     pub fn history(&self) -> &History {
         &self.0.history
     }
 
-    /// What members applied.
+    /// The changes that members applied.
     pub fn ledger(&self) -> &Ledger {
         &self.0.ledger
     }
 
-    /// What connects the members.
+    /// The network between the members.
     pub fn network(&self) -> &SimNetwork {
         &self.0.network
     }
 
-    /// Points at which members may be struck.
+    /// The armed points of members' work.
     pub fn points(&self) -> &Points {
         &self.0.points
     }
 
-    /// Which programs the members run.
+    /// The programs of the members.
     pub fn versions(&self) -> &Versions {
         &self.0.versions
     }
@@ -262,20 +262,20 @@ impl World {
         self.0.roster.lock().iter().copied().collect()
     }
 
-    /// Those that found the cluster.
+    /// The founders.
     pub fn founders(&self) -> Vec<Peer> {
         let ids = self.0.members.iter().take_while(|(id, _)| id.0 <= self.0.setup.members);
         ids.map(|(_, member)| member.peer.clone()).collect()
     }
 
-    /// A name not used so far is to be a member's; `None` when all are used up.
+    /// Puts an unused name on the roster; `None` if all are used up.
     pub fn enlist(&self) -> Option<NodeId> {
         let id = self.spare()?;
         self.0.roster.lock().insert(id);
         Some(id)
     }
 
-    /// Whether a name is left for another member.
+    /// An unused name is left.
     pub fn has_spare(&self) -> bool {
         self.spare().is_some()
     }
@@ -288,14 +288,14 @@ impl World {
         self.0.members.iter().find_map(unused)
     }
 
-    /// The member is no longer one, and its name is never used again.
+    /// Takes a member off the roster. Its name is never used again.
     pub fn retire(&self, node: NodeId) {
         self.0.trace.event(format_args!("n{} is retired", node.0));
         self.0.roster.lock().remove(&node);
         self.kill(node, true);
     }
 
-    /// Who `node` is.
+    /// Identity and address of `node`.
     pub fn peer(&self, node: NodeId) -> &Peer {
         &self.member(node).peer
     }
@@ -315,42 +315,42 @@ impl World {
         self.process(node)?.store
     }
 
-    /// The member that leads the newest term any disk knows of.
+    /// The leader of the newest term on any disk.
     pub fn leader(&self) -> Option<NodeId> {
         self.0.protocol.lock().leader().map(|(_, node)| node)
     }
 
-    /// One of the tasks of `node` gets hardly any time, or all do again.
+    /// Records that a task of `node` is starved, or no longer.
     pub fn set_starved(&self, node: NodeId, starved: bool) {
         self.member(node).starved.store(starved, Ordering::Relaxed);
     }
 
-    /// Whether one of the tasks of `node` gets hardly any time.
+    /// A task of `node` is starved.
     pub fn is_starved(&self, node: NodeId) -> bool {
         self.member(node).starved.load(Ordering::Relaxed)
     }
 
-    /// From now on nothing new goes wrong.
+    /// Ends the time of faults.
     pub fn set_calm(&self) {
         self.0.calm.store(true, Ordering::Relaxed);
     }
 
-    /// Whether the time of faults is over.
+    /// The time of faults is over.
     pub fn is_calm(&self) -> bool {
         self.0.calm.load(Ordering::Relaxed)
     }
 
-    /// How large the world is.
+    /// Scale of the run.
     pub fn scale(&self) -> &Scale {
         &self.0.scale
     }
 
-    /// How long the network stays cut, in a run that is about that.
+    /// Duration of the cuts, in a run about cuts of minutes.
     pub fn minutes(&self) -> Option<Duration> {
         self.0.minutes
     }
 
-    /// Whether writing clients should go on.
+    /// Writing clients must continue.
     pub fn is_busy(&self) -> bool {
         self.0.busy.load(Ordering::Relaxed) && self.failure().is_none()
     }

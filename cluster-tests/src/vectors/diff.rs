@@ -1,17 +1,17 @@
-//! Compares an answer with an expectation and says in words where they differ.
+//! Compares a response with the expected one and describes the differences.
 
 use std::collections::BTreeSet;
 
 use serde_json::{Map, Value};
 
-/// Characters of a value shown in a difference.
+/// Characters of a value in a difference.
 const SHOWN_CHARS_MAX: usize = 220;
 
-/// The differences, for people; none is a match.
+/// The differences as text; empty for a match.
 pub(super) fn differences(want: &Value, got: &Value) -> Vec<String> {
     let mut found = Vec::new();
     if want["status"] == "4xx" {
-        // The reference failed with 500 on bad input: any clear client error is right.
+        // The reference failed with 500 on bad input: any 4xx Status with a message is right.
         if !is_clear_client_error(got) {
             found.push(format!("status: got {}, want a 4xx Status with a message", got["status"]));
         }

@@ -1,12 +1,12 @@
-//! The Protobuf envelope of an answer, decoded as far as the interface fixes it: prefix, type, encoding, and that
-//! there is content.
+//! The Protobuf envelope of a response, decoded as far as the interface fixes it: prefix, type, encoding, and presence
+//! of content.
 
 use serde_json::{Map, Value, json};
 
-/// The four bytes before every message.
+/// Magic bytes before every message.
 const PREFIX: &[u8] = b"k8s\0";
 
-/// A description to compare.
+/// A description of the envelope as JSON, for comparison.
 pub(super) fn describe(bytes: &[u8]) -> Value {
     let Some(message) = bytes.strip_prefix(PREFIX) else {
         return json!({"$protobuf": "no envelope"});
@@ -43,7 +43,7 @@ fn text(bytes: &[u8]) -> Value {
     json!(String::from_utf8_lossy(bytes))
 }
 
-/// The length-delimited fields of a message, up to the first byte that is no message.
+/// The length-delimited fields of a message, up to the first malformed byte.
 struct Fields<'a>(&'a [u8]);
 
 impl<'a> Iterator for Fields<'a> {

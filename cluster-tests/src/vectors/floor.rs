@@ -1,4 +1,4 @@
-//! The floor: how many steps of each area have matched once. It may rise and never falls.
+//! The floor: the number of steps of each area that have matched before. It may rise and never falls.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -8,7 +8,7 @@ use anyhow::{Context, Result};
 
 use super::{Outcome, folder};
 
-/// The file beside the recordings.
+/// Name of the file beside the recordings.
 pub(super) const FILE_NAME: &str = "floor.json";
 
 /// Matched steps by area.
@@ -23,7 +23,7 @@ impl Floor {
         Ok(Self(serde_json::from_str(&text)?))
     }
 
-    /// Areas in which fewer steps match than before, with both figures, a line each.
+    /// Areas in which fewer steps match than the floor: name, matched steps, floor.
     pub fn lost(&self, outcome: &Outcome) -> Vec<(String, usize, usize)> {
         let matched = |area: &str| outcome.scores.get(area).map_or(0, |score| score.matched);
         let all = self.0.iter().map(|(area, floor)| (area.clone(), matched(area), *floor));
@@ -40,7 +40,7 @@ impl Floor {
         Self(areas)
     }
 
-    /// Writes it to its file.
+    /// Writes the floor to its file.
     pub fn write(&self) -> Result<()> {
         fs::write(path(), serde_json::to_string_pretty(&self.0)? + "\n")?;
         Ok(())

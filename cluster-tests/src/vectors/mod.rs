@@ -1,8 +1,8 @@
-//! Recorded scenarios: what the reference answered, replayed against a server of ours.
+//! Recorded scenarios: the reference's responses, replayed against a server of ours.
 //!
-//! `scenario` reads the recordings, `replay` does their steps, `normalize` replaces what differs from run to run by
-//! placeholders (as was done when recording), `diff` compares, `floor` keeps what once matched from being lost.
-//! A recording's format is described in `cluster-tests/vectors/README.md`.
+//! `scenario` reads the recordings, `replay` runs their steps, `normalize` replaces values that differ from run to run
+//! by placeholders (as was done when recording), `diff` compares, `floor` keeps steps that once matched from being
+//! lost. `cluster-tests/vectors/README.md` describes the format of a recording.
 
 mod diff;
 mod envelope;
@@ -25,7 +25,7 @@ pub use scenario::{Scenario, Selection, load};
 /// Differences printed for one step before the rest is only counted.
 const DIFFERENCES_SHOWN_MAX: usize = 12;
 
-/// Where the recordings are in the source tree.
+/// Directory of the recordings in the source tree.
 pub fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("vectors")
 }
@@ -36,7 +36,7 @@ pub struct Users {
     pub admin: Client,
     /// A user in the group `devs`, without a role.
     pub alice: Client,
-    /// Nobody.
+    /// A client without credentials.
     pub anonymous: Client,
 }
 
@@ -51,7 +51,7 @@ impl Users {
     }
 }
 
-/// How many judged steps there were in an area, and how many matched.
+/// Judged and matched steps of an area.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Score {
     /// Steps that match.
@@ -60,17 +60,17 @@ pub struct Score {
     pub judged: usize,
 }
 
-/// What came of a replay.
+/// Result of a replay.
 #[derive(Debug, Default)]
 pub struct Outcome {
-    /// By area.
+    /// Scores by area.
     pub scores: BTreeMap<String, Score>,
     /// The differences of each area, ready to print.
     pub differences: BTreeMap<String, String>,
 }
 
 impl Outcome {
-    /// All areas together.
+    /// Sum of all areas.
     pub fn total(&self) -> Score {
         self.scores.values().fold(Score::default(), |sum, score| Score {
             matched: sum.matched + score.matched,

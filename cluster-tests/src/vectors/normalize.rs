@@ -1,6 +1,6 @@
-//! Replaces what differs from run to run by placeholders: versions, times, uids, generated names, tokens.
+//! Replaces values that differ from run to run by placeholders: versions, times, uids, generated names, tokens.
 //!
-//! The same was done to the reference's answers when they were recorded; what is not touched here is compared.
+//! The reference's responses were normalized alike when they were recorded; everything else is compared.
 
 use std::sync::LazyLock;
 
@@ -24,7 +24,7 @@ const TIME_FIELDS: [&str; 9] = [
     "expirationTimestamp",
 ];
 
-/// Names shorter than this are not generated, and too short to be replaced inside a text.
+/// Names shorter than this are not generated, and too short to be replaced inside a message.
 const GENERATED_NAME_CHARS_MIN: usize = 6;
 
 macro_rules! pattern {
@@ -37,9 +37,9 @@ pattern!(TIME, r"^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]+
 pattern!(UID, r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}");
 pattern!(VERSION_IN_MESSAGE, r"(current: |in record \()[0-9]+");
 pattern!(VERSION_IN_TEXT, r#"resourceVersion: "[0-9]+""#);
-// Days too: a scenario that names a time of its own was recorded when that was 322 days ago.
+// Days, too: a scenario with a fixed time was recorded when that was 322 days ago.
 pattern!(AGE, r"^([0-9]+(s|m|ms|d)|<invalid>|<unknown>)$");
-// A decoder's own wording is not part of the interface: any text is right in its place.
+// The wording of a decoder's errors is not part of the interface: any text is right there.
 pattern!(
     WORDING,
     concat!(
@@ -49,7 +49,7 @@ pattern!(
     )
 );
 
-/// `value` with placeholders; `key` is the field it stands in, also through arrays.
+/// `value` with placeholders. `key` is the field that holds it, directly or through arrays.
 pub(super) fn normalize(value: Value, key: Option<&str>) -> Value {
     match value {
         Value::Object(fields) => object(fields),
@@ -114,7 +114,7 @@ fn is_generated(fields: &Map<String, Value>) -> bool {
 
 fn string(text: String, key: Option<&str>) -> String {
     let is_text = matches!(key, Some("message" | "$text"));
-    // The causes, which are compared, say the same as such a message in any order.
+    // The causes, which are compared, contain the parts of such a message, in any order.
     if is_text && WORDING.is_match(&text) || key == Some("message") && text.contains(" is invalid: [") {
         return "<text>".into();
     }
@@ -128,7 +128,7 @@ fn string(text: String, key: Option<&str>) -> String {
     }
 }
 
-/// A generated name inside an error's text is random.
+/// Replaces a generated name, which is random, in the texts of a Status.
 fn without_generated_name(status: Value) -> Value {
     let name = status["details"]["name"].as_str().unwrap_or_default();
     if name.chars().count() < GENERATED_NAME_CHARS_MIN {
@@ -138,7 +138,7 @@ fn without_generated_name(status: Value) -> Value {
     serde_json::from_str(&text).unwrap_or(status)
 }
 
-/// A text in which equal values are equal, whatever the order of their fields.
+/// A text form that does not depend on the order of fields.
 fn canonical(value: &Value) -> String {
     match value {
         Value::Object(fields) => {

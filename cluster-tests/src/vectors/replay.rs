@@ -1,4 +1,4 @@
-//! Does the steps of one scenario: sends requests, opens and collects watches, waits, saves values for later steps.
+//! Runs the steps of one scenario: sends requests, opens and collects watches, waits, saves values for later steps.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -21,16 +21,16 @@ use super::Users;
 use super::normalize::normalize;
 use crate::client::{Client, Response};
 
-/// How long a `collect` waits for its events unless the step says otherwise.
+/// Time that a `collect` waits for its events unless the step has its own.
 const COLLECT_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// How long a `collect` waits on, so that an event too many shows.
+/// Time that a `collect` waits for surplus events.
 const SETTLE: Duration = Duration::from_millis(300);
 
-/// How often a `collect` looks.
+/// Polling interval of a `collect`.
 const LOOK_INTERVAL: Duration = Duration::from_millis(5);
 
-/// How long the head of a watch's answer may take.
+/// Timeout of a watch's response head.
 const WATCH_OPEN_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// The headers that are part of an expectation.
@@ -44,7 +44,7 @@ pub(super) struct Run<'a> {
     placeholder: Regex,
 }
 
-/// A watch with what it has received.
+/// A watch and the events it has received.
 struct OpenWatch {
     received: Arc<Mutex<Received>>,
     pump: Option<JoinHandle<()>>,
@@ -70,7 +70,7 @@ impl Drop for OpenWatch {
     }
 }
 
-/// What a step does, for people.
+/// Title of a step in reports.
 pub(super) fn title(step: &Map<String, Value>) -> String {
     match step.get("do").and_then(Value::as_str) {
         Some(request) => request.to_owned(),
@@ -79,13 +79,13 @@ pub(super) fn title(step: &Map<String, Value>) -> String {
 }
 
 impl<'a> Run<'a> {
-    /// A pass that has saved nothing yet.
+    /// A pass without saved values.
     pub(super) fn new(users: &'a Users) -> Self {
         let placeholder = Regex::new(r"\$\{(\w+)\}").expect("the pattern is valid");
         Self { users, saved: HashMap::new(), watches: HashMap::new(), placeholder }
     }
 
-    /// Does one step; what the server answered, normalized. Null for a step that waits.
+    /// Runs one step and returns the normalized response; null for a step that waits.
     pub(super) async fn step(&mut self, recorded: &Map<String, Value>) -> Result<Value> {
         if let Some(seconds) = recorded.get("wait").and_then(Value::as_f64) {
             sleep(Duration::from_secs_f64(seconds)).await;
@@ -163,7 +163,7 @@ impl<'a> Run<'a> {
         }
         sleep(seconds(step, "settle").unwrap_or(SETTLE)).await;
         let mut events = std::mem::take(&mut watch.received.lock().events);
-        // A plain bookmark may come at any time.
+        // A periodic bookmark may come at any time.
         events
             .retain(|event| event["type"] != "BOOKMARK" || event.to_string().contains("initial-events-end"));
         Ok(json!({"events": normalize(Value::Array(events), None)}))
@@ -192,7 +192,7 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// `value` with every `${name}` in its strings replaced by what was saved under the name.
+    /// `value` with every `${name}` in its strings replaced by the value saved under that name.
     fn substitute(&self, value: &Value) -> Result<Value> {
         Ok(match value {
             Value::String(text) => Value::String(self.substitute_text(text)?),
@@ -226,7 +226,7 @@ impl<'a> Run<'a> {
     }
 }
 
-/// Reads events, a line each, until the stream ends or holds something that is none.
+/// Reads events, one a line, until the stream ends or a line is not an event.
 async fn pump(mut body: Incoming, sink: &Mutex<Received>) {
     let mut rest: Vec<u8> = Vec::new();
     while let Some(Ok(frame)) = body.frame().await {
@@ -243,7 +243,7 @@ async fn pump(mut body: Incoming, sink: &Mutex<Received>) {
     }
 }
 
-/// An answer in the form of an expectation.
+/// A response in the form of an expectation.
 fn judged(status: u16, headers: &HeaderMap, body: Value) -> Value {
     let mut out = opened(status, headers);
     let mut kept = Map::new();
@@ -263,7 +263,7 @@ fn judged(status: u16, headers: &HeaderMap, body: Value) -> Value {
     Value::Object(out)
 }
 
-/// Status and content type, which is all that is judged of a watch that opened.
+/// Status and content type: all that is judged of an opened watch.
 fn opened(status: u16, headers: &HeaderMap) -> Map<String, Value> {
     let mut out = Map::new();
     out.insert("status".into(), json!(status));
@@ -271,7 +271,7 @@ fn opened(status: u16, headers: &HeaderMap) -> Map<String, Value> {
     out
 }
 
-/// The content type without parameters, but for those that choose a representation.
+/// The content type without parameters, except those that choose a representation.
 fn judged_type(content_type: &str) -> &str {
     if content_type.contains("Table") || content_type.contains("as=") {
         return content_type;
@@ -294,7 +294,7 @@ fn decode(raw: &[u8], content_type: &str) -> Value {
     as_text()
 }
 
-/// The step's body as bytes, and whether it is a document (and so JSON unless a header says otherwise).
+/// The step's body as bytes, and `true` if it is a document (and so JSON unless a header overrides it).
 fn body(step: &Map<String, Value>) -> Result<(Bytes, bool)> {
     Ok(match step.get("body") {
         None | Some(Value::Null) => (Bytes::new(), false),

@@ -12,7 +12,7 @@ use super::floor;
 /// One scenario: steps that share a namespace, names saved from answers, and watches.
 #[derive(Debug, Clone, Deserialize)]
 pub struct Scenario {
-    /// The area, which is the file's name.
+    /// Its area, which is the name of the file.
     pub area: String,
     /// Its name, unique in the area.
     pub name: String,
@@ -20,14 +20,14 @@ pub struct Scenario {
     pub steps: Vec<Map<String, Value>>,
 }
 
-/// Which scenarios to take; empty lists take all.
+/// Filter of scenarios; an empty list selects all.
 #[derive(Debug, Default)]
 pub struct Selection {
-    /// Areas.
+    /// Selected areas.
     pub areas: Vec<String>,
-    /// Scenarios by name.
+    /// Names of the selected scenarios.
     pub names: Vec<String>,
-    /// Appended to the names of the scenarios' namespaces, to run twice on one server.
+    /// Suffix of the scenarios' namespaces, to run twice on one server.
     pub suffix: String,
 }
 
@@ -62,7 +62,7 @@ fn parse(text: &str, selection: &Selection) -> Result<Vec<Scenario>> {
     all.into_iter().filter(wanted).map(|scenario| with_suffix(scenario, &selection.suffix)).collect()
 }
 
-/// The scenario in a namespace of another name.
+/// The scenario with a suffix on its namespace.
 fn with_suffix(scenario: Scenario, suffix: &str) -> Result<Scenario> {
     if suffix.is_empty() {
         return Ok(scenario);

@@ -1,4 +1,4 @@
-//! A server of config maps in memory, without encryption: just enough of the API for the benchmark, with faults on
+//! A server of config maps in memory, over plain HTTP: just enough of the API for the benchmark, with faults on
 //! request.
 
 use std::collections::{BTreeMap, HashMap};
@@ -21,7 +21,7 @@ use tokio::net::TcpListener;
 use tokio::runtime::Builder;
 use tokio::sync::{broadcast, oneshot};
 
-/// Whether the server does what it should.
+/// Correct behaviour, or a fault of the server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Behaviour {
     Right,
@@ -88,7 +88,7 @@ async fn serve(listener: TcpListener, behaviour: Behaviour) {
         let state = state.clone();
         tokio::spawn(async move {
             let service = service_fn(move |request| answer(state.clone(), request));
-            // A client that goes away ends its connection with an error, which is no fault of the test.
+            // A client that disconnects ends its connection with an error, which is no fault of the test.
             let _ = auto::Builder::new(TokioExecutor::new())
                 .serve_connection(TokioIo::new(stream), service)
                 .await;
@@ -158,7 +158,7 @@ impl State {
         let answer = full(object);
         self.patched += 1;
         if self.behaviour == Behaviour::RepeatsAnEvent && self.patched == 120 {
-            let _ = self.changes.send(event.clone()); // nobody watches in other works
+            let _ = self.changes.send(event.clone()); // fails without watchers, as in other works
         }
         let _ = self.changes.send(event);
         answer

@@ -1,5 +1,5 @@
-//! The benchmark against a server that is known to be right, and one known to be wrong: a measuring program that
-//! cannot tell them apart measures nothing.
+//! The benchmark against a correct server and against faulty ones: a benchmark that cannot tell them apart measures
+//! nothing.
 #![expect(clippy::unwrap_used, reason = "tests may unwrap, in what they call too")]
 
 mod fake;
@@ -9,7 +9,7 @@ use fake::{Behaviour, Fake};
 use orch_cluster_tests::load::{Options, run};
 use serde_json::Value;
 
-/// Runs `works` on a server of `behaviour`; the report as JSON and as text.
+/// Runs `works` on a server of `behaviour` and returns the report as JSON and as text.
 fn measure(works: &[&str], behaviour: Behaviour) -> (Value, String) {
     let fake = Fake::start(behaviour);
     let mut arguments = vec!["bench"];

@@ -1,4 +1,4 @@
-//! Nonsense from outside: each kind gets the answer the reference gave, and the server stays up.
+//! Malformed requests: each gets the response recorded from the reference, and the server stays up.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use tokio::net::TcpStream;
 
 use crate::objects::{COLLECTION, config_map, make_namespace};
 
-/// A request and what must come of it: status, reason and a part of the message.
+/// A request and its expected response: status, reason and a part of the message.
 struct Case {
     name: &'static str,
     method: Method,
@@ -94,7 +94,7 @@ fn bodies() -> Vec<Case> {
     ]
 }
 
-/// Ten levels of nine: three and a half billion values when written out.
+/// A YAML alias bomb of ten levels of nine: three and a half billion values when expanded.
 fn alias_bomb() -> String {
     let mut text = String::from("a0: &a0 [x, x, x, x, x, x, x, x, x]\n");
     for level in 1..10 {
@@ -184,7 +184,7 @@ async fn nonsense_gets_the_recorded_answer_and_the_server_stays_up() {
     assert!(wrong.is_empty(), "{} cases:\n{}", wrong.len(), wrong.join("\n"));
 }
 
-/// Sends the case; what is wrong with the answer.
+/// Sends the case and describes the difference of its response, if any.
 async fn check(client: &Client, case: Case) -> Option<String> {
     let (code, reason, part) = case.want;
     let name = case.name;
@@ -204,7 +204,7 @@ async fn check(client: &Client, case: Case) -> Option<String> {
     (!is_right).then(|| format!("{name}: want {code} {reason} \"{part}\", got {} {status}", answer.status))
 }
 
-/// Certificates of strangers: no authority's, and the peers' authority, which signs no clients.
+/// Untrusted client certificates: self-signed, and of the peer authority, which signs no clients.
 async fn certificates(cluster: &Cluster) -> Vec<String> {
     let mut wrong = Vec::new();
     let peer = cluster.certificates().join("members/a");
@@ -220,7 +220,7 @@ async fn certificates(cluster: &Cluster) -> Vec<String> {
     ];
     for (name, chain, key) in identities {
         let client = cluster.client_as(0, Identity::Certificate { chain, key }).unwrap();
-        // Refused in the handshake or by the API: both are a refusal.
+        // A failed handshake and a 401 are both a refusal.
         if let Ok(answer) = client.get(COLLECTION).await
             && answer.status != 401
         {
@@ -237,7 +237,7 @@ async fn certificates(cluster: &Cluster) -> Vec<String> {
     wrong
 }
 
-/// Bytes that are no TLS, and a connection that says nothing.
+/// Bytes that are no TLS, and a silent connection.
 async fn garbage_on_the_wire(client: &Client) {
     let address = client.endpoint().authority();
     let _silent = TcpStream::connect(&address).await.unwrap();
@@ -246,7 +246,7 @@ async fn garbage_on_the_wire(client: &Client) {
         stream.write_all(garbage).await.unwrap();
         stream.shutdown().await.unwrap();
         let mut answer = Vec::new();
-        // How the server turns such a connection away is its affair, so long as it does.
+        // The server may refuse such a connection in any way, but must close it.
         let reading = stream.read_to_end(&mut answer);
         assert!(tokio::time::timeout(Duration::from_secs(20), reading).await.is_ok(), "garbage is kept open");
     }

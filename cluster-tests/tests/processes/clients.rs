@@ -1,7 +1,7 @@
-//! The ecosystem's client libraries, unmodified, against a cluster of that brand: `clients/` holds what they do.
+//! The ecosystem's client libraries, unmodified, against a cluster of that brand. `clients/` holds their scripts.
 //!
-//! Owns their installation, which is kept beside the build. Where a language or the network is missing, the test says
-//! so and ends.
+//! Owns their installation, which is kept beside the build. Without the language or the network, the test prints that
+//! it is skipped, and ends.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -11,17 +11,17 @@ use std::time::{Duration, Instant};
 use orch_cluster_tests::cluster::{Cluster, Options};
 use serde_json::json;
 
-/// What is installed: fixed, so that a new release of theirs changes no result of ours.
+/// Pinned versions, so that a new release of a client changes no result of ours.
 const PYTHON_PACKAGE: &str = "kubernetes==37.0.2";
 const JAVASCRIPT_PACKAGE: &str = "@kubernetes/client-node@1.4.0";
 
 /// Oldest release of Node.js that the JavaScript client runs on.
 const NODE_MAJOR_MIN: u32 = 20;
 
-/// How long a client's whole script may take; it takes some seconds.
+/// Timeout of a client's whole script, which takes some seconds.
 const SCRIPT_MAX: Duration = Duration::from_secs(90);
 
-/// How long an installation may take.
+/// Timeout of an installation.
 const INSTALL_MAX: Duration = Duration::from_secs(90);
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -34,7 +34,8 @@ async fn the_javascript_client_does_what_programs_do_with_it() {
     check("javascript_client.mjs", javascript).await;
 }
 
-/// Runs a client's script. `prepare` gives the command, installed in a folder of its own, or why there is none.
+/// Runs a client's script. `prepare` installs the client in a folder of its own and returns the command, or the reason
+/// to skip.
 async fn check(script: &'static str, prepare: fn(&Path, &Path) -> Result<Command, String>) {
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("clients").join(script);
     let home = Path::new(env!("CARGO_TARGET_TMPDIR")).join(script);
@@ -101,7 +102,7 @@ fn javascript(script: &Path, home: &Path) -> Result<Command, String> {
     npm.args(["install", "--silent", "--no-audit", "--no-fund", "--prefer-offline", "--prefix"]);
     npm.arg(home).arg(JAVASCRIPT_PACKAGE);
     installed(npm)?;
-    // Packages are looked for beside the script.
+    // Node.js looks for packages beside the script.
     let copy = home.join("client.mjs");
     std::fs::copy(script, &copy).map_err(|error| error.to_string())?;
     let mut command = Command::new("node");
@@ -109,7 +110,7 @@ fn javascript(script: &Path, home: &Path) -> Result<Command, String> {
     Ok(command)
 }
 
-/// Runs a step of an installation; what went wrong is the reason to skip.
+/// Runs a step of an installation. The error is the reason to skip.
 fn installed(command: Command) -> Result<(), String> {
     let shown = format!("{command:?}");
     match run(command, INSTALL_MAX) {
@@ -119,9 +120,9 @@ fn installed(command: Command) -> Result<(), String> {
     }
 }
 
-/// Runs a command to its end, or kills it at `limit`; whether it succeeded, and what it wrote.
+/// Runs a command to its end, or kills it at `limit`; returns `true` on success, and its output.
 fn run(mut command: Command, limit: Duration) -> Result<(bool, String), String> {
-    // A file, because nobody reads a pipe while the end is waited for.
+    // A file, because a pipe would fill up: it is not read while the command runs.
     let output = tempfile::NamedTempFile::new().map_err(|error| error.to_string())?;
     let stream = || output.as_file().try_clone().map(Stdio::from);
     let (out, err) = (stream().map_err(|e| e.to_string())?, stream().map_err(|e| e.to_string())?);

@@ -1,4 +1,5 @@
-//! Many clients that change one object without saying which version, through every member: each change is made, once.
+//! Many clients that patch one object without a resourceVersion, through every member: each patch is applied exactly
+//! once.
 
 use futures::future::join_all;
 use orch_cluster_tests::client::Client;
@@ -10,7 +11,7 @@ use crate::objects::{COLLECTION, config_map, make_namespace};
 const CLIENTS: usize = 64;
 const CHANGES: usize = 8;
 
-/// Counts up a field of its own; the answers that were no success.
+/// Counts up this client's own field and returns the responses that were not successful.
 async fn count_up(client: &Client, number: usize) -> Vec<String> {
     let mut refused = Vec::new();
     for change in 1..=CHANGES {

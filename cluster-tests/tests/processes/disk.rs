@@ -1,4 +1,4 @@
-//! Disks that lie, lose and fill: a member serves nothing that is damaged, and a full disk loses nothing acknowledged.
+//! Damaged and full disks: a member serves no damaged data, and a full disk loses no acknowledged write.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -9,13 +9,13 @@ use orch_cluster_tests::cluster::{Cluster, Options};
 use crate::load::Writers;
 use crate::objects::{COLLECTION, config_map, list, make_namespace};
 
-/// How long a member may take to find out that it cannot go on.
+/// Time within which a member must end by itself.
 const END_MAX: Duration = Duration::from_secs(20);
 
-/// What is looked for on the disk: no compression makes it shorter.
+/// Marker searched for on the disk: no compression makes it shorter.
 const CANARY: &str = "q7Zk3vXw9LmB2nRt";
 
-/// The largest file of a member with little space: the write-ahead log reaches it after some hundred writes.
+/// File size limit of a member with little space: the write-ahead log reaches it after some hundred writes.
 const CRAMPED_KB: u64 = 1024;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -42,7 +42,7 @@ async fn a_flipped_bit_in_a_table_refuses_to_start() {
     let client = cluster.client(0).unwrap();
     make_namespace(&client).await.unwrap();
     client.post(COLLECTION, &config_map("kept", CANARY)).await.unwrap().success().unwrap();
-    // Opening writes what it replays into tables.
+    // Opening the disk writes the replayed log into tables.
     cluster.kill(0).unwrap();
     cluster.respawn(0).unwrap();
     cluster.wait_ready(0).await.unwrap();
@@ -52,7 +52,7 @@ async fn a_flipped_bit_in_a_table_refuses_to_start() {
     refuses(&mut cluster, 0).await;
 }
 
-/// The member ends with code 1, and the last it says is one line of what is wrong and where.
+/// The member ends with code 1, and its last line of log tells the damage and its place.
 async fn refuses(cluster: &mut Cluster, victim: usize) {
     let ending = cluster.wait_end(victim, END_MAX).await.unwrap();
     let said = ending.log.lines().last().unwrap_or_default();
@@ -86,7 +86,7 @@ async fn a_full_disk_ends_the_member_and_loses_nothing_acknowledged() {
     write_some(&cluster, 0, 5).await;
 }
 
-/// Creates objects one after the other.
+/// Creates `count` objects, one after the other.
 async fn write_some(cluster: &Cluster, node: usize, count: usize) {
     let client = cluster.client(node).unwrap();
     for _ in 0..count {
@@ -96,7 +96,7 @@ async fn write_some(cluster: &Cluster, node: usize, count: usize) {
     }
 }
 
-/// Flips one bit of the canary in the newest of the store's files that end in `extension` and hold it.
+/// Flips one bit of the canary in the newest store file that ends in `extension` and contains it.
 fn flip_bit(data: &Path, extension: &str) {
     let mut files = Vec::new();
     collect(data, &mut files);

@@ -1,4 +1,4 @@
-//! A member whose stored state was changed behind its back, checksums and all: found, reported, and repaired.
+//! A member whose stored state was changed with valid checksums: detected, reported, and repaired.
 
 use std::time::Duration;
 
@@ -13,16 +13,16 @@ use serde_json::Value;
 
 use crate::objects::{COLLECTION, NAMESPACE, config_map, make_namespace};
 
-/// What the object says, and what the damaged member makes of it.
+/// The object's value, and the value on the damaged member.
 const TRUTH: &[u8] = b"the-truth";
 const LIE: &[u8] = b"the-falsehood-of-a-member";
 
-/// How long it may take until history has left memory, and until a member is repaired.
+/// Timeout until history has left memory, and until a member is repaired.
 const PATIENCE: Duration = Duration::from_secs(60);
 const LOOK_INTERVAL: Duration = Duration::from_millis(100);
 
-/// Changes the stored object `name` of a member that does not run, as a fault in memory would: what is written has a
-/// valid checksum. `false` while the state on the disk does not have the object yet.
+/// Changes the stored object `name` of a stopped member, as a memory error would: the new record has a valid checksum.
+/// `false` while the state on the disk does not have the object yet.
 fn corrupt(cluster: &Cluster, node: usize, name: &str) -> bool {
     let disk = RocksDisk::open(&cluster.data(node).join("store")).unwrap();
     let path = format!("{NAMESPACE}/{name}");
@@ -47,7 +47,7 @@ fn corrupt(cluster: &Cluster, node: usize, name: &str) -> bool {
     true
 }
 
-/// Stops member `node`, changes what it stored of object `name`, and starts it again.
+/// Kills member `node`, changes its stored object `name`, and starts it again.
 async fn damage(cluster: &mut Cluster, node: usize, name: &str) {
     for _ in 0..10 {
         cluster.kill(node).unwrap();
@@ -57,7 +57,7 @@ async fn damage(cluster: &mut Cluster, node: usize, name: &str) {
             return;
         }
         cluster.wait_ready(node).await.unwrap();
-        // The history of a second, and what the keeper takes to move it.
+        // One second of history, and the time that the keeper takes to move it.
         tokio::time::sleep(Duration::from_secs(3)).await;
     }
     panic!("the object never reaches the state on the disk");
@@ -81,7 +81,7 @@ async fn a_member_whose_state_was_changed_is_found_reported_and_repaired() {
 
     let looked = async {
         loop {
-            // It listens on another port after a start, and not before its state is loaded.
+            // The member listens on another port after a start, and only once its state is loaded.
             let told = match cluster.client(victim) {
                 Ok(client) => agreement(&client).await,
                 Err(_) => None,
@@ -102,7 +102,7 @@ async fn a_member_whose_state_was_changed_is_found_reported_and_repaired() {
     let object = repaired.get(&format!("{COLLECTION}/kept?resourceVersion=0")).await.unwrap();
     assert_eq!(object.success().unwrap()["data"]["value"], truth);
 
-    // And on its disk: another start finds nothing.
+    // The disk is repaired, too: another start detects nothing.
     cluster.kill(victim).unwrap();
     cluster.respawn(victim).unwrap();
     cluster.wait_ready(victim).await.unwrap();

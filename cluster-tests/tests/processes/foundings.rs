@@ -1,4 +1,4 @@
-//! Disks that come back without what their member promised, and members that are to go: real processes, real disks.
+//! Disks that come back without their member's promises, and removals of members: real processes, real disks.
 
 use std::fs;
 use std::path::Path;
@@ -9,10 +9,10 @@ use tokio::time::sleep;
 
 use crate::objects::{COLLECTION, config_map, make_namespace};
 
-/// Far longer than an election and a round of questions take.
+/// Timeout of a step: far longer than an election and a round of enrolment.
 const STEP_MAX: Duration = Duration::from_secs(30);
 
-/// Between two attempts.
+/// Pause between two attempts.
 const PAUSE: Duration = Duration::from_millis(50);
 
 /// Runs `orch cluster` until it is refused for `reason`.
@@ -55,7 +55,7 @@ async fn a_founder_alone_that_was_emptied_serves_nothing_beside_the_cluster_it_g
     cluster.respawn(0).unwrap();
     cluster.leader_other_than(0).await.unwrap();
     wait_listening(&cluster, 0).await;
-    // Its flags name no founder but itself. It founds nothing, not even when it is told to.
+    // Its flags name no founder but itself. It founds no cluster, not even on an operator's request.
     refused_for(&cluster, 0, &["found"], "of a running cluster speaks to this one").await;
     let emptied = cluster.client(0).unwrap();
     assert_eq!(emptied.get(COLLECTION).await.unwrap().status, 503);
@@ -138,7 +138,7 @@ async fn a_healthy_member_is_not_removed_while_another_is_down_and_stops_once_it
     let ending = cluster.wait_end(healthy, STEP_MAX).await.unwrap();
     assert_eq!(ending.code, Some(1));
     assert!(ending.log.contains("was removed from the cluster"), "{}", ending.log);
-    // Its flags name founders, its certificate is good, and its disk has everything: it opens nothing with them.
+    // Neither its flags, which name founders, nor its good certificate and its complete disk let it join again.
     cluster.respawn(healthy).unwrap();
     let ending = cluster.wait_end(healthy, STEP_MAX).await.unwrap();
     assert!(ending.log.contains("was removed from the cluster"), "{}", ending.log);
@@ -146,7 +146,7 @@ async fn a_healthy_member_is_not_removed_while_another_is_down_and_stops_once_it
     assert_eq!(made.status, 201, "{made:?}");
 }
 
-/// Waits until a leader must count a member as down that was killed: time is the condition here, nothing else shows it.
+/// Waits until the leader must count a killed member as down: only time makes it so, and no status shows it.
 async fn sleep_until_silent() {
     sleep(Duration::from_secs(1)).await;
 }

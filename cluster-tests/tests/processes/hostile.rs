@@ -1,4 +1,5 @@
-//! Clients that mean harm, all at once: while they go on an honest client is answered, and afterwards nothing is left.
+//! Hostile clients, all attacks at once: meanwhile an honest client is answered, and afterwards the server holds none
+//! of their resources.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -13,26 +14,27 @@ use tokio::time::{sleep, timeout};
 
 use crate::objects::{COLLECTION, config_map, make_namespace};
 
-/// Descriptors of the server: half of them are places for connections, so that a flood of hundreds is one over the cap.
+/// File descriptors of the server: half of them are places for connections, so that a flood of hundreds exceeds the
+/// limit.
 const DESCRIPTORS: u32 = 1024;
 
-/// How long the attacks go on.
+/// Duration of the attacks.
 const ATTACK: Duration = Duration::from_secs(6);
 
-/// How long an honest client may wait for an answer, on a machine that the attackers share; the promise to clients of a
+/// Longest wait of an honest client for a response, on a machine shared with the attackers; the promise to clients of a
 /// server under attack is that they are answered at all.
 const ANSWER_MAX: Duration = Duration::from_secs(8);
 
-/// How long the server may take to let go of what the attackers held.
+/// Time within which the server must release the attackers' resources.
 const RECOVERY_MAX: Duration = Duration::from_secs(15);
 
-/// Lines that a start and an attack may cost, where thousands of connections are cut.
+/// Log lines that a start and an attack may cause, although thousands of connections are closed.
 const LOG_LINES_MAX: usize = 60;
 
-/// What may stay: buffers that the allocator keeps for the next burst.
+/// Memory that may remain: buffers that the allocator keeps for the next burst.
 const MEMORY_LEFT_KB: u64 = 64 << 10;
 
-/// Where everybody turns, whether they still attack, and what they did.
+/// The target of the attacks, the signal to stop, and counts of the attacks.
 #[derive(Clone)]
 struct Attack {
     endpoint: Endpoint,
@@ -80,7 +82,7 @@ async fn an_honest_client_is_answered_while_others_attack_and_nothing_is_left_of
     client.get(&format!("{COLLECTION}/there")).await.unwrap().success().unwrap();
 }
 
-/// Asks over a connection that was there before and over new ones; how many answers there were and the longest wait.
+/// Sends requests over an old connection and over new ones; returns the number of responses and the longest wait.
 async fn be_honest(cluster: &Cluster, old: &Client) -> (usize, Duration) {
     let path = format!("{COLLECTION}/there");
     let (began, mut answers, mut slowest) = (Instant::now(), 0, Duration::ZERO);
@@ -140,7 +142,7 @@ impl Attack {
         self.endpoint.connect(&self.access.with_protocol(protocol)).await.ok()
     }
 
-    /// Opens streams and resets each at once.
+    /// Opens streams and resets each at once (rapid reset).
     async fn rapid_reset(self) {
         while self.count_step() {
             let Some(mut stream) = self.connect("h2").await else { continue };
@@ -162,7 +164,7 @@ impl Attack {
         }
     }
 
-    /// Begins headers that never end.
+    /// Sends CONTINUATION frames without end.
     async fn continuation_flood(self) {
         // A literal header with a name and a value, never indexed.
         let header = [&[0x10, 1, b'a', 0x7f, 0x81, 0x7f][..], &[b'x'; 16_000]].concat();
@@ -180,7 +182,7 @@ impl Attack {
         }
     }
 
-    /// Sends a header that is larger than any may be.
+    /// Sends a header above the size limit.
     async fn oversized_headers(self) {
         while self.count_step() {
             let Some(mut stream) = self.connect("http/1.1").await else { continue };
@@ -197,7 +199,7 @@ impl Attack {
         }
     }
 
-    /// Begins a handshake and waits; comes again when it is thrown out.
+    /// Begins a TLS handshake and waits; connects again when it is closed.
     async fn half_open_handshake(self) {
         let address = self.endpoint.authority();
         while self.count_step() {
@@ -213,12 +215,12 @@ impl Attack {
                     break;
                 }
             }
-            // As many as a flood of one machine: thousands would only show how fast this one is.
+            // A moderate rate of reconnects: a higher one would only measure this machine.
             sleep(Duration::from_millis(500)).await;
         }
     }
 
-    /// Sends headers byte by byte, or an admitted client's body.
+    /// Sends headers byte by byte; with `has_body`, complete headers with a token and then a slow body.
     async fn slow_request(self, has_body: bool) {
         let head = match has_body {
             true => format!(
@@ -245,10 +247,10 @@ const CONTINUATION: u8 = 9;
 const END_STREAM: u8 = 1;
 const END_HEADERS: u8 = 4;
 
-/// `GET https://x/` in the fields' compressed form.
+/// `GET https://x/` in HPACK.
 const REQUEST: &[u8] = &[0x82, 0x87, 0x84, 0x41, 1, b'x'];
 
-/// What an HTTP/2 client says first.
+/// The connection preface of an HTTP/2 client.
 fn preface() -> Vec<u8> {
     let mut bytes = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".to_vec();
     bytes.extend(frame(SETTINGS, 0, 0, &[]));

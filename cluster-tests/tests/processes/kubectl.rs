@@ -1,7 +1,7 @@
 //! The ecosystem's own command line, unmodified, against a cluster of that brand.
 //!
 //! Owns a session with the program: its own home, the administrator's certificate, output as text. The everyday
-//! commands are tried here, the others by their subject below.
+//! commands are tested here, others by subject in the modules below.
 
 mod describing;
 mod writing;
@@ -12,7 +12,7 @@ use std::process::{Child, Command, Output, Stdio};
 
 use orch_cluster_tests::cluster::{Cluster, Options};
 
-/// The program; the test says so and ends where it is not installed.
+/// The program. Where it is not installed the test prints that it is skipped, and ends.
 const KUBECTL: &str = "kubectl";
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -83,7 +83,7 @@ impl Session {
             .unwrap();
         let mut lines = BufReader::new(child.stdout.take().unwrap());
         let mut first = String::new();
-        lines.read_line(&mut first).unwrap(); // the watch is open once the first state is there
+        lines.read_line(&mut first).unwrap(); // the first line shows that the watch is open
         ColourWatch { child, lines, seen: vec![first.trim().to_owned()] }
     }
 
@@ -101,7 +101,7 @@ impl Session {
         out.into_owned()
     }
 
-    /// What the program says of its failure.
+    /// The program's output when it fails; panics if it succeeds.
     fn refused(&self, arguments: &[&str]) -> String {
         let output = self.run(arguments);
         let (out, err) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
@@ -109,7 +109,7 @@ impl Session {
         err.into_owned()
     }
 
-    /// A file in the session's folder, by its path.
+    /// Writes a file in the session's folder and returns its path.
     fn file(&self, name: &str, text: &str) -> String {
         let path = self.folder.path().join(name);
         std::fs::write(&path, text).unwrap();
@@ -122,7 +122,7 @@ impl Session {
 
     fn command(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new(KUBECTL);
-        // Its own home, so that neither a configuration nor a discovery cache of the machine has a say.
+        // Its own home, so that no configuration or discovery cache of the machine has an effect.
         command.env("HOME", self.folder.path()).env_remove("KUBECONFIG");
         command.arg("--request-timeout=20s").args(&self.flags).args(arguments);
         command

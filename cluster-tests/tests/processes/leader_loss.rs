@@ -1,4 +1,4 @@
-//! The leader is killed under load: writes resume, nothing acknowledged is lost, a watch goes on elsewhere.
+//! The leader is killed under load: writes resume, no acknowledged write is lost, a watch resumes at another member.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -14,10 +14,10 @@ use crate::objects::{COLLECTION, list, make_namespace, name, version};
 /// Clients that write while the leader dies.
 const WRITERS: usize = 64;
 
-/// What is promised: writes resume within this time after the leader's death.
+/// The promise: writes resume within this time after the leader's death.
 const RESUME_TIME_MAX: Duration = Duration::from_secs(3);
 
-/// Acknowledged writes wanted before the kill, and again after writes have resumed: without load nothing is shown.
+/// Acknowledged writes before the kill, and again after writes have resumed: without load the test proves nothing.
 const WRITES_MIN: usize = 300;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -37,7 +37,7 @@ async fn a_killed_leader_costs_seconds_and_no_write_and_no_event() {
     let killed = Instant::now();
     let pause = writers.resumed_after(killed, Duration::from_secs(30)).await.unwrap();
     eprintln!("writes resumed {pause:?} after the leader was killed");
-    // The watch goes on at another member, from the last version it saw, while writes go on.
+    // The watch resumes at another member, from the last version it saw, under writes.
     follower.resume(&clients[third]).await.unwrap();
     wait_for_writes(&writers, writers.count() + WRITES_MIN).await.unwrap();
     let acknowledged = writers.stop().await;
@@ -69,7 +69,7 @@ async fn wait_for_writes(writers: &Writers, count: usize) -> Result<()> {
     Ok(())
 }
 
-/// A watcher that holds every event against the rules: versions rise, nothing comes twice.
+/// A watcher that checks every event: versions rise, and no object comes twice.
 struct Follower {
     watch: Watch,
     last: u64,
@@ -81,7 +81,7 @@ impl Follower {
         Ok(Self { watch: watch(client, version).await?, last: version, seen: BTreeMap::new() })
     }
 
-    /// Goes on at another server from the last version seen.
+    /// Resumes at another server from the last version seen.
     async fn resume(&mut self, client: &Client) -> Result<()> {
         self.watch = watch(client, self.last).await?;
         Ok(())
@@ -94,7 +94,7 @@ impl Follower {
         Ok(())
     }
 
-    /// Takes events until all of `objects` have come; they must be exactly those.
+    /// Takes events until as many objects as in `objects` have come; they must be exactly those.
     async fn take_until(&mut self, objects: &BTreeMap<String, u64>) -> Result<()> {
         while self.seen.len() < objects.len() {
             self.event().await?;

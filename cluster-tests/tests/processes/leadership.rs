@@ -1,4 +1,4 @@
-//! Leaders come and go: the members that can reach each other agree on one, and an old one comes back as a follower.
+//! Changes of the leader: the members that reach each other agree on one, and an old leader comes back as a follower.
 
 use orch_cluster_tests::cluster::{Cluster, Options};
 

@@ -1,4 +1,4 @@
-//! Writing clients that go on through faults and remember what was acknowledged, and when.
+//! Writing clients that continue through faults and record the acknowledged writes with their times.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -12,7 +12,7 @@ use tokio::time::sleep;
 
 use crate::objects::{COLLECTION, config_map, name};
 
-/// How long a write may take before the client turns to another member: a dead one answers nothing.
+/// Timeout of a write, after which the client turns to another member: a dead one answers nothing.
 const WRITE_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Pause after a failed write.
@@ -23,9 +23,9 @@ const FAILURE_PAUSE: Duration = Duration::from_millis(20);
 pub(crate) struct Acknowledged {
     /// The object's name.
     pub(crate) name: String,
-    /// When the request was sent.
+    /// Time of the request.
     pub(crate) sent: Instant,
-    /// When the answer was there.
+    /// Time of the response.
     pub(crate) answered: Instant,
 }
 
@@ -37,7 +37,7 @@ pub(crate) struct Writers {
 }
 
 impl Writers {
-    /// Starts `count` clients, spread over `doors`; one whose write fails turns to the next door.
+    /// Starts `count` clients, spread over `doors`. A client whose write fails turns to the next one.
     pub(crate) fn start(count: usize, doors: &[Client]) -> Self {
         let stop = Arc::new(AtomicBool::new(false));
         let acknowledged = Arc::new(Mutex::new(Vec::new()));
@@ -49,12 +49,12 @@ impl Writers {
         Self { stop, acknowledged, tasks }
     }
 
-    /// How many writes have been acknowledged so far.
+    /// Number of acknowledged writes so far.
     pub(crate) fn count(&self) -> usize {
         self.acknowledged.lock().len()
     }
 
-    /// The time from `moment` to the first answer to a write that was sent after it; waits up to `patience`.
+    /// The time from `moment` to the first response to a write that was sent after it; waits up to `patience`.
     pub(crate) async fn resumed_after(&self, moment: Instant, patience: Duration) -> Result<Duration> {
         while moment.elapsed() < patience {
             if let Some(answered) = self.first_answer_after(moment) {
@@ -70,7 +70,7 @@ impl Writers {
         all.iter().filter(|write| write.sent > moment).map(|write| write.answered).min()
     }
 
-    /// Stops the clients and says what was acknowledged.
+    /// Stops the clients and returns the acknowledged writes.
     pub(crate) async fn stop(mut self) -> Vec<Acknowledged> {
         self.stop.store(true, Ordering::Relaxed);
         while let Some(ended) = self.tasks.join_next().await {
@@ -91,7 +91,7 @@ async fn write(
         if stop.load(Ordering::Relaxed) {
             return;
         }
-        // A name is tried once: after an unknown outcome its object may exist.
+        // A name is used once: after an unknown outcome its object may exist.
         let object = config_map(&format!("w{writer}-{number}"), "x");
         let sent = Instant::now();
         match doors[door % doors.len()].post(COLLECTION, &object).await {

@@ -1,7 +1,7 @@
-//! Tests of real `orch serve` processes on loopback: killed, stopped, started again and asked nonsense.
+//! Tests of real `orch serve` processes on loopback: killed, paused, restarted and sent malformed requests.
 //!
-//! What the simulation shows of the store, these show of the product: nothing acknowledged is lost, a quorum read is
-//! never old, a watch goes on elsewhere without a gap.
+//! They show for the product what the simulation shows for the store: no acknowledged write is lost, a quorum read is
+//! never stale, a watch resumes at another member without a gap.
 #![expect(clippy::unwrap_used, reason = "tests may unwrap, in what they call too")]
 
 mod bad_input;

@@ -1,4 +1,4 @@
-//! Memory under clients that read slowly or not at all: it stays below what the state and fixed buffers make.
+//! Memory under clients that read slowly or not at all: it stays below the sum of the state and fixed buffers.
 
 use std::time::{Duration, Instant};
 
@@ -16,29 +16,29 @@ use crate::objects::{COLLECTION, config_map, make_namespace, version};
 
 const MIB: u64 = 1024;
 
-/// The collection that is listed: 48 MiB, of objects as large as large ones are.
+/// The listed collection: 48 MiB of large objects.
 const OBJECTS: usize = 192;
 const OBJECT_BYTES: usize = 256 << 10;
 const STATE_KB: u64 = (OBJECTS * OBJECT_BYTES) as u64 / 1024;
 
-/// Lists at the same time.
+/// Concurrent lists.
 const LISTS: usize = 16;
 
-/// What an idle process with its empty database takes, unoptimized ones included.
+/// Memory of an idle process with its empty database, in an unoptimized build, too.
 const IDLE_KB: u64 = 96 * MIB;
 
-/// What one slow list may hold: the frames that are written and not taken (1 MiB), TLS (256 KiB) and the next frame.
+/// Bound of one slow list: written frames that the client has not read (1 MiB), TLS (256 KiB) and the next frame.
 const LIST_KB: u64 = 2 * MIB;
 
-/// Watchers that read nothing: nine connections of a hundred streams, and a hundred connections.
+/// Watchers that read nothing: nine connections of a hundred streams, and a hundred connections of one.
 const CONNECTIONS: usize = 9;
 const STREAMS: usize = 100;
 const LONE: usize = 100;
 
-/// What one stalled watcher may hold: what the stream has buffered (256 KiB) and the frame behind it.
+/// Bound of one stalled watcher: the stream's buffer (256 KiB) and the next frame.
 const WATCHER_KB: u64 = 512;
 
-/// The history's bound, which the changes below exceed, and what the log keeps of the same in memory.
+/// Bound of the history, which the changes below exceed, and of the same changes in the log's memory.
 const HISTORY_KB: u64 = 40 * MIB + 4 * MIB;
 
 /// Changes of one object while the watchers stall.
@@ -88,11 +88,11 @@ async fn fill(client: &Client) {
     filling.join_all().await;
 }
 
-/// What a slow reader takes at most in each of its pauses: in the time of the test, half of a list.
+/// Bytes that a slow reader takes at most between two pauses: in the time of the test, half of a list.
 const TAKEN_BYTES: usize = 256 << 10;
 
-/// Takes a frame of a full list now and then, and waits the longer the larger it was: how much one has depends on how fast
-/// the node and the network are. The bytes taken.
+/// Takes a frame of a full list now and then, with pauses in proportion to its size: frame sizes depend on the speed of
+/// node and network. Returns the bytes taken.
 async fn read_slowly(client: &Client) -> usize {
     let (_connection, answer) = client.start(Method::GET, COLLECTION, &[], Bytes::new()).await.unwrap();
     assert_eq!(answer.status(), 200);
@@ -154,7 +154,7 @@ async fn a_thousand_stalled_watchers_hold_little_and_an_honest_one_misses_nothin
     }
 }
 
-/// Opens a hundred watches on one connection and reads none.
+/// Opens a hundred watches on one connection and reads from none.
 async fn stall(cluster: &Cluster, path: &str) -> Vec<hyper::Response<Incoming>> {
     let (endpoint, access) = cluster.doors().pop().unwrap();
     let stream = endpoint.connect(&access.with_protocol("h2")).await.unwrap();
@@ -174,7 +174,7 @@ async fn stall(cluster: &Cluster, path: &str) -> Vec<hyper::Response<Incoming>> 
     open
 }
 
-/// Reads what a stalled watcher has left: changes, and in the end that it is too late for the rest, or all of them.
+/// Reads the rest of a stalled watch: changes, and at the end an ERROR with 410, or all changes.
 async fn is_told(watcher: &mut orch_cluster_tests::client::Watch, all: usize) -> bool {
     for _ in 0..all {
         match watcher.next(Duration::from_secs(10)).await {

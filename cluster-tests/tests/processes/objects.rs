@@ -24,7 +24,7 @@ pub(crate) fn config_map(name: &str, value: &str) -> Value {
     json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}, "data": {"value": value}})
 }
 
-/// All objects by name with their versions, and the list's version. `query` chooses the consistency.
+/// The versions of all objects by name, and the list's version. `query` chooses the consistency.
 pub(crate) async fn list(client: &Client, query: &str) -> Result<(BTreeMap<String, u64>, u64)> {
     let list = client.get(&format!("{COLLECTION}{query}")).await?.success()?;
     let items = list["items"].as_array().context("a list without items")?;
@@ -37,7 +37,7 @@ pub(crate) fn name(object: &Value) -> Result<String> {
     Ok(object["metadata"]["name"].as_str().context("an object without a name")?.to_owned())
 }
 
-/// The object's version as a number, which this server's versions are.
+/// The object's `resourceVersion` as a number, which it is on this server.
 pub(crate) fn version(object: &Value) -> Result<u64> {
     Ok(object["metadata"]["resourceVersion"].as_str().context("an object without a version")?.parse()?)
 }

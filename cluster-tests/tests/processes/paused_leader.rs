@@ -1,4 +1,5 @@
-//! A leader that was stopped and continued believes it still leads; it must not answer a quorum read from belief.
+//! A leader that was paused and resumed believes that it still leads. It must not answer a quorum read without asking a
+//! quorum.
 
 use std::time::Duration;
 
@@ -10,13 +11,13 @@ use tokio::time::sleep;
 
 use crate::objects::{COLLECTION, config_map, make_namespace};
 
-/// Times the leader of the moment is stopped.
+/// Number of times that the current leader is paused.
 const ROUNDS: u32 = 3;
 
-/// Reads that wait inside the stopped process, each on a connection of its own that was open before.
+/// Reads that wait inside the paused process, each on a connection of its own that was open before.
 const READS: usize = 16;
 
-/// Until the requests lie in the buffers of the stopped process.
+/// Time until the requests have reached the socket buffers of the paused process.
 const SENDING: Duration = Duration::from_millis(50);
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -32,15 +33,15 @@ async fn a_continued_leader_never_answers_a_quorum_read_with_old_data() {
     assert!(answered > 0, "no read that waited in a stopped leader was ever answered: nothing was shown");
 }
 
-/// Stops the leader, changes the register to `value` elsewhere, and reads it through the old leader. How many of the
-/// reads that waited inside it were answered with the value.
+/// Pauses the leader, changes the register to `value` elsewhere, and reads it through the old leader. Returns the
+/// number of waiting reads that were answered with the value.
 async fn one_round(cluster: &mut Cluster, value: &str) -> usize {
     let leader = cluster.leader().await.unwrap();
     let old = cluster.client(leader).unwrap().with_timeout(Duration::from_secs(15));
     open_connections(&old).await;
     cluster.pause(leader).unwrap();
     write_elsewhere(cluster, leader, value).await;
-    // Asked after the write was acknowledged: a read that was asked before it may be answered with either value.
+    // The reads are sent after the acknowledgement: a read sent before it may return either value.
     let mut waiting = JoinSet::new();
     for _ in 0..READS {
         let old = old.clone();
@@ -63,7 +64,7 @@ async fn one_round(cluster: &mut Cluster, value: &str) -> usize {
     answered
 }
 
-/// As many connections to the server as there will be reads, so that none has to be made while it is stopped.
+/// Opens as many connections as there will be reads, so that none has to be opened while the server is paused.
 async fn open_connections(client: &Client) {
     let mut opening = JoinSet::new();
     for _ in 0..READS {
@@ -75,7 +76,7 @@ async fn open_connections(client: &Client) {
     }
 }
 
-/// The register by quorum; `None` where the server gives no answer or says that it cannot.
+/// The register by a quorum read; `None` if the server does not answer or refuses.
 async fn read(client: &Client) -> Option<String> {
     let answer = client.get(&format!("{COLLECTION}/register")).await.ok()?;
     if answer.status >= 429 {

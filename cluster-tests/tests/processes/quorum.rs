@@ -1,4 +1,4 @@
-//! Any member answers any request, and answers it with what was acknowledged anywhere.
+//! Any member answers any request, and shows all acknowledged writes.
 
 use orch_cluster_tests::cluster::{Cluster, Options};
 

@@ -1,4 +1,4 @@
-//! A full state: growth is refused on every member alike, and room can always be made.
+//! A full state: growth is refused on every member alike, and deletions are always possible.
 
 use std::time::Duration;
 
@@ -8,13 +8,13 @@ use serde_json::json;
 
 use crate::objects::{COLLECTION, NAMESPACE, config_map, list, make_namespace};
 
-/// What the state may hold, small so that it is full soon; a cluster's own objects take some 200 kB of it.
+/// Quota of the state, small so that it fills soon; a cluster's own objects take some 200 kB of it.
 const QUOTA: &str = "--state-quota=2Mi";
 
 /// Bytes of one object's value.
 const VALUE_BYTES: usize = 20_000;
 
-/// How long a namespace may take to end, and how often it is looked at.
+/// Timeout of a namespace's deletion, and the polling interval.
 const PATIENCE: Duration = Duration::from_secs(60);
 const LOOK_INTERVAL: Duration = Duration::from_millis(50);
 
@@ -67,18 +67,18 @@ async fn a_full_state_refuses_growth_and_stops_nobody_from_deleting() {
         let same = json!({"data": {"value": "x".repeat(VALUE_BYTES)}});
         client.merge_patch(&format!("{COLLECTION}/fill-0"), &same).await.unwrap().success().unwrap();
     }
-    // In two phases: the mark adds to the object, the end of its finalizers takes away.
+    // Deletion has two phases: the deletion timestamp adds to the object, the removal of its finalizers takes away.
     let marked = clients[1].delete(&format!("{COLLECTION}/held")).await.unwrap().success().unwrap();
     assert!(marked["metadata"]["deletionTimestamp"].is_string(), "{marked}");
     let freed = json!({"metadata": {"finalizers": null}});
     clients[2].merge_patch(&format!("{COLLECTION}/held"), &freed).await.unwrap().success().unwrap();
 
-    // The quota is the state's own: a member that starts again still keeps it, and nothing was lost.
+    // The quota is part of the state: a restarted member enforces it, and has lost nothing.
     let victim = (cluster.leader().await.unwrap() + 1) % 3;
     cluster.kill(victim).unwrap();
     cluster.respawn(victim).unwrap();
     cluster.wait_ready(victim).await.unwrap();
-    // It listens on another port now.
+    // The restarted member listens on another port.
     let clients: Vec<Client> = (0..3).map(|node| cluster.client(node).unwrap()).collect();
     let client = cluster.client(victim).unwrap();
     assert_eq!(list(&client, "").await.unwrap().0.len(), count);
@@ -94,7 +94,7 @@ async fn a_full_state_refuses_growth_and_stops_nobody_from_deleting() {
     wait_gone(&clients[0], &path).await;
 }
 
-/// Waits until the leader has written its quota to the state: it looks once a second.
+/// Waits until the leader has written its quota to the state: it checks once a second.
 async fn wait_limited(client: &Client) {
     let looked = async {
         while client.get("/orch/v1/cluster").await.unwrap().json().unwrap()["state"]["quota"] != 2_097_152 {
@@ -104,7 +104,7 @@ async fn wait_limited(client: &Client) {
     tokio::time::timeout(PATIENCE, looked).await.expect("the quota never comes into force");
 }
 
-/// Waits until nothing is at `path`: what was there ends by itself.
+/// Waits until `path` answers 404.
 async fn wait_gone(client: &Client, path: &str) {
     let looked = async {
         while client.get(path).await.unwrap().status != 404 {

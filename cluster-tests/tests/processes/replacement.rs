@@ -1,4 +1,4 @@
-//! Members come and go: an emptied disk is refused under its old name, and a new member takes the place.
+//! Replacement of a member: an emptied disk is refused under its old name, and a new member takes the place.
 
 use std::time::{Duration, Instant};
 
@@ -8,7 +8,7 @@ use tokio::time::sleep;
 use crate::load::Writers;
 use crate::objects::{COLLECTION, config_map, list, make_namespace};
 
-/// How long a step of an operator may take.
+/// Timeout of a step of an operator.
 const STEP_MAX: Duration = Duration::from_secs(20);
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -41,7 +41,7 @@ async fn an_emptied_disk_is_refused_and_a_new_member_takes_its_place() {
     let members: Vec<_> = shown.members.iter().map(|member| (&*member.name, &*member.role)).collect();
     assert!(members.contains(&(&*name, "voter")) && members.len() == 3, "{members:?}");
     assert!(!members.iter().any(|(name, _)| *name == lost), "{members:?}");
-    // Its vote counts: of three voters one more dies, and the two that are left take writes.
+    // The new member's vote counts: with one more of three voters down, the remaining two take writes.
     let third = (leader + 2) % 3;
     cluster.kill(third).unwrap();
     let client = cluster.client(new).unwrap();

@@ -1,4 +1,4 @@
-//! All members are killed at once and started again: what was acknowledged was on a quorum's disks.
+//! All members are killed at once and restarted: acknowledged writes were on a quorum's disks.
 
 use std::time::Duration;
 

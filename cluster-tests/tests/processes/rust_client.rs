@@ -17,10 +17,10 @@ use orch_cluster_tests::client::Client;
 use orch_cluster_tests::cluster::{Cluster, Options};
 use serde_json::json;
 
-/// How long anything here may take; all of it takes a second or two.
+/// Timeout of everything here, which takes a second or two.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// The connections that kube speaks over.
+/// The connections of the tests' client, as the service that kube needs.
 #[derive(Clone)]
 struct Transport(Client);
 
@@ -110,7 +110,7 @@ async fn use_all(maps: Api<ConfigMap>) {
     assert!(maps.list(&of_test).await.unwrap().items.is_empty());
 }
 
-/// A reflector that lists in pages, and one that streams its list, each with a change behind it; a plain watch.
+/// A reflector that lists in pages, and one with a streaming list, each followed by a change; then a plain watch.
 async fn reflect(maps: Api<ConfigMap>) {
     for config in [Config::default().page_size(1), Config::default().streaming_lists()] {
         let (store, writer) = reflector::store();

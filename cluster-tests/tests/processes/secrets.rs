@@ -1,4 +1,4 @@
-//! Canaries: what is secret is in no line of any log, at the highest verbosity, and in no answer about a failure.
+//! Canaries: no log line, at the highest verbosity, and no error response contains a secret.
 
 use bytes::Bytes;
 use http::Method;
@@ -8,12 +8,12 @@ use serde_json::{Value, json};
 
 use crate::objects::{NAMESPACE, make_namespace};
 
-/// A token that nobody has.
+/// A token that belongs to no user.
 const WRONG_TOKEN: &str = "canary-token-0b5f7c";
-/// A secret's value as it is and as it stands in an object.
+/// A secret's value, plain and in base64 as in an object.
 const DATA: &str = "canary-data-93ae11";
 const DATA_BASE64: &str = "Y2FuYXJ5LWRhdGEtOTNhZTEx";
-/// What stands in a query or in a body that is refused.
+/// A value in a query and in a refused body.
 const QUERY: &str = "canary-query-5dd0a2";
 
 const SECRETS: &str = "/api/v1/namespaces/faults/secrets";
@@ -34,7 +34,7 @@ async fn no_log_and_no_failure_shows_a_token_a_key_or_the_data_of_a_secret() {
         failures.push(String::from_utf8_lossy(&answer.body).into_owned());
     }
     failures.extend(strangers(&cluster).await);
-    // The moment of the end, with connections open, logs too.
+    // Shutting down with open connections logs, too.
     let mut open = Vec::new();
     for node in 0..3 {
         let client = cluster.client(node).unwrap();
@@ -55,7 +55,7 @@ async fn no_log_and_no_failure_shows_a_token_a_key_or_the_data_of_a_secret() {
     }
 }
 
-/// Everything that must stay out of the logs, a private key by a line from its middle.
+/// All strings that must stay out of the logs; a private key by a line from its middle.
 fn canaries(cluster: &Cluster) -> Vec<String> {
     let mut canaries =
         [ADMIN_TOKEN, ALICE_TOKEN, WRONG_TOKEN, DATA, DATA_BASE64, QUERY].map(str::to_owned).to_vec();
@@ -115,7 +115,7 @@ fn refused() -> Vec<(Method, String, &'static str, String)> {
     ]
 }
 
-/// What those get who are not let in.
+/// The responses to clients without access.
 async fn strangers(cluster: &Cluster) -> Vec<String> {
     let mut answers = Vec::new();
     for token in [WRONG_TOKEN, ALICE_TOKEN] {

@@ -1,4 +1,4 @@
-//! A member that the log no longer reaches back to gets a snapshot from a real peer, and starts again on it.
+//! A member too far behind for the log gets a snapshot from a real peer, and restarts on it.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -12,11 +12,11 @@ use tokio::task::JoinSet;
 
 use crate::objects::{COLLECTION, config_map, list, make_namespace, version};
 
-/// Log entries after which the first are gone: the log is cut to its last 60,000 when it has 110,000 (`LogOptions`), which
-/// takes a moment.
+/// Log entries after which the first ones are purged: the log is cut to its last 60,000 when it has 110,000
+/// (`LogOptions`), which takes a moment.
 const ENTRIES: u64 = 120_000;
 
-/// Objects that are written again and again, by one client each.
+/// Objects that are rewritten again and again, by one client each.
 const WRITERS: u64 = 64;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -41,7 +41,7 @@ async fn a_new_member_behind_the_log_gets_a_snapshot_and_starts_again_on_it() {
     assert_eq!(copied, objects, "the new member has other objects");
     let first =
         client.get(&format!("{COLLECTION}?resourceVersion=2&resourceVersionMatch=Exact")).await.unwrap();
-    // Far behind what memory holds, and read from the disk.
+    // This revision is far before the history in memory, and read from the disk.
     let first = first.success().unwrap();
     assert_eq!(first["items"], serde_json::json!([]), "there was nothing at revision 2: {first}");
 

@@ -1,4 +1,4 @@
-//! Disks that run full: growth is refused before they are, room can be made, and nothing acknowledged is lost.
+//! Disks that run full: growth is refused before they are, deletions make room, and no acknowledged write is lost.
 
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
@@ -9,8 +9,7 @@ use serde_json::{Value, json};
 
 use crate::objects::{COLLECTION, config_map, list, make_namespace};
 
-/// What each store may take of the disk, and what it leaves of that: the write-ahead log may take 32 MiB, and a
-/// compaction 100 MiB.
+/// Disk quota of each store, and the reserve in it: the write-ahead log may take 32 MiB, and a compaction 100 MiB.
 const QUOTA: &str = "--disk-quota=320Mi";
 const RESERVE: &str = "--disk-reserve=128Mi";
 const RESERVE_BYTES: u64 = 128 << 20;
@@ -21,14 +20,14 @@ const VALUE_BYTES: usize = 200_000;
 /// More objects of that size than fit: 400 MB.
 const OBJECTS_MAX: usize = 2000;
 
-/// How long it may take until space is given back: history leaves the disk after ten seconds, then it is compacted.
+/// Timeout until space is free again: history leaves the disk after ten seconds, then the disk is compacted.
 const PATIENCE: Duration = Duration::from_secs(90);
 const LOOK_INTERVAL: Duration = Duration::from_millis(100);
 
-/// A disk that is full for as long stays full: its files were compacted meanwhile.
+/// A disk that was full for this long stays full: its files were compacted meanwhile.
 const STEADY: Duration = Duration::from_secs(4);
 
-/// A value that no compression makes shorter.
+/// A random value that cannot be compressed.
 fn noise(seed: u64) -> String {
     const LETTERS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
     let mut state = seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1;
@@ -58,8 +57,8 @@ fn refused(response: &Response) {
     assert!(!response.headers.contains_key("retry-after"), "waiting does not help");
 }
 
-/// Creates objects from number `from` on until no member takes one for `STEADY`; the number of the first that is refused.
-/// A refusal may pass by itself before: history and log that are given up make room.
+/// Creates objects from number `from` on until no member accepts one for `STEADY`; returns the number of the first
+/// refused object. An earlier refusal may be temporary: purged history and log entries make room.
 async fn fill(clients: &[Client], from: usize) -> usize {
     let mut i = from;
     let mut full_since = None;
@@ -82,8 +81,8 @@ async fn fill(clients: &[Client], from: usize) -> usize {
     panic!("{OBJECTS_MAX} objects fit into {QUOTA}");
 }
 
-/// Asks `client` for growth until it refuses: what fits once more, because a compaction gave room back meanwhile, is
-/// kept. The number of the first object that was refused.
+/// Creates objects through `client` until it refuses: a compaction may have made room for more meanwhile. Returns the
+/// number of the first refused object.
 async fn fill_by(client: &Client, from: usize) -> usize {
     for i in from..OBJECTS_MAX {
         let created = create(client, i).await;
@@ -95,7 +94,7 @@ async fn fill_by(client: &Client, from: usize) -> usize {
     panic!("{OBJECTS_MAX} objects fit into {QUOTA}");
 }
 
-/// Rewrites the object at `path` with ever new values until the growth of its history is refused.
+/// Rewrites the object at `path` with new values until the growth of its history is refused.
 async fn rewrite_by(client: &Client, path: &str) {
     for seed in OBJECTS_MAX..2 * OBJECTS_MAX {
         let written =
@@ -107,7 +106,7 @@ async fn rewrite_by(client: &Client, path: &str) {
     panic!("{OBJECTS_MAX} versions of an object fit into {QUOTA}");
 }
 
-/// Waits until every member says that `holds` of its space.
+/// Waits until `holds` accepts the space status of every member.
 async fn wait_for(clients: &[Client], what: &str, holds: impl Fn(&Value) -> bool) {
     let looked = async {
         for client in clients {
@@ -157,13 +156,13 @@ async fn a_disk_that_runs_full_refuses_growth_and_stops_nobody_from_deleting() {
     let mut kept: BTreeSet<String> =
         (0..count).map(|i| format!("fill-{i}")).filter(|name| !removed.contains(name)).collect();
 
-    // In two phases: the mark adds to the object, the end of its finalizers takes away.
+    // Deletion has two phases: the deletion timestamp adds to the object, the removal of its finalizers takes away.
     let marked = clients[1].delete(&format!("{COLLECTION}/held")).await.unwrap().success().unwrap();
     assert!(marked["metadata"]["deletionTimestamp"].is_string(), "{marked}");
     let freed = json!({"metadata": {"finalizers": null}});
     clients[2].merge_patch(&format!("{COLLECTION}/held"), &freed).await.unwrap().success().unwrap();
 
-    // A member that starts again is as short as before, and has lost nothing.
+    // A restarted member is as short of space as before, and has lost nothing.
     let victim = (cluster.leader().await.unwrap() + 1) % 3;
     cluster.kill(victim).unwrap();
     cluster.respawn(victim).unwrap();
@@ -176,7 +175,7 @@ async fn a_disk_that_runs_full_refuses_growth_and_stops_nobody_from_deleting() {
         clients[i % 3].delete(&path).await.unwrap().success().unwrap();
         kept.remove(&format!("fill-{i}"));
     }
-    // Growth is let in again before all the space of what was deleted is given back.
+    // Growth is accepted again before all the space of deleted objects is free.
     wait_for(&clients, "space is given back", |space| space["pressure"] == "none").await;
     let again = fill(&clients, count).await;
     assert!(again - count > 50, "only {} objects fitted again", again - count);

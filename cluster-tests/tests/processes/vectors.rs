@@ -1,4 +1,4 @@
-//! Replays every recorded scenario against a server and holds the result against the floor, which never falls.
+//! Replays every recorded scenario against a server and compares the result with the floor, which never falls.
 
 use orch_cluster_tests::cluster::{Cluster, Options};
 use orch_cluster_tests::vectors::{Floor, Outcome, Selection, Users, folder, load, replay};
@@ -29,7 +29,7 @@ async fn recorded_scenarios_match_as_often_through_the_other_follower_of_three()
     replay_through_member_of_three(2).await;
 }
 
-/// Replays everything against a new cluster through the member that many places after its leader.
+/// Replays everything against a new cluster of three, through the member `after_leader` places after its leader.
 async fn replay_through_member_of_three(after_leader: usize) {
     let cluster = Cluster::start(Options::nodes(3)).await.unwrap();
     let member = (cluster.leader().await.unwrap() + after_leader) % 3;

@@ -1,4 +1,5 @@
-//! The matrices of resource versions on every member of a cluster: what one began another goes on with.
+//! The semantics of `resourceVersion` on every member of a cluster: a list or watch begun on one member continues on
+//! another.
 
 use std::time::Duration;
 
@@ -8,10 +9,10 @@ use serde_json::{Value, json};
 
 use crate::objects::{COLLECTION, config_map, list, make_namespace, name, version};
 
-/// How long a watch may take to tell what is there already.
+/// Timeout of the initial events of a watch.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Objects `a`, `b`, `c`, made through one member; their versions.
+/// Creates the objects `a`, `b`, `c` through one member and returns their versions.
 async fn fill(client: &Client) -> Vec<u64> {
     make_namespace(client).await.unwrap();
     let mut versions = Vec::new();

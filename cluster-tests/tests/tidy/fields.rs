@@ -1,7 +1,7 @@
-//! Finds names of fields that no message has.
+//! Finds field names that no message declares.
 //!
-//! Owns where names of fields stand in the rules of kinds: in the calls that look into an object or make a path. A name that is
-//! written wrong reads as absent, and no compiler says so.
+//! Owns the patterns of field names in the rules of kinds: calls that read an object or make a path. A misspelt name
+//! reads as absent, and no compiler reports it.
 
 use std::collections::BTreeSet;
 use std::sync::LazyLock;
@@ -10,20 +10,20 @@ use regex::Regex;
 
 use crate::tree::Source;
 
-/// Folders whose code looks at decoded objects by names.
+/// Folders whose code reads decoded objects by field names.
 const FOLDERS: [&str; 4] =
     ["api/rules/src/kinds/", "api/rules/src/validate/", "api/src/admission/", "api/src/pipeline/"];
 
-/// Parts of the paths of errors that the reference spells in its own way.
+/// Parts of error paths that the reference spells in its own way.
 const PATHS_ONLY: [&str; 2] = ["Phase", "Type"];
 
-/// A look at a member, or a step of a path: `spec.at("replicas")`.
+/// A read of a field, or a step of a path: `spec.at("replicas")`.
 static LOOKS: LazyLock<Regex> = LazyLock::new(|| {
     Regex::new(r#"\.(?:at|text|items|int|flag|has|entries|texts|is_empty_at|child)\(\s*"(\w+)""#)
         .expect("a pattern")
 });
 
-/// A change of one: `set(spec, "replicas", 1)`.
+/// A change of a field: `set(spec, "replicas", 1)`.
 static CHANGES: LazyLock<Regex> = LazyLock::new(|| {
     let calls = "set|unset|set_default|set_default_text|child_mut|items_mut|existing_mut|carry";
     let argument = r#"(?:[^",;()]|\([^()]*\))+,\s*"#;
@@ -40,7 +40,7 @@ pub(crate) fn declared(files: &[Source]) -> BTreeSet<String> {
     names.map(|found| found[1].to_owned()).collect()
 }
 
-/// The places of names that are not `declared`.
+/// The places of names that are not in `declared`.
 pub(crate) fn unknown(source: &Source, declared: &BTreeSet<String>) -> Vec<String> {
     if !FOLDERS.iter().any(|folder| source.name.starts_with(folder)) {
         return Vec::new();

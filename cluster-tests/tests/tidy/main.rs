@@ -1,5 +1,5 @@
-//! Holds the source tree against the rules of the house that no compiler checks: sizes, headers, leftovers, names
-//! in their one place, files that nobody uses, and documents that say what is there.
+//! Checks the source tree against the rules of the house that no compiler checks: sizes, headers, leftovers, brand
+//! names in their one place, unused files, and documents that match the tree.
 
 mod fields;
 mod modules;
@@ -12,10 +12,10 @@ use std::fs;
 use orch_proto::brand::{Brand, KUBERNETES, ORCH};
 use tree::{Source, root, sources, top_folders};
 
-/// A file past this is split by noun.
+/// Maximum of lines of a file; longer files are split by noun.
 const FILE_LINES_MAX: usize = 600;
 
-/// Fails with every complaint at once, so that one run shows all there is to mend.
+/// Fails with all complaints at once, so that one run shows everything to fix.
 fn check(rule: &str, complaints: impl IntoIterator<Item = String>) {
     let complaints: Vec<_> = complaints.into_iter().collect();
     assert!(complaints.is_empty(), "{rule}:\n  {}", complaints.join("\n  "));
@@ -41,7 +41,7 @@ fn no_file_is_too_long() {
 
 #[test]
 fn nothing_is_left_for_later() {
-    // Spelled apart, so that this file does not complain of itself.
+    // Spelled apart, so that this file does not match itself.
     let words = [concat!("TO", "DO"), concat!("FIX", "ME"), concat!("XX", "X:"), concat!("HA", "CK:")];
     let ignored = concat!("#[ign", "ore");
     let mut found = Vec::new();
@@ -110,7 +110,7 @@ fn the_brand_is_spelled_in_one_file() {
     check("take brand names from `orch_proto::Brand`", found);
 }
 
-/// Every string of the table that cannot be an everyday word.
+/// Every string of the brand table that cannot be an everyday word.
 fn brand_names() -> BTreeSet<&'static str> {
     let of = |brand: &'static Brand| {
         [
@@ -138,7 +138,7 @@ fn product_code(text: &str) -> impl Iterator<Item = (usize, &str)> {
         .filter(|(_, line)| !line.trim_start().starts_with("//"))
 }
 
-/// Folders whose code runs for whoever connects, or goes over what a client has stored.
+/// Folders whose code runs for any connection, or reads objects that a client has stored.
 const PORTS: [&str; 6] = [
     "node/src/server/",
     "node/src/tls/",
@@ -148,7 +148,7 @@ const PORTS: [&str; 6] = [
     "raft/src/transport/",
 ];
 
-/// In them: certificates that the operator renews.
+/// Files in these folders whose warnings only the operator can cause: certificates that the operator renews.
 const NOT_OF_PORTS: [&str; 1] = ["node/src/tls/reload.rs"];
 
 #[test]
@@ -160,7 +160,7 @@ fn nobody_who_connects_can_fill_the_log() {
             continue;
         }
         let mut before = String::new();
-        // Unlike names, warnings may stand behind a declaration of tests.
+        // Warnings, unlike names, may also follow the declaration of a test module.
         let code = source.text.lines().take_while(|line| *line != "mod tests {");
         let code = code.enumerate().filter(|(_, line)| !line.trim_start().starts_with("//"));
         for (number, line) in code {
@@ -171,7 +171,7 @@ fn nobody_who_connects_can_fill_the_log() {
             if is_warning && !is_limited {
                 found.push(format!("{}:{}: {}", source.name, number + 1, line.trim()));
             }
-            // The condition right before a warning counts, in one line or in several.
+            // The condition right before a warning counts, on one line or several.
             let line = line.trim().trim_end_matches('{').trim_end();
             if !line.is_empty() && !line.starts_with("let (") {
                 before = line.to_owned();

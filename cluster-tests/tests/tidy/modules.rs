@@ -1,11 +1,11 @@
-//! Finds source files that no crate reaches, and those that only its tests do: follows `mod name;` from each crate's
+//! Finds source files that no crate reaches, and files that only tests reach: follows `mod name;` from each crate's
 //! roots.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::tree::Source;
 
-/// The names of the files that are not reached.
+/// The names of files that no root reaches.
 pub(crate) fn unused(sources: &[Source]) -> Vec<String> {
     let texts: BTreeMap<&str, &str> =
         sources.iter().map(|source| (source.name.as_str(), source.text.as_str())).collect();
@@ -27,7 +27,7 @@ pub(crate) fn only_for_tests(sources: &[Source]) -> BTreeSet<String> {
     sources.iter().flat_map(declared_in).collect()
 }
 
-/// Whether cargo itself compiles the file: a library, a program, a test, a benchmark, an example, a build script.
+/// Cargo itself compiles the file: a library, a program, a test, a benchmark, an example, a build script.
 fn is_root(name: &str) -> bool {
     let parts: Vec<_> = name.split('/').collect();
     let Some(place) = parts.iter().rposition(|part| is_root_folder(part)) else {
@@ -70,7 +70,7 @@ fn declared(text: &str) -> impl Iterator<Item = &str> {
     })
 }
 
-/// Where the module `module`, declared in the file `name`, may be.
+/// Possible files of the module `module`, declared in the file `name`.
 fn candidates(name: &str, module: &str) -> [String; 2] {
     let (folder, file) = name.rsplit_once('/').unwrap_or(("", name));
     let stem = file.trim_end_matches(".rs");

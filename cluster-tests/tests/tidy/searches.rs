@@ -1,13 +1,13 @@
 //! Finds linear searches in code that runs over what clients send.
 //!
-//! Owns the rule and its exceptions. A search in a list whose length a client chooses, made for each item of such a list,
-//! takes minutes for a body of the largest size; one in a short list of the product's own is the simplest code there is.
-//! No test can tell the two apart, so that whoever writes one says on the line, or beside it, which it is:
-//! `// few:` (the list is the product's, and short), `// once:` (one pass for each document), `// set:` (no list at all).
+//! Owns the rule and its exceptions. A search in a list whose length a client chooses, made for each item of such a
+//! list, takes minutes for a body of the largest size; a search in a short list of the product's own is the simplest
+//! code. No test can tell the two apart, so the author of a search marks it on its line, or beside it: `// few:` (the
+//! list is the product's, and short), `// once:` (one pass for each document), `// set:` (a set, not a list).
 
 use crate::tree::Source;
 
-/// Folders of code over decoded bodies, patches, owners and selectors.
+/// Folders of code that handles decoded bodies, patches, owners and selectors.
 const FOLDERS: [&str; 10] = [
     "api/rules/src/",
     "api/schema/src/",
@@ -21,7 +21,8 @@ const FOLDERS: [&str; 10] = [
     "api/src/watch/",
 ];
 
-/// Searches in slices, and passes over whole ones. `contains(&` is not the one of texts, which takes no reference.
+/// Searches in slices, and passes over whole slices. `contains(&` does not match searches in strings, which take no
+/// reference.
 const SEARCHES: [&str; 8] = [
     ".contains(&",
     ".iter().any(",
@@ -35,7 +36,7 @@ const SEARCHES: [&str; 8] = [
 
 const REASONS: [&str; 3] = ["// few: ", "// once: ", "// set: "];
 
-/// The places of searches without a reason.
+/// The places of searches that are not marked.
 pub(crate) fn unexplained(source: &Source) -> Vec<String> {
     if !FOLDERS.iter().any(|folder| source.name.starts_with(folder)) {
         return Vec::new();
@@ -55,8 +56,8 @@ pub(crate) fn unexplained(source: &Source) -> Vec<String> {
     found.map(|(at, line)| format!("{}:{}: {}", source.name, at + 1, line.trim())).collect()
 }
 
-/// A search in a constant, in a list called `known` (the house's word for the values of an enumeration), or of a character
-/// in a text; a number against a range.
+/// A search in a constant, in a list called `known` (the house's word for the values of an enumeration), for a
+/// character in a text, or of a number in a range.
 fn is_fixed(line: &str) -> bool {
     let before = SEARCHES.iter().filter_map(|search| line.find(search)).min().unwrap_or(0);
     let owner =

@@ -1,4 +1,4 @@
-//! The source tree as the rules see it: files by extension, without what was built or downloaded.
+//! The source tree for the rules: files by extension, without build outputs and downloads.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -11,7 +11,7 @@ pub(crate) struct Source {
     pub(crate) text: String,
 }
 
-/// Folders at the root that are no part of the sources.
+/// Folders at the root that hold no sources.
 const NOT_SOURCES: [&str; 2] = ["target", "orch-data"];
 
 /// The root of the repository.
@@ -19,7 +19,7 @@ pub(crate) fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the crate lies in a folder of the root")
 }
 
-/// Every file with the extension `extension`, in the order of names.
+/// Every file with the extension `extension`, in order of names.
 pub(crate) fn sources(extension: &str) -> Vec<Source> {
     let mut paths = Vec::new();
     walk(root(), &mut paths);

@@ -1,4 +1,4 @@
-//! What a member needs of the network between members, as an interface over frames of bytes.
+//! The network between members, as an interface over frames of bytes.
 //!
 //! Owns the contract between the consensus adapter and whatever carries its messages: tonic under mutual TLS in a
 //! process, a simulated network in a simulation. A transport never looks into a frame, and never delivers one from a
@@ -15,21 +15,21 @@ use bytes::Bytes;
 use futures::future::BoxFuture;
 use tokio::sync::mpsc;
 
-/// A member, never reused.
+/// The id of a member. Never reused.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct NodeId(pub u64);
 
 impl fmt::Display for NodeId {
-    /// Sixteen hexadecimal digits, in logs and in errors. Stored names spell out their own form.
+    /// Sixteen hexadecimal digits, for logs and errors. Stored names format the number themselves.
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(formatter, "{:016x}", self.0)
     }
 }
 
-/// Where a member is found.
+/// Id, name and address of a member.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Peer {
-    /// Who.
+    /// Its id.
     pub id: NodeId,
     /// Its configured name, which its certificate carries.
     pub name: Arc<str>,
@@ -37,20 +37,20 @@ pub struct Peer {
     pub address: Arc<str>,
 }
 
-/// What a peer is to a member's cluster, as that member knows it.
+/// Standing of a peer in the cluster, as far as this member knows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Known {
-    /// It belongs to it.
+    /// A member of the cluster.
     Member,
-    /// It was removed from it, for ever.
+    /// Removed from the cluster, for ever.
     Removed,
-    /// It may belong to it by now, or be about to.
+    /// Not in the membership that this member knows: it may have joined since, or be about to join.
     Stranger,
-    /// Its id is not the one that follows from its name.
+    /// Its id does not follow from its name.
     Impostor,
 }
 
-/// What a connection is for: each purpose has its own, so that a snapshot never delays a heartbeat.
+/// Purpose of a connection. Each purpose has its own connections, so that a snapshot never delays a heartbeat.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Purpose {
     /// Votes, pre-votes, heartbeats, leader transfer, read barriers, membership requests.
@@ -63,32 +63,32 @@ pub enum Purpose {
     Forward,
 }
 
-/// Why a frame was not answered.
+/// The failure of a call or a stream.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TransportError {
     /// The peer was certainly not reached.
     #[error("cannot reach peer {peer}: {reason}")]
     Unreachable {
-        /// Its name.
+        /// Name of the peer, or its address where the name is not known.
         peer: Arc<str>,
-        /// What the layer below said.
+        /// Error text of the layer below.
         reason: String,
     },
     /// The peer was certainly not reached, and nothing listens at its address: its process is gone, unless something
     /// between here and there answers in its place.
     #[error("peer {peer} does not listen: {reason}")]
     Refused {
-        /// Its name.
+        /// Name of the peer, or its address where the name is not known.
         peer: Arc<str>,
-        /// What the layer below said.
+        /// Error text of the layer below.
         reason: String,
     },
     /// The frame may have been delivered.
     #[error("connection to peer {peer} lost: {reason}")]
     Lost {
-        /// Its name.
+        /// Name of the peer, or its address where the name is not known.
         peer: Arc<str>,
-        /// What the layer below said.
+        /// Error text of the layer below.
         reason: String,
     },
 }
@@ -104,7 +104,7 @@ pub struct Duplex {
 
 /// Sends frames to peers. Cheap to clone.
 pub trait Transport: Clone + Send + Sync + 'static {
-    /// One frame there, one frame back, within `timeout`.
+    /// Sends one frame and waits at most `timeout` for the answer.
     fn call(
         &self,
         peer: &Peer,

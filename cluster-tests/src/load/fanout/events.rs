@@ -1,16 +1,16 @@
-//! Counts the events in a watch's bytes; on a sampling watcher also reads the time out of each.
+//! Counts the events in a watch's bytes; a sampling watcher also reads the stamp of each.
 
 use std::time::{Duration, Instant};
 
 use memchr::{memchr, memmem};
 
-/// How an ERROR event begins.
+/// First bytes of an ERROR event.
 const ERROR_START: &[u8] = br#"{"type":"ERROR""#;
 
-/// What stands before the stamp that a writer put into an object.
+/// JSON before the stamp that a writer put into an object.
 pub(super) const STAMP_MARK: &[u8] = br#""at":""#;
 
-/// The state between two pieces of one watch.
+/// Parser state between two pieces of one watch.
 pub(super) struct Events {
     /// Complete lines so far.
     pub(super) count: u64,
@@ -22,12 +22,12 @@ pub(super) struct Events {
 }
 
 impl Events {
-    /// Only counts.
+    /// A parser that only counts.
     pub(super) fn counting() -> Self {
         Self { count: 0, ended_with_error: false, line: Vec::new(), sampling: None }
     }
 
-    /// Also reads stamps, nanoseconds since `epoch`.
+    /// A parser that also reads stamps, in nanoseconds since `epoch`.
     pub(super) fn sampling(epoch: Instant) -> Self {
         Self { sampling: Some(epoch), ..Self::counting() }
     }

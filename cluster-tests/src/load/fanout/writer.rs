@@ -1,4 +1,4 @@
-//! A writer of the watch work: patches its own objects, never further ahead than the slowest watcher allows.
+//! A writer of the watch work: patches its own objects, never further ahead of the slowest watcher than the lag limit.
 
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -12,10 +12,10 @@ use crate::load::line::Line;
 use crate::load::tally::Tally;
 use crate::load::wire::Call;
 
-/// How long a writer waits for slow watchers before it looks again.
+/// Polling interval of a writer that waits for slow watchers.
 const LAG_PAUSE: Duration = Duration::from_millis(1);
 
-/// Patches until the count or the time is up. What it counts is errors only: operations are events, not writes.
+/// Patches until the count or the time is up. Its tally holds errors only: the watchers count events as operations.
 pub(super) async fn write(shared: &Shared, number: u32, mut line: Line, deadline: Instant) -> Result<Tally> {
     let mut tally = Tally::new()?;
     let mut turn = number;
@@ -37,7 +37,7 @@ pub(super) async fn write(shared: &Shared, number: u32, mut line: Line, deadline
                 shared.written.fetch_add(1, Ordering::AcqRel);
             }
             Ok(Ok(reply)) => tally.failure(format!("write: status {}", reply.status)),
-            // Whether this write happened is unknown, so that the count would no longer tell anything.
+            // The outcome of this write is unknown, so the expected number of events is, too.
             Ok(Err(error)) => {
                 tally.failure(format!("write: {error}"));
                 break;

@@ -1,8 +1,8 @@
-//! A client that writes through the API: creates, replaces, patches, deletes and reads a few config maps that all its
-//! like want too.
+//! A client that writes through the API: creates, replaces, patches, deletes and reads a few config maps that it shares
+//! with its peers.
 //!
-//! It updates under the version it last saw, which is often no longer the newest, or under none. It never repeats a
-//! write whose outcome it does not know; what it asks next is a new write.
+//! It updates under the version it last saw, which is often no longer the newest, or without a version. It never
+//! repeats a write with an unknown outcome; its next request is a new write.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -23,10 +23,10 @@ use crate::sim::plant::Plant;
 use crate::sim::server::Ask;
 use crate::sim::session::{Driver, Gone, Session};
 
-/// Few, so that writers collide.
+/// Few objects, so that writers collide.
 const NAMES: [&str; 3] = ["a", "b", "c"];
 
-/// Their namespace, which every cluster has.
+/// Namespace of the objects. Every cluster has it.
 const NAMESPACE: &str = "default";
 
 /// Longest time between two calls of one client.
@@ -35,7 +35,7 @@ const THINK_MS_MAX: u64 = 90;
 /// A writing client.
 #[derive(Default)]
 pub struct ApiWriter {
-    /// Which version of each object it believes to be there.
+    /// The version of each object that it last saw.
     seen: BTreeMap<String, Revision>,
 }
 
@@ -58,7 +58,7 @@ const PLANS: [(Plan, u64); 6] = [
     (Plan::Read, 20),
 ];
 
-/// One request, and what is to be remembered about it.
+/// One request, and the facts to record about it.
 struct Call {
     ask: Ask,
     /// The object's name; empty while the server has not chosen one.
@@ -89,7 +89,7 @@ impl ApiWriter {
         let dice = session.dice();
         let plan = dice.weighted(&PLANS);
         let name = match plan {
-            // What was generated goes again some time.
+            // Deletes objects with generated names now and then, so that they do not pile up.
             Plan::Remove if self.seen.len() > NAMES.len() && dice.percent(60) => {
                 self.seen.keys().nth(dice.index(self.seen.len())).cloned().unwrap_or_default()
             }
@@ -171,7 +171,7 @@ impl ApiWriter {
     }
 }
 
-/// What the answer says, and of which object. `Err`: something that no server says to this.
+/// The outcome in a response, and the object's name. `Err`: a response that no correct server gives.
 fn said(
     answer: &Result<Result<Answer, ApiError>, Gone>,
     wanted: Wanted,
@@ -204,7 +204,7 @@ fn refusal(error: &ApiError, wanted: Wanted) -> Result<Said, String> {
     match error {
         ApiError::AlreadyExists(_) | ApiError::BeingDeleted(_) => Ok(Said::Exists),
         ApiError::Conflict { .. } => Ok(Said::Conflict),
-        // The namespace comes with the first leader's controllers.
+        // The first leader's controllers create the namespace.
         ApiError::NotFound(_) if wanted == Wanted::Create => Ok(Said::NotDone),
         ApiError::NotFound(_) => Ok(Said::Absent),
         ApiError::Unavailable(_) | ApiError::NameGenerationExhausted(_) => Ok(Said::NotDone),

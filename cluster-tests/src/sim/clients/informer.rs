@@ -1,9 +1,9 @@
-//! A client that keeps a copy of a collection, as informers of the ecosystem do: list, watch from there, go on at
+//! A client that keeps a copy of a collection, as the ecosystem's informers do: list, watch from there, resume at
 //! another member when the connection ends, list again when the history no longer reaches back.
 //!
-//! It reads the frames that the API sends. Every event counts once and in order, over all members that served it, and
-//! its copy is at each end what there was. Towards the end of a run it stays where it is: the last write must then
-//! reach it by itself.
+//! It parses the API's watch frames. Every event counts once and in order, over all members that served the watch, and
+//! at its end the copy equals the collection. Towards the end of a run it stays on one member: the last write must then
+//! reach it on that connection.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -27,38 +27,38 @@ use crate::sim::runtime::NodeRuntime;
 use crate::sim::session::{Driver, Frame, Session};
 use crate::sim::sightings::{Kind, Listed, Sighting, Watched};
 
-/// Most frames a watch takes from one member before it goes on with another.
+/// Maximum of frames a watch takes from one member before it goes on with another.
 const FRAMES_MAX: u64 = 12;
 
-/// How long it waits for a frame before it goes elsewhere, at most.
+/// Longest wait for a frame before it changes the member.
 const PATIENCE_MS_MAX: u64 = 900;
 
-/// Members a watch is served by before it is enough and another begins.
+/// Members that serve a watch before a new one begins.
 const RESUMED_MAX: u32 = 8;
 
-/// How long after a write was applied everywhere a watch may take to tell of it: no more than a few frames' way.
+/// Time from a write's application on all members until its watch event: a few network delays.
 const WAKE_MAX: Duration = Duration::from_secs(2);
 
-/// How often a client that stays looks whether it is the end.
+/// Interval at which a client that stays checks for the end.
 const LOOK: Duration = Duration::from_millis(100);
 
-/// Seconds of a watch at the end of a run: longer than that end.
+/// `timeoutSeconds` of the last watch: longer than the end of a run.
 const LAST_SECONDS: u64 = 900;
 
-/// A client with a copy.
+/// An informer.
 #[derive(Default)]
 pub struct Informer {
     watched: Option<Watched>,
-    /// The objects as of the last event; `None` for a watch that began without a list.
+    /// The objects as of the last event; `None` if the watch began without a list.
     copy: Option<BTreeMap<Arc<str>, Version>>,
 }
 
-/// How a connection goes on.
+/// State of a connection after a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Flow {
-    /// There may be more.
+    /// More frames may come.
     Open,
-    /// The watch is over: what comes next is no longer held, or was refused.
+    /// The watch is over: the history no longer holds the next events, or the request was refused.
     Over,
 }
 
@@ -88,13 +88,13 @@ impl Driver for Informer {
 }
 
 impl Informer {
-    /// Whether it has seen everything that was written in the run.
+    /// It has seen everything that was written in the run.
     fn is_done(&self, session: &Session) -> bool {
         let seen = self.watched.as_ref().map(|watch| watch.through);
         session.world().drained_at().is_some_and(|end| seen.is_some_and(|seen| seen >= end))
     }
 
-    /// Records what was seen, and the copy as a list of what must have been there.
+    /// Records the events seen, and the copy as a list to be checked.
     fn end(&mut self, session: &Session) {
         let Some(watched) = self.watched.take() else { return };
         if let Some(copy) = self.copy.take() {
@@ -109,7 +109,7 @@ impl Informer {
         session.world().record_watch(watched);
     }
 
-    /// Lists, or begins without a list: a little before or after what is newest.
+    /// Lists, or begins without a list: at a revision a little before or after the newest.
     async fn begin(&mut self, session: &Session) {
         let dice = session.dice();
         let storage = if dice.percent(25) { MIRRORS } else { THINGS };
@@ -130,7 +130,7 @@ impl Informer {
         session.world().record_list(listed);
     }
 
-    /// A list in the form of a watch: what there is as ADDED events, then a bookmark that says so.
+    /// A streaming list: the collection as ADDED events, then a bookmark that marks its end.
     async fn begin_streaming(
         &mut self,
         session: &Session,
@@ -171,7 +171,7 @@ impl Informer {
         }
     }
 
-    /// Watches at some member until it is time to go elsewhere.
+    /// Watches at a random member until it is time for another.
     async fn connect(&mut self, session: &Session) {
         let Some(watch) = self.watched.as_mut() else { return };
         let (dice, node, settling) = (session.dice(), session.pick(), session.world().is_settling());
@@ -214,7 +214,7 @@ impl Informer {
         Flow::Open
     }
 
-    /// Stays with the watch until all was seen. Nothing is wrong any more, so what does not arrive was not sent.
+    /// Stays with the watch until all was seen. The faults are over, so a missing event was not sent.
     async fn stay(&mut self, session: &Session, node: NodeId, frames: &mut Receiver<Frame>) -> Flow {
         let mut told = None;
         while session.world().failure().is_none() && !self.is_done(session) {
@@ -241,7 +241,7 @@ impl Informer {
         Flow::Open
     }
 
-    /// Takes the events of one frame.
+    /// Processes the events of one frame.
     fn take(&mut self, session: &Session, frame: Frame) -> Flow {
         let world = session.world();
         let frame = match frame {
@@ -254,7 +254,7 @@ impl Informer {
         };
         for event in events(session, &frame) {
             if event.kind == "ERROR" {
-                // A member whose state is wrong ends its watches when it learns of that.
+                // A quarantined member ends its watches.
                 let quarantined = event.object.code == 503 && world.has_rotten();
                 if event.object.code != 410 && !quarantined {
                     world.fail(format_args!("a watch ends with an error: {}", event.object.message));
@@ -269,7 +269,7 @@ impl Informer {
         Flow::Open
     }
 
-    /// `false` for an event that no watch sends.
+    /// Processes an event; `false` if no watch may send it.
     fn take_event(&mut self, session: &Session, event: &Event) -> bool {
         let metadata = &event.object.metadata;
         let (Some(watch), Some(revision)) = (self.watched.as_mut(), metadata.revision()) else {
@@ -300,7 +300,7 @@ impl Informer {
     }
 }
 
-/// A watch of what was listed, from `start` on.
+/// A watch of the listed collection, from `start` on.
 fn watch(session: &Session, listed: &Listed, start: Revision) -> Watched {
     Watched {
         client: session.client(),
@@ -313,7 +313,7 @@ fn watch(session: &Session, listed: &Listed, start: Revision) -> Watched {
     }
 }
 
-/// The events of a frame, whole ones only.
+/// Parses the events of a frame, which must be complete.
 fn events(session: &Session, frame: &Bytes) -> Vec<Event> {
     let read = serde_json::Deserializer::from_slice(frame).into_iter::<Event>();
     read.collect::<Result<Vec<Event>, _>>().unwrap_or_else(|error| {

@@ -1,4 +1,4 @@
-//! A client that lists: pages on any member, what is newest, what a member has, and what was there a while ago.
+//! A client that lists: in pages on changing members, at the newest version, at any version and at older ones.
 
 use std::sync::Arc;
 
@@ -20,7 +20,7 @@ use crate::sim::things;
 /// Longest time between two lists.
 const THINK_MS_MAX: u64 = 150;
 
-/// How far back a list may go: beyond what the history holds, sometimes.
+/// Revisions that a list may go back: sometimes beyond the history.
 const BACK_MAX: u64 = 80;
 
 /// Attempts at one page on one member after another.
@@ -64,7 +64,7 @@ impl Driver for Lister {
     }
 }
 
-/// What a list or a watch asks for.
+/// A random filter for a list or a watch.
 pub(super) fn pick_filter(session: &Session) -> Filter {
     match session.dice().number(0..4) {
         0 => Filter::All,
@@ -74,7 +74,7 @@ pub(super) fn pick_filter(session: &Session) -> Filter {
     }
 }
 
-/// The request for everything that `filter` admits.
+/// The request for all objects that `filter` admits.
 pub(super) fn collection(verb: Verb, storage: &'static str, filter: &Filter, options: &str) -> Ask {
     let (namespace, selector) = match filter {
         Filter::All => (String::new(), String::new()),
@@ -88,7 +88,7 @@ pub(super) fn collection(verb: Verb, storage: &'static str, filter: &Filter, opt
     Ask::new(verb, storage, &namespace, "").query(format!("{selector}{options}"))
 }
 
-/// Lists in pages of a seeded size, each page on another member. `None` when no consistent list could be had.
+/// Lists in pages of a random size, each page on a random member. `None` if no consistent list could be had.
 pub(super) async fn list(
     session: &Session,
     storage: &'static str,
@@ -132,7 +132,7 @@ pub(super) async fn list(
     Some(Listed { resource: Arc::from(storage), filter, revision, not_before, items })
 }
 
-/// One page, from one member or another. `None`: its time is over, or nobody can be reached.
+/// Requests one page, from one member after another. `None`: its continue token has expired, or no member answers.
 async fn page(session: &Session, ask: &Ask) -> Option<ListAnswer> {
     for _ in 0..PAGE_ATTEMPTS_MAX {
         let node = session.pick();

@@ -1,5 +1,5 @@
-//! The clients of a run: writers that collide, straight on the store and through the API, lists in pages, informers,
-//! and tenants whose wishes the controllers grant.
+//! The clients of a run: writers that collide, straight on the store and through the API, listers, informers, and
+//! tenants whose namespaces and owner references keep the controllers busy.
 
 mod api_writer;
 mod informer;
@@ -22,10 +22,10 @@ const WRITERS: u64 = 3;
 /// Clients that write through the API.
 const API_WRITERS: u64 = 2;
 
-/// Clients that keep a copy.
+/// Informers.
 pub const INFORMERS: u64 = 3;
 
-/// The clients of a usual run, in the order of their numbers.
+/// The clients of a default run, in the order of their numbers.
 pub fn usual() -> Vec<Box<dyn Driver>> {
     let mut clients: Vec<Box<dyn Driver>> = Vec::new();
     (0..WRITERS).for_each(|_| clients.push(Box::new(Writer::default())));

@@ -1,8 +1,8 @@
-//! A client whose wishes only the controllers can grant: it deletes namespaces with everything in them, and owners
-//! whose dependents must follow or stay.
+//! A client whose deletions the controllers must complete: namespaces with everything in them, and owners whose
+//! dependents must follow or stay.
 //!
-//! It asks again until it has an answer: for the same deletion, since no name is used twice; for a creation under another
-//! name each time.
+//! It repeats a request until it is answered: a deletion unchanged, since no name is used twice; a creation under
+//! another name each time.
 
 use futures::FutureExt;
 use futures::future::BoxFuture;
@@ -21,7 +21,7 @@ const SECRETS: &str = "secrets";
 /// Longest time between two requests.
 const THINK_MS_MAX: u64 = 150;
 
-/// Attempts at one request; under faults most are in vain.
+/// Attempts at one request; under faults most of them fail.
 const ATTEMPTS_MAX: u32 = 40;
 
 /// Dependents of one owner.
@@ -50,7 +50,7 @@ impl Driver for Tenant {
     }
 }
 
-/// One namespace from its creation to what is done with it. `None` when the run ends first.
+/// The life of one namespace, from creation to deletion. `None` if the run ends first.
 async fn live_in(session: &Session, namespace: &str) -> Option<()> {
     let (dice, world) = (session.dice(), session.world());
     let namespace = &create(session, NAMESPACES, "", namespace, &json!({})).await?;
@@ -93,9 +93,9 @@ async fn live_in(session: &Session, namespace: &str) -> Option<()> {
     Some(())
 }
 
-/// Creates an object called `name` and the number of the attempt that succeeded; gives that name. An attempt without an
-/// answer may be carried out at any time, even after what a later one created was deleted again: under another name it
-/// cannot bring that back.
+/// Creates an object named `name` and the number of the successful attempt, and returns that name. An attempt without
+/// an answer may be applied at any time, even after the object of a later attempt was deleted: its different name keeps
+/// it from bringing that object back.
 async fn create(
     session: &Session,
     storage: &'static str,
@@ -111,7 +111,7 @@ async fn create(
         if let Ok(Ok(_)) = attempt_once(session, &ask).await? {
             return Some(name);
         }
-        // Late, it may find its owner gone.
+        // An attempt applied late may find its owner gone, so that the object is collected.
         session.world().duties(|duties| duties.may_go(storage, &format!("{namespace}/{name}")));
     }
     None
@@ -142,7 +142,7 @@ async fn uid(session: &Session, namespace: &str, owner: &str) -> Option<String> 
     .await
 }
 
-/// Asks one member after another until `done` takes an answer.
+/// Sends the request to one member after another until `done` returns a value.
 async fn insist<T>(
     session: &Session,
     ask: &Ask,
@@ -157,7 +157,7 @@ async fn insist<T>(
     None
 }
 
-/// Asks some member after a moment. `None` when the run ends.
+/// Sends the request to a random member after a pause. `None` if the run ends.
 async fn attempt_once(session: &Session, ask: &Ask) -> Option<Result<Result<Answer, ApiError>, Gone>> {
     session.think(THINK_MS_MAX).await;
     if session.world().failure().is_some() || session.world().is_settling() {

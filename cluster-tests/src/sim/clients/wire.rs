@@ -1,6 +1,6 @@
-//! What a client reads out of the API's JSON: where an object is, its version, and what an event says.
+//! The parts of the API's JSON that simulated clients read: name, version and watch events.
 //!
-//! Owns the few fields that simulated clients look at. It trusts nothing: what cannot be read is an error.
+//! Owns these few fields. Unreadable JSON is an error.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -23,18 +23,18 @@ pub(super) struct Event {
 /// An object or a Status.
 #[derive(Debug, Deserialize)]
 pub(super) struct Document {
-    /// Of an object.
+    /// `metadata` of an object.
     #[serde(default)]
     pub metadata: Metadata,
-    /// Of a Status.
+    /// HTTP status code of a Status.
     #[serde(default)]
     pub code: u16,
-    /// Of a Status.
+    /// Message of a Status.
     #[serde(default)]
     pub message: String,
 }
 
-/// What names an object and its version.
+/// Name, version and labels of an object.
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(super) struct Metadata {
@@ -53,7 +53,7 @@ impl Metadata {
         if namespace.is_empty() { Arc::from(&**name) } else { Arc::from(format!("{namespace}/{name}")) }
     }
 
-    /// The revision it is shown under; `None` when that is no number.
+    /// The object's `resourceVersion`; `None` if it is no number.
     pub(super) fn revision(&self) -> Option<Revision> {
         self.resource_version.parse().ok().map(Revision)
     }
@@ -64,13 +64,13 @@ impl Metadata {
         Some(Version { revision: self.revision()?, tag, marked: self.labels.contains_key(MARK) })
     }
 
-    /// Whether this is the bookmark that ends what a streaming list begins with.
+    /// It is the bookmark that ends the initial events of a streaming list.
     pub(super) fn ends_initial_events(&self) -> bool {
         self.annotations.keys().any(|key| key.ends_with("/initial-events-end"))
     }
 }
 
-/// The place and version of a stored object, as a client of the API reads them.
+/// Path and version of a stored object, as a client of the API reads them.
 pub(super) fn item(json: &[u8]) -> Option<(Arc<str>, Version)> {
     let document: Document = serde_json::from_slice(json).ok()?;
     Some((document.metadata.path(), document.metadata.version()?))

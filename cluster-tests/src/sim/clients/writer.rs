@@ -1,7 +1,7 @@
-//! A client that creates, updates, removes and reads a few objects that all other writers want too.
+//! A client that creates, updates, removes and reads a few objects that it shares with all other writers.
 //!
 //! It updates optimistically: under the revision it last saw, which is often no longer the newest. It never repeats a
-//! write whose outcome it does not know; what it asks next is a new write.
+//! write with an unknown outcome; its next request is a new write.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -18,7 +18,7 @@ use crate::sim::session::{Driver, Gone, Session};
 use crate::sim::things::{Extras, filler, thing, transaction};
 use crate::sim::world::Handle;
 
-/// Few, so that writers collide.
+/// Few keys, so that writers collide.
 const KEYS: [&str; 4] = ["a", "b", "c", "d"];
 
 /// Longest time between two calls of one client.
@@ -27,7 +27,7 @@ const THINK_MS_MAX: u64 = 60;
 /// A writing client.
 #[derive(Default)]
 pub struct Writer {
-    /// Which version of each key it believes to be there.
+    /// The revision of each key that it last saw; `None` for an absent object.
     seen: BTreeMap<&'static str, Option<Revision>>,
 }
 
@@ -90,7 +90,7 @@ impl Writer {
     }
 }
 
-/// What is there after this answer, as far as it says.
+/// The revision of the key after this answer; the outer `None` if the answer does not tell.
 fn believed(ask: Ask, told: Told) -> Option<Option<Revision>> {
     match (ask, told) {
         (Ask::Write { tag: Some(_), .. }, Told::Applied { revision, .. }) => Some(Some(revision)),
@@ -157,7 +157,7 @@ fn told(outcome: &Outcome) -> Told {
     }
 }
 
-/// One blind write through `node` that every watch is to see; its revision, if it was applied.
+/// One blind write through `node` that every watch must see; its revision, if it was applied.
 pub async fn write_last(session: &Session, node: NodeId) -> Option<Revision> {
     let tag = Some(session.world().history().tag());
     let extras = Extras { marked: true, mirrored: true, filling: 0 };
@@ -167,20 +167,20 @@ pub async fn write_last(session: &Session, node: NodeId) -> Option<Revision> {
     }
 }
 
-/// One blind write through `node`; whether it was applied.
+/// One blind write through `node`; `true` if it was applied.
 pub async fn write_once(session: &Session, node: NodeId) -> bool {
     let tag = Some(session.world().history().tag());
     matches!(write(session, node, "probe", Guard::Always, tag).await, Told::Applied { .. })
 }
 
-/// Linearizable reads through `node`, of the store and of the API; whether both were answered.
+/// Linearizable reads through `node`, of the store and of the API; `true` if both were answered.
 pub async fn read_once(session: &Session, node: NodeId) -> bool {
     let barrier = session.request(node, |store: Handle| async move { store.barrier().await });
     let ask = crate::sim::server::Ask::new(Verb::List, MIRRORS, "", "");
     matches!(barrier.await, Ok(Ok(_))) && matches!(session.ask(node, &ask).await, Ok(Ok(_)))
 }
 
-/// Writes object number `object` of a world of many, through any member; whether it was applied.
+/// Writes object number `object` of a large state, through any member; `true` if it was applied.
 pub async fn fill(session: &Session, object: u64) -> bool {
     let (node, name) = (session.pick(), format!("f{object}"));
     let now = session.world().clock(node)();

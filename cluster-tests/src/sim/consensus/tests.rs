@@ -1,4 +1,4 @@
-//! Each broken promise of the protocol is seen on disks made by hand.
+//! Each violation of the protocol is detected on disks made by hand.
 
 use orch_raft::disk::{Disk, LogRecord};
 
@@ -15,7 +15,7 @@ fn disk(terms: &[u64], committed: u64) -> SimDisk {
     disk_with(terms, committed, |_| None)
 }
 
-/// The same with the payload of each entry by its index.
+/// A disk as `disk` makes it, with the payload of each entry by its index.
 fn disk_with(
     terms: &[u64],
     committed: u64,
@@ -41,7 +41,7 @@ fn vote(disk: &SimDisk, term: u64, node: u64) {
     disk.open().save_meta(MetaKey::Vote, Bytes::from(vote.encode_to_vec()), None).unwrap();
 }
 
-/// Looks at the disks in turn, as members A and B that applied what is committed there.
+/// Observes the disks in turn, as members A and B that applied up to the given index.
 fn observe(disks: &[(SimDisk, u64)]) -> Result<(), Breach> {
     let mut protocol = Protocol::default();
     for ((disk, applied), node) in disks.iter().zip([A, B]) {
@@ -98,7 +98,7 @@ fn applying_what_nobody_committed_is_seen() {
     });
 }
 
-/// Entry 1 sets three voters; entry 2 has those beside three others.
+/// Entry 1 sets three voters; entry 2 is a joint configuration with three others.
 fn changing(committed: u64, entries: usize) -> SimDisk {
     let set = |ids: [u64; 3]| wire::VoterSet { ids: ids.to_vec() };
     let payload = move |index: u64| {

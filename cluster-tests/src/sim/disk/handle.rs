@@ -1,7 +1,7 @@
-//! The disk as one run of a process has it.
+//! The disk as one process sees it.
 //!
-//! Owns what the store asks of a disk, over a platter that outlives the process: how long a sync takes and whom it tells,
-//! and what injected faults and planted bugs make of each operation.
+//! Owns the store's disk operations over a platter that outlives the process: the time of syncs and their callbacks,
+//! and the effects of injected faults and planted bugs.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,7 +22,7 @@ use crate::sim::dice::Dice;
 use crate::sim::points::Point;
 use crate::sim::runtime::NodeRuntime;
 
-/// How often a sync that hangs looks whether it still does.
+/// Interval at which a hung sync checks whether it may complete.
 const HANG_LOOK: Duration = Duration::from_millis(20);
 
 /// A process's handle on a [`SimDisk`], void after the next crash.
@@ -85,7 +85,7 @@ impl DiskHandle {
         Ok(())
     }
 
-    /// Syncs until nobody waits: each round takes everything written when it begins, as a group commit does.
+    /// Syncs until no callback waits: each round covers everything written when it begins, as a group commit does.
     async fn flush(self) {
         loop {
             let round = self.with("flush", |platter| {
@@ -219,7 +219,7 @@ impl Disk for DiskHandle {
         self.check_rot("read state", |rotten| matches!(rotten, Rotten::Object(_)))?;
         let (mut state, flips) =
             self.with("read state", |platter| (platter.visible.state.clone(), platter.manner.flips_bits))?;
-        // Generated names are the ones that are seldom written again.
+        // Objects with generated names are seldom written again, so that the damage stays.
         let flippable = state.iter_mut().filter(|(_, record)| flips && flipped(record).is_some());
         if let Some((_, record)) = flippable.max_by_key(|((_, path), _)| path.contains("/g-")) {
             *record = flipped(record).unwrap_or_default();
@@ -236,7 +236,7 @@ impl Disk for DiskHandle {
 }
 
 impl DiskHandle {
-    /// Takes the time that a piece of background work takes.
+    /// Waits for the time of a piece of background work.
     async fn work(&self) {
         let manner = self.platter.lock().manner;
         NodeRuntime::sleep(self.dice.duration(manner.sync_min, manner.sync_max)).await;
@@ -269,7 +269,7 @@ impl DiskHandle {
     }
 }
 
-/// A state being received; nothing of it is on the disk before it is committed.
+/// A state being installed. None of it is on the disk before the commit.
 struct Received {
     disk: DiskHandle,
     writes: Vec<StateWrite>,
@@ -290,7 +290,7 @@ impl Install for Received {
     }
 }
 
-/// A mark by which each resource changed last when the newest of its objects in `image` was written.
+/// The mark with each resource's last change set to the newest of its objects in `image`, so that removals are missing.
 fn without_removals(mark: Bytes, image: &Image) -> Bytes {
     let Ok(mut known) = wire::StateMark::decode(mark.clone()) else { return mark };
     for change in &mut known.changed {

@@ -1,4 +1,4 @@
-//! What is on a simulated disk: the image that reads see, and the one that a power cut leaves.
+//! The content of a simulated disk: the image that reads see, and the durable one.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -14,24 +14,24 @@ pub(super) struct Platter {
     pub(super) durable: Image,
     /// Writes that `visible` has and `durable` lacks.
     pub(super) unsynced: VecDeque<Step>,
-    /// Number of all writes so far; the newest in `unsynced` bears it.
+    /// Number of all writes so far, which is the number of the newest in `unsynced`.
     pub(super) written: u64,
     pub(super) waiting: VecDeque<(u64, OnDurable)>,
     pub(super) flushing: bool,
     pub(super) boot: u64,
     pub(super) syncs: u64,
-    /// Something was refused to the process that runs now.
+    /// An operation of the current process has failed.
     pub(super) failed: bool,
-    /// What can no longer be read.
+    /// Unreadable records.
     pub(super) rotten: Vec<Rotten>,
-    /// The first index at which the log may differ from what was last looked at; `None` while it is the same.
+    /// The first index of the log that changed since it was last observed; `None` if none has.
     pub(super) log_changed_from: Option<u64>,
     pub(super) manner: DiskManner,
-    /// The last step of the state that was written, where a plant wants it.
+    /// The last state write, where a planted bug needs it.
     pub(super) last_step: Option<StateBatch>,
 }
 
-/// Something stored whose checksum does not hold.
+/// A stored record whose checksum does not hold.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Rotten {
     Entry(u64),
@@ -59,7 +59,7 @@ pub(super) enum Step {
 }
 
 impl Step {
-    /// What a member does with this write, where a crash would be of interest.
+    /// The point of a member's work that this write marks, where a crash is of interest.
     pub(super) fn point(&self) -> Option<Point> {
         match self {
             Step::Meta(MetaKey::Vote, _) => Some(Point::Vote),
@@ -134,7 +134,7 @@ impl Platter {
                 records.first().into_iter().for_each(|first| self.changed_log_from(first.index));
             }
             Step::TruncateAfter(index) => self.changed_log_from(index.map_or(0, |index| index + 1)),
-            // What is forgotten is no other log.
+            // A purge does not change the entries that remain.
             Step::PurgeThrough(_) | Step::Meta(..) | Step::State(_) | Step::Replace(..) => {}
         }
         self.visible.take(step.clone());
@@ -146,7 +146,7 @@ impl Platter {
         *from = index.min(*from);
     }
 
-    /// Makes everything up to write number `through` durable; gives back who waited for that.
+    /// Makes everything up to write number `through` durable; returns the callbacks that waited for it.
     pub(super) fn sync(&mut self, through: u64) -> Vec<OnDurable> {
         self.syncs += 1;
         let kept_back = self.written.saturating_sub(through);
@@ -161,7 +161,7 @@ impl Platter {
         told
     }
 
-    /// What a crash does to the writes not yet synced: a prefix survives, the last of it possibly in part.
+    /// Applies a crash to the unsynced writes: a prefix survives, the last of it possibly in part.
     pub(super) fn tear(&mut self, dice: &Dice) {
         let survivors = dice.index(self.unsynced.len() + 1);
         let manner = self.manner;
@@ -180,11 +180,11 @@ impl Platter {
         }
         self.visible = self.durable.clone();
         self.changed_log_from(0);
-        // What was lost is a change to whoever compares.
+        // A loss counts as a write, so that observers look again.
         self.written += 1;
     }
 
-    /// Voids every handle; gives back who waited for a sync in vain.
+    /// Voids every handle; returns the callbacks that wait for a sync.
     pub(super) fn close(&mut self) -> VecDeque<(u64, OnDurable)> {
         self.flushing = false;
         self.failed = false;

@@ -1,4 +1,4 @@
-//! The disk keeps its promises, and no more than those.
+//! The disk keeps its promises, and only those.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -31,7 +31,7 @@ fn ignored() -> OnDurable {
     Box::new(|_| ())
 }
 
-/// Takes one step of the current state and waits for it.
+/// Writes one batch to the current state and waits for it.
 async fn write_state(handle: &DiskHandle, writes: Vec<StateWrite>, mark: &'static str) -> StateWritten {
     let generation = handle.generation().unwrap();
     let batch = StateBatch { generation, writes, mark: Some(bytes(mark)), ..StateBatch::default() };

@@ -1,6 +1,6 @@
-//! The faults of a disk: slow, hanging and failing syncs, refused writes, what can no longer be read.
+//! The faults of a disk: slow, hanging and failing syncs, refused writes, unreadable records.
 //!
-//! Owns how long each lasts and its end. Who may go on after a refused write is judged here, too.
+//! Owns their durations and ends. It also checks that a process stops after a refused write.
 
 use std::time::Duration;
 
@@ -13,10 +13,10 @@ use crate::sim::disk::{DiskManner, SimDisk};
 use crate::sim::runtime::{NodeRuntime, spawn_detached};
 use crate::sim::world::World;
 
-/// How long a process may go on after a write was refused: what it has under way, and no more.
+/// Time within which a process must stop after a refused write: enough for its operations under way.
 const STOP_MAX: Duration = Duration::from_secs(1);
 
-/// The faults of the disk.
+/// Injects a fault of the disk.
 pub(super) fn spoil(world: &World, dice: &Dice, fault: Fault, victim: NodeId) {
     match fault {
         Fault::FailedSync => {
@@ -42,7 +42,7 @@ pub(super) fn spoil(world: &World, dice: &Dice, fault: Fault, victim: NodeId) {
         Fault::FullDisk => fail_writes(world, victim, "no space left on device (injected)", dice),
         _ => {
             world.disk(victim).rot(dice);
-            // Most is read at a start only.
+            // Most records are read only at a start.
             if dice.percent(50) {
                 down(world, victim, dice.percent(50), dice.millis(5..300));
             }
@@ -55,7 +55,7 @@ pub(super) fn spoil(world: &World, dice: &Dice, fault: Fault, victim: NodeId) {
     }
 }
 
-/// Writes to the disk of `node` fail for a while: its process must stop, and may start again when they do not.
+/// Fails writes to the disk of `node` for a while. Its process must stop, and may start again once writes succeed.
 fn fail_writes(world: &World, node: NodeId, reason: &'static str, dice: &Dice) {
     world.disk(node).behave(|manner| manner.write_fails = Some(reason));
     let (world, length) = (world.clone(), dice.millis(100..2500));

@@ -1,6 +1,6 @@
 //! The faults of the network: cuts, breaks, losses and delays.
 //!
-//! Owns which links are cut, for how long, and in which order they come back.
+//! Owns the choice of links, the durations of cuts, and the order of healing.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use crate::sim::network::NetworkManner;
 use crate::sim::runtime::{NodeRuntime, spawn_detached};
 use crate::sim::world::World;
 
-/// The faults of the network.
+/// Injects a fault of the network.
 pub(super) fn disturb(world: &World, dice: &Dice, fault: Fault, victim: NodeId) {
     let (network, members) = (world.network(), world.members());
     match fault {
@@ -59,7 +59,7 @@ pub(super) fn disturb(world: &World, dice: &Dice, fault: Fault, victim: NodeId) 
     });
 }
 
-/// For a while the leader reaches one other member only.
+/// Cuts the leader off from all other members but one, for a while.
 pub(super) fn leave_one_link_to_leader(world: &World, dice: &Dice) {
     let Some(leader) = world.leader() else { return };
     let mut others: Vec<NodeId> = world.members().into_iter().filter(|node| *node != leader).collect();
@@ -74,7 +74,7 @@ pub(super) fn leave_one_link_to_leader(world: &World, dice: &Dice) {
     });
 }
 
-/// The faults of a run of minutes: the network falls apart for most of it, and heals link by link.
+/// The faults of a run of minutes: the network is partitioned for most of it, and heals link by link.
 pub(super) async fn cut_for_minutes(world: &World, dice: &Dice, minutes: Duration) {
     let began = NodeRuntime::elapsed();
     while world.is_busy() && NodeRuntime::elapsed() - began < minutes {
@@ -86,7 +86,7 @@ pub(super) async fn cut_for_minutes(world: &World, dice: &Dice, minutes: Duratio
     }
 }
 
-/// Cuts the members into two sides, neither of them empty, and gives the links cut.
+/// Partitions the members into two sides, neither of them empty, and returns the cut links.
 fn part(world: &World, dice: &Dice) -> Vec<(NodeId, NodeId)> {
     let mut rest = world.members();
     let mut side = Vec::new();
@@ -98,7 +98,7 @@ fn part(world: &World, dice: &Dice) -> Vec<(NodeId, NodeId)> {
     side.iter().flat_map(|left| both(*left).collect::<Vec<_>>()).collect()
 }
 
-/// Lets one direction after another pass again, in a seeded order.
+/// Heals one direction after another, in a seeded order.
 async fn mend_one_by_one(world: &World, dice: &Dice, mut links: Vec<(NodeId, NodeId)>, pause_ms_max: u64) {
     while !links.is_empty() {
         let (from, to) = links.remove(dice.index(links.len()));

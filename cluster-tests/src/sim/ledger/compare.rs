@@ -1,6 +1,6 @@
-//! Comparing with the ledger: what a member shows, and what clients were told.
+//! Comparison of members and of clients' outcomes with the ledger.
 //!
-//! Owns each disagreement that is found. A change that no member showed before is noted on the way.
+//! Owns the detection of each disagreement. A change that no member showed before is recorded on the way.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -45,7 +45,7 @@ impl Inner {
         };
         let known = self.changes.entry(resource.clone()).or_default();
         if from >= applied {
-            // A state just restored has no history yet.
+            // A restored state has no history yet.
             return Ok(());
         }
         for (revision, noted) in known.range(Revision(from.0 + 1)..=applied) {
@@ -87,7 +87,7 @@ impl Inner {
         Ok(())
     }
 
-    /// Where a state differs from what the known changes amount to.
+    /// Describes the difference of a state from the sum of the known changes.
     fn difference(&self, state: &State) -> String {
         let Some(expected) = self.model_at(state.applied()) else { return "changes unknown".to_owned() };
         let found = model_of(state);
@@ -119,7 +119,7 @@ impl Inner {
         Err(Disagreement::ToldOtherwise { call: format!("{call:?}"), happened })
     }
 
-    /// A mirror is written together with its thing, or not at all.
+    /// A mirror is written together with its thing, or neither is.
     pub(super) fn check_transactions(&self) -> Result<(), Disagreement> {
         let (Some(mirrors), Some(things)) = (self.changes.get(MIRRORS), self.changes.get(THINGS)) else {
             return Ok(());
@@ -132,7 +132,7 @@ impl Inner {
     }
 }
 
-/// The digest of a state's objects: the sum of their hashes, so that a change costs what it changed.
+/// Digest of a state's objects: the sum of their hashes, so that updating it costs in proportion to the changes.
 fn digest(state: &State) -> u64 {
     let hashes = state.collections().flat_map(|(resource, collection)| {
         let hash = |(path, object): (&Arc<str>, &Arc<Object>)| object_hash(resource, path, object);

@@ -1,4 +1,4 @@
-//! What the ledger finds: members that differ, and answers that are not what happened.
+//! The findings of the ledger: members that differ, and outcomes that contradict the changes.
 
 use std::sync::Arc;
 
@@ -8,69 +8,69 @@ use orch_raft::transport::NodeId;
 use super::{MIRRORS, Noted, THINGS};
 use crate::sim::history::Tag;
 
-/// What members may not do.
+/// A difference between members, or between an outcome and the changes.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Disagreement {
-    /// One process applied less than before.
+    /// A process's applied revision decreased.
     #[error("node {node:?} went back from revision {from} to {to}")]
     WentBack {
-        /// Who.
+        /// The member.
         node: NodeId,
-        /// From.
+        /// The revision before.
         from: Revision,
-        /// To.
+        /// The revision now.
         to: Revision,
     },
-    /// Two members tell different things of one revision.
+    /// Two members show different changes at one revision.
     #[error("node {node:?} shows {shown:?} for {resource} at revision {revision}, the ledger has {noted:?}")]
     Change {
-        /// Who differs.
+        /// The member that differs.
         node: NodeId,
-        /// Of which resource.
+        /// The resource.
         resource: Arc<str>,
-        /// At which revision.
+        /// The revision.
         revision: Revision,
-        /// What this member has.
+        /// The change of this member.
         shown: Option<Noted>,
-        /// What a member showed before.
+        /// The change that another member showed before.
         noted: Option<Noted>,
     },
     /// Two members have different bytes.
     #[error("node {node:?} at revision {revision} has digest {found:x}, expected {expected:x}; {difference}")]
     Digest {
-        /// Who differs.
+        /// The member that differs.
         node: NodeId,
-        /// At which revision.
+        /// The revision.
         revision: Revision,
-        /// What it has.
+        /// Its digest.
         found: u64,
-        /// What others had, or what the changes amount to.
+        /// The digest of other members, or of the sum of the changes.
         expected: u64,
-        /// Where it differs from what the changes amount to, printed.
+        /// The difference from the sum of the changes, printed.
         difference: String,
     },
     /// One write was applied twice.
     #[error("the write of {tag:?} was applied at {first} and again at {second}")]
     AppliedTwice {
-        /// Which.
+        /// Tag of the write.
         tag: Tag,
-        /// First.
+        /// Revision of the first application.
         first: Revision,
-        /// Again.
+        /// Revision of the second application.
         second: Revision,
     },
-    /// What a client was told is not what happened.
+    /// The outcome that a client saw contradicts the changes.
     #[error("a client was told otherwise than what happened ({happened}): {call}")]
     ToldOtherwise {
         /// The call, printed.
         call: String,
-        /// What the ledger has.
+        /// The changes in the ledger.
         happened: String,
     },
-    /// Half of a transaction.
+    /// A transaction was applied in part.
     #[error("revision {revision} changed {MIRRORS} but not {THINGS} alike: all or nothing")]
     Torn {
-        /// At which revision.
+        /// The revision.
         revision: Revision,
     },
 }

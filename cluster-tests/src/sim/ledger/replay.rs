@@ -1,13 +1,13 @@
-//! All objects as they were at one revision after another.
+//! The objects at one revision after another.
 //!
-//! Owns a model that moves forward with the revisions asked for, so that a hundred lists of one run cost one pass over
-//! its changes. It judges nothing.
+//! Owns a model that advances to each requested revision, so that a hundred lists of one run cost one pass over its
+//! changes. It checks nothing.
 
 use orch_raft::Revision;
 
 use super::{Ledger, Model};
 
-/// Models of a ledger's past. Cheapest when asked for growing revisions.
+/// Models of a ledger's past. Cheapest for growing revisions.
 #[derive(Debug)]
 pub struct Replay {
     ledger: Ledger,
@@ -19,7 +19,7 @@ impl Replay {
         Replay { ledger, now: None }
     }
 
-    /// All objects as they were at `revision`; `None` when not all changes up to there are known.
+    /// All objects at `revision`; `None` if a change up to it may be unknown.
     pub fn at(&mut self, revision: Revision) -> Option<&Model> {
         let inner = self.ledger.0.lock();
         let now = match self.now.take() {

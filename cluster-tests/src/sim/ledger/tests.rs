@@ -1,4 +1,4 @@
-//! The ledger accepts members that agree and names the one that does not.
+//! The ledger accepts members that agree and names the member that differs.
 
 use orch_raft::{HistoryBounds, Key};
 

@@ -1,4 +1,4 @@
-//! The checker accepts what a correct store may answer and rejects what it may not.
+//! The checker accepts outcomes that a correct store may give and rejects others.
 //!
 //! Histories are written one call a line: `asked-answered ask => told`. `w5 always`, `w5 absent`, `w5 at3`, `del at3`,
 //! `read`; `ok7 was3` (applied at revision 7, where the version of revision 3 stood), `no7 was3`, `got7 was3`, `?`, `x`.
@@ -232,8 +232,8 @@ fn revisions_grow_with_real_time() {
     );
 }
 
-/// Many clients against a register that is right, and one answer in it made wrong: the first passes at once though
-/// hundreds of calls overlap, the second is found.
+/// Many clients on a correct register, and one outcome of it falsified: the first history passes at once though
+/// hundreds of calls overlap, the second is rejected.
 #[test]
 fn long_overlapping_histories_are_judged_quickly() {
     let mut calls = Vec::new();

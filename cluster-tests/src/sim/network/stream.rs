@@ -1,7 +1,7 @@
-//! Streams between members: both directions of a connection, and how a connection ends.
+//! Streams between members: both directions of a connection, and its end.
 //!
-//! A frame on a stream arrives in order, or its stream ends: nothing is lost from the middle. Ending one direction ends
-//! the other, after the time that the news takes to travel.
+//! Frames on a stream arrive in order, or the stream ends: nothing is lost from the middle. Ending one direction ends
+//! the other after a network delay.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use tokio::sync::mpsc;
 use super::{Endpoint, SimNetwork, Way};
 use crate::sim::runtime::{NodeRuntime, TaskGroup, spawn_detached};
 
-/// Frames a stream's end may have queued: as small as a transport's window would be, so that back-pressure is met.
+/// Frames queued at an end of a stream: as small as a flow control window, so that back-pressure occurs.
 const WINDOW_FRAMES: usize = 16;
 
 /// Opens a connection to `endpoint`, whose process serves it. The caller's end is returned.
@@ -64,7 +64,7 @@ fn pump(
     let (network, own) = (network.clone(), connection.clone());
     connection.spawn(async move {
         leaving.closed().await;
-        // The far side hung up: this side learns it when the news has travelled.
+        // The far side closed the stream; this side learns it after a network delay.
         NodeRuntime::sleep(network.delay()).await;
         network.passable(way.back()).await;
         own.kill();
@@ -72,7 +72,7 @@ fn pump(
     (sender, receiver)
 }
 
-/// Hands over each frame when its time has come, until a loss, a long cut or a side that hung up ends the connection.
+/// Delivers each frame when it is due, until a loss, a long cut or a closed side ends the connection.
 async fn deliver(
     network: SimNetwork,
     way: Way,
@@ -87,7 +87,7 @@ async fn deliver(
             return connection.kill();
         }
     }
-    // The near side hung up: the whole connection ends once the news has travelled.
+    // The near side closed the stream; the whole connection ends after a network delay.
     NodeRuntime::sleep(network.delay()).await;
     network.passable(way).await;
     connection.kill();

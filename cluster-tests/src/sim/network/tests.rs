@@ -1,4 +1,4 @@
-//! The network does what networks do, and nothing worse.
+//! The simulated network has the faults of real ones, and no others.
 
 use futures::FutureExt;
 use futures::future::BoxFuture;
@@ -131,7 +131,7 @@ fn streams_end_at_both_ends_on_crash_break_or_a_long_cut() {
                 1 => pair.network.break_connections(),
                 _ => pair.network.cut(A, B),
             }
-            // The frame may be taken, or the stream be broken already; it never comes back.
+            // The frame may be accepted, or the stream be broken already. It is never echoed.
             drop(sender.send(frame(2)).await);
             assert_eq!(receiver.recv().await, None);
             sender.closed().await;

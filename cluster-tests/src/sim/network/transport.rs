@@ -1,8 +1,8 @@
-//! A member's side of the network: what its transport is.
+//! A member's transport on the simulated network.
 //!
-//! Owns how a call is carried: the call is answered, or fails as unreachable or refused (certainly not delivered) or as
-//! lost (perhaps delivered). What is on the wire outlives its sender: a frame of a process that died meanwhile still
-//! arrives. What links do to frames is decided in the parent module.
+//! Owns the carriage of calls: a call is answered, or fails as unreachable or refused (certainly not delivered) or as
+//! lost (perhaps delivered). A frame on the wire outlives its sender: a frame of a process that died meanwhile still
+//! arrives. The parent module decides about delay, loss and cuts.
 
 use std::fmt;
 use std::sync::Arc;
@@ -17,10 +17,10 @@ use super::{SimNetwork, Way, stream};
 use crate::sim::points::Point;
 use crate::sim::runtime::{NodeRuntime, spawn_detached};
 
-/// How long a connection attempt into a cut link lasts.
+/// Timeout of a connection attempt into a cut link.
 const CONNECT_TIMEOUT: Duration = Duration::from_millis(800);
 
-/// A member's side of the network.
+/// A member's transport.
 #[derive(Clone)]
 pub struct SimTransport {
     network: SimNetwork,
@@ -80,7 +80,7 @@ impl Transport for SimTransport {
 
 pub(super) type Answer = Result<Bytes, TransportError>;
 
-/// Carries one frame there and its answer back. A frame that is swallowed leaves the caller waiting until it gives up.
+/// Carries one frame and its answer. A lost frame leaves the caller waiting until its timeout.
 async fn carry_call(
     network: SimNetwork,
     way: Way,

@@ -1,7 +1,8 @@
-//! What an operator or a machine does that a cluster must not go along with.
+//! Hazards by operators or machines that a cluster must withstand.
 //!
-//! Owns two steps. An older copy of a member's disk is put back, as a virtual machine's snapshot would be: the member must
-//! refuse to run on it. And with one of three members down, the removal of a healthy one is asked for: it must not be begun.
+//! Owns two steps. An older copy of a member's disk is put back, as a virtual machine's snapshot would be: the member
+//! must refuse to run on it. And with one of three members down, the removal of a healthy member is requested: it must
+//! not be begun.
 
 use std::time::Duration;
 
@@ -17,27 +18,27 @@ use super::{Operator, RETRY};
 use crate::sim::runtime::NodeRuntime;
 use crate::sim::world::Handle;
 
-/// How long a step waits for what it needs before it is given up.
+/// Time that a step waits for its condition before it is given up.
 const PATIENCE: Duration = Duration::from_secs(6);
 
-/// Of a hundred older copies, how many are from before the cluster, where the member is a founder.
+/// Percentage of older copies that are from before the founding, where the member is a founder.
 const EARLY_PERCENT: u64 = 40;
 
-/// For the answer to a removal: a refusal comes when those that are silent had two seconds to answer.
+/// Timeout of a removal: a refusal comes after silent members had two seconds to answer.
 const ANSWERED_WITHIN: Duration = Duration::from_secs(4);
 
-/// How long a member is silent, at most, before a removal is asked for.
+/// Longest silence of a member before a removal is requested.
 const SILENCE_MS_MAX: u64 = 600;
 
 impl Operator {
     /// Puts an older copy of a member's disk back, then replaces the member.
     pub(super) async fn roll_back(&self) {
-        // As for a lost disk: of two members neither can be replaced.
+        // As for a lost disk: in a cluster of two no member can be replaced.
         if self.world().members().len() < 3 || !self.world().has_spare() {
             return;
         }
         let member = self.session.pick();
-        // From before the cluster, or from now.
+        // A copy from before the founding, or of now.
         let early = self.world().early_copy(member).filter(|_| self.session.dice().percent(EARLY_PERCENT));
         let copy = early.unwrap_or_else(|| self.world().disk(member).copy());
         let identity =
@@ -45,8 +46,8 @@ impl Operator {
         let Some(identity) = identity.filter(|_| !self.world().has_lost_disk(member)) else { return };
         self.world().kill(member, true);
         self.world().start(member);
-        // The copy lacks a start that the cluster knows of, and nothing that only this member helped to commit: else
-        // the others might have to do without what nobody could miss.
+        // The copy must lack a start that the cluster knows of, and no entry that only this member helped to commit:
+        // otherwise its loss could not be detected.
         if !self.comes(|| self.starts_known(member) > identity.starts).await {
             return;
         }
@@ -66,18 +67,18 @@ impl Operator {
         self.grow().await;
     }
 
-    /// With one of three members down, asks for the removal of one that is up.
+    /// With one of three members down, requests the removal of one that is up.
     pub(super) async fn corner(&self) {
         let members = self.world().members();
         let down = self.session.pick();
         let Some(leader) = self.world().leader().filter(|leader| *leader != down) else { return };
         let healthy = members.iter().copied().find(|member| ![down, leader].contains(member));
-        // A removed member is replaced by a spare one: in a cluster of two neither could be repaired or replaced.
+        // A spare replaces a removed member: in a cluster of two neither could be repaired or replaced.
         let Some(healthy) = healthy.filter(|_| members.len() == 3 && self.world().has_spare()) else {
             return;
         };
         self.world().hold(down);
-        // At first the leader still has fresh acknowledgements of it.
+        // At first the leader still has fresh acknowledgements of the member that is down.
         NodeRuntime::sleep(self.session.dice().millis(0..SILENCE_MS_MAX)).await;
         self.world().set_leaving(healthy, true);
         let removing = move |store: Handle| async move { store.inner().remove(healthy).await };
@@ -94,7 +95,7 @@ impl Operator {
         self.world().release(down);
         match answer {
             Ok(Err(ChangeError::Refused { .. })) => self.world().set_leaving(healthy, false),
-            // It was not heard, or may still be done once all are back.
+            // The request may have been lost, or may still be done once all members are back.
             _ => {
                 self.remove(healthy).await;
                 self.grow().await;
@@ -102,7 +103,7 @@ impl Operator {
         }
     }
 
-    /// Waits for a condition; `false` when it does not come in time.
+    /// Waits for a condition; `false` after [`PATIENCE`].
     async fn comes(&self, condition: impl Fn() -> bool) -> bool {
         let began = NodeRuntime::elapsed();
         while !condition() {
@@ -114,7 +115,7 @@ impl Operator {
         true
     }
 
-    /// The newest start of `member` that the leader has applied.
+    /// The newest start of `member` that the leader has applied; 0 without a leader.
     fn starts_known(&self, member: NodeId) -> u64 {
         let leader = self.world().leader().and_then(|leader| self.world().store(leader));
         let Some(store) = leader else { return 0 };

@@ -1,10 +1,10 @@
-//! An operator who replaces members while one is away, until just a majority of the newest voters is left, the one that was
-//! away among them.
+//! An operator who replaces members while one is down, until just a majority of the newest voters is left, the member
+//! that was down among them.
 //!
-//! Owns the sequence: a learner is added; a member goes away, without power or cut off; the learner is promoted and a voter
-//! removed, each of which may be refused for a known reason; then so many voters are stopped that the one that was away is
-//! needed when it comes back. `majority` judges whether the members left elect a leader, the other oracles whether they have
-//! lost anything. At the end every stopped member runs again, and begun changes are finished.
+//! Owns the sequence: a learner is added; a member loses power or is cut off; the learner is promoted and a voter
+//! removed, each of which may be refused for a known reason; then so many voters are stopped that the member that was
+//! down is needed when it comes back. `majority` checks that the members left elect a leader, the other oracles that
+//! they have lost nothing. At the end every stopped member runs again, and begun changes are finished.
 
 use std::time::Duration;
 
@@ -23,26 +23,26 @@ use crate::sim::runtime::NodeRuntime;
 use crate::sim::session::Gone;
 use crate::sim::world::{Condition, Handle};
 
-/// Of a hundred operators, those that do this, once: one of eight.
+/// Percentage of operators that do this, once: one in eight.
 const OPERATORS_PERCENT: u64 = 13;
 
-/// Of a hundred members that go away, those that keep their process and are cut off.
+/// Percentage of such members that keep their process and are cut off instead of losing power.
 const CUT_OFF_PERCENT: u64 = 50;
 
-/// How long a change is tried while a member is away: the member that is asked may be stopped, and a refusal takes the two
-/// seconds in which silent members might answer.
+/// Time for which a change is tried while a member is down: the member asked may be stopped, and a refusal takes the
+/// two seconds in which silent members might answer.
 const TRIED_FOR: Duration = Duration::from_secs(6);
 
-/// Time for the answer to a change: a little more than a member's own deadline, so that its answer arrives.
+/// Timeout of a change: a little more than a member's own deadline, so that its answer arrives.
 const PATIENCE: Duration = Duration::from_secs(11);
 
-/// Writes that the members left must take: the first may be one that an earlier leader had begun.
+/// Writes that the members left must take: the first may have been begun by an earlier leader.
 const WRITES: u32 = 2;
 
-/// The refusal that lasts for as long as the member is away.
+/// Part of the refusal that lasts while the member is down.
 const UNACQUAINTED: &str = "would not know";
 
-/// Parts of the refusals that a change may get while a member is away.
+/// Parts of the refusals that a change may get while a member is down.
 const KNOWN_REFUSALS: [&str; 10] = [
     UNACQUAINTED,
     "has not received the last change of the voters yet",
@@ -57,22 +57,22 @@ const KNOWN_REFUSALS: [&str; 10] = [
     "configuration change",
 ];
 
-/// What became of a change.
+/// Outcome of a change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Change {
     Done,
     Refused,
-    /// Nobody knows.
+    /// Unknown: it may still be done.
     Open,
 }
 
 impl Operator {
-    /// Whether this operator does so in its run.
+    /// This operator leaves just a majority in its run.
     pub(super) fn thins(&self) -> bool {
         self.thinning().percent(OPERATORS_PERCENT) || self.must_thin()
     }
 
-    /// Whether it is not left to chance.
+    /// The run must include this sequence.
     pub(super) fn must_thin(&self) -> bool {
         self.world().is_due(Occasion::Thinning) || self.world().is_due(Occasion::Liar)
     }
@@ -81,7 +81,7 @@ impl Operator {
         self.world().dice("thinning")
     }
 
-    /// Replaces members while one is away, and leaves just a majority for a while.
+    /// Replaces members while one is down, and leaves just a majority for a while.
     pub(super) async fn thin(&self) {
         let (world, dice) = (self.world(), self.thinning());
         // In a run of minutes the network heals link by link, for as long as the whole sequence takes.
@@ -105,7 +105,7 @@ impl Operator {
             Change::Refused => world.set_leaving(gone, false),
             Change::Open => {}
         }
-        // What is open may be done while the others are down: those left are then not what was counted.
+        // An open change may be made while the others are down, and would change the majority that was counted.
         match [promoted, removed].contains(&Change::Open) {
             true => self.bring_back(away),
             false => self.leave_a_majority(&dice, away, fresh).await,
@@ -118,7 +118,7 @@ impl Operator {
         }
     }
 
-    /// Power is cut at `node` and stays off, or it reaches nobody.
+    /// Cuts the power of `node` for good, or all its links.
     fn send_away(&self, node: NodeId, cut_off: bool) {
         self.world().trace().event(format_args!("operator: n{} goes away, cut off: {cut_off}", node.0));
         match cut_off {
@@ -133,7 +133,7 @@ impl Operator {
         self.world().release(node);
     }
 
-    /// Asks one member after another, but the one that is away, for a change for a while.
+    /// Requests a change for a while, at one member after another except `away`.
     async fn attempt<F>(
         &self,
         what: &str,
@@ -176,13 +176,13 @@ impl Operator {
         outcome
     }
 
-    /// Stops voters until, with `away` back and in a truce, just a majority is left, and has those take writes.
+    /// Stops voters until, with `away` back and in a truce, just a majority is left, and lets those take writes.
     async fn leave_a_majority(&self, dice: &Dice, away: NodeId, fresh: NodeId) {
         let world = self.world();
         let Some(voters) = self.voters_at_rest() else { return self.bring_back(away) };
         let mut rest: Vec<NodeId> =
             voters.iter().copied().filter(|node| ![away, fresh].contains(node)).collect();
-        // The one that was away and the newest first; who else lives is chance.
+        // The member that was down and the newest one first; the other survivors are random.
         let mut living: Vec<NodeId> =
             [away, fresh].into_iter().filter(|node| voters.contains(node)).collect();
         while living.len() <= voters.len() / 2 && !rest.is_empty() {
@@ -211,12 +211,12 @@ impl Operator {
         }
     }
 
-    /// Writes through those left, for as long as they may take for it.
+    /// Writes through the members left, for as long as they may take for it.
     async fn take_writes(&self, living: &[NodeId]) {
         let (world, began, mut written) = (self.world(), NodeRuntime::elapsed(), 0);
         let mut turn = 0;
         while written < WRITES && world.failure().is_none() {
-            // Then the oracle has judged, unless one of them cannot do its part for another reason.
+            // By then the oracle has decided, unless a member cannot do its part for another reason.
             if NodeRuntime::elapsed() - began > SERVED_WITHIN * 2 {
                 let conditions: Vec<(NodeId, Condition)> =
                     living.iter().map(|node| (*node, world.condition(*node))).collect();

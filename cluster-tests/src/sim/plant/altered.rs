@@ -1,7 +1,7 @@
-//! A member's service that gets other frames than its peers send.
+//! A member's service behind a change of the frames that peers send.
 //!
-//! Owns the way of calls and streams through a change of each frame, also for wrappers that change answers. Which frames a
-//! bug changes is the plant's.
+//! Owns the passage of calls and streams through a change of each frame, also for wrappers that change answers. The
+//! plant chooses the frames.
 
 use std::sync::Arc;
 

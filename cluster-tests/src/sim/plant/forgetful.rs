@@ -1,7 +1,6 @@
-//! Peers that have forgotten what a member promised them, or that it ever started.
+//! Peers that have forgotten a member's promises, or that it ever started.
 //!
-//! Owns the change of what is told to a member with requests; what it is told in answers is changed where those are
-//! (see [`Plant::forge`]).
+//! Owns the change of requests to the member; [`Plant::forge`] changes the answers.
 
 use std::sync::Arc;
 
@@ -23,7 +22,7 @@ pub fn forgetful(service: Arc<dyn PeerService>, plant: Option<Plant>) -> Arc<dyn
 }
 
 impl Plant {
-    /// Takes from what a member is told of its disk what would give it away.
+    /// Removes the facts from which a member could detect that its disk is not its own.
     pub(super) fn forget(self, promised: &mut Option<wire::Promise>, starts: &mut u64) {
         *promised = None;
         if self == Plant::EmptiedUnseen {

@@ -1,7 +1,7 @@
-//! Bugs about who belongs to a cluster and with which disk.
+//! Bugs about the members of a cluster and their disks.
 //!
-//! Owns what the wire and the disks have to show so that a member without its data, without its place, or without life is
-//! not found out. The members themselves are those of production.
+//! Owns the changes of messages and disks that hide a member without its data, without its place, or without a process.
+//! The members themselves are those of production.
 
 use bytes::Bytes;
 use orch_proto::store as wire;
@@ -15,7 +15,7 @@ use crate::sim::disk::DiskCopy;
 const STARTS_PRETENDED: u64 = 1_000_000;
 
 impl Plant {
-    /// What is left on a disk that was lost: with the bug, the name of the disk, under which the member may take part.
+    /// The content left on a lost disk: with the bug, the name of the disk, under which the member may take part.
     pub fn left_on_lost_disk(self, mut copy: DiskCopy) -> Option<DiskCopy> {
         if self != Plant::EmptiedUnseen {
             return None;
@@ -38,7 +38,7 @@ impl Plant {
         copy
     }
 
-    /// The forged answer to `asked` of a member that does not run: with the bug, an identity, as if it ran.
+    /// The forged answer to `asked` in the name of a member that is down: with the bug, an identity, as if it ran.
     pub fn speak_for_dead(self, asked: &Bytes) -> Option<Bytes> {
         use wire::control_request::Kind as Request;
         use wire::control_response::Kind as Response;

@@ -1,7 +1,8 @@
-//! Occasions: events that a run with a planted bug certainly has, so that two hundred runs find the bug and not two thousand.
+//! Occasions: events that a run with a planted bug always has, so that two hundred runs detect the bug and not two
+//! thousand.
 //!
-//! Owns which bug shows on which occasion. Some bugs show only after an event that few runs have by chance: a disk put back,
-//! a removed member that lies. Such an event is then made to happen as early as the run allows. The rest stays chance.
+//! Owns the occasion of each bug. Some bugs show only after an event that few runs have by chance: a disk put back, a
+//! removed member that lies. Such an event is then scheduled as early as the run allows. The rest stays random.
 
 use super::Plant;
 use crate::sim::world::World;
@@ -13,17 +14,17 @@ pub enum Occasion {
     LostDisk,
     /// An older copy of a member's disk is put back.
     OlderCopy,
-    /// With one of three members down, the removal of another is asked for.
+    /// With one of three members down, the removal of another is requested.
     Corner,
-    /// Members are replaced while one is away.
+    /// Members are replaced while one is down.
     Thinning,
-    /// Members are replaced while one is away, and the certificate of a removed one is in other hands.
+    /// Members are replaced while one is down, and an attacker has the certificate of a removed one.
     Liar,
-    /// A stored object changes where no checksum tells.
+    /// A stored object changes without a checksum error.
     SilentRot,
-    /// Leaders are lost, and with them the power of a member that has just voted.
+    /// Leaders lose power, and so does a member that has just voted.
     LostVotes,
-    /// Leaders stop, and meet one of the others alone when they go on.
+    /// Leaders are paused, and reach only one other member when they resume.
     ForgottenLeaders,
 }
 
@@ -46,7 +47,7 @@ impl Plant {
 }
 
 impl World {
-    /// Whether `occasion` certainly comes in this run.
+    /// This run must have `occasion`.
     pub fn is_due(&self, occasion: Occasion) -> bool {
         self.setup().plant.and_then(Plant::occasion) == Some(occasion)
     }

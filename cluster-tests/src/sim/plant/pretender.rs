@@ -1,7 +1,7 @@
-//! A service that acknowledges entries in the name of a member that is away.
+//! A service that acknowledges entries in the name of a member that is down.
 //!
-//! Owns one bug: the leader believes that a silent voter has entries in its log. The leader then counts that voter as
-//! knowing those that became voters meanwhile.
+//! Owns one bug: the leader believes that a silent voter has entries in its log, and so that it knows the newest
+//! voters.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use orch_raft::transport::{Duplex, NodeId, PeerService, Purpose};
 use prost::Message;
 use wire::append_response::Outcome;
 
-/// Acknowledges every entry, and keeps none, as long as the member in whose name it speaks is away.
+/// Acknowledges every entry, and keeps none, while the member in whose name it answers is down.
 pub struct Pretender(pub Arc<dyn Fn() -> bool + Send + Sync>);
 
 impl PeerService for Pretender {

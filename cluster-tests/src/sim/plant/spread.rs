@@ -1,7 +1,7 @@
-//! States that arrive with another byte than they were sent with, under a checksum that holds.
+//! Snapshots that arrive with one byte changed, under a correct checksum.
 //!
-//! Owns the change of the frames of a snapshot: of those that a member receives from its leader, or of those that it sends
-//! to a member that asked for a state to repair itself with.
+//! Owns the change of the frames of a snapshot: those that a member receives from its leader, or those that it sends to
+//! a member that repairs itself.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -75,7 +75,7 @@ fn is_pull(frame: &Bytes) -> bool {
 #[derive(Default)]
 struct Wrong {
     checksum: crc32fast::Hasher,
-    /// The snapshot goes on with what an earlier stream brought. The checksum of that part is not known here, so that
+    /// The stream resumes a snapshot that an earlier stream began. The checksum of that part is unknown here, so
     /// nothing is changed.
     count_step: bool,
 }

@@ -1,7 +1,7 @@
-//! Answers between members that are changed on the way.
+//! Answers between members, changed on the wire.
 //!
-//! Owns the bugs in which a member gets another answer than its peer gave, and what such a bug remembers of a run. The
-//! members are those of production, and judge the changed answers themselves.
+//! Owns the bugs in which a member gets another answer than its peer gave, and their memory of a run. The members are
+//! those of production, and evaluate the changed answers themselves.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -17,10 +17,10 @@ use wire::control_response::Kind as Response;
 use super::Plant;
 use crate::sim::runtime::NodeRuntime;
 
-/// For how long the claim of a removed member is put into the answers of others: each of them is asked within this time.
+/// Time for which the claim of a removed member is copied into the answers of others: each of them is asked within it.
 const ECHO: Duration = Duration::from_secs(3);
 
-/// A question and its answer as they pass on the wire.
+/// A request and its answer on the wire.
 pub struct Exchange<'a> {
     /// The member that asks.
     pub asker: NodeId,
@@ -36,17 +36,17 @@ pub struct Exchange<'a> {
     pub answerer_is_removed: bool,
 }
 
-/// The answers of a run that these bugs remember.
+/// Answers of a run that these bugs remember.
 #[derive(Debug, Default)]
 pub struct Heard {
-    /// The digests of the member whose state is wrong.
+    /// Digests of the member whose state is wrong.
     odd: Mutex<Option<Vec<wire::Checkpoint>>>,
     /// By the member that asked: the newest answer of a removed member, and its time.
     lies: Mutex<BTreeMap<NodeId, (Duration, wire::IdentityResponse)>>,
 }
 
 impl Plant {
-    /// The answer that the asker gets in place of the one given; `None` to leave it alone.
+    /// The forged answer for the asker; `None` to leave the answer alone.
     pub fn bend(self, heard: &Heard, exchange: &Exchange<'_>) -> Option<Bytes> {
         if ![Plant::JudgesDeaf, Plant::OddOneRules, Plant::LoneWordCounts].contains(&self) {
             return None;
@@ -72,7 +72,7 @@ impl Plant {
 }
 
 impl Heard {
-    /// Has `answer` say of the asker what a removed member has said of it just before.
+    /// Copies the newest claim of a removed member about the asker into `answer`.
     fn echo(&self, exchange: &Exchange<'_>, answer: &mut wire::IdentityResponse) -> Option<()> {
         let now = NodeRuntime::elapsed();
         let mut lies = self.lies.lock();

@@ -1,4 +1,5 @@
-//! [`NodeRuntime`] as the runtime that a member is generic over: all but the spawning of tasks is [`SimRuntime`]'s.
+//! [`NodeRuntime`] as the runtime that a member is generic over: [`SimRuntime`] does everything but the spawning of
+//! tasks.
 
 use std::future::Future;
 use std::time::Duration;

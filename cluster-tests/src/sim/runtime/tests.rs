@@ -1,4 +1,4 @@
-//! Groups of tasks die, stop and go on as processes do.
+//! Groups of tasks are killed, paused and resumed as processes are.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 

@@ -1,4 +1,4 @@
-//! Watches and lists that show what happened pass; a lost, repeated, swapped or wrong event does not.
+//! Correct watches and lists pass; a lost, repeated, swapped or wrong event does not.
 
 use orch_raft::transport::NodeId;
 use orch_raft::{Change, State};
@@ -34,7 +34,7 @@ fn ledger() -> Ledger {
     ledger
 }
 
-/// What an honest server shows a watch with this filter from `start` on.
+/// The events that a correct server sends to a watch with this filter from `start` on.
 fn watched(filter: Filter, start: u64) -> Watched {
     let collection = member().collection(THINGS);
     let changes = collection.changes_after(Revision(start)).unwrap();

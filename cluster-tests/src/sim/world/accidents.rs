@@ -1,4 +1,4 @@
-//! What befalls members beyond a crash: disks that are lost or put back, machines kept down, removal.
+//! Accidents of members beyond crashes: disks that are lost or put back, machines kept down, removal.
 //!
 //! Owns the marks by which the rest of the world tells an expected end of a process from a failure.
 
@@ -10,7 +10,7 @@ use super::World;
 use crate::sim::disk::DiskCopy;
 
 impl World {
-    /// The disk of `node` is replaced by an empty one; its process dies with the old one.
+    /// Replaces the disk of `node` by an empty one; its process is killed.
     pub fn lose_disk(&self, node: NodeId) {
         self.kill(node, true);
         self.trace().event(format_args!("n{} lost its disk", node.0));
@@ -23,18 +23,18 @@ impl World {
         }
     }
 
-    /// Keeps a copy of every founder's disk, from before there is a cluster.
+    /// Copies every founder's disk before the founding.
     pub fn keep_early_copies(&self) {
         let mut kept = self.0.early.lock();
         kept.extend(self.members().into_iter().map(|node| (node, self.disk(node).copy())));
     }
 
-    /// The copy of the disk of `node` from before there was a cluster, if it is a founder.
+    /// The copy of the disk of `node` from before the founding, if it is a founder.
     pub fn early_copy(&self, node: NodeId) -> Option<DiskCopy> {
         self.0.early.lock().get(&node).cloned()
     }
 
-    /// An older copy of its disk is put back for `node`; its process dies with the newer one.
+    /// Puts an older copy of its disk back for `node`; its process is killed.
     pub fn roll_back(&self, node: NodeId, copy: DiskCopy) {
         self.kill(node, true);
         self.trace().event(format_args!("n{} gets an older copy of its disk", node.0));
@@ -46,52 +46,52 @@ impl World {
         self.disk(node).put_back(copy);
     }
 
-    /// Whether `node` has an empty disk or an older copy of it, with which it must not take part.
+    /// `node` has an empty disk or an older copy, with which it must not take part.
     pub fn has_lost_disk(&self, node: NodeId) -> bool {
         self.member(node).disk_lost.load(Ordering::Relaxed)
     }
 
-    /// The operator begins to remove `node`, or gives that up.
+    /// Records that the operator removes `node`, or has given that up.
     pub fn set_leaving(&self, node: NodeId, leaving: bool) {
         self.member(node).leaving.store(leaving, Ordering::Relaxed);
     }
 
-    /// Whether `node` ends because it was removed.
+    /// The operator removes `node`, so its process may end.
     pub fn is_leaving(&self, node: NodeId) -> bool {
         self.member(node).leaving.load(Ordering::Relaxed)
     }
 
-    /// The certificate of `node`, which was removed, is in use from now on, by its own program where it `may_run`; `false`
-    /// when another one's is already. Two of them together may be believed.
+    /// Puts the certificate of the removed `node` in use from now on, by its own program if `may_run`. `false` if
+    /// another one's is in use already: two of them together may be believed.
     pub fn set_ghost(&self, node: NodeId, may_run: bool) -> bool {
         let mut ghost = self.0.ghost.lock();
         ghost.is_none() && ghost.replace((node, may_run)).is_none()
     }
 
-    /// Whether `node` was removed and its certificate is in use.
+    /// `node` was removed and its certificate is in use.
     pub fn is_ghost(&self, node: NodeId) -> bool {
         self.0.ghost.lock().is_some_and(|(ghost, _)| ghost == node)
     }
 
-    /// Whether `node` is a member, or was removed and its program may still run.
+    /// `node` is a member, or was removed and its program may still run.
     pub(super) fn may_run(&self, node: NodeId) -> bool {
         self.0.roster.lock().contains(&node) || *self.0.ghost.lock() == Some((node, true))
     }
 
-    /// Whether `node`, which has its disk, is held or cut off.
+    /// `node` has its disk, and is held or cut off.
     pub(super) fn is_kept_away(&self, node: NodeId) -> bool {
         let member = self.member(node);
         let is_away = member.held.load(Ordering::Relaxed) || self.network().is_severed(node);
         is_away && !self.has_lost_disk(node)
     }
 
-    /// Power is cut at `node`, and stays off.
+    /// Cuts the power of `node` until [`World::release`].
     pub fn hold(&self, node: NodeId) {
         self.member(node).held.store(true, Ordering::Relaxed);
         self.kill(node, true);
     }
 
-    /// Ends what [`World::hold`] began.
+    /// Ends [`World::hold`] and starts the process.
     pub fn release(&self, node: NodeId) {
         self.member(node).held.store(false, Ordering::Relaxed);
         self.start(node);

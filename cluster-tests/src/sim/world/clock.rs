@@ -1,6 +1,6 @@
 //! The wall clocks of the members: each is wrong in its own way.
 //!
-//! Owns how far each is ahead and how much faster it runs. Virtual time is the runtime's.
+//! Owns the offset and drift of each. Virtual time is the runtime's.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -13,12 +13,12 @@ use crate::sim::runtime::NodeRuntime;
 /// The wall clock at the start of every run, milliseconds since 1970.
 const EPOCH_MS: u64 = 1_700_000_000_000;
 
-/// A wall clock that is wrong.
+/// A wall clock with an offset and a drift.
 #[derive(Debug, Default)]
 pub(super) struct WallClock {
-    /// How far it is ahead, in milliseconds.
+    /// Offset from true time, in milliseconds.
     ahead_ms: AtomicI64,
-    /// How much faster it runs than time passes, in millionths.
+    /// Drift in millionths: positive runs fast.
     drift_ppm: AtomicI64,
 }
 
@@ -38,12 +38,12 @@ impl World {
         Arc::new(move || clock.now_ms())
     }
 
-    /// Makes the wall clock of `node` differ from the others', by so many milliseconds.
+    /// Sets the offset of the wall clock of `node`, in milliseconds.
     pub fn set_clock_ahead(&self, node: NodeId, ahead_ms: i64) {
         self.member(node).clock.ahead_ms.store(ahead_ms, Ordering::Relaxed);
     }
 
-    /// Makes the wall clock of `node` run faster, or slower, by so many millionths.
+    /// Sets the drift of the wall clock of `node`, in millionths.
     pub fn set_clock_drift(&self, node: NodeId, drift_ppm: i64) {
         self.member(node).clock.drift_ppm.store(drift_ppm, Ordering::Relaxed);
     }

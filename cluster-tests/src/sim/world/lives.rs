@@ -1,6 +1,6 @@
-//! The lives of the members' processes: they start, serve, die, and are told to stop.
+//! The members' processes: they start, serve, are killed, and shut down.
 //!
-//! Owns one run of a process from its start to its end. A process holds on to nothing but the disk of its member.
+//! Owns one run of a process from its start to its end. Between runs only the disk of its member remains.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -30,7 +30,8 @@ pub struct Process {
 }
 
 impl World {
-    /// Starts the process of `node` on its disk, unless one runs, or it is no member any more and was taken out of service.
+    /// Starts the process of `node` on its disk, unless it runs, is held, or has left the cluster and was taken out of
+    /// service.
     pub fn start(&self, node: NodeId) {
         let member = self.member(node);
         let is_held = member.held.load(Ordering::Relaxed);
@@ -66,7 +67,7 @@ impl World {
         });
     }
 
-    /// Ends the process of `node` between two instructions. With `power_lost`, its disk forgets what was not synced.
+    /// Kills the process of `node` between two polls. With `power_lost`, its disk loses unsynced writes.
     pub fn kill(&self, node: NodeId, power_lost: bool) {
         let member = self.member(node);
         let Some(process) = member.process.lock().take() else { return };
@@ -78,7 +79,7 @@ impl World {
         if power_lost { member.disk.crash() } else { member.disk.close() }
     }
 
-    /// Tells the process of `node` to shut down in good order, and waits until it has.
+    /// Shuts the process of `node` down in good order, and waits for it.
     pub async fn shut_down(&self, node: NodeId) {
         let Some(process) = self.process(node) else { return };
         let Some(member) = process.member.lock().take() else { return };
@@ -91,7 +92,7 @@ impl World {
     }
 
     /// Ends every process and connection. Their tasks hold the world and the world holds them: without this, a run's
-    /// memory would never be given back.
+    /// memory would leak.
     pub fn end(&self) {
         self.0.members.keys().for_each(|node| self.kill(*node, false));
         self.0.network.break_connections();
@@ -111,7 +112,7 @@ impl World {
         }
     }
 
-    /// The process of `node` serves its API from now on.
+    /// Records that the process of `node` serves its API.
     pub fn serves(&self, node: NodeId, group: &TaskGroup, server: Server) {
         let mut process = self.member(node).process.lock();
         if let Some(process) = process.as_mut().filter(|process| process.group == *group) {

@@ -1,6 +1,6 @@
-//! Looking at the members: after each step of a process, and at the whole of one when a run asks for it.
+//! Observation of the members: after each step of a process, and of the whole state when a run asks for it.
 //!
-//! Owns which oracle looks at what. The first thing that one finds ends the run.
+//! Owns the calls of the oracles. Their first finding ends the run.
 
 use std::sync::atomic::Ordering;
 
@@ -12,7 +12,7 @@ use super::{Handle, World};
 use crate::sim::ledger::Cursor;
 
 impl World {
-    /// Looks at `node` after one of its steps.
+    /// Checks `node` after one of its steps.
     pub(super) fn observe(&self, node: NodeId) {
         let Some(process) = self.process(node) else { return };
         self.look_for_panics(node, &process);
@@ -28,7 +28,7 @@ impl World {
         }
     }
 
-    /// Members repair a state that differs from the others'. Unless the run spoiled it, that it does is a bug.
+    /// A quarantine is a bug unless the run spoiled the member's state.
     fn look_for_quarantine(&self, node: NodeId, store: &Handle) {
         let spoiled = self.member(node).rotten.load(Ordering::Relaxed);
         if let (false, Err(reason)) = (spoiled, store.inner().may_serve()) {
@@ -36,7 +36,7 @@ impl World {
         }
     }
 
-    /// Looks at the whole state of `node`, whatever was looked at before.
+    /// Checks the whole state of `node`, whatever was observed before.
     pub fn observe_whole(&self, node: NodeId) {
         if let Some(store) = self.store(node) {
             self.compare(node, &store.state(), &mut Cursor::default());
@@ -52,27 +52,28 @@ impl World {
         }
     }
 
-    /// Whether the stored state of some member is wrong and not repaired.
+    /// The stored state of a member is wrong and not repaired.
     pub fn has_rotten(&self) -> bool {
         self.0.members.values().any(|member| member.rotten.load(Ordering::Relaxed))
     }
 
-    /// Whether the stored state of `node` is wrong and not repaired. Of somebody unknown it is not.
+    /// The stored state of `node` is wrong and not repaired; `false` for an unknown id.
     pub(super) fn is_rotten(&self, node: NodeId) -> bool {
         self.0.members.get(&node).is_some_and(|member| member.rotten.load(Ordering::Relaxed))
     }
 
-    /// The stored state of `node` is wrong, which the members have to find and to repair themselves; or that is over.
+    /// Records that the stored state of `node` is wrong, which the members must detect and repair, or that it is
+    /// repaired.
     pub fn set_rotten(&self, node: NodeId, rotten: bool) {
         self.member(node).rotten.store(rotten, Ordering::Relaxed);
     }
 
-    /// How far the process of `node` has applied, if it serves.
+    /// Applied revision of the process of `node`, if it serves.
     pub fn applied(&self, node: NodeId) -> Option<Revision> {
         Some(self.store(node)?.state().applied())
     }
 
-    /// Looks at every member's log, as often as the run can afford.
+    /// Checks every member's log. Called as often as the run can afford.
     pub fn observe_logs(&self) {
         let mut protocol = self.0.protocol.lock();
         let members = &self.0.members;

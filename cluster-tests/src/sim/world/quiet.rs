@@ -1,6 +1,7 @@
-//! Times in which nothing new goes wrong, and who can do its part then.
+//! Times without new faults, and the condition of members in them.
 //!
-//! Owns the truce, in which faults and upgrades wait, and how a member is: whole, away, or neither. It judges nothing.
+//! Owns the truce, in which faults and upgrades wait, and the condition of a member: whole, away, or neither. It checks
+//! nothing.
 
 use std::collections::BTreeSet;
 use std::sync::atomic::Ordering;
@@ -9,30 +10,30 @@ use orch_raft::transport::NodeId;
 
 use super::World;
 
-/// How a member is.
+/// Condition of a member.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Condition {
-    /// Its process runs, and nothing hinders it; the number is that of its starts so far.
+    /// Its process runs without a fault; the number is that of its starts so far.
     Whole(u64),
-    /// No process of it runs.
+    /// It has no process.
     Away,
-    /// It runs, and something is wrong with it.
+    /// It runs under a fault.
     Ailing,
 }
 
 impl World {
-    /// Faults and upgrades wait from now on, or no longer do.
+    /// Begins or ends the truce, in which faults and upgrades wait.
     pub fn set_truce(&self, truce: bool) {
         self.trace().event(format_args!("truce: {truce}"));
         self.0.truce.store(truce, Ordering::Relaxed);
     }
 
-    /// Whether nothing new may go wrong now: the time of faults is over, or there is a truce.
+    /// No new faults: their time is over, or there is a truce.
     pub fn is_quiet(&self) -> bool {
         self.is_calm() || self.0.truce.load(Ordering::Relaxed)
     }
 
-    /// How `node` is.
+    /// The condition of `node`.
     pub fn condition(&self, node: NodeId) -> Condition {
         let Some(process) = self.process(node) else { return Condition::Away };
         let disk = self.disk(node);
@@ -49,17 +50,17 @@ impl World {
         }
     }
 
-    /// The sets of voters of which majorities are needed now, as far as `living` members know.
+    /// The voter sets whose majorities are needed now, as far as `living` members know.
     pub fn voter_sets(&self, living: &[NodeId]) -> Option<Vec<BTreeSet<u64>>> {
         self.0.protocol.lock().voter_sets(living)
     }
 
-    /// A write on a store was answered as applied.
+    /// Counts a write on a store that was answered as applied.
     pub fn note_taken(&self) {
         self.0.taken.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// How many writes on stores were answered as applied.
+    /// Number of writes on stores that were answered as applied.
     pub fn taken(&self) -> u64 {
         self.0.taken.load(Ordering::Relaxed)
     }

@@ -1,6 +1,6 @@
-//! What clients of a simulated cluster saw, how far they are told to go, and the first thing that went wrong.
+//! Records of a run: the clients' observations, the signals to end, and the first failure.
 //!
-//! Owns putting these down and handing them out. It judges nothing.
+//! It checks nothing.
 
 use std::sync::atomic::Ordering;
 
@@ -12,17 +12,17 @@ use crate::sim::duties::Duties;
 use crate::sim::sightings::{Listed, Watched};
 
 impl World {
-    /// Tells clients that watch to stay where they are, and to say so.
+    /// Tells watching clients to stay on their members and to report it.
     pub fn settle(&self) {
         self.0.settling.store(true, Ordering::Relaxed);
     }
 
-    /// Whether clients that watch are to stay where they are.
+    /// Watching clients must stay on their members.
     pub fn is_settling(&self) -> bool {
         self.0.settling.load(Ordering::Relaxed)
     }
 
-    /// One client more, or one less, has a watch that it stays with.
+    /// Counts a client that stays with its watch, or no longer does.
     pub fn note_settled(&self, stays: bool) {
         match stays {
             true => self.0.settled.fetch_add(1, Ordering::Relaxed),
@@ -30,7 +30,7 @@ impl World {
         };
     }
 
-    /// How many clients have a watch that they stay with.
+    /// Number of clients that stay with their watch.
     pub fn settled(&self) -> u64 {
         self.0.settled.load(Ordering::Relaxed)
     }
@@ -40,38 +40,38 @@ impl World {
         self.0.drained_at.store(revision.0, Ordering::Relaxed);
     }
 
-    /// Where watches may end, once that is known.
+    /// Revision at which watches may end, once it is known.
     pub fn drained_at(&self) -> Option<Revision> {
         let revision = self.0.drained_at.load(Ordering::Relaxed);
         (revision > 0).then_some(Revision(revision))
     }
 
-    /// A client was told of `revision`: what is asked from now on may show nothing older.
+    /// Records that a client knows `revision`: later requests may show nothing older.
     pub fn acknowledge(&self, revision: Revision) {
         self.0.acknowledged.fetch_max(revision.0, Ordering::Relaxed);
     }
 
-    /// The newest revision that any client was told.
+    /// The newest revision that any client knows.
     pub fn acknowledged(&self) -> Revision {
         Revision(self.0.acknowledged.load(Ordering::Relaxed))
     }
 
-    /// Records what the API answered.
+    /// Records a response of the API.
     pub fn record_answer(&self, answered: Answered) {
         self.0.answers.lock().push(answered);
     }
 
-    /// How many answers of the API told an outcome.
+    /// Number of the API's responses that tell an outcome.
     pub fn outcomes(&self) -> usize {
         self.0.answers.lock().iter().filter(|answer| answer.has_outcome()).count()
     }
 
-    /// All answers of the API recorded.
+    /// All recorded responses of the API.
     pub fn answers(&self) -> Vec<Answered> {
         self.0.answers.lock().clone()
     }
 
-    /// What clients asked the cluster to do by itself.
+    /// Calls `work` with the controllers' duties.
     pub fn duties<R>(&self, work: impl FnOnce(&mut Duties) -> R) -> R {
         work(&mut self.0.duties.lock())
     }
@@ -86,17 +86,17 @@ impl World {
         self.0.listed.lock().push(listed);
     }
 
-    /// All watches recorded.
+    /// All recorded watches.
     pub fn watched(&self) -> Vec<Watched> {
         self.0.watched.lock().clone()
     }
 
-    /// All lists recorded.
+    /// All recorded lists.
     pub fn listed(&self) -> Vec<Listed> {
         self.0.listed.lock().clone()
     }
 
-    /// Records that something is wrong; only the first counts.
+    /// Records a failure; only the first counts.
     pub fn fail(&self, what: impl ToString) {
         let mut failure = self.0.failure.lock();
         if failure.is_none() {
@@ -106,7 +106,7 @@ impl World {
         }
     }
 
-    /// The first thing found wrong.
+    /// The first failure.
     pub fn failure(&self) -> Option<String> {
         self.0.failure.lock().clone()
     }

@@ -1,4 +1,4 @@
-//! What the program learns of the server before it does anything: resources, schemas, versions.
+//! Discovery by the program: resources, schemas, versions.
 
 use super::{Session, in_session};
 

@@ -1,4 +1,4 @@
-//! The program's ways to write: apply on either side, patches, replaces, deletes, and waiting for what they bring.
+//! Writes by the program: client-side and server-side apply, patches, replacements, deletions, and `kubectl wait`.
 
 use super::{Session, in_session};
 
@@ -41,7 +41,7 @@ fn applied(session: &Session) {
     let apply = ["apply", "-f", &file];
     assert_eq!(session.text(&apply), "deployment.apps/web created\n");
     assert_eq!(session.text(&apply), "deployment.apps/web unchanged\n");
-    // Another field is set by somebody else, and kept; what the file names no more goes.
+    // Apply keeps a field that another manager has set, and removes items that the file no longer has.
     session.text(&["patch", "deployment", "web", "-p", r#"{"spec":{"minReadySeconds":7}}"#]);
     let one = DEPLOYMENT.replace("front:1", "front:2").replace("      - {name: back, image: 'back:1'}\n", "");
     session.file("web.yaml", &one);

@@ -1,12 +1,12 @@
-//! How much of a certificate chain is looked at, on either port and either side.
+//! Limits of a certificate chain, for both ports and both sides of a connection.
 //!
-//! Whoever connects chooses the chain, and checking its signatures costs more than sending it.
+//! The remote end chooses the chain, and checking its signatures costs more than sending it.
 
 use rustls::pki_types::CertificateDer;
 
 /// Certificates of a chain: its end, two authorities between, and a root that need not be sent.
 const CERTIFICATES_MAX: usize = 4;
-/// Bytes of a chain: some ten times what four certificates with usual keys have.
+/// Bytes of a chain: about ten times the size of four certificates with usual keys.
 const BYTES_MAX: usize = 64 << 10;
 
 /// Refuses a chain that is too long, before any of it is parsed.

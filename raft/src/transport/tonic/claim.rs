@@ -1,4 +1,4 @@
-//! What a member says of itself with every call and stream, and how that is judged.
+//! The identity that a member claims with every call and stream, and its check.
 //!
 //! The certificate proves a name. The metadata adds the id, the cluster and the purpose; they must fit the name and
 //! this member's own cluster before a frame is read. Everything in them is a claim until [`Gate::admit`] has passed.
@@ -20,15 +20,15 @@ const KEY_PURPOSE: &str = "orch-purpose";
 /// Bytes of a cluster's id. Ours are UUIDs.
 const CLUSTER_BYTES_MAX: usize = 64;
 
-/// Why a cluster cannot be pinned.
+/// The failure of [`ClusterPin::pin`].
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ClusterPinError {
     /// A member belongs to one cluster for ever.
     #[error("this member belongs to cluster {pinned}, not to {given}")]
     Other {
-        /// The cluster pinned before.
+        /// Id of the cluster pinned before.
         pinned: Arc<str>,
-        /// The one given now.
+        /// Id of the cluster given now.
         given: String,
     },
     /// An id is 1 to 64 visible ASCII characters.
@@ -41,8 +41,8 @@ pub enum ClusterPinError {
 pub struct ClusterPin(Arc<OnceLock<Arc<str>>>);
 
 impl ClusterPin {
-    /// Fixes the cluster, once. Until then this member says nothing of its cluster and refuses nobody for theirs; the
-    /// others go by whether they know its id.
+    /// Sets the cluster id, once. Until then this member sends no cluster id and refuses no peer for its own; peers
+    /// decide by whether they know the id.
     pub fn pin(&self, cluster: &str) -> Result<(), ClusterPinError> {
         let is_visible = cluster.bytes().all(|byte| byte.is_ascii_graphic());
         if cluster.is_empty() || cluster.len() > CLUSTER_BYTES_MAX || !is_visible {
@@ -55,43 +55,43 @@ impl ClusterPin {
         Err(ClusterPinError::Other { pinned: Arc::clone(pinned), given: cluster.to_owned() })
     }
 
-    /// The cluster, if it is known.
+    /// The cluster id; `None` until it is pinned.
     pub fn cluster(&self) -> Option<&Arc<str>> {
         self.0.get()
     }
 }
 
-/// What a peer says of itself, after its certificate has proved the name and its cluster was found to be ours.
+/// Identity and purpose of a peer, after its certificate has proved the name and its cluster was found to be ours.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Claim {
     /// Its id. Only a claim: [`Admits`] compares it with the name.
     pub id: NodeId,
     /// Its name, as in its certificate.
     pub name: Arc<str>,
-    /// What it wants to use the connection for.
+    /// Purpose of the connection.
     pub purpose: Purpose,
-    /// Whether it knows which cluster it belongs to. A member that is about to join does not.
+    /// The peer sent a cluster id. A member that is about to join knows none.
     pub is_pinned: bool,
 }
 
-/// What a peer may use connections for.
+/// The purposes that a peer may use connections for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Standing {
-    /// Everything.
+    /// All purposes.
     Member,
-    /// [`Purpose::Control`] only: it may ask who we are.
+    /// [`Purpose::Control`] only: the peer may ask for the identity of this member and its cluster.
     Joining,
 }
 
-/// Decides whether a peer may speak as who it claims to be. The error text is what the peer gets to see.
+/// Admits or refuses a claim. The error text is sent to the peer.
 pub type Admits = Arc<dyn Fn(&Claim) -> Result<Standing, String> + Send + Sync>;
 
-/// Admits by the membership as this member knows it.
+/// Admits peers by the membership that this member knows.
 ///
-/// An id must be the one that follows from the name: whoever was removed cannot come back under another. A stranger
-/// may be newer than what we know, and even be the leader that has to tell us, so it stands as a member if it knows our
-/// cluster. If it knows none, it can only be about to join. A removed member may ask, and is told no more than that it
-/// was removed.
+/// An id must follow from the name, so that a removed member cannot come back under another id. A stranger may be newer
+/// than the membership known here, and may even be the leader that is about to send it, so a stranger that knows our
+/// cluster stands as a member. A stranger that knows no cluster can only be about to join. A removed member may ask,
+/// and is told only that it was removed.
 pub fn admit_by_membership(known: impl Fn(NodeId, &str) -> Known + Send + Sync + 'static) -> Admits {
     Arc::new(move |claim| match known(claim.id, &claim.name) {
         Known::Member => Ok(Standing::Member),
@@ -110,7 +110,7 @@ pub(super) struct OwnClaim {
 }
 
 impl OwnClaim {
-    /// `None` where the name cannot stand in a header, which no name in a certificate's DNS names does.
+    /// `None` if the name is no valid header value. Every DNS name of a certificate is valid.
     pub(super) fn new(id: NodeId, name: &str, cluster: ClusterPin) -> Option<OwnClaim> {
         Some(OwnClaim { id: id.0.into(), name: name.parse().ok()?, cluster })
     }
@@ -120,14 +120,14 @@ impl OwnClaim {
         metadata.insert(KEY_NODE_ID, self.id.clone());
         metadata.insert(KEY_NODE_NAME, self.name.clone());
         metadata.insert(KEY_PURPOSE, MetadataValue::from_static(purpose_name(purpose)));
-        // A pinned id is visible ASCII, so it always is a header.
+        // A pinned id is visible ASCII, so it is always a valid header value.
         if let Some(Ok(cluster)) = self.cluster.cluster().map(|cluster| cluster.parse()) {
             metadata.insert(KEY_CLUSTER, cluster);
         }
     }
 }
 
-/// Judges every call and stream before its body is read.
+/// Checks the claim of every call and stream before its body is read.
 #[derive(Clone)]
 pub(super) struct Gate {
     cluster: ClusterPin,
@@ -136,7 +136,7 @@ pub(super) struct Gate {
     warnings: Arc<Warnings<std::time::Instant>>,
 }
 
-/// Why a claim is refused: the cause, for the log, and what the peer is told.
+/// The refusal of a claim: its cause for the warning limit, and the status sent to the peer.
 type Refused = (&'static str, Status);
 
 impl Gate {
@@ -188,7 +188,7 @@ impl Interceptor for Gate {
         let certified = request.extensions().get::<PeerInfo>().cloned();
         let certified = certified.ok_or_else(|| Status::unauthenticated("no certificate"))?;
         let claim = self.admit(&certified, request.metadata()).map_err(|(cause, status)| {
-            // One frame is one refusal, and whoever has a certificate can send any number.
+            // Each frame is refused on its own, and a peer with a certificate can send any number.
             if self.warnings.may_warn(cause) {
                 tracing::warn!(peer = %certified.name, address = %certified.address, reason = status.message(),
                     "refused a peer");
@@ -238,7 +238,7 @@ mod tests {
         pin
     }
 
-    /// What a member with cluster `own` answers to member `a` with the certificate of `certified`.
+    /// Result of the check by a member of cluster `own` when member `a` calls with the certificate of `certified`.
     fn judge(own: &ClusterPin, certified: &str, metadata: &MetadataMap) -> Result<Claim, tonic::Code> {
         let admits = admit_by_membership(|id, name| match (id.0, name) {
             (7, "a") => Known::Member,
@@ -274,7 +274,7 @@ mod tests {
         assert_eq!(judge(&ours, "a", &metadata(7, &other, control)), refused);
         assert_eq!(judge(&ours, "b", &metadata(7, &ours, append)), refused);
         assert_eq!(judge(&ours, "a", &metadata(8, &ours, append)), refused);
-        // One that was removed knows our cluster, and may ask.
+        // A removed member knows our cluster and may only ask.
         assert_eq!(judge(&ours, "a", &metadata(6, &ours, append)), refused);
         assert_eq!(judge(&ours, "a", &metadata(6, &ours, Purpose::Forward)), refused);
         assert_eq!(judge(&ours, "a", &metadata(6, &ours, control)), claim(6, control, true));
@@ -294,7 +294,7 @@ mod tests {
         }
     }
 
-    /// Whoever has a certificate can send any number of frames, and causes a line for each cause now and then.
+    /// A peer with a certificate can send any number of frames. The log gets one line in ten seconds for each cause.
     #[test]
     fn refused_frames_do_not_fill_the_log() {
         let warned = Warned::default();

@@ -1,8 +1,8 @@
 //! Sends frames to peers.
 //!
-//! What is known about a failed frame is the point here: [`TransportError::Unreachable`] where it was certainly not
-//! delivered (no connection, a refusal by the peer's gate, too large), [`TransportError::Lost`] in every other case.
-//! A frame is sent again only when it met a connection that was already closed.
+//! The error tells whether a frame may have been delivered: [`TransportError::Unreachable`] where it certainly was not
+//! (no connection, a refusal by the peer's gate, too large), [`TransportError::Refused`] where nothing listens,
+//! [`TransportError::Lost`] in every other case. A frame is sent again only if its connection was already closed.
 
 use std::collections::BTreeMap;
 use std::error::Error;
@@ -39,9 +39,9 @@ pub struct TonicTransport(Arc<Shared>);
 struct Shared {
     tls: PeerTls,
     claim: OwnClaim,
-    // What made the transport runs its connections, whichever thread sends the first frame over one.
+    // Runtime of the caller of `new`: it drives the connections, whichever thread sends the first frame.
     runtime: Handle,
-    // Bounded by the members there ever were in one life of the process, times the purposes.
+    // Bounded by the members seen in one run of the process, times the purposes.
     links: Mutex<BTreeMap<(NodeId, Purpose), Link>>,
 }
 
@@ -52,18 +52,19 @@ impl std::fmt::Debug for TonicTransport {
 }
 
 impl TonicTransport {
-    /// For the member `id`, whose name is the one of `tls`. Nothing is dialled before the first frame. It is made on the
-    /// runtime that is to drive its connections; `None` elsewhere, and for a name that cannot be used.
+    /// Transport of the member `id`, whose name is the one in `tls`. Dials nothing before the first frame. Must be
+    /// called on the runtime that is to drive its connections: `None` outside a runtime, and for a name that is no
+    /// valid header value.
     ///
-    /// A [`Peer`] with an empty name stands for whatever member answers at its address; it is meant for a member
-    /// that joins and knows no more than that.
+    /// A [`Peer`] with an empty name is the member at its address, whatever its name: a joining member knows only
+    /// addresses.
     pub fn new(id: NodeId, tls: PeerTls, cluster: ClusterPin) -> Option<TonicTransport> {
         let claim = OwnClaim::new(id, tls.name(), cluster)?;
         let runtime = Handle::try_current().ok()?;
         Some(TonicTransport(Arc::new(Shared { tls, claim, runtime, links: Mutex::default() })))
     }
 
-    /// The link to `peer`; a new one where the peer has moved.
+    /// The link to `peer`. A changed name or address makes a new link.
     fn link(&self, peer: &Peer, purpose: Purpose) -> Link {
         let fresh = || Link::new(Arc::clone(&peer.name), Arc::clone(&peer.address));
         let mut links = self.0.links.lock();
@@ -124,7 +125,8 @@ impl Transport for TonicTransport {
         for _ in 0..ATTEMPTS_MAX {
             let ready = self.ready(&link, peer, deadline).await?;
             let (sender, frames) = mpsc::channel(STREAM_FRAMES_MAX);
-            // Ending our direction too resets the stream: the peer would go on sending to nobody otherwise.
+            // Dropping the receiver must end our direction, too: only then is the stream reset and the peer stops
+            // sending.
             let (unread, is_unread) = oneshot::channel::<()>();
             let unread_for_good = async {
                 if is_unread.await.is_err() {
@@ -137,7 +139,7 @@ impl Transport for TonicTransport {
             match timeout_at(deadline, client.stream(request)).await {
                 Ok(Ok(answer)) => {
                     let on_unread = || {
-                        // Nobody hears it where our direction has ended already.
+                        // Fails if our direction has already ended, which is as good.
                         let _ = unread.send(());
                     };
                     return Ok(Duplex { sender, receiver: receive(answer.into_inner(), on_unread) });
@@ -171,10 +173,10 @@ fn display_name(peer: &Peer) -> Arc<str> {
     Arc::clone(if peer.name.is_empty() { &peer.address } else { &peer.name })
 }
 
-/// What became of a frame that was answered with an error.
+/// The error for a call that was answered with `status`.
 fn failure(peer: &Peer, status: &Status) -> TransportError {
     match status.code() {
-        // Only the gate answers so, before it lets a frame be read.
+        // Only the gate sends these codes, before a frame is read.
         Code::PermissionDenied | Code::InvalidArgument | Code::Unauthenticated => {
             unreachable(peer, reason(status))
         }
@@ -186,7 +188,7 @@ fn reason(status: &Status) -> String {
     status.source().map_or_else(|| status.message().to_owned(), innermost)
 }
 
-/// Whether the request met a connection that was closed before, so that it was not sent.
+/// The connection was closed before the request, which was therefore not sent.
 fn is_spent(status: &Status) -> bool {
     let mut cause: Option<&(dyn Error + 'static)> = status.source();
     while let Some(error) = cause {

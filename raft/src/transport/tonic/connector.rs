@@ -1,8 +1,8 @@
 //! Makes one connection to a peer: name lookup, TCP, TLS.
 //!
-//! The name is looked up for every connection, so that a member may move. The channel above would connect again by
-//! itself; it gets exactly one connection here and [`Spent`] afterwards, because only the link decides when to try
-//! again and has to know whether a frame was sent.
+//! The name is resolved for every connection, so that a member may move. A tonic channel would reconnect by itself; it
+//! gets exactly one connection here and [`Spent`] afterwards, because the link decides when to try again and must know
+//! whether a frame was sent.
 
 use std::future::ready;
 use std::io;
@@ -22,7 +22,7 @@ use tower::Service;
 use super::tls::PeerTls;
 use super::{CONNECT_TIMEOUT, CONNECTION_WINDOW_BYTES, PING_INTERVAL, PING_TIMEOUT, STREAM_WINDOW_BYTES};
 
-/// Where every request pretends to go: the connection is made already.
+/// Origin in every request. It is not resolved: the connection exists already.
 const ORIGIN: &str = "https://peer.orch";
 /// Addresses of one name that are tried, in the order the resolver gives them.
 const ADDRESSES_MAX: usize = 4;
@@ -32,7 +32,7 @@ const ADDRESSES_MAX: usize = 4;
 #[error("the connection is closed")]
 pub(super) struct Spent;
 
-/// Connects to the member called `name` (any member where it is empty) at `address`.
+/// Connects to the member `name` at `address`; an empty name accepts any member.
 pub(super) async fn connect(tls: &PeerTls, name: &Arc<str>, address: &Arc<str>) -> Result<Channel, Failure> {
     let dialing = async {
         let io = dial(tls, name, address).await.map_err(|error| Failure::of(&error))?;
@@ -45,11 +45,11 @@ pub(super) async fn connect(tls: &PeerTls, name: &Arc<str>, address: &Arc<str>) 
     })
 }
 
-/// Why there is no connection.
+/// The failure of a connection attempt.
 #[derive(Clone, Debug)]
 pub(super) struct Failure {
     pub(super) reason: Arc<str>,
-    /// The host answered that nothing listens at the port.
+    /// `ECONNREFUSED`: nothing listens at the port.
     pub(super) is_refusal: bool,
 }
 
@@ -77,7 +77,7 @@ async fn dial(tls: &PeerTls, name: &Arc<str>, address: &str) -> io::Result<TlsSt
     let tcp = dial_tcp(address).await?;
     let expected = (!name.is_empty()).then(|| Arc::clone(name));
     let config = tls.client(expected).map_err(io::Error::other)?;
-    // Not sent and not compared: the verifier knows whom to expect.
+    // Neither sent nor compared: the verifier knows the expected name.
     let server = ServerName::try_from("peer.orch").map_err(io::Error::other)?;
     TlsConnector::from(Arc::new(config)).connect(server, tcp).await
 }
@@ -96,7 +96,7 @@ async fn dial_tcp(address: &str) -> io::Result<TcpStream> {
     Err(last)
 }
 
-/// The text of the cause that says something: the layers above it only say that connecting failed.
+/// Text of the innermost cause. The layers above it only add that connecting failed.
 pub(super) fn innermost(error: &(dyn std::error::Error + 'static)) -> String {
     let mut cause = error;
     while let Some(source) = cause.source() {

@@ -1,4 +1,4 @@
-//! The name in a certificate.
+//! The member name in a peer certificate.
 //!
 //! A member's peer certificate carries one subject alternative name (DNS) `NAME.peer.orch`, where NAME is exactly the
 //! member's configured name. The suffix keeps host names, which a certificate may also carry, from being taken for
@@ -8,19 +8,19 @@ use rustls::pki_types::CertificateDer;
 use x509_parser::extensions::GeneralName;
 use x509_parser::prelude::{FromDer, X509Certificate};
 
-/// What follows the member's name in its peer certificate.
+/// Suffix of the DNS name, after the member's name.
 pub const PEER_NAME_SUFFIX: &str = ".peer.orch";
 
-/// Why a certificate names no member.
+/// The failure of [`peer_name_of`].
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PeerNameError {
-    /// It cannot be parsed.
+    /// The certificate cannot be parsed.
     #[error("the certificate cannot be parsed: {0}")]
     Malformed(String),
     /// None of its names ends in [`PEER_NAME_SUFFIX`].
     #[error("the certificate carries no name ending in {PEER_NAME_SUFFIX}")]
     Missing,
-    /// It would speak for several members.
+    /// Several of its names end in [`PEER_NAME_SUFFIX`].
     #[error("the certificate carries several names ending in {PEER_NAME_SUFFIX}")]
     Several,
 }
@@ -30,7 +30,7 @@ pub fn peer_dns_name(name: &str) -> String {
     format!("{name}{PEER_NAME_SUFFIX}")
 }
 
-/// The member a certificate belongs to. The caller has checked who signed it.
+/// The name of the member that a certificate belongs to. The caller has checked the signature.
 pub fn peer_name_of(certificate: &CertificateDer<'_>) -> Result<String, PeerNameError> {
     let malformed = |error: String| PeerNameError::Malformed(error);
     let (_, parsed) = X509Certificate::from_der(certificate).map_err(|error| malformed(error.to_string()))?;
@@ -71,7 +71,7 @@ mod tests {
 
     #[test]
     fn a_wildcard_names_nobody_in_particular() {
-        // It is a name like any other, and no member is called so.
+        // The asterisk is taken literally, and no member has this name.
         assert_eq!(name_of(&["*.peer.orch"]).unwrap(), "*");
     }
 

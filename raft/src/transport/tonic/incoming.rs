@@ -1,8 +1,8 @@
-//! Connections that come in: accepted, encrypted, named.
+//! Incoming peer connections: accept, TLS handshake, name.
 //!
-//! Handshakes run beside each other, each under a deadline and only while its connection has a place ([`places`]): idle
-//! connections never keep one that does its handshake waiting. Only those whose certificate names a member leave here.
-//! What a stranger does is a warning once in ten seconds for each cause.
+//! Handshakes run concurrently, each under a deadline and only while its connection has a place ([`places`]): idle
+//! connections never delay a handshake. The stream yields only connections whose certificate names a member. Strangers
+//! cause one warning in ten seconds for each cause.
 //!
 //! [`places`]: super::places
 
@@ -26,19 +26,19 @@ use super::places::{NamedPlace, Places, STRANGERS_MAX, StrangersPlace};
 use super::tls::PeerTls;
 use crate::warnings::WarningLimit;
 
-/// Connections that are looked after before they are named: those with a place, and those that just lost theirs.
+/// Connections without a proved name: those with a place, and those that just lost theirs.
 const UNNAMED_MAX: usize = 2 * STRANGERS_MAX;
-/// For the whole TLS handshake: a member needs milliseconds, and one that stalls gives up its place soon.
+/// Deadline of the whole TLS handshake: a member needs milliseconds, and a stalled connection soon gives up its place.
 const HANDSHAKE_DEADLINE: Duration = Duration::from_secs(5);
-/// After an error of the listening socket, most likely for want of file descriptors: trying at once would spin.
+/// Pause after an error of the listening socket, most likely for want of file descriptors: trying at once would spin.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
-/// Who is at the other end of a connection.
+/// Identity of the remote end of a connection.
 #[derive(Clone, Debug)]
 pub(super) struct PeerInfo {
     /// The name in its certificate.
     pub(super) name: Arc<str>,
-    /// Where it connects from.
+    /// Its remote address.
     pub(super) address: SocketAddr,
 }
 
@@ -49,7 +49,7 @@ pub(super) struct PeerConnection {
     _place: NamedPlace,
 }
 
-/// What all connections of a port share.
+/// State shared by all connections of a port.
 #[derive(Clone)]
 struct Door {
     tls: PeerTls,
@@ -57,7 +57,7 @@ struct Door {
     warnings: Arc<Warnings>,
 }
 
-/// A limit for each cause.
+/// One warning limit for each cause.
 #[derive(Default)]
 struct Warnings {
     accept: WarningLimit,
@@ -67,7 +67,7 @@ struct Warnings {
     no_place: WarningLimit,
 }
 
-/// The connections that `listener` accepts.
+/// The connections that `listener` accepts and that have proved a name.
 pub(super) fn incoming(
     listener: TcpListener,
     tls: PeerTls,
@@ -90,11 +90,11 @@ pub(super) fn incoming(
         .filter_map(async |connection| connection.map(Ok))
 }
 
-/// A connection and where it comes from; `None` where nothing came of it. Accepting waits after an error.
+/// A connection and its remote address; `None` after an error. Accepting pauses after an error of the listener.
 async fn settle(accepted: io::Result<TcpStream>, warnings: Arc<Warnings>) -> Option<(TcpStream, SocketAddr)> {
     match accepted {
         Ok(tcp) => {
-            // One that is gone already has no address.
+            // A connection that the client has closed already has no address.
             let address = tcp.peer_addr().ok()?;
             Some((tcp, address))
         }
@@ -108,7 +108,8 @@ async fn settle(accepted: io::Result<TcpStream>, warnings: Arc<Warnings>) -> Opt
     }
 }
 
-/// Does the handshake. `None` where the peer proved no name, or another connection took the place; the reason is logged.
+/// Does the handshake. `None` if the peer proved no name, or if another connection took the place; the reason is
+/// logged.
 async fn name(
     tcp: TcpStream,
     address: SocketAddr,
@@ -118,7 +119,7 @@ async fn name(
     let warnings = &door.warnings;
     let handshake = TlsAcceptor::from(door.tls.server()).accept(tcp);
     let shaken = tokio::select! {
-        // A handshake that is done counts, even where the place is lost in the same moment.
+        // A finished handshake counts, even if the place is lost at the same moment.
         biased;
         shaken = tokio::time::timeout(HANDSHAKE_DEADLINE, handshake) => shaken,
         () = place.lost() => {

@@ -1,8 +1,8 @@
 //! The connection to one peer for one purpose: idle, being made, or ready.
 //!
-//! Callers that come while it is being made wait for the same attempt, which runs on when they give up: a call with
-//! a deadline shorter than a handshake would otherwise never get through. After a failure, and after a connection
-//! that did not last, nothing is tried for a while, and callers are told the last reason at once.
+//! Callers that arrive during an attempt wait for it. The attempt goes on when they give up: a call with a deadline
+//! shorter than a handshake would otherwise never get through. After a failure, and after a connection that did not
+//! last, the link backs off and callers get the last reason at once.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -27,7 +27,7 @@ const STEADY_AFTER: Duration = Duration::from_secs(1);
 
 type Attempt = Shared<BoxFuture<'static, Result<Ready, Failure>>>;
 
-/// A connection, and when it was made.
+/// A connection and the time it was made.
 #[derive(Clone)]
 pub(super) struct Ready {
     pub(super) channel: Channel,
@@ -42,7 +42,7 @@ enum State {
 
 struct Line {
     state: State,
-    // Since the last connection that lasted.
+    // Failures since the last connection that lasted [`STEADY_AFTER`].
     failures: u32,
 }
 
@@ -55,13 +55,13 @@ pub(super) struct Link {
 }
 
 impl Link {
-    /// A link that has not been tried.
+    /// An idle link; dials nothing.
     pub(super) fn new(name: Arc<str>, address: Arc<str>) -> Link {
         let state = State::Idle { not_before: None, failure: Failure::other("not tried") };
         Link { name, address, line: Arc::new(Mutex::new(Line { state, failures: 0 })) }
     }
 
-    /// A connection, or why there is none now. It is made and driven by `runtime`, whoever asks for it first.
+    /// The connection, or the reason why there is none. `runtime` makes and drives it, whichever caller asks first.
     pub(super) async fn ready(&self, tls: &PeerTls, runtime: &Handle) -> Result<Ready, Failure> {
         let attempt = {
             let mut line = self.line.lock();
@@ -81,7 +81,7 @@ impl Link {
         attempt.await
     }
 
-    /// Forgets a connection that was found closed, unless a newer one has taken its place.
+    /// Forgets a closed connection, unless a newer one has taken its place.
     pub(super) fn closed(&self, spent: &Ready) {
         let mut line = self.line.lock();
         if !matches!(&line.state, State::Ready(ready) if ready.since == spent.since) {

@@ -1,12 +1,12 @@
 //! The network of a real process: frames in gRPC calls and streams, always under mutual TLS.
 //!
-//! Owns the peer port and the connections to other members, one for each member and [`Purpose`]. Who a peer is comes
-//! from its certificate: the peer authority signed it and it carries the member's name ([`identity`]). What it claims
-//! beside that (its id, its name, its cluster) travels in the metadata of every call and stream and is compared before
-//! a body is read ([`claim`]).
+//! Owns the peer port and the connections to other members, one for each member and [`Purpose`]. The certificate
+//! identifies a peer: the peer authority signed it and it carries the member's name ([`identity`]). The id, name and
+//! cluster that a peer claims travel in the metadata of every call and stream and are compared before a body is read
+//! ([`claim`]).
 //!
-//! It never looks into a frame, never sends or takes one in the clear, and never repeats a frame that may have been
-//! delivered. Certificates are exchanged without a restart ([`PeerTls::reload`]).
+//! It never parses a frame, never sends or accepts one without TLS, and never repeats a frame that may have been
+//! delivered. Certificates are replaced without a restart ([`PeerTls::reload`]).
 
 mod chain;
 mod claim;
@@ -34,24 +34,25 @@ pub use self::tls::{PeerTls, PeerTlsError};
 /// 1.5 MiB and several may share a batch; more than this is a mistake or an attack, and is refused on both sides.
 pub const FRAME_BYTES_MAX: usize = 8 << 20;
 
-/// What encoding adds to a body: a tag and a length.
+/// Bytes that the encoding adds to a body: a tag and a length.
 const FRAME_OVERHEAD_BYTES: usize = 16;
-/// Frames waiting on either side of a stream before the sender waits: enough to keep the link busy while one is being
-/// handled, few enough that a slow receiver holds up the sender and not the memory.
+/// Frames queued on either side of a stream before back-pressure: enough to keep the link busy while one is handled,
+/// few enough that a slow receiver holds up the sender and not the memory.
 const STREAM_FRAMES_MAX: usize = 8;
-/// From the name lookup to the end of the HTTP/2 handshake. Also bounds how long a black hole delays a call.
+/// From the name lookup to the end of the HTTP/2 handshake. Also bounds the delay of a call to an address that drops
+/// packets.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
-/// A connection that is silent this long is asked whether it lives, and closed when it does not answer: a cut cable
-/// is noticed in less than the time that connecting anew may take.
+/// HTTP/2 keepalive: a connection silent this long is pinged and closed without an answer. A cut cable is noticed in
+/// less time than a new connection may take.
 const PING_INTERVAL: Duration = Duration::from_secs(2);
 const PING_TIMEOUT: Duration = Duration::from_secs(3);
-/// For the kernel's own probes, which also hold while the process is stopped.
+/// TCP keepalive by the kernel, which also works while the process is stopped.
 const TCP_KEEPALIVE: Duration = Duration::from_secs(15);
-/// Receive windows: a frame of an append in flight for each stream, two for a connection.
+/// Flow control windows: one append frame in flight for each stream, two for a connection.
 const STREAM_WINDOW_BYTES: u32 = 2 << 20;
 const CONNECTION_WINDOW_BYTES: u32 = 4 << 20;
 
-/// Runs `task` beside the caller. The adapter of a real network runs on tokio; nothing simulated comes here.
+/// Spawns `task`. Only the adapter of the real network calls it; nothing simulated does.
 #[expect(clippy::disallowed_methods, reason = "an adapter of sockets, which only tokio drives")]
 fn spawn(task: impl Future<Output = ()> + Send + 'static) {
     tokio::spawn(task);

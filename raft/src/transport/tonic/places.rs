@@ -1,9 +1,9 @@
-//! Places on the peer port: strangers share a few, members keep theirs.
+//! Limits of connections on the peer port: strangers share a few places, members keep theirs.
 //!
-//! A stranger is a connection whose handshake is not done. When strangers have as many places as they may, as a whole or
-//! from one address, the newest takes the place of the oldest: of its own address, or of the address that has the most.
-//! So idle connections keep nobody out, and a member whose handshake takes its usual milliseconds is through before its
-//! turn comes. A connection that has proved a name counts for that name, keeps its place, and is pushed out by nobody.
+//! A stranger is a connection whose handshake is not done. At the limit of strangers, in total or from one address, the
+//! newest takes the place of the oldest: of its own address, or of the address that has the most. So idle connections
+//! keep no member out, and a member whose handshake takes its usual milliseconds is through before its turn comes. A
+//! connection that has proved a name counts for that name and is never pushed out.
 //!
 //! Owns the table. It never reads from a connection and never judges a certificate.
 
@@ -14,14 +14,14 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use tokio::sync::oneshot;
 
-/// Handshakes under way at a time. Each holds some 30 kB, and a member's takes milliseconds.
+/// Handshakes under way at a time. Each holds about 30 kB, and a member's takes milliseconds.
 pub(super) const STRANGERS_MAX: usize = 128;
-/// Of those, from one address: eight other members behind one, each with a connection for each of four purposes.
+/// Strangers from one address: eight other members behind one, each with a connection for each of four purposes.
 const STRANGERS_PER_ADDRESS_MAX: usize = 32;
-/// Connections of one name: one for each of four purposes, and twice as many again for those that the other end has given
-/// up and this one has not noticed yet. More are refused, so that one certificate does not fill the port.
+/// Connections of one name: one for each of four purposes, and twice as many again that the other end has given up and
+/// this end has not noticed yet. More are refused, so that one certificate does not fill the port.
 const CONNECTIONS_PER_NAME_MAX: usize = 12;
-/// Connections with a proved name. Nine members and some that join or leave, each with all it may have.
+/// Connections with a proved name: nine members and a few that join or leave, each at its limit.
 pub(super) const CONNECTIONS_MAX: usize = 256;
 
 /// All places of a port. Clones share them.
@@ -30,11 +30,11 @@ pub(super) struct Places(Arc<Mutex<Table>>);
 
 #[derive(Debug, Default)]
 struct Table {
-    /// Of the next stranger.
+    /// Number of the next stranger.
     number: u64,
-    /// By age.
+    /// Strangers by number, which is by age.
     strangers: BTreeMap<u64, Stranger>,
-    /// How many connections each name has. Never 0.
+    /// Connections of each name. Never 0.
     named: BTreeMap<Arc<str>, usize>,
 }
 
@@ -60,7 +60,7 @@ pub(super) struct NamedPlace {
     name: Arc<str>,
 }
 
-/// Why a connection that proved its name gets no place.
+/// The limit that refuses a connection with a proved name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum NoPlace {
     #[error("the name has {CONNECTIONS_PER_NAME_MAX} connections")]
@@ -70,7 +70,7 @@ pub(super) enum NoPlace {
 }
 
 impl Places {
-    /// A place for a new connection from `address`, and whether an older one lost its own for it.
+    /// A place for a new connection from `address`. `true` if an older connection lost its own for it.
     pub(super) fn take(&self, address: IpAddr) -> (StrangersPlace, bool) {
         let network = network_of(address);
         let (keeps, lost) = oneshot::channel();
@@ -99,7 +99,7 @@ impl Places {
 }
 
 impl Table {
-    /// Whose place a new stranger from `network` takes; `None` while there is one more.
+    /// Number of the stranger whose place a new one from `network` takes; `None` while places are free.
     fn victim(&self, network: IpAddr) -> Option<u64> {
         let mut counts = BTreeMap::<IpAddr, usize>::new();
         for stranger in self.strangers.values() {
@@ -142,7 +142,8 @@ impl Drop for NamedPlace {
     }
 }
 
-/// What counts as one address: one machine has as many addresses of an IPv6 network as it likes.
+/// The unit that limits count as one address: IPv4 addresses, and /64 networks of IPv6, because one machine has as many
+/// addresses of such a network as it likes.
 fn network_of(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V6(address) => {

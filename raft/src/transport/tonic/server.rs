@@ -1,6 +1,6 @@
 //! The peer port: hands frames of admitted peers to the service.
 //!
-//! Every call and stream has passed the [`Gate`] before it comes here, so the service is told ids it can believe.
+//! Every call and stream has passed the [`Gate`] before it comes here, so the ids given to the service are checked.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -26,10 +26,10 @@ use super::{
 };
 use crate::transport::{Duplex, PeerService};
 
-/// Calls and streams of one connection at a time. A member has one stream of appends, one of forwarded writes and a
-/// handful of calls; callers behind a member that is slow to answer pile up here and no further.
+/// Concurrent calls and streams of one connection. A member has one stream of appends, one of forwarded writes and a
+/// handful of calls. Calls to a slow member queue up to here and no further.
 const STREAMS_PER_CONNECTION_MAX: u32 = 256;
-/// How long calls under way may finish after the signal to stop. Streams do not end by themselves.
+/// Time for calls under way to finish after the signal to stop. Streams do not end by themselves.
 const DRAIN_MAX: Duration = Duration::from_secs(2);
 
 /// Serves the peer port of one member.
@@ -69,7 +69,7 @@ impl PeerServer {
         let (stopping, stopped) = tokio::sync::oneshot::channel();
         let stop = async {
             stop.await;
-            // Nobody waits any more when serving has ended by itself.
+            // The receiver is gone if serving has ended by itself.
             let _ = stopping.send(());
         };
         let serving = Server::builder()
@@ -97,7 +97,7 @@ async fn drain_time() {
     tokio::time::sleep(DRAIN_MAX).await;
 }
 
-/// The generated service in terms of ours.
+/// The generated gRPC service over a [`PeerService`].
 struct Link {
     service: Arc<dyn PeerService>,
 }
@@ -137,7 +137,7 @@ fn admitted<T>(request: &Request<T>) -> Result<Claim, Status> {
     request.extensions().get().cloned().ok_or_else(|| Status::unauthenticated("the peer was not admitted"))
 }
 
-/// The frames of one direction, as they go out. One that is too large ends the stream: the order has no gaps.
+/// The outgoing frames of a stream. A frame that is too large ends it, because skipping one would leave a gap.
 fn send(frames: mpsc::Receiver<Bytes>) -> impl Stream<Item = Result<Frame, Status>> + Send {
     ReceiverStream::new(frames).map(|body| {
         if body.len() > FRAME_BYTES_MAX {
@@ -147,8 +147,8 @@ fn send(frames: mpsc::Receiver<Bytes>) -> impl Stream<Item = Result<Frame, Statu
     })
 }
 
-/// The frames of one direction, as they come in, until the other side ends it. Calls `on_unread` when this side drops
-/// the receiver first.
+/// The incoming frames of a stream, until the other side ends it. Calls `on_unread` if this side drops the receiver
+/// first.
 pub(super) fn receive(
     mut frames: Streaming<Frame>,
     on_unread: impl FnOnce() + Send + 'static,

@@ -1,4 +1,4 @@
-//! Both ends on loopback: calls, streams, refusals, deaths, reloads, and bytes that mean nothing.
+//! Client and server on loopback: calls, streams, refusals, crashes, certificate reloads, and malformed bytes.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -58,13 +58,13 @@ fn pinned(cluster: &str) -> ClusterPin {
     pin
 }
 
-/// Answers with who asked and what, and echoes streams.
+/// Answers calls with the caller's id, the purpose and the frame, and echoes streams.
 #[derive(Default)]
 struct Echo {
     calls: AtomicUsize,
     // A call of `hang` has arrived.
     hanging: Notify,
-    // Snapshot streams are not read before.
+    // Snapshot streams are read only after this.
     read_on: Notify,
     // A stream has ended.
     ended: Notify,
@@ -381,7 +381,8 @@ fn a_server_that_dies_loses_the_call_and_the_next_server_is_found() {
     let lost = ours.block_on(hanging).unwrap();
     assert!(matches!(lost, Err(TransportError::Lost { .. })), "{lost:?}");
     let gone = ours.block_on(call(&transport, &peer, Purpose::Control, b"x"));
-    // Of a connection as young as this one it is not known why it ended, and nothing is dialled at once.
+    // The connection was younger than `STEADY_AFTER`: its end counts as a failure, so that the link backs off and does
+    // not dial.
     assert!(matches!(gone, Err(TransportError::Unreachable { .. })), "{gone:?}");
     let next = ours.block_on(serve(authority.tls("a")));
     ours.block_on(call(&transport, &next.peer, Purpose::Control, b"x")).unwrap();
@@ -416,7 +417,7 @@ async fn reloaded_certificates_hold_for_new_connections() {
         let (certificate, key) = new.issue(name);
         tls.reload(new.pem.as_bytes(), certificate.as_bytes(), key.as_bytes()).unwrap();
     }
-    // The connection that is there stays; one for another purpose is new.
+    // The existing connection stays. A connection for another purpose is new.
     call(&transport, &served.peer, Purpose::Control, b"x").await.unwrap();
     call(&transport, &served.peer, Purpose::Append, b"x").await.unwrap();
     call(&stranger, &served.peer, Purpose::Append, b"x").await.unwrap_err();
@@ -459,7 +460,7 @@ async fn strangers_on_the_port_disturb_nobody() {
         tcp.write_all(greeting).await.unwrap();
         tcp.shutdown().await.unwrap();
         let mut answer = Vec::new();
-        // An alert or a reset, and then the end: never a word of HTTP.
+        // An alert or a reset, and then the end: never an HTTP response.
         if tcp.read_to_end(&mut answer).await.is_ok() {
             assert!(!answer.starts_with(b"HTTP"), "{}", answer.escape_ascii());
         }
@@ -486,8 +487,8 @@ async fn a_long_chain_of_certificates_is_refused_in_the_handshake() {
         let tcp = TcpStream::connect(served.peer.address.as_ref()).await.unwrap();
         let name = ServerName::try_from("localhost").unwrap();
         let mut io = TlsConnector::from(Arc::new(config)).connect(name, tcp).await.unwrap();
-        // The client is done with its handshake before the server reads the chain. What follows is answered with
-        // settings of HTTP/2, or with an alert.
+        // The client finishes its handshake before the server reads the chain. The server answers the bytes after that
+        // with HTTP/2 settings, or with an alert.
         drop(io.write_all(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0").await);
         let read = io.read(&mut [0; 64]).await;
         assert_eq!(matches!(read, Ok(1..)), is_taken, "{count} certificates: {read:?}");
@@ -504,7 +505,7 @@ async fn idle_connections_keep_no_member_out() {
     for _ in 0..300 {
         idle.push(TcpStream::connect(served.peer.address.as_ref()).await.unwrap());
     }
-    // A handshake of a stranger may take five seconds; a member gives a connection up after three.
+    // A stranger's handshake may take five seconds. A member gives up a connection attempt after three.
     for purpose in [Purpose::Control, Purpose::Append, Purpose::Snapshot, Purpose::Forward] {
         call(&transport(2, authority.tls("b")), &served.peer, purpose, b"among them").await.unwrap();
     }

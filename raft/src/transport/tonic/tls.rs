@@ -1,8 +1,8 @@
-//! A member's certificate, key and trust, exchangeable while it runs.
+//! A member's certificate, key and trusted authorities, replaceable while it runs.
 //!
-//! Both ends of a connection prove who they are with certificates of the peer authority, TLS 1.3 only, without
-//! resumption: a resumed session would skip the check of a certificate that may have been replaced since. A change
-//! holds for new connections; existing ones keep what they were made with.
+//! Mutual TLS with certificates of the peer authority, TLS 1.3 only, without session resumption: a resumed session
+//! would skip the check of a certificate that may have been replaced since. A reload holds for new connections;
+//! existing ones keep their credentials.
 
 use std::sync::Arc;
 
@@ -26,30 +26,30 @@ use rustls::{
 use super::chain::check_chain;
 use super::identity::{PeerNameError, peer_name_of};
 
-/// The one protocol inside TLS.
+/// The only ALPN protocol.
 const ALPN_HTTP2: &[u8] = b"h2";
 
-/// What is wrong with the given certificates.
+/// The failure of [`PeerTls::from_pem`] and [`PeerTls::reload`].
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PeerTlsError {
-    /// A text that should be PEM is not, or lacks what it should hold.
+    /// An input is not PEM, or lacks the item.
     #[error("the peer {item} cannot be read: {reason}")]
     Unreadable {
         /// `authority`, `certificate`, `private key`.
         item: &'static str,
-        /// Why.
+        /// Error text of the parser.
         reason: String,
     },
     /// Certificate and key do not belong together, or the key's kind is not supported.
     #[error("the peer certificate and private key do not fit: {0}")]
     KeyMismatch(String),
-    /// It was not signed by the authority, or not for this time.
+    /// The certificate was not signed by the authority, or is not valid now.
     #[error("the peer certificate is not valid under the peer authority: {0}")]
     Untrusted(String),
-    /// It names no member.
+    /// The certificate names no member.
     #[error("the peer certificate names no member")]
     Nameless(#[from] PeerNameError),
-    /// It belongs to another member.
+    /// The certificate belongs to another member.
     #[error("the peer certificate names member {found}, but this member is {expected}")]
     WrongName {
         /// This member's configured name.
@@ -59,7 +59,7 @@ pub enum PeerTlsError {
     },
 }
 
-/// A member's side of every peer connection. Clones share what they hold: a reload reaches all of them.
+/// A member's credentials for every peer connection. Clones share them: a reload reaches all clones.
 #[derive(Clone)]
 pub struct PeerTls {
     name: Arc<str>,
@@ -103,13 +103,13 @@ impl PeerTls {
         Arc::clone(&self.current.load().server)
     }
 
-    /// For one connection, to member `expected`, or to whatever member is found where that is `None`.
+    /// Configuration for one connection to member `expected`, or to any member if that is `None`.
     pub(super) fn client(&self, expected: Option<Arc<str>>) -> Result<ClientConfig, rustls::Error> {
         self.current.load().client(expected)
     }
 }
 
-/// What one reload brought.
+/// Everything that one reload replaces.
 struct Credentials {
     provider: Arc<CryptoProvider>,
     roots: Arc<RootCertStore>,
@@ -196,7 +196,7 @@ fn roots(ca: &[u8]) -> Result<RootCertStore, PeerTlsError> {
     Ok(roots)
 }
 
-/// Finds at start what every peer would find later.
+/// Checks the own certificate as every peer will, so that an error shows at start.
 fn check_own(
     chain: &[CertificateDer<'static>],
     roots: &RootCertStore,
@@ -226,7 +226,7 @@ fn verify_chain(
     verify_server_cert_signed_by_trust_anchor(&parsed, roots, intermediates, now, algorithms.all)
 }
 
-/// Accepts a client as `verifier` does, if its chain is one that is looked at.
+/// `verifier`, after a check of the length of the client's chain.
 #[derive(Debug)]
 struct ShortChain {
     verifier: Arc<dyn ClientCertVerifier>,
@@ -270,8 +270,8 @@ impl ClientCertVerifier for ShortChain {
     }
 }
 
-/// Accepts a server that the peer authority signed and that is the member one wants to reach. The usual check of
-/// host names would also take a wildcard or a name in other letters.
+/// Accepts a server that the peer authority signed and that is the expected member. The usual check of host names would
+/// also accept a wildcard or another case of letters.
 #[derive(Debug)]
 struct NamedPeer {
     expected: Option<Arc<str>>,
