@@ -233,7 +233,10 @@ impl Compiler {
             Kind::Bytes => Scalar::Bytes,
             Kind::Message(message) => return self.message(&message),
             other => {
-                return Err(compile_error(descriptor.full_name(), format!("{other:?} has no JSON form here")));
+                return Err(compile_error(
+                    descriptor.full_name(),
+                    format!("{other:?} has no JSON form here"),
+                ));
             }
         };
         Ok((ValueType::Scalar(scalar), Wire::Plain))

@@ -7,20 +7,6 @@ use super::types::{Field, ObjectType, Schema, TypeId, ValueType};
 use crate::budget::count_step;
 use crate::value::{Map, Value};
 
-/// Adds the fields that are written even when empty to every object of `value` that lacks them. Decoding does so, too;
-/// this is for objects that code has built or changed.
-pub fn fill_empty(schema: &Schema, type_id: TypeId, value: &mut Value) {
-    walk(schema, schema.get(type_id), value, &mut |ty, map| {
-        for at in ty.always_written() {
-            let field = &ty.fields[at];
-            let is_there = map.get(&field.name).is_some_and(|value| field.presence || !value.is_null());
-            if !is_there {
-                map.insert(field.name.clone(), field.empty_value());
-            }
-        }
-    });
-}
-
 /// Fills fields that have a default where they are absent, null, or zero without presence.
 pub fn apply_defaults(schema: &Schema, type_id: TypeId, value: &mut Value) {
     walk(schema, schema.get(type_id), value, &mut |ty, map| {
@@ -33,13 +19,6 @@ pub fn apply_defaults(schema: &Schema, type_id: TypeId, value: &mut Value) {
             }
         }
     });
-}
-
-/// Paths of required fields that are absent or null: `spec.containers[0].name`.
-pub fn missing_required(schema: &Schema, type_id: TypeId, value: &Value) -> Vec<String> {
-    let mut missing = Vec::new();
-    find_missing(schema, &ValueType::Object(type_id), value, "", &mut missing);
-    missing
 }
 
 /// The empty object: the fields that are written even when empty, and no other.
@@ -104,58 +83,14 @@ fn walk_value(
     }
 }
 
-fn find_missing(schema: &Schema, ty: &ValueType, value: &Value, path: &str, missing: &mut Vec<String>) {
-    match (ty, value) {
-        (ValueType::Object(id), Value::Object(map)) => {
-            for field in &schema.get(*id).fields {
-                let path =
-                    if path.is_empty() { field.name.to_string() } else { format!("{path}.{}", field.name) };
-                match map.get(&field.name) {
-                    Some(value) if !value.is_null() => {
-                        find_missing(schema, &field.value, value, &path, missing)
-                    }
-                    _ if field.required => missing.push(path),
-                    _ => {}
-                }
-            }
-        }
-        (ValueType::List { item, .. }, Value::Array(items)) => {
-            for (at, value) in items.iter().enumerate() {
-                find_missing(schema, item, value, &format!("{path}[{at}]"), missing);
-            }
-        }
-        (ValueType::Map { value: ty, .. }, Value::Object(map)) => {
-            for (key, value) in map {
-                find_missing(schema, ty, value, &format!("{path}.{key}"), missing);
-            }
-        }
-        _ => {}
-    }
-}
-
 #[cfg(test)]
 mod tests {
-
     use super::*;
     use crate::json;
     use crate::testing::orch;
 
     fn id(name: &str) -> TypeId {
         orch().find_type(name).unwrap()
-    }
-
-    #[test]
-    fn what_is_always_written_comes_back_at_every_depth() {
-        let mut pod = json!({"spec": {"containers": [{"name": "c"}]}, "status": null});
-        fill_empty(orch(), id("core.v1.Pod"), &mut pod);
-        assert_eq!(
-            pod,
-            json!({"metadata": {}, "spec": {"containers": [{"name": "c", "resources": {}}]}, "status": {}})
-        );
-        let mut node = json!({});
-        fill_empty(orch(), id("core.v1.Node"), &mut node);
-        assert_eq!(node["status"]["daemonEndpoints"], json!({"kubeletEndpoint": {"Port": 0}}));
-        assert_eq!(node["status"]["nodeInfo"]["machineID"], "");
     }
 
     #[test]
@@ -171,21 +106,5 @@ mod tests {
         let mut action = json!({"port": 1, "service": null});
         apply_defaults(orch(), id("core.v1.GRPCAction"), &mut action);
         assert_eq!(action, json!({"port": 1, "service": ""}));
-    }
-
-    #[test]
-    fn missing_required_fields_are_named_by_path() {
-        let role = json!({"rules": [{"verbs": ["get"]}, {"verbs": null}]});
-        assert_eq!(missing_required(orch(), id("rbac.v1.Role"), &role), ["rules[1].verbs"]);
-        let binding = json!({"subjects": [{"kind": "User"}]});
-        assert_eq!(
-            missing_required(orch(), id("rbac.v1.RoleBinding"), &binding),
-            ["subjects[0].name", "roleRef"]
-        );
-        let claim = json!({"properties": {"a": {"externalDocs": {}, "not": {"x-orch-validations": [{}]}}}});
-        assert_eq!(
-            missing_required(orch(), id("apiextensions.v1.JSONSchemaProps"), &claim),
-            ["properties.a.not.x-orch-validations[0].rule"]
-        );
     }
 }

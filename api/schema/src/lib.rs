@@ -30,10 +30,10 @@ mod yaml;
 
 pub use compile::{CompileError, compile};
 pub use compile_resource::default_columns;
-pub use fill::{apply_defaults, fill_empty, missing_required};
+pub use fill::apply_defaults;
 pub use held::check_held;
 pub use instant::{Instant, Precision};
-pub use json::{DecodeError, Decoded, Head, Limits, StrictError, decode_json, decode_value, encode_json};
+pub use json::{DecodeError, Decoded, Head, Limits, StrictError, decode_json, encode_json};
 pub use json::{read_json, write_value};
 pub use protobuf::{
     Envelope, EnvelopeError, decode_protobuf, decode_protobuf_object, encode_protobuf, read_envelope,

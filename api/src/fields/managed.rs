@@ -206,11 +206,6 @@ impl Managed {
         Some(self.entries.remove(at))
     }
 
-    /// Position of each entry by its identity.
-    pub(super) fn places(&self) -> BTreeMap<(Operation, String, String, String), usize> {
-        self.entries.iter().enumerate().map(|(at, entry)| (entry.writer(), at)).collect()
-    }
-
     /// Drops entries with an empty field set.
     pub(super) fn drop_empty(&mut self) {
         // once: for each write, over the managers.

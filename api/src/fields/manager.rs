@@ -1,8 +1,6 @@
-//! Names of field managers: their rules, and the name recorded for a request without one.
+//! Names of field managers: the name recorded for a request without one.
 //!
-//! Owns the rules of the `fieldManager` query parameter and the reading of a name out of the User-Agent header.
-
-use orch_rules::validate::{FieldError, FieldErrors, Path};
+//! Owns the reading of a name out of the User-Agent header.
 
 /// Bytes a manager's name may have. Longer query parameters are refused, longer user agents cut.
 pub const MANAGER_BYTES_MAX: usize = 128;
@@ -22,21 +20,6 @@ pub fn manager_of(field_manager: Option<&str>, user_agent: Option<&str>) -> Stri
         name.push(c);
     }
     if name.is_empty() { "unknown".to_owned() } else { name }
-}
-
-/// The errors of a `fieldManager` query parameter.
-pub fn check_manager(name: &str) -> FieldErrors {
-    let path = Path::new("fieldManager");
-    let mut errors = FieldErrors::new();
-    if name.len() > MANAGER_BYTES_MAX {
-        errors.push(FieldError::too_long(path.clone(), MANAGER_BYTES_MAX));
-    }
-    // Positions count bytes, as the reference does.
-    errors.extend(name.char_indices().filter(|(_, c)| !is_printable(*c)).map(|(at, c)| {
-        let reason = format!("invalid character U+{:04X} (at position {at})", u32::from(c));
-        FieldError::invalid_str(path.clone(), name, &reason)
-    }));
-    errors
 }
 
 /// Letters, marks, numbers, punctuation, symbols and the plain space.

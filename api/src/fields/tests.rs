@@ -10,7 +10,6 @@ use super::*;
 
 mod apply;
 mod properties;
-mod scale;
 mod tables;
 mod update;
 mod vectors;

@@ -71,7 +71,7 @@ impl Access {
 
     /// The same trust with another identity.
     pub fn with_identity(&self, identity: Identity) -> Self {
-        Self::new(self.trust.clone(), identity)
+        Self { protocols: self.protocols.clone(), ..Self::new(self.trust.clone(), identity) }
     }
 
     /// The value of the Authorization header, where the identity is a token.

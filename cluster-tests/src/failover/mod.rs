@@ -86,7 +86,8 @@ async fn measure(options: &Options) -> Result<Report> {
         wait_for_writes(&writers, MEMBERS).await?;
         report.samples.push(kill_once(&mut cluster, &doors, &writers, &followers, options.silent).await?);
     }
-    let acknowledged = writers.stop().await;
+    let (acknowledged, failed_writers) = writers.stop().await;
+    report.failed_writers = failed_writers;
     report.writes = acknowledged.iter().map(Vec::len).sum();
     let seen = followers.finish(&acknowledged).await?;
     (report.lost, report.broken_watches) = (seen.lost, seen.broken);

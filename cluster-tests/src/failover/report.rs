@@ -22,18 +22,20 @@ pub struct Report {
     pub(super) writes: usize,
     pub(super) lost: usize,
     pub(super) broken_watches: usize,
+    pub(super) failed_writers: usize,
 }
 
 impl Report {
-    /// No acknowledged write was lost, no watch broke, and no living leader was replaced.
+    /// No acknowledged write was lost, no watch broke, no good write was refused, and no living leader was replaced.
     pub fn is_good(&self) -> bool {
-        self.lost == 0 && self.broken_watches == 0 && self.calm_terms == 0
+        [self.lost, self.broken_watches, self.failed_writers] == [0; 3] && self.calm_terms == 0
     }
 }
 
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Report { calm, calm_writes, calm_terms, samples, writes, lost, broken_watches } = self;
+        let Report { calm, calm_writes, calm_terms, samples, writes, lost, broken_watches, failed_writers } =
+            self;
         writeln!(f, "without a kill: {calm:.1?}, {calm_writes} writes, {calm_terms} changes of term")?;
         writeln!(f, "kills: {}", samples.len())?;
         line(
@@ -42,7 +44,8 @@ impl fmt::Display for Report {
             samples.iter().filter_map(|sample| sample.pauses.iter().min().copied()),
         )?;
         line(f, "until every survivor", samples.iter().map(|sample| sample.slowest))?;
-        write!(f, "writes acknowledged: {writes}, lost: {lost}, watches broken: {broken_watches}")
+        write!(f, "writes acknowledged: {writes}, lost: {lost}, watches broken: {broken_watches}")?;
+        write!(f, ", writers failed: {failed_writers}")
     }
 }
 

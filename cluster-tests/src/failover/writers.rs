@@ -116,15 +116,17 @@ impl Writers {
         bail!("no write through member {door} was acknowledged within {patience:?}")
     }
 
-    /// Stops the writers and returns the acknowledged numbers of each.
-    pub(super) async fn stop(mut self) -> Vec<Vec<u64>> {
+    /// Stops the writers, and returns the acknowledged numbers of each and how many ended with an error.
+    pub(super) async fn stop(mut self) -> (Vec<Vec<u64>>, usize) {
         self.shared.stop.store(true, Ordering::Relaxed);
+        let mut failed = 0;
         while let Some(ended) = self.tasks.join_next().await {
             if let Ok(Err(error)) | Err(error) = ended.map_err(anyhow::Error::from) {
                 eprintln!("a writer failed: {error:#}");
+                failed += 1;
             }
         }
-        std::mem::take(&mut *self.shared.numbers.lock())
+        (std::mem::take(&mut *self.shared.numbers.lock()), failed)
     }
 }
 

@@ -49,13 +49,16 @@ pub(super) fn drive(load: &Load, script: impl Fn(u32) -> Script + Sync) -> Resul
     let started = Barrier::new(threads as usize + 1);
     let budget =
         AtomicI64::new(load.count.map_or(i64::MAX, |count| i64::try_from(count).unwrap_or(i64::MAX)));
+    // Built before the barriers, where a failure leaves nobody waiting.
+    let runtimes: Vec<_> =
+        (0..threads).map(|_| Builder::new_current_thread().enable_all().build()).collect::<Result<_, _>>()?;
     thread::scope(|scope| {
         let workers: Vec<_> = (0..threads)
-            .map(|thread| {
+            .zip(runtimes)
+            .map(|(thread, runtime)| {
                 let numbers: Vec<u32> = (thread..load.clients).step_by(threads as usize).collect();
                 let (connected, started, budget, script) = (&connected, &started, &budget, &script);
                 scope.spawn(move || -> Result<Tally> {
-                    let runtime = Builder::new_current_thread().enable_all().build()?;
                     let clients = runtime.block_on(connect_all(load, &numbers, script));
                     connected.wait();
                     started.wait();

@@ -89,12 +89,15 @@ pub(super) fn watch(load: &Load, namespace: &str, version: &str, watchers: u32) 
         seen: (0..watchers).map(|_| AtomicU64::new(0)).collect(),
     };
     let (connected, started) = (Barrier::new(threads as usize + 1), Barrier::new(threads as usize + 1));
+    // Built before the barriers, where a failure leaves nobody waiting.
+    let runtimes: Vec<_> =
+        (0..threads).map(|_| Builder::new_current_thread().enable_all().build()).collect::<Result<_, _>>()?;
     thread::scope(|scope| {
         let workers: Vec<_> = (0..threads)
-            .map(|thread| {
+            .zip(runtimes)
+            .map(|(thread, runtime)| {
                 let (shared, connected, started) = (&shared, &connected, &started);
                 scope.spawn(move || -> Result<Tally> {
-                    let runtime = Builder::new_current_thread().enable_all().build()?;
                     let opened = runtime.block_on(open_all(load, shared, version, (thread, threads)));
                     shared.failed.fetch_or(opened.is_err(), Ordering::AcqRel);
                     connected.wait();

@@ -69,10 +69,6 @@ pub enum FieldErrorKind {
     TooLong,
     /// `FieldValueNotFound`.
     NotFound,
-    /// `FieldValueTypeInvalid`.
-    TypeInvalid,
-    /// `InternalError`.
-    Internal,
 }
 
 /// One refused field. `Display` gives `path: message`; [`FieldError::message`] the part behind the path.
@@ -178,8 +174,6 @@ impl FieldErrorKind {
             FieldErrorKind::Duplicate => "FieldValueDuplicate",
             FieldErrorKind::TooLong => "FieldValueTooLong",
             FieldErrorKind::NotFound => "FieldValueNotFound",
-            FieldErrorKind::TypeInvalid => "FieldValueTypeInvalid",
-            FieldErrorKind::Internal => "InternalError",
         }
     }
 }

@@ -255,7 +255,7 @@ pub fn percent(value: &str) -> Vec<String> {
 }
 
 /// Whether `value` has the form of a lower-case DNS label, whatever its length.
-pub fn is_label(value: &str) -> bool {
+fn is_label(value: &str) -> bool {
     let alphanumeric = |c: u8| c.is_ascii_lowercase() || c.is_ascii_digit();
     edges_and_inner(value, alphanumeric, |c| alphanumeric(c) || c == b'-')
 }

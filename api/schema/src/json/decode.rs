@@ -85,18 +85,6 @@ pub fn decode_json(
     Ok(Decoded { value, head: decoder.head, strict: decoder.strict })
 }
 
-/// Decodes an object that is already in memory as [`decode_json`] does. `kind` and `apiVersion` are taken out of it.
-pub fn decode_value(
-    schema: &Schema,
-    type_id: TypeId,
-    value: &Value,
-    limits: Limits,
-) -> Result<Decoded, DecodeError> {
-    let mut json = Vec::with_capacity(1024);
-    super::encode::write_value(value, &mut json);
-    decode_json(schema, type_id, &json, limits)
-}
-
 /// Reads the JSON of content that has no declared type.
 pub(crate) fn decode_untyped(schema: &Schema, json: &[u8], limits: Limits) -> Result<Value, DecodeError> {
     read_json(schema, json, limits).map(|(value, _)| value)

@@ -342,14 +342,3 @@ fn encoding_brings_changed_objects_to_the_canonical_form() {
         r#"{"metadata":{"labels":{"a":"1","b":"2"}},"spec":{"containers":[{"name":"c","resources":{}}]},"status":{}}"#
     );
 }
-
-#[test]
-fn a_value_decodes_like_its_text() {
-    let schema = orch();
-    let type_id = schema.find_type("core.v1.ConfigMap").unwrap();
-    let decoded =
-        decode_value(schema, type_id, &json!({"kind": "ConfigMap", "bogus": "x"}), Limits::default())
-            .unwrap();
-    assert_eq!(decoded.strict, [StrictError::Unknown("bogus".to_owned())]);
-    assert_eq!(decoded.head.kind, "ConfigMap");
-}

@@ -128,21 +128,18 @@ proptest! {
     #[test]
     fn any_object_of_any_type_has_one_canonical_form(seed: u64) {
         let (type_id, given) = given(seed);
-        let first = decode_value(orch(), type_id, &given, Limits::default()).unwrap();
+        let first = decode_json(orch(), type_id, given.to_string().as_bytes(), Limits::default()).unwrap();
         prop_assert_eq!(&first.strict, &[]);
         let canonical = text(type_id, &first.value);
         let second = decode_json(orch(), type_id, canonical.as_bytes(), Limits::default()).unwrap();
         prop_assert_eq!(&first.value, &second.value);
         prop_assert_eq!(&canonical, &text(type_id, &second.value));
-        let mut filled = first.value.clone();
-        fill_empty(orch(), type_id, &mut filled);
-        prop_assert_eq!(&first.value, &filled);
     }
 
     #[test]
     fn any_object_of_any_type_survives_protobuf(seed: u64) {
         let (type_id, given) = given(seed);
-        let value = decode_value(orch(), type_id, &given, Limits::default()).unwrap().value;
+        let value = decode_json(orch(), type_id, given.to_string().as_bytes(), Limits::default()).unwrap().value;
         let mut message = Vec::new();
         encode_protobuf(orch(), type_id, &value, &mut message);
         let again = decode_protobuf(orch(), type_id, &message, Limits::default()).unwrap();
@@ -153,7 +150,7 @@ proptest! {
     #[test]
     fn no_bytes_make_a_decoder_panic(seed: u64, noise in proptest::collection::vec(any::<(u16, u8)>(), 1..8)) {
         let (type_id, given) = given(seed);
-        let value = decode_value(orch(), type_id, &given, Limits::default()).unwrap().value;
+        let value = decode_json(orch(), type_id, given.to_string().as_bytes(), Limits::default()).unwrap().value;
         let mut message = Vec::new();
         encode_protobuf(orch(), type_id, &value, &mut message);
         for mut bytes in [message, given.to_string().into_bytes()] {

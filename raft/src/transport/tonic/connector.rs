@@ -84,14 +84,22 @@ async fn dial(tls: &PeerTls, name: &Arc<str>, address: &str) -> io::Result<TlsSt
 
 async fn dial_tcp(address: &str) -> io::Result<TcpStream> {
     let mut last = io::Error::new(io::ErrorKind::NotFound, format!("{address} has no address"));
-    for address in lookup_host(address).await?.take(ADDRESSES_MAX) {
+    let addresses: Vec<_> = lookup_host(address).await?.take(ADDRESSES_MAX).collect();
+    let mut left = u32::try_from(addresses.len()).unwrap_or(u32::MAX);
+    // An address that drops packets leaves time for those behind it: a name gives them in the same order each time.
+    let patience = CONNECT_TIMEOUT / left.max(1);
+    for address in addresses {
+        left -= 1;
         let socket = if address.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
         socket.set_nodelay(true)?;
         socket.set_keepalive(true)?;
-        match socket.connect(address).await {
-            Ok(tcp) => return Ok(tcp),
-            Err(error) => last = io::Error::new(error.kind(), format!("connect to {address}: {error}")),
-        }
+        let patience = if left == 0 { CONNECT_TIMEOUT } else { patience };
+        let error = match tokio::time::timeout(patience, socket.connect(address)).await {
+            Ok(Ok(tcp)) => return Ok(tcp),
+            Ok(Err(error)) => error,
+            Err(elapsed) => elapsed.into(),
+        };
+        last = io::Error::new(error.kind(), format!("connect to {address}: {error}"));
     }
     Err(last)
 }

@@ -9,7 +9,7 @@ use x509_parser::extensions::GeneralName;
 use x509_parser::prelude::{FromDer, X509Certificate};
 
 /// Suffix of the DNS name, after the member's name.
-pub const PEER_NAME_SUFFIX: &str = ".peer.orch";
+const PEER_NAME_SUFFIX: &str = ".peer.orch";
 
 /// The failure of [`peer_name_of`].
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

@@ -26,7 +26,7 @@ use std::time::Duration;
 pub use self::chain::check_chain;
 pub use self::claim::{Admits, Claim, ClusterPin, ClusterPinError, Standing, admit_by_membership};
 pub use self::client::TonicTransport;
-pub use self::identity::{PEER_NAME_SUFFIX, PeerNameError, peer_dns_name, peer_name_of};
+pub use self::identity::{PeerNameError, peer_dns_name, peer_name_of};
 pub use self::server::PeerServer;
 pub use self::tls::{PeerTls, PeerTlsError};
 
