@@ -1,8 +1,8 @@
 //! `power`: power losses under the disk of a member, again and again.
 //!
 //! `--crashes 500` runs five hundred power losses from `--seed`. `--lie` plants a disk that reports syncs it has not
-//! done, which must then be detected. Exits with 1 if a promise was broken, or if a lie was not detected. The
-//! subcommand `member` is the process that loses power; the main process starts it.
+//! done, which must then be detected. Exits with 1 if a promise was broken, if a lie was not detected, or if the harness
+//! failed. The subcommand `member` is the process that loses power; the main process starts it.
 #![expect(clippy::print_stdout, reason = "a command line tool")]
 
 use std::path::PathBuf;
@@ -13,7 +13,7 @@ use anyhow::Result;
 use clap::{Parser, Subcommand};
 use orch_cluster_tests::power::image::{Lie, Writeback};
 use orch_cluster_tests::power::member;
-use orch_cluster_tests::power::run::{LIES, Options, run};
+use orch_cluster_tests::power::run::{BrokenPromise, LIES, Options, run};
 
 /// Power losses under the RocksDB disk of a member.
 #[derive(Debug, Parser)]
@@ -86,6 +86,9 @@ fn main() -> Result<ExitCode> {
     if let Err(error) = &outcome {
         println!("{error:#}");
     }
-    let is_expected = outcome.is_err() == arguments.lie.is_some();
+    let is_expected = match &outcome {
+        Ok(()) => arguments.lie.is_none(),
+        Err(error) => arguments.lie.is_some() && error.is::<BrokenPromise>(),
+    };
     Ok(if is_expected { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }

@@ -78,7 +78,15 @@ pub struct Report {
     pub syncs: usize,
 }
 
-/// Runs until a promise is broken or the number of power losses is reached. The error is the broken promise.
+/// A promise of the disk that was not kept; every other error of [`run`] is a failure of the harness.
+#[derive(Debug, thiserror::Error)]
+#[error("{0:#}")]
+pub struct BrokenPromise(anyhow::Error);
+
+/// Runs until a promise is broken or the number of power losses is reached.
+///
+/// # Errors
+/// [`BrokenPromise`] inside the error if the disk is at fault; otherwise the harness failed.
 pub fn run(options: &Options) -> (Report, Result<()>) {
     let mut report = Report::default();
     let outcome = TempDir::new().map_err(anyhow::Error::from).and_then(|folder| {
@@ -174,7 +182,7 @@ impl<'a> Lives<'a> {
                     let fact: Fact = serde_json::from_slice(line).context("a line of the process")?;
                     is_open |= matches!(fact, Fact::Shown(_));
                     let heard = self.judge.hear(time, fact);
-                    heard.map_err(|error| self.keep_evidence(&error, bytes))?;
+                    heard.map_err(|error| BrokenPromise(self.keep_evidence(&error, bytes)))?;
                 }
                 _ => {}
             }

@@ -31,44 +31,78 @@ pub struct Map {
 /// Places of entries by the hash of their names.
 #[derive(Clone, Default)]
 struct Places {
-    table: HashTable<usize>,
+    table: HashTable<Place>,
     hasher: RandomState,
+}
+
+/// The place of an entry, beside the hash of its name: a table that grows reads no name again.
+#[derive(Clone, Copy, Debug)]
+struct Place {
+    at: u32,
+    hash: NameHash,
+}
+
+/// Half of a keyed hash. A table takes its bucket from the low bits and its tag from the high ones: 32 bits keep the two
+/// apart up to 2^25 entries.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct NameHash(u32);
+
+impl NameHash {
+    fn of(hasher: &RandomState, name: &str) -> Self {
+        #[expect(clippy::cast_possible_truncation, reason = "half of it is kept")]
+        Self(hasher.hash_one(name) as u32)
+    }
+
+    fn wide(self) -> u64 {
+        u64::from(self.0) << 32 | u64::from(self.0)
+    }
+}
+
+impl Place {
+    fn new(at: usize, hash: NameHash) -> Self {
+        // an entry takes 56 bytes or more: 2^32 of them are beyond any body's limit.
+        Self { at: u32::try_from(at).expect("a map has fewer than 2^32 entries"), hash }
+    }
+
+    fn at(self) -> usize {
+        self.at as usize
+    }
 }
 
 impl Places {
     fn of(entries: &[(SmolStr, Value)]) -> Box<Self> {
         let mut places = Self { table: HashTable::with_capacity(entries.len()), ..Self::default() };
-        for at in 0..entries.len() {
-            places.add(at, entries);
+        for (at, (name, _)) in entries.iter().enumerate() {
+            places.add(at, places.hash_of(name));
         }
         Box::new(places)
     }
 
-    fn find(&self, name: &str, entries: &[(SmolStr, Value)]) -> Option<usize> {
-        self.table.find(self.hasher.hash_one(name), |&at| entries[at].0 == name).copied()
+    fn hash_of(&self, name: &str) -> NameHash {
+        NameHash::of(&self.hasher, name)
+    }
+
+    fn find(&self, hash: NameHash, name: &str, entries: &[(SmolStr, Value)]) -> Option<usize> {
+        let is_it = |place: &Place| place.hash == hash && entries[place.at()].0 == name;
+        self.table.find(hash.wide(), is_it).map(|place| place.at())
     }
 
     /// Adds the entry at `at`, whose name the index does not have yet.
-    fn add(&mut self, at: usize, entries: &[(SmolStr, Value)]) {
-        let Self { table, hasher } = self;
-        let hash_at = |&at: &usize| hasher.hash_one(entries[at].0.as_str());
-        table.insert_unique(hash_at(&at), at, hash_at);
+    fn add(&mut self, at: usize, hash: NameHash) {
+        self.table.insert_unique(hash.wide(), Place::new(at, hash), |place| place.hash.wide());
     }
 
-    /// Removes the entry at `at` from the index; it still stands in `entries`.
-    fn remove(&mut self, at: usize, entries: &[(SmolStr, Value)]) {
-        let hash = self.hasher.hash_one(entries[at].0.as_str());
-        let found = self.table.find_entry(hash, |&place| place == at);
+    /// Removes the entry `name`, which stands at `at`.
+    fn remove(&mut self, at: usize, name: &str) {
+        let found = self.table.find_entry(self.hash_of(name).wide(), |place| place.at() == at);
         found.expect("every entry of a long map is in its index").remove();
     }
 
     /// Records that the entry `name` has moved.
     fn moved(&mut self, name: &str, from: usize, to: usize) {
-        let hash = self.hasher.hash_one(name);
-        *self
-            .table
-            .find_mut(hash, |&place| place == from)
-            .expect("every entry of a long map is in its index") = to;
+        let hash = self.hash_of(name);
+        let found = self.table.find_mut(hash.wide(), |place| place.at() == from);
+        *found.expect("every entry of a long map is in its index") = Place::new(to, hash);
     }
 }
 
@@ -90,9 +124,18 @@ impl Map {
         self.entries.is_empty()
     }
 
+    /// The hash of a name, where the map has an index.
+    fn hash_of(&self, name: &str) -> Option<NameHash> {
+        self.index.as_ref().map(|index| index.hash_of(name))
+    }
+
     fn find(&self, name: &str) -> Option<usize> {
-        match &self.index {
-            Some(index) => index.find(name, &self.entries),
+        self.find_hashed(self.hash_of(name), name)
+    }
+
+    fn find_hashed(&self, hash: Option<NameHash>, name: &str) -> Option<usize> {
+        match self.index.as_ref().zip(hash) {
+            Some((index, hash)) => index.find(hash, name, &self.entries),
             // few: longer maps have an index.
             None => self.entries.iter().position(|(key, _)| key == name),
         }
@@ -123,21 +166,22 @@ impl Map {
 
     pub fn entry(&mut self, name: impl Into<SmolStr>) -> Entry<'_> {
         let name = name.into();
-        match self.find(&name) {
+        let hash = self.hash_of(&name);
+        match self.find_hashed(hash, &name) {
             Some(at) => Entry::Occupied(OccupiedEntry { map: self, at }),
-            None => Entry::Vacant(VacantEntry { map: self, name }),
+            None => Entry::Vacant(VacantEntry { map: self, name, hash }),
         }
     }
 
-    /// Adds a member that is not there yet, and returns its place.
-    fn push(&mut self, name: SmolStr, value: Value) -> usize {
+    /// Adds a member that is not there yet, and returns its place. `hash`: of its name, where the map has an index.
+    fn push(&mut self, name: SmolStr, hash: Option<NameHash>, value: Value) -> usize {
         let at = self.entries.len();
         if at == self.entries.capacity() {
             self.entries.reserve_exact(at.max(FIRST_ENTRIES));
         }
         self.entries.push((name, value));
-        match &mut self.index {
-            Some(index) => index.add(at, &self.entries),
+        match self.index.as_mut().zip(hash) {
+            Some((index, hash)) => index.add(at, hash),
             None if at == SCANNED_MAX => self.index = Some(Places::of(&self.entries)),
             None => {}
         }
@@ -152,7 +196,7 @@ impl Map {
     pub fn swap_remove(&mut self, name: &str) -> Option<Value> {
         let at = self.find(name)?;
         if let Some(index) = &mut self.index {
-            index.remove(at, &self.entries);
+            index.remove(at, &self.entries[at].0);
             let last = self.entries.len() - 1;
             if at != last {
                 index.moved(&self.entries[last].0, last, at);
@@ -165,9 +209,9 @@ impl Map {
     pub fn shift_remove(&mut self, name: &str) -> Option<Value> {
         let at = self.find(name)?;
         if let Some(index) = &mut self.index {
-            index.remove(at, &self.entries);
-            for place in index.table.iter_mut().filter(|place| **place > at) {
-                *place -= 1;
+            index.remove(at, &self.entries[at].0);
+            for place in index.table.iter_mut().filter(|place| place.at() > at) {
+                place.at -= 1;
             }
         }
         Some(self.entries.remove(at).1)
@@ -268,11 +312,12 @@ impl<'m> OccupiedEntry<'m> {
 pub struct VacantEntry<'m> {
     map: &'m mut Map,
     name: SmolStr,
+    hash: Option<NameHash>,
 }
 
 impl<'m> VacantEntry<'m> {
     pub fn insert(self, value: Value) -> &'m mut Value {
-        let at = self.map.push(self.name, value);
+        let at = self.map.push(self.name, self.hash, value);
         &mut self.map.entries[at].1
     }
 }
