@@ -1,11 +1,11 @@
 //! `/orch/v1/cluster`: status and membership of the cluster, for administrators.
 //!
-//!     GET    /orch/v1/cluster                         who leads, who is there, how far this node is
+//!     GET    /orch/v1/cluster                         leader, members, and the applied revision of this node
 //!     POST   /orch/v1/cluster/members                 {"name": N, "address": "HOST:PORT"}: adds a learner
 //!     POST   /orch/v1/cluster/members/NAME/promote    a learner becomes a voter
 //!     POST   /orch/v1/cluster/members/NAME/lead       the leader hands over to this voter
 //!     POST   /orch/v1/cluster/found                   founds the cluster of the members started for it, once
-//!     POST   /orch/v1/cluster/undo                    takes a change of the voters back that was not completed
+//!     POST   /orch/v1/cluster/undo                    takes back a change of the voters that was not completed
 //!     DELETE /orch/v1/cluster/members/NAME            removes it; its name is never used again
 //!
 //! Only for the group `system:masters`: a change of members can take over the cluster. Any node answers; changes are

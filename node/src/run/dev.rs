@@ -5,7 +5,7 @@
 //!     DATA_DIR/admin.conf      the administrator's client configuration
 //!     DATA_DIR/orch.sock       the Unix socket of the running node
 //!     DATA_DIR/brand           the cluster's brand
-//!     DATA_DIR/endpoints.json  where the running node listens
+//!     DATA_DIR/endpoints.json  addresses of the running node
 //!
 //! Certificates are made once and reused. A pair that is about to expire, or lacks a required name, is made anew under
 //! the same authority, so that clients keep working.

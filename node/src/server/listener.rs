@@ -6,7 +6,7 @@ use tokio::net::{TcpListener, TcpSocket};
 
 use super::limits;
 
-/// Why a port could not be opened.
+/// A port could not be opened.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot listen on {address} for {purpose}{hint}")]
 pub struct BindError {

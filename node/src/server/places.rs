@@ -21,7 +21,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::limits;
 
-/// All places of a server.
+/// The places of a server. Clones share them.
 #[derive(Clone, Debug)]
 pub(super) struct Places {
     permits: Arc<Semaphore>,

@@ -30,7 +30,7 @@ pub enum Port {
         /// The open port.
         listener: TcpListener,
     },
-    /// The same on a Unix socket that its owner alone may open.
+    /// Plain HTTP on a Unix socket that its owner alone may open; every client is the administrator.
     Socket {
         /// The open socket.
         listener: UnixListener,

@@ -15,7 +15,7 @@ pub const SOCKET_PATH_BYTES_MAX: usize = 107;
 /// Mode of the file: every process that can open it is the administrator.
 const OWNER_ALONE: u32 = 0o600;
 
-/// Why a Unix socket could not be opened.
+/// A Unix socket could not be opened.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot listen on {path}{hint}")]
 pub struct SocketError {

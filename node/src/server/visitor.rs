@@ -43,7 +43,7 @@ impl<S> Answers for S where
 /// One connection, shared by its requests.
 pub(super) struct Visitor {
     peer: Arc<Peer>,
-    /// The door without credentials it came through, if any.
+    /// The listener without credentials that accepted it; `None` over TLS.
     door: Option<Door>,
     place: Arc<Place>,
     standing: Arc<Standing>,

@@ -56,7 +56,7 @@ pub enum MaterialError {
     Expired {
         /// The file.
         path: PathBuf,
-        /// When.
+        /// End of its validity.
         on: OffsetDateTime,
     },
     /// The certificate is not valid yet.
@@ -64,7 +64,7 @@ pub enum MaterialError {
     NotYetValid {
         /// The file.
         path: PathBuf,
-        /// When.
+        /// Start of its validity.
         from: OffsetDateTime,
     },
     /// The certificate is not signed by the expected authority.
