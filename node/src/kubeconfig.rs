@@ -1,4 +1,4 @@
-//! The client configuration file of the ecosystem, with everything embedded: servers, authority, certificate, key.
+//! The client configuration file (kubeconfig), with everything embedded: servers, authority, certificate, key.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -7,10 +7,10 @@ use serde_json::json;
 
 use crate::certs::Pair;
 
-/// A server that the configuration offers.
+/// A server entry of the configuration.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Server {
-    /// What its cluster and context entries are called.
+    /// Name of its cluster and context entries, after the brand.
     pub name: String,
     /// `https://HOST:PORT`.
     pub url: String,
@@ -42,13 +42,13 @@ pub fn kubeconfig(brand: &Brand, servers: &[Server], authority: &str, admin: &Pa
         "contexts": contexts.collect::<Vec<_>>(),
         "current-context": servers.first().map(entry).unwrap_or_default(),
     });
-    // JSON is YAML, and every client reads it; indented it stays readable for people.
+    // JSON is YAML, and every client reads it; indented for people.
     let mut text = format!("{config:#}");
     text.push('\n');
     text
 }
 
-/// The same configuration with another certificate and key of the administrator.
+/// Replaces the administrator's certificate and key in `config`.
 pub fn reissued(config: &str, admin: &Pair) -> Result<String, String> {
     let mut config: serde_json::Value = serde_norway::from_str(config).map_err(|error| error.to_string())?;
     let users = config.get_mut("users").and_then(|users| users.as_array_mut()).ok_or("it names no users")?;

@@ -1,7 +1,7 @@
-//! The `orch` binary's parts: configuration, certificates, TLS, listeners, wiring, lifetime.
+//! The parts of the `orch` binary: configuration, certificates, TLS, listeners, start and stop.
 //!
-//! Owns the process: what it reads before it starts, the ports it opens, and how it stops. It decides nothing about
-//! the API or the store; it builds them from settings and serves them.
+//! Owns the process: the files it reads before it starts, the ports it opens, and how it stops. It decides nothing
+//! about the API or the store; it builds them from settings and serves them.
 
 pub mod admin;
 pub mod certs;

@@ -1,8 +1,8 @@
-//! Log lines: where they go, how they look, how much there is.
+//! Destination, format and verbosity of log lines.
 //!
-//! Lines go to standard error. Only this project's crates grow louder with `--v`: the libraries below print headers
-//! at their finest levels, and a header can be a bearer token. For the same reason no environment variable
-//! overrides the filter.
+//! Lines go to standard error. `--v` raises the level of this project's crates only: the libraries below print headers
+//! at their finest levels, and a header can be a bearer token. For the same reason no environment variable overrides
+//! the filter.
 
 use std::io::IsTerminal;
 
@@ -15,10 +15,10 @@ use tracing_subscriber::{Layer, fmt};
 
 use crate::cli::LogFormat;
 
-/// Crates that follow `--v`.
+/// Crates whose level follows `--v`.
 const OWN: [&str; 4] = ["orch", "orch_node", "orch_api", "orch_raft"];
 
-/// Starts logging. Fails only where logging was started before.
+/// Installs the process's logger. Fails if one is installed.
 pub fn start(format: LogFormat, verbosity: u8) -> Result<(), TryInitError> {
     let filter = filter(verbosity);
     let lines = fmt::layer().with_writer(std::io::stderr).with_target(verbosity > 0);
@@ -36,8 +36,8 @@ fn filter(verbosity: u8) -> Targets {
         4..=5 => Level::DEBUG,
         _ => Level::TRACE,
     };
-    // The consensus library warns of what is ordinary in elections, the HTTP library once for each connection of an
-    // attack, which would fill the disk that the log is on.
+    // The consensus library warns of ordinary events in elections. The HTTP/2 library warns once for each connection of
+    // an attack, which would fill the disk that holds the log.
     let quiet = ["openraft", "h2"].map(|name| (name, LevelFilter::ERROR));
     let targets = Targets::new().with_default(LevelFilter::WARN).with_targets(quiet);
     targets.with_targets(OWN.map(|name| (name, own)))

@@ -1,4 +1,4 @@
-//! The `orch` binary: reads the command line, hands over, and says how it ended.
+//! The `orch` binary: parses the command line, runs the command, and sets the exit code.
 
 use std::io::{self, Write};
 use std::process::ExitCode;
@@ -12,16 +12,16 @@ use time::OffsetDateTime;
 #[global_allocator]
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
-/// Something could not be used, or failed.
+/// Exit code of every failure but usage errors.
 const CODE_FAILURE: u8 = 1;
-/// A flag does not exist, has a bad value, or does not go with another; clap ends the process with the same.
+/// Exit code of usage errors: an unknown flag, a bad value, flags that exclude each other. The same as clap's.
 const CODE_USAGE: u8 = 2;
 
 fn main() -> ExitCode {
     if let Err(error) = secrecy::keep_secrets() {
         return fail(&anyhow::Error::from(error).context("cannot keep this process's secrets from others"));
     }
-    // One provider of cryptography in the process, before anything asks for the default one.
+    // One provider of cryptography in the process, installed before any library asks for the default.
     if rustls::crypto::ring::default_provider().install_default().is_err() {
         return fail(&anyhow::anyhow!("another cryptography provider is installed already"));
     }
@@ -56,8 +56,8 @@ fn dispatch(command: Command) -> anyhow::Result<()> {
     }
 }
 
-/// Runs a node to its end. After a failure nothing may be waited for, so the store can still be open and at work: the
-/// process ends without its exit handlers, since the database's would abort it where its threads still run.
+/// Runs a node to its end. After a failure the store can still be open and its threads running, and they must not be
+/// waited for: the process ends without exit handlers, since RocksDB's would abort it while its threads run.
 fn serve(plan: run::Plan) -> anyhow::Result<()> {
     let Err(error) = run::run(plan, &mut io::stdout()) else { return Ok(()) };
     report(&error.into());
@@ -100,6 +100,6 @@ fn fail(error: &anyhow::Error) -> ExitCode {
 }
 
 fn report(error: &anyhow::Error) {
-    // Standard error may be closed; there is nobody left to tell.
+    // Standard error may be closed; the error then has no other destination.
     let _ = writeln!(io::stderr(), "error: {}", Causes(error.as_ref()));
 }

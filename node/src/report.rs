@@ -1,6 +1,6 @@
-//! Errors as text: an error with its causes, each said once.
+//! Errors as text: an error with its causes, each printed once.
 //!
-//! An error's `Display` does not repeat its source, so a log line or a message that is to say everything is made here.
+//! An error's `Display` does not repeat its source, so log lines and messages that need the whole chain use [`Causes`].
 
 use std::error::Error;
 use std::fmt;

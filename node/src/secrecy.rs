@@ -1,21 +1,21 @@
-//! What a process with secrets does for them at its start: files for its owner alone, no core dump, no tracing.
+//! Protects the secrets of the process at its start: files for their owner alone, no core dump, no tracing.
 //!
-//! Its memory holds private keys, tokens and the objects of the cluster in clear. A core dump would write all of it into
-//! a file that somebody else reads, and a process of the same user could attach to it.
+//! Its memory holds private keys, tokens and the cluster's objects in clear. A core dump would write them to a file
+//! that another user may read, and a process of the same user could attach with ptrace.
 
 use rustix::fs::Mode;
 use rustix::io;
 use rustix::process::{DumpableBehavior, Resource, Rlimit, set_dumpable_behavior, setrlimit, umask};
 
-/// Keeps this process's memory and the files it makes from others. Before anything is read or made.
+/// Sets the umask, forbids core dumps and makes the process undumpable. Call it before any file is read or made.
 ///
 /// # Errors
-/// The system refuses what every process may ask for.
+/// A system call failed, though none needs privileges.
 pub fn keep_secrets() -> io::Result<()> {
-    // Whatever this process makes is for its owner alone, under any mask it was started with.
+    // Files that this process makes are for their owner alone, under any umask it was started with.
     umask(Mode::RWXG | Mode::RWXO);
     setrlimit(Resource::Core, Rlimit { current: Some(0), maximum: Some(0) })?;
-    // The limit does not hold for dumps that the system pipes to a program.
+    // The limit does not apply to dumps that the kernel pipes to a program.
     set_dumpable_behavior(DumpableBehavior::NotDumpable)
 }
 

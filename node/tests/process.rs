@@ -1,4 +1,4 @@
-//! The `orch` program as its users meet it: started, asked, stopped, started again.
+//! The `orch` program as a process: started, sent requests, stopped, started again.
 #![expect(clippy::unwrap_used, reason = "a test fails where it unwraps")]
 
 use std::fs;
@@ -19,7 +19,7 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use serde_json::Value;
 use tokio::net::TcpStream;
 
-/// Far longer than a start or a stop takes, on a machine that does much else.
+/// Longer than a start or a stop takes on a loaded machine.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// A started program, killed when dropped.
@@ -38,7 +38,7 @@ impl Process {
         let child_id = child.id();
         let mut process = Process { child, data: data.to_owned() };
         let deadline = Instant::now() + PATIENCE;
-        // A process that was killed before may have left its own.
+        // The file of a process killed before has another process id.
         let own = Value::from(child_id);
         while process.endpoints().is_none_or(|endpoints| endpoints["pid"] != own) {
             if process.child.try_wait().unwrap().is_some() || Instant::now() > deadline {
@@ -59,7 +59,7 @@ impl Process {
         text
     }
 
-    /// Sends SIGTERM and waits for the end; the exit code and what was printed and logged.
+    /// Sends SIGTERM and waits for the end; returns exit code, standard output and standard error.
     fn stop(mut self) -> (Option<i32>, String, String) {
         let pid = Pid::from_raw(i32::try_from(self.child.id()).unwrap()).unwrap();
         kill_process(pid, Signal::TERM).unwrap();
@@ -69,12 +69,13 @@ impl Process {
         (self.child.wait().unwrap().code(), printed, errors)
     }
 
-    /// Asks `path` over HTTPS: with the certificate and key at `identity`, trusting the authority at `authority`.
+    /// Sends a GET of `path` over HTTPS: with the certificate and key at `identity`, trusting the authority at
+    /// `authority`.
     async fn ask(&self, path: &str, authority: &Path, identity: Option<(&Path, &Path)>) -> (u16, String) {
         self.send(Method::GET, path, authority, identity).await
     }
 
-    /// Has the member found the cluster.
+    /// Founds the cluster through this member.
     async fn found(&self, authority: &Path, identity: Option<(&Path, &Path)>) {
         let (status, body) = self.send(Method::POST, "/orch/v1/cluster/found", authority, identity).await;
         assert_eq!(status, 200, "{body}");
@@ -116,7 +117,7 @@ impl Process {
         (status, String::from_utf8(body.to_vec()).unwrap())
     }
 
-    /// Asks until the answer is not that the cluster is still being founded.
+    /// Repeats the request until the response is not a 503, which the node gives before the API is ready.
     async fn ask_ready(
         &self,
         path: &str,
@@ -148,14 +149,14 @@ fn orch(data: &Path, arguments: &[&str]) -> Command {
     command
 }
 
-/// A node for development on free ports.
+/// Arguments of a development node on a free port.
 const DEV: [&str; 3] = ["dev", "--secure-port=0", "--no-scheduler"];
 
 fn dev(data: &Path) -> Process {
     Process::start(data, &DEV)
 }
 
-/// Runs `orch cluster` until what it prints is as `expected`.
+/// Runs `orch cluster` until it succeeds with an output that `expected` accepts.
 fn cluster_shows(arguments: &[&str], config: &Path, expected: impl Fn(&str) -> bool) {
     let deadline = Instant::now() + PATIENCE;
     loop {
@@ -175,7 +176,7 @@ fn free_ports<const N: usize>() -> [u16; N] {
     listeners.map(|listener| listener.local_addr().unwrap().port())
 }
 
-/// Makes certificates for members on this machine.
+/// Makes certificates for `members`, all at 127.0.0.1.
 fn make_certificates(directory: &Path, members: &[&str], secure_port: u16) {
     let mut command = Command::new(env!("CARGO_BIN_EXE_orch"));
     command.args(["certs", "init", &format!("--secure-port={secure_port}"), "--dir"]).arg(directory);
@@ -201,7 +202,7 @@ async fn dev_serves_its_administrator_stops_cleanly_and_starts_again_on_its_data
     for _ in 0..2 {
         let process = dev(&data);
         let admin = Some((certificate.as_path(), key.as_path()));
-        // The file is there, so the node serves.
+        // `endpoints.json` exists, so the API is ready.
         let (status, body) = process.ask("/api/v1/namespaces", &authority, admin).await;
         assert_eq!(status, 200, "{body}");
         let (status, body) = process.ask("/orch/v1/cluster", &authority, admin).await;
@@ -219,7 +220,7 @@ async fn dev_serves_its_administrator_stops_cleanly_and_starts_again_on_its_data
     assert!(applied[0] > 0 && applied[1] >= applied[0], "nothing applied is lost: {applied:?}");
 }
 
-/// What the plain port answers to `request` before it closes.
+/// The plain port's response to `request`, read until the connection closes.
 fn answer(port: u16, request: &str) -> String {
     let mut stream = std::net::TcpStream::connect(("127.0.0.1", port)).unwrap();
     stream.write_all(request.as_bytes()).unwrap();
@@ -228,7 +229,7 @@ fn answer(port: u16, request: &str) -> String {
     answer
 }
 
-/// What the socket at `path` answers to a request for `target`.
+/// The response of the Unix socket at `path` to a GET of `target`.
 fn answer_at_socket(path: &Path, target: &str) -> String {
     let mut stream = std::os::unix::net::UnixStream::connect(path).unwrap();
     write!(stream, "GET {target} HTTP/1.1\r\nHost: orch\r\nConnection: close\r\n\r\n").unwrap();
@@ -311,7 +312,7 @@ fn a_second_signal_ends_the_process_at_once_with_a_failure() {
         assert!(Instant::now() < deadline, "it is never ready");
         std::thread::sleep(Duration::from_millis(5));
     }
-    // A request whose body does not come keeps the node from stopping for its ten seconds.
+    // A request without the rest of its body keeps the node draining for ten seconds.
     let mut unfinished = std::net::TcpStream::connect(("127.0.0.1", plain)).unwrap();
     unfinished
         .write_all(b"POST /api/v1/namespaces HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 9\r\n\r\n{")
@@ -443,11 +444,11 @@ async fn a_token_appears_in_no_log_at_any_verbosity() {
     assert!(!printed.contains("canary") && !errors.contains("canary"), "{errors}");
 }
 
-/// Every file and folder below `folder` that anybody but the owner may do anything with.
+/// Files and folders below `folder` with any permission for group or others.
 fn open_to_others(folder: &Path) -> Vec<PathBuf> {
     let mut found = Vec::new();
     for entry in fs::read_dir(folder).unwrap().map(Result::unwrap) {
-        // The database removes files as it goes.
+        // RocksDB removes files while the node runs.
         let Ok(facts) = entry.metadata() else { continue };
         if facts.permissions().mode() & 0o077 != 0 {
             found.push(entry.path());
@@ -476,7 +477,7 @@ async fn files_are_for_their_owner_under_any_mask_and_nothing_is_dumped() {
         let limits = fs::read_to_string(proc.join("limits")).unwrap();
         let core = limits.lines().find(|line| line.starts_with("Max core file size")).unwrap();
         assert_eq!(core.split_whitespace().filter(|word| *word == "0").count(), 2, "{core}");
-        // Files of a process that cannot be dumped belong to root.
+        // The `/proc` files of an undumpable process belong to root.
         assert_eq!(fs::metadata(proc.join("limits")).unwrap().uid(), 0);
         assert_eq!(open_to_others(&data), Vec::<PathBuf>::new(), "while it runs");
         let (code, _, errors) = node.stop();

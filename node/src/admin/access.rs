@@ -1,4 +1,4 @@
-//! Servers and credentials out of a client configuration file.
+//! Reads servers and credentials from a client configuration file.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -10,33 +10,33 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::{ClientConfig, RootCertStore};
 use serde_json::Value;
 
-/// Why a client configuration cannot be used.
+/// A client configuration cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum AccessError {
-    /// It cannot be read.
+    /// The file cannot be read.
     #[error("cannot read {path} (name the administrator's configuration with --kubeconfig)")]
     Unreadable {
         /// The file.
         path: PathBuf,
-        /// What the system said.
+        /// The error of reading it.
         source: std::io::Error,
     },
-    /// It lacks something, or holds it in a form that is not supported.
+    /// An entry is missing, or has a form that is not supported.
     #[error("{path}: {reason}")]
     Content {
         /// The file.
         path: PathBuf,
-        /// What.
+        /// The entry and its fault.
         reason: String,
     },
 }
 
-/// Where a cluster is and who asks.
+/// A cluster's servers, and the administrator's TLS identity.
 #[derive(Debug)]
 pub struct Access {
     /// `HOST:PORT` of each server, to be tried in order.
     pub servers: Vec<String>,
-    /// Trust and identity.
+    /// The cluster's authority, and the client certificate with its key.
     pub tls: Arc<ClientConfig>,
 }
 

@@ -1,4 +1,4 @@
-//! The commands: what each asks for and how the answer is shown.
+//! The commands of `orch cluster`: the request of each, and the text of its response.
 
 use std::fmt::Write as _;
 use std::io::Write;
@@ -10,10 +10,10 @@ use super::access::Access;
 use super::request::{RequestError, send};
 use crate::cli::{ClusterCommand, Output};
 
-/// The cluster's paths.
+/// Prefix of the cluster's paths.
 const CLUSTER: &str = "/orch/v1/cluster";
 
-/// Carries out `command` and prints the cluster as it then is.
+/// Carries out `command` and prints the cluster's view after it.
 pub fn run(command: &ClusterCommand, out: &mut impl Write) -> anyhow::Result<()> {
     let (access, output) = match command {
         ClusterCommand::Status(arguments) => (&arguments.access, arguments.output),
@@ -57,7 +57,7 @@ async fn ask(command: &ClusterCommand, access: &Access) -> Result<Value, Request
     send(access, method, &path, body).await
 }
 
-/// The cluster for people.
+/// The cluster's view as text for terminals.
 pub(super) fn table(cluster: &Value) -> String {
     let text = |value: &Value| match value {
         Value::String(text) => text.clone(),
@@ -103,7 +103,7 @@ pub(super) fn table(cluster: &Value) -> String {
     out
 }
 
-/// The size of the state. Nothing from a node that does not tell it.
+/// The size of the state; empty if the server does not report it.
 fn state_line(cluster: &Value) -> String {
     match (&cluster["state"]["bytes"], &cluster["state"]["quota"]) {
         (Value::Null, _) => String::new(),
@@ -112,7 +112,7 @@ fn state_line(cluster: &Value) -> String {
     }
 }
 
-/// The room on this node's disk, and which members have too little.
+/// Room on the server's disk, and the members whose room is short.
 fn space_lines(space: &Value) -> String {
     let mut out = String::new();
     if let (Some(used), Some(room)) = (space["used"].as_u64(), space["room"].as_u64()) {
@@ -130,7 +130,7 @@ fn space_lines(space: &Value) -> String {
     out
 }
 
-/// What is wrong with the members' states; nothing while they agree.
+/// Divergence of the members' states and this member's quarantine; empty while the states agree.
 fn agreement_lines(agreement: &Value) -> String {
     let differing = agreement["differing"].as_array().into_iter().flatten();
     let differing: Vec<&str> = differing.filter_map(Value::as_str).collect();

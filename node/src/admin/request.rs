@@ -14,38 +14,39 @@ use tokio_rustls::TlsConnector;
 
 use super::access::Access;
 
-/// For one server, from connecting to the end of its answer: a change of members may take ten seconds there.
+/// For one server's response, after connecting: a change of members may take ten seconds there.
 const ANSWER_MAX: Duration = Duration::from_secs(20);
-/// For connecting alone: a dead server must not hold up the next one.
+/// For connecting, TLS included: a dead server must not hold up the next one.
 const CONNECT_MAX: Duration = Duration::from_secs(3);
-/// Bytes of an answer: a cluster has a handful of members.
+/// Bytes of a response: a cluster has a handful of members.
 const BODY_BYTES_MAX: usize = 1 << 20;
 
-/// Why a request was not answered, or not as hoped.
+/// A request failed, or its outcome is unknown.
 #[derive(Debug, thiserror::Error)]
 pub enum RequestError {
-    /// No server could be reached: certainly nothing was done.
+    /// No server could be reached: certainly nothing was changed. Holds a line for each server.
     #[error("no server answers:{0}")]
     Unreachable(String),
-    /// A server was reached and the answer lost.
+    /// A server was reached and the response lost: the outcome is unknown.
     #[error("{server}: {reason}; look with `orch cluster status` what became of it")]
     Lost {
         /// `HOST:PORT`.
         server: String,
-        /// What happened.
+        /// Cause of the loss.
         reason: String,
     },
-    /// A server refused.
+    /// A server refused the request.
     #[error("{server} refuses: {message}")]
     Refused {
         /// `HOST:PORT`.
         server: String,
-        /// Why.
+        /// Message of its `Status`.
         message: String,
     },
 }
 
-/// Sends `method path body` to the first server that can be reached and returns its answer.
+/// Sends `method path body` to the first server that can be reached and returns its response. Later servers are tried
+/// only while no connection succeeded, so that a change is never sent twice.
 pub(super) async fn send(
     access: &Access,
     method: Method,
@@ -94,7 +95,7 @@ async fn exchange(
     let text = |error: &dyn std::fmt::Display| error.to_string();
     let (mut sender, connection) =
         hyper::client::conn::http1::handshake(stream).await.map_err(|error| text(&error))?;
-    // It ends with the sender; what goes wrong shows at the request.
+    // The task ends with the sender; its errors show at `send_request`.
     tokio::spawn(connection);
     let body = if body.is_null() { Bytes::new() } else { Bytes::from(body.to_string()) };
     let request = Request::builder().method(method).uri(path).header(HOST, server);

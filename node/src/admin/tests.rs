@@ -1,4 +1,4 @@
-//! Client configurations that work and that do not, and what a cluster looks like.
+//! Valid and malformed client configurations, and the table of a cluster.
 
 use super::access::parse;
 use super::command::table;

@@ -1,4 +1,4 @@
-//! An authority and the pairs it signs.
+//! A certificate authority and the pairs it signs.
 
 use std::path::{Path, PathBuf};
 
@@ -8,49 +8,49 @@ use rcgen::{
 };
 use time::{Duration, OffsetDateTime};
 
-/// Life of an authority. Replacing one touches every member and client, so it outlives the cluster's hardware.
+/// Validity of an authority. Replacing one touches every member and client, so it outlives the cluster's hardware.
 const AUTHORITY_LIFE: Duration = Duration::days(3650);
-/// Life of a pair: long enough to renew once a year, short enough that a lost key does not matter for ever.
+/// Validity of a pair: long enough to renew once a year, short enough that a lost key does not matter for ever.
 const PAIR_LIFE: Duration = Duration::days(365);
-/// Certificates are valid from a little before they are made: clocks differ between machines.
+/// Certificates are valid from this long before they are made: clocks differ between machines.
 const BACKDATED: Duration = Duration::minutes(10);
 
-/// What went wrong with making or reading certificates.
+/// Making, writing or reading certificates failed.
 #[derive(Debug, thiserror::Error)]
 pub enum CertsError {
-    /// A file is in the way.
+    /// The file to be made exists.
     #[error("{path} exists already and is not overwritten")]
     Exists {
         /// The file.
         path: PathBuf,
     },
-    /// The file system refused.
+    /// A file operation failed.
     #[error("cannot {action} {path}")]
     File {
-        /// What was tried: `read`, `write`, `create directory`.
+        /// The operation: `read`, `write`, `create directory`.
         action: &'static str,
         /// The file.
         path: PathBuf,
-        /// What the system said.
+        /// The error of the system call.
         source: std::io::Error,
     },
-    /// A file does not hold what its name says.
+    /// A file does not hold what its name implies.
     #[error("{path} is not {expected}: {reason}")]
     Content {
         /// The file.
         path: PathBuf,
-        /// What it should be: `a certificate`, `a private key`.
+        /// The expected content: `a certificate`, `a private key`.
         expected: &'static str,
-        /// Why it is not.
+        /// The parser's error.
         reason: String,
     },
-    /// Two members are called the same.
+    /// Two members have the same name.
     #[error("member {name} is named twice")]
     MemberTwice {
         /// The name.
         name: String,
     },
-    /// There are no certificates of that name to renew.
+    /// The member to renew has no certificates.
     #[error("{path} holds no member {name}")]
     NoSuchMember {
         /// The directory of members.
@@ -63,19 +63,19 @@ pub enum CertsError {
     Make {
         /// Common name of the certificate.
         name: String,
-        /// What the library said.
+        /// Error of the certificate library.
         source: rcgen::Error,
     },
 }
 
-/// What a certificate is for.
+/// Extended key usage of a certificate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Purpose {
     /// Serving the API.
     Server,
     /// Identifying a user.
     Client,
-    /// Both ends of the traffic between members.
+    /// Both ends of peer connections.
     Peer,
 }
 
@@ -84,24 +84,24 @@ pub enum Purpose {
 pub struct Leaf {
     /// Common name of the subject: a user, a member.
     pub common_name: String,
-    /// Organization of the subject: a user's group.
+    /// Organization of the subject: a user's group. `None` for members.
     pub organization: Option<String>,
-    /// Host names and addresses it is valid for.
+    /// Host names and IP addresses for which it is valid; empty for users.
     pub hosts: Vec<String>,
-    /// What it is for.
+    /// Its extended key usage.
     pub purpose: Purpose,
 }
 
-/// A certificate and its private key, both as PEM.
+/// A certificate and its private key.
 #[derive(Clone)]
 pub struct Pair {
-    /// The certificate.
+    /// The certificate, PEM.
     pub certificate: String,
-    /// The private key. Secret.
+    /// The private key, PEM. Secret.
     pub key: String,
 }
 
-/// An authority that can sign.
+/// An authority with its private key.
 pub struct Authority {
     /// Its certificate and key.
     pub pair: Pair,
@@ -150,7 +150,7 @@ impl Authority {
     }
 }
 
-/// A key pair for signing tokens: private and public key as PEM.
+/// Makes a key pair for signing service account tokens: private and public key as PEM.
 pub(super) fn token_keys() -> Result<(String, String), CertsError> {
     let failed = |source| CertsError::Make { name: "service-account".to_owned(), source };
     let key = KeyPair::generate().map_err(failed)?;

@@ -1,4 +1,4 @@
-//! Writing files that hold secrets: readable by their owner only, whole or not at all.
+//! Writes files that hold secrets: readable by their owner only, whole or absent.
 
 use std::fs::{File, OpenOptions};
 use std::io::{ErrorKind, Write};
@@ -7,7 +7,7 @@ use std::path::Path;
 
 use super::authority::CertsError;
 
-/// Writes a file that must not exist yet. Makes its directory where needed.
+/// Writes a file that must not exist yet. Makes its directory if that is missing.
 pub fn write_new(path: &Path, content: &str) -> Result<(), CertsError> {
     make_parent(path)?;
     let created = open(path).and_then(|mut file| {
@@ -20,7 +20,8 @@ pub fn write_new(path: &Path, content: &str) -> Result<(), CertsError> {
     })
 }
 
-/// Replaces a file in one step: a reader sees the old content or the new.
+/// Replaces a file atomically, by rename: a reader sees the old content or the new. Makes its directory if that is
+/// missing.
 pub fn replace_file(path: &Path, content: &str) -> Result<(), CertsError> {
     make_parent(path)?;
     let mut draft = path.as_os_str().to_owned();

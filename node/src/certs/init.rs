@@ -1,4 +1,4 @@
-//! `orch certs init`: everything a new cluster needs.
+//! `orch certs init`: authorities, keys, certificates and the client configuration of a new cluster.
 
 use std::path::PathBuf;
 
@@ -13,14 +13,14 @@ use super::layout::Layout;
 use crate::cli::{InitArgs, MemberSpec};
 use crate::kubeconfig::{Server, kubeconfig};
 
-/// A file to be written, and what it is.
+/// A file to be written.
 struct Draft {
     path: PathBuf,
     content: String,
 }
 
-/// Makes every certificate `arguments` ask for and returns the files, in the order written. Writes nothing if one of
-/// them is there already.
+/// Makes every certificate that `arguments` name and returns the files, in the order written. Writes nothing if one of
+/// the files exists.
 pub fn init(arguments: &InitArgs, now: OffsetDateTime) -> Result<Vec<PathBuf>, CertsError> {
     let drafts = draft(arguments, now)?;
     if let Some(draft) = drafts.iter().find(|draft| draft.path.exists()) {
@@ -90,7 +90,7 @@ pub fn admin_leaf() -> Leaf {
     }
 }
 
-/// The certificate by which clients know member `name`: its hosts, this machine's own names, and the names of the
+/// The server certificate of member `name`, for clients: its hosts, its name, the loopback names, and the names of the
 /// service under which workloads reach the API.
 pub fn server_leaf(name: &str, hosts: &[String], brand: &Brand) -> Leaf {
     let service = brand.api_service;
@@ -105,7 +105,7 @@ pub fn server_leaf(name: &str, hosts: &[String], brand: &Brand) -> Leaf {
     Leaf { common_name: name.to_owned(), organization: None, hosts, purpose: Purpose::Server }
 }
 
-/// The certificate by which peers know member `name`. The transport takes the member from the first of its names.
+/// The peer certificate of member `name`. The transport takes the member's name from its first host.
 pub fn peer_leaf(name: &str, hosts: &[String]) -> Leaf {
     let hosts = distinct([peer_dns_name(name)].into_iter().chain(hosts.iter().cloned()));
     Leaf { common_name: name.to_owned(), organization: None, hosts, purpose: Purpose::Peer }

@@ -1,4 +1,4 @@
-//! What a certificate says, for people.
+//! Reads certificate files and prints their facts.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -11,29 +11,30 @@ use x509_parser::prelude::{FromDer, X509Certificate};
 
 use super::authority::{CertsError, read};
 
-/// A pair is renewed by itself, where it can be, when less than this is left.
+/// `orch dev` renews a pair at its start when less than this is left.
 const RENEWED_BEFORE: Duration = Duration::days(30);
 
-/// The facts of one certificate.
+/// Facts of one certificate. `Display` prints them on several lines.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Facts {
     /// The file.
     pub path: PathBuf,
-    /// The subject.
+    /// Distinguished name of the subject.
     pub subject: String,
-    /// Who signed it.
+    /// Distinguished name of the authority that signed it.
     pub issuer: String,
-    /// Host names and addresses.
+    /// Host names and IP addresses for which it is valid; may be empty.
     pub hosts: Vec<String>,
-    /// Whether it is an authority.
+    /// Whether it is an authority's certificate.
     pub authority: bool,
-    /// Valid from.
+    /// Start of its validity.
     pub not_before: OffsetDateTime,
-    /// Valid until.
+    /// End of its validity.
     pub not_after: OffsetDateTime,
 }
 
-/// The certificates in the file `path`, or in all `.crt` files of the directory `path` and those below it.
+/// Facts of the certificates in the file `path`, or in all `.crt` files of the directory `path` and those below it,
+/// sorted by path.
 pub fn inspect(path: &Path) -> Result<Vec<Facts>, CertsError> {
     let mut found = Vec::new();
     for file in certificate_files(path)? {
@@ -46,7 +47,7 @@ pub fn inspect(path: &Path) -> Result<Vec<Facts>, CertsError> {
     Ok(found)
 }
 
-/// Whether the pair's certificate expires within a month of `now`.
+/// Whether the certificate expires within 30 days of `now`.
 pub fn is_about_to_expire(facts: &Facts, now: OffsetDateTime) -> bool {
     facts.not_after - now < RENEWED_BEFORE
 }

@@ -1,6 +1,6 @@
-//! Where the files of a certificate directory lie.
+//! Paths of the files in a certificate directory.
 //!
-//! The one place that spells their names. `orch certs init` makes all of them, `orch serve --certs-dir` reads some,
+//! The only place that spells their names. `orch certs init` makes all of them, `orch serve --certs-dir` reads some,
 //! and `orch dev` keeps the same layout for its single member.
 
 use std::path::{Path, PathBuf};
@@ -14,11 +14,11 @@ pub struct Layout {
 /// The files of one member.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MemberFiles {
-    /// Certificate for clients.
+    /// Server certificate, shown to clients.
     pub server_certificate: PathBuf,
     /// Its key.
     pub server_key: PathBuf,
-    /// Certificate for peers.
+    /// Peer certificate, shown to other members.
     pub peer_certificate: PathBuf,
     /// Its key.
     pub peer_key: PathBuf,

@@ -1,8 +1,8 @@
-//! Certificates: making them, where they lie, what they say.
+//! Certificates: making, layout, inspection, renewal.
 //!
-//! Owns the authorities of a cluster and what `orch certs` and `orch dev` make of them. Two authorities that never
-//! sign for each other: one for servers and clients, one for the traffic between members. Keys are ECDSA P-256.
-//! Every file is written readable by its owner only. It does not load certificates for serving; see [`crate::tls`].
+//! Owns the authorities of a cluster and the files that `orch certs` and `orch dev` make. Two authorities that never
+//! sign for each other: one for servers and clients, one for peers. Keys are ECDSA P-256. Every file is written
+//! readable by its owner only. Loading certificates for serving is in [`crate::tls`].
 
 mod authority;
 mod file;

@@ -1,4 +1,4 @@
-//! `orch certs renew`: fresh pairs under the same authorities.
+//! `orch certs renew`: new pairs under the same authorities.
 
 use std::path::{Path, PathBuf};
 
@@ -12,8 +12,8 @@ use super::layout::Layout;
 use crate::cli::RenewArgs;
 use crate::kubeconfig::reissued;
 
-/// Renews what `arguments` name and returns the files, in the order written. A certificate keeps its names; its key
-/// is replaced, and the key is written before the certificate.
+/// Renews the pairs of the members that `arguments` name, or of all members and the administrator, and returns the
+/// files written. A certificate keeps its names; its key is replaced, and the key is written before the certificate.
 pub fn renew(arguments: &RenewArgs, now: OffsetDateTime) -> Result<Vec<PathBuf>, CertsError> {
     let layout = Layout::new(&arguments.dir);
     let authority = Authority::load(&layout.authority_certificate(), &layout.authority_key())?;

@@ -1,4 +1,4 @@
-//! What `orch certs` makes, renews and refuses.
+//! `orch certs`: files made, renewals, refusals.
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;

@@ -81,7 +81,7 @@ pub struct RenewArgs {
 pub struct MemberSpec {
     /// Its name.
     pub name: String,
-    /// Addresses and host names, the first of which clients are told.
+    /// Addresses and host names, never empty. The client configuration names the first.
     pub hosts: Vec<String>,
 }
 

@@ -1,11 +1,11 @@
-//! Spans of time as the ecosystem writes them: `5m`, `1h30m`, `90s`, `250ms`.
+//! Durations in the format of Go: `5m`, `1h30m`, `90s`, `250ms`.
 
 use std::time::Duration;
 
-/// Longest span a flag accepts: a year. Longer is a mistake in the unit.
+/// Longest duration a flag accepts: a year. Longer is a mistake in the unit.
 const SPAN_MAX: Duration = Duration::from_secs(366 * 24 * 3600);
 
-/// Parses a sequence of whole or decimal numbers with units `ms`, `s`, `m`, `h`, largest first by habit, in any order.
+/// Parses a sequence of whole or decimal numbers with units `ms`, `s`, `m`, `h`, in any order.
 pub(super) fn parse_duration(text: &str) -> Result<Duration, String> {
     let mut rest = text.trim();
     if rest.is_empty() {

@@ -1,64 +1,65 @@
 //! The configuration file: the flags of a command under the same names, in TOML or YAML.
 //!
-//! Owns the translation of a file into the arguments it stands for. The command's own parser then checks the values,
-//! so a file accepts exactly what the flags accept. An unknown key is an error that names the nearest one.
+//! Owns the translation of a file into command line arguments. The command's own parser then checks the values, so a
+//! file accepts exactly the values of the flags. An unknown key is an error that names the nearest flag.
 
 use std::path::{Path, PathBuf};
 
 use clap::Command;
 use serde_json::Value;
 
-/// A configuration is a page of text. Larger is taken for the wrong file.
+/// A configuration is a page of text. A larger file is taken for the wrong one.
 const FILE_BYTES_MAX: u64 = 1 << 20;
-/// Two keys are near when this much alike (Jaro-Winkler, 1 is equal): one or two letters swapped, left out or wrong.
+/// Least Jaro-Winkler similarity (1 is equal) of a flag that is suggested for an unknown key: one or two letters
+/// swapped, left out or wrong.
 const NEAR: f64 = 0.8;
 
-/// Why a configuration file was refused.
+/// A configuration file was refused.
 #[derive(Debug, thiserror::Error)]
 pub enum FileError {
-    /// It cannot be read.
+    /// The file cannot be read.
     #[error("cannot read configuration file {path}")]
     Unreadable {
         /// The file.
         path: PathBuf,
-        /// What the system said.
+        /// The error of reading it.
         source: std::io::Error,
     },
-    /// It is larger than any configuration.
+    /// The file is larger than 1 MiB.
     #[error("configuration file {path} is larger than {FILE_BYTES_MAX} bytes")]
     TooLarge {
         /// The file.
         path: PathBuf,
     },
-    /// It is neither TOML nor YAML, or has another shape than names and values.
+    /// The file is neither TOML nor YAML, has another file name extension, or is no map of names and values.
     #[error("configuration file {path}: {reason}")]
     Syntax {
         /// The file.
         path: PathBuf,
-        /// What is wrong and where.
+        /// The parser's error, with line and column where known.
         reason: String,
     },
-    /// A name is no flag.
+    /// A key is no flag of the command.
     #[error("configuration file {path}: unknown key {key:?}{hint}")]
     UnknownKey {
         /// The file.
         path: PathBuf,
-        /// The name.
+        /// The key.
         key: String,
-        /// The nearest one, if any is near.
+        /// End of the message: the nearest flag, or where the flags are listed.
         hint: String,
     },
-    /// A value does not fit its name.
+    /// A value is not valid for its flag.
     #[error("configuration file {path}: {reason}")]
     Value {
         /// The file.
         path: PathBuf,
-        /// Which, and why.
+        /// The flag and the fault of its value.
         reason: String,
     },
 }
 
-/// One setting of a file: the flag and its value as the command line would spell it.
+/// One setting of a file: a flag's name and its value as spelled on the command line.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Setting {
     pub(super) flag: String,
@@ -66,7 +67,7 @@ pub(super) struct Setting {
 }
 
 impl Setting {
-    /// The argument it stands for.
+    /// The equivalent command line argument.
     pub(super) fn argument(&self) -> String {
         format!("--{}={}", self.flag, self.value)
     }
@@ -82,7 +83,7 @@ pub(super) fn read(path: &Path, command: &Command) -> Result<Vec<Setting>, FileE
     settings(path, &text, command)
 }
 
-/// The settings that `text` holds. `path` decides the format and stands in errors.
+/// Parses the settings in `text`. The extension of `path` decides the format; errors name it.
 pub(super) fn settings(path: &Path, text: &str, command: &Command) -> Result<Vec<Setting>, FileError> {
     let value = parse(path, text).map_err(|reason| FileError::Syntax { path: path.to_owned(), reason })?;
     let entries = match value {
@@ -117,7 +118,7 @@ fn parse(path: &Path, text: &str) -> Result<Value, String> {
     }
 }
 
-/// The names a file may use: every flag of the command but those about the file itself and the help.
+/// The keys a file may use: every flag of the command except `--config`, `--help` and `--version`.
 fn flags(command: &Command) -> impl Iterator<Item = &str> {
     let names = command.get_arguments().filter_map(|argument| argument.get_long());
     names.filter(|name| !["config", "help", "version"].contains(name))
@@ -135,7 +136,7 @@ fn hint(key: &str, command: &Command) -> String {
     }
 }
 
-/// A value as the command line spells it: lists joined by commas, tables as `name=value`.
+/// A value as spelled on the command line: lists joined by commas, tables as `name=value`.
 fn spelled(value: &Value) -> Result<String, String> {
     match value {
         Value::Array(items) => Ok(items.iter().map(scalar).collect::<Result<Vec<_>, _>>()?.join(",")),

@@ -1,4 +1,4 @@
-//! The command line: every flag of the `orch` binary, what it means and how to use it.
+//! The command line of the `orch` binary: commands, flags and their help.
 //!
 //! Owns the flags' names, defaults and help. Flags of `dev` and `serve` can also stand in a configuration file
 //! (`--config`) under the same names; [`parse`] merges the two, and a flag wins over the file. It never opens a

@@ -18,7 +18,7 @@ const IDENTITY: &str = "Certificates and identity";
 const STORE: &str = "Store";
 const LOGS: &str = "Configuration and logs";
 
-/// What `orch dev --help` says first. It stands at the command: there the summary would replace it.
+/// First part of `orch dev --help`. It is set at the command: at `DevArgs` the command's summary would replace it.
 pub(super) const DEV_ABOUT: &str = "Start one node for development.\n\n\
         On the first start it makes a certificate authority, a server certificate and an administrator's client \
         configuration (admin.conf) in the data directory, and reuses them afterwards. Delete the directory to start \
@@ -54,7 +54,7 @@ pub struct DevArgs {
     pub no_scheduler: bool,
 }
 
-/// What `orch serve --help` says first. It stands at the command: there the summary would replace it.
+/// First part of `orch serve --help`. It is set at the command: at `ServeArgs` the command's summary would replace it.
 pub(super) const SERVE_ABOUT: &str = "Start a member of a cluster.\n\n\
         Make the certificates once with `orch certs init`, give every member the same --initial-cluster, start them in \
         any order, and once all of them run tell any of them `orch cluster found`. No later start founds anything: a \
@@ -174,7 +174,7 @@ pub struct SharedArgs {
 pub type Anonymous = orch_api::authn::AnonymousAccess;
 
 impl SharedArgs {
-    /// What `--anonymous-auth` asks for.
+    /// The value of `--anonymous-auth`.
     pub fn anonymous(&self) -> Anonymous {
         if self.anonymous_auth { Anonymous::Allowed } else { Anonymous::Refused }
     }
@@ -189,7 +189,7 @@ pub enum LogFormat {
     Json,
 }
 
-/// A brand by its name.
+/// A brand, parsed from its name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BrandName(pub &'static Brand);
 
@@ -201,7 +201,7 @@ impl FromStr for BrandName {
     }
 }
 
-/// Features named on the command line and whether each is on.
+/// Feature gates by name, and whether each is on. Holds known names only.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FeatureGates(pub BTreeMap<String, bool>);
 
@@ -228,7 +228,7 @@ impl FromStr for FeatureGates {
     }
 }
 
-/// A member and the address its peers reach it at.
+/// A member's name and peer address.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClusterMember {
     /// Its name.
@@ -237,7 +237,7 @@ pub struct ClusterMember {
     pub address: String,
 }
 
-/// The members a cluster starts with, in the order given.
+/// The founders of a cluster, in the order given; never empty, names and addresses distinct.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct InitialCluster(pub Vec<ClusterMember>);
 
@@ -266,7 +266,8 @@ impl FromStr for InitialCluster {
     }
 }
 
-/// A member's name: what a host name's label may be, because it stands in certificates and file names.
+/// Parses a member's name: lower-case letters, digits, `-` and `.`, at most 63, because it becomes part of certificates
+/// and file names.
 pub(super) fn parse_member_name(name: &str) -> Result<String, String> {
     let is_inner = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-' || c == '.';
     let fits = (1..=63).contains(&name.len()) && name.chars().all(is_inner);
@@ -278,13 +279,13 @@ pub(super) fn parse_member_name(name: &str) -> Result<String, String> {
     Ok(name.to_owned())
 }
 
-/// Checks a member's name and peer address as the flags would.
+/// Checks a member's name and peer address by the rules of the flags.
 pub fn check_member(name: &str, address: &str) -> Result<(), String> {
     parse_member_name(name)?;
     parse_host_port(address).map(|_| ())
 }
 
-/// `HOST:PORT`, with an IPv6 host in brackets.
+/// Parses `HOST:PORT`, with an IPv6 host in brackets.
 pub(super) fn parse_host_port(text: &str) -> Result<String, String> {
     let (host, port) = text.rsplit_once(':').ok_or_else(|| format!("{text:?} is not HOST:PORT"))?;
     let bare = host.strip_prefix('[').and_then(|h| h.strip_suffix(']'));

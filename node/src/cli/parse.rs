@@ -1,7 +1,7 @@
-//! From the process's arguments to a [`Cli`], the configuration file included.
+//! Parses the process's arguments and the configuration file into a [`Cli`].
 //!
-//! The file's settings are parsed on their own first, so that an error says it is the file's; then those that no
-//! flag overrides are put before the flags and everything is parsed as one line.
+//! The file's settings are parsed on their own first, so that an error names the file; then those that no flag
+//! overrides are put before the flags and everything is parsed as one command line.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -13,20 +13,21 @@ use clap::{ArgMatches, CommandFactory, FromArgMatches};
 use super::Cli;
 use super::file::{self, FileError, Setting};
 
-/// Why there is nothing to run. For help and version that is no failure: [`clap::Error::exit`] knows.
+/// Parsing gave no command to run. A request for help or the version is one too: [`clap::Error::exit`] prints it and
+/// ends with success.
 #[derive(Debug, thiserror::Error)]
 pub enum ParseError {
-    /// The command line: wrong, or a question for help.
+    /// The command line is wrong, or asks for help or the version.
     #[error(transparent)]
     CommandLine(#[from] clap::Error),
-    /// The configuration file.
+    /// The configuration file is wrong.
     #[error(transparent)]
     File(#[from] FileError),
 }
 
 impl ParseError {
-    /// Whether the file has a flag that does not exist, or a bad value: the same mistake on the command line ends the
-    /// process with the code of usage errors.
+    /// Whether the process ends with the exit code of usage errors: the command line is wrong, or the file has an
+    /// unknown flag or a bad value, which on the command line would be a usage error.
     pub fn is_usage(&self) -> bool {
         match self {
             ParseError::CommandLine(_) => true,
@@ -56,7 +57,7 @@ pub fn parse(arguments: Vec<OsString>) -> Result<Cli, ParseError> {
     Ok(Cli::from_arg_matches(&matches)?)
 }
 
-/// `orch help COMMAND` as `orch COMMAND --help`: of its own accord clap prints the short text there.
+/// Rewrites `orch help COMMAND` as `orch COMMAND --help`: clap prints the short text for `help`.
 fn with_long_help(mut arguments: Vec<OsString>) -> Vec<OsString> {
     if arguments.get(1).is_some_and(|first| first == "help") {
         arguments.remove(1);
@@ -65,7 +66,7 @@ fn with_long_help(mut arguments: Vec<OsString>) -> Vec<OsString> {
     arguments
 }
 
-/// The subcommand with a `--config`, its matches and the file.
+/// The name of the subcommand, its matches and the value of `--config`; `None` without that flag.
 fn configured(matches: &ArgMatches) -> Option<(&str, &ArgMatches, PathBuf)> {
     let (name, given) = matches.subcommand()?;
     let path = given.try_get_one::<PathBuf>("config").ok().flatten()?;
@@ -88,8 +89,8 @@ fn check(path: &Path, command: &str, settings: &[Setting]) -> Result<(), FileErr
     }
 }
 
-/// The arguments with the file's settings between the subcommand and its flags, less those that a flag overrides.
-/// The two ways into a cluster override each other: `--join` on the command line sets the file's members aside.
+/// Inserts the file's settings between the subcommand and its flags, except those that a flag overrides. `--join` and
+/// `--initial-cluster` exclude each other, so either on the command line overrides both in the file.
 fn merge(arguments: Vec<OsString>, settings: &[Setting], given: &ArgMatches) -> Vec<OsString> {
     let on_line = |id: &str| {
         given.try_contains_id(id).is_ok() && given.value_source(id) == Some(ValueSource::CommandLine)

@@ -1,6 +1,6 @@
-//! Sizes as the command line takes them: a number of bytes, or one with a unit of 1024s.
+//! Sizes on the command line: a number of bytes, plain or with a binary unit (`Ki` to `Ti`).
 
-/// Reads `512Ki`, `40Mi`, `2Gi`, or plain bytes.
+/// Parses `512Ki`, `40Mi`, `2Gi`, or plain bytes. Fractions are refused.
 pub(super) fn parse_size(text: &str) -> Result<u64, String> {
     let text = text.trim();
     let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
@@ -18,7 +18,7 @@ pub(super) fn parse_size(text: &str) -> Result<u64, String> {
     number.checked_mul(factor).ok_or_else(|| "more than a size can be".to_owned())
 }
 
-/// Writes a size as it is read: in the largest unit that has no remainder.
+/// Formats a size for [`parse_size`] in the largest unit that leaves no remainder.
 pub(crate) fn format_size(bytes: u64) -> String {
     let units = [("Ti", 1 << 40), ("Gi", 1 << 30), ("Mi", 1 << 20), ("Ki", 1 << 10)];
     let unit = units.into_iter().find(|(_, factor)| bytes > 0 && bytes.is_multiple_of(*factor));

@@ -1,4 +1,4 @@
-//! What the command line accepts, and what it says of the rest.
+//! Accepted and refused command lines and configuration files, with the text of their errors.
 
 use std::path::Path;
 use std::time::Duration;
@@ -24,7 +24,7 @@ fn serve(arguments: &str) -> ServeArgs {
     }
 }
 
-/// The first paragraph of the error says `expected`.
+/// Checks that the first paragraph of the error contains `expected`.
 fn refuses(arguments: &str, expected: &str) {
     let text = cli(arguments).unwrap_err();
     let first = text.split("\n\n").next().unwrap();

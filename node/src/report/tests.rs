@@ -1,4 +1,4 @@
-//! No error of this crate, or of those below that reach a command line, says a sentence twice.
+//! No error of this crate, or of a crate below that reaches the command line, prints the same text twice.
 
 use std::io::{Error as IoError, ErrorKind};
 use std::path::PathBuf;

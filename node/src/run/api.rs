@@ -1,4 +1,4 @@
-//! What stands behind the door: the API of the cluster on this node's store, and the loops that act for the cluster.
+//! Builds the API of the cluster over this node's store, and starts the controllers.
 
 use std::sync::Arc;
 
@@ -21,7 +21,7 @@ use super::error::RunError;
 use super::plan::{Plan, host_port};
 use super::store::Handle;
 
-/// The API of this node.
+/// The API of this node, with its running controllers.
 pub(super) struct Api {
     brand: &'static Brand,
     router: Router,
@@ -29,7 +29,7 @@ pub(super) struct Api {
 }
 
 impl Api {
-    /// Builds the API of `cluster` over `handle`, served at `secure_port`. Takes the tokens out of the plan.
+    /// Builds the API of `cluster` over `handle`, advertised at `secure_port`. Takes the token table out of the plan.
     pub(super) fn new(
         plan: &mut Plan,
         handle: Handle,
@@ -62,12 +62,12 @@ impl Api {
         self.brand
     }
 
-    /// All paths of the API.
+    /// Routes of all paths of the API.
     pub(super) fn router(&self) -> Router {
         self.router.clone()
     }
 
-    /// From now on the node is not ready, and watches end.
+    /// Makes the node unready, and ends watches and controllers.
     pub(super) fn stop(&self) {
         self.stopping.cancel();
     }

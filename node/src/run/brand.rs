@@ -1,8 +1,8 @@
-//! `DATA_DIR/brand`: the brand of the cluster whose data lies there, readable without opening the store.
+//! `DATA_DIR/brand`: the brand of the cluster in the data directory, readable without opening the store.
 //!
-//! The cluster's identity in the store decides; the file repeats it so that a wrong `--brand` is refused before anything
-//! is made or opened. A directory without the file (of an earlier version, or of a cluster yet to be founded) is checked
-//! when the store is open.
+//! The cluster's identity in the store is authoritative; the file repeats it so that a wrong `--brand` is refused
+//! before anything is made or opened. A directory without the file (of an earlier version, or of a cluster not yet
+//! founded) is checked when the store is open.
 
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
@@ -12,7 +12,7 @@ use orch_proto::Brand;
 use super::error::RunError;
 use crate::certs::{CertsError, replace_file};
 
-/// The brand of the data in `data_dir`, or else the one `asked` for, if either is known. Fails where they differ.
+/// The brand of the data in `data_dir`; without data, the one `asked` for, if any. Fails where they differ.
 pub(super) fn brand_of_data(
     data_dir: &Path,
     asked: Option<&'static Brand>,
@@ -24,7 +24,7 @@ pub(super) fn brand_of_data(
     }
 }
 
-/// Writes the file, unless it says `name` already.
+/// Writes the file, unless it names `name` already.
 pub(super) fn record(data_dir: &Path, name: &str) -> Result<(), RunError> {
     if recorded(data_dir)?.as_deref() == Some(name) {
         return Ok(());

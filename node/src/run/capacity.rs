@@ -1,7 +1,7 @@
-//! What this machine has, and the share of it that history may use.
+//! Memory and disk space of this machine, and the shares of history, log and reserve.
 //!
-//! Owns the defaults of sizes that scale with the machine. Where the system does not say what it has, the least is
-//! taken.
+//! Owns the defaults of sizes that scale with the machine. If the system does not report memory or free space, the
+//! minimum is taken. A disk of unknown size counts as unlimited.
 
 use std::path::Path;
 
@@ -12,56 +12,58 @@ use crate::cli::format_size;
 
 const MIB: u64 = 1 << 20;
 
-/// A 512th of the memory: 46 MiB of 24 GiB, beside a state that is usually larger.
+/// Share of memory for history: 46 MiB of 24 GiB, beside a state that is usually larger.
 const MEMORY_SHARE: u64 = 512;
 const MEMORY_MIN: u64 = 16 * MIB;
 const MEMORY_MAX: u64 = 256 * MIB;
 
-/// A 32nd of the free space: five minutes of 10,000 renewed leases a second take about 2 GiB.
+/// Share of the free space for history: five minutes of 10,000 renewed leases a second take about 2 GiB.
 const DISK_SHARE: u64 = 32;
 const DISK_MIN: u64 = 256 * MIB;
 const DISK_MAX: u64 = 8 << 30;
 
-/// Neither history nor log takes more than a 16th of a disk that is small for a server.
+/// Upper bound of the history's share, and of the log's, on a small disk.
 const SMALL_DISK_SHARE: u64 = 16;
 
-/// Bytes of the log: a member that lags by more is sent the state.
+/// Bytes of the log: a member that lags by more is sent a snapshot.
 const LOG_MAX: u64 = 256 * MIB;
 
-/// A 32nd of the disk. Until members know of each other that one is short, four seconds pass: at 50 MB/s of writes, each
-/// of which is in the log and in the state, 400 MB. What memory holds of history goes to the disk first (256 MiB at most), a
-/// compaction needs some 100 MiB beside what is there, the write-ahead log 32 MiB. A larger disk is filled no faster. Of one
-/// that is small for a server, two fifths at most are left alone: what a compaction needs is no less there.
+/// Share of the disk that is the reserve. Members learn within four seconds that one of them is short: at 50 MB/s of
+/// writes, each of which goes to the log and to the state, 400 MB. History in memory is written to the disk first (256
+/// MiB at most), a compaction needs some 100 MiB more, the write-ahead log 32 MiB. A larger disk is filled no faster,
+/// hence the maximum. On a small disk the reserve is at most two fifths: a compaction there needs no less.
 const RESERVE_SHARE: u64 = 32;
 const RESERVE_MIN: u64 = 512 * MIB;
 const RESERVE_MAX: u64 = 2 << 30;
 const RESERVE_FIFTHS_MAX: u64 = 2;
 
-/// Bytes that the store may ever take: of the disk of `data_dir`, or of the nearest directory above it that is there.
+/// Most bytes the store may take: the size of the disk of `data_dir`, or of its nearest existing ancestor, and at most
+/// `quota`.
 fn disk(data_dir: &Path, quota: Option<u64>) -> u64 {
     let disk = data_dir.ancestors().find_map(|path| rustix::fs::statvfs(path).ok());
     let total = disk.map(|found| found.f_blocks.saturating_mul(found.f_frsize));
     total.unwrap_or(u64::MAX).min(quota.unwrap_or(u64::MAX))
 }
 
-/// Bytes of entries that the log keeps.
+/// Default bytes of log entries that are kept.
 pub(super) fn log(data_dir: &Path, quota: Option<u64>) -> u64 {
     (disk(data_dir, quota) / SMALL_DISK_SHARE).min(LOG_MAX)
 }
 
-/// The least quota: a store without objects takes some of it, and its write-ahead log alone 32 MiB when it is written to.
+/// Least bytes of `--disk-quota`: a store without objects takes part of it, its write-ahead log alone 32 MiB once
+/// written.
 const QUOTA_MIN: u64 = 64 * MIB;
 
-/// Reserves that must fit into what the store may take: below one and a half of them in room, history is given up.
+/// Reserves that must fit into the store's space: below one and a half of them in room, history is dropped.
 const RESERVES_MIN: u64 = 2;
 
-/// Bytes of the disk of `data_dir` to be left alone, and bytes of it that the store may take, as the flags `reserve` and
-/// `quota` have it; a quota of 0 is none. Fails when they leave no room for objects.
+/// Reserve and quota of the disk of `data_dir`, from the flags `reserve` and `quota`; a quota of 0 is none. Fails when
+/// they leave no room for objects.
 pub(super) fn space(data_dir: &Path, reserve: Option<u64>, quota: u64) -> Result<SpaceOptions, RunError> {
     space_of(disk(data_dir, None), reserve, Some(quota).filter(|bytes| *bytes > 0)).map_err(RunError::Flags)
 }
 
-/// The same of a disk of `total` bytes.
+/// [`space`] for a disk of `total` bytes; `None` is no quota.
 fn space_of(total: u64, reserve: Option<u64>, quota: Option<u64>) -> Result<SpaceOptions, String> {
     let reserve_bytes = reserve.unwrap_or_else(|| reserve_of(total.min(quota.unwrap_or(u64::MAX))));
     let least = reserve_bytes.saturating_mul(RESERVES_MIN);
@@ -85,27 +87,27 @@ fn space_of(total: u64, reserve: Option<u64>, quota: Option<u64>) -> Result<Spac
     Ok(SpaceOptions { reserve_bytes, quota_bytes: quota })
 }
 
-/// The reserve of a disk of `total` bytes.
+/// Default reserve, in bytes, of a disk of `total` bytes.
 fn reserve_of(total: u64) -> u64 {
     (total / RESERVE_SHARE).clamp(RESERVE_MIN, RESERVE_MAX).min(total / 5 * RESERVE_FIFTHS_MAX)
 }
 
-/// Bytes of the largest ballast: opening the database writes its write-ahead log of 32 MiB out as tables, and the log, the
+/// Bytes of the largest ballast: opening the database writes its write-ahead log of 32 MiB to tables, and the log, the
 /// identity and the first deletions need some room after that.
 const BALLAST_MAX: u64 = 48 * MIB;
 
-/// Bytes of a reserve that are kept for a start on a full disk.
+/// Bytes of the ballast file, part of the reserve: it is freed for a start on a full disk.
 pub(super) fn ballast(reserve: u64) -> u64 {
     (reserve / 4).min(BALLAST_MAX)
 }
 
-/// Bytes of memory for history.
+/// Default bytes of memory for history.
 pub(super) fn history_memory() -> u64 {
     let total = std::fs::read_to_string("/proc/meminfo").ok().and_then(|text| total_memory(&text));
     total.map_or(MEMORY_MIN, |total| (total / MEMORY_SHARE).clamp(MEMORY_MIN, MEMORY_MAX))
 }
 
-/// Bytes for history on the disk of `data_dir`, where the store may take `quota` bytes of it.
+/// Default bytes for history on the disk of `data_dir`, of which the store may take `quota`.
 pub(super) fn history_disk(data_dir: &Path, quota: Option<u64>) -> u64 {
     let free = data_dir.ancestors().find_map(|path| rustix::fs::statvfs(path).ok());
     let free = free.map(|found| found.f_bavail.saturating_mul(found.f_frsize));
@@ -113,7 +115,7 @@ pub(super) fn history_disk(data_dir: &Path, quota: Option<u64>) -> u64 {
     share.min(disk(data_dir, quota) / SMALL_DISK_SHARE)
 }
 
-/// Bytes of `MemTotal` in the system's table.
+/// `MemTotal` of `/proc/meminfo`, in bytes.
 fn total_memory(table: &str) -> Option<u64> {
     let line = table.lines().find_map(|line| line.strip_prefix("MemTotal:"))?;
     let kib: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;

@@ -1,15 +1,15 @@
-//! `/orch/v1/cluster`: the members of the cluster, for administrators.
+//! `/orch/v1/cluster`: status and membership of the cluster, for administrators.
 //!
-//!     GET    /orch/v1/cluster                         who leads, who is there, how far this node is
+//!     GET    /orch/v1/cluster                         leader, members, and the applied revision of this node
 //!     POST   /orch/v1/cluster/members                 {"name": N, "address": "HOST:PORT"}: adds a learner
 //!     POST   /orch/v1/cluster/members/NAME/promote    a learner becomes a voter
 //!     POST   /orch/v1/cluster/members/NAME/lead       the leader hands over to this voter
 //!     POST   /orch/v1/cluster/found                   founds the cluster of the members started for it, once
-//!     POST   /orch/v1/cluster/undo                    takes a change of the voters back that was not completed
+//!     POST   /orch/v1/cluster/undo                    takes back a change of the voters that was not completed
 //!     DELETE /orch/v1/cluster/members/NAME            removes it; its name is never used again
 //!
-//! Only for the group `system:masters`: whoever may change the members may do everything. Any node answers; changes
-//! are made by the leader. These paths are this product's own and the same under every brand.
+//! Only for the group `system:masters`: a change of members can take over the cluster. Any node answers; changes are
+//! made by the leader. These paths are this product's own and the same under every brand.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -34,10 +34,10 @@ use serde::{Deserialize, Serialize};
 
 use super::store::Handle;
 
-/// Bytes of a request's body: a name and an address.
+/// Most bytes of a request's body: a name and an address.
 const BODY_BYTES_MAX: usize = 4096;
 
-/// For the first leader after the founding, which is elected within half a second where all founders run.
+/// Wait for the first leader after the founding, which is elected within half a second if all founders run.
 const FIRST_LEADER_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The cluster as this node sees it.
@@ -51,7 +51,7 @@ struct ClusterView {
     committed: u64,
     feature_level: u32,
     oldest: u64,
-    /// A change of the members has been begun and is not committed, or not completed.
+    /// A membership change is not committed, or is still joint.
     changing: bool,
     members: Vec<MemberView>,
     state: StateView,
@@ -63,7 +63,7 @@ struct ClusterView {
 #[derive(Serialize)]
 struct StateView {
     bytes: u64,
-    /// What they may have; absent without a limit.
+    /// `--state-quota` in bytes; absent without a limit.
     #[serde(skip_serializing_if = "Option::is_none")]
     quota: Option<u64>,
 }
@@ -71,17 +71,17 @@ struct StateView {
 /// Room on the members' disks.
 #[derive(Serialize)]
 struct SpaceView {
-    /// Bytes that this node's store takes; absent while not known.
+    /// Bytes that this node's store takes on its disk; absent while unknown.
     #[serde(skip_serializing_if = "Option::is_none")]
     used: Option<u64>,
-    /// Bytes that it may still take; absent while not known.
+    /// Bytes that the store may still take; absent while unknown.
     #[serde(skip_serializing_if = "Option::is_none")]
     room: Option<u64>,
     /// Bytes of room below which growth is refused.
     reserve: u64,
-    /// `none`, `tight` or `short`: this node's own.
+    /// Disk pressure of this node: `none`, `tight` or `short`.
     pressure: String,
-    /// Members with too little room: while there are any, growth is refused.
+    /// Names of the members that are short of room; while there are any, growth is refused.
     short: Vec<String>,
 }
 
@@ -90,11 +90,12 @@ struct SpaceView {
 struct AgreementView {
     /// The newest revision at which this member agreed with a majority; 0 before the first.
     agreed: u64,
-    /// Members whose state differs from a majority's, or from each other's when none has one.
+    /// Names of the members whose state differs from the majority's; all that differ from each other if no state has a
+    /// majority.
     differing: Vec<String>,
-    /// There is no majority: nobody can tell who is wrong.
+    /// No state has a majority, so the wrong members cannot be told.
     split: bool,
-    /// Why this member serves no clients, while it does not.
+    /// Reason of this member's quarantine, during which it serves no clients.
     #[serde(skip_serializing_if = "Option::is_none")]
     quarantine: Option<String>,
     divergences: u64,
@@ -114,7 +115,7 @@ struct MemberView {
     feature_level_max: Option<u32>,
 }
 
-/// A member to be added.
+/// Body of a request to add a member.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct NewMember {
@@ -122,15 +123,15 @@ struct NewMember {
     address: String,
 }
 
-/// The only path there is before the cluster.
+/// The only path of the API before the cluster is founded.
 pub(super) const FOUND_PATH: &str = "/orch/v1/cluster/found";
 
-/// The path that founds a cluster, for whom `gate` lets in.
+/// The path that founds a cluster, behind the authentication and authorization of `gate`.
 pub(super) fn founding_router(handle: Handle, gate: Arc<Gate>) -> Router {
     Router::new().route(FOUND_PATH, post(found)).layer(from_fn_with_state(gate, let_in)).with_state(handle)
 }
 
-/// The paths, for whom `gate` lets in.
+/// All paths, behind the authentication and authorization of `gate`.
 pub(super) fn router(handle: Handle, gate: Arc<Gate>) -> Router {
     Router::new()
         .route("/orch/v1/cluster", get(status))
@@ -207,7 +208,8 @@ async fn found(State(handle): State<Handle>) -> Response {
     tracing::info!("founding the cluster");
     match handle.found().await {
         Ok(()) => {
-            // The operator wants to see the cluster. The cluster is founded even where its first leader takes longer.
+            // Waits for a leader, to show the operator a running cluster. The founding stands even if the election
+            // takes longer.
             let seen = tokio::time::timeout(FIRST_LEADER_TIMEOUT, handle.wait_cluster()).await;
             if seen.is_err() {
                 tracing::info!("the cluster is founded and has no leader yet");
@@ -234,7 +236,7 @@ async fn remove(State(handle): State<Handle>, Path(name): Path<String>) -> Respo
     done(handle.remove(id).await.map_err(|error| with_name(error, id, &name)), &handle)
 }
 
-/// The store knows members it does not have by their ids; the request has the name.
+/// Replaces the id of an unknown member by the name in the request: the store's message has only the id.
 fn with_name(error: ChangeError, id: NodeId, name: &str) -> ChangeError {
     match error {
         ChangeError::Refused { reason } => {

@@ -1,13 +1,13 @@
-//! `orch dev`: a directory with everything in it.
+//! `orch dev`: plans a development node from its flags, and prepares its data directory.
 //!
 //!     DATA_DIR/store           the store
 //!     DATA_DIR/pki             certificates, as `orch certs init` lays them out, for the one member `dev`
 //!     DATA_DIR/admin.conf      the administrator's client configuration
 //!     DATA_DIR/orch.sock       the Unix socket of the running node
 //!     DATA_DIR/brand           the cluster's brand
-//!     DATA_DIR/endpoints.json  where the running node listens
+//!     DATA_DIR/endpoints.json  addresses of the running node
 //!
-//! Certificates are made once and reused; a pair that is about to expire, or lacks a name it needs, is made anew under
+//! Certificates are made once and reused. A pair that is about to expire, or lacks a required name, is made anew under
 //! the same authority, so that clients keep working.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -29,11 +29,11 @@ use crate::cli::{ClusterMember, DevArgs};
 use crate::kubeconfig::{Server, kubeconfig};
 use crate::server::{SOCKET_PATH_BYTES_MAX, is_socket_path};
 
-/// The only member's name.
+/// Name of the only member.
 const NAME: &str = "dev";
-/// Where the data goes unless told otherwise.
+/// Default of `--data-dir`.
 const DATA_DIR: &str = "./orch-data";
-/// The peer address of a node that listens for no peers. No other member can be added to it.
+/// Peer address of a node that does not listen for peers. No other member can be added to its cluster.
 const NO_PEER_ADDRESS: &str = "127.0.0.1:0";
 const LOOPBACK: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 
@@ -86,12 +86,12 @@ pub(super) fn plan(arguments: &DevArgs) -> Result<Plan, RunError> {
     })
 }
 
-/// The client configuration in `data_dir`.
+/// Path of the client configuration in `data_dir`.
 pub(super) fn admin_config(data_dir: &Path) -> PathBuf {
     data_dir.join("admin.conf")
 }
 
-/// Writes the administrator's client configuration for the server at `url`, unless it says just that already.
+/// Writes the administrator's client configuration for the server at `url`, unless its content is up to date.
 pub(super) fn write_admin_config(data_dir: &Path, brand: &Brand, url: String) -> Result<(), RunError> {
     let layout = layout(data_dir);
     let admin = Pair { certificate: read(&layout.admin_certificate())?, key: read(&layout.admin_key())? };
@@ -108,8 +108,8 @@ fn layout(data_dir: &Path) -> Layout {
     Layout::new(&data_dir.join("pki"))
 }
 
-/// The path of the Unix socket. A socket elsewhere would not be found by those who know the directory, so a path that is too
-/// long is refused.
+/// Path of the Unix socket. Too long a path is refused rather than replaced, since clients find the socket by the
+/// directory.
 fn socket(data_dir: &Path) -> Result<PathBuf, RunError> {
     let path = data_dir.join("orch.sock");
     if is_socket_path(&path) {
@@ -123,7 +123,7 @@ fn socket(data_dir: &Path) -> Result<PathBuf, RunError> {
     )))
 }
 
-/// Refuses a directory with other people's files in it.
+/// Refuses a directory that has files but neither `pki` nor `store`.
 fn require_ours(data_dir: &Path) -> Result<(), RunError> {
     let entries = match std::fs::read_dir(data_dir) {
         Ok(entries) => entries,
@@ -133,7 +133,7 @@ fn require_ours(data_dir: &Path) -> Result<(), RunError> {
         }
     };
     let names: Vec<_> = entries.filter_map(|entry| Some(entry.ok()?.file_name())).collect();
-    // A volume just formatted has this directory in it.
+    // A freshly formatted volume contains this directory.
     let empty = names.iter().all(|name| name == "lost+found");
     if empty || names.iter().any(|name| name == "pki" || name == "store") {
         return Ok(());
@@ -141,7 +141,7 @@ fn require_ours(data_dir: &Path) -> Result<(), RunError> {
     Err(RunError::NotOurs { path: data_dir.to_owned() })
 }
 
-/// Makes what is missing or about to expire.
+/// Makes the authorities if missing, and the pairs if missing, about to expire or lacking a name.
 fn prepare(layout: &Layout, hosts: &[String], brand: &Brand, now: OffsetDateTime) -> Result<(), CertsError> {
     let authority = authority(&layout.authority_certificate(), &layout.authority_key(), "cluster-ca", now)?;
     let peers = authority_of_peers(layout, now)?;
@@ -167,7 +167,7 @@ fn authority(
         return Authority::load(certificate, key);
     }
     let made = Authority::create(name, now)?;
-    // The key first: a certificate means that both are there.
+    // Writes the key first: if the certificate exists, so does the key.
     replace_file(key, &made.pair.key)?;
     write_new(certificate, &made.pair.certificate)?;
     Ok(made)

@@ -1,4 +1,4 @@
-//! `DATA_DIR/endpoints.json`: where the running node listens, for scripts and tests that let it choose its ports.
+//! `DATA_DIR/endpoints.json`: addresses of the running node, for scripts and tests that let it choose its ports.
 
 use std::io::ErrorKind;
 use std::net::SocketAddr;
@@ -10,21 +10,21 @@ use super::error::RunError;
 use super::plan::host_port;
 use crate::certs::{CertsError, replace_file};
 
-/// Where a node listens.
+/// Addresses of a node.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub(super) struct Endpoints {
     /// `https://HOST:PORT`.
     pub(super) https: String,
-    /// The Unix socket's path from the root, on a development node.
+    /// Absolute path of the Unix socket, on a development node.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) socket: Option<PathBuf>,
-    /// `http://127.0.0.1:PORT`, on a development node that was asked for it.
+    /// `http://127.0.0.1:PORT`, on a development node with `--insecure-port`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) http: Option<String>,
-    /// `HOST:PORT` for peers, where it listens for them.
+    /// `HOST:PORT` of the peer port, if the node has one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) peer: Option<String>,
-    /// The process.
+    /// Process id.
     pub(super) pid: u32,
     /// The port of `https`.
     #[serde(skip)]
@@ -32,7 +32,8 @@ pub(super) struct Endpoints {
 }
 
 impl Endpoints {
-    /// The endpoints of this process. A wildcard address is given as the loopback one: whoever reads the file is here.
+    /// The endpoints of this process. A wildcard address becomes the loopback address: readers of the file are on this
+    /// machine.
     pub(super) fn new(secure: SocketAddr, plain: Option<SocketAddr>, peer: Option<String>) -> Endpoints {
         let host = match secure.ip() {
             ip if ip.is_unspecified() => "127.0.0.1".to_owned(),
@@ -48,20 +49,20 @@ impl Endpoints {
         }
     }
 
-    /// The same with a Unix socket at `path`.
+    /// Adds a Unix socket at `path`, made absolute.
     pub(super) fn with_socket(mut self, path: Option<&Path>) -> Endpoints {
         let absolute = |path: &Path| std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
         self.socket = path.map(absolute);
         self
     }
 
-    /// Writes the file in one step.
+    /// Writes the file atomically.
     pub(super) fn write(&self, data_dir: &Path) -> Result<(), CertsError> {
         let text = serde_json::to_string_pretty(self).expect("a struct of strings serializes");
         replace_file(&path(data_dir), &format!("{text}\n"))
     }
 
-    /// Removes the file, if it is there: nobody listens any more, or not yet.
+    /// Removes the file if it exists, before the node serves and after it has stopped.
     pub(super) fn remove(data_dir: &Path) -> Result<(), RunError> {
         let path = path(data_dir);
         match std::fs::remove_file(&path) {

@@ -1,4 +1,4 @@
-//! Why a node does not start, or had to end.
+//! Failures of starting or running a node.
 
 use std::path::PathBuf;
 
@@ -10,7 +10,7 @@ use crate::certs::CertsError;
 use crate::server::{BindError, SocketError};
 use crate::tls::MaterialError;
 
-/// Why a node does not start, or had to end.
+/// Failures of starting or running a node.
 #[derive(Debug, thiserror::Error)]
 pub enum RunError {
     /// A flag is missing, has a bad value or does not go with another: a usage error.
@@ -23,7 +23,7 @@ pub enum RunError {
         flag: &'static str,
         /// The file.
         path: PathBuf,
-        /// What the system said.
+        /// The error of the system call.
         source: std::io::Error,
     },
     /// The token file is wrong.
@@ -31,10 +31,10 @@ pub enum RunError {
     Tokens {
         /// The file.
         path: PathBuf,
-        /// The line and what is wrong with it.
+        /// The line and its fault.
         source: orch_api::authn::TokenFileError,
     },
-    /// A directory that is to hold the data holds something else.
+    /// The data directory holds files of other programs.
     #[error(
         "{path} holds other files and no data of this program; choose an empty directory with --data-dir"
     )]
@@ -45,15 +45,15 @@ pub enum RunError {
     /// A certificate could not be made or read.
     #[error(transparent)]
     Certs(#[from] CertsError),
-    /// A certificate of the API port is wrong.
+    /// A certificate or key of the API port is missing or wrong.
     #[error(transparent)]
     Material(#[from] MaterialError),
-    /// A certificate of the peer port is wrong.
+    /// A certificate or key of the peer port is wrong.
     #[error("{path}")]
     PeerMaterial {
         /// The member's peer certificate.
         path: PathBuf,
-        /// What is wrong with it, its key or its authority.
+        /// The fault of the certificate, its key or its authority.
         source: PeerTlsError,
     },
     /// The data directory cannot be opened.
@@ -64,7 +64,7 @@ pub enum RunError {
     Member {
         /// The directory.
         path: PathBuf,
-        /// What is wrong.
+        /// The member's reason.
         source: StartError,
     },
     /// A port cannot be opened.
@@ -80,7 +80,7 @@ pub enum RunError {
         flag: &'static str,
         /// `HOST:PORT`.
         address: String,
-        /// What the resolver said.
+        /// The resolver's error.
         reason: String,
     },
     /// A file of the data directory cannot be read, written or removed.
@@ -90,7 +90,7 @@ pub enum RunError {
         action: &'static str,
         /// The file.
         path: PathBuf,
-        /// What the system said.
+        /// The error of the system call.
         source: std::io::Error,
     },
     /// The cluster has another brand.
@@ -98,7 +98,7 @@ pub enum RunError {
     Brand {
         /// The flag's value.
         asked: String,
-        /// The cluster's.
+        /// The cluster's brand.
         found: String,
     },
     /// The cluster was made by a version that knows more brands.
@@ -107,15 +107,15 @@ pub enum RunError {
     /// The cluster's identity cannot be used.
     #[error("cluster identity")]
     Cluster(#[from] ClusterPinError),
-    /// The system refused something a process needs.
+    /// A system call failed.
     #[error("cannot {action}")]
     System {
-        /// What was tried.
+        /// The attempt, for the message: `start threads`.
         action: &'static str,
-        /// What the system said.
+        /// The error of the system call.
         source: std::io::Error,
     },
-    /// The store cannot go on; the data on disk is as of its last acknowledged write.
+    /// The store failed for good; the data on disk is as of its last acknowledged write.
     #[error("the store stopped: {0}")]
     Fatal(String),
     /// The peer port failed.
@@ -127,7 +127,7 @@ pub enum RunError {
 }
 
 impl RunError {
-    /// Whether the command line is to blame and nothing else.
+    /// Whether the error is a usage error.
     pub fn is_usage(&self) -> bool {
         matches!(self, RunError::Flags(_))
     }

@@ -1,4 +1,5 @@
-//! What a process draws once: a cluster's identity to be, and its own incarnation. The wall clock for the store.
+//! Random values drawn once per process, the seed of a cluster's identity and the incarnation, and the store's wall
+//! clock.
 
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -9,7 +10,7 @@ use rand::{Rng, TryRngCore};
 
 use super::error::RunError;
 
-/// The identity this member gives to a cluster it founds.
+/// The identity of a cluster that this member founds.
 pub(super) fn seed(brand: &Brand) -> Result<ClusterSeed, RunError> {
     let mut token_key = [0; 32];
     rand::rngs::OsRng.try_fill_bytes(&mut token_key).map_err(|error| RunError::System {
@@ -19,12 +20,12 @@ pub(super) fn seed(brand: &Brand) -> Result<ClusterSeed, RunError> {
     Ok(ClusterSeed { cluster: uuid::Uuid::new_v4().to_string().into(), brand: brand.name.into(), token_key })
 }
 
-/// A number no earlier start of this process had.
+/// A random 64-bit number that distinguishes this start from earlier ones.
 pub(super) fn incarnation() -> u64 {
     rand::rng().random()
 }
 
-/// Milliseconds since 1970.
+/// A wall clock in milliseconds since the Unix epoch.
 pub(super) fn clock() -> Clock {
     Arc::new(|| {
         let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();

@@ -1,4 +1,4 @@
-//! The life of a node: parts are started in order, watched, and stopped in order.
+//! Starts the parts of a node in order, watches them, and stops them in order.
 
 use std::io::Write;
 use std::net::SocketAddr;
@@ -31,22 +31,22 @@ use crate::report::Causes;
 use crate::server::{Port, Server, bind, bind_socket};
 use crate::tls::{self, Reloader};
 
-/// Open files a busy node needs: a socket for each connection, and RocksDB's tables.
+/// File descriptors a busy node needs: a socket for each connection, and RocksDB's tables.
 const FILES_WANTED: u64 = 65_536;
 
-/// Runs a node until a signal ends it. What it prints goes to `out`.
+/// Runs a node until a signal ends it. Prints its welcome text to `out`.
 pub fn run(plan: Plan, out: &mut impl Write) -> Result<(), RunError> {
     raise_file_limit();
     let system = |source| RunError::System { action: "start threads", source };
     let Threads { api, store } = Threads::start().map_err(system)?;
     let result = api.block_on(Box::pin(live(plan, store.handle(), out)));
-    // What is still open was given its time, or must not be waited for.
+    // Tasks still running have had their time to drain, or must not be waited for.
     api.shutdown_background();
     store.shutdown_background();
     result
 }
 
-/// A node with its ports open and nothing behind them yet.
+/// A node with its ports open, without store and API.
 struct Listening {
     plan: Plan,
     door: Door,
@@ -79,7 +79,7 @@ async fn live(plan: Plan, store: &Handle, out: &mut impl Write) -> Result<(), Ru
             return Ok(());
         }
     };
-    // A process that was killed left its own.
+    // A killed process leaves its file behind.
     Endpoints::remove(&plan.data_dir)?;
     let listening = Listening::open(plan, tls, store).await?;
     let opened = tokio::task::spawn_blocking(move || RocksDisk::open_locked(directory)).await;
@@ -90,7 +90,7 @@ async fn live(plan: Plan, store: &Handle, out: &mut impl Write) -> Result<(), Ru
         api = node.open_api(out) => match api {
             Ok(api) => api,
             Err(error) => {
-                // A store that is still open when the process ends takes its exit code with it.
+                // RocksDB aborts a process that exits with an open store, which would replace the exit code.
                 node.finish().await;
                 return Err(error);
             }
@@ -108,7 +108,7 @@ async fn live(plan: Plan, store: &Handle, out: &mut impl Write) -> Result<(), Ru
     unless_interrupted(node.stop(api), &mut signals).await
 }
 
-/// Carries out `stopping`, unless a signal asks for the end at once.
+/// Awaits `stopping`; another signal ends it with [`RunError::Interrupted`].
 async fn unless_interrupted(
     stopping: impl Future<Output = ()>,
     signals: &mut Signals,
@@ -120,8 +120,8 @@ async fn unless_interrupted(
 }
 
 impl Listening {
-    /// Opens the ports. Probes are answered from now on, however long the state takes to load. Peers are not accepted yet:
-    /// their connections wait in the kernel's queue.
+    /// Opens the ports. Probes are answered from now on, however long the state takes to load. Peers are not accepted
+    /// yet: their connections wait in the kernel's backlog.
     async fn open(plan: Plan, tls: Reloader, store: &Handle) -> Result<Listening, RunError> {
         let peers = within(store, peer_listener(&plan)).await?;
         let secure = bind(plan.secure, "HTTPS", "--secure-port")?;
@@ -151,7 +151,7 @@ impl Listening {
         Ok(Listening { plan, door, server, peers, endpoints, following })
     }
 
-    /// Loads the state and starts the store's member on `disk`, with its tasks on the runtime `store`.
+    /// Loads the state from `disk` and starts the store's member, with its tasks on the runtime `store`.
     async fn start_store(self, peer_tls: PeerTls, disk: RocksDisk, store: &Handle) -> Result<Node, RunError> {
         let Listening { plan, door, server, peers, endpoints, following } = self;
         let store = within(store, StoreMember::start(&plan, disk, peer_tls, peers)).await?;
@@ -162,7 +162,7 @@ impl Listening {
             let gate = Gate::new(authenticator, Authorizers::builtin());
             door.await_founding(founding_router(store.handle(), gate));
             if store.handle().identity().cluster.is_none() {
-                // The order to found the cluster, or to add this member to one, has to find it.
+                // `orch cluster found` and scripts that add this member need the address.
                 endpoints.write(&plan.data_dir)?;
             }
         }
@@ -171,10 +171,10 @@ impl Listening {
 }
 
 impl Node {
-    /// Waits for the cluster and puts the API behind the door.
+    /// Waits for the cluster, builds the API and opens the door to it. `None` when the member ends first.
     async fn open_api(&mut self, out: &mut impl Write) -> Result<Option<Api>, RunError> {
         if let Kind::Dev { .. } = self.plan.kind {
-            // A node for development is a cluster as soon as it has a directory. One that is a cluster stays it.
+            // A development node founds its cluster at the first start. On later starts this is refused.
             if let Err(error) = self.store.handle().found().await {
                 tracing::debug!(%error, "not founded anew");
             }
@@ -188,12 +188,12 @@ impl Node {
         self.door.open(api.router());
         self.endpoints.write(&self.plan.data_dir)?;
         let text = super::welcome::text(&self.plan, &self.endpoints, api.brand());
-        // Nobody may be listening to what a server prints.
+        // Standard output may be closed.
         let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
         Ok(Some(api))
     }
 
-    /// Ends everything in order.
+    /// Stops the API, then the rest in order.
     async fn stop(self, api: Option<Api>) {
         if let Some(api) = api {
             api.stop();
@@ -201,7 +201,7 @@ impl Node {
         self.finish().await;
     }
 
-    /// Lets connections finish, hands over the lead and closes the store.
+    /// Drains connections, hands over leadership, closes the store, and removes `endpoints.json` and the socket.
     async fn finish(self) {
         let cut = self.server.stop().await;
         if cut > 0 {
@@ -221,7 +221,7 @@ impl Node {
     }
 }
 
-/// Takes up renewed certificates of the API port.
+/// Starts the task that reloads renewed certificates of the API port.
 fn follow_certificates(tls: &Reloader, stopped: CancellationToken) {
     let (files, reloader) = (tls.files(), tls.clone());
     tokio::spawn(async move {
@@ -231,7 +231,7 @@ fn follow_certificates(tls: &Reloader, stopped: CancellationToken) {
     });
 }
 
-/// Opens the peer port, if the node is to have one.
+/// Opens the peer port, if the plan has one.
 async fn peer_listener(plan: &Plan) -> Result<Option<TcpListener>, RunError> {
     let Some(listen) = &plan.peer_listen else { return Ok(None) };
     let failed = |reason: String| RunError::Resolve { flag: plan.peer_flag, address: listen.clone(), reason };
@@ -241,7 +241,7 @@ async fn peer_listener(plan: &Plan) -> Result<Option<TcpListener>, RunError> {
     Ok(Some(bind(address, "peers", &format!("--{}", plan.peer_flag))?))
 }
 
-/// The Unix socket of a node for development.
+/// Path of the Unix socket of a development node.
 fn socket_of(plan: &Plan) -> Option<&Path> {
     match &plan.kind {
         Kind::Dev { socket, .. } => Some(socket),
@@ -253,7 +253,7 @@ fn local(listener: &TcpListener) -> Result<SocketAddr, RunError> {
     listener.local_addr().map_err(|source| RunError::System { action: "read the chosen port", source })
 }
 
-/// Raises the limit on open files as far as the system allows without asking for more rights.
+/// Raises the soft limit of file descriptors to `FILES_WANTED`, or as far as the hard limit allows.
 fn raise_file_limit() {
     let mut limit = getrlimit(Resource::Nofile);
     let allowed = limit.maximum.unwrap_or(FILES_WANTED).min(FILES_WANTED);

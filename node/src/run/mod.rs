@@ -1,10 +1,10 @@
-//! From flags to a running node, and to its end.
+//! Runs a node: from flags to a plan, to a running node, to its stop.
 //!
-//! Owns the plan (what to open and from which files), the order in which parts start and stop, and the files a
-//! running node leaves for others (`endpoints.json`, `admin.conf`). It decides nothing about requests or the store.
+//! Owns the plan (addresses, files and settings), the order in which parts start and stop, and the files that a running
+//! node leaves for others (`endpoints.json`, `admin.conf`). It decides nothing about requests or the store.
 //!
-//! Starting: certificates, ports, data directory, store member, API. Stopping: readiness, watches, connections, lead,
-//! store. Each step that cannot be done is an error that names the flag, file or directory.
+//! Starting: certificates, data directory, ports, store member, API. Stopping: readiness, watches, connections,
+//! leadership, store. A step that fails is an error that names the flag, file or directory.
 
 mod api;
 mod brand;
@@ -31,12 +31,12 @@ pub use plan::{Kind, Plan};
 
 use crate::cli::{DevArgs, ServeArgs};
 
-/// What `orch dev` is to do. Makes the data directory and its certificates on the first start.
+/// Plans `orch dev`. Makes the data directory and its certificates on the first start.
 pub fn plan_dev(arguments: &DevArgs) -> Result<Plan, RunError> {
     dev::plan(arguments)
 }
 
-/// What `orch serve` is to do. Makes nothing.
+/// Plans `orch serve`. Writes nothing.
 pub fn plan_serve(arguments: &ServeArgs) -> Result<Plan, RunError> {
     serve::plan(arguments)
 }

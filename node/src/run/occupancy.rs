@@ -1,6 +1,6 @@
-//! Waiting for the data directory: a process that was killed holds it until the system has taken it apart.
+//! Waits for the lock of the data directory: a killed process holds it until the kernel has freed its memory and files.
 //!
-//! A process that ends gives back its memory first and its files and ports afterwards, which takes seconds where it had
+//! The kernel frees the memory of a dead process first and its files and ports afterwards, which takes seconds for
 //! gigabytes. Once the directory is free, so are the ports.
 
 use std::path::Path;
@@ -9,12 +9,12 @@ use std::time::Duration;
 use orch_raft::disk::rocks::{DataDirectory, OpenError};
 use tokio::time::{Instant, sleep};
 
-/// Ten gigabytes are given back in less. A process that lives on is named after that.
+/// Longest wait: the kernel frees ten gigabytes in less. After it, the error names the process that holds the lock.
 const WAIT_MAX: Duration = Duration::from_secs(5);
-/// A look costs a system call or five.
+/// Interval of attempts: each costs one to five system calls.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 
-/// Locks the store's directory at `path`; while another process holds it, waits for five seconds.
+/// Locks the store's directory at `path`; waits up to five seconds while another process holds it.
 pub(super) async fn occupy(path: &Path) -> Result<DataDirectory, OpenError> {
     occupy_within(path, WAIT_MAX).await
 }

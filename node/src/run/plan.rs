@@ -1,4 +1,4 @@
-//! Everything a node is started with, resolved from flags: no defaults and no files are decided after this.
+//! The settings of a node, resolved from flags: no defaults and no paths are decided after this.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -13,66 +13,66 @@ use super::error::RunError;
 use crate::cli::{ClusterMember, SharedArgs};
 use crate::tls::TlsFiles;
 
-/// A node to be.
+/// Settings of a node to start.
 #[derive(Debug)]
 pub struct Plan {
-    /// What kind of node.
+    /// Kind of node, with the listeners that only it has.
     pub kind: Kind,
-    /// Its directory.
+    /// The data directory.
     pub data_dir: PathBuf,
     /// Its name among the members.
     pub name: String,
-    /// Address of HTTPS.
+    /// Listen address of HTTPS; port 0 takes a free one.
     pub secure: SocketAddr,
-    /// Host under which clients reach it.
+    /// Host under which clients reach the node.
     pub advertise: String,
-    /// Where it listens for peers, `HOST:PORT`; `None` where it does not.
+    /// Listen address for peers, `HOST:PORT`; `None` without a peer port.
     pub peer_listen: Option<String>,
-    /// Where peers reach it, `HOST:PORT`; a port of 0 is replaced by the one chosen.
+    /// Address under which peers reach the node, `HOST:PORT`; port 0 is replaced by the chosen one.
     pub peer_advertise: String,
     /// The flag that chose the peer port, for errors.
     pub peer_flag: &'static str,
-    /// The members a new cluster starts with, this one among them.
+    /// Founders of a new cluster, this member among them; empty for a member that joins.
     pub founders: Vec<ClusterMember>,
-    /// A member of the cluster to join.
+    /// `HOST:PORT` of a member of the cluster to join.
     pub join: Option<String>,
     /// Certificates of the API port.
     pub tls: TlsFiles,
     /// Certificates of the peer port.
     pub peer_tls: PeerFiles,
-    /// Users with static tokens.
+    /// Users with static tokens; empty without `--token-auth-file`.
     pub tokens: TokenTable,
     /// Whether requests without credentials are served.
     pub anonymous: AnonymousAccess,
-    /// The brand asked for.
+    /// The value of `--brand`.
     pub brand: Option<&'static Brand>,
     /// How long history is kept.
     pub watch_history: Duration,
-    /// Bytes of memory for it, if chosen.
+    /// Bytes of memory for history; `None` takes the default of the machine.
     pub watch_history_memory: Option<u64>,
-    /// Bytes on the disk for it, if chosen.
+    /// Bytes on the disk for history; `None` takes the default of the disk.
     pub watch_history_disk: Option<u64>,
     /// Bytes that all objects of the cluster may have; 0 for no limit.
     pub state_quota: u64,
-    /// Bytes of the disk to be left alone, and bytes that the store may take.
+    /// Disk reserve and quota, in bytes.
     pub space: SpaceOptions,
     /// How long events are kept.
     pub event_ttl: Duration,
-    /// What is turned on.
+    /// Feature gates.
     pub features: Features,
 }
 
-/// What kind of node.
+/// Kind of node, with the listeners that only it has.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// For development.
+    /// `orch dev`.
     Dev {
-        /// The Unix socket, where everybody who may open it is the administrator.
+        /// Path of the Unix socket, where every client is the administrator.
         socket: PathBuf,
-        /// Address of plain HTTP on the loopback interface, if it is wanted.
+        /// Listen address of plain HTTP on the loopback interface; `None` without `--insecure-port`.
         plain: Option<SocketAddr>,
     },
-    /// A member of a cluster.
+    /// `orch serve`.
     Serve,
 }
 
@@ -87,7 +87,7 @@ pub struct PeerFiles {
     pub key: PathBuf,
 }
 
-/// Reads the token file, if there is one.
+/// Reads the file of `--token-auth-file`; without the flag, an empty table.
 pub(super) fn tokens(shared: &SharedArgs) -> Result<TokenTable, RunError> {
     let Some(path) = &shared.token_auth_file else { return Ok(TokenTable::default()) };
     let text = std::fs::read(path).map_err(|source| RunError::File {
@@ -102,7 +102,7 @@ pub(super) fn tokens(shared: &SharedArgs) -> Result<TokenTable, RunError> {
     Ok(table)
 }
 
-/// The features that `--feature-gates` leaves on. The flag's parser has refused unknown names.
+/// The feature gates of `--feature-gates`. The flag's parser has refused unknown names.
 pub(super) fn features(shared: &SharedArgs) -> Features {
     let mut features = Features::default();
     for (name, &on) in &shared.feature_gates.0 {
@@ -112,7 +112,8 @@ pub(super) fn features(shared: &SharedArgs) -> Features {
     features
 }
 
-/// The certificate and key of the API port: the ones given, or else the node's own, which `authority` has signed.
+/// The files of the API port: certificate and key from the flags, or else the node's `own`, which `authority` has
+/// signed.
 pub(super) fn tls_files(
     shared: &SharedArgs,
     own: (PathBuf, PathBuf),

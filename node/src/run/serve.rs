@@ -1,4 +1,4 @@
-//! `orch serve`: a member of a cluster, from flags alone.
+//! `orch serve`: plans a member of a cluster from its flags.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
@@ -10,7 +10,7 @@ use super::plan::{Kind, PeerFiles, Plan, features, host_of, host_port, tls_files
 use crate::certs::{Layout, MemberFiles};
 use crate::cli::{ClusterMember, ServeArgs};
 
-/// Where the data goes unless told otherwise.
+/// Default of `--data-dir`.
 const DATA_DIR: &str = "/var/lib/orch";
 
 pub(super) fn plan(arguments: &ServeArgs) -> Result<Plan, RunError> {
@@ -58,7 +58,7 @@ pub(super) fn plan(arguments: &ServeArgs) -> Result<Plan, RunError> {
     })
 }
 
-/// Where peers are, as the flags have it.
+/// Peer addresses of this member and of the founders.
 struct Peers {
     listen: String,
     advertise: String,
@@ -90,7 +90,7 @@ fn peers(arguments: &ServeArgs, name: &str) -> Result<Peers, RunError> {
     Ok(Peers { listen, advertise, founders })
 }
 
-/// Where peers reach a member that joins: where it listens, unless that is every address it has.
+/// Peer address of a member that joins: its listen address, or with a wildcard its `--advertise-address`.
 fn advertised(arguments: &ServeArgs, listen: &str) -> Result<String, RunError> {
     if !host_of(listen).parse::<IpAddr>().is_ok_and(|address| address.is_unspecified()) {
         return Ok(listen.to_owned());
@@ -103,7 +103,7 @@ fn advertised(arguments: &ServeArgs, listen: &str) -> Result<String, RunError> {
     Ok(host_port(host, port))
 }
 
-/// The files of this member, all of which must be there.
+/// The files of this member. Checks that the directory, and the member in it, exist.
 fn member_files(certs: &std::path::Path, name: &str) -> Result<(Layout, MemberFiles), RunError> {
     let layout = Layout::new(certs);
     let files = layout.member(name);

@@ -1,4 +1,4 @@
-//! SIGINT and SIGTERM: once to stop in good order, twice to stop at once.
+//! SIGINT and SIGTERM: the first drains and stops, a second stops at once.
 
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
@@ -9,7 +9,7 @@ pub(super) struct Signals {
 }
 
 impl Signals {
-    /// Takes the signals from now on.
+    /// Installs the handlers.
     pub(super) fn take() -> std::io::Result<Signals> {
         Ok(Signals {
             interrupt: signal(SignalKind::interrupt())?,
@@ -17,7 +17,7 @@ impl Signals {
         })
     }
 
-    /// The name of the next one.
+    /// Waits for the next signal; returns its name.
     pub(super) async fn next(&mut self) -> &'static str {
         tokio::select! {
             _ = self.interrupt.recv() => "SIGINT",

@@ -1,8 +1,8 @@
-//! The door before the API stands behind it.
+//! Answers requests before the API is ready.
 //!
 //! A node listens before its state is loaded, which takes seconds when it is large, and before its cluster is founded,
-//! which may take until other members are started. Until then it answers that it lives and why it is not ready, and takes
-//! the operator's order to found the cluster. Afterwards it passes requests on and costs one load.
+//! which may wait for other members to start. Until then it answers liveness and readiness probes and takes the request
+//! to found the cluster. Afterwards it passes requests on at the cost of one atomic load.
 
 use std::convert::Infallible;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -19,7 +19,7 @@ use tower::Service;
 
 use super::cluster::FOUND_PATH;
 
-/// Passes requests to the API once there is one. Clones share it.
+/// Passes requests to the API once that is set. Clones share the state.
 #[derive(Clone, Default)]
 pub(super) struct Door {
     api: Arc<OnceLock<Router>>,
@@ -28,7 +28,7 @@ pub(super) struct Door {
     is_loaded: Arc<AtomicBool>,
 }
 
-/// What a node without an API waits for.
+/// Reason why the API is not ready.
 #[derive(Clone, Copy, Debug)]
 enum Waiting {
     ForState,
@@ -36,7 +36,7 @@ enum Waiting {
 }
 
 impl Waiting {
-    /// The text of readiness.
+    /// Text of the readiness probe.
     fn readiness(self) -> &'static str {
         match self {
             Waiting::ForState => "loading the state\n",
@@ -44,7 +44,7 @@ impl Waiting {
         }
     }
 
-    /// The message of a refused request.
+    /// Message of the `Status` of a refused request.
     fn message(self) -> &'static str {
         match self {
             Waiting::ForState => "the node is loading its state",
@@ -54,7 +54,7 @@ impl Waiting {
 }
 
 impl Door {
-    /// From now on the node waits for its cluster, and no longer for its state.
+    /// Notes that the state is loaded: the node now waits for its cluster.
     pub(super) fn note_loaded(&self) {
         self.is_loaded.store(true, Ordering::Relaxed);
     }
@@ -63,19 +63,19 @@ impl Door {
         if self.is_loaded.load(Ordering::Relaxed) { Waiting::ForCluster } else { Waiting::ForState }
     }
 
-    /// Lets requests through to `api` from now on. Only the first counts.
+    /// Passes requests to `api` from now on. Later calls have no effect.
     pub(super) fn open(&self, api: Router) {
-        // A second opening would be a second API in one process, which nothing builds.
+        // `set` fails only for a second API in the process, which no code builds.
         let _ = self.api.set(api);
         self.founding.lock().unwrap_or_else(PoisonError::into_inner).take();
     }
 
-    /// Lets the order to found the cluster through to `founding` until there is an API.
+    /// Passes the request to found the cluster to `founding` until the API is set.
     pub(super) fn await_founding(&self, founding: Router) {
         self.founding.lock().unwrap_or_else(PoisonError::into_inner).replace(founding);
     }
 
-    /// What takes a request for `path` while there is no API.
+    /// The router for `path` while there is no API; `None` for any path but the founding.
     fn founding(&self, path: &str) -> Option<Router> {
         let founding = self.founding.lock().unwrap_or_else(PoisonError::into_inner);
         founding.clone().filter(|_| path == FOUND_PATH)
@@ -103,7 +103,7 @@ impl Service<Request<Incoming>> for Door {
     }
 }
 
-/// The answer while there is no API.
+/// The response while there is no API.
 fn not_yet(path: &str, waiting: Waiting) -> Response<Body> {
     if path == "/livez" {
         return text(StatusCode::OK, "ok");

@@ -1,4 +1,4 @@
-//! The store's member in this process: its disk, its peer port, and following both to their end.
+//! The store's member in this process: its disk, its peer port, their start and shutdown.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -27,7 +27,7 @@ pub(super) type Handle = orch_raft::Handle<TokioRuntime, RocksDisk, TonicTranspo
 pub(super) struct StoreMember {
     member: orch_raft::Member<TokioRuntime, RocksDisk, TonicTransport>,
     pin: ClusterPin,
-    /// The peer port, where there is one.
+    /// Task of the peer port, if the node has one.
     serving: Option<JoinHandle<Result<(), String>>>,
     stop: CancellationToken,
 }
@@ -40,7 +40,7 @@ pub(super) fn peer_tls(plan: &Plan) -> Result<PeerTls, RunError> {
         .map_err(|source| RunError::PeerMaterial { path: certificate.clone(), source })
 }
 
-/// Where the store lies.
+/// Directory of the store.
 pub(super) fn store_dir(plan: &Plan) -> PathBuf {
     plan.data_dir.join("store")
 }
@@ -81,8 +81,8 @@ impl StoreMember {
         self.member.handle()
     }
 
-    /// Waits until the cluster is founded, checks that it is the one asked for, and from then on speaks only to it.
-    /// `None` when the member ends first.
+    /// Waits until the cluster is founded, checks its brand, and pins the transport to its identity. `None` when the
+    /// member ends first.
     pub(super) async fn cluster(&self, brand: Option<&Brand>) -> Result<Option<ClusterIdentity>, RunError> {
         let Some(cluster) = self.handle().wait_cluster().await else { return Ok(None) };
         self.pin.pin(&cluster.cluster)?;
@@ -94,7 +94,7 @@ impl StoreMember {
         }
     }
 
-    /// Waits until the member or its peer port cannot go on.
+    /// Completes with the error when the member or its peer port fails.
     pub(super) async fn failed(&mut self) -> RunError {
         let handle = self.handle();
         let serving = async {
@@ -113,7 +113,7 @@ impl StoreMember {
         }
     }
 
-    /// Hands over the lead, ends the member and closes the peer port.
+    /// Hands over leadership, ends the member and closes the peer port.
     pub(super) async fn shutdown(self) {
         self.member.shutdown().await;
         self.stop.cancel();
@@ -133,7 +133,7 @@ fn options(plan: &Plan, node: Peer) -> Result<Options, RunError> {
     let founders = plan.founders.iter().map(|member| founder(&member.name, &member.address)).collect();
     let mut options =
         Options::new(node.clone(), founders, seed(plan.brand.unwrap_or(&ORCH))?, incarnation(), clock());
-    // Whoever answers there; its name and number are learnt from it.
+    // A peer known by address only: its name and id are learnt from its answer.
     let anyone = |address: &String| Peer { id: NodeId(0), name: "".into(), address: address.as_str().into() };
     options.join = plan.join.iter().map(anyone).collect();
     options.listens_alone = matches!(plan.kind, Kind::Serve);
@@ -149,7 +149,7 @@ fn options(plan: &Plan, node: Peer) -> Result<Options, RunError> {
     Ok(options)
 }
 
-/// This member as its peers find it. A port left to the system is known once it listens.
+/// This member's name, id and peer address. Port 0 is replaced by the one the system chose.
 fn node(plan: &Plan, listener: Option<&TcpListener>) -> Result<Peer, RunError> {
     let failed = |source| RunError::System { action: "read the peer port", source };
     let address = match listener {
@@ -161,7 +161,7 @@ fn node(plan: &Plan, listener: Option<&TcpListener>) -> Result<Peer, RunError> {
     Ok(Peer { id: node_id(&plan.name), name: plan.name.as_str().into(), address: address.into() })
 }
 
-/// Takes up renewed certificates.
+/// Starts the task that reloads renewed certificates of the peer port.
 fn follow_certificates(files: PeerFiles, tls: PeerTls, stop: CancellationToken) {
     let paths = vec![files.authority.clone(), files.certificate.clone(), files.key.clone()];
     let reload = move || -> Result<(), RunError> {

@@ -1,4 +1,4 @@
-//! What flags become, and what is refused before anything is opened.
+//! Plans made of flags, and refusals before any port or store is opened.
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
@@ -209,7 +209,7 @@ fn a_brand_other_than_that_of_the_data_is_refused_before_anything_is_made() {
     let certs = certificates(&directory.path().join("certs"));
     let data = directory.path().join("data");
     brand::record(&data, "kubernetes").unwrap();
-    // What a directory of this program has in it.
+    // Marks the directory as this program's.
     std::fs::create_dir(data.join("store")).unwrap();
     let before = std::fs::read_dir(&data).unwrap().count();
     let flags = format!("--data-dir {}", data.display());

@@ -1,11 +1,11 @@
-//! The threads of a node: some for requests, others for the store.
+//! The threads of a node: a runtime for requests and one for the store.
 //!
-//! Owns both runtimes. The store's member, its log and its peers run on threads of their own, so that requests, however many
-//! and however large, delay no heartbeat: the system's scheduler shares the processors between the threads, and lets a
-//! thread that mostly waits run soon after it is woken. Where the system allows it (`CAP_SYS_NICE`, `LimitNICE=`), those
-//! threads go before the others.
+//! Owns both runtimes. The store's member, its log and its peers run on threads of their own, so that requests, however
+//! many and however large, delay no heartbeat: the kernel's scheduler shares the processors between the threads, and
+//! lets a thread that mostly waits run soon after it is woken. With the right to lower nice values (`CAP_SYS_NICE`,
+//! `LimitNICE=`), those threads have a higher priority.
 //!
-//! Invariant: what the store's member spawns runs on its own threads.
+//! Invariant: tasks that the store's member spawns run on the store's threads.
 
 use std::future::poll_fn;
 use std::io;
@@ -16,7 +16,7 @@ use std::thread::available_parallelism;
 use rustix::process::setpriority_process;
 use tokio::runtime::{Builder, Handle, Runtime};
 
-/// Threads of the store at most: one applies entries while another answers a heartbeat. More would only compete with
+/// Most threads of the store: one applies entries while another answers a heartbeat. More would only compete with
 /// requests.
 const STORE_THREADS_MAX: usize = 2;
 
@@ -24,7 +24,7 @@ const STORE_THREADS_MAX: usize = 2;
 /// quorum read, and saves nothing (a quarter of the processor time of a read, a tenth of a write's).
 const PROCESSORS_PER_STORE_THREAD: usize = 2;
 
-/// Nice value of the store's threads: three times the weight of others, and far from starving them.
+/// Nice value of the store's threads: three times the weight of others, yet too little to starve them.
 const STORE_NICENESS: i32 = -5;
 
 /// Both runtimes.
@@ -36,7 +36,7 @@ pub(super) struct Threads {
 }
 
 impl Threads {
-    /// Starts them.
+    /// Starts both runtimes. Fails if the system starts no threads.
     pub(super) fn start() -> io::Result<Threads> {
         let api = Builder::new_multi_thread().thread_name("api").enable_all().build()?;
         let processors = available_parallelism().map_or(1, NonZero::get);
@@ -50,14 +50,14 @@ impl Threads {
     }
 }
 
-/// Puts the calling thread before those of requests, where the system allows it.
+/// Raises the priority of the calling thread above those of requests, where the system allows it.
 fn raise_priority() {
     if let Err(error) = setpriority_process(None, STORE_NICENESS) {
         tracing::debug!(%error, "the store's threads have no higher priority");
     }
 }
 
-/// Carries out `work` on the calling task, but what it spawns, opens and waits for belongs to `runtime`.
+/// Polls `work` on the calling task with `runtime` entered: its spawned tasks, sockets and timers belong to `runtime`.
 pub(super) async fn within<F: Future>(runtime: &Handle, work: F) -> F::Output {
     let mut work = pin!(work);
     poll_fn(|context| {

@@ -1,4 +1,4 @@
-//! What a started node prints: where it listens and what to type next.
+//! The text that a started node prints: its addresses and the next commands to type.
 
 use std::fmt::Write;
 
@@ -8,7 +8,7 @@ use super::dev;
 use super::endpoints::Endpoints;
 use super::plan::{Kind, Plan};
 
-/// The text of a node that is ready.
+/// The text of a node that serves.
 pub(super) fn text(plan: &Plan, endpoints: &Endpoints, brand: &Brand) -> String {
     let mut text = String::new();
     // Writing to a string cannot fail.
@@ -48,7 +48,7 @@ fn write_dev(text: &mut String, plan: &Plan, endpoints: &Endpoints, brand: &Bran
     writeln!(text, "\nStop with Ctrl-C.")
 }
 
-/// `text` as one word of a shell.
+/// Quotes `text` as one shell word.
 fn quoted(text: &str) -> String {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "/._-+:@%,".contains(c);
     if text.chars().all(is_plain) { text.to_owned() } else { format!("'{}'", text.replace('\'', "'\\''")) }

@@ -1,4 +1,4 @@
-//! One connection from its first byte to its last.
+//! One connection: TLS handshake, HTTP, graceful shutdown.
 
 use std::future::poll_fn;
 use std::io;
@@ -29,31 +29,32 @@ use crate::tls::Tls;
 /// The version of HTTP a connection speaks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Version {
-    /// Agreed in the handshake, or the only one of clients that agree on none.
+    /// HTTP/1.1: negotiated by ALPN, or the client offered no ALPN.
     One,
-    /// Agreed in the handshake.
+    /// HTTP/2, negotiated by ALPN.
     Two,
-    /// Without TLS: what the first bytes say.
+    /// Without TLS: told by the first bytes.
     Either,
 }
 
-/// How a connection is spoken to.
+/// Protocol and limits of a connection, settled before its first request.
 #[derive(Clone, Copy, Debug)]
 struct Manner {
     version: Version,
-    /// The connection itself has credentials. What those of its requests make of it, HTTP/2 cannot be told any more.
+    /// The connection itself has credentials. Credentials of its requests cannot raise its limits: HTTP/2 sets them at
+    /// the start.
     is_known: bool,
 }
 
-/// What a connection lives under.
+/// Place, deadlines and stop signal of a connection.
 pub(super) struct Terms {
     pub(super) place: Arc<Place>,
     pub(super) waits: Waits,
-    /// The server as a whole ends.
+    /// Cancelled when the server stops.
     pub(super) stopping: CancellationToken,
 }
 
-/// Why a connection ended other than by the client's leave.
+/// A connection that was not closed in order by its client or by shutdown.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum ConnectionError {
     #[error("socket: {0}")]
@@ -96,7 +97,7 @@ pub(super) async fn serve_tls<S: Answers>(
     let valid_for = identified.as_ref().and_then(|identified| identified.valid_for);
     let certificate = identified.map(|identified| identified.certificate);
     let is_known = match &certificate {
-        // Without a name a certificate is no user's.
+        // A certificate without a common name identifies no user.
         Some(Ok(ClientCertificate { common_name, organizations, .. })) if !common_name.is_empty() => {
             let is_administrator = organizations.iter().any(|group| group == GROUP_MASTERS);
             terms.place.hold_as(common_name, is_administrator);
@@ -120,7 +121,7 @@ pub(super) async fn serve_tls<S: Answers>(
     serve_http(stream, sends_itself, manner, (peer, None), service, terms, ends).await
 }
 
-/// Of streams that send what is written.
+/// `poll_send` of streams that need no call to send what was written.
 fn sends_itself(_cx: &mut Context<'_>) -> Poll<io::Result<()>> {
     Poll::Ready(Ok(()))
 }
@@ -152,7 +153,7 @@ async fn serve_local<S: Answers>(
     service: S,
     terms: Terms,
 ) -> Result<(), ConnectionError> {
-    // Only this machine gets here, and everybody is let in.
+    // Only processes of this machine connect here, and each is the administrator.
     terms.place.hold_as(USER_ADMIN, true);
     let stream = Stall::new(stream, limits::STALL_MAX);
     let peer = Arc::new(Peer { address, certificate: None, local_admin: true });
@@ -167,7 +168,8 @@ fn prepared(stream: TcpStream) -> Result<TcpStream, ConnectionError> {
     Ok(stream)
 }
 
-/// `poll_send` sends what a poll of the HTTP connection left in `stream`'s buffers.
+/// Serves HTTP on `stream`. `poll_send` sends the bytes that a poll of the HTTP connection left in `stream`'s buffers;
+/// `ends` completes when the client's certificate expires.
 async fn serve_http<S: Answers>(
     stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
     mut poll_send: impl FnMut(&mut Context<'_>) -> Poll<io::Result<()>>,
@@ -189,7 +191,7 @@ async fn serve_http<S: Answers>(
         let mut connection = pin!(connection);
         tokio::select! {
             ended = driven(connection.as_mut(), &mut streams, &mut poll_send) => return ended,
-            // The server as a whole bounds how long it waits for its connections.
+            // `Server::stop` bounds this wait.
             () = stopping.cancelled() => {
                 connection.as_mut().graceful_shutdown();
                 return driven(connection, &mut streams, &mut poll_send).await;
@@ -199,7 +201,7 @@ async fn serve_http<S: Answers>(
             () = pacing.not_taken() => return Err(ConnectionError::NotTaken),
             () = ends => connection.as_mut().graceful_shutdown(),
         }
-        // The client's certificate has expired: requests under way may finish, but a watch would never.
+        // The client's certificate has expired: requests under way may finish within `DRAIN_MAX`; a watch never would.
         tokio::time::timeout(limits::DRAIN_MAX, driven(connection, &mut streams, &mut poll_send))
             .await
             .unwrap_or(Ok(()))
@@ -207,7 +209,7 @@ async fn serve_http<S: Answers>(
     paced(served).await.unwrap_or(Err(ConnectionError::NotTaken))
 }
 
-/// Drives `connection` and `streams`, and calls `poll_send` whenever they wait.
+/// Polls `connection` and `streams` to the connection's end, and calls `poll_send` whenever both are pending.
 async fn driven<C>(
     mut connection: Pin<&mut C>,
     streams: &mut Streams,
@@ -218,7 +220,8 @@ where
 {
     poll_fn(|cx| {
         loop {
-            // Answers that are ready go out with this poll of the connection, and requests that it reads begin with the next.
+            // Streams first: responses that are ready go out with this poll of the connection. Requests that it reads
+            // start in the next round.
             streams.poll(cx);
             if let Poll::Ready(ended) = connection.as_mut().poll(cx) {
                 return Poll::Ready(ended.map_err(ConnectionError::Http));
@@ -235,7 +238,7 @@ where
     .await
 }
 
-/// Ends when the client has asked for nothing within `limit`; never, once it has.
+/// Completes after `limit` if the connection has had no request by then; else never.
 async fn silent(visitor: &Visitor, limit: Duration) {
     tokio::time::sleep(limit).await;
     if visitor.has_asked() {

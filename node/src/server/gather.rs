@@ -1,13 +1,13 @@
-//! Collects the frames that an HTTP/2 connection writes between two waits.
+//! Batches the frames that an HTTP/2 connection writes in one poll into full TLS records.
 //!
-//! The HTTP library hands over one frame at a time and asks for a flush after each: 16 KiB of a list, or one event of one of a
-//! hundred watches. Written one by one, each frame costs a TLS record (a full frame costs two, because its head does not fit
-//! beside it) and a system call. [`Gathered`] fills whole records instead and leaves them in the buffer of the TLS session until
-//! the connection waits or [`RECORDS_MAX`] are there. Payload of full records goes from the frame into the cipher; only what is
-//! left over for the next record is copied here.
+//! The HTTP library writes one frame at a time and asks for a flush after each: 16 KiB of a list, or one event of one
+//! of a hundred watches. Written one by one, each frame costs a TLS record (a full frame costs two, because its head
+//! does not fit beside it) and a system call. [`Gathered`] fills whole records instead and leaves them in the buffer of
+//! the TLS session until the connection's poll is pending or the buffer holds [`RECORDS_MAX`]. Payload of full records
+//! goes from the frame into the cipher; only the rest, for the next record, is copied here.
 //!
-//! Invariant: the driver of the connection calls [`Gatherer::poll_send`] after each poll that left it waiting. Nothing else
-//! sends the last bytes.
+//! Invariant: the driver of the connection calls [`Gatherer::poll_send`] after each poll that returned pending. Nothing
+//! else sends the last bytes.
 
 use std::io::{self, IoSlice};
 use std::iter;
@@ -22,11 +22,12 @@ use tokio_rustls::server::TlsStream;
 /// Bytes of a full TLS record (RFC 8446, 5.1).
 const RECORD_BYTES: usize = 16 << 10;
 
-/// Full records that wait in the session's buffer before they are sent: 64 KiB, as many as HTTP/1.1 hands over at once; more
-/// was not faster. A connection whose client does not read holds them until its writes are given up ([`super::stall`]).
+/// Full records that wait in the session's buffer before they are sent: 64 KiB, as much as HTTP/1.1 writes at once;
+/// more was not faster. A connection whose client does not read holds them until its writes time out
+/// ([`super::stall`]).
 const RECORDS_MAX: usize = 4;
 
-/// Capacity that an idle connection keeps: an event or two, or the heads of some answers.
+/// Bytes of capacity that an idle connection keeps: an event or two, or the heads of some responses.
 const KEPT_BYTES_MAX: usize = 4 << 10;
 
 /// A stream with a send buffer: bytes go into it without being sent, and a flush sends them.
@@ -34,7 +35,7 @@ pub(super) trait SendBuffer: AsyncRead + AsyncWrite + Unpin {
     /// Puts bytes of `slices` into the buffer, in order, and returns how many; 0 while it is full.
     ///
     /// # Errors
-    /// The stream's.
+    /// Writing to the stream failed.
     fn buffer(&mut self, slices: &[IoSlice<'_>]) -> io::Result<usize>;
 }
 
@@ -44,11 +45,11 @@ impl<T: AsyncRead + AsyncWrite + Unpin> SendBuffer for TlsStream<T> {
     }
 }
 
-/// The write half's view: a stream that collects frames.
+/// The stream that the HTTP library writes to: it collects frames.
 #[derive(Debug)]
 pub(super) struct Gathered<T>(Arc<Mutex<Inner<T>>>);
 
-/// Sends what a [`Gathered`] has collected.
+/// Sends the bytes that a [`Gathered`] has collected.
 #[derive(Debug)]
 pub(super) struct Gatherer<T>(Arc<Mutex<Inner<T>>>);
 
@@ -56,17 +57,17 @@ pub(super) struct Gatherer<T>(Arc<Mutex<Inner<T>>>);
 #[derive(Debug)]
 struct Inner<T> {
     stream: T,
-    /// Bytes that do not fill a record yet.
+    /// Bytes for the next record, fewer than fill it; often empty.
     partial: Vec<u8>,
     /// Full records in the stream's buffer.
     records: usize,
     /// The stream's buffer has bytes, or a flush was asked for.
     is_to_flush: bool,
-    /// The task gave way once before it sends `partial`.
+    /// `poll_send` has yielded to other tasks since the last send.
     has_yielded: bool,
 }
 
-/// `stream` as one that collects frames, and the handle that sends them.
+/// Wraps `stream` into one that collects frames, and the handle that sends them.
 pub(super) fn gathered<T>(stream: T) -> (Gathered<T>, Gatherer<T>) {
     let inner = Inner { stream, partial: Vec::new(), records: 0, is_to_flush: false, has_yielded: false };
     let inner = Arc::new(Mutex::new(inner));
@@ -74,16 +75,16 @@ pub(super) fn gathered<T>(stream: T) -> (Gathered<T>, Gatherer<T>) {
 }
 
 impl<T: SendBuffer> Gatherer<T> {
-    /// Sends the collected bytes. While they are less than a record it yields once to other tasks: one change reaches a
-    /// hundred watches through a hundred tasks, and the first of them wakes the connection.
+    /// Sends the collected bytes. If they are less than a record, it first yields once to other tasks: one change
+    /// reaches a hundred watches through a hundred tasks, and the first of them wakes the connection.
     ///
     /// # Errors
-    /// The stream's.
+    /// Writing to the stream failed.
     pub(super) fn poll_send(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let mut inner = self.0.lock();
         if inner.records == 0 && !inner.partial.is_empty() && !inner.has_yielded {
             inner.has_yielded = true;
-            // A task that wakes itself runs after those that are ready.
+            // A task that wakes itself is queued behind those that are ready.
             cx.waker().wake_by_ref();
             return Poll::Pending;
         }
@@ -108,7 +109,7 @@ impl<T: SendBuffer> Inner<T> {
         if self.is_to_flush { self.poll_flush(cx) } else { Poll::Ready(Ok(())) }
     }
 
-    /// Empties the stream's full buffer.
+    /// Flushes the stream's full buffer. A buffer that is full and has nothing to flush is an error.
     fn poll_make_room(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         if !self.is_to_flush {
             return Poll::Ready(Err(io::ErrorKind::WriteZero.into()));
@@ -122,7 +123,7 @@ impl<T: SendBuffer> Inner<T> {
         Poll::Ready(Ok(()))
     }
 
-    /// Takes all of `slices` that fits: full records into the stream's buffer, the rest into `partial`.
+    /// Takes as much of `slices` as fits: full records into the stream's buffer, the rest into `partial`.
     fn poll_collect(&mut self, cx: &mut Context<'_>, slices: &[IoSlice<'_>]) -> Poll<io::Result<usize>> {
         let bytes: usize = slices.iter().map(|slice| slice.len()).sum();
         if self.partial.len() + bytes < RECORD_BYTES {
@@ -160,8 +161,8 @@ impl<T: SendBuffer> Inner<T> {
         self.stream.buffer(&chosen)
     }
 
-    /// Copies what follows the first `skipped` bytes of `slices` into the empty `partial`, less than a record of it; returns
-    /// how many bytes.
+    /// Copies `slices` without their first `skipped` bytes into the empty `partial`, less than a record of it. Returns
+    /// the number of bytes copied.
     fn keep_partial(&mut self, slices: &[IoSlice<'_>], mut skipped: usize) -> usize {
         for slice in slices {
             let rest = &slice[skipped.min(slice.len())..];
@@ -196,7 +197,7 @@ impl<T: SendBuffer> AsyncWrite for Gathered<T> {
         true
     }
 
-    /// Does nothing yet: [`Gatherer::poll_send`] flushes.
+    /// Only notes the request: [`Gatherer::poll_send`] flushes.
     fn poll_flush(self: Pin<&mut Self>, _cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         self.0.lock().is_to_flush = true;
         Poll::Ready(Ok(()))
@@ -217,13 +218,13 @@ mod tests {
 
     use super::*;
 
-    /// A pipe behind a send buffer of `room` bytes; counts how the bytes came into the buffer.
+    /// A pipe behind a send buffer of `room` bytes; records the calls that fill the buffer.
     #[derive(Debug)]
     struct Pipe {
         end: DuplexStream,
         held: Vec<u8>,
         room: usize,
-        /// Bytes of each call of `buffer` that took some.
+        /// Bytes taken by each call of `buffer` that took any.
         calls: Vec<usize>,
     }
 
@@ -280,7 +281,8 @@ mod tests {
         (0..count).map(|number| (number % 251) as u8).collect()
     }
 
-    /// Writes `bytes` as frames of `frame` bytes behind heads of nine, each flushed; returns what came out.
+    /// Writes `bytes` as frames of `frame` bytes behind heads of nine, each flushed; returns the bytes read at the
+    /// other end.
     async fn through(room: usize, capacity: usize, frame: usize, bytes: &[u8]) -> Vec<u8> {
         let (near, mut far) = pipe(room, capacity);
         let (mut stream, gatherer) = gathered(near);
@@ -354,14 +356,14 @@ mod tests {
         let (near, mut far) = pipe(1 << 20, 1 << 20);
         let (mut stream, gatherer) = gathered(near);
         stream.write_all(b"one ").await.unwrap();
-        // The second polls once, after the first was asked to send.
+        // `write_all` is polled once, after `poll_send` has yielded.
         let sending = poll_fn(|cx| gatherer.poll_send(cx));
         let (sent, added) = tokio::join!(sending, stream.write_all(b"two"));
         sent.unwrap();
         added.unwrap();
         let mut buffer = [0; 64];
         assert_eq!(far.read(&mut buffer).await.unwrap(), 7, "in one write");
-        // A full record does not wait.
+        // With a full record, `poll_send` does not yield.
         stream.write_all(&[3; RECORD_BYTES + 1]).await.unwrap();
         assert!(futures::poll!(poll_fn(|cx| gatherer.poll_send(cx))).is_ready());
     }

@@ -1,4 +1,4 @@
-//! Opening ports.
+//! Opens TCP listeners.
 
 use std::net::SocketAddr;
 
@@ -6,17 +6,17 @@ use tokio::net::{TcpListener, TcpSocket};
 
 use super::limits;
 
-/// Why a port could not be opened.
+/// A port could not be opened.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot listen on {address} for {purpose}{hint}")]
 pub struct BindError {
     /// The address asked for.
     pub address: SocketAddr,
-    /// What it was for: `HTTPS`.
+    /// Purpose of the port, for the message: `HTTPS`.
     pub purpose: &'static str,
-    /// What the system said.
+    /// The error of `bind` or `listen`.
     pub source: std::io::Error,
-    /// What to do about it, in brackets; empty where nothing helps.
+    /// Advice to the operator, in brackets, with a leading space; empty for other errors.
     pub hint: String,
 }
 
@@ -35,7 +35,7 @@ pub fn bind(address: SocketAddr, purpose: &'static str, flag: &str) -> Result<Tc
 
 fn listen(address: SocketAddr) -> std::io::Result<TcpListener> {
     let socket = if address.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
-    // A restarted server takes its port again although old connections linger.
+    // A restarted server can bind its port although old connections are in TIME_WAIT.
     socket.set_reuseaddr(true)?;
     socket.bind(address)?;
     socket.listen(limits::BACKLOG)

@@ -1,10 +1,10 @@
-//! The doors of a development node where everybody is the administrator: only programs on this machine that mean this
-//! server come in.
+//! The doors of a development node where every client is the administrator: only programs on this machine that address
+//! this server are served.
 //!
-//! A web page in the developer's browser reaches the plain port too. Browsers say where a request comes from (`Origin`,
-//! `Sec-Fetch-Site`) and whom it is meant for (`Host`, which a rebound name betrays). A page of another origin, be it of
-//! this machine, is refused, and so is a body without a type, which a page can send without asking. The Unix socket is
-//! reached by no browser; what a proxy before it passes on from one is refused there, too.
+//! A web page in the developer's browser reaches the plain port too. Browsers state the origin of a request (`Origin`,
+//! `Sec-Fetch-Site`) and its target (`Host`, which exposes DNS rebinding). A page of another origin, even of this
+//! machine, is refused, and so is a body without a content type, which a page can send without a preflight request.
+//! Browsers cannot reach the Unix socket; requests of pages that a proxy forwards to it are refused, too.
 
 use std::net::IpAddr;
 
@@ -15,12 +15,12 @@ use hyper::body::Body;
 
 const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 
-/// A door that asks for no credentials.
+/// A listener that asks for no credentials.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Door {
     /// The plain port on the loopback interface.
     Port,
-    /// The Unix socket. A request may call its host what it likes.
+    /// The Unix socket. The `Host` of a request is not checked.
     Socket,
 }
 
@@ -28,7 +28,7 @@ pub(super) enum Door {
 pub(super) type Refusal = (StatusCode, &'static str);
 
 impl Door {
-    /// Why `request` is refused, if it is.
+    /// The refusal of `request`; `None` if it is served.
     pub(super) fn refusal(self, request: &Request<impl Body>) -> Option<Refusal> {
         let forbidden = |text| Some((StatusCode::FORBIDDEN, text));
         let headers = request.headers();
@@ -48,14 +48,14 @@ impl Door {
     }
 }
 
-/// Whether everything that names the server names this machine.
+/// Whether the request names a host, and every host in its URI and `Host` headers is this machine.
 fn is_addressed_here(in_uri: Option<&str>, headers: &HeaderMap) -> bool {
     let in_headers = headers.get_all(HOST).iter().map(|host| text(host).unwrap_or_default());
     let mut named = in_uri.into_iter().chain(in_headers).peekable();
     named.peek().is_some() && named.all(is_this_machine)
 }
 
-/// Whether the request comes from a program, from the user himself, or from a page of this server at `host`.
+/// Whether the request comes from a program, from the user's own navigation, or from a page of this server at `host`.
 fn is_from_no_page(headers: &HeaderMap, host: Option<&str>) -> bool {
     let is_own = |origin: &HeaderValue| {
         let origin = text(origin).and_then(|origin| origin.strip_prefix("http://"));
@@ -85,7 +85,7 @@ mod tests {
 
     use super::*;
 
-    /// What `door` answers to a request for `uri` with `headers`, one `Name: value` each, and `body`.
+    /// Status with which `door` refuses a request for `uri` with `headers`, one `Name: value` each, and `body`.
     fn status(door: Door, uri: &str, headers: &[&str], body: &'static str) -> Option<u16> {
         let mut request = Request::builder().uri(uri);
         for header in headers {

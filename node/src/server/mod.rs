@@ -1,13 +1,14 @@
 //! The listeners of the API: sockets, TLS, HTTP/1.1 and HTTP/2, and how connections end.
 //!
-//! Owns everything between the kernel and a request: limits ([`limits`]), who is connected (an `Arc<Peer>` in each
-//! request's extensions), and draining. It never looks at a path or a body, and never writes an answer of its own
-//! but for the few refusals before that ([`visitor`], [`loopback`]).
+//! Owns everything between the kernel and a request: limits ([`limits`]), the client's identity (an `Arc<Peer>` in each
+//! request's extensions), and draining. It never looks at a path or a body. The only responses it writes itself are
+//! refusals before the service sees the request ([`visitor`], [`loopback`]).
 //!
-//! When all places are taken, strangers make room, then whoever has the most ([`places`]).
+//! When all places are taken, a stranger's connection is closed for a new one; without strangers, one of the user with
+//! the most connections ([`places`]).
 //!
-//! Invariant: every wait on a client has a deadline: the handshake, the first request, a request's headers, a connection
-//! that takes nothing ([`stall`]), an answer that is not taken, or too slowly ([`pace`]).
+//! Invariant: every wait on a client has a deadline: the handshake, the first request, a request's headers, a socket
+//! that accepts no bytes ([`stall`]), a response that the client does not read, or reads too slowly ([`pace`]).
 
 mod connection;
 mod gather;

@@ -1,15 +1,15 @@
-//! The pace at which a client takes an answer.
+//! Deadlines for clients that read a response too slowly.
 //!
-//! Owns the deadlines of answers, which the connection does not see: an HTTP/2 client may keep its connection lively and
-//! open no window for a stream, and any client may take a byte now and then, while a list keeps the state of its moment
-//! in memory. Three things end an answer: a frame that is not taken in a minute; an answer with an end that comes slower
-//! than a least rate, or takes longer than a limit; and bytes of one that the connection holds, ready to be sent, for
-//! more than a minute ([`Untaken`]), which ends the connection. A watch has only the first of them, and none while it
-//! waits for something to send; until its initial events are through, which are a list of the moment it began, it has
-//! the second, too.
+//! Owns the deadlines of responses, which the connection cannot enforce: an HTTP/2 client may answer pings and never
+//! open a stream's flow control window, and any client may read a byte now and then, while a list keeps the state of
+//! its revision in memory. Three things end a response: a frame that is not taken within a minute; a finite response
+//! that is read slower than a minimum rate, or takes longer than a limit; and bytes of a finite response that the
+//! connection holds, ready to be sent, for more than a minute ([`Untaken`]), which ends the connection. A watch has
+//! only the first deadline, and none while it has nothing to send; until its initial events are sent, which are a list
+//! of the revision where it began, it has the second, too.
 //!
-//! [`paced`] goes around what drives bodies: a stream's task of HTTP/2, the whole connection of HTTP/1.1. It ends what
-//! it drives, which resets the stream or closes the connection.
+//! [`paced`] wraps the future that drives bodies: the task of an HTTP/2 stream, the whole connection of HTTP/1.1. When
+//! it drops the future, the stream is reset or the connection closed.
 
 use std::io::IoSlice;
 use std::pin::Pin;
@@ -29,16 +29,16 @@ use tokio::time::{Instant, Sleep};
 use super::limits;
 use super::places::UnderWay;
 
-/// Deadlines and rates that differ only where a test cannot wait for them.
+/// Deadlines and rates, shorter in tests.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Waits {
-    /// For the first request after the handshake.
+    /// From the handshake to the first request.
     pub(super) first_request: Duration,
-    /// For one frame of an answer to be taken.
+    /// For the client to take one frame of a response.
     pub(super) frame: Duration,
-    /// For the whole of an answer that has an end.
+    /// For the whole of a finite response.
     pub(super) answer: Duration,
-    /// Bytes of such an answer that are taken in a second, once it has lasted for longer than `frame`. Not 0.
+    /// Least bytes per second of a finite response, once it has lasted for longer than `frame`. Not 0.
     pub(super) bytes_per_second: u32,
 }
 
@@ -53,16 +53,16 @@ impl Default for Waits {
     }
 }
 
-/// When what is polled is given up; `None` while nothing waits for its client.
+/// Deadline of the future that is polled; `None` while no response waits for its client.
 #[derive(Clone, Debug, Default)]
 struct Clock(Arc<Mutex<Option<Instant>>>);
 
 tokio::task_local! {
-    /// Of the stream or connection whose future is polled.
+    /// Deadline of the stream or connection whose future is polled.
     static CLOCK: Clock;
 }
 
-/// Drives `work` and gives it up once the deadline of an answer in it is over.
+/// Drives `work`; `None` when the deadline of a response in it passes first.
 pub(super) async fn paced<F: Future>(work: F) -> Option<F::Output> {
     let clock = Clock::default();
     let mut work = std::pin::pin!(CLOCK.scope(clock.clone(), work));
@@ -84,7 +84,7 @@ pub(super) async fn paced<F: Future>(work: F) -> Option<F::Output> {
     .await
 }
 
-/// What the answers of one connection have in common.
+/// Deadlines and the count of untaken bytes that the responses of one connection share.
 #[derive(Clone, Debug)]
 pub(super) struct Pacing {
     waits: Waits,
@@ -92,12 +92,12 @@ pub(super) struct Pacing {
 }
 
 impl Pacing {
-    /// Of a new connection.
+    /// The pacing of a new connection.
     pub(super) fn new(waits: Waits) -> Pacing {
         Pacing { waits, untaken: Arc::default() }
     }
 
-    /// `response`, whose body [`paced`] around it keeps an eye on, with what is to be dropped at its end.
+    /// Wraps the body of `response`, so that [`paced`] enforces its deadlines. `under_way` is dropped with the body.
     pub(super) fn around(&self, response: Response<Body>, under_way: UnderWay) -> Response<Paced> {
         let watch = response.extensions().get::<WatchResponse>().cloned();
         response.map(|body| {
@@ -111,13 +111,13 @@ impl Pacing {
                 watch,
                 _under_way: under_way,
             };
-            // A stream without a window is not asked for its first frame.
+            // The body of a stream without a window is not polled, so the deadline starts here.
             paced.wait_for_client(paced.began);
             paced
         })
     }
 
-    /// Ends when bytes of an answer have waited for longer than a frame may, and before they have for twice as long.
+    /// Completes when bytes of a response have been untaken for one to two times `frame`.
     pub(super) async fn not_taken(&self) {
         loop {
             tokio::time::sleep(self.waits.frame).await;
@@ -128,35 +128,36 @@ impl Pacing {
     }
 }
 
-/// The body of an answer.
+/// The body of a response, with its deadlines.
 pub(super) struct Paced {
     body: Body,
     clock: Clock,
     waits: Waits,
     began: Instant,
-    /// Handed out so far.
+    /// Bytes handed to the connection so far.
     bytes: u64,
-    /// `None` for an answer without an end.
+    /// `None` for a watch.
     untaken: Option<Arc<Untaken>>,
-    /// Of an answer without an end.
+    /// `Some` for a watch.
     watch: Option<WatchResponse>,
     _under_way: UnderWay,
 }
 
 impl Paced {
-    /// Something is there for the client since `now`.
+    /// Sets the deadline for a frame that is ready since `now`.
     fn wait_for_client(&self, now: Instant) {
         let frame_end = now + self.waits.frame;
         let end = if self.has_end() { frame_end.min(self.end()) } else { frame_end };
         *self.clock.0.lock() = Some(end);
     }
 
-    /// Whether the client has to reach an end in time: that of the answer, or that of a watch's initial events.
+    /// Whether the minimum rate and the total time apply: to a finite response, and to a watch until its initial events
+    /// are sent.
     fn has_end(&self) -> bool {
         self.watch.as_ref().is_none_or(|watch| watch.initial_events.are_due())
     }
 
-    /// When an answer that has an end must have been taken as far as it was handed out.
+    /// Deadline for the bytes handed out so far, by the minimum rate and the total time.
     fn end(&self) -> Instant {
         let seconds = self.bytes / u64::from(self.waits.bytes_per_second);
         let at_least_rate = self.waits.frame + Duration::from_secs(seconds);
@@ -173,7 +174,7 @@ impl hyper::body::Body for Paced {
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Piece>, axum::Error>>> {
         let Poll::Ready(frame) = Pin::new(&mut self.body).poll_frame(cx) else {
-            // Not the client is waited for, but the time of an answer that has an end goes on.
+            // The response waits for the server, not for the client; only the total time of a finite response runs on.
             *self.clock.0.lock() = self.has_end().then(|| self.began + self.waits.answer);
             return Poll::Pending;
         };
@@ -200,15 +201,15 @@ impl hyper::body::Body for Paced {
 
 impl Drop for Paced {
     fn drop(&mut self) {
-        // The next answer of the connection starts anew.
+        // The next response of the connection sets its own deadline.
         *self.clock.0.lock() = None;
     }
 }
 
-/// Pieces of answers that a connection took over and has not written yet. An HTTP/2 stream's task ends when its last
+/// Pieces of responses that a connection took over and has not written yet. An HTTP/2 stream's task ends when its last
 /// piece is handed over, and the piece waits for as long as the client opens no window.
 ///
-/// They are counted in two generations. A turn starts a new one, unless something of the one before is left.
+/// They are counted in two generations. `turn` starts a new one, unless pieces of the one before are left.
 #[derive(Debug, Default)]
 struct Untaken {
     generations: [AtomicUsize; 2],
@@ -223,7 +224,8 @@ impl Untaken {
         Mark { untaken: Arc::clone(self), generation }
     }
 
-    /// Starts a new generation; `false` when a piece is left of the last but one, which began two turns ago.
+    /// Starts a new generation; `false` while pieces are left of the previous one, which then are at least one turn
+    /// old.
     fn turn(&self) -> bool {
         let next = (self.turns.load(Ordering::Relaxed) + 1) % 2;
         if self.generations[next].load(Ordering::Relaxed) > 0 {
@@ -246,8 +248,9 @@ impl Drop for Mark {
     }
 }
 
-/// Bytes of an answer in the connection's hands, counted until they are written or gathered ([`super::gather`]). Gathered bytes, at
-/// most 80 KiB of a connection, are past the deadlines of their streams and under the connection's ([`super::stall`]).
+/// Bytes of a response that the connection took over, counted until they are written or gathered ([`super::gather`]).
+/// Gathered bytes, at most 80 KiB of a connection, have left the deadlines of their streams and are under the
+/// connection's ([`super::stall`]).
 #[derive(Debug)]
 pub(super) struct Piece {
     bytes: Bytes,

@@ -1,11 +1,11 @@
-//! Places for connections: how many there are, and whose is taken when there is none.
+//! Places for connections: their number, and the choice of the connection that is closed for a new one.
 //!
-//! Owns the table of connections by their holder: the address of a stranger (no certificate that holds, and no request
-//! yet whose credentials were accepted), or the user who was let in. When all places are taken, a new connection gets
-//! one of the holder that has the most: of strangers while there are any, else of users. So a flood of strangers pushes
-//! out strangers, of its own address first, and a user who took all places loses them one by one to others. Of a user
-//! the oldest connection without a request goes, or the newest one. Administrators lose none while another user has two.
-//! Where nobody has two, new connections wait.
+//! Owns the table of connections by their holder: the address of a stranger (no valid client certificate, and no
+//! request yet whose credentials were accepted), or an authenticated user. When all places are taken, a new connection
+//! gets a place of the holder with the most connections: of strangers while there are any, else of users. So a flood of
+//! strangers evicts strangers, those of its own address first, and a user who took all places loses them one by one to
+//! others. Of a stranger the oldest connection is evicted; of a user the oldest without a request under way, else the
+//! newest. Administrators lose none while another user has two. Where no user has two, new connections wait.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -21,7 +21,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::limits;
 
-/// All places of a server.
+/// The places of a server. Clones share them.
 #[derive(Clone, Debug)]
 pub(super) struct Places {
     permits: Arc<Semaphore>,
@@ -29,7 +29,7 @@ pub(super) struct Places {
     warnings: Arc<WarningLimit>,
 }
 
-/// Whose connection it is.
+/// Holder of a connection, by which connections are counted.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Holder {
     Stranger(IpAddr),
@@ -39,9 +39,9 @@ enum Holder {
 
 #[derive(Debug, Default)]
 struct Table {
-    /// Of the next connection.
+    /// Number of the next connection.
     number: u64,
-    /// Each holder's connections by age. None is empty.
+    /// Each holder's connections by number, oldest first. Invariant: no inner map is empty.
     held: BTreeMap<Holder, BTreeMap<u64, Held>>,
 }
 
@@ -52,7 +52,7 @@ struct Held {
     requests: Arc<AtomicUsize>,
 }
 
-/// One connection's place, given back when dropped.
+/// One connection's place, released on drop.
 #[derive(Debug)]
 pub(super) struct Place {
     number: u64,
@@ -62,12 +62,12 @@ pub(super) struct Place {
     _permit: Option<OwnedSemaphorePermit>,
 }
 
-/// A request under way on a connection, until it is dropped.
+/// Counts a request as under way on its connection until dropped.
 #[derive(Debug)]
 pub(super) struct UnderWay(Arc<AtomicUsize>);
 
 impl Places {
-    /// As many places as there may be connections, and as descriptors allow.
+    /// `CONNECTIONS_MAX` places, or as many as the limit of file descriptors leaves, but at least `CONNECTIONS_MIN`.
     pub(super) fn as_allowed() -> Places {
         let descriptors = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
         let descriptors = usize::try_from(descriptors).unwrap_or(usize::MAX);
@@ -80,14 +80,15 @@ impl Places {
         Places { permits: Arc::new(Semaphore::new(count)), table: Arc::default(), warnings: Arc::default() }
     }
 
-    /// A place for a new connection from `address`: a free one, another's, or the next to become free.
+    /// A place for a new connection from `address`: a free one, or the next released; evicts a connection when none is
+    /// free.
     pub(super) async fn take(&self, address: IpAddr) -> Arc<Place> {
         let free = Arc::clone(&self.permits).try_acquire_owned().ok();
         let permit = match free {
             Some(permit) => Some(permit),
             None => {
                 self.make_room();
-                // It fails only when the semaphore is closed, which nobody does.
+                // It fails only when the semaphore is closed, and no code closes it.
                 Arc::clone(&self.permits).acquire_owned().await.ok()
             }
         };
@@ -120,7 +121,7 @@ impl Places {
 }
 
 impl Table {
-    /// Whose connection makes room, and which.
+    /// The connection to evict: its holder and number. `None`: no strangers, and no user has two connections.
     fn victim(&self) -> Option<(Holder, u64)> {
         let largest = |may_give: &dyn Fn(&Holder, usize) -> bool| {
             let candidates = self.held.iter().filter(|(holder, held)| may_give(holder, held.len()));
@@ -149,12 +150,13 @@ impl Table {
 }
 
 impl Place {
-    /// Its client was let in as `user`, the first of a connection: the place counts for that user from now on.
+    /// Counts the place for `user` from now on: a request of the connection was accepted as that user. The first user
+    /// stays the holder.
     pub(super) fn hold(&self, user: &User) {
         self.hold_as(&user.name, user.is_in_group(GROUP_MASTERS));
     }
 
-    /// See [`Place::hold`].
+    /// As [`Place::hold`], with the user's name and membership in the administrators' group.
     pub(super) fn hold_as(&self, name: &str, is_administrator: bool) {
         let mut holder = self.holder.lock();
         if !matches!(*holder, Holder::Stranger(_)) {
@@ -164,20 +166,20 @@ impl Place {
             if is_administrator { Holder::Administrator } else { Holder::User };
         let user = user(name.into());
         let mut table = self.places.table.lock();
-        // One that was told to go is in the table no longer.
+        // An evicted connection is no longer in the table.
         if let Some(held) = table.remove(&holder, self.number) {
             table.held.entry(user.clone()).or_default().insert(self.number, held);
         }
         *holder = user;
     }
 
-    /// Notes another request, and how many are under way with it.
+    /// Counts another request as under way. Returns its guard and the number under way, this one included.
     pub(super) fn request(&self) -> (UnderWay, usize) {
         let before = self.held.requests.fetch_add(1, Ordering::Relaxed);
         (UnderWay(Arc::clone(&self.held.requests)), before + 1)
     }
 
-    /// Waits until another connection needs the place.
+    /// Completes when the connection is evicted.
     pub(super) async fn evicted(&self) {
         self.held.evicted.cancelled().await;
     }
@@ -217,7 +219,7 @@ mod tests {
         place
     }
 
-    /// Who of `held` is told to go for one more connection.
+    /// Takes one more connection; returns which of `held` are evicted.
     async fn evicted(places: &Places, held: &[&Arc<Place>]) -> Vec<bool> {
         let waiting = places.take(address(9));
         tokio::pin!(waiting);

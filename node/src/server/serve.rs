@@ -1,4 +1,4 @@
-//! Accepting connections on all ports, and ending them.
+//! Accepts connections on all ports, and drains them at the stop.
 
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -15,22 +15,22 @@ use super::places::Places;
 use super::visitor::Answers;
 use crate::tls::Reloader;
 
-/// A port and how it is spoken to.
+/// A listener and its protocol.
 #[derive(Debug)]
 pub enum Port {
     /// HTTPS.
     Tls {
         /// The open port.
         listener: TcpListener,
-        /// Certificates.
+        /// Server certificate and client authorities, reloaded on change.
         tls: Reloader,
     },
-    /// Plain HTTP where everybody is the administrator. On the loopback interface only.
+    /// Plain HTTP where every client is the administrator. On the loopback interface only.
     Plain {
         /// The open port.
         listener: TcpListener,
     },
-    /// The same on a Unix socket that its owner alone may open.
+    /// Plain HTTP on a Unix socket that its owner alone may open; every client is the administrator.
     Socket {
         /// The open socket.
         listener: UnixListener,
@@ -51,7 +51,7 @@ impl Port {
     }
 }
 
-/// The address of clients at the Unix socket, who have none.
+/// The address that stands for clients of the Unix socket, which have none.
 const OF_A_SOCKET: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
 
 /// An accepted connection.
@@ -105,7 +105,8 @@ where
         });
     }
 
-    /// Closes the ports and lets requests under way finish, for ten seconds. Answers how many connections were cut.
+    /// Closes the ports and lets requests under way finish, for ten seconds. Returns the number of tasks (connections)
+    /// that have not ended by then.
     pub async fn stop(&self) -> usize {
         self.stopping.cancel();
         self.tasks.close();
@@ -116,7 +117,7 @@ where
     }
 }
 
-/// Accepts connections for ever.
+/// Accepts connections until dropped.
 async fn accept_all<S: Answers>(
     port: &Port,
     service: &S,
@@ -131,7 +132,8 @@ async fn accept_all<S: Answers>(
                 let place = places.take(address.ip()).await;
                 let terms = Terms { place, waits, stopping: stopping.clone() };
                 tasks.spawn(connection(port, stream, address, service.clone(), terms));
-                // A flood of connections gets one handshake, a signature each, for one turn of everybody else's work.
+                // Yields, so that in a flood of connections other tasks get a turn after each handshake, which costs a
+                // signature.
                 tokio::task::yield_now().await;
             }
             Err(error) => {
@@ -144,7 +146,8 @@ async fn accept_all<S: Answers>(
     }
 }
 
-/// The life of one connection, boxed: thousands of them lie in memory at once, each as small as it can be.
+/// The task of one connection. The futures are boxed: thousands of them are in memory at once, each no larger than its
+/// protocol needs.
 fn connection<S: Answers>(
     port: &Port,
     stream: Stream,

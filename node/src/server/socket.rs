@@ -9,21 +9,21 @@ use tokio::net::{UnixListener, UnixSocket};
 
 use super::limits;
 
-/// Bytes of a socket's path: `sun_path` has 108 on Linux, and one of them ends it.
+/// Bytes of a socket's path: `sun_path` has 108 on Linux, including the terminating NUL.
 pub const SOCKET_PATH_BYTES_MAX: usize = 107;
 
-/// Mode of the file: whoever may open it is the administrator.
+/// Mode of the file: every process that can open it is the administrator.
 const OWNER_ALONE: u32 = 0o600;
 
-/// Why a Unix socket could not be opened.
+/// A Unix socket could not be opened.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot listen on {path}{hint}")]
 pub struct SocketError {
-    /// Its file.
+    /// Path of the socket.
     pub path: PathBuf,
-    /// What is in the way, in brackets; empty where the system says it.
+    /// The obstacle, in brackets, with a leading space; empty where `source` names it.
     pub hint: &'static str,
-    /// What the system said.
+    /// The error of the system call.
     pub source: Error,
 }
 
@@ -32,15 +32,15 @@ pub fn is_socket_path(path: &Path) -> bool {
     path.as_os_str().as_bytes().len() <= SOCKET_PATH_BYTES_MAX
 }
 
-/// Listens on a new socket at `path`. What a dead process left there is replaced; where a living one answers, or where
-/// the file is no socket, nothing is touched.
+/// Listens on a new socket at `path`. The stale socket of a dead process is replaced. A socket on which a process
+/// answers, or a file that is no socket, is left alone and is an error.
 pub fn bind_socket(path: &Path) -> Result<UnixListener, SocketError> {
     let failed = |hint| move |source| SocketError { path: path.to_owned(), hint, source };
     remove_stale(path).map_err(|(hint, source)| failed(hint)(source))?;
     listen(path).map_err(failed(""))
 }
 
-/// Nobody can connect before the mode is set: that takes `listen`.
+/// Sets the mode between `bind` and `listen`: before `listen`, no process can connect.
 fn listen(path: &Path) -> std::io::Result<UnixListener> {
     let socket = UnixSocket::new_stream()?;
     socket.bind(path)?;

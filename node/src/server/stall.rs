@@ -1,7 +1,7 @@
-//! A deadline on writing: a client that takes nothing for a minute loses its connection.
+//! A deadline on writes: a client that takes no bytes for a minute loses its connection.
 //!
-//! Costs nothing while writes make progress: the timer starts with the first write that has to wait and ends with
-//! the next one that does not.
+//! Costs nothing while writes make progress: the timer starts with the first write that is pending and ends with the
+//! next that is ready.
 
 use std::io::{self, IoSlice};
 use std::pin::Pin;
@@ -24,7 +24,7 @@ impl<T> Stall<T> {
         Stall { inner, limit, waiting: None }
     }
 
-    /// Passes a write's result on, or fails it when it has waited too long.
+    /// Passes a write's result on, or replaces a pending one by an error after `limit`.
     fn judge<R>(&mut self, cx: &mut Context<'_>, result: Poll<io::Result<R>>) -> Poll<io::Result<R>> {
         if result.is_ready() {
             self.waiting = None;

@@ -1,9 +1,9 @@
-//! Runs the requests of one connection beside it, in one task.
+//! Runs the HTTP/2 streams of a connection in the connection's own task.
 //!
-//! The HTTP library asks an executor to run each HTTP/2 stream. On tasks of their own, streams and connection wake each other
-//! across threads: an answer is made on one core, and read into the cipher on another. Here the task of the connection polls
-//! them, so that an answer stays in one core's cache, the events of many watches meet in one write, and a client has one core
-//! for each of its connections. Streams end with their connection.
+//! The HTTP library asks an executor to run each HTTP/2 stream. On tasks of their own, streams and connection wake each
+//! other across threads: a response is made on one core, and read into the cipher on another. Here the task of the
+//! connection polls them, so that a response stays in one core's cache, the events of many watches go out in one write,
+//! and a client has one core for each of its connections. Streams end with their connection.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -25,22 +25,22 @@ pub(super) struct Streams {
     running: FuturesUnordered<Stream>,
 }
 
-/// Hands new streams to the [`Streams`] it comes from.
+/// Queues new streams for the [`Streams`] that it was made by.
 #[derive(Clone, Default)]
 pub(super) struct StreamExecutor(Arc<Mutex<Vec<Stream>>>);
 
 impl Streams {
-    /// The executor of the connection.
+    /// The executor to hand to the HTTP library.
     pub(super) fn executor(&self) -> StreamExecutor {
         self.executor.clone()
     }
 
-    /// Whether streams have come since the last poll.
+    /// Whether streams were queued since the last poll.
     pub(super) fn has_new(&self) -> bool {
         !self.executor.0.lock().is_empty()
     }
 
-    /// Polls every stream that is new or was woken.
+    /// Polls every new and every woken stream.
     pub(super) fn poll(&mut self, cx: &mut Context<'_>) {
         self.running.extend(self.executor.0.lock().drain(..));
         while let Poll::Ready(Some(())) = self.running.poll_next_unpin(cx) {}

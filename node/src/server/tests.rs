@@ -1,4 +1,4 @@
-//! A server on loopback ports, asked by real clients.
+//! A server on loopback ports, and real clients.
 
 mod pace;
 mod strangers;
@@ -29,15 +29,15 @@ use super::*;
 use crate::certs::{Authority, Leaf, Pair, Purpose, admin_leaf, server_leaf};
 use crate::tls::{Reloader, TlsFiles};
 
-/// Where the test and a request to `/slow` meet.
+/// Synchronizes the test with a request to `/slow`.
 #[derive(Default)]
 struct Meeting {
     arrived: tokio::sync::Notify,
     go_on: tokio::sync::Notify,
 }
 
-/// Answers who is connected; `/slow` waits until it is told to go on, `/endless` and `/watch` have no end, and
-/// `/watch-of-much` sends initial events for ever. Whoever says in a header which `user` that is, is believed.
+/// Answers with the connection's identity. `/slow` waits for the test; `/endless` and `/watch` never end;
+/// `/watch-of-much` sends initial events for ever. The header `user` authenticates a request as that user.
 fn service(meeting: Arc<Meeting>) -> axum::Router {
     axum::Router::new().fallback(move |request: axum::extract::Request| {
         let meeting = Arc::clone(&meeting);
@@ -84,7 +84,7 @@ fn start() -> Fixture {
     start_with(|_| {})
 }
 
-/// A server that `change` has changed before it listens.
+/// A server, changed by `change` before it listens.
 fn start_with(change: impl FnOnce(&mut Server<axum::Router>)) -> Fixture {
     let directory = tempfile::tempdir().unwrap();
     let authority = Authority::create("ca", OffsetDateTime::now_utc()).unwrap();
@@ -308,10 +308,10 @@ async fn a_request_names_one_host() {
     }
 }
 
-/// A wait that is over soon, and is not over before a request on this machine is answered.
+/// A short deadline, yet longer than a request on this machine takes.
 const SHORT: std::time::Duration = std::time::Duration::from_millis(300);
 
-/// Far longer than anything here takes.
+/// A deadline far longer than any test takes.
 const PATIENCE: std::time::Duration = std::time::Duration::from_secs(20);
 
 #[tokio::test]
@@ -324,7 +324,7 @@ async fn a_client_that_asks_for_nothing_is_let_go_and_one_that_did_stays() {
         let name = ServerName::try_from("localhost").unwrap();
         let mut stream = fixture.client(None, protocol).connect(name, stream).await.unwrap();
         let mut rest = Vec::new();
-        // A close without farewell is a close, too.
+        // An error counts, too: a TLS connection may be closed without `close_notify`.
         drop(tokio::time::timeout(PATIENCE, stream.read_to_end(&mut rest)).await.expect("it is let go"));
     }
     assert_eq!(text(asked.send_request(request("/")).await.unwrap()).await, "none true");

@@ -1,8 +1,9 @@
-//! A connection as its requests see it: who is there, what it may ask for at a time, and what surrounds its answers.
+//! The per-connection layer around requests: the client's identity, its limits, and the pacing of responses.
 //!
-//! Owns the refusals that come before any path is looked at: a `Host` header that is missing, doubled or malformed; what
-//! the doors of a development node take from web pages ([`super::loopback`]); more requests than a stranger may have under way. A stranger is a
-//! connection without a certificate that holds, none of whose requests had credentials that were accepted.
+//! Owns the refusals that come before any path is looked at: a `Host` header that is missing, doubled or malformed;
+//! requests of web pages to a development node ([`super::loopback`]); more concurrent requests than a stranger may
+//! have. A stranger is a connection without a valid client certificate, none of whose requests had credentials that
+//! were accepted.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -20,7 +21,7 @@ use super::loopback::Door;
 use super::pace::{Paced, Pacing};
 use super::places::Place;
 
-/// What answers requests.
+/// The service that answers requests.
 pub(super) trait Answers:
     Service<Request<Incoming>, Response = Response<Body>, Error = Infallible, Future: Send>
     + Clone
@@ -39,10 +40,10 @@ impl<S> Answers for S where
 {
 }
 
-/// One connection.
+/// One connection, shared by its requests.
 pub(super) struct Visitor {
     peer: Arc<Peer>,
-    /// The door without credentials it came through, if any.
+    /// The listener without credentials that accepted it; `None` over TLS.
     door: Option<Door>,
     place: Arc<Place>,
     standing: Arc<Standing>,
@@ -50,7 +51,7 @@ pub(super) struct Visitor {
     pacing: Pacing,
 }
 
-/// What requests have shown of a connection.
+/// Facts of a connection that its requests establish.
 #[derive(Debug, Default)]
 struct Standing {
     has_asked: AtomicBool,
@@ -58,7 +59,7 @@ struct Standing {
 }
 
 impl Visitor {
-    /// The client of `peer` at `place`. `is_known`: its credentials belong to the connection.
+    /// A connection of `peer` that holds `place`. `is_known`: the connection itself has credentials.
     pub(super) fn new(
         peer: Arc<Peer>,
         door: Option<Door>,
@@ -85,12 +86,12 @@ impl Visitor {
         &self.place
     }
 
-    /// Whether there was a request.
+    /// Whether the connection has had a request.
     pub(super) fn has_asked(&self) -> bool {
         self.standing.has_asked.load(Ordering::Relaxed)
     }
 
-    /// Answers `request`, by `service` unless it is refused here.
+    /// Refuses `request` or passes it to `service`; its response is paced.
     pub(super) async fn answer<S: Answers>(
         self: Arc<Visitor>,
         service: S,
@@ -107,7 +108,8 @@ impl Visitor {
         Ok(self.pacing.around(response, under_way))
     }
 
-    /// The answer to a request that goes no further. It is one of `count` under way.
+    /// The response to a request that does not reach the service; `None` if it does. `count` requests are under way,
+    /// this one included.
     fn refusal(&self, request: &Request<impl hyper::body::Body>, count: usize) -> Option<Response<Body>> {
         if let Some(fault) = host_fault(request.version(), request.headers()) {
             return Some(text(StatusCode::BAD_REQUEST, fault));
@@ -115,8 +117,8 @@ impl Visitor {
         if let Some((status, refusal)) = self.door.and_then(|door| door.refusal(request)) {
             return Some(text(status, refusal));
         }
-        // The request is not counted by whether its own credentials are good: those that were accepted before it, on
-        // the same connection, are what makes the difference.
+        // A request's own credentials do not exempt it: earlier requests of the same connection, whose credentials were
+        // accepted, do.
         if count > limits::STRANGER_REQUESTS_MAX && !self.standing.is_known.load(Ordering::Relaxed) {
             let mut response = text(StatusCode::TOO_MANY_REQUESTS, "too many requests without credentials\n");
             response.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static("1"));
@@ -133,7 +135,8 @@ fn text(code: StatusCode, text: &'static str) -> Response<Body> {
     response
 }
 
-/// What is wrong with the `Host` header: two servers on the way of a request must not read different ones.
+/// The error text for a bad `Host` header, if it is bad: two servers on the way of a request must not read different
+/// hosts.
 fn host_fault(version: Version, headers: &HeaderMap) -> Option<&'static str> {
     let mut hosts = headers.get_all(HOST).iter();
     match (hosts.next(), hosts.next()) {

@@ -1,4 +1,4 @@
-//! Client certificates: proof of the key in the handshake, judgement after it.
+//! Client certificates: proof of the private key in the handshake, verification after it.
 
 use std::fmt::Write as _;
 use std::sync::Arc;
@@ -18,7 +18,7 @@ use x509_parser::prelude::{FromDer, X509Certificate};
 
 use super::material::MaterialError;
 
-/// Subject attribute in which the ecosystem's certificates carry a user's uid.
+/// Subject attribute in which Kubernetes certificates carry a user's uid.
 const UID_ATTRIBUTE: Oid<'static> = oid!(1.3.6.1.4.1.57683.2);
 
 /// The authorities whose client certificates identify users.
@@ -27,17 +27,17 @@ pub struct ClientAuthorities {
     verifier: Arc<dyn ClientCertVerifier>,
 }
 
-/// A connection's client certificate after judgement.
+/// A connection's client certificate after verification.
 #[derive(Debug)]
 pub struct Identified {
-    /// Who it is, or why it counts for nothing.
+    /// The user it identifies, or the reason why it is invalid.
     pub certificate: Result<ClientCertificate, CertificateFault>,
-    /// For how long it stays valid. `None` for a certificate that counts for nothing.
+    /// How long it stays valid. `None` for an invalid certificate.
     pub valid_for: Option<Duration>,
 }
 
 impl ClientAuthorities {
-    /// Certificates signed by one of `roots` will count.
+    /// Trusts certificates signed by one of `roots`, which must not be empty.
     pub fn new(roots: RootCertStore) -> Result<ClientAuthorities, MaterialError> {
         WebPkiClientVerifier::builder_with_provider(Arc::new(roots), Arc::new(default_provider()))
             .allow_unauthenticated()
@@ -46,12 +46,12 @@ impl ClientAuthorities {
             .map_err(|error| MaterialError::Setup { reason: error.to_string() })
     }
 
-    /// The part that takes part in handshakes.
+    /// The verifier for handshakes. It checks the proof of the private key only.
     pub(super) fn handshake(&self) -> Arc<dyn ClientCertVerifier> {
         Arc::new(KeyProof { verifier: Arc::clone(&self.verifier) })
     }
 
-    /// Judges the certificates a client presented, its own first. `None` if it presented none.
+    /// Verifies the chain that a client presented, its own certificate first. `None` if it presented none.
     pub fn identify(&self, presented: Option<&[CertificateDer<'_>]>, now: SystemTime) -> Option<Identified> {
         let (end, intermediates) = presented?.split_first()?;
         let since = now.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
@@ -71,7 +71,7 @@ impl ClientAuthorities {
     }
 }
 
-/// What a verified certificate says, and how long it is still valid at `since` the epoch.
+/// Reads a verified certificate's subject, and how long it stays valid at `since` the Unix epoch.
 pub(super) fn subject(
     certificate: &CertificateDer<'_>,
     since: Duration,
@@ -79,7 +79,7 @@ pub(super) fn subject(
     let (_, parsed) = X509Certificate::from_der(certificate).map_err(|error| error.to_string())?;
     let subject = parsed.subject();
     let text = |value: &x509_parser::x509::AttributeTypeAndValue<'_>| value.as_str().map(str::to_owned);
-    // Of several common names the last counts, as in the ecosystem's own reading.
+    // Of several common names the last counts, as in the reference.
     let common_name =
         subject.iter_common_name().filter_map(|name| text(name).ok()).last().unwrap_or_default();
     let organizations = subject.iter_organization().filter_map(|name| text(name).ok()).collect();
@@ -99,7 +99,7 @@ pub(super) fn subject(
     Ok((ClientCertificate::new(common_name, organizations, uid, fingerprint), valid_for))
 }
 
-/// Takes any certificate whose key the client proves to hold. Nothing is believed of it yet.
+/// Accepts any certificate whose private key the client proves to hold, without trust in its content.
 #[derive(Debug)]
 struct KeyProof {
     verifier: Arc<dyn ClientCertVerifier>,

@@ -1,7 +1,7 @@
-//! Loading certificates and keys, and saying exactly what is wrong with them.
+//! Loads certificates and keys, with a precise error for each fault.
 //!
-//! Everything is checked before a port is opened: readable, the right kind of content, the key belongs to the
-//! certificate, valid now, signed by the authority it should be signed by.
+//! All checks run before a port is opened: the file is readable and of the right kind, the key belongs to the
+//! certificate, the certificate is valid now and signed by the expected authority.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use rustls::sign::CertifiedKey;
 use time::OffsetDateTime;
 use x509_parser::prelude::{FromDer, X509Certificate};
 
-/// What is wrong with a certificate, a key or a bundle of authorities.
+/// A certificate, a key or a bundle of authorities cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum MaterialError {
     /// The file cannot be read.
@@ -22,10 +22,10 @@ pub enum MaterialError {
     Unreadable {
         /// The file.
         path: PathBuf,
-        /// What the system said.
+        /// The error of reading it.
         source: std::io::Error,
     },
-    /// The file holds something else.
+    /// The file holds no certificate, or no private key.
     #[error("{path} holds no {expected} in PEM form")]
     Empty {
         /// The file.
@@ -40,10 +40,10 @@ pub enum MaterialError {
         path: PathBuf,
         /// `certificate` or `private key`.
         what: &'static str,
-        /// Why.
+        /// The parser's error.
         reason: String,
     },
-    /// Certificate and key are of different pairs.
+    /// Certificate and key belong to different pairs.
     #[error("the key in {key} does not belong to the certificate in {certificate}")]
     KeyMismatch {
         /// File of the certificate.
@@ -51,12 +51,12 @@ pub enum MaterialError {
         /// File of the key.
         key: PathBuf,
     },
-    /// The certificate is not valid any more.
+    /// The certificate has expired.
     #[error("the certificate in {path} expired on {on}; renew it (orch certs renew)")]
     Expired {
         /// The file.
         path: PathBuf,
-        /// When.
+        /// End of its validity.
         on: OffsetDateTime,
     },
     /// The certificate is not valid yet.
@@ -64,23 +64,23 @@ pub enum MaterialError {
     NotYetValid {
         /// The file.
         path: PathBuf,
-        /// When.
+        /// Start of its validity.
         from: OffsetDateTime,
     },
-    /// The certificate is of another authority.
+    /// The certificate is not signed by the expected authority.
     #[error("the certificate in {path} is not signed by an authority in {authorities}: {reason}")]
     WrongAuthority {
         /// The file.
         path: PathBuf,
         /// File of the authorities.
         authorities: PathBuf,
-        /// What the check said.
+        /// The verifier's error.
         reason: String,
     },
-    /// The pieces do not fit together.
+    /// The TLS library refuses the combination.
     #[error("cannot set up TLS: {reason}")]
     Setup {
-        /// What the library said.
+        /// The library's error.
         reason: String,
     },
 }
@@ -119,7 +119,7 @@ pub fn load_pair(certificate: &Path, key: &Path, now: OffsetDateTime) -> Result<
     Ok(ServerPair { key: Arc::new(pair), certificate: certificate.to_owned() })
 }
 
-/// Loads the authorities in a file. Expired ones are refused: nothing they signed can be verified.
+/// Loads the authorities in a file. An expired one is refused: no certificate that it signed can be verified.
 pub fn load_authorities(path: &Path, now: OffsetDateTime) -> Result<RootCertStore, MaterialError> {
     let mut roots = RootCertStore::empty();
     for certificate in load_certificates(path)? {
@@ -130,7 +130,7 @@ pub fn load_authorities(path: &Path, now: OffsetDateTime) -> Result<RootCertStor
 }
 
 impl ServerPair {
-    /// Checks that clients who trust the authorities of `path` will accept this pair.
+    /// Checks that clients who trust `roots`, read from the file `authorities`, accept this pair.
     pub fn check_signed_by(
         &self,
         roots: &RootCertStore,

@@ -1,11 +1,11 @@
-//! TLS of the API port: which certificate is shown, whose certificates count, and reading both anew.
+//! TLS of the API port: the server certificate, the authorities of client certificates, and their reload.
 //!
-//! Owns loading and checking of the files, the handshake's settings and the identity of a connection. It does not
-//! make certificates (see [`crate::certs`]) and has nothing to do with the traffic between members.
+//! Owns loading and checking of the files, the TLS settings and the identity of a connection. Making certificates is in
+//! [`crate::certs`]; the TLS of peer connections is the transport's.
 //!
-//! A client certificate is not judged during the handshake: only the proof that the client holds its key is. The
-//! listener asks [`ClientAuthorities::identify`] afterwards, also on resumed sessions. So a client with an expired
-//! certificate is told 401 in its own language instead of a TLS alert, and may still present a token.
+//! In the handshake only the proof of the client's private key is verified, not its certificate. The listener calls
+//! [`ClientAuthorities::identify`] afterwards, also on resumed sessions. So a client with an expired certificate gets a
+//! 401 with a `Status` instead of a TLS alert, and may still present a token.
 
 mod client;
 mod material;

@@ -1,7 +1,7 @@
-//! Certificates change while the server runs: renewed files are taken up by connections made after that.
+//! Reloads renewed certificates while the server runs; later connections use them.
 //!
-//! The files' times are looked at now and then, and at once on SIGHUP. Files that do not load leave the old
-//! certificates in use and a warning in the log.
+//! The files' modification times are checked every 30 seconds, and on SIGHUP all files are read at once. If they do not
+//! load, the old certificates stay in use and a warning is logged.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -16,10 +16,10 @@ use super::material::MaterialError;
 use super::settings::{Tls, TlsFiles};
 use crate::report::Causes;
 
-/// How often the files' times are looked at. A renewal waits at most this long; four calls of `stat` cost nothing.
+/// Interval of checks, and the longest wait of a renewal; three calls of `stat` each time are cheap.
 const LOOK_EVERY: Duration = Duration::from_secs(30);
 
-/// The TLS settings in use. Cheap to clone.
+/// The TLS settings in use. Clones share them.
 #[derive(Clone, Debug)]
 pub struct Reloader {
     files: Arc<TlsFiles>,
@@ -38,19 +38,19 @@ impl Reloader {
         self.current.load_full()
     }
 
-    /// Reads the files anew. On failure the old settings stay.
+    /// Reads the files again. On failure the old settings stay.
     pub fn reload(&self) -> Result<(), MaterialError> {
         self.current.store(Arc::new(Tls::load(&self.files, OffsetDateTime::now_utc())?));
         Ok(())
     }
 
-    /// The files behind the settings.
+    /// The files whose change causes a reload.
     pub fn files(&self) -> Vec<PathBuf> {
         vec![self.files.certificate.clone(), self.files.key.clone(), self.files.client_authorities.clone()]
     }
 }
 
-/// Calls `reload` when one of `files` has changed, and on SIGHUP, until `stopped`. `what` is for the log.
+/// Calls `reload` when one of `files` has changed, and on SIGHUP, until `stopped`. `what` names the port in the log.
 pub async fn follow<E: std::error::Error>(
     what: &'static str,
     files: Vec<PathBuf>,
@@ -76,12 +76,12 @@ pub async fn follow<E: std::error::Error>(
     Ok(())
 }
 
-/// When each file last changed; `None` where it cannot be seen.
+/// Modification time of each file; `None` if it cannot be read.
 fn stamps(files: &[PathBuf]) -> Vec<Option<SystemTime>> {
     files.iter().map(|path| std::fs::metadata(path).and_then(|facts| facts.modified()).ok()).collect()
 }
 
-/// Waits for a reason to look: `true` when asked to by signal. `None` to stop.
+/// Waits for the next check: `true` after SIGHUP, `false` after the interval. `None` when stopped.
 async fn wait(hangup: &mut Signal, stopped: &CancellationToken) -> Option<bool> {
     tokio::select! {
         () = stopped.cancelled() => None,

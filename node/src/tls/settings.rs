@@ -1,4 +1,4 @@
-//! The handshake's settings, made of files.
+//! Builds the TLS settings from files.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use time::OffsetDateTime;
 use super::client::ClientAuthorities;
 use super::material::{MaterialError, load_authorities, load_pair};
 
-/// The files behind a TLS port.
+/// The files of a TLS port.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TlsFiles {
     /// Server certificate, then its intermediates.
@@ -20,16 +20,17 @@ pub struct TlsFiles {
     pub key: PathBuf,
     /// Authorities of client certificates.
     pub client_authorities: PathBuf,
-    /// Authority that must have signed the server certificate, where it is the cluster's own.
+    /// Authority that must have signed the server certificate; `None` for a certificate from flags, which any authority
+    /// may have signed.
     pub server_authority: Option<PathBuf>,
 }
 
-/// Everything a handshake needs.
+/// TLS settings of a port.
 #[derive(Clone, Debug)]
 pub struct Tls {
-    /// The library's settings.
+    /// Settings of the TLS library.
     pub server: Arc<ServerConfig>,
-    /// Whose client certificates count.
+    /// Authorities of client certificates.
     pub clients: ClientAuthorities,
 }
 
@@ -48,7 +49,8 @@ impl Tls {
             .with_client_cert_verifier(clients.handshake())
             .with_cert_resolver(Arc::new(SingleCertAndKey::from(pair.key)));
         server.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
-        // Sessions resume from tickets sealed with a key of this process that changes by itself; nothing is kept here.
+        // Sessions resume from tickets sealed with a key of this process, which the ticketer rotates; the server keeps
+        // no session.
         server.ticketer = Ticketer::new().map_err(|error| setup(&error))?;
         server.send_tls13_tickets = 1;
         Ok(Tls { server: Arc::new(server), clients })

@@ -1,4 +1,4 @@
-//! Files that are wrong are refused with the reason; handshakes accept and judge what they should.
+//! Refusals of wrong files with their reasons, and verification of client certificates.
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration as StdDuration, SystemTime};

@@ -1,16 +1,16 @@
-//! Clients that take their answers too slowly, or not at all.
+//! Clients that read their responses too slowly, or not at all.
 
 use super::*;
 
-/// What a client lets a stream have before it reads: less than two frames of `/endless`.
+/// Bytes of a stream's window: less than two frames of `/endless`.
 const WINDOW: u32 = 20 << 10;
 
-/// What clients let a stream have that say nothing of it.
+/// HTTP/2's default window of a stream, in bytes.
 const DEFAULT_WINDOW: u32 = (64 << 10) - 1;
 
 type Sender = http2::SendRequest<Empty<Bytes>>;
 
-/// The ports that speak HTTP/2. Over TLS it is known before the first byte, and frames are gathered.
+/// The ports that speak HTTP/2. Over TLS, ALPN settles that before the first byte, and frames are gathered.
 #[derive(Clone, Copy, Debug)]
 enum Over {
     Plain,
@@ -19,7 +19,7 @@ enum Over {
 
 const EVERY_PORT: [Over; 2] = [Over::Plain, Over::Tls];
 
-/// A client of HTTP/2 whose streams have `window` bytes, and the end of its connection.
+/// A client of HTTP/2 whose streams have windows of `window` bytes, and the task of its connection.
 async fn client(
     fixture: &Fixture,
     over: Over,
@@ -42,13 +42,13 @@ async fn client(
     }
 }
 
-/// Asks for the answer that has an end.
+/// Sends a request with a finite response.
 async fn is_answered(sender: &mut Sender) {
     let answer = text(sender.send_request(request("http://localhost/")).await.unwrap()).await;
     assert!(answer.ends_with("true") || answer == "system:admin false", "{answer}");
 }
 
-/// Reads from `body` with a pause after each frame until it fails.
+/// Reads frames of `body`, with a pause after each, until reading fails.
 async fn read_slowly(mut body: Incoming, pause: std::time::Duration) {
     let reading = async {
         while body.frame().await.expect("an answer without an end does not end").is_ok() {
@@ -63,7 +63,7 @@ async fn a_small_answer_that_is_not_taken_ends_its_connection() {
     for over in EVERY_PORT {
         let fixture = start_with(|server| server.waits.frame = SHORT);
         let (mut sender, connection) = client(&fixture, over, 1).await;
-        // One byte of it arrives. The rest lies ready, and nothing on the server's side drives its stream any more.
+        // One byte of the response arrives. The rest is ready in the connection, and the stream's task has ended.
         let _unread = sender.send_request(request("http://localhost/")).await.unwrap();
         drop(tokio::time::timeout(PATIENCE, connection).await.expect("the connection ends"));
     }
@@ -99,7 +99,7 @@ async fn a_list_and_initial_events_that_are_taken_slowly_are_given_up_and_a_watc
                 tokio::time::sleep(SHORT / 10).await;
             }
         });
-        // Each frame is taken in time.
+        // Each frame is taken within `frame`; the rate is too low.
         tokio::join!(read_slowly(list, SHORT / 10), read_slowly(initial, SHORT / 10));
         assert!(!watching.is_finished(), "a watch was given up");
         is_answered(&mut sender).await;

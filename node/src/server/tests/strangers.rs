@@ -1,8 +1,8 @@
-//! What strangers may hold, and what users may take from each other.
+//! Limits of strangers, and of users against each other.
 
 use super::*;
 
-/// A request of `user`.
+/// A request authenticated as `user`.
 fn of(user: &str, uri: &str) -> Request<Empty<Bytes>> {
     let mut request = request(uri);
     request.headers_mut().insert("user", user.parse().unwrap());
@@ -40,7 +40,7 @@ async fn headers_of_strangers_are_small_and_those_of_certified_clients_large() {
         }
         request
     };
-    // Each counts for 34 bytes, and the second and all after it are sent as one.
+    // Each field counts for 34 bytes; HPACK sends every repetition as one byte.
     for (certificate, count, code) in [
         (None, 1_000, StatusCode::OK),
         (None, 3_000, StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE),
@@ -78,7 +78,7 @@ async fn a_stranger_has_few_requests_under_way_and_a_client_with_a_token_many() 
         fixture.meeting.arrived.notified().await;
     }
     assert_eq!(text(known.send_request(request("https://localhost/")).await.unwrap()).await, "none false");
-    // Those that were let in end well, and make room.
+    // The accepted requests end well; then the stranger may send more.
     while !hanging.iter().all(tokio::task::JoinHandle::is_finished) {
         fixture.meeting.go_on.notify_waiters();
         tokio::task::yield_now().await;
@@ -114,7 +114,7 @@ async fn a_long_chain_of_certificates_is_refused_in_the_handshake() {
     admin.certificate = one.repeat(4);
     assert_eq!(fixture.ask(Some(&admin), b"http/1.1").await, "system:admin false");
     admin.certificate = one.repeat(5);
-    // The client is done with its handshake before the server reads the chain.
+    // In TLS 1.3 the client's handshake ends before the server reads the chain.
     let mut stream = fixture.connect(Some(&admin), b"http/1.1").await;
     let refused = stream.read(&mut [0; 1]).await.unwrap_err().to_string();
     assert!(refused.contains("alert"), "{refused}");

@@ -1,4 +1,4 @@
-//! Changes of the voters after which those left must know each other, whichever majority of them lives.
+//! Membership changes are refused if some majority of the voters left would not know each other.
 
 use super::casts::{converge, join_as_voter, known_everywhere};
 use super::*;
@@ -14,7 +14,7 @@ async fn lead(cluster: &Cluster, n: usize) {
     SimRuntime::sleep(Duration::from_secs(1)).await;
 }
 
-/// A cluster of three whose leader soon has only a snapshot for a member that lags.
+/// A started cluster of three with short logs: a member that lags needs a snapshot.
 async fn with_small_logs() -> Cluster {
     let mut cluster = casts::with_small_logs(3);
     cluster.start_and_found().await;
@@ -29,7 +29,7 @@ async fn busy(cluster: &Cluster, n: usize, writes: usize) {
     SimRuntime::sleep(Duration::from_secs(3)).await;
 }
 
-/// Adds a learner and waits until everybody has applied its registration.
+/// Adds a learner and waits until every member has applied its registration.
 async fn add_registered(cluster: &mut Cluster, leader: usize) -> usize {
     let fresh = cluster.join().await;
     cluster.handle(leader).add_learner(&peer(fresh)).await.unwrap();
@@ -44,10 +44,10 @@ async fn add_registered(cluster: &mut Cluster, leader: usize) -> usize {
     fresh
 }
 
-/// Which founder is away in `promoted_while_away`.
+/// The founder that is stopped in `promoted_while_away`.
 const AWAY: usize = 2;
 
-/// Three founders, and a fourth member that became a voter while `AWAY` did not run: the leader's number and the fourth's.
+/// Three founders, and a fourth member that became a voter while `AWAY` was stopped. Returns the leader and the fourth.
 async fn promoted_while_away() -> (Cluster, usize, usize) {
     let mut cluster = Cluster::start(3).await;
     known_everywhere(&cluster).await;
@@ -59,7 +59,7 @@ async fn promoted_while_away() -> (Cluster, usize, usize) {
     (cluster, leader, fresh)
 }
 
-/// The one that is away knows the newer one as a learner; it lets in voters of its own log only.
+/// The member that is away knows the fourth only as a learner, and lets in only voters of its own log.
 #[test]
 fn a_learner_that_became_a_voter_is_new_to_those_that_were_away() {
     simulate(900, async {
@@ -69,7 +69,7 @@ fn a_learner_that_became_a_voter_is_new_to_those_that_were_away() {
         let reason = format!("n{away} would not know n{fresh} if the others were lost");
         assert!(refused.to_string().contains(&reason), "{refused}");
         revision_of(cluster.handle(fresh).propose(put("acknowledged", "1")).await);
-        // Once it has the promotion the removal is made, and the two find together when the others are lost.
+        // With the promotion in its log the removal is allowed, and the two elect a leader when the others are lost.
         cluster.restart(away).await.unwrap();
         converge(&cluster).await;
         cluster.handle(leader).remove(peer(replaced).id).await.unwrap();
@@ -80,7 +80,8 @@ fn a_learner_that_became_a_voter_is_new_to_those_that_were_away() {
     });
 }
 
-/// It answers heartbeats, and the state it needs does not come: a slow network, a disk without room for a second state.
+/// The lagging voter answers heartbeats, but cannot receive the snapshot it needs: a slow network, or a disk without
+/// room for a second state.
 #[test]
 fn one_that_answers_and_lags_is_waited_for() {
     simulate(901, async {
@@ -98,7 +99,7 @@ fn one_that_answers_and_lags_is_waited_for() {
         let replaced = 1 - leader;
         let refused = cluster.handle(leader).remove(peer(replaced).id).await.unwrap_err();
         assert!(refused.to_string().contains(&format!("n{lagging} has not received")), "{refused}");
-        // With the three that know each other gone but for one, it is let in by that one.
+        // Of the members that know the fourth, `replaced` is left: it vouches for the fourth to the lagging one.
         revision_of(cluster.handle(fresh).propose(put("acknowledged", "1")).await);
         cluster.network.refuse(Purpose::Snapshot, peer(lagging).id, false);
         cluster.kill(leader).await;
@@ -107,7 +108,7 @@ fn one_that_answers_and_lags_is_waited_for() {
     });
 }
 
-/// As before, but it is silent again: its start was registered through the leader, its log is old.
+/// As before, but the lagging voter is stopped again: its start was registered through the leader, and its log is old.
 #[test]
 fn a_registration_does_not_say_that_the_log_came() {
     simulate(910, async {
@@ -126,13 +127,13 @@ fn a_registration_does_not_say_that_the_log_came() {
         let leader = cluster.leader().await;
         let refused = cluster.handle(leader).remove(peer(1 - leader).id).await.unwrap_err();
         assert!(refused.to_string().contains("would not know"), "{refused}");
-        // It may go itself, which leaves those that know each other.
+        // Its own removal is allowed: the voters left know each other.
         cluster.handle(leader).remove(peer(away).id).await.unwrap();
         cluster.handle(leader).remove(peer(1 - leader).id).await.unwrap();
     });
 }
 
-/// A leader that has just been elected knows nothing of the silent ones but that they know the founders.
+/// A newly elected leader knows of silent voters only that they know the founders.
 #[test]
 fn several_that_are_away_can_be_removed_one_after_the_other() {
     simulate(911, async {
@@ -158,13 +159,13 @@ fn several_that_are_away_can_be_removed_one_after_the_other() {
     });
 }
 
-/// To a leader that was elected a moment ago everybody seems to lack the newest voters, also whoever has them and is to go.
+/// To a newly elected leader every voter seems to lack the newest voters, also the one to be removed, which has them.
 #[test]
 fn a_leader_that_was_just_elected_does_not_take_a_voter_for_one_that_vouches_for_nobody() {
     simulate(920, async {
         let (cluster, first, fresh) = promoted_while_away().await;
         let (away, replaced) = (AWAY, 1 - first);
-        // It votes and answers, and its first acknowledgement is on the way.
+        // The voter to be removed votes and answers heartbeats, but its first acknowledgement is still under way.
         cluster.network.refuse(Purpose::Append, peer(replaced).id, true);
         cluster.handle(first).transfer_leader(peer(fresh).id).await.unwrap();
         eventually("the lead", || cluster.handle(fresh).is_leader().then_some(())).await;

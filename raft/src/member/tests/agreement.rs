@@ -1,11 +1,11 @@
-//! A member whose state is not that of the others is found, serves nobody, and is repaired.
+//! A member whose state diverges is detected, quarantined and repaired.
 
 use super::casts::{converge, with_small_logs};
 use super::*;
 use crate::Runtime;
 use crate::transport::Purpose;
 
-/// A cluster of which every member has stored the objects `a0` to `a39`, and some history after them.
+/// A cluster whose members have the objects `a0` to `a39` in their stored state, and later history.
 async fn cluster_with_stored_state() -> Cluster {
     let mut cluster = Cluster::new(3);
     cluster.history = HistoryOptions { entries_max: 20, ..HistoryOptions::default() };
@@ -21,7 +21,7 @@ async fn cluster_with_stored_state() -> Cluster {
     cluster
 }
 
-/// Restarts member `n` after `damage` was done to its disk, which must succeed.
+/// Stops member `n`, applies `damage` to its disk, which must return `true`, and restarts it.
 async fn damage(cluster: &mut Cluster, n: usize, damage: impl FnOnce(&MemoryDisk) -> bool) {
     cluster.kill(n).await;
     assert!(damage(&cluster.disks[n]), "nothing to damage: the state on disk is too young");
@@ -32,7 +32,7 @@ fn agreement(cluster: &Cluster, n: usize) -> AgreementStatus {
     cluster.handle(n).status().agreement
 }
 
-/// Waits until member `n` was repaired and serves, and checks that it holds what the others do.
+/// Waits until member `n` was repaired and serves, and checks that all members have the same digest.
 async fn repaired(cluster: &Cluster, n: usize) {
     eventually("the member is repaired", || {
         let status = agreement(cluster, n);
@@ -83,7 +83,7 @@ fn a_changed_byte_in_the_stored_state_is_found_and_repaired() {
         assert!(reason.contains("differs from the majority's at revision"), "{reason}");
         repaired(&cluster, victim).await;
         assert_eq!(value(&cluster.handle(victim), "a7").as_deref(), Some("right"));
-        // What was repaired is on the disk: a restart finds nothing.
+        // The repaired state is on the disk: after a restart the members agree.
         cluster.kill(victim).await;
         cluster.restart(victim).await.unwrap();
         eventually("it agrees again", || (agreement(&cluster, victim).agreed.0 > 0).then_some(())).await;
@@ -145,7 +145,7 @@ fn a_quarantined_member_serves_nobody_and_a_restart_does_not_help_it() {
         let mut cluster = cluster_with_stored_state().await;
         let victim = (cluster.leader().await + 1) % 3;
         let others: Vec<usize> = (0..3).filter(|n| *n != victim).collect();
-        // Its peers send it no state: it stays as it is.
+        // No peer sends it a snapshot, so it is not repaired.
         for other in &others {
             cluster.network.refuse(Purpose::Snapshot, peer(*other).id, true);
         }
@@ -185,7 +185,7 @@ fn a_quarantined_member_does_not_lead_when_the_leader_is_killed_and_its_watches_
             let mut cluster = cluster_with_stored_state().await;
             let leader = cluster.leader().await;
             let followers: Vec<usize> = (0..3).filter(|n| *n != leader).collect();
-            // The one whose turn comes first.
+            // The follower that would stand for election first.
             let victim = followers.iter().copied().min_by_key(|n| peer(*n).id).unwrap();
             (0..3).for_each(|n| cluster.network.refuse(Purpose::Snapshot, peer(n).id, true));
             let handle = cluster.handle(victim);
@@ -243,7 +243,8 @@ fn without_a_majority_everybody_is_told_and_nobody_is_changed() {
     });
 }
 
-/// A member that is quarantined and cannot be repaired, one that lacks the newest entry, and the leader.
+/// A cluster with a dead leader, a quarantined member that cannot be repaired, and a member that lacks the newest
+/// entry. Returns the latter two.
 async fn quarantined_with_the_newest_log() -> (Cluster, usize, usize) {
     let mut cluster = cluster_with_stored_state().await;
     let leader = cluster.leader().await;
@@ -269,7 +270,7 @@ fn a_quarantined_member_gives_its_newest_entries_to_one_that_may_lead() {
         right.barrier().await.unwrap();
         assert_eq!(value(&right, "newest").as_deref(), Some("1"));
         revision_of(right.propose(put("more", "1")).await);
-        // What they agreed on before it went wrong does not count.
+        // Agreement on revisions before the divergence does not lift the quarantine.
         SimRuntime::sleep(Duration::from_secs(20)).await;
         cluster.handle(wrong).may_serve().unwrap_err();
     });
@@ -303,7 +304,7 @@ fn a_quarantined_member_is_repaired_by_one_of_its_judges_while_others_are_away()
         let handle = cluster.handle(wrong);
         eventually("it is quarantined", || handle.may_serve().err()).await;
         cluster.kill(away).await;
-        // Who judged is on the disk.
+        // The members that judged it are recorded on its disk.
         cluster.kill(wrong).await;
         cluster.restart(wrong).await.unwrap();
         (0..3).for_each(|n| cluster.network.refuse(Purpose::Snapshot, peer(n).id, false));
@@ -342,7 +343,7 @@ fn a_quarantined_leader_does_not_spread_its_state() {
         })
         .await;
         cluster.kill(right).await;
-        // The quarantined member has the newest log, and the other needs a state.
+        // The quarantined member has the newest log, and the other needs a snapshot.
         cluster.restart(behind).await.unwrap();
         (0..3).for_each(|n| cluster.network.refuse(Purpose::Snapshot, peer(n).id, false));
         SimRuntime::sleep(Duration::from_secs(60)).await;

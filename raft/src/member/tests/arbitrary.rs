@@ -1,7 +1,8 @@
-//! Feeds changed frames and plain noise to everything that reads bytes of a peer or of a disk.
+//! Feeds mutated frames and noise to every decoder of bytes from a peer or a disk.
 //!
-//! One function for each reader. It must not panic, asserts what holds where the bytes mean something, and says whether
-//! they did. What a reader accepts is written and read again without a difference: members that took it would agree.
+//! One function for each decoder. It must not panic, asserts invariants of what it decodes, and returns whether
+//! decoding succeeded. Decoded values are encoded and decoded again without a difference: members that accepted them
+//! would agree.
 #![allow(clippy::needless_update, reason = "messages get new fields")]
 
 use proptest::collection::vec;
@@ -20,13 +21,13 @@ use crate::member::codec::{
 use crate::member::network::{append_from_wire, vote_request_from_wire};
 use orch_proto::store as wire;
 
-/// The feature level that everything is read and written at.
+/// Feature level of all encoding and decoding.
 const LEVEL: u32 = crate::encoding::FEATURE_LEVEL_MAX;
 
-/// Inputs for each reader: about a second.
+/// Inputs for each decoder: about a second.
 const CASES: u32 = 16_384;
 
-/// One change of a valid message.
+/// One mutation of a valid message.
 #[derive(Clone, Debug)]
 enum Edit {
     Set(Index, u8),
@@ -38,7 +39,7 @@ enum Edit {
 
 fn edit() -> impl Strategy<Value = Edit> {
     let at = any::<Index>;
-    // Lengths and field numbers that are too large, and a varint without an end.
+    // Too large lengths and field numbers, and an unterminated varint.
     let pieces =
         select(vec![vec![0xff; 10], vec![0xff, 0xff, 0xff, 0xff, 0x0f], vec![0x0a, 0x00], vec![0x12]]);
     prop_oneof![
@@ -149,7 +150,7 @@ fn append() -> wire::AppendRequest {
     }
 }
 
-/// An entry of the log, and the transaction in it.
+/// A log entry, and the transaction in it.
 fn read_entry(bytes: Bytes) -> bool {
     let Ok(entry) = decode("entry", bytes).and_then(|entry| entry_from_frame(entry, LEVEL)) else {
         return false;
@@ -165,7 +166,7 @@ fn read_transaction(bytes: Bytes) -> bool {
     true
 }
 
-/// An object of the state, as on disk and in snapshots. Its revision can be spliced in.
+/// An object of the state, as on disk and in snapshots. Its JSON can be split at the revision.
 fn read_object(bytes: Bytes) -> bool {
     let Ok(object) = decode("object", bytes).and_then(object_from_wire) else { return false };
     let (before, after) = object.json_around_revision();

@@ -1,7 +1,7 @@
-//! Clusters in the states that many scenarios begin with.
+//! Initial states of clusters that several scenarios share.
 //!
-//! Owns how a cluster gets into such a state: an older copy of a disk with a member that is late, a majority on older
-//! disks, a removed member in other hands. What a scenario claims, and what happens next, stands in the scenario.
+//! Owns the way into such a state: an older copy of a disk beside a member that lags, a majority on older disks, a
+//! removed member whose address answers with lies. Claims and later events are in the scenarios.
 
 use orch_proto::store as wire;
 
@@ -9,14 +9,14 @@ use super::impostors::Liar;
 use super::*;
 use crate::Runtime;
 
-/// Waits until every member that runs knows its cluster and has registered its disk.
+/// Waits until every running member knows its cluster and has registered its disk.
 pub(super) async fn known_everywhere(cluster: &Cluster) {
     for handle in cluster.handles() {
         handle.wait_cluster().await.unwrap();
     }
 }
 
-/// Waits until every member that runs has applied the same, so that none lacks a registration.
+/// Waits until all running members have applied the same revision, so that none lacks a registration.
 pub(super) async fn converge(cluster: &Cluster) {
     eventually("everybody has applied everything", || {
         let applied: Vec<_> = cluster.handles().iter().map(|handle| handle.status().applied).collect();
@@ -25,12 +25,12 @@ pub(super) async fn converge(cluster: &Cluster) {
     .await;
 }
 
-/// The disk of member `n` as it is now.
+/// A copy of the disk of member `n` as it is now.
 pub(super) fn copy(cluster: &Cluster, n: usize) -> Arc<MemoryDisk> {
     Arc::new(cluster.disks[n].copy())
 }
 
-/// The reason why member `n` ended within `time`; `None` while it runs.
+/// The reason why member `n` stopped itself within `time`; `None` if it still runs.
 pub(super) async fn ended(cluster: &Cluster, n: usize, time: Duration) -> Option<String> {
     SimRuntime::timeout(time, cluster.handle(n).fatal()).await.ok()
 }
@@ -42,7 +42,7 @@ pub(super) async fn write_many(cluster: &Cluster, n: usize, prefix: &str, count:
     }
 }
 
-/// Starts a new member, and has `leader` make it a voter.
+/// Starts a new member, and makes it a voter through `leader`.
 pub(super) async fn join_as_voter(cluster: &mut Cluster, leader: usize) -> usize {
     let joined = cluster.join().await;
     cluster.handle(leader).add_learner(&peer(joined)).await.unwrap();
@@ -50,7 +50,7 @@ pub(super) async fn join_as_voter(cluster: &mut Cluster, leader: usize) -> usize
     joined
 }
 
-/// A cluster, not started, whose leader soon has only a snapshot for a member that lags.
+/// A cluster, not started, with short logs: a member that lags needs a snapshot.
 pub(super) fn with_small_logs(size: usize) -> Cluster {
     let mut cluster = Cluster::new(size);
     cluster.log = LogOptions { snapshot_every: 50, keep: 30, ..LogOptions::default() };
@@ -58,19 +58,19 @@ pub(super) fn with_small_logs(size: usize) -> Cluster {
     cluster
 }
 
-/// Three stopped members that have acknowledged a write, `acknowledged`, of which only one still has it.
+/// Three stopped members that have acknowledged the write `acknowledged`, which only `gone` still has.
 pub(super) struct OlderCopy {
     pub(super) cluster: Cluster,
     /// Stopped before the write.
     pub(super) late: usize,
-    /// Has the write.
+    /// Has the write; stopped.
     pub(super) gone: usize,
     /// Had the write. Its disk was replaced by the copy from before its last start.
     pub(super) rolled_back: usize,
 }
 
-/// Leads three members into the state of [`OlderCopy`]. All of them know the last start of the one that is rolled back, and
-/// the copy has as much of the log as the late member: the log of that start is cut off there.
+/// Brings three members into the state of [`OlderCopy`]. All of them know the last start of the member that is rolled
+/// back. The copy's log is as long as the late member's: the log written since that start is missing.
 pub(super) async fn older_copy_and_late_member() -> OlderCopy {
     let mut cluster = Cluster::start(3).await;
     cluster.leader().await;
@@ -90,8 +90,8 @@ pub(super) async fn older_copy_and_late_member() -> OlderCopy {
     OlderCopy { cluster, late, gone, rolled_back }
 }
 
-/// A cluster of three that grew from its only founder, member 0, and holds the object `a`. Also the founder's disk from
-/// before the others joined.
+/// A cluster of three that grew from its only founder, member 0, and holds the object `a`. Also a copy of the founder's
+/// disk from before the others joined.
 pub(super) async fn grown_from_one() -> (Cluster, Arc<MemoryDisk>) {
     let mut cluster = Cluster::start(1).await;
     cluster.handle(0).wait_cluster().await.unwrap();
@@ -107,8 +107,8 @@ pub(super) async fn grown_from_one() -> (Cluster, Arc<MemoryDisk>) {
     (cluster, alone)
 }
 
-/// Has a majority of three members lose the objects `a0` to `a{lost - 1}`, which one member keeps, and write `b0` to
-/// `b{written - 1}` in their place. The one that keeps them is returned; it is stopped.
+/// Makes a majority of three members lose the objects `a0` to `a{lost - 1}`, which one member keeps, and write `b0` to
+/// `b{written - 1}` instead. Returns the member that keeps them, which is stopped.
 pub(super) async fn majority_loses(cluster: &mut Cluster, lost: usize, written: usize) -> usize {
     let leader = cluster.leader().await;
     known_everywhere(cluster).await;
@@ -129,14 +129,15 @@ pub(super) async fn majority_loses(cluster: &mut Cluster, lost: usize, written: 
     right
 }
 
-/// What a removed member was before.
+/// Role of the removed member before its removal.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Seat {
     Voter,
     Learner,
 }
 
-/// Who is who in a cluster of three of which a fourth member was removed and is in other hands.
+/// Members of a cluster of three founders from which a fourth member was removed; its address is answered by a
+/// [`Liar`].
 pub(super) struct Roles {
     pub(super) leader: usize,
     pub(super) follower: usize,
@@ -153,8 +154,8 @@ pub(super) async fn with_liar(lie: wire::IdentityResponse, seat: Seat) -> (Clust
     (cluster, roles)
 }
 
-/// Starts `cluster`, of three founders, adds a member and removes it, which had `seat`, while another was away. The removed
-/// one's address answers with `lie`; the cluster holds the object `acknowledged`.
+/// Starts `cluster`, of three founders, adds a fourth member with the role `seat`, and removes it while a founder is
+/// stopped. The removed member's address answers with `lie`; the cluster holds the object `acknowledged`.
 pub(super) async fn put_liar(cluster: &mut Cluster, lie: wire::IdentityResponse, seat: Seat) -> Roles {
     cluster.start_and_found().await;
     known_everywhere(cluster).await;

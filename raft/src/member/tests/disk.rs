@@ -1,4 +1,4 @@
-//! A disk in memory. What is written is durable at once; a wiped one is a new one.
+//! A disk in memory, with injectable faults. Writes are durable at once.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -25,13 +25,13 @@ struct Contents {
     log: BTreeMap<u64, Bytes>,
     meta: BTreeMap<MetaKey, Bytes>,
     objects: Objects,
-    /// By resource and last revision: the revision before the block, and its record.
+    /// By resource and last revision of a block: the revision before the block, and its record.
     history: BTreeMap<(Box<str>, u64), (u64, Bytes)>,
     generation: Generation,
     failing: bool,
-    /// What is left on the disk; endless where `None`.
+    /// Free bytes; `None` is unlimited.
     free: Option<u64>,
-    /// How often space was to be given back.
+    /// Number of calls of `reclaim`.
     reclaimed: u32,
 }
 
@@ -55,22 +55,22 @@ impl Contents {
 }
 
 impl MemoryDisk {
-    /// Every operation fails from now on.
+    /// Makes every operation fail from now on.
     pub(super) fn fail(&self) {
         self.contents.lock().failing = true;
     }
 
-    /// So many bytes are left from now on.
+    /// Sets the free bytes.
     pub(super) fn leave(&self, free: u64) {
         self.contents.lock().free = Some(free);
     }
 
-    /// How often space was to be given back.
+    /// Number of calls of `reclaim`.
     pub(super) fn reclaimed(&self) -> u32 {
         self.contents.lock().reclaimed
     }
 
-    /// Changes one byte in the stored object at `path`, its checksum with it. `false`: it is not stored.
+    /// Changes one byte of the stored object at `path`, undetected by a checksum. `false` if it is not stored.
     pub(super) fn corrupt_object(&self, path: &str) -> bool {
         let mut contents = self.contents.lock();
         let Some((_, record)) = contents.objects.iter_mut().find(|((_, at), _)| **at == *path) else {
@@ -85,7 +85,7 @@ impl MemoryDisk {
         true
     }
 
-    /// Loses the stored object at `path` without a trace. `false`: it is not stored.
+    /// Removes the stored object at `path` without a trace. `false` if it is not stored.
     pub(super) fn lose_object(&self, path: &str) -> bool {
         let mut contents = self.contents.lock();
         let before = contents.objects.len();
@@ -93,20 +93,20 @@ impl MemoryDisk {
         contents.objects.len() < before
     }
 
-    /// Rot: one block of history cannot be read.
+    /// Replaces a block of history by garbage.
     pub(crate) fn corrupt_block(&self, resource: &str, through: u64) {
         let mut contents = self.contents.lock();
         contents.history.get_mut(&(Box::from(resource), through)).unwrap().1 =
             Bytes::from_static(b"\xff\xff");
     }
 
-    /// Rot: one block of history is gone.
+    /// Removes a block of history.
     pub(crate) fn lose_block(&self, resource: &str, through: u64) {
         self.contents.lock().history.remove(&(Box::from(resource), through));
     }
 
-    /// Forgets that the newest change of `resource` was one, as if a removal had been missed. `false`: the stored state
-    /// knows of no change.
+    /// Sets the last change of `resource` in the stored mark back by one revision, as if a deletion had been missed.
+    /// `false` if the mark has no change of it.
     pub(super) fn lose_change(&self, resource: &str) -> bool {
         let mut contents = self.contents.lock();
         let Some(mark) = contents.meta.get_mut(&MetaKey::StateMark) else { return false };
@@ -119,19 +119,19 @@ impl MemoryDisk {
         true
     }
 
-    /// The log is gone, and what says where it began.
+    /// Removes the log and its purge marker.
     pub(super) fn lose_log(&self) {
         let mut contents = self.contents.lock();
         contents.log.clear();
         contents.meta.remove(&MetaKey::Purged);
     }
 
-    /// Rot: one entry of the log is gone.
+    /// Removes one log entry.
     pub(super) fn lose_entry(&self, index: u64) {
         self.contents.lock().log.remove(&index);
     }
 
-    /// A disk with the same on it, which is written to independently.
+    /// An independent disk with the same content.
     pub(crate) fn copy(&self) -> Self {
         let contents = self.contents.lock().clone();
         MemoryDisk { contents: Arc::new(Mutex::new(contents)) }

@@ -1,4 +1,4 @@
-//! Forwarded writes when one side of the stream falls silent.
+//! Forwarded writes when one side of the stream hangs.
 
 use orch_proto::store as wire;
 use prost::Message;
@@ -9,7 +9,7 @@ use crate::Runtime;
 use crate::encoding::{ProposalId, encode_transaction};
 use crate::transport::{Duplex, Purpose};
 
-/// A cluster with an open forward stream, its leader and a follower.
+/// A cluster, its leader, and a follower with an open forward stream.
 async fn forwarding() -> (Cluster, usize, usize) {
     let cluster = Cluster::start(3).await;
     let leader = cluster.leader().await;
@@ -25,7 +25,7 @@ fn a_hung_stream_is_given_up_and_what_was_under_way_is_unknown() {
         cluster.network.hang(Purpose::Forward);
         let handle = cluster.handle(follower);
         let lost = SimRuntime::spawn(async move { handle.propose(create("lost", "x")).await });
-        // Longer than two periods of listening.
+        // Longer than two listen periods: a leader silent for one loses the stream.
         SimRuntime::sleep(Duration::from_secs(5)).await;
         let start = SimInstant::now();
         revision_of(cluster.handle(follower).propose(create("later", "x")).await);
@@ -43,7 +43,8 @@ fn writes_go_on_past_a_stream_whose_buffers_are_full() {
     simulate(302, async {
         let (cluster, _, follower) = forwarding().await;
         cluster.network.hang(Purpose::Forward);
-        // More frames than the stream holds: one for each write, since each waits for the one before to be sent.
+        // More frames than the stream buffers: one for each write, since each write waits for the frame before to be
+        // sent.
         let writes: Vec<_> = (0..40)
             .map(|i| {
                 let handle = cluster.handle(follower);
@@ -71,7 +72,7 @@ fn a_leader_without_a_quorum_keeps_its_forward_streams() {
     simulate(303, async {
         let (mut cluster, leader, follower) = forwarding().await;
         cluster.kill(3 - leader - follower).await;
-        // Nothing commits until the leader gives up the stream of appends; its heartbeats pass.
+        // No entry commits until the leader gives up the stream of appends; its heartbeats pass.
         cluster.network.hang(Purpose::Append);
         let opened = cluster.network.streams(Purpose::Forward);
         let handle = cluster.handle(follower);
@@ -94,7 +95,7 @@ fn a_peer_that_reads_no_answers_loses_its_stream() {
         let duplex = Duplex { sender, receiver };
         let serving = SimRuntime::spawn(service.stream(peer(follower).id, Purpose::Forward, duplex));
         for sequence in 1..=4 {
-            // Of a term that is over: each is refused, and answered at once.
+            // Of an earlier term: each is refused, and answered at once.
             let frame = wire::ForwardRequest { sequence, term: 0, transactions: vec![nothing()], format: 0 };
             to_leader.send(Bytes::from(frame.encode_to_vec())).await.unwrap();
         }
@@ -111,8 +112,8 @@ fn nothing() -> Bytes {
     encode_transaction(ProposalId::default(), &Transaction::default(), 0)
 }
 
-/// A leader that was cut off for seconds knows only by the first acknowledgement who belongs to the cluster now. Another member
-/// that could be asked does not run.
+/// A leader that was cut off for seconds knows the members only from the first acknowledgement on. The other member
+/// that it could ask is stopped.
 #[test]
 fn a_write_that_comes_before_the_leader_is_in_touch_is_sent_again() {
     simulate(305, async {
@@ -120,7 +121,7 @@ fn a_write_that_comes_before_the_leader_is_in_touch_is_sent_again() {
         SimRuntime::sleep(Duration::from_secs(2)).await;
         cluster.kill(3 - leader - follower).await;
         cluster.network.isolate(peer(leader).id, [peer(follower).id].into_iter());
-        // What goes into the stream that was cut is lost, and the stream with it.
+        // This write is lost in the cut stream, and ends that stream.
         let handle = cluster.handle(follower);
         drop(SimRuntime::spawn(async move { handle.propose(create("lost", "x")).await }));
         SimRuntime::sleep(Duration::from_secs(5)).await;

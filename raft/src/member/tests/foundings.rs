@@ -1,4 +1,4 @@
-//! How a cluster begins, and disks that must not begin it again: emptied ones and older copies.
+//! Founding of a cluster, and disks that must not found it again: emptied ones and older copies.
 
 use orch_proto::store as wire;
 
@@ -17,7 +17,7 @@ fn refusal(founded: Result<(), FoundError>) -> String {
     }
 }
 
-/// Waits until the newest start of member `n` is registered where `at` has applied it.
+/// Waits until member `at` has applied the registration of start number `starts` of member `n`.
 async fn starts_known(cluster: &Cluster, at: usize, n: usize, starts: u64) {
     eventually("a registered start", || {
         let known = registered(&cluster.handle(at).state(), peer(n).id)?;
@@ -46,7 +46,7 @@ fn founders_wait_for_the_one_act_and_for_each_other() {
         cluster.handle(2).found().await.unwrap();
         cluster.leader().await;
         revision_of(cluster.handle(1).propose(put("a", "1")).await);
-        // Once more changes nothing, and starts with unchanged flags go on with what there is.
+        // A second founding changes nothing, and restarts with unchanged flags continue the cluster.
         cluster.handle(1).found().await.unwrap();
         for n in 0..3 {
             cluster.kill(n).await;
@@ -117,12 +117,12 @@ fn a_founder_alone_that_was_emptied_founds_nothing_beside_the_cluster_it_grew_in
         revision_of(cluster.handle(0).propose(put("a", "1")).await);
         wipe(&mut cluster, 0).await;
         cluster.leader_among(&[1, 2]).await;
-        // With unchanged flags: the only founder it knows of is itself.
+        // With unchanged flags it knows itself as the only founder.
         cluster.restart(0).await.unwrap();
         SimRuntime::sleep(LONG).await;
         assert!(cluster.handle(0).cluster().is_none() && cluster.handle(0).status().leader.is_none());
         assert!(cluster.handle(0).propose(put("b", "2")).await.is_err());
-        // Not even when it is told to: the members that it has forgotten speak to it.
+        // An explicit founding is refused, too: members that the emptied disk has forgotten contact it.
         let reason = refusal(cluster.handle(0).found().await);
         assert!(reason.contains("of a running cluster speaks to this one"), "{reason}");
         revision_of(cluster.handle(1).propose(put("a", "2")).await);
@@ -138,7 +138,7 @@ fn an_emptied_founder_and_a_late_one_found_nothing_anew() {
         cluster.start_and_found().await;
         cluster.leader().await;
         revision_of(cluster.handle(down).propose(put("a", "1")).await);
-        // As if it had never been started, which a founding does not allow.
+        // As if it had never been started; a real founding needs all founders.
         wipe(&mut cluster, late).await;
         cluster.kill(down).await;
         wipe(&mut cluster, emptied).await;
@@ -150,7 +150,7 @@ fn an_emptied_founder_and_a_late_one_found_nothing_anew() {
         }
         let reason = refusal(cluster.handle(late).found().await);
         assert_eq!(reason, format!("n{down} does not answer"));
-        // And the one that has the cluster makes them stop.
+        // The founder that still has the cluster makes them stop.
         cluster.restart(down).await.unwrap();
         for n in [late, emptied] {
             let reason = cluster.handle(n).fatal().await;
@@ -193,7 +193,7 @@ fn an_older_copy_of_a_disk_is_refused_by_its_count_of_starts() {
         cluster.restart(rolled_back).await.unwrap();
         starts_known(&cluster, other, rolled_back, 2).await;
         cluster.kill(rolled_back).await;
-        // Nobody remembers anything but what the state says.
+        // Restarts clear what members remember beside the state.
         cluster.kill(leader).await;
         cluster.kill(other).await;
         cluster.disks[rolled_back] = copy;
@@ -215,7 +215,7 @@ fn an_older_copy_of_a_disk_is_refused_by_those_it_promised_more() {
         let rolled_back = (leader + 1) % 3;
         starts_known(&cluster, rolled_back, rolled_back, 1).await;
         SimRuntime::sleep(Duration::from_secs(2)).await;
-        // A snapshot of the running machine: no start lies between it and what is lost.
+        // A copy of the running member's disk: no start lies between the copy and the loss.
         let copy = Arc::new(cluster.disks[rolled_back].copy());
         let at = revision_of(cluster.handle(leader).propose(put("a", "1")).await);
         assert!(cluster.handle(rolled_back).wait_applied(at, LONG).await);
@@ -263,8 +263,8 @@ fn a_member_that_came_back_answers_one_that_is_added_later() {
     });
 }
 
-/// Found by a simulation: a founder whose disk was full at the founding, and another one whose disk was lost soon after. The third
-/// had the founding, and did not tell it.
+/// Found by a simulation: at the founding one founder's disk was full, and another's was lost soon after. The third had
+/// the founding record, and did not send it.
 #[test]
 fn a_founder_that_missed_the_founding_is_told_of_it_until_it_has_registered() {
     simulate(331, async {
@@ -288,7 +288,8 @@ fn a_founder_that_missed_the_founding_is_told_of_it_until_it_has_registered() {
     });
 }
 
-/// The founding is on the disk, this member takes part, and its first entry is on the way: nobody else may have its vote.
+/// The founding is on the disk and the member is enrolled, but its first entry is not in the log yet: only founders may
+/// get its vote.
 #[test]
 fn a_founder_without_an_entry_lets_in_founders_only() {
     simulate(213, async {

@@ -1,6 +1,6 @@
-//! Peers that are no members, or are none any more, and what they send and answer.
+//! Peers that are not, or no longer, members, and the frames they send.
 //!
-//! Owns their frames. Which member is asked, and what the member must do, stands in the scenarios.
+//! Owns the frames. Recipients and expected reactions are in the scenarios.
 
 use futures::FutureExt;
 use futures::future::BoxFuture;
@@ -12,10 +12,11 @@ use wire::control_response::Kind as Response;
 use super::*;
 use crate::transport::{Duplex, NodeId, PeerService, Purpose, Transport};
 
-/// How long an impostor waits for one answer.
+/// Timeout of a request of an impostor.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// A removed member's machine in other hands: it answers every question for an identity alike, and nothing else.
+/// A service at a removed member's address, in an attacker's hands: it gives every identity request the same answer,
+/// and refuses other requests.
 pub(super) struct Liar(pub(super) wire::IdentityResponse);
 
 impl PeerService for Liar {
@@ -38,7 +39,8 @@ pub(super) fn answered(answer: Result<Response, String>) -> BoxFuture<'static, R
     async { answer }.boxed()
 }
 
-/// Sends `request` to `to` with the certificate of `from`, which says with `recall` what it knows of that disk.
+/// Sends `request` to `to` with the certificate of `from`; `recall` is what the sender claims to know of the
+/// recipient's disk.
 pub(super) async fn ask(
     cluster: &Cluster,
     from: usize,
@@ -54,15 +56,15 @@ pub(super) async fn ask(
     Ok(wire::ControlResponse::decode(answer).unwrap().kind.unwrap())
 }
 
-/// The ballot of `from`, with a log that is longer than any, as of one to whom a leader hands over.
+/// A vote request of `from` with a made-up, longer log, as in a leader transfer.
 pub(super) fn ballot(from: usize, term: u64) -> wire::VoteRequest {
     let vote = Some(wire::Vote { term, node: peer(from).id.0, committed: false });
     let last_log_id = Some(wire::LogId { term, index: 1_000_000 });
     wire::VoteRequest { vote, last_log_id, leader_transfer: true }
 }
 
-/// The heartbeat of `from` as a leader of term 30 that nobody elected, with an entry that nobody proposed. The entry follows
-/// the entry `end` of term `end_term`.
+/// A heartbeat of `from` as the leader of term 30, without an election, with an entry that was never proposed. The
+/// entry follows entry `end` of term `end_term`.
 pub(super) fn forged(from: usize, end: u64, end_term: u64) -> Request {
     let vote = wire::Vote { term: 30, node: peer(from).id.0, committed: true };
     let log_id = |index| Some(wire::LogId { term: if index == end { end_term } else { 30 }, index });

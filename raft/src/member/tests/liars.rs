@@ -1,4 +1,4 @@
-//! A removed member's machine in other hands, at its old address: it decides nothing over members that were away.
+//! A removed member's address in an attacker's hands: it has no power over members that were away.
 
 use orch_proto::store as wire;
 
@@ -9,10 +9,10 @@ use crate::Runtime;
 
 const SOON: Duration = Duration::from_secs(2);
 
-/// Longer than whatever a lie could bring about.
+/// Longer than any effect of a lie takes.
 const LONG: Duration = Duration::from_secs(30);
 
-/// Sends the forged heartbeat of `from` several times, so that `to` has asked about it; whether the last one was taken.
+/// Sends forged heartbeats of `from`, so that `to` asks other members about it. Returns the result of the last one.
 async fn lead_falsely(cluster: &Cluster, from: usize, to: usize) -> Result<(), String> {
     let status = cluster.handle(to).status();
     let mut answer = Ok(());
@@ -40,7 +40,7 @@ fn a_removed_member_ends_nobody_for_ever() {
     }
 }
 
-/// Nor where nobody else is there to be asked.
+/// The same without another member to ask.
 #[test]
 fn a_removed_member_alone_with_one_marks_no_disk() {
     for (seed, seat) in [(924, Seat::Learner), (925, Seat::Voter)] {
@@ -51,7 +51,7 @@ fn a_removed_member_alone_with_one_marks_no_disk() {
             cluster.kill(roles.follower).await;
             cluster.restart(roles.away).await.unwrap();
             assert_eq!(ended(&cluster, roles.away, LONG).await, None);
-            // The members are back, and it is one of them.
+            // A member is back, and the two elect a leader.
             cluster.restart(roles.leader).await.unwrap();
             let now = cluster.leader_among(&[roles.leader, roles.away]).await;
             assert_eq!(value(&cluster.handle(now), "acknowledged").as_deref(), Some("1"));
@@ -59,7 +59,7 @@ fn a_removed_member_alone_with_one_marks_no_disk() {
     }
 }
 
-/// Nor does what it has said once hold when it has fallen silent (found by a simulation).
+/// An accusation does not outlive the accuser's silence (found by a simulation).
 #[test]
 fn a_removed_member_that_has_fallen_silent_keeps_nobody_out() {
     simulate(926, async {
@@ -88,7 +88,7 @@ fn a_removed_learner_keeps_no_majority_from_electing() {
     });
 }
 
-/// One that was a voter is one word against another: it needs two others that live.
+/// A former voter's word counts against another voter's: two other voters must be reachable.
 #[test]
 fn a_removed_voter_keeps_nobody_from_following_that_reaches_two_others() {
     simulate(915, async {
@@ -117,7 +117,7 @@ fn a_removed_member_ends_nobody_by_saying_it_was_removed() {
     }
 }
 
-/// Two certificates, one of a learner that was removed, which vouches for the other.
+/// Two certificates: one of a removed learner, which vouches for the other.
 #[test]
 fn a_removed_learner_vouches_for_nobody() {
     simulate(907, async {
@@ -134,13 +134,13 @@ fn a_removed_learner_vouches_for_nobody() {
     });
 }
 
-/// One that was a voter vouches for nobody where somebody else can be asked, whom a leader leads.
+/// A former voter's word is not enough while a member that follows a leader can be asked.
 #[test]
 fn a_removed_voter_vouches_for_nobody_beside_a_member() {
     simulate(917, async {
         let lie = wire::IdentityResponse { about_member: true, confirmed: true, ..Default::default() };
         let (mut cluster, roles) = with_liar(lie, Seat::Voter).await;
-        // The leader does not reach it; one that follows that leader does.
+        // The leader does not reach the member; a follower of that leader does.
         cluster.network.isolate(peer(roles.away).id, [peer(roles.leader).id].into_iter());
         cluster.restart(roles.away).await.unwrap();
         SimRuntime::sleep(SOON).await;

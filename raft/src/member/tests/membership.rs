@@ -1,4 +1,4 @@
-//! Changes of the membership that must not be made, and members that are one no longer.
+//! Refused membership changes, interrupted ones, and removed members.
 
 use super::*;
 use crate::Runtime;
@@ -9,7 +9,7 @@ use openraft::entry::RaftPayload;
 use orch_proto::store as wire;
 use prost::Message;
 
-/// Longer than a voter may be silent and still count.
+/// Longer than a voter may be silent and still count as answering.
 const SILENCE: Duration = Duration::from_secs(1);
 
 async fn with_registered_members(size: usize) -> Cluster {
@@ -43,7 +43,7 @@ fn a_removal_that_leaves_no_majority_that_answers_is_refused() {
         let handle = cluster.handle(healthy);
         let reason = refusal(handle.remove(peer(healthy).id).await);
         assert!(reason.contains(&format!("n{dead} is silent")), "{reason}");
-        // Nothing was begun: writes go on, and so does the change that makes sense.
+        // No change was begun: writes go on, and removing the dead member succeeds.
         revision_of(handle.propose(put("a", "1")).await);
         handle.remove(peer(dead).id).await.unwrap();
         assert_eq!(cluster.handle(leader).status().members.len(), 2);
@@ -65,7 +65,7 @@ fn a_promotion_that_leaves_no_majority_that_answers_is_refused() {
         cluster.kill((leader + 1) % 3).await;
         cluster.kill(joined).await;
         SimRuntime::sleep(SILENCE).await;
-        // Caught up, but gone: of four voters two would be left.
+        // The learner has caught up but is stopped: of four voters, two would answer.
         let reason = refusal(cluster.handle(leader).promote(peer(joined).id).await);
         assert!(reason.contains("no majority that answers"), "{reason}");
         revision_of(cluster.handle(leader).propose(put("a", "1")).await);
@@ -86,7 +86,7 @@ fn a_removed_member_loses_its_open_streams_and_stops() {
         cluster.handle(leader).remove(peer(removed).id).await.unwrap();
         let ended = SimRuntime::timeout(Duration::from_millis(10), appends.receiver.recv()).await;
         assert!(matches!(ended, Ok(None)), "{ended:?}");
-        // What it sends on is refused in so many words, and then this stream ends, too.
+        // A write on the open stream is refused with a response, and then this stream ends, too.
         let term = cluster.handle(leader).status().term;
         let transactions = vec![wire::Transaction::default().encode_to_vec().into()];
         let frame = wire::ForwardRequest { sequence: 1, term, transactions, format: 0 };
@@ -162,7 +162,7 @@ fn a_change_that_stopped_between_two_sets_of_voters_is_taken_back() {
     });
 }
 
-/// What a leader leaves that dies in the middle of a change: `after` beside the voters there are, committed.
+/// Commits a joint membership of the founders and `after`, as a leader leaves it that dies during a change.
 async fn leave_half_done(cluster: &Cluster, leader: usize, after: &[usize]) {
     let place = |n: usize| (peer(n).id.0, Place::of(&peer(n)));
     let set = |members: &[usize]| members.iter().map(|n| peer(*n).id.0).collect();
@@ -201,13 +201,13 @@ fn a_change_goes_on_when_whoever_asked_for_it_has_given_up() {
             while !cluster.handle(leader).status().changing {
                 SimRuntime::sleep(Duration::from_micros(100)).await;
             }
-            // The first step is in the leader's log; its commit needs the voter that stays.
+            // The joint membership is in the leader's log; its commit needs the voter that stays.
             cluster.network.isolate(peer(stays).id, (0..3).map(|n| peer(n).id));
             let asked = asking.await.unwrap();
             assert!(matches!(asked, Err(ChangeError::Unknown { .. })), "{asked:?}");
             assert!(cluster.handle(leader).status().changing);
             cluster.network.heal();
-            // Sooner than a change is taken for abandoned.
+            // Shorter than the time after which a change counts as abandoned.
             SimRuntime::sleep(Duration::from_secs(3)).await;
             let status = cluster.handle(leader).status();
             assert!(!status.changing && status.members.len() == 2, "{status:?}");
@@ -223,7 +223,7 @@ fn a_change_that_a_leader_left_half_done_is_completed() {
         let (stays, removed) = ((old + 1) % 3, (old + 2) % 3);
         leave_half_done(&cluster, old, &[old, stays]).await;
         cluster.kill(old).await;
-        // Two of the three old voters are left, but one of the two new ones: nobody can lead.
+        // Two of the three old voters are left, but only one of the two new ones: no majority of both, so no leader.
         SimRuntime::sleep(Duration::from_secs(5)).await;
         assert!(cluster.handles().iter().all(|handle| handle.status().changing));
         cluster.restart(old).await.unwrap();
@@ -282,9 +282,9 @@ fn a_leader_that_shuts_down_hands_over_to_a_voter_that_answers() {
     simulate(114, async {
         let mut cluster = with_registered_members(5).await;
         let leader = cluster.leader().await;
-        // Whatever the store writes at the beginning is written by then.
+        // By then the store has made its own writes of the start.
         SimRuntime::sleep(Duration::from_secs(5)).await;
-        // The one that comes first among those with as much of the log.
+        // The preferred successor among voters with equal logs.
         let dead = (0..5).filter(|n| *n != leader).max_by_key(|n| peer(*n).id).unwrap();
         cluster.kill(dead).await;
         SimRuntime::sleep(SILENCE).await;
@@ -321,7 +321,7 @@ fn the_lead_goes_to_voters_that_answer_and_to_nobody_else() {
     });
 }
 
-/// The followers take the dead one for the leader until they elect the next.
+/// Followers name the dead leader until they elect the next.
 #[test]
 fn a_change_asked_for_when_the_leader_has_died_goes_to_the_next() {
     simulate(112, async {
@@ -339,7 +339,7 @@ fn a_change_asked_for_when_the_leader_has_died_goes_to_the_next() {
     });
 }
 
-/// Everybody was started again, and one of the voters never comes back: who takes its place gets the log all the same.
+/// After a restart of all members, one voter never comes back: its replacement receives the log all the same.
 #[test]
 fn a_member_is_added_while_a_voter_stays_away_for_good() {
     simulate(115, async {

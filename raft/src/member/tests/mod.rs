@@ -1,7 +1,7 @@
-//! Small clusters in one thread under a virtual clock, on disks and a network in memory.
+//! Small clusters in one thread under a virtual clock, with disks and network in memory.
 //!
-//! Owns one harness, `Cluster`, and many short scenarios. Faults of disks and long random runs belong to the simulator
-//! of the cluster tests; here each claim has its own few virtual seconds.
+//! Owns one harness, `Cluster`, and many short scenarios of a few virtual seconds, one claim each. Disk faults and long
+//! random runs belong to the simulator of the cluster tests.
 
 mod acquaintance;
 mod agreement;
@@ -48,10 +48,10 @@ use crate::transport::Peer;
 pub(super) type SimMember = Member<SimRuntime, MemoryDisk, MemoryTransport>;
 pub(super) type SimHandle = Handle<SimRuntime, MemoryDisk, MemoryTransport>;
 
-/// What each member leaves of a disk that has an end.
+/// Disk reserve of each member, in bytes; it applies to disks with limited space.
 pub(super) const RESERVE_BYTES: u64 = 1000;
 
-/// Runs a scenario from a seed.
+/// Runs a scenario on the simulated runtime with a seed.
 pub(super) fn simulate<F: Future>(seed: u64, scenario: F) -> F::Output {
     use crate::Runtime;
     SimRuntime::with_seed(seed).block_on(scenario)
@@ -64,7 +64,7 @@ pub(super) struct Cluster {
     pub(super) founders: Vec<Peer>,
     pub(super) log: LogOptions,
     pub(super) history: HistoryOptions,
-    /// Feature levels that older programs support.
+    /// Highest feature level of members that run an older program; absent for the current one.
     pub(super) programs: BTreeMap<usize, u32>,
     starts: u64,
 }
@@ -82,7 +82,7 @@ impl Cluster {
         cluster
     }
 
-    /// Starts the founders on empty disks and has the last of them found the cluster.
+    /// Starts the founders on empty disks, and founds the cluster through the last.
     pub(super) async fn start_and_found(&mut self) {
         for n in 0..self.founders.len() {
             self.restart(n).await.unwrap();
@@ -90,7 +90,7 @@ impl Cluster {
         self.handle(self.founders.len() - 1).found().await.unwrap();
     }
 
-    /// A cluster of which nobody has started.
+    /// A cluster of `size` founders, none of them started.
     pub(super) fn new(size: usize) -> Self {
         Cluster {
             network: MemoryNetwork::default(),
@@ -133,7 +133,7 @@ impl Cluster {
         Ok(())
     }
 
-    /// Adds a member that is not a founder.
+    /// Starts a member that is not a founder, on an empty disk.
     pub(super) async fn join(&mut self) -> usize {
         self.disks.push(Arc::default());
         self.members.push(None);
@@ -142,7 +142,7 @@ impl Cluster {
         n
     }
 
-    /// Ends a member at once; its disk stays.
+    /// Kills a member; its disk stays.
     pub(super) async fn kill(&mut self, n: usize) {
         self.network.unserve(peer(n).id);
         self.members[n].take().unwrap().kill().await;
@@ -156,7 +156,7 @@ impl Cluster {
         self.members.iter().flatten().map(Member::handle).collect()
     }
 
-    /// Waits until one of `among` leads and the others of them know.
+    /// Waits until one of `among` leads and all of `among` follow it; returns its number.
     pub(super) async fn leader_among(&self, among: &[usize]) -> usize {
         eventually("a leader", || {
             let leaders: Vec<_> = among.iter().map(|n| self.handle(*n).status().leader).collect();
@@ -174,7 +174,7 @@ impl Cluster {
     }
 }
 
-/// Waits for a condition in virtual time; fails after a minute of it.
+/// Waits until `condition` gives a value; fails after a virtual minute.
 pub(super) async fn eventually<T>(what: &str, mut condition: impl FnMut() -> Option<T>) -> T {
     use crate::Runtime;
     for _ in 0..6000 {

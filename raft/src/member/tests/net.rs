@@ -1,4 +1,4 @@
-//! A network in memory: a millisecond for each frame, and cuts in one direction at a time.
+//! A network in memory: a millisecond of delay for each frame, cuts by direction, hung and broken streams.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use crate::transport::{Duplex, NodeId, Peer, PeerService, Purpose, Transport, Tr
 
 const DELAY: Duration = Duration::from_millis(1);
 
-/// Frames in one direction of a stream.
+/// Frames that one direction of a stream buffers at each end.
 const STREAM_FRAMES: usize = 8;
 
 #[derive(Clone, Default)]
@@ -25,14 +25,14 @@ struct Net {
     services: BTreeMap<NodeId, Arc<dyn PeerService>>,
     cuts: BTreeSet<(NodeId, NodeId)>,
     frames: BTreeMap<Purpose, u64>,
-    /// Streams opened so far; each has its number from here.
+    /// Number of streams opened so far; the number of the newest.
     opened: u64,
     streams: BTreeMap<Purpose, u64>,
-    /// Streams up to this number take frames and deliver none.
+    /// Streams up to this number accept frames and deliver none.
     hung: BTreeMap<Purpose, u64>,
-    /// Bytes sent to the side that streams are opened to.
+    /// Bytes sent by the openers of streams.
     bytes: BTreeMap<Purpose, u64>,
-    /// After how many frames the next streams to be opened break, one after the other.
+    /// Numbers of frames after which the next opened streams break, one number for each stream.
     breaks: BTreeMap<Purpose, VecDeque<u64>>,
     /// Purposes for which no stream is opened to a member.
     refused: BTreeSet<(Purpose, NodeId)>,
@@ -43,7 +43,7 @@ struct Direction {
     purpose: Purpose,
     number: u64,
     from_opener: bool,
-    /// Frames after which it breaks.
+    /// Frames left until it breaks; `None` never breaks.
     breaks: Option<u64>,
 }
 
@@ -66,7 +66,7 @@ impl MemoryNetwork {
         self.0.lock().services.remove(&node);
     }
 
-    /// Nothing passes between `node` and the others.
+    /// Cuts both directions between `node` and the others.
     pub(super) fn isolate(&self, node: NodeId, others: impl Iterator<Item = NodeId>) {
         let mut net = self.0.lock();
         for other in others.filter(|other| *other != node) {
@@ -78,7 +78,8 @@ impl MemoryNetwork {
         self.0.lock().cuts.clear();
     }
 
-    /// Every stream for `purpose` that is open now takes frames until its buffers are full, delivers none and does not end.
+    /// Hangs every open stream for `purpose`: it accepts frames until its buffers are full, delivers none and does not
+    /// end.
     pub(super) fn hang(&self, purpose: Purpose) {
         let mut net = self.0.lock();
         let opened = net.opened;
@@ -90,7 +91,7 @@ impl MemoryNetwork {
         self.0.lock().streams.get(&purpose).copied().unwrap_or(0)
     }
 
-    /// Whether streams for `purpose` to `node` fail from now on, before anything is sent.
+    /// Sets whether streams and calls for `purpose` to `node` fail from now on, before any frame is sent.
     pub(super) fn refuse(&self, purpose: Purpose, node: NodeId, refuse: bool) {
         let refused = &mut self.0.lock().refused;
         if refuse {
@@ -100,7 +101,7 @@ impl MemoryNetwork {
         };
     }
 
-    /// The next streams opened for `purpose` break, each after so many frames of its opener.
+    /// Breaks the next streams opened for `purpose`, each after the given number of its opener's frames.
     pub(super) fn break_after(&self, purpose: Purpose, frames: impl IntoIterator<Item = u64>) {
         self.0.lock().breaks.entry(purpose).or_default().extend(frames);
     }
@@ -126,7 +127,7 @@ impl MemoryNetwork {
         net.cuts.contains(&(from, to)) || net.cuts.contains(&(to, from))
     }
 
-    /// Carries frames of one direction until either end or the path is gone.
+    /// Delivers frames of one direction until either end closes or the path is cut.
     async fn pump(
         self,
         (from, to): (NodeId, NodeId),
@@ -145,7 +146,7 @@ impl MemoryNetwork {
             }
             SimRuntime::sleep(DELAY).await;
             if self.0.lock().hung.get(&purpose).is_some_and(|hung| number <= *hung) {
-                // Until the near side hangs up; meanwhile its buffer fills.
+                // Waits for the sender to close; meanwhile its buffer fills.
                 return sender.closed().await;
             }
             if !self.passes(from, to, purpose) || sender.send(frame).await.is_err() {

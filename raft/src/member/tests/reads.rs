@@ -1,11 +1,11 @@
-//! Reads of a leader that is the only voter, which asks nobody, and of one that no longer is.
+//! Reads of a leader that is the only member, which needs no quorum round, and of a deposed leader.
 
 use super::*;
 use crate::Runtime;
 use crate::transport::Purpose;
 
-/// Adds `n`, makes it a voter, and writes through it while that happens: what the first member serves alone must hold
-/// whatever was acknowledged before.
+/// Adds `n`, makes it a voter, and writes through it meanwhile: reads that the first member serves alone must include
+/// every acknowledged write.
 async fn grow_while_writing(cluster: &Cluster, n: usize, writes: &mut u64) {
     let (first, grown) = (cluster.handle(0), cluster.handle(n));
     first.add_learner(&peer(n)).await.unwrap();
@@ -38,7 +38,7 @@ fn the_only_voter_asks_nobody_until_there_are_others() {
         }
         assert!(writes > 10, "only {writes} writes while the cluster grew");
 
-        // The others go on without the first one, which must not answer from what it has.
+        // The others elect a leader without member 0, which must not serve reads from its state.
         cluster.network.isolate(peer(0).id, [peer(1).id, peer(2).id].into_iter());
         let leader = cluster.leader_among(&[1, 2]).await;
         revision_of(cluster.handle(leader).propose(put("a", "2")).await);
@@ -83,7 +83,7 @@ fn a_cluster_that_shrank_to_one_reads_alone_again() {
     });
 }
 
-/// A leader that is cut off does not learn that others lead, nor whom they remove.
+/// A leader that is cut off does not learn of a new leader or of removals.
 #[test]
 fn a_leader_that_nobody_follows_is_in_touch_with_nobody() {
     simulate(304, async {
@@ -108,8 +108,8 @@ fn a_leader_that_nobody_follows_is_in_touch_with_nobody() {
     });
 }
 
-/// Entries are acknowledged on streams of their own, and an acknowledgement may be late. Only an answer to a question of the
-/// round says that a voter follows now.
+/// Entries are acknowledged on separate streams, and an acknowledgement may be late. Only an answer to this round's
+/// request proves that a voter follows now.
 #[test]
 fn acknowledgements_of_entries_confirm_no_read() {
     simulate(305, async {
@@ -131,7 +131,7 @@ fn acknowledgements_of_entries_confirm_no_read() {
             }
         };
         let read = SimRuntime::select2(Box::pin(handle.barrier()), Box::pin(writing));
-        // Less than an election takes.
+        // Shorter than an election timeout.
         let read = SimRuntime::timeout(Duration::from_millis(100), read).await;
         assert!(read.is_err(), "nobody was asked");
         leave_no_calls(false);

@@ -1,4 +1,4 @@
-//! What a cluster does, one claim at a time.
+//! Basic behaviour of a cluster, one claim a test.
 
 use super::casts::with_small_logs;
 use super::*;
@@ -91,7 +91,7 @@ fn a_cut_off_leader_serves_no_barrier_and_the_others_go_on() {
         let old = cluster.leader().await;
         revision_of(cluster.handle(old).propose(put("a", "old")).await);
         cluster.network.isolate(peer(old).id, (0..3).map(|n| peer(n).id));
-        // Asked at once, while it still believes that it leads.
+        // Asked at once, while the old leader still believes that it leads.
         let stale = cluster.handle(old).barrier().await;
         assert!(stale.is_err(), "{stale:?}");
         let others: Vec<usize> = (0..3).filter(|n| *n != old).collect();
@@ -119,7 +119,7 @@ fn writes_under_way_survive_their_leader_and_are_done_once() {
         SimRuntime::sleep(Duration::from_millis(3)).await;
         cluster.kill(old).await;
         for write in writes {
-            // Sent again where that is certain to be the first time: no create may meet itself.
+            // A write is sent again only if it is certainly not in the log, so that no create conflicts with itself.
             revision_of(write.await.unwrap());
         }
         cluster.handle(others[0]).barrier().await.unwrap();
@@ -167,7 +167,7 @@ fn all_members_killed_at_once_forget_nothing() {
     });
 }
 
-/// A cluster that compacts early, with one member behind what the others' logs still hold.
+/// A cluster with short logs and one stopped member that needs a snapshot. Returns that member.
 async fn with_one_left_behind() -> (Cluster, usize) {
     let mut cluster = with_small_logs(3);
     cluster.start_and_found().await;
@@ -180,7 +180,7 @@ async fn with_one_left_behind() -> (Cluster, usize) {
     for i in 0..3000 {
         revision_of(cluster.handle(leader).propose(put(&format!("o{}", i % 200), &i.to_string())).await);
     }
-    // The log is cut from time to time, not with each write.
+    // The log is purged periodically, not with each write.
     SimRuntime::sleep(Duration::from_secs(3)).await;
     (cluster, behind)
 }
@@ -202,7 +202,7 @@ fn a_member_behind_the_log_gets_a_snapshot() {
         let other = cluster.leader().await;
         let at = at.max(handle.status().oldest);
         assert_eq!(handle.digest(at).unwrap(), cluster.handle(other).digest(at).unwrap());
-        // And what was installed is on the disk.
+        // The installed state is on the disk.
         cluster.kill(behind).await;
         cluster.restart(behind).await.unwrap();
         let at = at.max(cluster.handle(behind).barrier().await.unwrap());
@@ -242,7 +242,7 @@ fn a_purge_that_waits_for_the_stored_state_needs_no_other_append() {
             revision_of(cluster.handle(0).propose(put("busy", &i.to_string())).await);
         }
         let handle = cluster.handle(0);
-        // Until the member has written what it writes by itself: its registration, the feature level.
+        // By then the member has made its own writes: its registration, the feature level.
         SimRuntime::sleep(Duration::from_secs(20)).await;
         let (applied, trigger) = (handle.status().applied.0, handle.0.raft.trigger());
         trigger.snapshot().await.unwrap();
@@ -282,7 +282,7 @@ fn members_come_and_go() {
         let mut cluster = Cluster::start(3).await;
         let leader = cluster.leader().await;
         let joined = cluster.join().await;
-        // Through a follower.
+        // Changes are asked of a follower, which forwards them.
         let handle = cluster.handle((leader + 1) % 3);
         handle.add_learner(&peer(joined)).await.unwrap();
         let at = revision_of(handle.propose(put("a", "1")).await);

@@ -1,4 +1,4 @@
-//! A snapshot whose stream breaks goes on where it stopped, while everybody writes on.
+//! Transfers of snapshots that break and resume, under writes.
 
 use prost::Message;
 
@@ -6,17 +6,18 @@ use super::casts::with_small_logs;
 use super::*;
 use crate::transport::Purpose;
 
-/// Objects of the state and the bytes of each: six frames of a snapshot.
+/// Objects of the state, and bytes of each: together six frames of a snapshot.
 const OBJECTS: usize = 60;
 const OBJECT_BYTES: usize = 100_000;
 
-/// Bytes of a whole snapshot, at least.
+/// Lower bound of the bytes of a snapshot.
 const STATE_BYTES: u64 = (OBJECTS * OBJECT_BYTES) as u64;
 
-/// A little more than one frame.
+/// Upper bound of the bytes of a frame.
 const FRAME_BYTES: u64 = 1_200_000;
 
-/// A cluster whose logs no longer hold what one member lacks; that member is down.
+/// A cluster with one stopped member that needs a snapshot, since the others' logs were cut past its end. Returns that
+/// member.
 async fn with_one_left_behind() -> (Cluster, usize) {
     let mut cluster = with_small_logs(3);
     cluster.start_and_found().await;
@@ -36,7 +37,8 @@ async fn with_one_left_behind() -> (Cluster, usize) {
     (cluster, behind)
 }
 
-/// Starts the member that is behind and writes until it has what was written before, and the state of the others.
+/// Starts the member that is behind, and writes until it has applied all earlier writes; checks that it has the
+/// leader's state.
 async fn catch_up(cluster: &mut Cluster, behind: usize) {
     let leader = cluster.leader().await;
     let wanted = cluster.handle(leader).status().applied;
@@ -61,9 +63,9 @@ fn a_snapshot_whose_stream_breaks_goes_on_where_it_stopped() {
         catch_up(&mut cluster, behind).await;
         assert_eq!(cluster.network.streams(Purpose::Snapshot), 3);
         let sent = cluster.network.bytes(Purpose::Snapshot);
-        // What breaks a stream is a frame that was sent and did not come.
+        // The frame that breaks a stream was sent, but not delivered.
         assert!((STATE_BYTES..STATE_BYTES + 3 * FRAME_BYTES).contains(&sent), "{sent} bytes were sent");
-        // And what was installed is on the disk.
+        // The installed state is on the disk.
         cluster.kill(behind).await;
         catch_up(&mut cluster, behind).await;
         assert_eq!(cluster.network.streams(Purpose::Snapshot), 3);
@@ -83,8 +85,8 @@ fn a_snapshot_of_which_only_the_end_was_lost_is_not_sent_again() {
     });
 }
 
-/// Has the disk of a member hold a state that was received, as a power failure right after that leaves it: the log and
-/// its marker are older, here gone.
+/// Installs the state of `from` on the disk of `to` as a power failure right after leaves it: the log and its purge
+/// marker are older, here gone.
 fn install_and_lose_log(cluster: &Cluster, from: usize, to: usize) {
     let (state, mark) = cluster.handle(from).0.applied.now();
     let mut install = crate::disk::Disk::begin_install(&*cluster.disks[to]).unwrap();

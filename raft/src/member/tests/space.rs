@@ -1,4 +1,4 @@
-//! A member whose disk runs full makes all members refuse growth, and nothing else.
+//! A member whose disk runs full makes all members refuse writes that grow the state, and no others.
 
 use super::*;
 
@@ -21,7 +21,7 @@ async fn cluster_with_room() -> Cluster {
     cluster
 }
 
-/// Waits until every member refuses growth, or none does.
+/// Waits until every member refuses growth, or, with `false`, none does.
 async fn short(cluster: &Cluster, is_short: bool) {
     eventually("everybody knows of the room on disks", || {
         cluster.handles().iter().all(|handle| handle.is_short_of_space() == is_short).then_some(())

@@ -1,11 +1,11 @@
-//! Members killed, restarted and cut off while everyone writes: what was acknowledged stays, once, everywhere.
+//! Members are killed, restarted and cut off under writes: each acknowledged write stays, once, on every member.
 
 use parking_lot::Mutex;
 
 use super::*;
 use crate::Runtime;
 
-/// A fixed sequence of choices for a seed.
+/// A deterministic generator of choices from a seed.
 struct Dice(u64);
 
 impl Dice {
@@ -15,7 +15,7 @@ impl Dice {
     }
 }
 
-/// Creates objects through one member until told to stop; keeps the names of those that were acknowledged.
+/// Creates objects through one member until `stop`; records the names of acknowledged ones.
 async fn write(handle: SimHandle, by: String, acknowledged: Arc<Mutex<Vec<String>>>, stop: Arc<Mutex<bool>>) {
     for i in 0.. {
         if *stop.lock() {
@@ -76,7 +76,7 @@ async fn storm(seed: u64) -> usize {
     }
     *stop.lock() = true;
     cluster.leader().await;
-    // Those under way have an outcome by then.
+    // By then the writes under way have their outcome.
     SimRuntime::sleep(Duration::from_secs(12)).await;
     let at = cluster.handle(0).barrier().await.unwrap();
     let digest = cluster.handle(0).digest(at).unwrap();

@@ -1,4 +1,4 @@
-//! Peers that are no members, members that were removed before they took part, and disks older than the membership.
+//! Peers that were never members, members removed before their start, and disks from before the membership.
 
 use futures::FutureExt;
 use futures::future::BoxFuture;
@@ -16,7 +16,7 @@ use crate::transport::{Duplex, NodeId, PeerService, Purpose, Transport};
 /// Longer than any founding, election and registration takes.
 const LONG: Duration = Duration::from_secs(20);
 
-/// For one answer.
+/// Timeout of one answer.
 const SOON: Duration = Duration::from_secs(2);
 
 /// A member that was never added.
@@ -30,7 +30,7 @@ fn vote(term: u64) -> Option<wire::Vote> {
     Some(wire::Vote { term, node: peer(STRANGER).id.0, committed: false })
 }
 
-/// The stranger's own side: it answers nobody.
+/// The stranger's service: it refuses every request.
 struct Nobody;
 
 impl PeerService for Nobody {
@@ -47,7 +47,7 @@ fn bring_stranger(cluster: &Cluster) {
     cluster.network.serve(peer(STRANGER).id, Arc::new(Nobody));
 }
 
-/// The stranger asks for everything, and gets nothing but the identity of the cluster.
+/// Every request of a stranger is refused, except for the identity of the cluster.
 #[test]
 fn a_stranger_gets_no_vote_no_state_and_no_change() {
     simulate(301, async {
@@ -187,7 +187,7 @@ fn a_copy_from_before_others_joined_helps_them_to_nothing() {
         for _ in 0..2 {
             join_as_voter(&mut cluster, leader).await;
         }
-        // These two miss what the three acknowledge.
+        // Members 3 and 4 miss the write that the three acknowledge.
         cluster.kill(3).await;
         cluster.kill(4).await;
         revision_of(cluster.handle(leader).propose(put("a", "1")).await);
@@ -198,7 +198,7 @@ fn a_copy_from_before_others_joined_helps_them_to_nothing() {
         for n in [3, 4, rolled_back] {
             cluster.restart(n).await.unwrap();
         }
-        // It knows neither of the two, and those that it knows are away: it helps nobody.
+        // The older copy knows neither of the two, and the members it knows are away: it votes for none.
         SimRuntime::sleep(Duration::from_secs(10)).await;
         assert!([3, 4].iter().all(|n| !cluster.handle(*n).is_leader()), "by an older copy's vote");
         let others: Vec<usize> = (0..3).filter(|n| *n != rolled_back).collect();
@@ -232,13 +232,13 @@ fn a_member_that_was_removed_before_it_started_stays_removed() {
     });
 }
 
-/// Asks `to` for its vote; the stranger says with `recall` what it knows of that disk.
+/// Sends a pre-vote request of the stranger to `to`; `recall` is what it claims to know of that disk.
 async fn claim(cluster: &Cluster, to: usize, recall: wire::Recall) -> Result<(), String> {
     let ballot = Request::PreVote(ballot(STRANGER, 9));
     impostors::ask(cluster, STRANGER, to, ballot, recall).await.map(drop)
 }
 
-/// At any time of its life, and while it listens at its start.
+/// At any time of the member's life, and while it listens for other members at its start.
 #[test]
 fn a_stranger_ends_no_member_alone() {
     simulate(311, async {
@@ -266,7 +266,7 @@ fn a_stranger_keeps_no_cluster_from_being_founded() {
             cluster.restart(n).await.unwrap();
         }
         let first = (0..3).min_by_key(|n| peer(*n).id).unwrap();
-        // One that says it knows the member's earlier disk is believed, and named.
+        // A claim to know the member's earlier disk is believed, and the error names the claimant.
         let knows = wire::Recall { directory: "earlier".into(), starts: 2, ..Default::default() };
         claim(&cluster, first, knows).await.unwrap_err();
         cluster.handle(first).known(peer(STRANGER).id, "n9");
@@ -281,7 +281,7 @@ fn a_stranger_keeps_no_cluster_from_being_founded() {
     });
 }
 
-/// Streams and frames that are refused cost a line now and then, whatever their number.
+/// Refused streams and frames are logged at a limited rate.
 #[test]
 fn refused_streams_do_not_fill_the_log() {
     use crate::warnings::counting::Warned;
@@ -296,13 +296,13 @@ fn refused_streams_do_not_fill_the_log() {
                 drop(transport.open(&peer(0), Purpose::Control).await.unwrap());
                 claim(&cluster, 0, wire::Recall { starts: 1000, ..Default::default() }).await.unwrap_err();
             }
-            // In less than a second: one for the streams, one for a peer that no member knows.
+            // In less than a second: one line for the streams, one for a peer that no member knows.
             assert_eq!(warned.count() - before, 2);
         });
     });
 }
 
-/// Its address is wrong, or it was never added.
+/// The address given for the member is wrong, or the member was never added.
 #[test]
 fn a_member_that_no_leader_reaches_says_so() {
     use crate::warnings::counting::Warned;

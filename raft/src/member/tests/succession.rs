@@ -1,4 +1,4 @@
-//! How soon a leader that is gone is replaced, and that one that lives is not.
+//! Time to a new leader after the death of the old one; a living leader is not replaced.
 
 use tokio::sync::mpsc;
 
@@ -6,8 +6,8 @@ use super::*;
 use crate::Runtime;
 use crate::transport::{Duplex, Purpose};
 
-/// Longest time until another leads, where the process of the old one is gone: some round trips of 2 ms, the turns of
-/// the followers and a pause between rounds.
+/// Longest time to a new leader after the process of the old one died: some round trips of 2 ms, the followers'
+/// staggered elections and a pause between rounds.
 const NOTICED_MAX: Duration = Duration::from_millis(250);
 
 async fn replaced_after(cluster: &Cluster, old: usize) -> Duration {

@@ -1,4 +1,4 @@
-//! The consensus library's own contract of a log, held against ours.
+//! Runs the consensus library's test suite for log and state machine, and tests of this crate's stricter log.
 
 use std::fmt::Debug;
 use std::io;
@@ -35,7 +35,7 @@ type SimLog = Log<SimRuntime, MemoryDisk>;
 type SimMachine = Machine<SimRuntime, MemoryDisk>;
 type Applicable = EntryResponder<SimTypes>;
 
-/// The suite purges entries without applying them.
+/// Lets every purge pass: the suite purges entries without applying them.
 struct Settled;
 
 impl Settle for Settled {
@@ -46,8 +46,8 @@ impl Settle for Settled {
 
 struct Builder;
 
-/// Our log as the library's contract has it: entries missing at either end of a range are left out. Ours calls that an
-/// error (see the log's reader), so the suite asks for what there is.
+/// The log with the library's looser contract: entries missing at either end of a range are left out. Ours calls that
+/// an error (see the log's reader), so the range is clipped to the entries there are.
 struct Tolerant(SimLog);
 
 impl Tolerant {
@@ -135,16 +135,16 @@ impl RaftLogStorage<SimTypes> for Tolerant {
     }
 }
 
-/// Our machine as the library's cases use it: some apply entries that follow nothing. Ours calls that an error (an entry
-/// is applied after the one before it), so the gap is filled with blank entries, which change nothing. And they install
-/// what another machine would send, which ours takes only once it was received.
+/// The state machine for the library's cases. Some apply entries that do not follow the last one, which ours refuses,
+/// so the gap is filled with blank entries, which change nothing. Some install a snapshot as sent, which ours takes
+/// only as received.
 struct Gapless {
     machine: SimMachine,
     disk: Arc<MemoryDisk>,
 }
 
 impl Gapless {
-    /// Blank entries of the term of `id` from the one after what is applied to the one before it.
+    /// Blank entries, of the term of `id`, that fill the gap between the last applied entry and `id`.
     async fn blanks_before(&mut self, id: LogId) -> Result<Vec<Applicable>, io::Error> {
         let (applied, _) = self.machine.applied_state().await?;
         let next = applied.map_or(0, |applied| applied.index + 1);
@@ -153,7 +153,8 @@ impl Gapless {
         Ok((next..id.index).map(blank).collect())
     }
 
-    /// A state as it arrives: put together from its objects, and beside the current one on the disk.
+    /// Turns a state into a received snapshot: built from its objects, and installed on the disk beside the current
+    /// state.
     fn receive(&self, meta: &SnapshotMeta, state: &State) -> Result<SnapshotBody, io::Error> {
         let (mut restore, mut install) =
             (Restore::default(), self.disk.begin_install().map_err(io::Error::other)?);

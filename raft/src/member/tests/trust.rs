@@ -1,4 +1,4 @@
-//! Whom a member believes: those that its own log may not know any more, or not yet, and those that say its disk is old.
+//! Trust in peers that a member's log may lack or still have, and in peers that call its disk old.
 
 use orch_proto::store as wire;
 use wire::control_request::Kind as Request;
@@ -13,13 +13,13 @@ use crate::Runtime;
 const SOON: Duration = Duration::from_secs(2);
 const LONG: Duration = Duration::from_secs(60);
 
-/// Whether `to` takes `request` from `from`, which says that it knows `starts` starts of that disk.
+/// Sends `request` from `from` to `to`, with the claim to know `starts` starts of that disk.
 async fn ask(cluster: &Cluster, from: usize, to: usize, request: Request, starts: u64) -> Result<(), String> {
     let recall = wire::Recall { starts, incarnation: 5, ..wire::Recall::default() };
     impostors::ask(cluster, from, to, request, recall).await.map(drop)
 }
 
-/// A member that was away still has the removed one in its log.
+/// The member that was away still has the removed one in its log.
 #[test]
 fn a_removed_member_finds_nobody_that_has_not_heard_of_it() {
     simulate(320, async {
@@ -33,7 +33,7 @@ fn a_removed_member_finds_nobody_that_has_not_heard_of_it() {
         cluster.handle(leader).remove(peer(removed).id).await.unwrap();
         write_many(&cluster, leader, "a", 50).await;
         cluster.kill(removed).await;
-        // For a moment only the removed one reaches it.
+        // For a moment the member reaches no other.
         cluster.network.isolate(peer(away).id, (0..3).map(|n| peer(n).id));
         cluster.restart(away).await.unwrap();
         let end = cluster.handle(away).status().last_log;
@@ -47,7 +47,7 @@ fn a_removed_member_finds_nobody_that_has_not_heard_of_it() {
     });
 }
 
-/// Silence vouches for nobody.
+/// Without an answer of another member no stranger is let in.
 #[test]
 fn a_member_alone_lets_no_stranger_in() {
     for members in [1, 3] {
@@ -71,7 +71,7 @@ fn a_member_alone_lets_no_stranger_in() {
     }
 }
 
-/// Nor does a stranger's word end a member for ever.
+/// A stranger's word does not mark a disk as an older copy.
 #[test]
 fn a_stranger_that_calls_a_disk_old_is_not_believed() {
     simulate(322, async {
@@ -89,7 +89,7 @@ fn a_stranger_that_calls_a_disk_old_is_not_believed() {
     });
 }
 
-/// A member that knows of no other, and that took part before it heard of them.
+/// The copy knows no other member, and leads before it hears of them.
 #[test]
 fn a_copy_from_before_others_joined_ends_when_it_hears_of_them() {
     simulate(323, async {
@@ -110,7 +110,7 @@ fn a_copy_from_before_others_joined_ends_when_it_hears_of_them() {
     });
 }
 
-/// Two of five are away while a third is replaced: with two more lost they would not know the new one.
+/// Two of five voters are away while a third is replaced: with two more lost they would not know the new voter.
 #[test]
 fn those_away_must_not_be_left_alone_with_one_they_do_not_know() {
     simulate(324, async {
@@ -124,7 +124,7 @@ fn those_away_must_not_be_left_alone_with_one_they_do_not_know() {
         let fresh = join_as_voter(&mut cluster, leader).await;
         let refused = cluster.handle(leader).remove(peer(replaced).id).await.unwrap_err();
         assert!(refused.to_string().contains("would not know"), "{refused}");
-        // One of those away may go instead.
+        // One of the voters that are away may be removed instead.
         cluster.handle(leader).remove(peer(away).id).await.unwrap();
         revision_of(cluster.handle(leader).propose(put("a", "1")).await);
         cluster.kill(lost).await;
@@ -139,7 +139,7 @@ fn those_away_must_not_be_left_alone_with_one_they_do_not_know() {
 fn the_one_that_keeps_what_a_majority_lost_is_not_repaired() {
     simulate(915, async {
         let mut cluster = Cluster::start(3).await;
-        // Past a revision of which the members compare digests.
+        // Past a checkpoint, at which the members compare digests.
         let right = majority_loses(&mut cluster, 400, 290).await;
         for _ in 0..2 {
             cluster.restart(right).await.unwrap();
@@ -154,7 +154,7 @@ fn the_one_that_keeps_what_a_majority_lost_is_not_repaired() {
     });
 }
 
-/// The others have lost what this one knows to be committed, and nobody could see it.
+/// The others have lost entries that this member knows to be committed, before any checkpoint.
 #[test]
 fn a_majority_on_older_disks_does_not_end_the_one_that_is_right() {
     simulate(325, async {
@@ -169,7 +169,7 @@ fn a_majority_on_older_disks_does_not_end_the_one_that_is_right() {
     });
 }
 
-/// One that says so alone may have been removed itself: the older copy gives nothing away, and waits for a second one.
+/// A single accuser may have been removed itself: until a second one, the older copy gives no vote and does not lead.
 #[test]
 fn an_older_copy_takes_part_in_nothing_until_a_second_member_ends_it() {
     simulate(326, async {

@@ -1,4 +1,4 @@
-//! Programs of different versions in one cluster, and forms that nobody here knows.
+//! Programs of different feature levels in one cluster, and unknown formats.
 
 use openraft_rt_sim::SimRuntime;
 use orch_proto::store as wire;
@@ -60,7 +60,7 @@ fn a_member_put_back_to_an_older_program_ends_and_goes_on_once_upgraded() {
         let written = revision_of(cluster.handle(leader).propose(put("a", "1")).await);
         cluster.programs = BTreeMap::from([(back, OLD)]);
         for _ in 0..3 {
-            // It ends however often a supervisor starts it, at the start or when it reads what it lacks.
+            // It ends at every start, either at once or when it reads the entries that it lacks.
             let reason = match cluster.restart(back).await {
                 Err(error) => error.to_string(),
                 Ok(()) => {
@@ -96,7 +96,7 @@ fn a_member_whose_program_is_too_old_is_not_added() {
     });
 }
 
-/// A transaction with an operation of a kind that comes later.
+/// A transaction with an operation of an unknown kind.
 fn unknown_operation() -> Bytes {
     // Field 4, the operations: a message with field 9, empty.
     Bytes::from_static(&[0x22, 0x02, 0x4a, 0x00])
@@ -118,7 +118,7 @@ fn a_forwarded_transaction_that_is_not_understood_is_refused_for_good() {
         let refused: Vec<u32> = answer.refused.iter().map(|refusal| refusal.position).collect();
         assert_eq!((refused, answer.not_appended), (vec![0, 1], vec![]));
         assert!(answer.refused[0].reason.contains("newer version"), "{}", answer.refused[0].reason);
-        // Nothing of it is in the log: everyone goes on.
+        // No part of it is in the log: every member goes on.
         let written = revision_of(cluster.handle(leader).propose(put("a", "1")).await);
         for handle in cluster.handles() {
             assert!(handle.wait_applied(written, Duration::from_secs(5)).await);

@@ -1,8 +1,9 @@
-//! Answers that cannot be true, to a leader and to a candidate.
+//! Impossible responses, to a leader and to a candidate.
 
 use super::*;
 
-// Before: each ballot is within what a term may be ahead, two of them are not; those that were not there refuse what follows.
+// Before: each vote request was within the bound on terms ahead of the receiver, but two together were not. The members
+// that were stopped then refused the resulting term.
 #[test]
 fn terms_that_a_removed_voter_made_up_leave_nobody_out() {
     simulate(1012, async {
@@ -30,7 +31,7 @@ fn terms_that_a_removed_voter_made_up_leave_nobody_out() {
     });
 }
 
-/// Answers whatever a leader or a candidate asks with a term that no election has led to.
+/// Answers votes and heartbeats with a term that no election has reached.
 struct Ahead(NodeId, u64);
 
 impl PeerService for Ahead {
@@ -56,8 +57,8 @@ impl PeerService for Ahead {
     }
 }
 
-// Before: only questions are checked for terms that cannot be, answers are not: the one that was away takes the last term there
-// is from a removed voter, the leader takes it from that one, and nobody can ever be elected again.
+// Before: terms were checked in requests, not in responses. The member that was away adopted the last possible term
+// from a removed voter's response, the leader adopted it from that member, and no leader could ever be elected again.
 #[test]
 fn a_removed_voter_does_not_use_up_all_terms_by_an_answer() {
     let mut found = Vec::new();
@@ -68,7 +69,7 @@ fn a_removed_voter_does_not_use_up_all_terms_by_an_answer() {
                 cluster.network.serve(peer(liar).id, Arc::new(Ahead(peer(liar).id, last)));
                 SimRuntime::sleep(SOON).await;
                 let taken = cluster.handle(away).status().term;
-                // The removed one is gone again, and the members are back.
+                // The removed voter is stopped, and the members are restarted.
                 cluster.network.unserve(peer(liar).id);
                 for n in [0, 1] {
                     cluster.restart(n).await.unwrap();
@@ -89,7 +90,7 @@ fn a_removed_voter_does_not_use_up_all_terms_by_an_answer() {
     assert!(found.is_empty(), "{found:#?}");
 }
 
-// Before: as above, and a learner needs nobody to carry it.
+// Before: as above; a learner's response reaches the leader directly.
 #[test]
 fn a_learner_does_not_use_up_all_terms_by_an_answer() {
     simulate(1014, async {
@@ -102,7 +103,7 @@ fn a_learner_does_not_use_up_all_terms_by_an_answer() {
     });
 }
 
-/// Answers every append on a stream with the same.
+/// Answers every append on a stream with the same outcome.
 struct Acknowledging(wire::append_response::Outcome);
 
 impl PeerService for Acknowledging {
@@ -130,7 +131,7 @@ impl PeerService for Acknowledging {
     }
 }
 
-// Before: see the message: which answers of a learner ended the leader.
+// Before: the answers that the failure message lists ended the leader.
 #[test]
 fn a_learner_ends_no_leader_by_what_it_acknowledges() {
     use wire::append_response::Outcome;
@@ -168,7 +169,7 @@ fn a_learner_ends_no_leader_by_what_it_acknowledges() {
     assert!(ends.is_empty(), "{ends:#?}");
 }
 
-// Before: a line for each attempt, and attempts do not end.
+// Before: one warning for each retry of the append, without end.
 #[test]
 fn a_learner_that_takes_back_what_it_acknowledged_does_not_fill_the_log() {
     use crate::warnings::counting::Warned;
@@ -190,8 +191,8 @@ fn a_learner_that_takes_back_what_it_acknowledged_does_not_fill_the_log() {
     });
 }
 
-// Before: a term was held against what one alone may claim in the first frame of a stream only. The one that was away took a term
-// from the second frame that the others do not take from anybody.
+// Before: the bound on terms from a peer that no other member vouches for applied to the first frame of a stream only.
+// The member that was away adopted a term from the second frame that the other members refuse from any peer.
 #[test]
 fn a_removed_voter_makes_up_no_term_in_the_middle_of_a_stream() {
     simulate(1062, async {

@@ -1,8 +1,8 @@
-//! Members that take their log for up to date when it is not, and believe one word therefore.
+//! Members that are wrongly in touch: they take an old log for up to date, and therefore believe a single peer.
 
 use super::*;
 
-/// An append of `from` in `term`, as a leader. `format`: 999 is one that only a newer program reads.
+/// An append of `from` as the leader of `term`. `format` 999 is one that only a newer program reads.
 fn append(from: usize, term: u64, format: u32) -> wire::AppendRequest {
     let vote = Some(wire::Vote { term, node: peer(from).id.0, committed: true });
     let committed = Some(wire::LogId { term, index: 1 });
@@ -30,8 +30,8 @@ async fn send_newer(cluster: &Cluster, from: usize, to: usize, term: u64) {
     SimRuntime::sleep(Duration::from_millis(5)).await;
 }
 
-// Before: a leader that nobody else vouches for was a contact like any other. So the removed one led first, and then its word was
-// enough for everything.
+// Before: a leader that no other member vouches for counted as contact with the cluster. The removed voter led first,
+// and then its word alone was believed.
 #[test]
 fn a_removed_voter_that_leads_is_no_contact_with_the_cluster() {
     simulate(1070, async {
@@ -49,7 +49,8 @@ fn a_removed_voter_that_leads_is_no_contact_with_the_cluster() {
     });
 }
 
-// Before: the first heartbeat after a cut was a contact, as what the leader had called committed before the cut was applied.
+// Before: the first heartbeat after a partition counted as contact, since all entries that the leader had called
+// committed before the partition were applied.
 #[test]
 fn a_member_that_was_cut_off_is_in_touch_once_it_has_applied_what_it_missed() {
     simulate(1071, async {
@@ -77,7 +78,7 @@ fn a_member_that_was_cut_off_is_in_touch_once_it_has_applied_what_it_missed() {
         cluster.kill(liar).await;
         cluster.network.serve(peer(liar).id, Arc::new(Liar(wire::IdentityResponse::default())));
         let handle = cluster.handle(away);
-        // It hears from the leader, and has to wait for what it missed.
+        // It receives the leader's heartbeats, but not the missed entries.
         cluster.network.refuse(Purpose::Append, peer(away).id, true);
         cluster.network.heal();
         for _ in 0..100 {
@@ -90,8 +91,8 @@ fn a_member_that_was_cut_off_is_in_touch_once_it_has_applied_what_it_missed() {
     });
 }
 
-// Before: whoever accuses needs no vote of its own if one voter says that it knows it, and has a leader behind it: two
-// certificates of one removed voter, one of which was never anything.
+// Before: an accuser needed no vote if one voter vouched for it and claimed to follow a leader. A removed voter could
+// vouch for a second certificate, of a name that was never a member.
 #[test]
 fn a_removed_voter_condemns_no_disk_by_another_certificate() {
     simulate(1072, async {
@@ -116,7 +117,8 @@ fn a_removed_voter_condemns_no_disk_by_another_certificate() {
     });
 }
 
-// Before: whom one voter vouches for was believed whatever one voter alone is not believed: two certificates of one removed voter.
+// Before: a peer that one voter vouches for was believed in claims in which one voter alone is not. A removed voter
+// needed only a second certificate.
 #[test]
 fn a_removed_voter_is_not_believed_by_another_certificate() {
     let mut ends = Vec::new();
@@ -149,8 +151,8 @@ fn a_removed_voter_is_not_believed_by_another_certificate() {
     assert!(ends.is_empty(), "{ends:#?}");
 }
 
-// Before: whom a leader led was in touch, though nobody else followed that leader any more, and was sure of its log for as long as that
-// went on.
+// Before: a follower counted as in touch although no other member followed its leader any more, and trusted its old log
+// for as long as that lasted.
 #[test]
 fn who_follows_a_leader_that_is_cut_off_is_in_touch_with_nobody() {
     simulate(1074, async {

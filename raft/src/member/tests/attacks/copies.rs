@@ -1,9 +1,9 @@
-//! Older copies of a disk that are started again and again, or stand for election.
+//! Older copies of a disk: repeated starts, and elections.
 
 use super::*;
 
-// Before: a start of the copy that nobody could refuse for good is counted on its disk all the same, and the next start counts
-// as many as the cluster knows. The older copy votes, and what it had acknowledged is lost.
+// Before: a start of the copy was counted on its disk even if no member could condemn it, so the next start had the
+// count that the cluster knows. The older copy then voted, and writes that it had acknowledged were lost.
 #[test]
 fn an_older_copy_that_starts_twice_is_still_an_older_copy() {
     simulate(1001, async {
@@ -13,7 +13,7 @@ fn an_older_copy_that_starts_twice_is_still_an_older_copy() {
         SimRuntime::sleep(Duration::from_secs(20)).await;
         let leaders = [late, rolled_back].map(|n| cluster.handle(n).is_leader());
         assert_eq!(leaders, [false, false], "the first start of the copy is found out");
-        // A supervisor, an operator, a reboot.
+        // A restart by a supervisor, an operator or a reboot.
         cluster.kill(rolled_back).await;
         if cluster.restart(rolled_back).await.is_ok() {
             SimRuntime::sleep(Duration::from_secs(20)).await;
@@ -24,7 +24,7 @@ fn an_older_copy_that_starts_twice_is_still_an_older_copy() {
     });
 }
 
-// Before: as above, and nobody else needs to run: the copy was started twice before a member answered it.
+// Before: as above, without other running members: the copy was started twice before any member answered it.
 #[test]
 fn an_older_copy_that_starts_twice_before_it_meets_anybody_is_found_out() {
     simulate(1002, async {
@@ -43,8 +43,8 @@ fn an_older_copy_that_starts_twice_before_it_meets_anybody_is_found_out() {
     });
 }
 
-// Before: a member that knows of no other ends without a mark, but its start is counted: the next one founds nothing, and leads
-// the cluster of its day beside the real one.
+// Before: a copy that knows no other member ended without a mark on its disk, but its start was counted. Its next start
+// founded nothing, but led the cluster as of the copy beside the real one.
 #[test]
 fn an_older_copy_from_before_others_joined_does_not_lead_at_its_second_start() {
     simulate(1003, async {
@@ -71,7 +71,7 @@ fn an_older_copy_from_before_others_joined_does_not_lead_at_its_second_start() {
     });
 }
 
-/// A host that is down: it takes frames and answers none.
+/// A host that hangs: it accepts frames and answers none.
 struct Hung;
 
 impl PeerService for Hung {
@@ -88,8 +88,8 @@ impl PeerService for Hung {
     }
 }
 
-// Before: nobody gets a vote of a member before the two were compared, but the member itself stands for election and takes their
-// votes before. It asks all in one round, and a host that is down makes that a second long.
+// Before: a member gave no vote to a member that it was not compared with, but as a candidate it accepted such votes.
+// It asks all members in one round, which a hung host makes a second long.
 #[test]
 fn an_older_copy_takes_no_vote_of_a_member_that_it_was_not_compared_with() {
     let mut led = Vec::new();
@@ -113,8 +113,8 @@ fn an_older_copy_takes_no_vote_of_a_member_that_it_was_not_compared_with() {
     assert!(led.is_empty(), "{led:#?}");
 }
 
-/// As above for a copy of a start before the registration, where the log of the one that is late is no longer than the copy's.
-// Nothing that the late one has is newer than the copy, but it knows that the copy is one.
+/// As above for a copy of a running member's disk, whose count of starts reveals nothing.
+// Only the leader remembers what the member promised after the copy was made.
 #[test]
 fn an_older_copy_takes_no_vote_of_one_that_was_promised_more() {
     let mut led = Vec::new();
@@ -126,7 +126,7 @@ fn an_older_copy_takes_no_vote_of_one_that_was_promised_more() {
             converge(&cluster).await;
             let leader = cluster.leader().await;
             let (gone, rolled_back) = ((leader + 1) % 3, (leader + 2) % 3);
-            // The leader lives on, and remembers what it was promised.
+            // The leader is not restarted, and remembers what it was promised.
             let older = copy(&cluster, rolled_back);
             revision_of(cluster.handle(leader).propose(put("acknowledged", "1")).await);
             converge(&cluster).await;
@@ -150,8 +150,8 @@ fn an_older_copy_takes_no_vote_of_one_that_was_promised_more() {
     assert!(led.is_empty(), "{led:#?}");
 }
 
-// Before: what a leader knows of the disk was held against older copies only. One that the word of a removed member had let in
-// with nothing on it gave its vote to a member that lacked what it had acknowledged.
+// Before: a leader's knowledge of a disk was checked against older copies only. An emptied disk, enrolled on a removed
+// member's word, voted for a member that lacked writes it had acknowledged.
 #[test]
 fn an_emptied_disk_that_a_removed_member_lets_in_has_no_vote() {
     simulate(1040, async {
@@ -162,7 +162,7 @@ fn an_emptied_disk_that_a_removed_member_lets_in_has_no_vote() {
         let joined = join_as_voter(&mut cluster, leader).await;
         known_everywhere(&cluster).await;
         converge(&cluster).await;
-        // The new leader removes the old one, if that is the one to go.
+        // If the member to be removed leads, it hands over first.
         cluster.handle(late).remove(peer(liar).id).await.unwrap();
         cluster.kill(liar).await;
         converge(&cluster).await;

@@ -1,8 +1,8 @@
-//! Frames that no member sends: of the future, misshapen, impossible.
+//! Frames that no correct member sends: unknown formats, malformed and impossible ones.
 
 use super::*;
 
-// Before: what only a newer program reads ends the member before anything else is looked at, whoever sends it in whatever term.
+// Before: a format that only a newer program reads ended the member before sender and term were checked.
 #[test]
 fn a_removed_voter_ends_nobody_with_a_form_of_the_future() {
     for purpose in [Purpose::Append, Purpose::Snapshot] {
@@ -28,7 +28,7 @@ fn a_removed_voter_ends_nobody_with_a_form_of_the_future() {
     }
 }
 
-/// Appends that no leader sends, by what is wrong with them.
+/// Appends that no leader sends, each with its fault.
 fn malformed(from: usize, end: u64, end_term: u64) -> Vec<(&'static str, wire::AppendRequest)> {
     let vote = wire::Vote { term: end_term + 5, node: peer(from).id.0, committed: true };
     let id = |index, term| Some(wire::LogId { term, index });
@@ -69,7 +69,7 @@ fn malformed(from: usize, end: u64, end_term: u64) -> Vec<(&'static str, wire::A
     ]
 }
 
-// Before: see the message: which of them ended the member.
+// Before: the appends that the failure message lists ended the member.
 #[test]
 fn a_removed_voter_ends_nobody_with_appends_that_no_leader_sends() {
     let cases = malformed(3, 1, 1).len();
@@ -105,7 +105,7 @@ fn last_term(cluster: &Cluster, n: usize) -> u64 {
     wire::Entry::decode(record.bytes).unwrap().log_id.unwrap().term
 }
 
-// Before: one line of the log for each transaction.
+// Before: one warning for each transaction.
 #[test]
 fn what_a_member_forwards_and_cannot_be_read_does_not_fill_the_log() {
     use crate::warnings::counting::Warned;
@@ -128,7 +128,7 @@ fn what_a_member_forwards_and_cannot_be_read_does_not_fill_the_log() {
     });
 }
 
-// Before: the consensus library ends the process for a state of entries that cannot be (with `assert!`, in every build).
+// Before: a snapshot of impossible entries ended the process by an `assert!` of the consensus library, in every build.
 #[test]
 fn a_removed_voter_ends_nobody_with_a_state_of_impossible_entries() {
     let mut ends = Vec::new();

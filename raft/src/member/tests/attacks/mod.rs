@@ -1,6 +1,7 @@
-//! Found by independent attacks: each test claims what the decisions promise, and failed. A comment says how it failed.
+//! Regression tests of independent attacks. Each test claims a promise of `docs/decisions` and once failed; the comment
+//! `Before:` tells how.
 //!
-//! Owns peers that answer what they like, and clusters in the states that such peers wait for.
+//! Owns lying peers, and clusters in the states that their attacks need.
 
 mod answers;
 mod contact;
@@ -26,7 +27,7 @@ use crate::transport::{Duplex, NodeId, PeerService, Purpose, Transport};
 const SOON: Duration = Duration::from_secs(2);
 const LONG: Duration = Duration::from_secs(60);
 
-/// A cluster of three with a learner, which is in other hands.
+/// A cluster of three founders with a learner whose address answers with `lie`.
 async fn with_lying_learner(lie: wire::IdentityResponse) -> Cluster {
     let mut cluster = Cluster::start(3).await;
     known_everywhere(&cluster).await;
@@ -40,13 +41,13 @@ async fn with_lying_learner(lie: wire::IdentityResponse) -> Cluster {
     cluster
 }
 
-/// A cluster of which a voter was removed while another member was away. The one that was away runs alone now. That one,
-/// and the removed one.
+/// A cluster from which a voter was removed while a founder was stopped. That founder now runs alone, beside the
+/// removed voter. Returns the founder and the removed voter.
 async fn away_alone_with_a_removed_voter() -> (Cluster, usize, usize) {
     away_alone(Cluster::new(3), 0).await
 }
 
-/// The same of a `cluster` that was not started yet, with `writes` made while that one was away.
+/// The same for a `cluster` not started yet, with `writes` made while the founder was stopped.
 async fn away_alone(mut cluster: Cluster, writes: usize) -> (Cluster, usize, usize) {
     let roles = put_liar(&mut cluster, wire::IdentityResponse::default(), Seat::Voter).await;
     write_many(&cluster, roles.leader, "busy", writes).await;

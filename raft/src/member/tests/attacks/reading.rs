@@ -1,8 +1,8 @@
-//! Reads of leaders that are about to be none, or that are behind what others show.
+//! Reads of leaders that are about to be deposed, or that have applied less than other members.
 
 use super::*;
 
-/// Keeps `n` from applying anything for `time`: its disk or its processor is slow.
+/// Delays applying on `n` by `time`, as a slow disk or processor does.
 async fn hold_up_applying(cluster: &Cluster, n: usize, time: Duration) {
     let handle = cluster.handle(n);
     let held = handle
@@ -12,7 +12,7 @@ async fn hold_up_applying(cluster: &Cluster, n: usize, time: Duration) {
     held.await.unwrap();
 }
 
-// Before: the only voter took what it had applied itself for all that anybody was told. A learner had applied more.
+// Before: the only voter served reads from its own applied state. A learner had applied, and acknowledged, more.
 #[test]
 fn the_only_voter_reads_what_a_learner_has_acknowledged() {
     simulate(1060, async {
@@ -33,8 +33,8 @@ fn the_only_voter_reads_what_a_learner_has_acknowledged() {
     });
 }
 
-// Before: a leader that hands over takes no writes any more, and sends no heartbeats, so that another is elected where its
-// successor does not take over. But its questions for reads were heartbeats: while somebody read, nobody was elected.
+// Before: a leader that hands over takes no writes and sends no heartbeats, so that another leader is elected if its
+// successor fails. But its quorum rounds for reads were heartbeats: under reads, no leader was elected.
 #[test]
 fn reads_do_not_keep_a_leader_that_has_handed_over_in_vain() {
     simulate(1061, async {
@@ -56,7 +56,7 @@ fn reads_do_not_keep_a_leader_that_has_handed_over_in_vain() {
                 })
             })
             .collect();
-        // The heir does not get the message.
+        // The successor does not get the transfer message.
         cluster.network.isolate(peer(heir).id, [peer(leader).id].into_iter());
         cluster.handle(leader).0.transfer_leader(peer(heir).id).await.unwrap();
         SimRuntime::sleep(Duration::from_secs(1)).await;
@@ -75,8 +75,8 @@ fn reads_do_not_keep_a_leader_that_has_handed_over_in_vain() {
     });
 }
 
-// Before: a leader that has handed over takes no writes until another one leads, and it leads on for whoever asks. The other one
-// that lived did not stand for election, as it was quarantined and somebody led.
+// Before: a leader that has handed over takes no writes until another leads, but still counts as leader. The other
+// living member did not stand for election, being quarantined while there was a leader.
 #[test]
 fn a_leader_that_has_handed_over_in_vain_leads_again() {
     simulate(1063, async {
@@ -90,7 +90,7 @@ fn a_leader_that_has_handed_over_in_vain_leads_again() {
         cluster.handle(wrong).0.applied.damage(&key("a fault"));
         eventually("it is quarantined", || cluster.handle(wrong).may_serve().err()).await;
         assert!(cluster.handle(leader).is_leader());
-        // It answers that it may lead, and dies.
+        // As if the successor had answered that it may lead, and died.
         cluster.kill(heir).await;
         cluster.handle(leader).0.transfer_leader(peer(heir).id).await.unwrap();
         let started = SimInstant::now();

@@ -1,10 +1,10 @@
-//! States that a member must not take, and those that it must.
+//! Snapshots that a member must refuse, and those that it must install.
 
 use super::*;
 use crate::transport::Purpose;
 
-// Before: where a state can never be taken, it is received in whole every two seconds for ever, with a line of the log each time;
-// whether it can be taken stands in its first frame.
+// Before: a state that can never be installed was received in whole every two seconds, with a warning each time,
+// although its first frame shows that it cannot.
 #[test]
 fn a_state_that_is_not_this_members_past_is_not_received_over_and_over() {
     use crate::warnings::counting::Warned;
@@ -25,8 +25,8 @@ fn a_state_that_is_not_this_members_past_is_not_received_over_and_over() {
     });
 }
 
-// Before: it asks for a state while it lags, and waits half a minute for the log that only the leader's snapshot can stand in for;
-// meanwhile it refuses that one, and then asks the next member.
+// Before: a lagging quarantined member asked for a state, and waited half a minute for log entries that only the
+// leader's snapshot can replace. Meanwhile it refused that snapshot, and then asked the next member.
 #[test]
 fn a_quarantined_member_that_lags_takes_the_leaders_snapshot() {
     simulate(1010, async {
@@ -55,8 +55,8 @@ fn a_quarantined_member_that_lags_takes_the_leaders_snapshot() {
     });
 }
 
-// Before: where nobody has a majority a quarantined member takes the state of any that judged it, though those differ from each
-// other by now. The wrong one has a majority then, and the one that is right is repaired to it.
+// Before: without a majority, a quarantined member installed the state of any member that had judged it, although these
+// differ from each other by now. The wrong state then had a majority, and the right member was repaired to it.
 #[test]
 fn a_quarantined_member_takes_no_state_of_judges_that_differ() {
     simulate(1020, async {
@@ -89,9 +89,9 @@ fn a_quarantined_member_takes_no_state_of_judges_that_differ() {
     });
 }
 
-// Before: where the others cut their log past what differs before they have as many entries, the state that they send ends the
-// one that kept what they lost, at every start: an assertion of the consensus library, in every build. Appends are held
-// against what is committed here, states of a leader are not.
+// Before: if the others purge their log past the difference before it has as many entries, they send a snapshot. It
+// ended the member that kept the lost entries, at every start, by an assertion of the consensus library, in every
+// build: a leader's appends were checked against the entries committed here, its snapshots were not.
 #[test]
 fn the_one_that_keeps_what_a_majority_lost_is_not_ended_by_their_state() {
     simulate(1022, async {
@@ -108,8 +108,8 @@ fn the_one_that_keeps_what_a_majority_lost_is_not_ended_by_their_state() {
     });
 }
 
-// Before: whoever sends a state is looked at when it begins, and one state is received at a time. The removed one began to send one
-// while nobody else was there, and never ended; the leader's state was refused for as long as that went on.
+// Before: the sender of a snapshot was checked at its start only, and one snapshot is received at a time. The removed
+// voter began one while no other member ran, and never ended it; the leader's snapshot was refused meanwhile.
 #[test]
 fn a_state_that_a_removed_voter_never_ends_keeps_no_member_from_the_leaders() {
     simulate(1064, async {
@@ -131,7 +131,7 @@ fn a_state_that_a_removed_voter_never_ends_keeps_no_member_from_the_leaders() {
         );
         let transport = cluster.network.transport(peer(liar).id);
         let sending = SimRuntime::spawn(async move {
-            // It comes again as often as it is turned away.
+            // The removed voter tries again whenever it is refused.
             for _ in 0..40 {
                 let duplex = transport.open(&peer(away), Purpose::Snapshot).await.unwrap();
                 let mut next = head.clone();
@@ -152,7 +152,8 @@ fn a_state_that_a_removed_voter_never_ends_keeps_no_member_from_the_leaders() {
     });
 }
 
-// Before: a member that asked for a state and read none of it was waited for without end, and one is sent at a time.
+// Before: a transfer to a member that asked for a state and read nothing of it never ended, and one state is sent at a
+// time.
 #[test]
 fn a_member_that_reads_nothing_of_a_state_keeps_no_other_from_a_repair() {
     simulate(1065, async {

@@ -1,8 +1,8 @@
-//! Words of removed members and of learners about others.
+//! Claims of removed members and of learners about other members.
 
 use super::*;
 
-/// A cluster of three of which one was made the only member, the others having been removed.
+/// A cluster of three founders shrunk to one member, which has acknowledged a write. Returns that member.
 async fn shrunk_to_one() -> (Cluster, usize) {
     let mut cluster = Cluster::start(3).await;
     known_everywhere(&cluster).await;
@@ -20,8 +20,8 @@ async fn shrunk_to_one() -> (Cluster, usize) {
     (cluster, kept)
 }
 
-// Before: a member that knows of no other asks those of its flags whether it was removed, and believes one word, though it
-// leads.
+// Before: a member that knows no other asked the founders of its flags whether it was removed, and believed one answer,
+// although it led.
 #[test]
 fn a_removed_member_does_not_end_the_only_one_that_is_left() {
     simulate(1004, async {
@@ -37,7 +37,8 @@ fn a_removed_member_does_not_end_the_only_one_that_is_left() {
     });
 }
 
-// Before: whoever is in touch with a leader was not removed, and believes one word all the same: of a learner, which has no vote.
+// Before: a member in touch with a leader, which therefore was not removed, believed one answer that it was: a
+// learner's, which has no vote.
 #[test]
 fn a_learner_does_not_end_every_member_by_saying_they_were_removed() {
     simulate(1005, async {
@@ -51,8 +52,8 @@ fn a_learner_does_not_end_every_member_by_saying_they_were_removed() {
     });
 }
 
-// Before: in touch one word is enough, of a learner as well, though the leader and the state that was applied know better. The
-// disk is marked for ever.
+// Before: a member in touch believed one accuser, even a learner, although the leader and the applied state contradict
+// it. Its disk was marked for ever.
 #[test]
 fn a_learner_does_not_condemn_the_disk_of_every_member_that_restarts() {
     simulate(1006, async {
@@ -68,8 +69,8 @@ fn a_learner_does_not_condemn_the_disk_of_every_member_that_restarts() {
     });
 }
 
-// Before: whoever waits to be let in ended at one word of anybody it was told to ask, and the third of these words marked its
-// disk for ever.
+// Before: one answer of any peer that it was told to ask ended a member that waits for enrolment, and the third of
+// these lies marked its disk for ever.
 #[test]
 fn one_of_several_that_are_asked_keeps_nobody_out() {
     let lies = [
@@ -103,7 +104,7 @@ fn one_of_several_that_are_asked_keeps_nobody_out() {
     }
 }
 
-/// Asks `to` for its vote with the certificates of strangers, ten times a second each.
+/// Sends pre-vote requests to `to` with the certificates of `strangers`, ten a second each.
 fn flood(cluster: &Cluster, to: usize, strangers: std::ops::Range<usize>) {
     for stranger in strangers {
         let transport = cluster.network.transport(peer(stranger).id);
@@ -118,7 +119,8 @@ fn flood(cluster: &Cluster, to: usize, strangers: std::ops::Range<usize>) {
     }
 }
 
-// Before: with 64 of them the table of answers was full, and a leader that had joined meanwhile was not asked about.
+// Before: 64 strangers filled the table of answers, so that members were not asked about a leader that had joined
+// meanwhile.
 #[test]
 fn strangers_without_number_keep_no_newer_leader_from_being_heard() {
     simulate(1044, async {
@@ -140,8 +142,8 @@ fn strangers_without_number_keep_no_newer_leader_from_being_heard() {
     });
 }
 
-// Before: a member that was accused while it compared its disk stood for no election any more when nobody stood for the
-// accusation, until it was restarted.
+// Before: a member accused while it compared its disk did not stand for election again until a restart, even if no
+// voter supported the accusation.
 #[test]
 fn an_accusation_that_ends_leaves_a_member_that_can_be_elected() {
     simulate(1045, async {
@@ -156,7 +158,7 @@ fn an_accusation_that_ends_leaves_a_member_that_can_be_elected() {
         for n in [liar, other, leader] {
             cluster.kill(n).await;
         }
-        // Without the vote of the one that is accused there is no leader, and so nobody that condemns its disk.
+        // Without the accused member's vote there is no leader, and so no member that condemns its disk.
         for n in [leader, other, accused] {
             cluster.restart(n).await.unwrap();
         }
@@ -174,7 +176,7 @@ fn an_accusation_that_ends_leaves_a_member_that_can_be_elected() {
         let now = cluster.leader_among(&[leader, other, accused]).await;
         cluster.handle(now).remove(peer(liar).id).await.unwrap();
         converge(&cluster).await;
-        // Now one of the others lacks a write, and the third is cut off: it is the only one that can lead.
+        // Now one of the others lacks a write, and the third is cut off: only the accused member can lead.
         let keeps = if now == accused { leader } else { now };
         let lags = leader + other - keeps;
         cluster.network.isolate(peer(lags).id, (0..4).map(|n| peer(n).id));
