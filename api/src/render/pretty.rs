@@ -69,7 +69,7 @@ fn write(json: &[u8], mut depth: usize, sink: &mut impl Sink) {
             b':' => sink.put(b": "),
             _ => {
                 let delimiter = |byte: &u8| matches!(byte, b',' | b'}' | b']');
-                // One scan for each literal: the next pass starts at its end.
+                // once: for each literal; the next pass starts at its end.
                 end = json[at..].iter().position(delimiter).map_or(json.len(), |found| at + found);
                 sink.put(&json[at..end]);
             }

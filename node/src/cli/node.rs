@@ -81,7 +81,7 @@ pub struct ServeArgs {
     #[command(flatten)]
     pub shared: SharedArgs,
     /// This member's name: a key of --initial-cluster, and the name in its peer certificate
-    #[arg(long, value_name = "NAME", help_heading = NETWORK)]
+    #[arg(long, value_name = "NAME", value_parser = parse_member_name, help_heading = NETWORK)]
     pub name: Option<String>,
     /// Address or host name under which clients reach this member [default: the host of its peer address]
     #[arg(long, value_name = "HOST", help_heading = NETWORK)]
@@ -271,9 +271,11 @@ impl FromStr for InitialCluster {
 pub(super) fn parse_member_name(name: &str) -> Result<String, String> {
     let is_inner = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-' || c == '.';
     let fits = (1..=63).contains(&name.len()) && name.chars().all(is_inner);
-    if !fits || name.starts_with(['-', '.']) || name.ends_with(['-', '.']) {
+    let is_label = |label: &str| !label.is_empty() && !label.starts_with('-') && !label.ends_with('-');
+    if !fits || !name.split('.').all(is_label) {
         return Err(format!(
-            "{name:?} is not a member name: lower-case letters, digits, '-' and '.', at most 63, first and last a letter or digit"
+            "{name:?} is not a member name: lower-case letters, digits, '-' and '.', at most 63, a letter or digit at both ends and \
+             beside each '.'"
         ));
     }
     Ok(name.to_owned())

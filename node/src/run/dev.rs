@@ -28,6 +28,7 @@ use crate::certs::{
 use crate::cli::{ClusterMember, DevArgs};
 use crate::kubeconfig::{Server, kubeconfig};
 use crate::server::{SOCKET_PATH_BYTES_MAX, is_socket_path};
+use crate::tls::load_pair;
 
 /// Name of the only member.
 const NAME: &str = "dev";
@@ -182,7 +183,10 @@ fn renew_if_needed(
     if certificate.exists() && key.exists() {
         let found = inspect(certificate)?;
         let fits = |host: &String| found.iter().any(|facts| facts.hosts.contains(host));
-        if found.iter().all(|facts| !is_about_to_expire(facts, now)) && leaf.hosts.iter().all(fits) {
+        // A process that ended between the two files below left a key without its certificate.
+        let is_pair = load_pair(certificate, key, now).is_ok();
+        if is_pair && found.iter().all(|facts| !is_about_to_expire(facts, now)) && leaf.hosts.iter().all(fits)
+        {
             return Ok(());
         }
     }

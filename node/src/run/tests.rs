@@ -69,6 +69,17 @@ fn a_certificate_that_lacks_a_name_is_made_anew_under_the_same_authority() {
 }
 
 #[test]
+fn a_key_left_without_its_certificate_gets_a_new_pair() {
+    let directory = tempfile::tempdir().unwrap();
+    let flags = format!("--data-dir {}", directory.path().display());
+    let plan = dev(&flags).unwrap();
+    // The order of a renewal is key, then certificate; the process ended between the two.
+    std::fs::copy(&plan.peer_tls.key, &plan.tls.key).unwrap();
+    crate::tls::Reloader::load(plan.tls).unwrap_err();
+    crate::tls::Reloader::load(dev(&flags).unwrap().tls).unwrap();
+}
+
+#[test]
 fn the_client_configuration_follows_the_port() {
     let directory = tempfile::tempdir().unwrap();
     dev(&format!("--data-dir {}", directory.path().display())).unwrap();

@@ -46,7 +46,8 @@ impl Reloader {
 
     /// The files whose change causes a reload.
     pub fn files(&self) -> Vec<PathBuf> {
-        vec![self.files.certificate.clone(), self.files.key.clone(), self.files.client_authorities.clone()]
+        let TlsFiles { certificate, key, client_authorities, server_authority } = &*self.files;
+        [certificate, key, client_authorities].into_iter().chain(server_authority).cloned().collect()
     }
 }
 

@@ -161,6 +161,8 @@ fn a_reload_takes_new_files_and_bad_ones_change_nothing() {
     let files = Files::new();
     let set = files.set();
     let reloader = Reloader::load(set.clone()).unwrap();
+    let read = [&set.certificate, &set.key, &set.client_authorities, set.server_authority.as_ref().unwrap()];
+    assert!(reloader.files().iter().eq(read), "a change of any file that is read is noticed");
     let first = reloader.current();
     std::fs::write(&set.key, "nonsense").unwrap();
     reloader.reload().unwrap_err();

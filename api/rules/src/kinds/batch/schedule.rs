@@ -138,6 +138,7 @@ fn duration_error(text: &str) -> Option<String> {
             .strip_prefix('.')
             .map_or(0, |fraction| 1 + fraction.find(|c: char| !c.is_ascii_digit()).unwrap_or(fraction.len()));
         let digits = whole + fraction;
+        // once: up to the next unit.
         if !rest[..digits].bytes().any(|byte| byte.is_ascii_digit()) {
             return invalid();
         }
