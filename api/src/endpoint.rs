@@ -55,8 +55,8 @@ impl Endpoint<'_> {
                 let names_new = verb == Verb::Create && !target.name.is_empty();
                 self.resource.allows(verb) && !is_too_wide && !names_new
             }
-            Action::Status | Action::Finalize => {
-                let verbs = self.resource.subresource(self.action.subresource()).map(|found| &found.verbs);
+            subresource => {
+                let verbs = self.resource.subresource(subresource.subresource()).map(|found| &found.verbs);
                 verbs.is_some_and(|verbs| verbs.iter().any(|allowed| allowed == verb.as_str()))
             }
         };

@@ -129,8 +129,8 @@ impl Resource {
     /// of the kind.
     pub fn resets(&self, action: Action) -> &[String] {
         match action {
-            Action::Object | Action::Finalize => &self.object_resets,
             Action::Status => &self.status_resets,
+            _ => &self.object_resets,
         }
     }
 

@@ -42,7 +42,7 @@ impl Strategy for Namespace {
         match context.action {
             Action::Status => carry(old, new, "spec"),
             Action::Finalize => carry(old, new, "status"),
-            Action::Object => {
+            _ => {
                 carry(old.at("spec"), child_mut(new, "spec"), "finalizers");
                 carry(old, new, "status");
             }
@@ -65,7 +65,7 @@ impl Strategy for Namespace {
                     errors.extend(validate_finalizer(context.brand, name, &path.index(at)));
                 }
             }
-            Action::Object => {
+            _ => {
                 errors.extend(object_meta::whole(context, new, false, NameRule::Dns1123Label));
                 errors.extend(validate_finalizers(context.brand, new));
             }
