@@ -218,7 +218,8 @@ impl<R: Runtime, D: Disk, T: Transport> Member<R, D, T> {
         self.kill().await;
     }
 
-    /// Ends this member without a handover. Waiting calls are answered with an error.
+    /// Ends this member at once and without a handover, as far as that is possible without ending the process. Waiting calls
+    /// are answered with an error.
     pub async fn kill(self) {
         let core = &self.core;
         core.proposals.close();

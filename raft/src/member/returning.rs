@@ -103,7 +103,7 @@ impl Returning {
     }
 
     /// The most starts of this disk that can be registered, without the present one. A start is registered only after the
-    /// disk has a log or a vote; without these, none can be.
+    /// log is on the disk: without log and vote, none can be.
     pub(crate) fn starts_counted(&self) -> u64 {
         if self.term == 0 && self.last.is_none() { 0 } else { self.starts }
     }

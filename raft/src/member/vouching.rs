@@ -111,7 +111,8 @@ impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
         self.introduced.lock().is_empty() && self.identity.lock().founding.is_none()
     }
 
-    /// Notes a request of `from`, the leader of `term`, with its commit index. Ignored unless that is in `term`.
+    /// Notes a heartbeat of `from`, the leader of `term`, with its commit index. Ignored unless the committed entry is of
+    /// `term` and `from` is a member that others vouch for.
     pub(crate) fn note_contact(&self, from: NodeId, term: u64, committed: Option<LogId>) {
         let Some(committed) = committed.filter(|id| term_of(id) == term) else { return };
         if self.standing(from) == Standing::Member && self.is_believed(from) {
