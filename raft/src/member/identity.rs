@@ -220,8 +220,8 @@ fn from_hex(text: &str) -> Option<[u8; 32]> {
     Some(bytes)
 }
 
-/// Reads the identity on the disk, or makes one if the disk has none, and counts this start. It is durable when this
-/// returns, so before this member answers any request. The flag is true if the identity was made.
+/// Reads the identity on the disk, or makes one if the disk has none. Counts this start, unless the start before was never
+/// announced to the cluster. Durable when this returns, before this member answers any request. The flag: it was made.
 pub(crate) async fn claim(disk: &impl Disk, options: &Options) -> Result<(wire::Identity, bool), StartError> {
     let found = read_meta::<wire::Identity>(disk, MetaKey::Identity, "identity").map_err(unreadable)?;
     let Some(found) = found else {

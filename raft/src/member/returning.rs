@@ -284,8 +284,8 @@ impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
         }
     }
 
-    /// Ends this member, whose disk is an older copy of itself. Records that on the disk first: refused starts are counted, too,
-    /// so a later start would otherwise pass the comparison of starts.
+    /// Ends this member, whose disk is an older copy of itself. Records that on the disk first, so that every later start is
+    /// refused as well, whatever the disk counts by then.
     pub(crate) async fn refuse_older_copy(&self, reason: String) {
         if self.change_identity(|identity| identity.older_copy.clone_from(&reason)).await.is_ok() {
             self.fatal.report(StartError::RolledBack { name: self.options.node.name.to_string(), reason });

@@ -112,7 +112,7 @@ impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
     }
 
     /// Notes a heartbeat of `from`, the leader of `term`, with its commit index. Ignored unless the committed entry is of
-    /// `term` and `from` is a member that others vouch for.
+    /// `term` and `from` is a member that is believed (see hearsay).
     pub(crate) fn note_contact(&self, from: NodeId, term: u64, committed: Option<LogId>) {
         let Some(committed) = committed.filter(|id| term_of(id) == term) else { return };
         if self.standing(from) == Standing::Member && self.is_believed(from) {
