@@ -92,8 +92,8 @@ impl Writer {
     /// keeper brings it up to `revision`, as far as that is applied.
     pub(super) fn allow_purge(&mut self, revision: Revision) -> bool {
         self.wanted = self.wanted.max(revision);
-        // A state that is being installed may be older than the stored one: a write of a step may be under way that
-        // reaches the disk before it.
+        // A state that is being installed may be older than `stored`, which a step under way may still raise: the log must
+        // keep the entries after the installed state.
         let allowed = !self.is_installing && self.stored >= revision;
         if allowed {
             self.purgeable = self.purgeable.max(revision);
