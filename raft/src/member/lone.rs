@@ -4,7 +4,8 @@
 //! had published the state with that write. So the published state is as new as a linearizable read requires.
 //! A learner applies committed entries by itself and may be ahead of its leader in that, as may a voter until it is
 //! removed. So a member is alone only when its membership, applied here, has no other member, learners included: members
-//! outside the membership are sent nothing from its entry on, and what they acknowledged before is applied here.
+//! outside the membership are sent no entry from that of the membership on, and all that they acknowledged before is
+//! applied here.
 //!
 //! Why that is safe. No other member can be elected or commit an entry before this member has appended a membership with
 //! other voters: an election needs a majority of the voters of the newest membership in the candidate's log, every log

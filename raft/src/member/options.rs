@@ -12,14 +12,13 @@ use crate::transport::{NodeId, Peer};
 /// the runtime's monotonic clock.
 pub type Clock = Arc<dyn Fn() -> u64 + Send + Sync>;
 
-/// Everything a member needs beside its disk and its transport.
+/// The options of a member, which needs a disk and a transport besides.
 #[derive(Clone)]
 pub struct Options {
     /// This member. Its id and name must be those its disk was first used with.
     pub node: Peer,
-    /// The voters of a cluster to be founded, this member among them; the same set on each. They found nothing by
-    /// themselves (see `Handle::found`) and are ignored once the disk holds a log. Empty for a member that is added to a
-    /// running cluster.
+    /// The voters of a cluster to be founded, this member among them; the same set on each. They do not found it by themselves
+    /// (see `Handle::found`) and are ignored once the disk holds a log. Empty for a member that is added to a running cluster.
     pub initial_cluster: Vec<Peer>,
     /// Members of the cluster that this one is to join. A member with an empty disk first asks them whether the cluster
     /// knows it with another disk. May be empty.

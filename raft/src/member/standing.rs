@@ -98,8 +98,8 @@ impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
         self.fatal.report(StartError::Removed { name: self.options.node.name.to_string() });
     }
 
-    /// Completes when peers have told this member of its removal: no leader sends a removed member the log that says so. Asks one
-    /// member after another, the leader first.
+    /// Completes when peers have told this member of its removal: no leader sends a removed member the log entry that removes
+    /// it. Asks one member after another, the leader first.
     async fn hear_of_removal(&self) {
         let mut turn = 0;
         loop {

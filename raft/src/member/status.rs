@@ -29,7 +29,7 @@ pub enum Role {
     Stopped,
 }
 
-/// One member of the cluster.
+/// The status of one member of the cluster.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MemberStatus {
     /// Its id, name and address.

@@ -36,7 +36,8 @@ const FRAMES_UNDER_WAY_MAX: usize = 32;
 /// Timeout of opening a stream. The library retries with pauses.
 const OPEN_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// A follower that sends no answer for so long has stalled or is cut off. Well above a slow sync.
+/// Time without an event on a stream with unanswered frames, after which the follower has stalled or is cut off. Well above
+/// a slow sync.
 const STALL_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Pause before failing while disks are compared, since the library tries again at once.
