@@ -1,4 +1,4 @@
-//! Whether a peer may act as a member: ask for votes, lead, send a snapshot.
+//! Whether a peer may act as a member: ask for votes, lead, send or pull a state.
 //!
 //! A certificate proves a name and nothing more. The log names the members, but the log of a member that was away may be
 //! old: it lacks members that were added, and still has members that were removed. So:
@@ -127,8 +127,8 @@ impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
         self.is_followed() || contact.is_some_and(|contact| contact.elapsed() < CONTACT_AGE)
     }
 
-    /// Whether this member leads and a quorum acknowledged that within [`CONTACT_AGE`]. A leader that is cut off still takes
-    /// itself for the leader.
+    /// Whether this member leads, and a quorum acknowledged that within [`CONTACT_AGE`] or it is the only voter. A leader that
+    /// is cut off still takes itself for the leader.
     pub(crate) fn is_followed(&self) -> bool {
         if self.leader().is_none_or(|leader| !leader.local) {
             return false;

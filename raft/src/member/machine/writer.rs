@@ -88,8 +88,8 @@ impl Writer {
         self.purgeable
     }
 
-    /// Whether log entries up to `revision` may be purged, now or later. If not, the stored state still needs them, and the
-    /// keeper brings it up to `revision`, as far as that is applied.
+    /// Whether log entries up to `revision` may be purged, now or later. If not, they are still needed, and the keeper is asked
+    /// to bring the stored state up to `revision`, as far as that is applied.
     pub(super) fn allow_purge(&mut self, revision: Revision) -> bool {
         self.wanted = self.wanted.max(revision);
         // A state that is being installed may be older than `stored`, which a step under way may still raise: the log must

@@ -223,7 +223,7 @@ async fn receive_objects<R: Runtime, D: Disk, T: Transport>(
     let (reads, began) = (core.feature.level.supported(), R::Instant::now());
     loop {
         let next = next_frame::<R>(duplex).await.map_err(Broken::Stream)?;
-        // The sender was the leader when it began; another may lead by now, whose snapshot is needed here.
+        // The sender was let in when the stream began; another may lead by now, whose snapshot is needed here.
         let is_old = began.elapsed() > OTHER_LEADER_TIMEOUT;
         if is_old && leader.is_some_and(|sender| core.leader().is_some_and(|now| now.peer.id != sender)) {
             return Err(Broken::Stream("another member leads".to_owned()));
