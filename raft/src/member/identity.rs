@@ -1,9 +1,9 @@
-//! Which cluster, which member, which disk.
+//! Identities of the cluster, the member and the disk.
 //!
-//! Owns the three identities and their checks. The cluster's is the first thing its first leader writes, an object like
-//! any other. A member's is on its disk from the first start. A disk's is registered in the cluster's state with the number
-//! of its newest start, so that a member that comes back under its old name with an empty disk or an older copy of it is
-//! found out: it has forgotten votes and entries that others count on (see enrolment and returning).
+//! Owns the three identities and their checks. The cluster's identity is an object that its first leader writes in the
+//! first transaction. A member's identity is on its disk from the first start. A disk is registered in the cluster's state
+//! with the number of its newest start. This detects a member that comes back under its old name with an empty disk or an
+//! older copy of it: that disk lacks votes and entries that others count on (see enrolment and returning).
 
 use std::sync::Arc;
 
@@ -33,14 +33,14 @@ const FOUNDERS_FIELD: &str = "founders";
 /// The field of a member's object that names its data directory.
 const DIRECTORY_FIELD: &str = "directory";
 
-/// What a cluster is, from its first entry on and for ever.
+/// The identity of a cluster: written with its first transaction, never changed.
 #[derive(Clone, PartialEq, Eq)]
 pub struct ClusterIdentity {
-    /// Its random name.
+    /// The cluster's random name.
     pub cluster: Arc<str>,
-    /// Its brand's name.
+    /// The name of the cluster's brand.
     pub brand: Arc<str>,
-    /// Bytes that authenticate continue tokens.
+    /// The key that authenticates continue tokens, and recalls among members.
     pub token_key: [u8; 32],
 }
 
@@ -57,28 +57,28 @@ impl ClusterIdentity {
     }
 }
 
-/// Whose a data directory is.
+/// The member and the cluster that a data directory belongs to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DiskIdentity {
     /// The member's name.
     pub name: Arc<str>,
-    /// The cluster's name, once it has told it.
+    /// The cluster's name; `None` until this member has learnt it.
     pub cluster: Option<Arc<str>>,
-    /// The brand's name, likewise.
+    /// The brand's name; `None` as above.
     pub brand: Option<Arc<str>>,
 }
 
-/// The id of the member called `name`: the same on every member, and another for every other name. A name is never
-/// used again for another member, so neither is an id.
+/// The id of the member called `name`: a hash, the same on every member and different for every other name. A name is
+/// never used again for another member, so neither is an id.
 pub fn node_id(name: &str) -> NodeId {
     let hash: [u8; 32] = Sha256::digest(name.as_bytes()).into();
     let mut first = [0; 8];
     first.copy_from_slice(&hash[..8]);
-    // 0 is nobody's.
+    // 0 is no member's id.
     NodeId(u64::from_be_bytes(first).max(1))
 }
 
-/// Which disk a member has, and which start of it is the newest: what the cluster's state keeps of it.
+/// A member's registration in the cluster's state: its disk, and the newest start of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Registration {
     /// The id of its data directory; the same for ever.
@@ -125,7 +125,7 @@ pub(crate) fn first_transaction(seed: &ClusterSeed, founding: &wire::Founding, n
     }
 }
 
-/// The transaction that makes a start of a member known, in place of the one that `state` has.
+/// The transaction that registers a start of `node`, replacing the registration in `state`.
 pub(crate) fn registration(
     state: &State,
     node: NodeId,
@@ -141,7 +141,8 @@ pub(crate) fn registration(
     Transaction { proposed_ms: now_ms, conditions: vec![condition], operations }
 }
 
-/// The transaction by which a name is used up that never had a disk: it is removed before it started.
+/// The transaction that registers `node` without a disk, so that its name is never used again: for a member that is
+/// removed before its first start. `None` if it is registered.
 pub(crate) fn used_up(state: &State, node: NodeId, now_ms: u64) -> Option<Transaction> {
     if registered(state, node).is_some() {
         return None;
@@ -150,7 +151,7 @@ pub(crate) fn used_up(state: &State, node: NodeId, now_ms: u64) -> Option<Transa
     Some(registration(state, node, &nothing, now_ms))
 }
 
-/// What the state keeps of the disk of `node`: its newest start, or the founding that names it.
+/// The registration of `node` in `state`: of its newest start, or, without one, with the disk that the founding names.
 pub(crate) fn registered(state: &State, node: NodeId) -> Option<Registration> {
     if let Some(object) = state.object(&cluster_key(&member_name(node))) {
         return Some(Registration::of(object));
@@ -167,7 +168,7 @@ pub(crate) fn is_founder(state: &State, node: NodeId) -> bool {
     founders.is_some_and(|founders| founder_directory(founders, node).is_some())
 }
 
-/// The disks of the founders as the cluster's identity has them: `<id>=<directory>`, separated by commas.
+/// The founders' disks in the form of [`FOUNDERS_FIELD`]: `<id>=<directory>`, separated by commas.
 fn founders_to_text(founding: &wire::Founding) -> String {
     let of = |founder: &wire::Founder| {
         let member = founder.member.as_ref()?;
@@ -189,7 +190,7 @@ fn member_name(node: NodeId) -> String {
     format!("member-{:016x}", node.0)
 }
 
-/// Where the store keeps the object called `name` of its own.
+/// The key of the store's own object called `name`.
 pub(crate) fn cluster_key(name: &str) -> Key {
     Key::from_stored(Arc::from(CLUSTER_RESOURCE), Arc::from(name))
 }
@@ -219,8 +220,8 @@ fn from_hex(text: &str) -> Option<[u8; 32]> {
     Some(bytes)
 }
 
-/// The identity on the disk, made if the disk has none, with this start counted: synced before anything is answered. And
-/// whether it was made.
+/// Reads the identity on the disk, or makes one if the disk has none. Counts this start, unless the start before was never
+/// announced to the cluster. Durable when this returns, before this member answers any request. The flag: it was made.
 pub(crate) async fn claim(disk: &impl Disk, options: &Options) -> Result<(wire::Identity, bool), StartError> {
     let found = read_meta::<wire::Identity>(disk, MetaKey::Identity, "identity").map_err(unreadable)?;
     let Some(found) = found else {

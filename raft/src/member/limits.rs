@@ -1,7 +1,7 @@
-//! The cluster's limits: what the leader's flags say, as an object that all members apply.
+//! The cluster's limits: an object in the state, written by the leader from its flags.
 //!
-//! Owns writing it. A member's own flag limits nothing: only what stands in the state does, so that all decide alike.
-//! The leader brings the state in line with its flag; members are to be started with the same one.
+//! Owns writing that object. Only the limit in the state counts, never a member's own flag, so that all members decide
+//! alike. The leader writes its own flag into the state, so all members should be started with the same value.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,10 +16,10 @@ use crate::store::ProposeError;
 use crate::transaction::{Condition, Operation, Outcome, Transaction};
 use crate::transport::Transport;
 
-/// Between two looks at whether this member leads and the limit is what it should be.
+/// Between two checks of whether this member leads and the limit in the state equals its flag.
 const LOOK_PAUSE: Duration = Duration::from_secs(1);
 
-/// Writes the limit of the state for as long as this member lives, whenever it leads.
+/// While this member leads, writes its `state_bytes_max` into the state where that differs. Runs until the member ends.
 pub(crate) async fn keep_limits<R: Runtime, D: Disk, T: Transport>(core: Arc<Core<R, D, T>>) {
     let Some(wanted) = core.options.state_bytes_max else { return };
     loop {
@@ -32,7 +32,7 @@ pub(crate) async fn keep_limits<R: Runtime, D: Disk, T: Transport>(core: Arc<Cor
                 Ok(Outcome::Applied { .. }) => {
                     tracing::info!(bytes = wanted, "the cluster's state is limited (0: it is not)");
                 }
-                // Another leader wrote it meanwhile: the next look tells.
+                // Another leader wrote the limit meanwhile: the next round compares again.
                 Ok(_) => {}
                 Err(
                     error @ (ProposeError::NotProposed { .. }

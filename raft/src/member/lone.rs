@@ -1,17 +1,18 @@
-//! Linearizable reads of a leader that is the only member: it asks nobody.
+//! Linearizable reads of a leader that is the only member: they need no quorum round.
 //!
-//! Owns the question whether this member is alone, now. Where it is, every acknowledged write was acknowledged by
-//! this program after it had published the state with that write, so that the published state is as new as a read must be.
-//! A learner applies by itself what is committed, and may be ahead of its leader in that, as a voter may have been until it
-//! was removed. So a member is alone when its membership, applied here, has no other member: to those that it lacks nothing
-//! is sent from its entry on, and what they have acknowledged before is applied here.
+//! Owns the check that this member is alone, now. If it is, this process acknowledged every acknowledged write, after it
+//! had published the state with that write. So the published state is as new as a linearizable read requires.
+//! A learner applies committed entries by itself and may be ahead of its leader in that, as may a voter until it is
+//! removed. So a member is alone only when its membership, applied here, has no other member, learners included: members
+//! outside the membership are sent no entry from that of the membership on, and all that they acknowledged before is
+//! applied here.
 //!
-//! Why that is safe. Nobody else can be elected, nor commit anything, before this member has appended a membership with
+//! Why that is safe. No other member can be elected or commit an entry before this member has appended a membership with
 //! other voters: an election needs a majority of the voters of the newest membership in the candidate's log, every log
-//! that differs from this one came from it, and as long as that membership is the last in this log no majority is without
-//! this member. The log notes a membership before anybody can read it from there (see `Log::newest_membership`), so what
-//! the library's metrics show late is no gap. Entries of earlier terms are acknowledged, too: the first read of a term
-//! goes by a round (see barrier), and the state has to hold what that one found committed.
+//! that differs from this one came from it, and while that membership is the last in this log every majority includes
+//! this member. The log notes a membership before it can be read from there (see `Log::newest_membership`), so a delay of
+//! the library's metrics opens no gap. Writes of earlier terms are acknowledged, too: the first read of a term takes a
+//! quorum round (see barrier), and the published state has to reach the commit index that the round found.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -25,17 +26,17 @@ use crate::member::consensus::{LogId, term_of};
 use crate::member::core::Core;
 use crate::transport::Transport;
 
-/// What the first round of reads in a term has found.
+/// The commit index found by the first quorum round for reads of a term.
 #[derive(Debug, Default)]
 pub(crate) struct FirstRead {
-    /// Zero before there was one. Written after `index`.
+    /// The term of the round; zero before the first. Written after `index`.
     term: AtomicU64,
     index: AtomicU64,
 }
 
 impl FirstRead {
-    /// A quorum has confirmed the leader of `found`'s term, which had committed through `found`. Rounds of one term are
-    /// noted by one task.
+    /// Notes that a quorum has confirmed the leader of `found`'s term, which had committed through `found`. One task alone
+    /// notes the rounds of a term.
     pub(crate) fn note(&self, found: &LogId) {
         if self.term.load(Ordering::Acquire) != term_of(found) {
             self.term.store(0, Ordering::Release);
@@ -44,7 +45,7 @@ impl FirstRead {
         }
     }
 
-    /// Up to where the leader of `term` had committed at its first read.
+    /// The leader's commit index at the first read of `term`; `None` before that read.
     fn index(&self, term: u64) -> Option<u64> {
         let index = self.index.load(Ordering::Acquire);
         (term != 0 && self.term.load(Ordering::Acquire) == term).then_some(index)
@@ -52,8 +53,8 @@ impl FirstRead {
 }
 
 impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
-    /// The revision of the published state, where no write acknowledged before the call lies behind it because nobody but
-    /// this member acknowledges any. `None`: others have to be asked.
+    /// The revision of the published state, if only this member acknowledges writes: that state then has every write
+    /// acknowledged before the call. `None` if a quorum must be asked.
     pub(crate) fn read_alone(&self) -> Option<Revision> {
         let (term, since) = self.term_led_alone()?;
         let first = self.barriers.first_read().index(term)?;
@@ -61,7 +62,7 @@ impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
         (applied.0 >= first.max(since)).then_some(applied)
     }
 
-    /// The term in which this member leads and is the only member, and the index since which it is that.
+    /// The term in which this member leads as the only member, and the log index of that membership.
     fn term_led_alone(&self) -> Option<(u64, u64)> {
         let metrics = self.raft.server_metrics();
         let now = metrics.borrow_watched();

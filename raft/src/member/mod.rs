@@ -1,6 +1,6 @@
 //! A member of the replicated store.
 //!
-//! Owns the life of one member: it starts from a disk and a transport, keeps its state, and ends. Its parts:
+//! Owns the life of one member: starting from a disk and a transport, running its tasks, ending. Its parts:
 //!
 //!     handle ----> proposals ----> forward ----> (leader) consensus log ----> disk
 //!        |             ^                              |
@@ -96,7 +96,7 @@ use crate::encoding::FEATURE_LEVEL_MAX;
 use crate::transport::{PeerService, Transport};
 use crate::warnings::Warnings;
 
-/// A founder is one of the founders that its flags name.
+/// Checks that `initial_cluster`, unless it is empty, names this member.
 fn require_founder(options: &Options) -> Result<(), StartError> {
     let founders = &options.initial_cluster;
     if founders.is_empty() || founders.contains(&options.node) {
@@ -111,8 +111,8 @@ pub struct Member<R: Runtime, D: Disk, T: Transport> {
 }
 
 impl<R: Runtime, D: Disk, T: Transport> Member<R, D, T> {
-    /// Starts a member from its disk. It returns once the stored state and what follows it in the log are in memory; it
-    /// may take part only later (see [`Handle::fatal`] for a member that must not).
+    /// Starts a member from its disk. Returns once the stored state and the log entries after it are in memory. The member
+    /// may take part in consensus only later (see [`Handle::fatal`] for a member that must not).
     ///
     /// # Errors
     /// The disk is another member's or another cluster's, cannot be read, or the options contradict themselves.
@@ -133,9 +133,9 @@ impl<R: Runtime, D: Disk, T: Transport> Member<R, D, T> {
         // An installed state covers entries that the log never had, and the log's own marker of that may not be synced.
         let ended = log_end.max(applied.now().1.log_id);
         let agreement = Arc::new(Agreement::load(&*disk).map_err(|error| unreadable(&error))?);
-        // Whoever has a log or a vote has been part of the cluster with this disk.
+        // A disk with a log or a vote has been part of the cluster.
         let enrolled = AtomicBool::new(ended.is_some() || log.vote().is_some());
-        // Nor is an empty disk new that was started before: it may be a copy from before it had a log.
+        // An empty disk that was started before is not new, either: it may be a copy from before it had a log.
         let is_first = is_new && !enrolled.load(Ordering::Relaxed);
         let term = log.vote().map_or(0, |vote| vote.leader_id.term);
         let returning = Returning::at(is_first, identity.starts, options.incarnation, term, ended);
@@ -204,12 +204,12 @@ impl<R: Runtime, D: Disk, T: Transport> Member<R, D, T> {
         Handle(self.core.clone())
     }
 
-    /// What the transport's server delivers frames of peers to.
+    /// The receiver of peers' frames, for the transport's server.
     pub fn service(&self) -> Arc<dyn PeerService> {
         Arc::new(Service(self.core.clone()))
     }
 
-    /// Ends this member in good order: another takes over if this one leads, waiting calls are answered.
+    /// Ends this member in good order: hands leadership over if it leads, then answers waiting calls with an error.
     pub async fn shutdown(self) {
         let leads = self.core.leader().is_some_and(|leader| leader.local);
         if leads && let Some(successor) = self.core.find_successor(|_| true).await {
@@ -218,7 +218,8 @@ impl<R: Runtime, D: Disk, T: Transport> Member<R, D, T> {
         self.kill().await;
     }
 
-    /// Ends this member at once, as far as that goes without ending the process.
+    /// Ends this member at once and without a handover, as far as that is possible without ending the process. Waiting calls
+    /// are answered with an error.
     pub async fn kill(self) {
         let core = &self.core;
         core.proposals.close();

@@ -1,7 +1,7 @@
-//! What a member is started with.
+//! The options of a member.
 //!
-//! Owns every number of the member that an operator or a test may choose. Time, randomness and identity come in here;
-//! the member itself consults no clock and draws no number.
+//! Owns every number of the member that an operator or a test may choose. Time, randomness and identity come in here:
+//! the member itself consults no wall clock and draws no random number.
 
 use std::sync::Arc;
 
@@ -12,23 +12,22 @@ use crate::transport::{NodeId, Peer};
 /// the runtime's monotonic clock.
 pub type Clock = Arc<dyn Fn() -> u64 + Send + Sync>;
 
-/// Everything a member needs beside its disk and its transport.
+/// The options of a member, which needs a disk and a transport besides.
 #[derive(Clone)]
 pub struct Options {
     /// This member. Its id and name must be those its disk was first used with.
     pub node: Peer,
-    /// The voters of a cluster to be founded, this member among them; the same set on each. They found nothing by
-    /// themselves (see `Handle::found`) and are ignored once the disk holds a log. Empty for a member that is added to a
-    /// running cluster.
+    /// The voters of a cluster to be founded, this member among them; the same set on each. They do not found it by themselves
+    /// (see `Handle::found`) and are ignored once the disk holds a log. Empty for a member that is added to a running cluster.
     pub initial_cluster: Vec<Peer>,
-    /// Members of the cluster that this one is to join. With an empty disk it asks them first whether they know it
-    /// with another one. May be empty.
+    /// Members of the cluster that this one is to join. A member with an empty disk first asks them whether the cluster
+    /// knows it with another disk. May be empty.
     pub join: Vec<Peer>,
-    /// What a new cluster is given. Only the first leader's is used; the cluster's own is then read from its state.
+    /// The identity for a new cluster. Only the first leader's is used; after that the identity is read from the state.
     pub seed: ClusterSeed,
-    /// The cluster this member must belong to, if the caller knows it: a disk of another one is refused.
+    /// The name of the cluster this member must belong to: the disk of another cluster is refused. `None` accepts any.
     pub expected_cluster: Option<Arc<str>>,
-    /// A random number, new for each start of the process: no proposal of an earlier start is mistaken for one of this.
+    /// A random number, new for each start of the process: tells proposals of this start from those of earlier ones.
     pub incarnation: u64,
     /// The wall clock.
     pub clock: Clock,
@@ -38,20 +37,20 @@ pub struct Options {
     pub history: HistoryOptions,
     /// How the log is compacted.
     pub log: LogOptions,
-    /// Bytes of all objects that the cluster may hold; 0 for no limit. The leader writes it to the state, where it counts
-    /// for everyone. `None` leaves what the cluster has.
+    /// Bytes of all objects that the cluster may hold; 0 for no limit. The leader writes the limit to the state, where it
+    /// counts for all members. `None` leaves the limit in the state as it is.
     pub state_bytes_max: Option<u64>,
-    /// How much of the disk is left alone.
+    /// The disk's reserve and the store's quota.
     pub space: SpaceOptions,
-    /// The highest feature level that this program is to support: less than [`FEATURE_LEVEL_MAX`] only in tests of
-    /// clusters of several versions.
+    /// The highest feature level that this member supports: below [`FEATURE_LEVEL_MAX`] only in tests of clusters of
+    /// several versions.
     pub feature_level_max: u32,
-    /// A member that knows of no other listens for a second before it elects itself: it may be an older copy of one that
-    /// has since been joined by others. `false` where nobody can have joined it.
+    /// Makes a member that knows no other member listen for a second before it elects itself: its disk may be an older
+    /// copy, from before others joined. `false` where no other member can have joined.
     pub listens_alone: bool,
 }
 
-/// The identity of a cluster to be.
+/// The identity of a cluster that is to be founded.
 #[derive(Clone, PartialEq, Eq)]
 pub struct ClusterSeed {
     /// A random name, for example a UUID.
@@ -62,27 +61,27 @@ pub struct ClusterSeed {
     pub token_key: [u8; 32],
 }
 
-/// Periods in milliseconds. An election waits for a random time between the two bounds.
+/// Heartbeat interval and election timeout, in milliseconds. The timeout is random between its two bounds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Timing {
-    /// Between two heartbeats of a leader.
+    /// Interval between two heartbeats of a leader.
     pub heartbeat_ms: u64,
-    /// At least this long without a leader before an election.
+    /// Lower bound of the election timeout.
     pub election_ms_min: u64,
-    /// At most this long.
+    /// Upper bound of the election timeout.
     pub election_ms_max: u64,
 }
 
 /// Bounds of the history.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HistoryOptions {
-    /// Milliseconds that a change is kept.
+    /// Milliseconds for which a change is kept.
     pub age_ms: u64,
-    /// Bytes that the changes in memory keep alive. Older ones go to the disk.
+    /// Bytes that the changes in memory keep alive. Beyond that the oldest go to the disk.
     pub bytes_max: usize,
-    /// Log entries whose changes are kept in memory, which are also what a restart replays.
+    /// Log entries whose changes are kept in memory; a restart replays the same number.
     pub entries_max: u64,
-    /// Bytes of changes on the disk. Beyond that the resource with the most loses its oldest.
+    /// Bytes of changes on the disk. Beyond that the resource with the most bytes loses its oldest changes.
     pub disk_bytes_max: u64,
 }
 
@@ -91,35 +90,35 @@ pub struct HistoryOptions {
 pub struct LogOptions {
     /// Entries between two compactions.
     pub snapshot_every: u64,
-    /// Entries kept behind a compaction: a member that lags by fewer catches up from the log. More than
-    /// `HistoryOptions::entries_max`, so that compaction seldom has to wait for the state on disk.
+    /// Entries kept by a compaction: a follower that lags by fewer catches up from the log and needs no snapshot. More
+    /// than `HistoryOptions::entries_max`, so that compaction seldom has to wait for the state on disk.
     pub keep: u64,
-    /// Bytes of entries kept, whatever their number.
+    /// Bytes of entries kept by a compaction, whatever their number.
     pub bytes_max: u64,
 }
 
-/// How much of its disk a member leaves alone. The default is none of it.
+/// Bounds of the disk space that a member uses. By default there is neither a reserve nor a quota.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SpaceOptions {
-    /// Bytes that log, compaction and deletions are to find free: what would make the state larger is refused while
-    /// less is left. 0 for none.
+    /// Bytes kept free for log, compaction and deletions: while less is left, writes that make the state larger are
+    /// refused. 0 for none.
     pub reserve_bytes: u64,
-    /// Bytes that the store may take, if that is to be less than the disk has.
+    /// Bytes that the store may take. `None` for as many as the disk has.
     pub quota_bytes: Option<u64>,
 }
 
 impl Default for Timing {
-    /// For real machines. A leader whose process is gone is replaced without waiting for its lease, whatever stands here
-    /// (`succession`). One that falls silent is replaced after its lease, which is the longest election timeout, and a random
-    /// one: 400 to 500 ms. A stall that is shorter than the lease, on either side, is never taken for a death; a longer one
-    /// is only where it befalls a majority (decision 0015).
+    /// For real machines. A leader whose process is gone is replaced without waiting for its lease, whatever the timeouts
+    /// (`succession`). A silent leader is replaced after its lease, which is as long as the longest election timeout, and a
+    /// random election timeout: 400 to 500 ms. A stall shorter than the lease, of leader or follower, causes no election; a
+    /// longer one does only if it affects a majority (decision 0015).
     fn default() -> Self {
         Timing { heartbeat_ms: 50, election_ms_min: 150, election_ms_max: 250 }
     }
 }
 
 impl Default for HistoryOptions {
-    /// Five minutes as the reference keeps; 40 MiB so that a burst cannot fill the memory; 50,000 entries are replayed in
+    /// The reference keeps five minutes, too; 40 MiB so that a burst cannot fill the memory; 50,000 entries are replayed in
     /// well under a second; 2 GiB hold five minutes of 10,000 renewed leases a second.
     fn default() -> Self {
         HistoryOptions {
@@ -132,8 +131,8 @@ impl Default for HistoryOptions {
 }
 
 impl Default for LogOptions {
-    /// 60,000 entries are what a member lacks after some seconds at the highest rate; 256 MiB bound what large objects
-    /// make of them.
+    /// A follower lags by 60,000 entries after some seconds at the highest rate of writes; 256 MiB bound their size where
+    /// objects are large.
     fn default() -> Self {
         LogOptions { snapshot_every: 50_000, keep: 60_000, bytes_max: 256 << 20 }
     }
@@ -177,40 +176,40 @@ pub enum StartError {
     /// The options contradict themselves.
     #[error("bad options: {reason}")]
     Options {
-        /// What is wrong.
+        /// The contradiction.
         reason: String,
     },
     /// The disk belongs to another member.
     #[error("the data belongs to member {found} and not to {expected}")]
     WrongNode {
-        /// Whose it is.
+        /// Name and id of the member that the disk belongs to.
         found: String,
-        /// Who was started.
+        /// Name and id of the member that was started.
         expected: String,
     },
     /// The disk belongs to another cluster.
     #[error("the data belongs to cluster {found} and not to {expected}")]
     WrongCluster {
-        /// Whose it is.
+        /// The cluster that the disk belongs to.
         found: String,
-        /// What was expected.
+        /// The cluster that the options name.
         expected: String,
     },
-    /// The disk is empty, but the cluster knows this member with another disk: its vote and log are lost, and it must
-    /// not take part as if they were not.
+    /// The disk is empty, but the cluster knows this member with another disk: its vote and log are lost, so it must not
+    /// take part.
     #[error("member {name} has lost its data: remove it from the cluster and add one with a new name")]
     LostData {
         /// The member.
         name: String,
     },
-    /// The cluster uses forms that this program does not know. Nothing was changed.
+    /// The cluster agreed on a feature level above what this program supports. The disk was not changed.
     #[error(
         "this program is too old: the cluster agreed on feature level {agreed}, it supports up to {supported}; upgrade it"
     )]
     OldProgram {
-        /// The cluster's level.
+        /// The feature level that the cluster agreed on.
         agreed: u32,
-        /// The program's.
+        /// The highest feature level that this program supports.
         supported: u32,
     },
     /// The disk is an older copy of itself: a snapshot or a backup was put back.
@@ -221,7 +220,7 @@ pub enum StartError {
     RolledBack {
         /// The member.
         name: String,
-        /// What shows it.
+        /// The evidence.
         reason: String,
     },
     /// The cluster has removed this member. Its name is never used again.
@@ -232,10 +231,10 @@ pub enum StartError {
         /// The member.
         name: String,
     },
-    /// The disk failed, or holds what cannot be read.
+    /// The disk failed, or its content cannot be decoded.
     #[error("cannot start from the data: {reason}")]
     Disk {
-        /// What the layer below said.
+        /// The error of the disk or of the decoding.
         reason: String,
     },
 }

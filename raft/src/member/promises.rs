@@ -1,11 +1,11 @@
-//! What other members promised this one: votes they granted, entries they acknowledged.
+//! Promises of other members to this one: votes they granted, entries they acknowledged.
 //!
-//! A member promises nothing before it is durable. So when it starts with less on its disk than it promised somebody,
-//! that disk is an older copy: a snapshot of a virtual machine that was rolled back, a backup that was restored. Whoever
-//! was promised something tells it (see returning), and it does not take part again.
+//! A member grants votes and acknowledges entries only when they are durable. So a member that starts with less on its
+//! disk than it promised has an older copy of that disk: a snapshot of a virtual machine that was rolled back, a backup
+//! that was restored. The members that hold its promises report them to it (see returning), and it takes no part again.
 //!
-//! Owns the newest promise of each member to this one, in memory: what a member promised before this process began is
-//! not known any more. Invariant: a promise is noted when its answer is received, never when it is asked for.
+//! Owns the newest promise of each member to this one, in memory: promises made before this process started are lost.
+//! Invariant: a promise is noted when its answer is received, never when it is asked for.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -14,31 +14,32 @@ use parking_lot::Mutex;
 
 use crate::member::consensus::LogId;
 
-/// What one member promised.
+/// The newest vote and acknowledgement of a member.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Promise {
-    /// The newest term in which it granted a vote or accepted entries.
+    /// The newest term in which the member granted a vote or accepted entries.
     pub(crate) term: u64,
-    /// The last entry it acknowledged in that term.
+    /// The last entry that the member acknowledged in that term, if any.
     pub(crate) log_id: Option<LogId>,
 }
 
 impl Promise {
     /// Whether a disk that was voting in `term` and whose log ends at `last` is older than this promise.
     ///
-    /// In one term a member only adds to what it acknowledged. In a later one it may have lost the end of its log to
-    /// another leader, so the log tells nothing then.
+    /// Within a term, acknowledged entries only grow. In a later term another leader may have truncated the log, so the
+    /// end of the log proves nothing then.
     pub(crate) fn is_broken_by(&self, term: u64, last: Option<LogId>) -> bool {
         self.term > term || (self.term == term && self.log_id > last)
     }
 }
 
-/// The newest promise of each member. Clones share it. Bounded by the members there ever were in one life of the process.
+/// The newest promise of each member. Clones share one map. Bounded by the members that there were since this process
+/// started.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Promises(Arc<Mutex<BTreeMap<u64, Promise>>>);
 
 impl Promises {
-    /// Notes what `node` has promised.
+    /// Notes that `node` promised `term` and the log through `log_id`; an older promise changes nothing.
     pub(crate) fn note(&self, node: u64, term: u64, log_id: Option<LogId>) {
         let promise = Promise { term, log_id };
         let mut promises = self.0.lock();
@@ -46,7 +47,7 @@ impl Promises {
         *newest = promise.max(*newest);
     }
 
-    /// What `node` has promised, as far as is known.
+    /// The newest promise of `node`; term 0 and no entry if none is known.
     pub(crate) fn of(&self, node: u64) -> Promise {
         self.0.lock().get(&node).copied().unwrap_or_default()
     }

@@ -1,15 +1,16 @@
-//! Proposals of this member and who waits for them.
+//! Proposals of this member, and the callers that wait for their outcomes.
 //!
-//! Owns what is known of each proposal from the moment it is made until it has an outcome, and decides when one may be
-//! sent again. A proposal is in one of two places:
+//! Owns each proposal from its registration to its outcome, and decides when one may be sent again. A proposal is in one
+//! of two places:
 //!
 //!     queued --take--> sent in term T --applied here--> outcome
 //!       ^                  |        |
 //!       +---- certainly not in      +--- refused by the leader of T, for good
 //!             the log
 //!
-//! It is certain when the leader says so, and when this member applies an entry of a term after T without having met
-//! the proposal: a proposal sent in term T is only appended by the leader of T, and the log's terms never decrease.
+//! A proposal is certainly not in the log when the leader of T says so, and when this member applies an entry of a term
+//! after T without having applied the proposal: only the leader of T appends a proposal sent in term T, and the log's terms
+//! never decrease.
 //!
 //! Invariant: a proposal that may be in the log is never sent again.
 
@@ -28,13 +29,13 @@ use crate::transaction::{Outcome, Transaction};
 /// Bytes of one transaction: above the largest object (1.5 MiB) and its index, below what a frame carries.
 pub(crate) const TRANSACTION_BYTES_MAX: usize = 2 << 20;
 
-/// Proposals that may wait at once. More would only wait longer; the API refuses work before that.
+/// Proposals that may wait at once. More would only wait longer; the API refuses requests before that.
 const PROPOSALS_MAX: usize = 16 * 1024;
 
 /// Bytes that waiting proposals may hold.
 const PROPOSAL_BYTES_MAX: usize = 64 << 20;
 
-/// Tells one proposer the outcome.
+/// Receives the outcome of one proposal.
 pub(crate) type Answer = oneshot::Receiver<Result<Outcome, ProposeError>>;
 
 /// All proposals of this member that have no outcome yet.
@@ -43,20 +44,20 @@ pub(crate) struct Proposals {
     incarnation: u64,
     level: Arc<FeatureLevel>,
     waiting: Mutex<Waiting>,
-    /// Something is queued.
+    /// Notified when a proposal is queued.
     queued: Notify,
 }
 
 #[derive(Default)]
 struct Waiting {
-    /// The member is shutting down: nothing is added.
+    /// The member is shutting down: no proposal is added.
     closed: bool,
     last_sequence: u64,
     proposals: BTreeMap<u64, Proposal>,
-    /// Sequences of proposals that are not sent, which are sent in this order.
+    /// Sequences of proposals that are not sent yet, in the order of sending.
     queue: BTreeSet<u64>,
     bytes: usize,
-    /// Something was refused since the sender last asked.
+    /// A leader has refused proposals since the last `take_refused`.
     refused: bool,
     /// The term of the newest entry applied here.
     applied_term: u64,
@@ -78,7 +79,7 @@ impl Proposals {
         id.node == self.node && id.incarnation == self.incarnation
     }
 
-    /// Queues a transaction. The answer comes with its sequence, by which the proposer can withdraw.
+    /// Queues a transaction. Returns its sequence, for `withdraw`, and the receiver of its outcome.
     pub(crate) fn register(&self, transaction: &Transaction) -> Result<(u64, Answer), ProposeError> {
         let sequence = {
             let mut waiting = self.waiting.lock();
@@ -90,18 +91,19 @@ impl Proposals {
         if bytes.len() > TRANSACTION_BYTES_MAX {
             return Err(ProposeError::TooLarge { bytes: bytes.len(), limit: TRANSACTION_BYTES_MAX });
         }
-        // In the log it would stop every member: nothing can be skipped there.
+        // A transaction that members cannot apply would stop every member once it is in the log: no entry is skipped.
         check_transaction(&bytes, self.level.supported())
             .map_err(|error| ProposeError::Refused { reason: error.to_string() })?;
         Ok((sequence, self.enqueue(sequence, bytes)?))
     }
 
-    /// Queues an encoded transaction, unless there is no room, or nobody left to answer it.
+    /// Queues an encoded transaction, unless the queue is full or the member is shutting down.
     fn enqueue(&self, sequence: u64, bytes: Bytes) -> Result<Answer, ProposeError> {
         let not_proposed = |reason: &str| ProposeError::NotProposed { reason: reason.to_owned() };
         let (answer, answered) = oneshot::channel();
         let mut waiting = self.waiting.lock();
-        // Under the lock that `close` empties the queue under: what came in behind it would wait for its deadline.
+        // Checked under the lock under which `close` empties the queue: a proposal added after that would wait for its
+        // deadline.
         if waiting.closed {
             return Err(not_proposed("the member is shutting down"));
         }
@@ -117,21 +119,22 @@ impl Proposals {
         Ok(answered)
     }
 
-    /// Completes when something was queued since the last call.
+    /// Completes when a proposal was queued since the last call.
     pub(crate) async fn wait_queued(&self) {
         self.queued.notified().await;
     }
 
-    /// Whether something is queued.
+    /// Whether a proposal is queued.
     pub(crate) fn has_queued(&self) -> bool {
         !self.waiting.lock().queue.is_empty()
     }
 
-    /// Takes proposals to send to the leader of `term`: at most `count_max`, and `bytes_max` bytes but one at least.
+    /// Takes proposals to send to the leader of `term`: at most `count_max` and at most `bytes_max` bytes, but at least one
+    /// proposal if any is queued. None if an entry of a later term has been applied.
     pub(crate) fn take(&self, term: u64, count_max: usize, bytes_max: usize) -> Vec<(u64, Bytes)> {
         let mut waiting = self.waiting.lock();
         let waiting = &mut *waiting;
-        // That leader is no more; what it were sent could never be told from what it appended.
+        // The leader of `term` is superseded. No later term would tell whether it appended a proposal sent to it now.
         if term < waiting.applied_term {
             return Vec::new();
         }
@@ -173,18 +176,18 @@ impl Proposals {
         }
     }
 
-    /// Whether something was refused since the last call: whoever sends should wait a moment.
+    /// Whether a leader refused proposals since the last call: if so, the sender should pause.
     pub(crate) fn take_refused(&self) -> bool {
         std::mem::take(&mut self.waiting.lock().refused)
     }
 
-    /// Answers proposals that were applied. `term` is that of the newest entry applied: what was sent in an earlier
-    /// one and has not been met by now never will be.
+    /// Answers proposals that were applied. `term` is that of the newest entry applied: proposals that were sent in an
+    /// earlier term and are not applied by now never will be, and are queued again.
     pub(crate) fn complete(&self, outcomes: Vec<(u64, Outcome)>, term: u64) {
         let mut waiting = self.waiting.lock();
         for (sequence, outcome) in outcomes {
             if let Some(proposal) = waiting.remove(sequence) {
-                // Nobody to tell: the proposer has given up and been told that the outcome is unknown.
+                // Sending fails if the proposer has given up; it was told that the outcome is unknown.
                 drop(proposal.answer.send(Ok(outcome)));
             }
         }
@@ -201,7 +204,7 @@ impl Proposals {
         }
     }
 
-    /// Gives up on everything sent: a state that replaced the entries may hold it.
+    /// Ends all sent proposals with `Unknown`: an installed snapshot replaced the entries and may contain them.
     pub(crate) fn lose_all(&self, reason: &str) {
         let mut waiting = self.waiting.lock();
         let sent: Vec<u64> = waiting
@@ -217,7 +220,8 @@ impl Proposals {
         }
     }
 
-    /// Forgets a proposal whose proposer waits no longer, and says what it may be told.
+    /// Forgets a proposal whose proposer has stopped waiting. Returns the proposer's error: `NotProposed` if the proposal was
+    /// never sent, else `Unknown`.
     pub(crate) fn withdraw(&self, sequence: u64, reason: &str) -> ProposeError {
         let reason = reason.to_owned();
         match self.waiting.lock().remove(sequence) {
@@ -226,7 +230,7 @@ impl Proposals {
         }
     }
 
-    /// Forgets a proposal that is not sent; `None` when it was, and its outcome must be awaited.
+    /// Forgets a proposal that is not sent yet; `None` if it was sent or has its outcome, which must be awaited.
     pub(crate) fn withdraw_queued(&self, sequence: u64, reason: &str) -> Option<ProposeError> {
         let mut waiting = self.waiting.lock();
         if waiting.proposals.get(&sequence)?.sent.is_some() {
@@ -262,7 +266,7 @@ impl Waiting {
         Some(proposal)
     }
 
-    /// Queues proposals again that were sent in such a term.
+    /// Queues those of the proposals again that were sent in a term which `of_term` accepts.
     fn requeue(&mut self, sequences: impl IntoIterator<Item = u64>, of_term: impl Fn(u64) -> bool) {
         for sequence in sequences {
             let Some(proposal) = self.proposals.get_mut(&sequence) else { continue };

@@ -1,11 +1,11 @@
 //! The recall: what this member knows of a peer's disk, sent with every request that asks the peer for a promise.
 //!
-//! A member that comes back cannot ask everybody who may need its vote: members that were added after its disk was copied
-//! are strangers to it. So whoever asks for a vote or sends entries says what it knows of the receiver, and the receiver
-//! compares that with its disk before it answers (see returning).
+//! A member that comes back cannot ask every member that may need its vote: members that were added after its disk was
+//! copied are strangers to it. So each vote or append request carries what its sender knows of the receiver's disk, and the
+//! receiver compares that with its disk before it answers (see returning).
 //!
-//! A member that has forgotten all the others cannot ask who they are. The recall carries a hash made with the key in the
-//! cluster's state, which no stranger has. So such a member can tell its cluster from a machine that only has a certificate.
+//! A disk from before all other members joined does not name them. So the recall carries a hash made with the key in the
+//! cluster's state, which no stranger has. The receiver can tell its cluster from a machine that only has a certificate.
 //!
 //! Owns how a recall and its proof are made. Decides nothing.
 
@@ -25,10 +25,10 @@ use crate::transport::NodeId;
 /// Sets these hashes apart from other uses of the key.
 const DOMAIN: &[u8] = b"orch recall 1";
 
-/// Makes the recall for a member by its id.
+/// Makes the recall for the member with the given id.
 pub(crate) type Recollection = Arc<dyn Fn(u64) -> wire::Recall + Send + Sync>;
 
-/// Makes recalls of `own` from what `applied` and `promises` hold when each is asked for.
+/// A function that makes the recalls that `own` sends, from `applied` and `promises` at the time of each call.
 pub(crate) fn recollection<D: Disk>(
     own: NodeId,
     applied: Arc<Applied<D>>,
@@ -37,7 +37,7 @@ pub(crate) fn recollection<D: Disk>(
     Arc::new(move |node| recall(own, &applied.state(), &promises, node))
 }
 
-/// The recall of the member `own`, whose state and promises are given, for the member `node`.
+/// The recall that `own`, whose state and promises are given, sends to `node`.
 pub(crate) fn recall(own: NodeId, state: &State, promises: &Promises, node: u64) -> wire::Recall {
     let promised = promises.of(node);
     let promised =

@@ -1,21 +1,21 @@
-//! A member that comes back with its data: whether that is the data it left with.
+//! Detects that a member restarts with an older copy of its disk.
 //!
 //! A disk can be an older copy of itself: a virtual machine's snapshot was rolled back, a backup restored. It has a log
-//! and a vote, but lacks what the member promised since: taking part with it, the member would vote twice or vote away
-//! what it helped to commit. Two things give such a disk away:
+//! and a vote, but lacks the member's later promises: with such a disk a member would vote twice, or help to elect a leader
+//! without entries that it helped to commit. Two records disclose such a disk:
 //!
-//! - starts: each start is counted on the disk before anything is answered and registered in the cluster's state. A
-//!   disk that counts fewer starts than the state is older;
-//! - promises: whoever was granted a vote or an acknowledgement by this member remembers it (see promises).
+//! - starts: each start is counted on the disk before any answer, and registered in the cluster's state. A disk that
+//!   counts fewer starts than the state is older;
+//! - promises: the receiver of a vote or an acknowledgement of this member remembers it (see promises).
 //!
-//! So a member that comes back compares itself with each other member, and answers none of them before that: neither
-//! votes nor entries. Members that it knows it asks; those that were added since tell it with the request (see recall).
-//! A member that knows of no other listens first: it may have forgotten that there are some. No quorum is needed for any
-//! of this, so that a whole cluster can start again: nobody contradicts anybody then. What cannot be told from a good
-//! disk is listed in docs/decisions/0016.
+//! So a restarted member compares its disk with the records of each other member, and before that it gives that member
+//! neither a vote nor an acknowledgement. It asks the members that it knows; members that were added since send their
+//! records with the request (see recall). A member that knows no other member listens first: its disk may be from before
+//! they joined. The comparison needs no quorum, so that a whole cluster can start again: its members do not contradict each
+//! other. docs/decisions/0016 lists older copies that cannot be detected.
 //!
-//! Owns who was compared with. Invariant: nobody gets a vote or an acknowledgement of this member before it was compared
-//! with what that one knows of it.
+//! Owns the set of members compared with. Invariant: no member gets a vote or an acknowledgement of this member before this
+//! one was compared with that member's records.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -44,29 +44,29 @@ use crate::transport::{NodeId, Peer, Transport};
 /// Time between two rounds of asking the members that did not answer: short, because an election waits for the answers.
 const ASK_PAUSE: Duration = Duration::from_millis(50);
 
-/// How often a stream that waits for the comparison looks whether it is done.
+/// Time between two checks by a stream that waits for the comparison.
 const LOOK_PAUSE: Duration = Duration::from_millis(10);
 
-/// What this disk held when the process started, and the members that were asked about it.
+/// The disk's vote, log end and start count when the process started, and the members compared with since.
 pub(crate) struct Returning {
     /// Starts counted on the disk before this one.
     starts: u64,
     /// The random number of this start, which may be registered before every member was asked.
     incarnation: u64,
-    /// The term of its vote.
+    /// The term of the vote on the disk; 0 for none.
     term: u64,
-    /// The end of its log.
+    /// The last entry of the log; `None` for an empty log.
     last: Option<LogId>,
-    /// Members that were asked and do not contradict.
+    /// Members whose records do not contradict the disk.
     compared: Mutex<BTreeSet<NodeId>>,
-    /// All that this member knows have been, or the disk was empty.
+    /// Every voter that this member knows was compared with, or the disk was empty.
     finished: AtomicBool,
-    /// The disk was empty: nobody can know an older one.
+    /// The disk was empty: there can be no records of it.
     is_new: bool,
 }
 
 impl Returning {
-    /// A disk on which `starts` starts are counted, this one included. Where `is_first` nobody can know an older one.
+    /// A disk on which `starts` starts are counted, this one included. `is_first`: the disk was empty before this start.
     pub(crate) fn at(is_first: bool, starts: u64, incarnation: u64, term: u64, last: Option<LogId>) -> Self {
         match is_first {
             true => Returning::first_start(),
@@ -102,21 +102,21 @@ impl Returning {
         })
     }
 
-    /// The most starts of this disk that can be registered, but for the present one. A start is registered only after the
-    /// log is on the disk: without one, none can be.
+    /// The most starts of this disk that can be registered, without the present one. A start is registered only after the
+    /// log is on the disk: without log and vote, none can be.
     pub(crate) fn starts_counted(&self) -> u64 {
         if self.term == 0 && self.last.is_none() { 0 } else { self.starts }
     }
 
-    /// The reason to call the disk an older copy, by the starts that a peer knows of.
+    /// The evidence in a peer's count of starts that the disk is an older copy.
     fn missed_start(&self, known: &wire::Recall) -> Option<String> {
         let counted = self.starts_counted();
         let is_missed = known.starts > counted && known.incarnation != self.incarnation;
         is_missed.then(|| format!("it counts {counted} starts, the cluster {}", known.starts))
     }
 
-    /// The reason to call the disk an older copy, at this moment: once every member was asked only starts count, since this
-    /// start has promises of its own.
+    /// The evidence in a peer's recall, received now, that the disk is an older copy. Once every voter was compared with, only
+    /// starts count: the peer's record of promises may be from the present start.
     fn contradiction_now(&self, known: &wire::Recall) -> Option<String> {
         if self.finished.load(Ordering::Acquire) {
             self.missed_start(known)
@@ -147,7 +147,7 @@ impl Returning {
 }
 
 impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
-    /// Compares this member's disk with what every other member knows of it.
+    /// Compares this member's disk with the records of every other member; runs until that is done.
     pub(crate) async fn compare_with_others(self: Arc<Self>) {
         let mut has_listened = false;
         while !self.returning.finished.load(Ordering::Acquire) {
@@ -177,7 +177,7 @@ impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
         self.release_elections();
     }
 
-    /// Returns `false` when this member must not go on.
+    /// Compares the disk with the records of `peer`. `false`: the disk is an older copy and this member must end.
     async fn compare_with(self: &Arc<Self>, peer: &Peer) -> bool {
         let Some(answer) = self.ask_identity(peer, true).await else {
             return self.judge_again(peer.id).await != Verdict::Condemned;
@@ -187,7 +187,7 @@ impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
             return true;
         }
         if let Some(reason) = self.returning.contradicted_by(&answer) {
-            // Removed members leave the membership here as well, once a leader sends the log.
+            // The peer may have been removed: its contradiction ends when a leader has sent the log with the removal.
             return self.judge_older_copy(peer.id, &reason).await != Verdict::Condemned;
         }
         self.drop_accusation(peer.id);
@@ -195,7 +195,7 @@ impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
         true
     }
 
-    /// Compares this member's disk with what `from` says it knows of it; `false` when `from` must not be answered.
+    /// Compares this member's disk with the recall that `from` sent; `false` when `from` must not be answered.
     ///
     /// A contradiction ends this member only if `from` is believed (see accusing). `from` gets no answer in either case.
     pub(crate) async fn compare_with_recall(
@@ -225,8 +225,8 @@ impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
         false
     }
 
-    /// Whether `from` knows this member with another disk than it has. Enrolment asks for that, but whoever answered there may
-    /// have been wrong: what the other disk promised, this one does not know.
+    /// Whether `from` knows this member with another disk. Enrolment checks that, but the members that answered then may have
+    /// been wrong. Promises made with the other disk are not on this one.
     fn is_of_another_disk(&self, from: NodeId, recall: &wire::Recall) -> bool {
         let is_other = !recall.directory.is_empty() && recall.directory != self.identity.lock().directory;
         if is_other && self.warnings.may_warn("another disk") {
@@ -239,9 +239,9 @@ impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
         is_other
     }
 
-    /// Takes the recall of a stranger. A member that knows of no other may have forgotten the others: it ends if the
-    /// stranger proves that it has the key of its cluster, and the next start listens again. A certificate alone ends no
-    /// member: every machine that was prepared has one.
+    /// Takes the recall of a stranger. The disk of a member that knows no other member may be from before the others joined:
+    /// the member ends if the stranger proves that it has the key of its cluster, and the next start listens again. A
+    /// certificate alone ends no member: every prepared machine has one.
     pub(crate) fn hear_stranger(&self, from: NodeId, recall: Option<&wire::Recall>) {
         let is_alone = self.others().is_empty() && !self.returning.is_new;
         let Some(recall) = recall.filter(|_| is_alone && self.standing(from) == Standing::Stranger) else {
@@ -250,7 +250,7 @@ impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
         let Some(reason) = self.returning.contradiction_now(recall) else { return };
         let reason = format!("{}, of which it does not know: {reason}", self.name_heard(from));
         let state = self.applied.state();
-        // A disk from before the cluster had a key has nothing to check a proof with.
+        // A disk from before the cluster had a key cannot check a proof.
         let is_listening =
             ClusterIdentity::read(&state).is_none() && !self.returning.finished.load(Ordering::Acquire);
         if is_listening || is_proved(&state, from, self.options.id(), recall) {
@@ -263,12 +263,12 @@ impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
         }
     }
 
-    /// Whether this member's disk was compared with what the leader knows of it.
+    /// Whether this member's disk was compared with the leader's records, or this member leads.
     pub(crate) fn is_leader_compared(&self) -> bool {
         self.leader().is_some_and(|leader| leader.local || self.is_compared(leader.peer.id))
     }
 
-    /// Keeps a member that knows of no other from electing itself before it has listened.
+    /// Keeps a member that knows no other member from electing itself before it has listened.
     pub(crate) fn hold_elections(&self) {
         let own = self.options.id().0;
         let is_alone = self.applied.membership().membership().nodes().all(|(id, _)| *id == own);
@@ -284,16 +284,16 @@ impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
         }
     }
 
-    /// Ends this member, whose disk is an older copy of itself, and sees to it that no later start passes: a start that was
-    /// refused is counted like any other.
+    /// Ends this member, whose disk is an older copy of itself. Records that on the disk first, so that every later start is
+    /// refused as well, whatever the disk counts by then.
     pub(crate) async fn refuse_older_copy(&self, reason: String) {
         if self.change_identity(|identity| identity.older_copy.clone_from(&reason)).await.is_ok() {
             self.fatal.report(StartError::RolledBack { name: self.options.node.name.to_string(), reason });
         }
     }
 
-    /// Whether `from` may be answered: nobody that is to be believed contradicts what this disk holds. A learner's word counts
-    /// for nothing, so it is not asked, and is answered at once.
+    /// Whether `from` may be answered: the disk was compared with its records, and no accusation stands. A learner's records do
+    /// not count, so it is not asked, and is answered without a comparison.
     pub(crate) fn is_compared(&self, from: NodeId) -> bool {
         let returning = &self.returning;
         let is_compared =

@@ -1,11 +1,11 @@
-//! Checks of the answers of peers: a certificate, and even a place among the members, proves no good faith.
+//! Checks of peers' answers: neither a certificate nor membership proves good faith.
 //!
 //! Requests are checked where they arrive (see service). Answers to this member's own requests go to the consensus library,
 //! which believes them: it adopts their terms, counts their votes and commits by their acknowledgements. So answers are
-//! checked here first, and one that cannot be true is treated as lost.
+//! checked here first, and an answer that cannot be true is treated as lost.
 //!
-//! A leader says in heartbeats what is committed only while a majority follows it: who hears it takes that for contact with
-//! the cluster (see vouching).
+//! A leader sends its commit index in heartbeats only while a majority follows it: followers take that index for contact
+//! with the cluster (see vouching).
 //!
 //! Owns the rules, and how links reach them: links are made before the member that they belong to.
 
@@ -20,32 +20,32 @@ use crate::member::core::Core;
 use crate::transport::{NodeId, Transport};
 
 /// How far the term of a request may be ahead of the term of the last entry applied here. Terms grow by elections, at most
-/// a few in a second, and by none where no majority answers. A made-up term must not use up all terms there are.
+/// a few in a second, and not at all where no majority answers. A made-up term must not use up the range of terms.
 const TERMS_AHEAD_MAX: u64 = 1 << 20;
 
-/// The same bound for a sender that no other member vouches for, and for answers. Half of it, so that the other members
-/// still accept the terms that follow one accepted here.
+/// The same bound for a sender that no other member vouches for, and for answers. Half as far, so that the other members
+/// still accept the terms that follow a term accepted here.
 const DOUBTFUL_TERMS_AHEAD_MAX: u64 = TERMS_AHEAD_MAX / 2;
 
-/// How far a term may be ahead of this member's own term, whatever its log says: elections of some minutes.
+/// How far a term may be ahead of this member's own term, whatever the term of its log: elections of some minutes.
 const ELECTIONS_AHEAD_MAX: u64 = 1 << 10;
 
 /// The rules for answers, as links see them.
 pub(crate) trait Scrutiny: Send + Sync {
-    /// Whether a promise of `peer` counts: this member's disk was compared with what `peer` knows of it.
+    /// Whether a promise of `peer` counts: this member's disk was compared with the records of `peer`.
     fn may_promise(&self, peer: u64) -> bool;
 
-    /// Whether an election can have led to `term`, as an answer says.
+    /// Whether elections can have led to `term`, which an answer carries.
     fn is_term_possible(&self, term: u64) -> bool;
 
-    /// Whether a majority has followed this member as its leader a moment ago.
+    /// Whether this member leads and a majority acknowledged that lately.
     fn is_followed(&self) -> bool;
 
-    /// Whether it is time for another warning of this cause.
+    /// Whether the rate limit allows another warning of this cause.
     fn may_warn(&self, cause: &'static str) -> bool;
 }
 
-/// The rules, set once the member has started. Until then no answer is taken.
+/// The rules, set once the member has started. Until then every answer is refused.
 #[derive(Clone, Default)]
 pub(crate) struct Scrutinized(Arc<OnceLock<Weak<dyn Scrutiny>>>);
 
@@ -98,7 +98,7 @@ impl<R: Runtime, D: Disk, T: Transport> Scrutiny for Core<R, D, T> {
 }
 
 impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
-    /// The highest term that an election can have led to. `is_doubtful`: only the sender of the term vouches for it.
+    /// The highest term that elections can have led to. `is_doubtful`: no member but the sender vouches for the term.
     pub(crate) fn term_limit(&self, is_doubtful: bool) -> u64 {
         let applied = self.raft.metrics().borrow_watched().last_applied;
         let ahead = if is_doubtful { DOUBTFUL_TERMS_AHEAD_MAX } else { TERMS_AHEAD_MAX };

@@ -1,15 +1,15 @@
-//! Room on the members' disks: a member that runs low refuses growth before its disk is full.
+//! Room on the members' disks: growth of the state is refused before a disk is full.
 //!
-//! Owns the measuring of this member's disk, what the other members said of theirs, and the refusal. A disk is under one
-//! of three pressures, each left only well above where it is entered, so that it does not flap:
+//! Owns the measuring of this member's disk, the reports of the other members on theirs, and the refusal. A disk is under
+//! one of three pressures, each left only well above where it is entered, so that it does not flap:
 //!
 //!     room for writes >= 1.5 reserves    none
 //!                      < 1.5 reserves    tight: history leaves the disk, the log is cut short, files are compacted
-//!                      < 1 reserve       short: besides, no member proposes what would make the state larger
+//!                      < 1 reserve       short: besides, no member proposes writes that make the state larger
 //!
-//! The refusal is made where a client's write arrives, before it is in the log: applying depends on the log alone, and
-//! a refused write must take no room in it. It looks at the state applied there, and at what each member last said of
-//! its disk; both may be seconds old, which is what the reserve is for (docs/decisions/0018).
+//! A write is refused by the member where it arrives, before it is in the log: applying depends on the log alone, and a
+//! refused write must take no room in it. The decision uses the state applied there and the last report of each member;
+//! both may be seconds old, and the reserve covers that (docs/decisions/0018).
 //!
 //! Invariant: a write that helps to delete is never refused here, nor is a small write that does not make the state larger
 //! (`State::is_allowed_when_short_of_space`).
@@ -36,11 +36,11 @@ const MEASURE_PAUSE_MIN: Duration = Duration::from_millis(25);
 /// Bytes that a disk may take in a millisecond, of log, tables and compactions together: a fast one takes 1 GB a second.
 const BYTES_PER_MS: u64 = 1 << 20;
 
-/// Rounds of the comparison (`agreement`) for which a member that said it was short, and answers no more, counts: one
-/// answer lost does not let growth in, and a dead member does not keep it out.
+/// Rounds of the comparison (`agreement`) for which a member that reported to be short, and answers no more, still counts:
+/// a lost answer does not permit growth, and a dead member does not prevent it.
 const SILENT_ROUNDS_MAX: u32 = 3;
 
-/// How much a disk is in need of space.
+/// How urgently a disk needs space.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Pressure {
     /// The disk has room, or there is no reserve to keep.
@@ -53,7 +53,7 @@ pub enum Pressure {
 }
 
 impl Pressure {
-    /// The pressure after `self`, with `room` bytes left and a reserve to be kept.
+    /// The pressure that follows `self` when `room` bytes are left, with a reserve of `reserve` bytes.
     fn next(self, room: u64, reserve: u64) -> Pressure {
         let quarters = |count: u64| (reserve / 4).saturating_mul(count);
         match self {
@@ -67,25 +67,25 @@ impl Pressure {
     }
 }
 
-/// Room on the disks, as operators see it.
+/// Room on the members' disks, for operators.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SpaceStatus {
-    /// Bytes that this member's store takes. `None` before it is known, and on a disk without an end.
+    /// Bytes that this member's store takes. `None` before the first measurement, and on a disk without a bound.
     pub used: Option<u64>,
-    /// Bytes that it may still take: of the disk's and of the quota's the lesser. `None` as above.
+    /// Bytes that the store may still take: the lesser of the disk's and the quota's rest. `None` as above.
     pub room: Option<u64>,
     /// Bytes below which growth is refused; 0 for none.
     pub reserve: u64,
     /// This member's own pressure.
     pub pressure: Pressure,
-    /// Members that were last heard to be short, this one among them: while there are any, growth is refused.
+    /// Members that last reported to be short, this one included: growth is refused unless this is empty.
     pub short: BTreeSet<NodeId>,
 }
 
-/// What a member knows of the room on disks.
+/// This member's last measurement, and the last reports of the others.
 pub(crate) struct SpaceWatch {
     options: SpaceOptions,
-    /// Some member is short: what every proposal looks at first.
+    /// Whether any member is short. Checked first, without the lock, for every proposal.
     is_short: AtomicBool,
     known: Mutex<Known>,
 }
@@ -94,7 +94,7 @@ pub(crate) struct SpaceWatch {
 struct Known {
     measured: Option<Space>,
     pressure: Pressure,
-    /// Others that said they were short, and the rounds for which that counts without another word of theirs.
+    /// The other members that reported to be short, by id.
     others: BTreeMap<u64, OtherSpace>,
 }
 
@@ -104,12 +104,12 @@ struct OtherSpace {
     is_very_short: bool,
 }
 
-/// A member's lack of room, as it tells the other members.
+/// A member's lack of room, as sent to the other members.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Shortness {
     /// Writes that would make the state larger must not be proposed.
     pub(crate) short: bool,
-    /// Large writes must not be proposed either, even if they replace as much.
+    /// Besides, large writes must not be proposed, even if they replace as much.
     pub(crate) very_short: bool,
 }
 
@@ -118,7 +118,7 @@ impl SpaceWatch {
         SpaceWatch { options, is_short: AtomicBool::new(false), known: Mutex::default() }
     }
 
-    /// Takes a measurement; gives the pressure before and after it.
+    /// Takes a measurement; returns the pressure before and after it.
     fn measure(&self, space: Space) -> (Pressure, Pressure) {
         let mut known = self.known.lock();
         let before = known.pressure;
@@ -128,7 +128,8 @@ impl SpaceWatch {
         (before, known.pressure)
     }
 
-    /// Takes what members said in one round: whether each that answered is short. Who is no longer a member is left out.
+    /// Takes the answers of one round: the shortness of each other member, `None` if it did not answer. Forgets members that
+    /// are not among them.
     pub(crate) fn hear(&self, answers: impl IntoIterator<Item = (u64, Option<Shortness>)>) {
         let mut known = self.known.lock();
         let before = std::mem::take(&mut known.others);
@@ -159,7 +160,7 @@ impl SpaceWatch {
         }
     }
 
-    /// How long the next measurement may wait: the disk must not fill much of its reserve meanwhile.
+    /// Time until the next measurement: short enough that the disk cannot fill much of its reserve meanwhile.
     fn pause(&self) -> Duration {
         let known = self.known.lock();
         match known.measured {
@@ -182,12 +183,12 @@ impl SpaceWatch {
         space.free.min(of_quota)
     }
 
-    /// Whether some member is short.
+    /// Whether any member is short.
     pub(crate) fn is_short(&self) -> bool {
         self.is_short.load(Ordering::Acquire)
     }
 
-    /// Whether half of the reserve is used up, of this member or of another.
+    /// Whether any member has used up half of its reserve.
     fn is_anyone_very_short(&self) -> bool {
         let known = self.known.lock();
         self.is_very_short(&known) || known.others.values().any(|other| other.is_very_short)
@@ -230,7 +231,7 @@ impl SpaceWatch {
 }
 
 impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
-    /// Measures this member's disk for as long as the member lives, and has space given back while there is little.
+    /// Measures this member's disk until the member ends, and reclaims space while there is little room.
     pub(crate) async fn keep_space(self: Arc<Self>) {
         loop {
             match self.disk.space() {
@@ -265,7 +266,7 @@ impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
         }
     }
 
-    /// Why a client's transaction must not be proposed now, if so.
+    /// The refusal of a client's transaction for lack of space; `None` if it may be proposed.
     pub(crate) fn lacks_space_for(&self, transaction: &Transaction) -> Option<ProposeError> {
         if !self.space.is_short() {
             return None;

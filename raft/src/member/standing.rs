@@ -1,15 +1,16 @@
-//! Who belongs to the cluster, as this member has applied it, and the end of those who no longer do.
+//! Standing of peers: member, removed member or stranger, by the log applied here. Ends this member when it is removed.
 //!
-//! Owns the difference between a member, a removed member and a stranger. A member that takes part has its disk
-//! registered in the state (see identity), and names are never used again: so whoever is registered and in no membership
-//! was removed. Nothing else has to be kept of removed members, and no crash can separate a removal from its record.
+//! Owns that distinction. A member that takes part has its disk registered in the state (see identity), and names are never
+//! used again: so a peer that is registered and in no membership was removed. No other record of removed members is
+//! needed, and no crash can separate a removal from its record.
 //!
-//! - A member may do everything that peers do.
-//! - A removed member may ask for the identity of the cluster, which tells it that it was removed, and nothing else. Its
-//!   open streams end when the removal is applied. It stops by itself, because nobody replicates to it any more.
-//! - A stranger may be a leader that is newer than what this member knows: it may do all but forward writes.
+//! - A member may send every request.
+//! - A removed member may send an identity request alone, whose answer says that it was removed. Its open streams end when
+//!   the removal is applied. It has to learn of its removal by asking, because no leader replicates to it any more.
+//! - A stranger may be a leader that was added after the last entry of this member's log: it may send all requests but
+//!   forwarded writes.
 //!
-//! Invariant: only a committed removal counts, so that a change that is taken back never locked anybody out.
+//! Invariant: only a committed removal counts, so that a change that is taken back never locked a member out.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -29,28 +30,28 @@ use crate::member::network::control;
 use crate::member::options::StartError;
 use crate::transport::{NodeId, Peer, Transport};
 
-/// Time between two questions of a member whether it still is one. A removed member delays no other, so seconds do.
+/// Time between two requests of a member that ask whether it was removed. A removed member delays no other, so seconds do.
 const ASK_PERIOD: Duration = Duration::from_secs(1);
 
 /// Time for one peer's answer; the next peer is asked a period later.
 const ASK_TIMEOUT: Duration = Duration::from_millis(500);
 
-/// From the moment a member knows of its removal to its end: the answer to whoever asked for the removal may go out.
+/// Time from a member's learning of its removal to its end: the answer to the request for the removal may go out.
 const FAREWELL: Duration = Duration::from_millis(500);
 
-/// What a peer is to this cluster.
+/// A peer's relation to this cluster.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Standing {
     /// In the newest membership of the log, or in the newest one applied.
     Member,
     /// Registered, and in no membership.
     Removed,
-    /// Never heard of.
+    /// Neither registered nor in a membership.
     Stranger,
 }
 
 impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
-    /// What `node` is to the cluster, as far as this member has applied the log.
+    /// The standing of `node`, by the newest membership in the log and by the applied state.
     pub(crate) fn standing(&self, node: NodeId) -> Standing {
         if self.membership().membership().get_node(&node.0).is_some() {
             return Standing::Member;
@@ -90,14 +91,15 @@ impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
         }
     }
 
-    /// Ends this member once it was removed: as it has applied itself, or as a peer tells it.
+    /// Ends this member once it has applied its own removal, or peers have told it of the removal.
     pub(crate) async fn leave_when_removed(self: Arc<Self>) {
         R::select2(self.wait_removed(self.options.id()), self.hear_of_removal()).await;
         R::sleep(FAREWELL).await;
         self.fatal.report(StartError::Removed { name: self.options.node.name.to_string() });
     }
 
-    /// Asks one member after another, the leader first. Whoever was removed gets no log that would say so.
+    /// Completes when peers have told this member of its removal: no leader sends a removed member the log entry that removes
+    /// it. Asks one member after another, the leader first.
     async fn hear_of_removal(&self) {
         let mut turn = 0;
         loop {
@@ -120,7 +122,7 @@ impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
         }
     }
 
-    /// The other members, the leader first. Before this member has any log: the voters that enrolment noted.
+    /// The other members, the leader first. While this member has no membership: the voters that enrolment noted.
     pub(crate) fn others(&self) -> Vec<Peer> {
         let membership = self.membership();
         let peers = membership.membership().nodes().map(|(id, place)| place.peer(*id));

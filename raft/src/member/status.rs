@@ -1,6 +1,6 @@
-//! A member and its cluster as it sees them.
+//! The status of a member, and of its cluster as seen by that member.
 //!
-//! Owns what operators and metrics are told. It is a view: nothing decides by it.
+//! Owns the report for operators and metrics. No decision of the store depends on it.
 
 use openraft::ServerState;
 use openraft::async_runtime::watch::WatchReceiver;
@@ -14,66 +14,67 @@ use crate::member::space::SpaceStatus;
 use crate::state::Usage;
 use crate::transport::{Peer, Transport};
 
-/// What a member does in its cluster.
+/// A member's role in consensus.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
-    /// Orders writes.
+    /// Appends proposals to the log and replicates it.
     Leader,
-    /// Votes and follows.
+    /// Follows a leader and has a vote.
     Follower,
     /// Stands for election.
     Candidate,
     /// Follows without a vote.
     Learner,
-    /// Has ended.
+    /// The consensus task has ended.
     Stopped,
 }
 
-/// One member of the cluster.
+/// The status of one member of the cluster.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MemberStatus {
-    /// Who and where.
+    /// Its id, name and address.
     pub peer: Peer,
-    /// It votes.
+    /// Whether the member is a voter; else it is a learner.
     pub voter: bool,
-    /// The last index known to be on its disk. Only a leader knows.
+    /// The last index known to be on the member's disk. `None` unless this member leads and has an acknowledgement of it.
     pub matched: Option<u64>,
-    /// The highest feature level that its program supports. Known of this member, and to a leader since it last asked.
+    /// The highest feature level that the member's program supports. Known for this member itself, and on a leader for the
+    /// members that answered its last question; else `None`.
     pub feature_level_max: Option<u32>,
 }
 
-/// A member and its cluster as it sees them.
+/// The status of a member, and of its cluster as seen by that member.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Status {
     /// This member.
     pub node: Peer,
-    /// What it does.
+    /// This member's role.
     pub role: Role,
-    /// Who leads, if it knows.
+    /// The leader; `None` if this member knows none.
     pub leader: Option<Peer>,
-    /// The term it is in.
+    /// This member's current term.
     pub term: u64,
-    /// The last index of its log.
+    /// The last index of this member's log; 0 if empty.
     pub last_log: u64,
-    /// The last index it knows to be committed.
+    /// This member's commit index; 0 if it knows none.
     pub committed: u64,
-    /// The last index it has applied.
+    /// The last index applied here.
     pub applied: Revision,
     /// The feature level that the cluster has agreed on, as far as this member has applied it.
     pub feature_level: u32,
-    /// The oldest revision that its history can rebuild.
+    /// The oldest revision that the history in memory can rebuild.
     pub oldest: Revision,
-    /// The cluster is between two sets of voters, and needs majorities of both.
+    /// Whether the membership is a joint one: decisions need majorities of two sets of voters.
     pub changing: bool,
-    /// The newest change of the members is not known to be committed: `members` may not stay.
+    /// Whether the newest membership is not applied here yet: it may not be committed, and `members` may be reverted.
     pub uncommitted: bool,
     /// All members, by id.
     pub members: Vec<MemberStatus>,
-    /// The size of the state here, and how large it may become.
+    /// The size of the state here, and its quota.
     pub usage: Usage,
     /// Room on the members' disks.
     pub space: SpaceStatus,
-    /// Whether the members hold the same state, as far as this one has compared.
+    /// The result of comparing the members' states.
     pub agreement: AgreementStatus,
 }
 

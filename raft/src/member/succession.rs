@@ -1,13 +1,13 @@
-//! Noticing that the leader's process is gone, without waiting for its lease to end.
+//! Detects that the leader's process is gone, without waiting for its lease to end.
 //!
-//! Owns the early hint for an election. A leader that falls silent is replaced once its lease and an election timeout have
-//! passed. But a process that was killed leaves evidence: its connections break, and nothing listens at its address any
-//! more. A follower that finds both voids the lease it granted and asks for a pre-vote at once.
+//! Owns the early start of an election. A silent leader is replaced once its lease and an election timeout have passed. But
+//! a process that was killed leaves evidence: its connections break, and connections to its address are refused. A
+//! follower that sees both voids the lease it granted and starts a pre-vote at once.
 //!
 //! Why that is safe: votes are as before, so no two leaders share a term whatever is found here. A lease answers no reads in
-//! this store; it only keeps a leader that works from being disturbed. A follower that is mistaken disturbs nobody either:
-//! a pre-vote changes no term, and needs a majority that has lost the leader as well. It grants pre-votes and counts its
-//! election timeout without the lease for the rest of the term.
+//! this store; it only protects a working leader from elections. A follower that is mistaken does no harm: a pre-vote
+//! changes no term, and needs a majority that has lost the leader as well. For the rest of the term that follower grants
+//! pre-votes and counts its election timeout without the lease.
 //!
 //! Invariant: a follower that can connect to its leader, or hears nothing of its host, voids no lease.
 
@@ -24,31 +24,31 @@ use crate::member::core::{Core, Leader};
 use crate::member::network::{ControlError, control};
 use crate::transport::{NodeId, Transport, TransportError};
 
-/// How often a leader whose connection broke is tried, unless it answers before. A process that is ending may still
-/// accept a connection and break it: the next attempt tells.
+/// Probes of a leader whose connection broke, at most. A process that is ending may still accept a connection and break it;
+/// the next probe is refused.
 const PROBES_MAX: usize = 3;
 
-/// Between two probes: longer than a link's first pause after a failure, which would answer for the leader.
+/// Between two probes: longer than a link's first pause after a failure, during which the link fails without connecting.
 const PROBE_PAUSE: Duration = Duration::from_millis(60);
 
-/// For a probe. A process that is gone is refused at once; one that answers slowly lives.
+/// Timeout of a probe. A connection to a process that is gone is refused at once; a process that answers slowly lives.
 const PROBE_TIMEOUT: Duration = Duration::from_millis(300);
 
-/// Before the first round of votes: the other followers notice within a few milliseconds.
+/// Pause before the first round of pre-votes: the other followers detect the loss within a few milliseconds.
 const SETTLE: Duration = Duration::from_millis(10);
 
-/// A follower's turn to ask for pre-votes. Followers take turns in the order of their ids, over and over, so that two do not
-/// share the votes: several times what a round of votes takes.
+/// A follower's turn to ask for pre-votes. Followers take turns in the order of their ids, repeatedly, so that they do not
+/// split the vote: several times as long as a round of votes.
 const TURN: Duration = Duration::from_millis(25);
 
-/// Turns of this follower until it is left to the election timeouts.
+/// Turns of this follower, after which only the election timeouts elect.
 const TURNS_MAX: usize = 8;
 
 impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
-    /// Called when the stream of appends of `from` has ended: stands for election if that was the leader and is gone.
+    /// Called when the append stream of `from` has ended: stands for election if `from` was the leader and its process is gone.
     pub(crate) async fn check_leader(&self, from: NodeId) {
         let Some(leader) = self.leader() else { return };
-        // Called by its name, the library asks for votes even where it is told not to stand for election.
+        // `trigger().elect` asks for votes even where the library is configured not to stand for election.
         if self.agreement.is_quarantined() {
             return;
         }
@@ -69,7 +69,7 @@ impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
             return;
         }
         tracing::info!(leader = %leader.peer.name, "the leader's process is gone");
-        // As when that leader hands over: its lease is void here, if the vote is still the one given to it.
+        // As when that leader hands over: voids its lease here, if this member's vote is still the one that it gave to it.
         let voided =
             self.raft.handle_transfer_leader(TransferLeaderRequest::new(vote, leader.peer.id.0, None));
         if let Err(error) = voided.await {
@@ -87,7 +87,8 @@ impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
         }
     }
 
-    /// Whether nothing listens for `leader` any more.
+    /// Whether the leader's address refuses connections. `false` if it does not within [`PROBES_MAX`] probes, or if another
+    /// leader is known.
     async fn is_gone(&self, leader: &Leader) -> bool {
         for _ in 0..PROBES_MAX {
             let request = Request::ReadIndex(wire::ReadIndexRequest {});

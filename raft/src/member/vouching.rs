@@ -1,18 +1,19 @@
-//! Whether a peer may speak as a member: for a vote, as a leader, for the state.
+//! Whether a peer may act as a member: ask for votes, lead, send or pull a state.
 //!
-//! A certificate proves a name and nothing more. Who belongs to the cluster says the log, and the log of a member that was
-//! away may be old: it lacks members that were added, and still has some that were removed. So:
+//! A certificate proves a name and nothing more. The log names the members, but the log of a member that was away may be
+//! old: it lacks members that were added, and still has members that were removed. So:
 //!
-//! - in touch with a leader, and up to date with it, a member judges voters by its own log;
-//! - else, and about everybody that its log does not have as a voter, it asks the members it knows, and goes by what they
-//!   say together (see hearsay);
-//! - when nobody knows, its own log decides: voters are let in, since a whole cluster may be starting, and nobody else is.
-//!   Before it has a log, a member goes by the voters it was told of when it was let in; one that was told of none has
-//!   nothing to lose, and is led by anybody.
+//! - a member that is in touch with a leader judges voters by its own log;
+//! - a member that is not, and every member about a peer that is no voter in its log, asks the members that it knows and
+//!   goes by their answers together (see hearsay);
+//! - without a usable answer the own log decides: its voters are accepted, since a whole cluster may be starting, and no
+//!   other peer is. A member without a log goes by the voters that enrolment told it of; a member that was told of none has
+//!   no data to lose, and accepts any leader.
 //!
-//! In touch is who has applied what a leader called committed a moment ago. That leader must have committed an entry of its own
-//! term, since before that it does not know what others have; it must be followed itself, which it says by telling in heartbeats
-//! what is committed; and somebody else must vouch for it, where the own log may be old.
+//! In touch: this member has applied the entries that a leader called committed less than [`CONTACT_AGE`] ago. That leader
+//! must have committed an entry of its own term, since before that it does not know the commit index; a majority must
+//! follow it, which it shows by sending a commit index in heartbeats; and another member must vouch for it, where the own
+//! log may be old.
 //!
 //! Owns the contact with a leader.
 
@@ -32,26 +33,26 @@ use crate::member::hearsay::Said;
 use crate::member::standing::Standing;
 use crate::transport::{NodeId, Transport};
 
-/// How long a contact with a leader counts: many heartbeats. A removal that is committed meanwhile is not known here.
+/// How long a contact with a leader counts: many heartbeats. A removal committed within it may not be known here.
 const CONTACT_AGE: Duration = Duration::from_secs(2);
 
-/// Who says that a peer is a member.
+/// The source of the knowledge that a peer is a member.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Voucher {
     /// This member's own log.
     Own,
-    /// A member that was asked.
+    /// Other members, which were asked.
     Another,
 }
 
-/// When this member last followed a leader.
+/// When this member was last in contact with a leader.
 pub(crate) struct Vouchers<I>(Mutex<Contact<I>>);
 
-/// What a leader said, and when.
+/// Commit indexes heard from a leader, and when.
 struct Contact<I> {
-    /// What was committed then is applied here.
+    /// The newest time at which every entry then known as committed is applied here by now.
     at: Option<I>,
-    /// The index that was called committed, and when: not applied here yet.
+    /// A commit index that is not applied here yet, and when it was heard.
     told: Option<(u64, I)>,
 }
 
@@ -62,8 +63,8 @@ impl<I> Default for Vouchers<I> {
 }
 
 impl<I: Copy> Contact<I> {
-    /// Notes that everything through `committed` is committed `now`, and everything through `applied` is applied here.
-    /// Under load the newest never is: then it counts as of the time when what is applied was called committed.
+    /// Notes the leader's commit index and the applied index at `now`. Under load the newest committed entry is never applied
+    /// yet: then the contact is as old as the commit index that the applied index has reached.
     fn note(&mut self, committed: u64, applied: u64, now: I) {
         let (index, at) = *self.told.get_or_insert((committed, now));
         if applied < index {
@@ -77,7 +78,7 @@ impl<I: Copy> Contact<I> {
 }
 
 impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
-    /// Who vouches for `from`; `None` for somebody that may not speak as a member.
+    /// The source that vouches for `from`; `None` if `from` may not act as a member.
     pub(crate) async fn vouch(self: &Arc<Self>, from: NodeId) -> Option<Voucher> {
         let membership = self.membership();
         let membership = membership.membership();
@@ -104,13 +105,14 @@ impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
         }
     }
 
-    /// Whether this member, which has no log, was neither told of any voter nor takes part in a founding: it has nothing to
+    /// Whether this member, which has no log, was neither told of any voter nor takes part in a founding: it has no data to
     /// lose.
     fn knows_of_no_cluster(&self) -> bool {
         self.introduced.lock().is_empty() && self.identity.lock().founding.is_none()
     }
 
-    /// Notes that `from` was followed as the leader of `term`, if it is one that knows what is committed.
+    /// Notes a heartbeat of `from`, the leader of `term`, with its commit index. Ignored unless the committed entry is of
+    /// `term` and `from` is a member that is believed (see hearsay).
     pub(crate) fn note_contact(&self, from: NodeId, term: u64, committed: Option<LogId>) {
         let Some(committed) = committed.filter(|id| term_of(id) == term) else { return };
         if self.standing(from) == Standing::Member && self.is_believed(from) {
@@ -119,13 +121,14 @@ impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
         }
     }
 
-    /// Whether this member knows who belongs to the cluster, as far as a leader does.
+    /// Whether this member's log names the cluster's members as of a moment ago.
     pub(crate) fn is_in_touch(&self) -> bool {
         let contact = self.vouchers.0.lock().at;
         self.is_followed() || contact.is_some_and(|contact| contact.elapsed() < CONTACT_AGE)
     }
 
-    /// Whether this member leads and a quorum follows it. One that is cut off goes on taking itself for the leader.
+    /// Whether this member leads, and a quorum acknowledged that within [`CONTACT_AGE`] or it is the only voter. A leader that
+    /// is cut off still takes itself for the leader.
     pub(crate) fn is_followed(&self) -> bool {
         if self.leader().is_none_or(|leader| !leader.local) {
             return false;
@@ -137,7 +140,7 @@ impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
             || metrics.last_quorum_acked.is_some_and(|acked| is_recent(acked.into_inner()))
     }
 
-    /// Whether it is time for another warning about a snapshot that is refused.
+    /// Whether the rate limit allows another warning about a refused snapshot.
     pub(crate) fn may_warn(&self) -> bool {
         self.warnings.may_warn("a snapshot")
     }
@@ -160,7 +163,7 @@ mod tests {
         assert_eq!(note(40, 29, 4), Some(1));
         assert_eq!(note(50, 35, 5), Some(3));
         assert_eq!(note(50, 50, 6), Some(6));
-        // Cut off, and everybody else went on.
+        // This member was cut off, and the others went on committing.
         assert_eq!(note(5000, 50, 7000), Some(6), "what it has says nothing of what was committed meanwhile");
         assert_eq!(note(5001, 5000, 7100), Some(7000));
     }

@@ -1,7 +1,7 @@
-//! The applied state as the consensus library drives it.
+//! The state machine interface of the consensus library, over the applied state.
 //!
-//! Owns the translation of the library's calls. A snapshot to send is the published root, taken at once and for free;
-//! one to install has been received in whole before it gets here.
+//! Owns the translation of the library's calls. A snapshot to send is the published root, taken at once and without a
+//! copy. A snapshot to install has been received in whole before the library passes it here.
 
 use std::io;
 use std::marker::PhantomData;
@@ -19,10 +19,10 @@ use crate::member::consensus::{LogId, Snapshot, SnapshotMeta, StoredMembership, 
 use crate::member::holds::Holds;
 use crate::state::State;
 
-/// Entries applied before the new state is published: bounds how long a waiting writer sees nothing, and what is held
-/// in memory beside the log's tail.
+/// Entries applied before the new state is published: bounds the time that a proposer waits for the entries behind its own,
+/// and the memory held beside the log's tail.
 const APPLY_ENTRIES_MAX: usize = 512;
-/// The same in bytes.
+/// The same bound in bytes.
 const APPLY_BYTES_MAX: usize = 2 << 20;
 
 /// The library's handle on the state.
@@ -32,11 +32,11 @@ pub(crate) struct Machine<R, D> {
     runtime: PhantomData<fn() -> R>,
 }
 
-/// The content of a snapshot, on either end of its way.
+/// The content of a snapshot, at its sender or at its receiver.
 pub(crate) enum SnapshotBody {
     /// A state to send.
     Sending(Arc<State>),
-    /// A state received in whole: in memory, and beside the current one on disk.
+    /// A state received in whole, in memory and on disk beside the current one.
     Received(State, Box<dyn Install>),
 }
 
@@ -47,7 +47,7 @@ impl<R, D> Machine<R, D> {
 }
 
 impl<R: Runtime, D: Disk> Machine<R, D> {
-    /// Applies one chunk of entries and answers those who wait for them.
+    /// Applies one chunk of entries and completes their responders.
     fn apply_chunk(&self, chunk: &mut Vec<EntryResponder<Types<R>>>) -> Result<(), io::Error> {
         let (entries, responders): (Vec<_>, Vec<_>) = chunk.drain(..).unzip();
         let applied = &self.applied;
@@ -103,8 +103,8 @@ impl<R: Runtime, D: Disk> RaftStateMachine<Types<R>> for Machine<R, D> {
         }
     }
 
-    /// The state of now: it holds at least what the library's last snapshot held, and nothing is kept alive for its sake.
-    /// Only where a transfer broke off, and the log still has what follows, the state that was being sent.
+    /// The newest state: it includes the library's last snapshot, so none has to be kept. But if a transfer broke off, and the
+    /// log still has the entries after its snapshot, that snapshot again, so that the transfer can resume.
     async fn get_current_snapshot(&mut self) -> Result<Option<Snapshot<SnapshotBody>>, io::Error> {
         if let Some((state, mark)) = self.holds.unfinished() {
             let bounds = self.applied.fatal.disk(self.applied.disk.log_bounds())?;
@@ -117,7 +117,7 @@ impl<R: Runtime, D: Disk> RaftStateMachine<Types<R>> for Machine<R, D> {
     }
 }
 
-/// A snapshot taken when the library asked, given when it collects.
+/// A snapshot taken when the library asked for a builder, returned by `build_snapshot`.
 pub(crate) struct Builder {
     state: Arc<State>,
     mark: Mark,

@@ -1,8 +1,8 @@
-//! How old the entries of the history are.
+//! Ages of revisions in the history.
 //!
-//! Owns pairs of a moment and the revision that was applied then, by the monotonic clock of the runtime: wall clocks
-//! differ between members and jump, and a jump must not trim anything. After a start nothing is older than the start,
-//! so history is kept longer then, never shorter.
+//! Owns pairs of a time and the revision that was applied then, by the monotonic clock of the runtime: wall clocks differ
+//! between members and jump, and a jump must not trim history. After a start every revision counts as no older than the
+//! start, so history is kept longer then, never shorter.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -11,16 +11,16 @@ use openraft_rt::Instant;
 
 use crate::key::Revision;
 
-/// Pairs kept: of five minutes, one every three seconds, which is how exactly an age is known.
+/// Pairs kept: for an age of five minutes one every three seconds, which is the precision of an age.
 const PAIRS_MAX: usize = 100;
 
-/// What was applied when.
+/// Samples of the applied revision over time.
 #[derive(Debug)]
 pub(super) struct Ages<I> {
     age: Duration,
     /// Oldest first.
     pairs: VecDeque<(I, Revision)>,
-    /// Everything up to here is older than `age`.
+    /// The newest revision known to be older than `age`.
     aged: Revision,
 }
 

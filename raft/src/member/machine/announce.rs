@@ -1,11 +1,11 @@
-//! Telling watchers what was applied, off the path of applying.
+//! Wakes watchers after entries were applied, in a task of its own.
 //!
-//! Owns the subscriptions of every resource and what is still to be announced to them. Applying only marks: one slot for
-//! each resource, which holds the newest revision, so that whatever piles up while watchers are woken is announced once.
+//! Owns the subscriptions of every resource and the changes still to be announced to them. Applying only marks: one slot
+//! for each resource holds its newest revision, so that changes applied while watchers are woken are announced once.
 //! One task of the member wakes them, in the order of resources and of subscriptions.
 //!
-//! Invariant: a mark is set after its state is published, so whoever is woken finds what it was woken for. Invariant: a
-//! mark that is set is announced; a signal that comes while the task is at work is kept for it.
+//! Invariant: a mark is set after its state is published, so a woken watcher finds the revision it was woken for.
+//! Invariant: a mark that is set is announced; a signal that comes while the task is at work is kept for it.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use tokio::sync::Notify;
 use crate::key::Revision;
 use crate::notify::{Announcer, Subscription};
 
-/// The subscriptions of one member's state, and what they are to be told.
+/// The subscriptions to one member's state, and the marks to announce to them.
 #[derive(Default)]
 pub(crate) struct Announcements {
     subscribers: Mutex<BTreeMap<Arc<str>, Announcer>>,
@@ -24,22 +24,22 @@ pub(crate) struct Announcements {
     marked: Notify,
 }
 
-/// What is not announced yet.
+/// Changes that are not announced yet.
 #[derive(Default)]
 struct Marks {
     /// The newest change of each resource. Bounded by the resources there are.
     changed: BTreeMap<Arc<str>, Revision>,
-    /// Every resource may have changed up to here.
+    /// The revision of a state that replaced the one before: every resource may have changed up to it.
     all: Option<Revision>,
 }
 
 impl Announcements {
-    /// A cursor that is told of changes of `resource`.
+    /// A subscription to changes of `resource`.
     pub(super) fn subscribe(&self, resource: &Arc<str>) -> Subscription {
         self.subscribers.lock().entry(resource.clone()).or_default().subscribe()
     }
 
-    /// Has the changes of a batch announced: the newest revision of each resource.
+    /// Queues the changes of a batch for announcement: the newest revision of each resource.
     pub(super) fn mark(&self, changed: BTreeMap<Arc<str>, Revision>) {
         if changed.is_empty() {
             return;
@@ -54,13 +54,13 @@ impl Announcements {
         self.marked.notify_one();
     }
 
-    /// Has it announced to everyone that the state was replaced by the one at `revision`.
+    /// Queues an announcement to all resources: the state was replaced by one at `revision`.
     pub(super) fn mark_all(&self, revision: Revision) {
         self.marks.lock().all = Some(revision);
         self.marked.notify_one();
     }
 
-    /// Has everyone look again, though nothing was applied: what was shown is taken back.
+    /// Wakes all watchers though no entry was applied: the state that they were shown is withdrawn.
     pub(crate) fn wake_all(&self) {
         self.subscribers.lock().values().for_each(Announcer::wake_all);
     }
@@ -70,7 +70,7 @@ impl Announcements {
         self.subscribers.lock().values().for_each(Announcer::close);
     }
 
-    /// Wakes watchers for as long as the member lives.
+    /// Announces marks to watchers; runs until the member ends.
     pub(crate) async fn announce(&self) {
         loop {
             self.marked.notified().await;
@@ -80,7 +80,7 @@ impl Announcements {
 
     fn announce_marked(&self) {
         let marks = std::mem::take(&mut *self.marks.lock());
-        // Handles on the announcers, so that nobody who subscribes waits for all the others to be woken.
+        // Clones the announcers, so that a new subscriber does not wait at the lock until all others are woken.
         let announcers: Vec<(Announcer, Revision)> = {
             let subscribers = self.subscribers.lock();
             match marks.all {
@@ -141,7 +141,7 @@ mod tests {
         let mut pods = announcements.subscribe(&resource("pods"));
         let mut task = Box::pin(announcements.announce());
         for revision in 1..4 {
-            // Before the task has waited for the first time, and each time after.
+            // The first mark is set before the task has first waited, the others after.
             announcements.mark(changes(&[("pods", revision)]));
             assert!((&mut task).now_or_never().is_none());
             assert_eq!(told(&mut pods), Some(Revision(revision)));

@@ -1,10 +1,10 @@
-//! Digests of the state at revisions that all members choose alike.
+//! Checkpoints: digests of the state at revisions that all members choose alike.
 //!
-//! Owns a bounded ring of them. Members apply at different speeds: at any moment their newest revisions differ, but the
-//! multiples of [`CHECKPOINT_EVERY`] that they have passed are the same, so that two of them find one to compare.
+//! Owns a bounded ring of checkpoints. Members apply at different speeds, so their newest revisions differ at any moment.
+//! But all keep a checkpoint at each multiple of [`CHECKPOINT_EVERY`], so that two members find a revision to compare.
 //!
-//! Invariant: equal on members that applied the same entries, however each came to its state: entry by entry, from its
-//! disk, or from a snapshot.
+//! Invariant: checkpoints are equal on members that applied the same entries, however each came to its state: entry by
+//! entry, from its disk, or from a snapshot.
 
 use std::collections::VecDeque;
 
@@ -18,17 +18,17 @@ use crate::member::codec::stored_membership_to_wire;
 /// nanoseconds.
 pub(crate) const CHECKPOINT_EVERY: u64 = 256;
 
-/// Checkpoints kept: 32,768 entries, further back than a member in step lags; one that lags more is compared once it has
-/// caught up. All of them are sent in every answer (6 kB). Older ones are dropped.
+/// Checkpoints kept: over 32,768 entries, more than a working follower lags. A member that lags more is compared once it
+/// has caught up. Every answer carries all of them (6 kB). Older checkpoints are dropped.
 pub(crate) const CHECKPOINTS_MAX: usize = 128;
 
 /// The digest of the state at one revision.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Checkpoint {
     pub(crate) revision: Revision,
-    /// Over all objects and the membership.
+    /// Digest of all objects and the membership.
     pub(crate) digest: u128,
-    /// Over the newest change of every resource; `None` from a program that does not tell.
+    /// Digest of the newest change of every resource; `None` from a peer whose program does not send it.
     pub(crate) changes: Option<u128>,
 }
 
@@ -45,7 +45,7 @@ impl Checkpoints {
 }
 
 impl Writer {
-    /// Keeps the digest of this revision if it is one of those that all members keep.
+    /// Keeps a checkpoint if the applied revision is a multiple of [`CHECKPOINT_EVERY`].
     pub(super) fn note_checkpoint(&mut self) {
         if self.state.applied().0.is_multiple_of(CHECKPOINT_EVERY) {
             let checkpoint = self.checkpoint();
@@ -53,7 +53,7 @@ impl Writer {
         }
     }
 
-    /// The digest of now.
+    /// The checkpoint at the applied revision.
     fn checkpoint(&self) -> Checkpoint {
         let membership = stored_membership_to_wire(&self.lineage.membership()).encode_to_vec();
         let digest = self.state.fingerprint().with(&membership);
@@ -61,7 +61,7 @@ impl Writer {
         Checkpoint { revision: self.state.applied(), digest, changes }
     }
 
-    /// The kept digests and that of now, oldest first; empty before the first entry.
+    /// The kept checkpoints and one at the applied revision, oldest first; empty before the first entry.
     pub(super) fn all_checkpoints(&self) -> Vec<Checkpoint> {
         let mut all: Vec<Checkpoint> = self.checkpoints.0.iter().copied().collect();
         let is_kept = all.last().is_some_and(|newest| newest.revision == self.state.applied());

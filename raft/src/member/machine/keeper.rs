@@ -1,7 +1,7 @@
-//! The task that moves history from memory to the disk, and gives the disk's back when it is old.
+//! The keeper: the task that moves history from memory to the disk, and removes old history from the disk.
 //!
 //! Owns the order of its own work: one step at a time, each bounded, so that neither applying entries nor a reader ever
-//! waits for it. It decides by what is applied and by the monotonic clock of the runtime; a wall clock that jumps trims
+//! waits for it. It decides by the applied revision and the runtime's monotonic clock; a jump of the wall clock trims
 //! nothing.
 
 use std::sync::Arc;
@@ -18,18 +18,21 @@ use crate::Runtime;
 use crate::disk::{Disk, DiskError, HistorySpan, StateBatch, StateWritten, completed};
 use crate::key::Revision;
 
-/// Between two looks at the age of history. A watch window of minutes does not need to be exact.
+/// Time between two checks of the age of history. A watch window of minutes does not need to be exact.
 const LOOK_PERIOD: Duration = Duration::from_secs(1);
 
-/// Looks after which a rebuilt collection is dropped that no page was asked of: it keeps old objects alive.
+/// Rounds without a request after which a rebuilt collection is dropped: it keeps old objects alive.
 const PAGE_LOOKS_MAX: u32 = 10;
 
-/// The age that history has while the disk has little room: watches that are connected go on, and what was removed is
-/// soon gone from the disk, too.
+/// The age for which history is kept while the disk has little room: connected watches go on, and the space of removed
+/// objects is soon free.
 const SPARE_AGE: Duration = Duration::from_secs(10);
 
 impl<D: Disk, L: Lock<Writer>> Applied<D, L> {
-    /// Moves history for as long as the member lives; ends with an error of the disk.
+    /// Moves history until the member ends.
+    ///
+    /// # Errors
+    /// The disk failed.
     pub(crate) async fn keep<R: Runtime>(&self) -> Result<(), DiskError> {
         let age = Duration::from_millis(self.history.age_ms);
         let mut ages: Ages<R::Instant> = Ages::new(age);
@@ -51,12 +54,12 @@ impl<D: Disk, L: Lock<Writer>> Applied<D, L> {
         }
     }
 
-    /// Has history leave the disk much earlier, or stay for its whole age again.
+    /// Sets whether history leaves the disk after `SPARE_AGE` instead of its whole age.
     pub(crate) fn spare(&self, is_spare: bool) {
         self.is_spare.store(is_spare, Ordering::Release);
     }
 
-    /// Takes steps until the history is within its bounds, if it is above them.
+    /// Takes steps until the history is within its bounds, if it exceeds them by the slack.
     pub(super) async fn move_history(&self, aged: Revision) -> Result<(), DiskError> {
         if !self.writer.with(|writer| writer.has_work(&self.slack(), aged)) {
             return Ok(());
@@ -81,7 +84,7 @@ impl<D: Disk, L: Lock<Writer>> Applied<D, L> {
         if self.write(batch).await? == StateWritten::Superseded {
             return Ok(());
         }
-        // Before memory forgets: whoever looks in between finds the changes in one place at least.
+        // Before `finish_step` drops the changes from memory: a reader finds them in one place at least.
         self.past.add(step.generation, spans);
         self.writer.with(|writer| {
             if writer.finish_step(step.generation, step.leaving.floor) {
@@ -91,7 +94,7 @@ impl<D: Disk, L: Lock<Writer>> Applied<D, L> {
         Ok(())
     }
 
-    /// Removes blocks that are too old or too many from the disk.
+    /// Removes blocks from the disk that are too old or exceed the budget.
     async fn forget_blocks(&self, aged: Revision) -> Result<(), DiskError> {
         let generation = self.past.generation();
         let forgotten = self.past.take_excess(generation, aged, self.history.disk_bytes_max);

@@ -1,6 +1,6 @@
 //! Terms and memberships of the entries that the history spans.
 //!
-//! Owns what a mark needs beside a revision: the log id and the membership as of that entry.
+//! Owns the two parts of a mark beside its revision: the term and the membership as of that entry.
 
 use std::collections::VecDeque;
 
@@ -8,12 +8,13 @@ use crate::key::Revision;
 use crate::member::codec::Mark;
 use crate::member::consensus::{LogId, StoredMembership, log_id, term_of};
 
-/// From the mark on: where each term starts and each membership was set. Few, as both are rare.
+/// The first entry of each term, and each membership, from the mark of the stored state on. Both change seldom, so there
+/// are few.
 #[derive(Debug)]
 pub(super) struct Lineage {
     /// First entries of their terms, in order.
     terms: VecDeque<LogId>,
-    /// In order; the first is that of the mark.
+    /// Oldest first; the first is that of the mark.
     memberships: VecDeque<StoredMembership>,
     last: Option<LogId>,
 }
@@ -50,12 +51,12 @@ impl Lineage {
         self.memberships.back().cloned().unwrap_or_default()
     }
 
-    /// The newest point.
+    /// The mark of the applied state, without the changes of resources.
     pub(super) fn now(&self) -> Mark {
         Mark { log_id: self.last, membership: self.membership(), changed: None }
     }
 
-    /// The mark at `floor`, which is not before the first mark.
+    /// The mark at `floor`, without the changes of resources. `floor` must not be before the mark of the stored state.
     pub(super) fn mark_at(&self, floor: Revision) -> Mark {
         let term = self.terms.iter().rev().find(|first| first.index <= floor.0).map(term_of);
         let membership = self.memberships.iter().rev().find(|one| set_at(one) <= floor.0);
@@ -66,7 +67,7 @@ impl Lineage {
         }
     }
 
-    /// Forgets what no mark from `floor` on needs.
+    /// Drops terms and memberships that no mark from `floor` on needs.
     pub(super) fn forget_before(&mut self, floor: Revision) {
         while self.terms.get(1).is_some_and(|next| next.index <= floor.0) {
             self.terms.pop_front();

@@ -1,9 +1,9 @@
 //! The applied state of one member: in memory as of now, on disk as of the start of the history.
 //!
-//! Owns the one writer of the state. Readers take the published root and never wait for it. After each batch of entries
-//! it publishes the new root, completes the proposals of this member, has watchers woken by a task of their own, then
-//! wakes readers, in this order, so that whoever is woken finds what it was woken for. What falls out of the history goes
-//! to the disk, with its mark, by the keeper, which applying never waits for.
+//! Owns the one writer of the state. Readers take the published root and never wait for the writer. After each batch of
+//! entries it publishes the new root, completes the proposals of this member, has watchers woken by a task of their own,
+//! then wakes readers, in this order, so that a woken task finds the revision it was woken for. The keeper moves changes
+//! that leave the history to the disk, with their mark; applying never waits for it.
 //!
 //! Invariant: the state on disk is the state at the history's floor (docs/decisions/0002). Invariant: applying consults
 //! no clock; the clock only decides how much history is kept.
@@ -55,7 +55,7 @@ use crate::notify::{Gate, Subscription};
 use crate::state::{HistoryBounds, State};
 use crate::transaction::{Operation, Outcome, Transaction};
 
-/// The state of one member and everyone who waits for it.
+/// The state of one member, with the tasks that wait for its revisions.
 pub(crate) struct Applied<D, L = Mutex<Writer>> {
     disk: Arc<D>,
     history: HistoryOptions,
@@ -67,7 +67,7 @@ pub(crate) struct Applied<D, L = Mutex<Writer>> {
     announcements: Announcements,
     past: Past,
     pages: Pages,
-    /// One collection is rebuilt from the disk at a time: each takes time of a thread, and memory.
+    /// Held while a collection is rebuilt from the disk: one at a time, since each takes time of a thread, and memory.
     rebuilding: tokio::sync::Mutex<()>,
     /// Wakes the keeper: there is history to move.
     work: Notify,
@@ -75,7 +75,8 @@ pub(crate) struct Applied<D, L = Mutex<Writer>> {
     is_spare: AtomicBool,
 }
 
-/// What a batch of entries did.
+/// The effects of a batch of entries: outcomes of this member's proposals by sequence, and the newest change of each
+/// resource.
 #[derive(Default)]
 struct Batch {
     outcomes: Vec<(u64, Outcome)>,
@@ -95,7 +96,7 @@ impl<D: Disk> Applied<D> {
 }
 
 impl<D: Disk, L: Lock<Writer>> Applied<D, L> {
-    /// The same under another kind of lock.
+    /// As [`Applied::load`], under another kind of lock.
     fn load_with(
         disk: Arc<D>,
         history: HistoryOptions,
@@ -136,17 +137,17 @@ impl<D: Disk, L: Lock<Writer>> Applied<D, L> {
         self.published.load_full()
     }
 
-    /// The revision of the newest state. Whoever was told of a write was told after it was published.
+    /// The revision of the newest published state. A write is acknowledged only after it was published.
     pub(crate) fn revision(&self) -> Revision {
         self.published.load().applied()
     }
 
-    /// The applied revision, to wait for.
+    /// The gate on which readers wait for a revision to be applied.
     pub(crate) fn gate(&self) -> &Gate {
         &self.gate
     }
 
-    /// Told after each batch that changed `resource`.
+    /// A subscription that is woken after each batch that changed `resource`.
     pub(crate) fn subscribe(&self, resource: &Arc<str>) -> Subscription {
         self.announcements.subscribe(resource)
     }
@@ -156,7 +157,7 @@ impl<D: Disk, L: Lock<Writer>> Applied<D, L> {
         self.announcements.close();
     }
 
-    /// What watchers are told, which a task of the member does.
+    /// The announcements to watchers; a task of the member delivers them.
     pub(crate) fn announcements(&self) -> &Announcements {
         &self.announcements
     }
@@ -166,25 +167,25 @@ impl<D: Disk, L: Lock<Writer>> Applied<D, L> {
         self.writer.with(|writer| writer.lineage.membership())
     }
 
-    /// Up to where the state on disk is complete.
+    /// The revision of the state on disk.
     #[cfg(test)]
     pub(crate) fn stored(&self) -> Revision {
         self.writer.with(|writer| writer.stored())
     }
 
-    /// The digests by which members compare their states, oldest first, that of now included.
+    /// The digests by which members compare their states, oldest first, including one at the applied revision.
     pub(crate) fn checkpoints(&self) -> Vec<Checkpoint> {
         self.writer.with(|writer| writer.all_checkpoints())
     }
 
-    /// The state and the point it is at, together.
+    /// The state and its mark, consistent with each other.
     pub(crate) fn now(&self) -> (Arc<State>, Mark) {
         let (state, mark) = self.writer.with(|writer| (self.state(), writer.lineage.now()));
         let changed = state.changed_at_floor(state.applied());
         (state, Mark { changed: Some(changed), ..mark })
     }
 
-    /// Applies entries in order and tells everyone.
+    /// Applies entries in order, publishes the state, and wakes proposers, watchers and readers.
     fn apply(&self, entries: &[Entry]) -> Result<(), ApplyError> {
         let mut batch = Batch::default();
         let (newest_term, has_work) = self.writer.with(|writer| -> Result<_, ApplyError> {
@@ -204,8 +205,8 @@ impl<D: Disk, L: Lock<Writer>> Applied<D, L> {
         Ok(())
     }
 
-    /// Replaces the state by one received from the leader. Watches from before it go on if their resource has not
-    /// changed since, and else find their revision compacted.
+    /// Replaces the state by a snapshot of the leader. Watches from an older revision go on if their resource has not changed
+    /// since, and else find their revision compacted.
     async fn install(&self, state: State, install: Box<dyn Install>, mark: &Mark) -> Result<(), DiskError> {
         let applied = state.applied();
         self.writer.with(Writer::begin_install);
@@ -223,13 +224,14 @@ impl<D: Disk, L: Lock<Writer>> Applied<D, L> {
         Ok(())
     }
 
-    /// What history is trimmed to, whatever its age.
+    /// The bounds to which history in memory is trimmed, whatever its age.
     fn bounds(&self) -> HistoryBounds {
         let HistoryOptions { bytes_max, entries_max, .. } = self.history;
         HistoryBounds { through: Revision(0), bytes_max, entries_max }
     }
 
-    /// When the keeper starts: a sixteenth later, so that the disk is written to in batches and not for every entry.
+    /// The bounds above which the keeper starts: a sixteenth larger, so that the disk is written in batches and not for every
+    /// entry.
     fn slack(&self) -> HistoryBounds {
         let bounds = self.bounds();
         HistoryBounds {
@@ -257,7 +259,7 @@ impl Writer {
         let revision = Revision(entry.log_id.index);
         let last = self.lineage.last();
         let expected = last.map_or(0, |last| last.index.saturating_add(1));
-        // A log may begin at 1: entry 0 is the founding membership, which the library's own contract leaves out.
+        // A log may begin at 1: entry 0 is the founding membership, and the library's contract permits a log without it.
         let begins = last.is_none() && entry.log_id.index == 1;
         if entry.log_id.index != expected && !begins {
             return Err(ApplyError::Gap { expected, found: entry.log_id.index });
@@ -304,7 +306,7 @@ impl Batch {
     }
 }
 
-/// An entry cannot be applied. Nothing can be skipped, so the member stops.
+/// An entry cannot be applied. No entry can be skipped, so the member stops.
 #[derive(Debug, thiserror::Error)]
 enum ApplyError {
     #[error("a committed entry cannot be applied: {0}")]
@@ -312,7 +314,7 @@ enum ApplyError {
     /// The log or the consensus library skipped or repeated an entry: going on would make this member differ.
     #[error("entry {found} was given to apply where entry {expected} follows")]
     Gap { expected: u64, found: u64 },
-    /// A log's terms never decrease: marks are made, and proposals sent again, on the strength of it.
+    /// A log's terms never decrease: marks and the sending again of proposals rely on that.
     #[error("entry {index} of term {term} was given to apply after one of term {newest}")]
     Term { index: Revision, term: u64, newest: u64 },
 }

@@ -1,9 +1,9 @@
-//! Every order in which the writers of the state can meet, as far as a model checker reaches.
+//! A model checker's test of the interleavings of the state's writers.
 //!
-//! Owns a model of one member's state: entries are applied and a snapshot is installed by one thread, as the consensus
-//! library does, while the keeper moves history and a purge asks for the stored state to move; or the state is replaced by
-//! a peer's while entries are applied. The threads are switched at every lock. Afterwards the disk holds the state of its
-//! mark, and memory the state of its revision. At no time does the log lack an entry after the mark.
+//! Owns a model of one member's state: one thread applies entries and installs a snapshot, as the consensus library does,
+//! while the keeper moves history and a purge asks for the stored state to move; or the state is replaced by a peer's while
+//! entries are applied. The checker may switch threads at every lock. Afterwards the disk holds the state of its mark, and
+//! memory the state of its revision. At no time does the log lack an entry after the mark.
 
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -36,15 +36,15 @@ use crate::object::Index;
 use crate::state::State;
 use crate::transaction::{Operation, Put, Transaction};
 
-/// Schedules that are tried: a run with the planted bug fails within a few dozen.
+/// Schedules tried by each check: with the planted bug a run fails within a few dozen.
 const SCHEDULES: usize = 3000;
 
-/// The entry at which the local member falls behind, and the one the snapshot is at.
+/// The last entry before the local member falls behind, the entry of the snapshot, and the last entry of the log.
 const BEHIND: u64 = 5;
 const SNAPSHOT: u64 = 9;
 const LAST: u64 = 13;
 
-/// What the checks of the model say of a memory, a disk or a log that is not as it must be.
+/// Parts of the failure messages of the model's checks of memory, disk and log.
 const FOUND: [&str; 9] = [
     "memory holds another state",
     "memory knows other last changes",
@@ -63,13 +63,13 @@ impl<T: Send + 'static> Lock<T> for Mutex<T> {
     }
 }
 
-/// A disk whose background work waits at a lock, so that it can be overtaken.
+/// A disk whose background writes wait at a lock, so that the checker can reorder them.
 struct ModelDisk {
     below: MemoryDisk,
     queue: Arc<Mutex<()>>,
-    /// Entries up to here are gone from the log. No lock: where threads are switched is for the locks of the member.
+    /// The last purged log index. Not behind a lock: only the member's locks and `queue` are to be points of a switch.
     purged: Arc<AtomicU64>,
-    /// The planted bug: a step is taken whatever was installed since it was made.
+    /// The planted bug: a step is written even if another state was installed since it was made.
     ignores_generation: bool,
 }
 
@@ -93,7 +93,7 @@ impl ModelDisk {
     /// Purges the log through `index`, unless the state still needs it.
     fn purge<L: Lock<Writer>>(&self, applied: &Applied<ModelDisk, L>, index: u64) {
         if applied.settle(index) {
-            // Between the permission and the purge.
+            // A point of a switch between the permission and the purge.
             drop(self.queue.lock());
             self.purged.fetch_max(index, Ordering::Relaxed);
             let mark = self.mark();
@@ -168,7 +168,8 @@ impl Disk for ModelDisk {
     }
 }
 
-/// What entry `index` does: objects come, change and go, and after the snapshot nothing touches what it removed.
+/// The transaction of entry `index`: objects are created, changed and deleted; no entry after the snapshot touches the
+/// objects deleted before it.
 fn transaction(index: u64) -> Transaction {
     let key = |name: &str| Key::new(&Arc::from("pods"), "ns", name).unwrap();
     let put = |name: &str| {
@@ -197,7 +198,7 @@ fn entry(index: u64) -> Entry {
 /// The state after each entry, by its index.
 type Truth = BTreeMap<u64, (State, Digest)>;
 
-/// By applying all of them.
+/// Computes the states by applying all entries.
 fn truth() -> Truth {
     let mut state = State::default();
     let mut truth = BTreeMap::new();
@@ -238,7 +239,7 @@ fn received(disk: &ModelDisk, state: &State) -> (State, Box<dyn Install>) {
     (restore.finish(&mark(state.applied().0, state)).unwrap(), install)
 }
 
-/// One run under the schedule of the checker.
+/// One run, in a schedule of the checker, in which a snapshot is installed.
 fn run(ignores_generation: bool) {
     let truth = truth();
     let disk = ModelDisk::new(ignores_generation);
@@ -280,7 +281,7 @@ fn run(ignores_generation: bool) {
     assert_eq!(revisions, all, "the history has a gap, or a change twice");
 }
 
-/// Memory holds the state after the last entry, and the disk that of its mark.
+/// Asserts that memory holds the state after the last entry, and the disk the state of its mark.
 fn check_states<L: Lock<Writer>>(applied: &Applied<ModelDisk, L>, disk: &Arc<ModelDisk>, truth: &Truth) {
     let now = applied.state();
     assert_eq!(digest(&now, Revision(LAST)).unwrap(), truth[&LAST].1, "memory holds another state");
@@ -298,8 +299,8 @@ fn check_states<L: Lock<Writer>>(applied: &Applied<ModelDisk, L>, disk: &Arc<Mod
     assert!(disk.purged.load(Ordering::Relaxed) <= at.0, "the log lacks what follows {at}");
 }
 
-/// One run in which the state is replaced by the one after entry [`BEHIND`]. Counts replacements that were made: one is
-/// refused where the log may have been purged further meanwhile.
+/// One run in which the state is replaced by the one after entry [`BEHIND`]. Counts the replacements that were made: a
+/// replacement is refused where the log may have been purged past it.
 fn run_replacing(replaced: &AtomicUsize) {
     let truth = truth();
     let disk = ModelDisk::new(false);

@@ -1,7 +1,7 @@
-//! Collections at older revisions that were rebuilt for a list, kept for its next pages.
+//! A cache of collections at older revisions, rebuilt for a list and kept for its next pages.
 //!
-//! Owns a few of them for a short time, within a budget of bytes. A client that pages through a collection asks for the
-//! same revision again and again; the first page rebuilds it, the others take it from here.
+//! Owns a few such collections for a short time, within a budget of bytes. A client that pages through a collection asks
+//! for the same revision with each continue token: the first page rebuilds the collection, the others find it here.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -12,11 +12,11 @@ use crate::disk::Generation;
 use crate::key::Revision;
 use crate::state::Collection;
 
-/// Collections kept: more clients than this that page at once through what changes meanwhile rebuild it each time.
+/// Collections kept: if more clients page at once, each through a changing collection, every page is rebuilt.
 const PAGES_MAX: usize = 16;
 
-/// Bytes of objects that nobody but these collections keeps alive, at most. The newest is kept whatever it holds, which
-/// is bounded by what is read for one (`reads`) and what memory holds of the history.
+/// Bytes of objects that these collections alone keep alive, at most. The newest collection is kept whatever its size,
+/// which is bounded by `REBUILD_BYTES_MAX` (`reads`) and the history in memory.
 const PAGES_BYTES_MAX: usize = 32 << 20;
 
 /// The collections, the last used at the back.
@@ -35,19 +35,19 @@ struct Page {
     resource: Arc<str>,
     revision: Revision,
     collection: Arc<Collection>,
-    /// What it keeps alive.
+    /// Bytes of objects that this collection alone keeps alive.
     bytes: usize,
-    /// Looks of the keeper since it was used: no clock is read for each page.
+    /// Rounds of the keeper since the last use. Rounds, so that no clock is read for each page.
     looks: u32,
 }
 
 impl Pages {
-    /// The state whose collections are kept: asked for before that state is read, told when one is kept.
+    /// The generation of the state whose collections are kept. Callers of `keep` read it before that state.
     pub(super) fn generation(&self) -> Generation {
         self.0.lock().generation
     }
 
-    /// A collection kept here.
+    /// The kept collection of `resource` at `revision`, if any.
     pub(super) fn find(&self, resource: &Arc<str>, revision: Revision) -> Option<Arc<Collection>> {
         let mut kept = self.0.lock();
         let is_it = |page: &Page| page.revision == revision && page.resource == *resource;
@@ -59,7 +59,7 @@ impl Pages {
         Some(collection)
     }
 
-    /// Keeps a collection that keeps `bytes` alive, unless the state it is of was replaced.
+    /// Keeps a collection that keeps `bytes` bytes alive, unless the state of `generation` was replaced.
     pub(super) fn keep(
         &self,
         generation: Generation,
@@ -80,7 +80,7 @@ impl Pages {
         }
     }
 
-    /// Drops what was not used for so many looks.
+    /// Counts a round of the keeper and drops collections that were not used for more than `looks_max` rounds.
     pub(super) fn look(&self, looks_max: u32) {
         let mut kept = self.0.lock();
         kept.pages.iter_mut().for_each(|page| page.looks += 1);
@@ -88,7 +88,7 @@ impl Pages {
         kept.bytes = kept.pages.iter().map(|page| page.bytes).sum();
     }
 
-    /// Drops everything: the state is that of `generation` now.
+    /// Drops all collections: the state was replaced by that of `generation`.
     pub(super) fn clear(&self, generation: Generation) {
         *self.0.lock() = Kept { generation, ..Kept::default() };
     }

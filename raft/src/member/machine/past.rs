@@ -1,12 +1,12 @@
-//! Changes that have left memory: which blocks of them are on the disk, and reading them back.
+//! Blocks of history on the disk: the list of them, and a cache of decoded ones.
 //!
-//! Owns the list of blocks of every resource and which of them go when there are too many. A resource loses blocks by
-//! age, or when all blocks together exceed the budget and it has the most: a resource at rest keeps its whole window
-//! however much others change.
+//! Owns the list of blocks of every resource, and the choice of blocks to remove when there are too many. A resource loses
+//! blocks by age, or when all blocks together exceed the budget and it has the most bytes: a resource that does not change
+//! keeps its whole window, however much others change.
 //!
-//! Invariant: the blocks of a resource follow each other without a gap, so what is after a revision is complete if that
-//! revision is not before the first block's `after`. A block that does not follow the one before it pushes all earlier ones
-//! off the list. Readers check the chain again: a gap is answered with [`Compacted`] and never passed over.
+//! Invariant: the blocks of a resource follow each other without a gap, so the changes after a revision are complete if
+//! that revision is not before the first block's `after`. A block that does not follow its predecessor removes all earlier
+//! blocks from the list. Readers check the chain again: a gap is answered with [`Compacted`] and never skipped.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::mem;
@@ -18,8 +18,8 @@ use crate::disk::{Generation, HistorySpan};
 use crate::key::Revision;
 use crate::state::{Change, Compacted};
 
-/// Bytes of decoded blocks that are kept for others that read the same: watchers that resume together after a break. A
-/// block has some hundred kilobytes, or one change of large objects.
+/// Bytes of blocks in the cache of decoded blocks, for watchers that resume together after a break and read the same
+/// blocks. A block has some hundred kilobytes, or one change of large objects.
 const DECODED_BYTES_MAX: u64 = 8 << 20;
 
 /// The blocks on the disk of this member.
@@ -31,11 +31,11 @@ struct Blocks {
     generation: Generation,
     resources: BTreeMap<Arc<str>, Spans>,
     bytes: u64,
-    /// Off the list and still on the disk: resource and [`HistorySpan::through`].
+    /// Blocks removed from the list that are still on the disk: resource and [`HistorySpan::through`].
     unlisted: Vec<(Box<str>, u64)>,
-    /// The last used is at the back.
+    /// Decoded blocks, the last used at the back.
     decoded: VecDeque<(Place, Arc<[Change]>)>,
-    /// Of their records.
+    /// Bytes of the records of `decoded`.
     decoded_bytes: u64,
 }
 
@@ -65,8 +65,8 @@ pub(super) struct Place {
 }
 
 impl Past {
-    /// The blocks that were found on the disk. `floor`: where the history in memory starts, of each resource; blocks
-    /// that do not lead up to it are of no use.
+    /// The blocks that were found on the disk. `floor` gives the start of the history in memory by resource; the blocks of a
+    /// resource that do not end there are removed from the list.
     pub(super) fn load(
         generation: Generation,
         found: Vec<HistorySpan>,
@@ -96,12 +96,12 @@ impl Past {
         }
     }
 
-    /// Forgets everything: another state was installed, without history.
+    /// Forgets all blocks: another state was installed, without history.
     pub(super) fn clear(&self, generation: Generation) {
         *self.0.lock() = Blocks { generation, ..Blocks::default() };
     }
 
-    /// The block with the first change of `resource` after `revision`. `floor`: what memory still holds starts there.
+    /// The block with the first change of `resource` after `revision`. `floor`: the start of the history in memory.
     pub(super) fn block_after(
         &self,
         resource: &Arc<str>,
@@ -118,8 +118,8 @@ impl Past {
         Ok(blocks.place(resource, span))
     }
 
-    /// The blocks of `resource` with changes after `revision` up to `floor`, newest first, if they have no more than
-    /// `bytes_max` and nothing is missing between them or before `floor`.
+    /// The blocks of `resource` with changes after `revision` up to `floor`, newest first. An error if they have more than
+    /// `bytes_max` bytes, or if there is a gap between them or before `floor`.
     pub(super) fn blocks_back_to(
         &self,
         resource: &Arc<str>,
@@ -131,7 +131,7 @@ impl Past {
         let gone = Compacted { requested: revision, oldest: floor };
         let spans = &blocks.resources.get(resource).ok_or(gone)?.spans;
         let (mut wanted, mut reached, mut bytes) = (Vec::new(), floor.0, 0);
-        // Blocks beyond the floor hold what memory still held when the reader looked.
+        // Blocks beyond `floor` hold changes that the reader's state still has in memory.
         for span in spans.iter().rev().skip_while(|span| span.through > floor.0) {
             if reached <= revision.0 {
                 break;
@@ -146,9 +146,9 @@ impl Past {
         if reached > revision.0 { Err(gone) } else { Ok(wanted) }
     }
 
-    /// Takes the blocks that must go off the list: nobody finds them any more, so they may be removed from the disk.
-    /// These are the blocks with nothing newer than `aged`, the oldest of whichever resource has most while there are
-    /// more than `bytes_max`, and those that were pushed off before. Nothing unless `generation` is current.
+    /// Removes excess blocks from the list and returns them for removal from the disk: no reader finds them any more. These are
+    /// the blocks with no change newer than `aged`; while there are more than `bytes_max` bytes, the oldest blocks of the
+    /// resource with the most bytes; and blocks removed from the list before. Empty unless `generation` is current.
     pub(super) fn take_excess(
         &self,
         generation: Generation,
@@ -165,12 +165,12 @@ impl Past {
         mem::take(&mut blocks.unlisted)
     }
 
-    /// The state whose blocks are listed.
+    /// The generation of the state whose blocks are listed.
     pub(super) fn generation(&self) -> Generation {
         self.0.lock().generation
     }
 
-    /// A block that was decoded a while ago.
+    /// A block from the cache of decoded blocks.
     pub(super) fn decoded(&self, place: &Place) -> Option<Arc<[Change]>> {
         let mut blocks = self.0.lock();
         let at = blocks.decoded.iter().position(|(known, _)| known == place)?;
@@ -180,7 +180,7 @@ impl Past {
         Some(changes)
     }
 
-    /// Keeps a decoded block for others.
+    /// Adds a decoded block to the cache, unless another state was installed meanwhile.
     pub(super) fn keep_decoded(&self, place: Place, changes: Arc<[Change]>) {
         let mut blocks = self.0.lock();
         if blocks.generation != place.generation {
@@ -194,14 +194,14 @@ impl Past {
         }
     }
 
-    /// Drops decoded blocks: called from time to time, so that an idle member holds none.
+    /// Empties the cache of decoded blocks: called periodically, so that an idle member holds none.
     pub(super) fn drop_decoded(&self) {
         let mut blocks = self.0.lock();
         blocks.decoded.clear();
         blocks.decoded_bytes = 0;
     }
 
-    /// Takes the blocks up to one that cannot be read off the list. `false`: somebody else did.
+    /// Removes a block that cannot be read, and all before it, from the list. `false` if they were removed already.
     pub(super) fn unlist(&self, place: &Place) -> bool {
         let mut blocks = self.0.lock();
         let unlisted = blocks.unlisted.len();
@@ -222,7 +222,7 @@ impl Blocks {
         self.resources.get(resource)?.spans.back()
     }
 
-    /// Of each resource, the newest block that must go.
+    /// For each resource with blocks to remove, the `through` of the newest of them.
     fn excess(&self, aged: Revision, bytes_max: u64) -> Vec<(Arc<str>, u64)> {
         let mut excess = Vec::new();
         let mut left: BTreeMap<&Arc<str>, (usize, u64)> = BTreeMap::new();
@@ -249,7 +249,7 @@ impl Blocks {
         excess
     }
 
-    /// Takes the blocks of `resource` up to `through` off the list.
+    /// Removes the blocks of `resource` up to `through` from the list.
     fn unlist_through(&mut self, resource: &Arc<str>, through: u64) {
         let Some(of_resource) = self.resources.get_mut(resource) else { return };
         while let Some(span) = of_resource.spans.pop_front_if(|span| span.through <= through) {
@@ -262,7 +262,7 @@ impl Blocks {
         }
     }
 
-    /// Takes all blocks of the resources off the list of which `is_useless` says so, given the newest one.
+    /// Removes all blocks of a resource from the list if `is_useless` accepts its newest block.
     fn unlist_where(&mut self, is_useless: impl Fn(&str, &Span) -> bool) {
         let newest = self.resources.iter().filter_map(|(name, all)| Some((name, all.spans.back()?)));
         let useless = newest.filter(|(name, last)| is_useless(name, last)).map(|(name, _)| name.clone());

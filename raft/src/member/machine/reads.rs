@@ -1,7 +1,7 @@
-//! Reading what was: changes and collections older than what memory holds.
+//! Reads of older revisions: changes and collections older than the history in memory.
 //!
-//! Owns the way from memory to the blocks on the disk and back, and how much of it is done at once. It changes nothing but
-//! the list of blocks, off which those go that cannot be read: history is a service, and no reason to stop.
+//! Owns reading blocks from the disk, and the bound on how much is read at once. Its only change is that blocks which cannot
+//! be read are removed from the list: lost history is no reason to end the member.
 
 use std::sync::Arc;
 
@@ -14,15 +14,15 @@ use crate::key::Revision;
 use crate::member::log::LogError;
 use crate::state::{Change, Collection, Compacted};
 
-/// Bytes of blocks that are read for one collection at most, which takes a few hundred milliseconds. A revision further
-/// back is told to be gone, as one that is too old.
+/// Bytes of blocks read to rebuild one collection, at most, which takes a few hundred milliseconds. An older revision is
+/// answered as compacted.
 const REBUILD_BYTES_MAX: u64 = 64 << 20;
 
 impl<D: Disk, L: Lock<Writer>> Applied<D, L> {
     /// A run of changes of `resource` in order, without a gap after `revision`; the first of them may be before it.
     ///
     /// # Errors
-    /// The changes after `revision` are no longer held, or memory still holds them.
+    /// The changes after `revision` are compacted, or memory still holds them.
     pub(crate) fn past_changes(
         &self,
         resource: &Arc<str>,
@@ -33,7 +33,7 @@ impl<D: Disk, L: Lock<Writer>> Applied<D, L> {
         self.block(&place).ok_or(Compacted { requested: revision, oldest: floor })
     }
 
-    /// The collection as it was at `revision`. One is rebuilt from the disk at a time; others wait for their turn.
+    /// The collection as it was at `revision`. One collection at a time is rebuilt from the disk; other callers wait.
     ///
     /// # Errors
     /// The revision can no longer be rebuilt.
@@ -46,7 +46,7 @@ impl<D: Disk, L: Lock<Writer>> Applied<D, L> {
             return Ok(found);
         }
         let _turn = self.rebuilding.lock().await;
-        // Whoever had the turn before may have wanted the same.
+        // The caller that had the turn before may have rebuilt the same collection.
         if let Ok(found) = self.at_hand(resource, revision) {
             return Ok(found);
         }
@@ -57,7 +57,7 @@ impl<D: Disk, L: Lock<Writer>> Applied<D, L> {
         Ok(then)
     }
 
-    /// The collection as it was at `revision`, if that takes no disk.
+    /// The collection as it was at `revision`, if memory holds it or its history.
     fn at_hand(&self, resource: &Arc<str>, revision: Revision) -> Result<Arc<Collection>, Compacted> {
         let generation = self.pages.generation();
         let now = self.state().collection(resource);
@@ -72,7 +72,7 @@ impl<D: Disk, L: Lock<Writer>> Applied<D, L> {
         Ok(then)
     }
 
-    /// Goes back from what memory holds by undoing the blocks on the disk, newest first.
+    /// Rebuilds the collection at `revision`: undoes the history in memory, then the blocks on the disk, newest first.
     async fn rebuild(
         &self,
         resource: &Arc<str>,
@@ -86,13 +86,13 @@ impl<D: Disk, L: Lock<Writer>> Applied<D, L> {
             let changes = self.block(place).ok_or(Compacted { requested: revision, oldest: floor })?;
             let later = changes.iter().rev().take_while(|change| change.revision > revision);
             then = then.undo(later);
-            // Some milliseconds each: others of this thread are served in between.
+            // Each block takes some milliseconds: lets other tasks of this thread run in between.
             tokio::task::yield_now().await;
         }
         Ok(then)
     }
 
-    /// The changes of a block; `None` when it has gone meanwhile, or cannot be read.
+    /// The changes of a block; `None` when it was removed meanwhile, or cannot be read.
     fn block(&self, place: &Place) -> Option<Arc<[Change]>> {
         if let Some(changes) = self.past.decoded(place) {
             return Some(changes);

@@ -1,18 +1,18 @@
-//! Replacing a state that is wrong by one received from a peer, while entries are applied.
+//! Repair: replaces a wrong state by one received from a peer, while entries are applied.
 //!
-//! Owns the moment of the exchange. The state received is that of an earlier entry; it is brought up to the newest
-//! applied one from this member's own log, aside, and the last entries under the writer's lock:
+//! Owns the exchange of the two states. The received state is that of an earlier entry. It catches up with the newest
+//! applied entry from this member's own log, outside the writer's lock, and applies the last entries under that lock:
 //!
 //!     catch up ---> begin_install, the rest ---> disk commits ---> catch up ---> the rest, continue_as
 //!
-//! Before the commit, what falls out of its history goes to the received copy on the disk, so that memory holds no more
-//! of it than of any other. During the commit no history moves to the disk and nothing of the log is purged, as when the
-//! leader's snapshot is installed. Whoever waits for revisions notices nothing but the new content: the applied index
-//! stays, so the consensus library has no part in it.
+//! Before the commit, changes that leave its history go to the received copy on the disk, so that the history in memory
+//! keeps its bounds. During the commit no history moves to the disk and no log entry is purged, as when the leader's
+//! snapshot is installed. The applied index stays, so waiting readers and the consensus library take no part: only the
+//! content changes.
 //!
 //! Invariant: the stored state is that of its mark, its history starts there, and no entry after it is missing from the
-//! log ([`Applied`]'s invariant, docs/decisions/0002). A replacement that was begun is not to be cancelled: memory would
-//! stay behind what the disk has.
+//! log ([`Applied`]'s invariant, docs/decisions/0002). A replacement that was begun must not be cancelled: memory would
+//! hold the old state and the disk the new one.
 
 use std::sync::Arc;
 
@@ -25,16 +25,16 @@ use crate::member::consensus::Entry;
 use crate::member::log::LogError;
 use crate::state::State;
 
-/// Entries that are still applied under the writer's lock, at most: about one batch. Beyond them it catches up first.
+/// Entries applied under the writer's lock, at most: about one batch. A received state that lacks more catches up first.
 pub(super) const LOCKED_ENTRIES_MAX: u64 = 512;
 
-/// The same in bytes, unless one entry alone has more.
+/// The same bound in bytes, unless a single entry has more.
 pub(super) const LOCKED_BYTES_MAX: usize = 2 << 20;
 
-/// Reads entries of this member's log from the first index, before the second, at least one.
+/// Reads entries of this member's log from the first index to before the second: at least one, maybe not all.
 pub(crate) type ReadLog<'a> = &'a (dyn Fn(u64, u64) -> Result<Vec<Entry>, LogError> + Sync);
 
-/// Why a state was not replaced. The old one is as it was, unless the disk failed.
+/// Why a state was not replaced. The old state is unchanged, unless the disk failed.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ReplaceError {
     #[error("the log no longer holds what follows the received state: {0}")]
@@ -46,7 +46,7 @@ pub(crate) enum ReplaceError {
          start after {purgeable}"
     )]
     OutOfRange { stored: Revision, applied: Revision, purgeable: Revision },
-    /// The member stops.
+    /// The disk failed, or the rest did not apply after the commit. The member stops.
     #[error("the received state cannot be kept: {0}")]
     Disk(String),
 }
@@ -55,7 +55,7 @@ pub(crate) enum ReplaceError {
 struct Received {
     writer: Writer,
     install: Box<dyn Install>,
-    /// Of the state on the disk.
+    /// The mark of the received copy on the disk.
     mark: Mark,
 }
 
@@ -73,14 +73,15 @@ impl<D: Disk, L: Lock<Writer>> Applied<D, L> {
         self.begin_replace(&mut received, read).await?;
         let Received { writer: mut new, install, mark } = received;
         let generation = self.fatal.disk(commit(install, &mark).await).map_err(disk_error)?;
-        // The disk has the new state and memory the old one: whatever fails from here on ends the member.
+        // The disk has the new state and memory the old one: any failure from here on ends the member.
         let replaced = self.end_replace(&mut new, generation, read).await;
         let applied = self.fatal.disk(replaced).map_err(disk_error)?;
         self.announcements.mark_all(applied);
         Ok(())
     }
 
-    /// Brings `received` up to what is applied, and keeps the stored state, and with it the log, from going past it.
+    /// Brings `received` up to the applied revision, and stops the stored state, and with it purges of the log, from going past
+    /// it.
     async fn begin_replace(&self, received: &mut Received, read: ReadLog<'_>) -> Result<(), ReplaceError> {
         loop {
             let begun = self.is_near(&received.writer)
@@ -105,8 +106,7 @@ impl<D: Disk, L: Lock<Writer>> Applied<D, L> {
         }
     }
 
-    /// Puts `new`, whose stored state is committed as `generation`, in the place of the writer. Gives the newest entry
-    /// applied.
+    /// Replaces the writer by `new`, whose stored state is committed as `generation`. Returns the applied revision.
     async fn end_replace(
         &self,
         new: &mut Writer,
@@ -124,7 +124,7 @@ impl<D: Disk, L: Lock<Writer>> Applied<D, L> {
         }
     }
 
-    /// `None` when `new` lacks too much to be brought up under the lock.
+    /// Replaces the writer by `new`; `None` when `new` lacks more entries than may be applied under the lock.
     fn try_end_replace(
         &self,
         new: &mut Writer,
@@ -139,13 +139,13 @@ impl<D: Disk, L: Lock<Writer>> Applied<D, L> {
             writer.continue_as(new, generation);
             self.past.clear(generation);
             self.published.store(Arc::new(writer.state.clone()));
-            // Behind the new state: what is rebuilt from the old one is not kept.
+            // After the new state is published: collections rebuilt from the old one are not kept.
             self.pages.clear(generation);
             Ok(Some(applied))
         })
     }
 
-    /// Moves what falls out of the history of `received` to its copy on the disk.
+    /// Moves changes that leave the history of `received` to its copy on the disk.
     fn store_received(&self, received: &mut Received) -> Result<(), ReplaceError> {
         if !received.writer.has_work(&self.slack(), Revision(0)) {
             return Ok(());
@@ -159,13 +159,13 @@ impl<D: Disk, L: Lock<Writer>> Applied<D, L> {
         Ok(())
     }
 
-    /// Whether few entries are applied here and not in `new`.
+    /// Whether `new` lacks at most [`LOCKED_ENTRIES_MAX`] of the entries applied here.
     fn is_near(&self, new: &Writer) -> bool {
         self.state().applied().0.saturating_sub(new.state.applied().0) <= LOCKED_ENTRIES_MAX
     }
 
-    /// Applies what `new` lacks up to `to`, if that is one bounded part of the log; `false`, and nothing is applied, if it
-    /// is more. Called under the writer's lock.
+    /// Applies the entries that `new` lacks up to `to`, if one read gives them all and they are within [`LOCKED_BYTES_MAX`];
+    /// else applies none and returns `false`. Called under the writer's lock.
     fn apply_rest(&self, new: &mut Writer, to: Revision, read: ReadLog<'_>) -> Result<bool, ReplaceError> {
         if new.state.applied() >= to {
             return Ok(true);
@@ -180,7 +180,7 @@ impl<D: Disk, L: Lock<Writer>> Applied<D, L> {
         Ok(fits)
     }
 
-    /// Applies some of the entries that `new` lacks: one bounded part of the log.
+    /// Applies the next entries that `new` lacks, as many as one read of the log gives.
     fn apply_part(&self, new: &mut Writer, read: ReadLog<'_>) -> Result<(), ReplaceError> {
         let (from, to) = (new.state.applied().0 + 1, self.state().applied().0 + 1);
         if from >= to {
@@ -190,7 +190,7 @@ impl<D: Disk, L: Lock<Writer>> Applied<D, L> {
     }
 
     fn apply_to(&self, new: &mut Writer, entries: &[Entry]) -> Result<(), ReplaceError> {
-        // Answered when the entry was applied first.
+        // Not used: proposers were answered when the entry was applied to the old state.
         let mut answered = Batch::default();
         for entry in entries {
             let applied = new.apply(entry, &self.proposals, &mut answered);
@@ -206,7 +206,7 @@ fn disk_error(error: impl ToString) -> ReplaceError {
 
 #[cfg(test)]
 impl<D: Disk, L: Lock<Writer>> Applied<D, L> {
-    /// What a fault of memory or of `apply` does: an object appears that no entry wrote.
+    /// Simulates a fault of memory or of `apply`: an object appears that no entry wrote.
     pub(crate) fn damage(&self, key: &crate::key::Key) {
         let revision = self.state().applied();
         let object = crate::object::Object {

@@ -1,6 +1,6 @@
-//! The state on disk: reading it at start, and what history leaves for it.
+//! The state on disk: reading it at start, and writing the changes that leave the history.
 //!
-//! Owns the stored form of objects and of older changes. The stored state is always that of its mark.
+//! Owns the stored form of objects and of older changes. Invariant: the stored state is always that of its mark.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -21,10 +21,10 @@ use crate::member::log::LogError;
 use crate::object::SharedObject;
 use crate::state::{Change, Evicted, State};
 
-/// Bytes of objects in one block of history, roughly: what a watch that resumes reads at once.
+/// Bytes of objects in one block of history, roughly: a resuming watch reads one block at once.
 const BLOCK_BYTES: usize = 256 << 10;
 
-/// The stored state, and the point it is at.
+/// Reads the stored state and its mark.
 pub(super) fn load_state(disk: &impl Disk) -> Result<(State, Mark), LogError> {
     let mark = disk.meta(MetaKey::StateMark)?.map(Mark::decode).transpose()?.unwrap_or_default();
     let mut restore = Restore::default();
@@ -40,7 +40,7 @@ pub(super) fn load_state(disk: &impl Disk) -> Result<(State, Mark), LogError> {
     }
 }
 
-/// Makes a received state the stored one, as of `mark`, and waits until it is durable.
+/// Makes a received state, as of `mark`, the stored one, and waits until that is durable. Returns its generation.
 pub(super) async fn commit(install: Box<dyn Install>, mark: &Mark) -> Result<Generation, DiskError> {
     let mark = mark.encode();
     let commit = |done| {
@@ -50,23 +50,24 @@ pub(super) async fn commit(install: Box<dyn Install>, mark: &Mark) -> Result<Gen
     completed("install", commit).await
 }
 
-/// A state being put together from stored objects.
+/// Builds a state from stored objects.
 #[derive(Default)]
 pub(crate) struct Restore {
     state: State,
-    /// One name for all objects of a resource.
+    /// The resource of the last object, so that its objects share one name.
     resource: Arc<str>,
-    /// The newest revision of an object.
+    /// The newest revision of the objects added.
     newest: Revision,
 }
 
 impl Restore {
-    /// Adds an object as stored.
+    /// Adds an object from its stored record.
     pub(crate) fn add(&mut self, resource: &str, path: &str, record: Bytes) -> Result<(), DecodeError> {
         self.add_object(resource, path, object_from_wire(decode("stored object", record)?)?)
     }
 
-    /// Adds an object. Objects of one resource come together, and each once: another would be counted and not be there.
+    /// Adds an object. Objects of one resource come in sequence. A second object under one key is an error: it would be counted
+    /// twice and stored once.
     pub(crate) fn add_object(
         &mut self,
         resource: &str,
@@ -85,7 +86,7 @@ impl Restore {
         Ok(())
     }
 
-    /// The whole state, as of `mark`. A mark that contradicts the objects is refused: watches would pass over changes.
+    /// The whole state, as of `mark`. A mark that contradicts the objects is refused: with it, watches would skip changes.
     pub(crate) fn finish(mut self, mark: &Mark) -> Result<State, DecodeError> {
         let (at, changed) = (mark.revision(), mark.changed.as_ref());
         let newest = changed.into_iter().flat_map(BTreeMap::values).copied().fold(self.newest, Revision::max);
@@ -105,8 +106,7 @@ impl Restore {
     }
 }
 
-/// A step as the disk takes it. Changes up to `aged` are too old for anyone to ask for: they become part of the state
-/// only.
+/// The disk write of a step. Changes up to `aged` are too old for the history: they go into the stored state only.
 pub(super) fn batch_of(step: &Step, aged: Revision) -> StateBatch {
     StateBatch {
         generation: step.generation,
@@ -117,7 +117,7 @@ pub(super) fn batch_of(step: &Step, aged: Revision) -> StateBatch {
     }
 }
 
-/// Changes as writes to the stored state: only the last of each object counts.
+/// Changes as writes to the stored state: the last change of each object.
 pub(super) fn stored_form(changes: &[Evicted]) -> Vec<StateWrite> {
     let mut newest: BTreeMap<(&Arc<str>, &Arc<str>), Option<&SharedObject>> = BTreeMap::new();
     for Evicted { resource, change } in changes {
@@ -131,7 +131,8 @@ pub(super) fn stored_form(changes: &[Evicted]) -> Vec<StateWrite> {
     newest.into_iter().map(write).collect()
 }
 
-/// Changes as blocks of history, in the order of resources and revisions. A revision is in one block as a whole.
+/// The changes of a step after `aged` as blocks of history, by resource and revision. A block holds all changes of a
+/// revision or none.
 fn blocks_of(step: &Step, aged: Revision) -> Vec<HistoryBlock> {
     let mut runs: BTreeMap<&Arc<str>, Vec<&Change>> = BTreeMap::new();
     for Evicted { resource, change } in &step.leaving.changes {
@@ -186,7 +187,7 @@ fn change_to_wire(change: &Change) -> wire::HistoricChange {
     }
 }
 
-/// Reads a block of history back.
+/// Decodes a block of history.
 pub(super) fn changes_from_record(record: Bytes) -> Result<Arc<[Change]>, DecodeError> {
     let record: wire::HistoryRecord = decode("history", record)?;
     let change = |change: wire::HistoricChange| -> Result<Change, DecodeError> {

@@ -1,4 +1,4 @@
-//! What leaves memory and comes back from the disk, step by step on one thread.
+//! History leaving memory and read back from the disk, and replaced states, step by step on one thread.
 
 mod broken;
 
@@ -30,7 +30,7 @@ use crate::object::Index;
 use crate::state::State;
 use crate::transaction::{Operation, Put, Transaction};
 
-/// The state of a member on a disk that answers at once.
+/// The applied state of a member on a disk in memory whose writes complete at once.
 struct Bench {
     disk: Arc<MemoryDisk>,
     applied: Applied<MemoryDisk>,
@@ -63,12 +63,12 @@ impl Bench {
         Bench { disk, applied, fatal, next }
     }
 
-    /// What a process that starts from the disk of now has.
+    /// A bench started from a copy of the present disk.
     fn restarted(&self) -> Bench {
         Bench::on(self.disk.copy())
     }
 
-    /// Applies entry `index` and empty ones before it.
+    /// Applies entry `index`, after blank entries up to it.
     fn apply(&mut self, index: u64, operations: Vec<Operation>) {
         let blanks = (self.next..index).map(|at| Entry::new(log_id(1, at), EntryPayload::Blank));
         let transaction = Transaction { operations, ..Transaction::default() };
@@ -83,19 +83,19 @@ impl Bench {
         self.apply(index, vec![put(name, &index.to_string())]);
     }
 
-    /// Has everything applied leave memory; changes up to `aged` leave the history.
+    /// Moves all history out of memory; changes up to `aged` leave the history altogether.
     fn move_all(&self, aged: u64) {
         self.applied.settle(self.applied.state().applied().0);
         self.applied.move_history(Revision(aged)).now_or_never().unwrap().unwrap();
     }
 
-    /// The names of the pods at `revision`, with the revision of each; `None` when it is gone.
+    /// The paths of the pods at `revision`, with the revision of each; `None` when `revision` is compacted.
     fn pods_at(&self, revision: u64) -> Option<Vec<(String, u64)>> {
         let collection = block_on(self.applied.collection_at(&pods(), Revision(revision))).ok()?;
         Some(collection.range_from("").map(|(path, one)| (path.to_string(), one.revision.0)).collect())
     }
 
-    /// The revisions of the changes after `revision` on the disk, as far as one read goes.
+    /// The revisions of the changes after `revision` in the first block read from the disk; `None` when it is compacted.
     fn past_after(&self, revision: u64) -> Option<Vec<u64>> {
         let changes = self.applied.past_changes(&pods(), Revision(revision)).ok()?;
         Some(changes.iter().map(|change| change.revision.0).filter(|at| *at > revision).collect())
@@ -117,7 +117,7 @@ fn changes_too_old_for_a_block_leave_no_gap_that_is_passed_over() {
     bench.put(60, "c");
     bench.put(70, "d");
     bench.move_all(70);
-    // What was rebuilt before is still right, and not asked for here.
+    // Drops the collection rebuilt above: it is still correct, but this test is about the blocks.
     bench.applied.pages.look(0);
     for bench in [&bench, &bench.restarted()] {
         assert_eq!(bench.applied.state().collection("pods").floor(), Revision(70));
@@ -168,14 +168,14 @@ fn a_revision_is_in_one_block_as_a_whole() {
     assert_eq!(bench.pods_at(0), Some(Vec::new()));
 }
 
-/// Whether somebody has the writer's lock, and the bytes of entries read since it was taken.
+/// Whether the writer's lock is held, and the bytes of entries read since it was taken.
 #[derive(Default)]
 struct Held {
     is_locked: AtomicBool,
     bytes: AtomicUsize,
 }
 
-/// The writer's lock, watched.
+/// The writer's lock, which records when it is held.
 struct Watched(Mutex<Writer>, Arc<Held>);
 
 impl Lock<Writer> for Watched {
@@ -191,7 +191,7 @@ impl Lock<Writer> for Watched {
 
 type Member = Applied<MemoryDisk, Watched>;
 
-/// An installation that takes so long that many entries are applied meanwhile.
+/// An install during whose commit the entries of `meanwhile` are applied.
 struct Slow {
     below: Box<dyn Install>,
     member: Arc<Member>,
@@ -209,7 +209,7 @@ impl Install for Slow {
     }
 }
 
-/// One of a thousand pods is written by each entry, or removed by every seventh.
+/// Entry `index`: writes one of a thousand pods; every seventh entry deletes one.
 fn busy_entry(index: u64) -> Entry {
     if index == 0 {
         return Entry::new(log_id(1, 0), EntryPayload::Blank);
@@ -224,7 +224,7 @@ fn busy_entry(index: u64) -> Entry {
     Entry::new(log_id(1, index), EntryPayload::Normal(command))
 }
 
-/// A copy of `state` as a peer sends it.
+/// An install that has received all pods of `state`.
 fn received(disk: &MemoryDisk, state: &State) -> Box<dyn Install> {
     let mut install = disk.begin_install().unwrap();
     for (path, object) in state.collection("pods").range_from("") {
@@ -234,8 +234,7 @@ fn received(disk: &MemoryDisk, state: &State) -> Box<dyn Install> {
     install
 }
 
-/// A member is replaced by a state that is older than what it has on the disk, and catches up thousands of entries before
-/// and after the disk has taken it.
+/// The received state is older than the stored one, and catches up thousands of entries before and after the commit.
 #[test]
 fn a_state_is_replaced_under_load_and_memory_stays_within_its_bounds() {
     let (at_peer, before, after) = (1000, 5000, 9000);
@@ -268,7 +267,7 @@ fn a_state_is_replaced_under_load_and_memory_stays_within_its_bounds() {
     let digest_of = |state: &State| digest(state, state.applied()).unwrap();
     let stored = Bench::on(disk.copy()).applied.state();
     let at = stored.applied().0;
-    // Not the peer's: what fell out of the history on the way to the present is on the disk.
+    // Not the peer's revision: the changes that left the history while catching up are on the disk.
     assert!((before - 1000..=before).contains(&at), "the disk is at {at}");
     let truth = Bench::new().applied;
     truth.apply(&entries(0, at + 1)).unwrap();

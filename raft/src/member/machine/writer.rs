@@ -1,8 +1,8 @@
-//! What only the writer of the state sees, and every step it can take.
+//! The private data of the state's writer, and each of its steps.
 //!
-//! Owns the protocol between those who change the state: applying entries, moving history to the disk, bringing the
-//! stored state up to an index before the log is purged, and installing a received state. Each step is one critical
-//! section; what takes time (the disk) happens between them:
+//! Owns the protocol between the operations that change the state: applying entries, moving history to the disk, bringing
+//! the stored state up to an index before the log is purged, and installing a received state. Each step is one critical
+//! section; disk writes happen between steps:
 //!
 //!     keeper:   next_step ---> disk writes ---> finish_step
 //!     install:  begin_install ---> disk commits ---> finish_install
@@ -25,12 +25,12 @@ use crate::key::Revision;
 use crate::member::codec::Mark;
 use crate::state::{EvictionBatch, HistoryBounds, State};
 
-/// Bytes of history that one step moves, roughly: written in some milliseconds, and all that is held twice meanwhile.
+/// Bytes of history that one step moves, roughly: written in some milliseconds, and held twice for that time.
 const STEP_BYTES: usize = 1 << 20;
 
-/// Exclusive access to a value. A model checker brings its own.
+/// Exclusive access to a value. The model checker has an implementation of its own.
 pub(crate) trait Lock<T>: Send + Sync + 'static {
-    /// Calls `work` while nobody else has access.
+    /// Calls `work` with exclusive access to the value.
     fn with<R>(&self, work: impl FnOnce(&mut T) -> R) -> R;
 }
 
@@ -40,28 +40,28 @@ impl<T: Send + 'static> Lock<T> for Mutex<T> {
     }
 }
 
-/// The state, and what belongs to it.
+/// The state, its lineage and checkpoints, and how far it is stored.
 pub(crate) struct Writer {
     pub(super) state: State,
     pub(super) lineage: Lineage,
     pub(super) checkpoints: Checkpoints,
-    /// Which stored state this one continues.
+    /// The generation of the stored state that this state continues.
     generation: Generation,
-    /// Up to where the stored state is complete.
+    /// The revision of the stored state.
     stored: Revision,
-    /// Up to where it must become complete, so that the log may be purged.
+    /// The revision that the stored state must reach, so that the log may be purged.
     wanted: Revision,
     /// Entries up to here may be gone from the log. Invariant: `purgeable <= stored`.
     purgeable: Revision,
-    /// A received state is being made the stored one: nothing is moved to the disk meanwhile.
+    /// A received state is being made the stored one: no history is moved to the disk meanwhile.
     is_installing: bool,
 }
 
-/// Changes on their way to the disk.
+/// Changes that one write moves to the disk.
 pub(crate) struct Step {
     pub(super) generation: Generation,
     pub(super) leaving: EvictionBatch,
-    /// Of each resource in it, the newest change that had left before.
+    /// For each resource in `leaving`, the newest change that left memory before this step.
     pub(super) floors: BTreeMap<Arc<str>, Revision>,
     /// The mark of the stored state after the step.
     pub(super) mark: Mark,
@@ -78,21 +78,22 @@ impl Writer {
         Writer { state, lineage, checkpoints, generation, stored, wanted, purgeable, is_installing }
     }
 
-    /// Up to where the stored state is complete.
+    /// The revision of the stored state.
     pub(super) fn stored(&self) -> Revision {
         self.stored
     }
 
-    /// Up to where entries may be gone from the log.
+    /// The last index through which entries may be gone from the log.
     pub(super) fn purgeable(&self) -> Revision {
         self.purgeable
     }
 
-    /// Whether log entries up to `revision` may be purged, now or later. Where the stored state still needs them, it is
-    /// asked to become complete up to there, as far as that is applied.
+    /// Whether log entries up to `revision` may be purged, now or later. If not, they are still needed, and the keeper is asked
+    /// to bring the stored state up to `revision`, as far as that is applied.
     pub(super) fn allow_purge(&mut self, revision: Revision) -> bool {
         self.wanted = self.wanted.max(revision);
-        // What is being installed may be older than what is stored, until a step that is on its way or it gets there.
+        // A state that is being installed may be older than `stored`, which a step under way may still raise: the log must
+        // keep the entries after the installed state.
         let allowed = !self.is_installing && self.stored >= revision;
         if allowed {
             self.purgeable = self.purgeable.max(revision);
@@ -100,8 +101,8 @@ impl Writer {
         allowed
     }
 
-    /// Whether there is a step to take: history above `slack`, changes up to `aged` that are too old to be kept in
-    /// memory, or a purge of the log that waits.
+    /// Whether there is a step to take: history exceeds `slack`, memory holds changes up to `aged`, which are too old, or a
+    /// purge of the log waits.
     pub(super) fn has_work(&self, slack: &HistoryBounds, aged: Revision) -> bool {
         !self.is_installing && (self.state.exceeds(slack) || self.behind(aged.max(self.wanted)))
     }
@@ -110,7 +111,7 @@ impl Writer {
         self.state.floor() < revision.min(self.state.applied())
     }
 
-    /// The next step towards `bounds`; `None` when there is nothing to move.
+    /// The next step towards `bounds`; `None` when no history is to be moved, and during an install.
     pub(super) fn next_step(&self, bounds: &HistoryBounds, aged: Revision) -> Option<Step> {
         if self.is_installing {
             return None;
@@ -128,7 +129,8 @@ impl Writer {
         Some(Step { generation: self.generation, leaving, floors, mark })
     }
 
-    /// Drops from memory what a step has moved; `false` when another state was installed meanwhile.
+    /// Drops the changes up to `floor` from memory, which a step has moved to the disk. `false`, and no change, when another
+    /// state was installed meanwhile.
     pub(super) fn finish_step(&mut self, generation: Generation, floor: Revision) -> bool {
         if generation != self.generation {
             return false;
@@ -140,7 +142,7 @@ impl Writer {
         true
     }
 
-    /// From here on nothing is moved to the disk, until [`Writer::finish_install`].
+    /// Stops moving history to the disk until [`Writer::finish_install`] or [`Writer::continue_as`].
     pub(super) fn begin_install(&mut self) {
         self.is_installing = true;
     }
@@ -160,8 +162,8 @@ impl Writer {
         *self = Writer::new(state, mark, generation);
     }
 
-    /// Neither who leads nor a peer decides what is asserted here: the consensus library takes no snapshot of what is
-    /// committed, a replacement looks before it begins, and from then on nothing is purged.
+    /// No leader and no peer can make these assertions fail: the consensus library installs no snapshot older than its commit
+    /// index, a replacement checks `purgeable` before it begins, and from then on no log entry is purged.
     fn assert_followed_by(&self, stored: Revision, generation: Generation) {
         assert!(self.purgeable <= stored, "the log holds every entry after the stored state");
         assert!(self.generation < generation, "a step of the state before is told from one of this");

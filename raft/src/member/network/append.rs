@@ -1,7 +1,7 @@
 //! Replication over one ordered stream.
 //!
-//! Owns the window: frames follow each other without waiting for answers, and answers come back in order. A stream on
-//! which nothing moves is given up; the library then probes and starts a new one.
+//! Owns the window: frames follow each other without waiting for answers, and answers come back in order. A stream with
+//! requests under way but no progress is given up; the library then probes and starts a new one.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -30,51 +30,52 @@ use crate::member::promises::Promises;
 use crate::member::scrutiny::{Scrutinized, Scrutiny, is_within};
 use crate::transport::{Duplex, NodeId, Purpose, Transport};
 
-/// Frames under way on one stream: with frames of up to 2 MiB more would only fill buffers.
+/// Frames under way on one stream: frames have up to 2 MiB, so more of them would only fill buffers.
 const FRAMES_UNDER_WAY_MAX: usize = 32;
 
-/// A connection that takes longer has failed; the library retries with pauses.
+/// Timeout of opening a stream. The library retries with pauses.
 const OPEN_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// A follower that answers nothing for so long has stalled or is cut off. Well above a slow sync.
+/// Time without an event on a stream with unanswered frames, after which the follower has stalled or is cut off. Well above
+/// a slow sync.
 const STALL_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Between two attempts while disks are compared: the library tries again at once.
+/// Pause before failing while disks are compared, since the library tries again at once.
 const COMPARING_PAUSE: Duration = Duration::from_millis(50);
 
-/// Why the answer of a peer is not passed on.
+/// The error in place of the answer of a peer whose log was reverted.
 pub(super) const REVERSION: &str = "the peer has less than it acknowledged";
 
 type Answers<'s, R> = BoxStream<'s, Result<StreamAppendResult<Types<R>>, Rpc<R>>>;
 
-/// One stream of replication.
+/// A replication stream to one follower.
 struct Pipeline<S> {
-    /// `None` once it has ended.
+    /// The library's requests; `None` once they have ended.
     input: Option<S>,
     level: Arc<FeatureLevel>,
     duplex: Duplex,
-    /// Whose answers come, where they are noted, and in which term they are given.
+    /// The follower. Its acknowledgements in `term` are noted in `promises`.
     peer: u64,
     promises: Promises,
     scrutiny: Scrutinized,
-    /// Goes with the first request.
+    /// Sent with the first request; `None` after that.
     recall: Option<wire::Recall>,
     term: u64,
-    /// Encoded and waiting for room in the stream.
+    /// An encoded frame that waits for room in the stream.
     next: Option<(Bytes, Sent)>,
-    /// What is not answered yet, in order.
+    /// The frames sent and not answered yet, oldest first.
     under_way: VecDeque<Sent>,
     failed: bool,
 }
 
-/// The entries of one frame: after which, and through which.
+/// The position before the entries of a frame, and that of its last entry; equal for a frame without entries.
 #[derive(Clone, Copy)]
 struct Sent {
     previous: Option<LogId>,
     last: Option<LogId>,
 }
 
-/// What happened first.
+/// The first of the events that a stream waits for.
 enum Event<A> {
     Input(Option<A>),
     Room(Option<Sent>),
@@ -83,7 +84,7 @@ enum Event<A> {
 }
 
 impl<R: Runtime, T: Transport> Link<R, T> {
-    /// Sends a stream of appends; gives their answers.
+    /// Sends a stream of appends; returns the stream of their answers.
     pub(super) fn pipeline<'s, S>(&'s mut self, input: S) -> BoxFuture<'s, Result<Answers<'s, R>, Rpc<R>>>
     where
         S: Stream<Item = AppendEntriesRequest<Types<R>>> + OptionalSend + Unpin + 'static,
@@ -122,7 +123,7 @@ impl<R: Runtime, T: Transport> Link<R, T> {
 }
 
 impl<S> Pipeline<S> {
-    /// Keeps the stream filled until an answer comes; `None` when there is nothing left to send or wait for.
+    /// Sends requests until an answer comes; `None` when the stream failed, or the requests ended and all are answered.
     async fn next_answer<R: Runtime>(&mut self) -> Option<Result<StreamAppendResult<Types<R>>, Rpc<R>>>
     where
         S: Stream<Item = AppendEntriesRequest<Types<R>>> + OptionalSend + Unpin + 'static,
@@ -150,8 +151,8 @@ impl<S> Pipeline<S> {
         }
     }
 
-    /// Turns an answer that cannot be true into a failure of the stream: the consensus library would end this member over
-    /// it, commit what nobody else has, or take over a term that was made up.
+    /// Turns an answer that cannot be true into a failure of the stream: on such an answer the consensus library would end this
+    /// member, commit entries that no other member has, or adopt a made-up term.
     fn believable<R: Runtime>(
         &self,
         sent: Option<Sent>,
@@ -177,9 +178,9 @@ impl<S> Pipeline<S> {
         Err(network_error(&"the member answered what cannot be"))
     }
 
-    /// Turns the answer of a peer that has less than it acknowledged in this term into a failure of the stream. The
-    /// consensus library takes it for a fault of this member, and would end it. The peer is told what it promised when it
-    /// asks or is asked, and ends itself.
+    /// Turns the conflict of a peer that lacks entries which it acknowledged in this term into a failure of the stream. The
+    /// consensus library would take the conflict for a fault of this member, and end it. The peer learns of its promises by
+    /// identity answers and recalls, and ends itself.
     fn reject_reversion<R: Runtime>(
         &self,
         answer: Result<StreamAppendResult<Types<R>>, Rpc<R>>,
@@ -213,7 +214,7 @@ impl<S> Pipeline<S> {
         network_error(&reason)
     }
 
-    /// Waits for an answer, and meanwhile for room if a frame waits, else for the next request if the window allows.
+    /// Waits for an answer and, at the same time, for room if a frame waits, else for the next request if the window is open.
     async fn event<R: Runtime>(&mut self) -> Event<AppendEntriesRequest<Types<R>>>
     where
         S: Stream<Item = AppendEntriesRequest<Types<R>>> + OptionalSend + Unpin + 'static,
@@ -247,7 +248,7 @@ impl<S> Pipeline<S> {
     }
 }
 
-/// Whether `peer`, that lacks the entry `conflict`, has acknowledged it in `term`.
+/// Whether `peer`, which lacks the entry at index `conflict`, has acknowledged it in `term`.
 pub(super) fn is_reversion(
     promises: &Promises,
     scrutiny: &Scrutinized,
@@ -280,7 +281,7 @@ fn answer_from_frame<R: Runtime>(frame: Bytes) -> Result<StreamAppendResult<Type
     }
 }
 
-/// A follower's answer on a stream.
+/// The wire form of a follower's answer on a stream.
 pub(crate) fn stream_result_to_wire<R: Runtime>(
     result: &StreamAppendResult<Types<R>>,
 ) -> wire::AppendResponse {
@@ -293,7 +294,7 @@ pub(crate) fn stream_result_to_wire<R: Runtime>(
     wire::AppendResponse { outcome: Some(outcome) }
 }
 
-/// A follower's answer to a heartbeat. What exactly it accepted or refused the sender knows.
+/// The wire form of a follower's answer to a heartbeat. Success and conflict carry no position: the sender knows it.
 pub(crate) fn append_response_to_wire<R: Runtime>(
     answer: &AppendEntriesResponse<Types<R>>,
 ) -> wire::AppendResponse {
@@ -339,7 +340,8 @@ pub(super) fn append_to_wire<R: Runtime>(
     }
 }
 
-/// An append as received by a program of feature level `reads`. Its entries are checked and own their memory.
+/// Decodes an append. `reads`: the highest feature level that this program reads. The entries are checked and own their
+/// memory.
 pub(crate) fn append_from_wire<R: Runtime>(
     request: wire::AppendRequest,
     reads: u32,

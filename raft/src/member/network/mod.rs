@@ -1,8 +1,8 @@
 //! Links to other members, for the consensus library and for a leader that confirms that it still leads.
 //!
-//! Owns the translation of their calls into frames. Elections, heartbeats and leader transfers are single calls for the
-//! purpose Control; replication is one ordered stream with many frames under way; snapshots have a stream of their own.
-//! So neither a full log pipe nor a snapshot delays a heartbeat.
+//! Owns the translation of their calls into frames. Votes, heartbeats and leader transfers are single calls with purpose
+//! Control; replication is one ordered stream with many frames under way; each snapshot has a stream of its own. So neither
+//! a full replication stream nor a snapshot delays a heartbeat.
 
 mod append;
 mod shape;
@@ -48,17 +48,17 @@ use crate::transport::{Peer, Purpose, Transport, TransportError};
 /// The parts of a member that all its links use.
 pub(crate) struct Shared<T> {
     pub(crate) transport: T,
-    /// Snapshots that are on their way.
+    /// Holds of snapshots that are being sent.
     pub(crate) holds: Arc<Holds>,
-    /// In which frames are written.
+    /// The agreed feature level, at which frames are written.
     pub(crate) level: Arc<FeatureLevel>,
     /// The promises of peers.
     pub(crate) promises: Promises,
-    /// What is told to a peer of its disk.
+    /// Makes the recall that is sent to a peer.
     pub(crate) recollection: Recollection,
     /// The checks of answers.
     pub(crate) scrutiny: Scrutinized,
-    /// Whether the state of this member may be sent.
+    /// Tells whether this member's state may be sent: not in quarantine.
     pub(crate) agreement: Arc<Agreement>,
 }
 
@@ -78,7 +78,7 @@ impl<R, T> Clone for Network<R, T> {
 pub(crate) struct Link<R, T> {
     shared: Arc<Shared<T>>,
     peer: Peer,
-    /// Replicates over a stream; other tasks send an entry-less append at most, as a call.
+    /// Whether appends go over a stream. Links for heartbeats and snapshots send at most an append without entries, as a call.
     pipelined: bool,
     runtime: PhantomData<fn() -> R>,
 }
@@ -113,13 +113,13 @@ impl<R: Runtime, T: Transport> RaftNetworkFactory<Types<R>> for Network<R, T> {
 }
 
 impl<R: Runtime, T: Transport> Link<R, T> {
-    /// One control call, with what is known of the peer's disk.
+    /// One control call, with the recall of the peer's disk.
     async fn control(&self, request: Request, timeout: Duration) -> Result<Response, Rpc<R>> {
         let recall = Some((self.shared.recollection)(self.peer.id.0));
         control_with(&self.shared.transport, &self.peer, request, recall, timeout).await.map_err(to_rpc_error)
     }
 
-    /// Asks the peer to follow, without entries.
+    /// Sends an append without entries: a heartbeat.
     pub(crate) async fn heartbeat(
         &self,
         request: &AppendEntriesRequest<Types<R>>,
@@ -128,7 +128,8 @@ impl<R: Runtime, T: Transport> Link<R, T> {
         self.require_compared()?;
         let (term, previous) = (request.vote.leader_id.term, request.prev_log_id.map_or(0, |id| id.index));
         let mut request = append::append_to_wire(request, self.shared.level.agreed());
-        // Replication tells it as well: what is committed stays so.
+        // The stream of appends carries the commit index unfiltered: committed entries stay committed, and only heartbeats
+        // count as contact.
         request.committed = request.committed.filter(|_| self.shared.scrutiny.is_followed());
         let request = Request::Heartbeat(request);
         let answer = match self.control(request, timeout).await? {
@@ -160,7 +161,8 @@ impl<R: Runtime, T: Transport> Link<R, T> {
         }
     }
 
-    /// Fails for a peer that may know this disk to be an older copy: nothing that it promises counts.
+    /// Fails for a peer with which this disk is not compared: it may show the disk to be an older copy, so its promises do not
+    /// count.
     fn require_compared(&self) -> Result<(), Rpc<R>> {
         match self.shared.scrutiny.may_promise(self.peer.id.0) {
             true => Ok(()),
@@ -168,7 +170,7 @@ impl<R: Runtime, T: Transport> Link<R, T> {
         }
     }
 
-    /// Fails for an answer in a term that no election can have led to: it would be taken over.
+    /// Fails for an answer in a term that no election can have led to: the consensus library would adopt that term.
     fn require_possible(&self, vote: &Vote) -> Result<(), Rpc<R>> {
         let term = vote.leader_id.term;
         if self.shared.scrutiny.is_term_possible(term) {
@@ -341,7 +343,7 @@ fn vote_request_to_wire<R: Runtime>(request: &VoteRequest<Types<R>>) -> wire::Vo
     }
 }
 
-/// A request for a vote, as received.
+/// Decodes a vote or pre-vote request.
 pub(crate) fn vote_request_from_wire<R: Runtime>(
     request: wire::VoteRequest,
 ) -> Result<VoteRequest<Types<R>>, DecodeError> {
@@ -351,7 +353,7 @@ pub(crate) fn vote_request_from_wire<R: Runtime>(
     Ok(read)
 }
 
-/// The answer to it.
+/// The wire form of the answer to a vote or pre-vote request.
 pub(crate) fn vote_response_to_wire<R: Runtime>(answer: &VoteResponse<Types<R>>) -> wire::VoteResponse {
     wire::VoteResponse {
         vote: Some(vote_to_wire(&answer.vote)),

@@ -1,7 +1,7 @@
-//! The shape of an append, which the consensus library takes for granted.
+//! Checks of an append's own consistency, which the consensus library takes for granted.
 //!
-//! Owns the refusal of appends that no leader sends: gaps, decreasing terms, memberships without voters. It never looks at
-//! this member's log: whether an append agrees with that is checked where the append arrives (see service/history.rs).
+//! Owns the refusal of appends that no leader sends: gaps, decreasing terms, memberships without voters. It never reads this
+//! member's log: the comparison of an append with that is made where the append arrives (see service/history.rs).
 
 use std::collections::BTreeSet;
 
@@ -15,7 +15,7 @@ use crate::member::consensus::{Types, term_of};
 /// must not overflow.
 pub(crate) const INDEX_MAX: u64 = 1 << 60;
 
-/// Fails for an append that no leader sends. The consensus library takes its shape for granted.
+/// Fails for an append that no leader sends.
 pub(super) fn check_shape<R: Runtime>(request: &AppendEntriesRequest<Types<R>>) -> Result<(), &'static str> {
     if !request.vote.committed {
         return Err("its vote is not a leader's");

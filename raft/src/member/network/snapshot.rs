@@ -1,7 +1,8 @@
-//! Sending a snapshot: a head, objects in bounded frames, an end that counts them.
+//! Sending a snapshot: a head, objects in bounded frames, an end with their number and checksum.
 //!
 //! Owns the frames of a snapshot on the sending side. The state is a persistent root taken beforehand, so writes go on
-//! while it is sent and nothing is copied. After a stream broke, the next one begins with what the receiver lacks.
+//! while it is sent and no object is copied. After a stream broke, the next one begins with the objects that the receiver
+//! lacks.
 
 use std::future::Future;
 use std::time::Duration;
@@ -29,10 +30,10 @@ use crate::member::machine::SnapshotBody;
 use crate::state::State;
 use crate::transport::{Duplex, Purpose, Transport};
 
-/// Bytes of objects in one frame; one object may be larger by itself. Far below what a transport carries.
+/// Bytes of objects in one frame, exceeded by its last object. Far below a transport's limit.
 const FRAME_BYTES_MAX: usize = 1 << 20;
 
-/// The receiver looks up a number.
+/// Timeout of the question how much the receiver has: it looks up a number.
 const OFFSET_TIMEOUT: Duration = Duration::from_secs(1);
 
 type Streaming<R> = StreamingError<Types<R>>;
@@ -49,8 +50,8 @@ impl<R: Runtime, T: Transport> Link<R, T> {
         let SnapshotBody::Sending(state) = snapshot.snapshot else {
             return Err(failure("a received snapshot was given to send"));
         };
-        // Who leads only for the sake of its log does not spread a state that is known to be wrong: two of three would
-        // agree on it then.
+        // A quarantined member may lead for the sake of its log, but must not spread its wrong state: two members of three
+        // would agree on it then.
         self.shared.agreement.may_serve().map_err(|error| failure(&error.reason))?;
         self.require_compared()?;
         let changed = Some(state.changed_at_floor(state.applied()));
@@ -83,7 +84,7 @@ impl<R: Runtime, T: Transport> Link<R, T> {
         let (vote, mark) = (Some(vote_to_wire(&vote)), Some(mark.to_wire()));
         let recall = Some((self.shared.recollection)(self.peer.id.0));
         let head = wire::SnapshotHead { vote, mark, resumes_after, format: 0, recall };
-        // A receiver that has refused answers before the end and stops reading.
+        // A receiver that refuses the snapshot answers before its end and stops reading.
         if send(&mut duplex, Kind::Head(head)).await.is_ok() {
             held.begin();
             drop(send_state(&mut duplex, state, resumes_after).await);
@@ -105,8 +106,8 @@ impl<R: Runtime, T: Transport> Link<R, T> {
 }
 
 impl<R: Runtime, T: Transport> Link<R, T> {
-    /// How many objects of a snapshot the receiver still has from a stream that broke. A member that does not answer, or
-    /// is of a version that cannot, has none.
+    /// The number of objects of a snapshot that the receiver still has from a stream that broke. 0 if it does not answer, or its
+    /// version does not know the request.
     async fn received(&self, mark: &Mark) -> u64 {
         let request = wire::SnapshotOffsetRequest { mark: Some(mark.to_wire()) };
         match control(&self.shared.transport, &self.peer, Request::SnapshotOffset(request), OFFSET_TIMEOUT)
@@ -118,7 +119,10 @@ impl<R: Runtime, T: Transport> Link<R, T> {
     }
 }
 
-/// Sends a state to a peer that asked for it.
+/// Sends a state to a peer that pulls it.
+///
+/// # Errors
+/// The peer has stopped reading.
 pub(crate) async fn send_pulled(duplex: &mut Duplex, mark: &Mark, state: &State) -> Result<(), String> {
     let head = wire::SnapshotHead { mark: Some(mark.to_wire()), ..wire::SnapshotHead::default() };
     let sent = match send(duplex, Kind::Head(head)).await {
@@ -131,7 +135,7 @@ pub(crate) async fn send_pulled(duplex: &mut Duplex, mark: &Mark, state: &State)
 /// The other side has stopped reading.
 struct Ended;
 
-/// Sends the objects of a state, but the first `skipped`. Those are in the checksum all the same: it is over the whole.
+/// Sends the objects of a state after the first `skipped`. The checksum is over the frames of all objects.
 async fn send_state(duplex: &mut Duplex, state: &State, skipped: u64) -> Result<(), Ended> {
     let (mut frame, mut bytes, mut count) = (Vec::new(), 0, 0u64);
     let mut checksum = crc32fast::Hasher::new();
@@ -150,7 +154,8 @@ async fn send_state(duplex: &mut Duplex, state: &State, skipped: u64) -> Result<
             }
         }
     }
-    // A frame without objects is neither sent nor in the checksum: a receiver could not say that it has it.
+    // A frame without objects is neither sent nor in the checksum: a receiver, which counts objects, could not report that
+    // it has it.
     if !frame.is_empty() {
         let encoded = encode_objects(frame, &mut checksum);
         if count > skipped {

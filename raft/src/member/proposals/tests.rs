@@ -1,4 +1,4 @@
-//! What proposals are answered, in every order of sending, refusing and applying.
+//! Outcomes of proposals, in every order of sending, refusing and applying.
 
 use super::*;
 use crate::key::Revision;
@@ -56,7 +56,7 @@ fn the_end_of_the_member_tells_what_was_sent_from_what_was_not() {
 #[test]
 fn a_proposal_that_is_made_while_the_member_closes_is_refused_at_once() {
     let proposals = proposals();
-    // Encoded before, queued after: another thread closes in between.
+    // The transaction is encoded before `close` by another thread, and queued after it.
     proposals.close();
     let queued = proposals.enqueue(1, Bytes::from_static(b"encoded"));
     assert!(matches!(queued, Err(ProposeError::NotProposed { .. })));
@@ -115,7 +115,7 @@ fn a_refused_proposal_ends_and_is_not_sent_again() {
     proposals.take(1, 9, 1000);
     proposals.not_appended(1, [second]);
     proposals.take(2, 9, 1000);
-    // The second is under way to another leader by now.
+    // The second was sent to the leader of term 2 meanwhile.
     proposals.refuse(1, [(first, "unreadable".to_owned()), (second, "unreadable".to_owned())]);
     assert!(matches!(refused.try_recv(), Ok(Err(ProposeError::Refused { .. }))));
     assert!(kept.try_recv().is_err(), "no answer yet");
@@ -171,7 +171,7 @@ fn what_was_sent_is_not_taken_again() {
     let proposals = proposals();
     let (sequence, _answer) = register(&proposals);
     proposals.take(1, 10, 1000);
-    // What a bug in the requeueing would do.
+    // As a bug in the requeueing would.
     proposals.waiting.lock().queue.insert(sequence);
     proposals.take(1, 10, 1000);
 }

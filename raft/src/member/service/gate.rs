@@ -1,15 +1,15 @@
-//! Who may ask this member for what.
+//! Permissions of peers: which requests this member answers to whom.
 //!
-//! | who | may |
+//! | peer | may |
 //! |---|---|
-//! | anybody with a certificate | ask for the identity of the cluster |
-//! | whoever was not removed | ask for feature levels |
-//! | a founder | have a cluster founded that waits for it |
-//! | a voter, or whoever members vouch for (see vouching) | ask for a vote, lead |
-//! | a member | everything |
+//! | any peer with a certificate | ask for the identity of the cluster |
+//! | a peer that was not removed | ask for feature levels |
+//! | a founder named in this member's flags | ask this member to decide the founding |
+//! | a voter, or a peer that members vouch for (see vouching) | ask for a vote, lead |
+//! | a member | send all requests |
 //!
-//! Invariant: nobody is answered in a term that it made up, and nobody has a vote or an acknowledgement before it was
-//! compared with what that one knows of this member's disk (see returning).
+//! Invariant: no request in a made-up term is answered, and no peer gets a vote or an acknowledgement before this member's
+//! disk was compared with that peer's records of it (see returning).
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -27,16 +27,16 @@ use crate::member::standing::Standing;
 use crate::member::vouching::Voucher;
 use crate::transport::{NodeId, Transport};
 
-/// What a removed member is told, whatever it asks for beside the identity of the cluster.
+/// The refusal of every request of a removed member but an identity request.
 const REMOVED: &str = "the member was removed from the cluster";
 
-/// What a stranger is told.
+/// The refusal of a stranger.
 const NO_MEMBER: &str = "no member knows this one";
 
-/// What those are told that must wait for the comparison of disks.
+/// The refusal of a peer with which this disk is not compared yet.
 const COMPARING: &str = "the member has just started and compares its disk first";
 
-/// How long a stream waits for that comparison: several rounds of questions. Whoever opened it comes again.
+/// How long a stream waits for that comparison: several rounds of it. The peer opens another stream afterwards.
 const COMPARING_TIMEOUT: Duration = Duration::from_secs(5);
 
 impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
@@ -73,7 +73,7 @@ impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
         }
     }
 
-    /// Refuses whoever may neither have a vote nor lead. `recall`: what it says it knows of this member.
+    /// Refuses a peer that may neither get a vote nor lead. `recall`: the peer's record of this member's disk.
     pub(super) async fn check_leader_to_be(
         self: &Arc<Self>,
         from: NodeId,
@@ -89,7 +89,7 @@ impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
         if self.compare_with_recall(from, recall, voucher).await { Ok(()) } else { Err(COMPARING.to_owned()) }
     }
 
-    /// Refuses a term that no election can have led to. `is_doubtful`: only the one that speaks says so.
+    /// Refuses a term that no election can have led to. `is_doubtful`: no member but the sender vouches for the term.
     fn check_term(&self, vote: Option<&wire::Vote>, is_doubtful: bool) -> Result<(), Refusal> {
         let term = vote.map_or(0, |vote| vote.term);
         if term <= self.term_limit(is_doubtful) {
@@ -98,15 +98,16 @@ impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
         Err(format!("term {term} cannot have come after term {}", self.term()))
     }
 
-    /// Ends this member because of what `from` sent, which only a newer program reads: what it holds must come before
-    /// whatever follows it. Somebody that may have been removed is not followed, and ends nobody.
+    /// Ends this member because `from` sent entries that only a newer program reads: no entry can be skipped. A peer that may
+    /// have been removed is not followed, and cannot end this member.
     pub(super) async fn stop_for_newer(self: &Arc<Self>, from: NodeId, error: &DecodeError) {
         if self.vouch(from).await.is_some() && self.is_believed(from) {
             self.fatal.report(error);
         }
     }
 
-    /// Refuses whoever may not have a state sent, or hand on writes. A log that may be old does not say who may.
+    /// Refuses a peer that may not pull a state or forward writes. Where this member's own log may be old, other members must
+    /// vouch for the peer.
     pub(crate) async fn check_member(self: &Arc<Self>, from: NodeId) -> Result<(), Refusal> {
         match self.standing(from) {
             Standing::Member if self.is_in_touch() || self.vouch(from).await == Some(Voucher::Another) => {

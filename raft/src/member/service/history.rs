@@ -1,9 +1,9 @@
-//! Whether entries and snapshots of a leader agree with what this member has applied.
+//! Compares a leader's entries and snapshots with the entries applied by this member.
 //!
-//! They always do while disks keep what was promised. Where they do not, a disk was put back to an older copy that no member
+//! They agree as long as disks keep what was promised. If they do not, a disk was put back to an older copy that no member
 //! could recognise, or entries were forged: the sender lacks writes that were acknowledged. The consensus library would end
-//! this process over it at every start, although this member is the one that is right. So such a sender is not followed:
-//! where a majority is right it elects another leader, and the data of this member stays.
+//! this process over that at every start, although this member is right. So such a sender is not followed: if a majority is
+//! right, it elects another leader, and the data of this member stays.
 //!
 //! Owns the comparison of one request with this member's log. It decides nothing about votes.
 
@@ -20,11 +20,11 @@ use crate::member::core::Core;
 use crate::member::network::INDEX_MAX;
 use crate::transport::{NodeId, Transport};
 
-/// Bytes to read of the log: `read_log` gives at least one entry, however large.
+/// Bound for reading a single entry: `read_log` returns at least one, however large.
 const ENTRY_BYTES_MAX: usize = 1;
 
 impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
-    /// Refuses an append that contradicts what this member has applied, or its leader of the same term.
+    /// Refuses an append that contradicts an entry applied here, or comes from a second leader of this member's term.
     pub(super) fn check_history(
         &self,
         from: NodeId,
@@ -36,7 +36,7 @@ impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
             (metrics.vote, metrics.last_applied)
         };
         let term = request.vote.leader_id.term;
-        // The library refuses a leader of the past.
+        // The library refuses a leader of an earlier term.
         let Some(applied) = applied.filter(|_| term >= own.leader_id.term) else { return Ok(()) };
         let has_other_leader = own.committed && own.leader_id.voted_for != from.0;
         if term == own.leader_id.term && has_other_leader {
@@ -52,8 +52,8 @@ impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
         }
     }
 
-    /// Refuses a state as of `theirs` that is not a past state of this member: the entries that follow in this member's log
-    /// were made for another state. A majority that lost writes agrees with itself, and is wrong all the same.
+    /// Refuses a state as of `theirs` if that entry is not in this member's log: the entries that follow here were made for
+    /// another state. A majority cannot replace this check: members that all lost the same writes agree with each other.
     pub(crate) fn check_lineage(&self, from: NodeId, theirs: Option<LogId>) -> Result<(), Refusal> {
         let theirs = theirs.ok_or("the state names no log entry")?;
         let applied = self.raft.metrics().borrow_watched().last_applied;
@@ -66,8 +66,8 @@ impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
         if ours == theirs { Ok(()) } else { Err(self.contradiction(from, &ours, &theirs)) }
     }
 
-    /// Refuses a leader's state as of `theirs` that cannot follow what is applied here, or that is of a later term than the
-    /// leader's. The consensus library takes both for granted.
+    /// Refuses a leader's snapshot as of `theirs` that contradicts the last entry applied here, or is of a later term than the
+    /// leader's. The consensus library checks neither.
     pub(super) fn check_state(
         &self,
         from: NodeId,
@@ -79,7 +79,7 @@ impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
             return Err("the state names a log entry that its leader cannot have".to_owned());
         }
         let Some(ours) = self.raft.metrics().borrow_watched().last_applied else { return Ok(()) };
-        // In one history what has the later term has the higher index.
+        // In one history an entry of a later term has a higher index.
         let (term, index) = (term_of(&theirs).cmp(&term_of(&ours)), theirs.index.cmp(&ours.index));
         if term.is_eq() || term == index {
             return Ok(());
@@ -113,7 +113,7 @@ impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
     }
 }
 
-/// The newest position in `request` that lies at `applied` or before it.
+/// The newest log position in `request` that is not after `applied`.
 fn shared_with<R: Runtime>(request: &AppendEntriesRequest<Types<R>>, applied: &LogId) -> Option<LogId> {
     let entries = request.entries.iter().rev().map(|entry| entry.log_id);
     entries.chain(request.prev_log_id).find(|position| position.index <= applied.index)

@@ -1,7 +1,7 @@
-//! Answering other members.
+//! Answers the requests of other members.
 //!
-//! Owns what a frame from a peer may ask. The transport has checked who the peer is; a message that speaks in another
-//! member's name is refused here. Nothing a peer sends can panic.
+//! Owns the dispatch of peers' frames. The transport has authenticated the peer; a message in another member's name is
+//! refused here. No frame of a peer can cause a panic.
 
 mod gate;
 mod history;
@@ -37,10 +37,10 @@ use crate::transport::{Duplex, NodeId, PeerService, Purpose, Transport};
 
 pub(crate) use self::snapshot::{Partial, receive_pulled};
 
-/// A member's side towards its peers; a transport's server delivers frames to it.
+/// The receiver of peers' frames, to which a transport's server delivers.
 pub(crate) struct Service<R: Runtime, D: Disk, T: Transport>(pub(crate) Arc<Core<R, D, T>>);
 
-/// Why a call is not answered; the peer sees the text.
+/// Why a request is refused; the peer sees the text.
 type Refusal = String;
 
 /// Forward streams of a removed member stay open this long, so that its writes are answered as refused; a cut stream would
@@ -111,7 +111,7 @@ fn text(error: impl ToString) -> Refusal {
     error.to_string()
 }
 
-/// A vote names a member: it must be the one that sends it.
+/// Refuses a vote that names a member other than its sender.
 fn in_own_name(from: NodeId, vote: &Vote) -> Result<(), Refusal> {
     let named = NodeId(vote.leader_id.voted_for);
     if named == from { Ok(()) } else { Err(format!("member {from} speaks for member {named}")) }
@@ -179,7 +179,7 @@ async fn transfer<R: Runtime, D: Disk, T: Transport>(
     Ok(wire::TransferResponse { outcome: Some(outcome) })
 }
 
-/// Serves one leader's stream of appends: requests go to the library as they come, answers back in order.
+/// Serves one leader's stream of appends: passes requests to the library as they come, and sends the answers in order.
 async fn serve_appends<R: Runtime, D: Disk, T: Transport>(
     core: &Arc<Core<R, D, T>>,
     from: NodeId,
@@ -202,7 +202,7 @@ async fn serve_appends<R: Runtime, D: Disk, T: Transport>(
     }
 }
 
-/// The appends in a stream of frames, up to the first that cannot be taken.
+/// The appends in a stream of frames, up to the first that is refused.
 fn requests<R: Runtime, D: Disk, T: Transport>(
     core: Arc<Core<R, D, T>>,
     from: NodeId,
@@ -232,7 +232,8 @@ fn requests<R: Runtime, D: Disk, T: Transport>(
     futures::stream::unfold((core, receiver, None), next)
 }
 
-/// Reads an append and checks that it is one of a leader: of `leader`, to which the stream belongs, once there was one.
+/// Decodes an append and checks that `from` may lead. `leader`: the vote of the stream's first append, which all others must
+/// repeat; `None` for the first.
 async fn take_append<R: Runtime, D: Disk, T: Transport>(
     core: &Arc<Core<R, D, T>>,
     from: NodeId,
@@ -243,14 +244,14 @@ async fn take_append<R: Runtime, D: Disk, T: Transport>(
     in_own_name(from, &vote)?;
     match leader {
         None => core.check_leader_to_be(from, request.vote.as_ref(), request.recall.as_ref()).await?,
-        // What was found out about the leader of one term holds for no other.
+        // The checks of the first append hold for the leader of its term alone.
         Some(leader) if leader != vote => return Err("the stream is one of another term".to_owned()),
         Some(_) => {}
     }
     let request = match append_from_wire(request, core.feature.level.supported()) {
         Ok(request) => request,
         Err(error) => {
-            // Whoever is behind does not lead, whatever it sends.
+            // A sender in an earlier term does not lead, so its entries end no member.
             if error.newer && vote.leader_id.term >= core.term() {
                 core.stop_for_newer(from, &error).await;
             }

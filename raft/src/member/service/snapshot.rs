@@ -1,9 +1,9 @@
-//! Receiving a snapshot: into memory and beside the current state on disk, then both at once. A peer that opens the
-//! stream may ask for a snapshot instead of sending one.
+//! Receiving a snapshot, into memory and on disk beside the current state; both are replaced together. A peer that opens
+//! the stream may pull a snapshot instead of sending one.
 //!
-//! Owns what a received snapshot must satisfy before it is handed on: a head, every frame of objects, and an end that
-//! counts them and has their checksum. A stream that ends early leaves everything as it was; what came of it is kept for
-//! a while, aside, so that another stream of the same snapshot brings the rest only.
+//! Owns the checks of a received snapshot before it is passed on: a head, every frame of objects, and an end with their
+//! number and checksum. A stream that ends early leaves the current state unchanged. Its objects are kept for a while, so
+//! that the next stream of the same snapshot sends only the rest.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -27,26 +27,27 @@ use crate::member::machine::{Restore, SnapshotBody};
 use crate::state::State;
 use crate::transport::{Duplex, NodeId, Transport};
 
-/// A sender that sends nothing for so long is gone: another may be waiting to send.
+/// A sender that sends no frame for so long is gone: another may be waiting to send.
 const FRAME_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Looks of compaction for which a part of a snapshot is kept: thirty seconds. A leader that is there tries again within
-/// one or two; the part holds memory and disk.
+/// Rounds of compaction for which a part of a snapshot is kept: thirty seconds. A working leader tries again within one or
+/// two seconds; the part holds memory and disk space.
 const PARTIAL_LOOKS: u32 = 120;
 
-/// How long a state is received of a leader while another one is followed. Whoever has just been elected is followed much sooner.
+/// How long a snapshot is received from a leader while this member follows another. A newly elected leader is followed much
+/// sooner.
 const OTHER_LEADER_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Why a state is not received.
+/// The refusal of a snapshot for lack of space.
 const NO_ROOM: &str = "the disk has no room for the state beside the one that is there";
 
-/// How long this member may take to apply what a state holds that it asked for: it lags behind the sender a little.
+/// How long this member may take to apply the entries up to a state that it pulled: it lags behind the sender a little.
 const CATCH_UP_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Why a snapshot was not installed.
 type Refusal = String;
 
-/// A snapshot as far as it has come.
+/// The objects of a snapshot received so far.
 struct Receiving {
     restore: Restore,
     install: Box<dyn Install>,
@@ -56,31 +57,31 @@ struct Receiving {
 
 /// A snapshot whose stream has not ended, or broke.
 pub(crate) struct Partial {
-    /// The snapshot's mark, encoded: what makes it the same.
+    /// The snapshot's mark, encoded. Streams with an equal mark carry the same snapshot.
     mark: Bytes,
     receiving: Receiving,
-    /// Looks of compaction since its last stream broke: while a stream adds to it none are counted.
+    /// Rounds of compaction since its last stream broke; not counted while a stream is open.
     looks: u32,
 }
 
-/// Of whom a state comes.
+/// The sender of a state.
 #[derive(Clone, Copy)]
 struct Sender {
-    /// It sends the state as the leader, unasked.
+    /// The leader that sends its snapshot; `None` for a state that this member pulls.
     leader: Option<NodeId>,
-    /// It is believed, so that a form which only a newer program reads ends this member.
+    /// Whether the sender is believed, so that a form which only a newer program reads ends this member.
     may_end: bool,
 }
 
 /// Why receiving stopped.
 enum Broken {
-    /// The stream ended or stalled: another one may go on.
+    /// The stream ended or stalled: another stream may resume.
     Stream(Refusal),
     /// The frames cannot be used.
     Content(Refusal),
 }
 
-/// Receives one snapshot and answers what became of it.
+/// Receives a snapshot and answers with this member's vote or the reason of the refusal; or serves a pull.
 pub(super) async fn receive<R: Runtime, D: Disk, T: Transport>(
     core: &Arc<Core<R, D, T>>,
     from: NodeId,
@@ -144,8 +145,8 @@ async fn try_receive<R: Runtime, D: Disk, T: Transport>(
     Ok(installed.map_err(text)?.vote)
 }
 
-/// Receives the state that this member pulls from `from`. Its head tells whether it can be taken: it must be a past state of
-/// this member. Where it is ahead of this member, the log comes first, or the leader's snapshot in place of the log.
+/// Receives the state that this member pulls from `from`. It is refused unless its head names an entry of this member's log.
+/// If the state is ahead of this member, the log must arrive first, or the leader's snapshot in place of the log.
 pub(crate) async fn receive_pulled<R: Runtime, D: Disk, T: Transport>(
     core: &Core<R, D, T>,
     from: NodeId,
@@ -169,8 +170,8 @@ fn head(first: Kind) -> Result<wire::SnapshotHead, Refusal> {
     }
 }
 
-/// Receives what follows a head: in memory, and beside the current state on disk. What has come is in `partial` until
-/// the end, so that it stays there when the stream breaks.
+/// Receives the objects after a head, into memory and on disk beside the current state. They are in `partial` until the end,
+/// so that they stay there when the stream breaks.
 async fn receive_state<R: Runtime, D: Disk, T: Transport>(
     core: &Core<R, D, T>,
     duplex: &mut Duplex,
@@ -222,14 +223,14 @@ async fn receive_objects<R: Runtime, D: Disk, T: Transport>(
     let (reads, began) = (core.feature.level.supported(), R::Instant::now());
     loop {
         let next = next_frame::<R>(duplex).await.map_err(Broken::Stream)?;
-        // It was let in when it began; who leads may be another by now, with a state that is needed here.
+        // The sender was let in when the stream began; another may lead by now, whose snapshot is needed here.
         let is_old = began.elapsed() > OTHER_LEADER_TIMEOUT;
         if is_old && leader.is_some_and(|sender| core.leader().is_some_and(|now| now.peer.id != sender)) {
             return Err(Broken::Stream("another member leads".to_owned()));
         }
         match next {
             (Kind::Objects(objects), frame) => {
-                // Going on would fill the disk, which ends the member and with it the state that it has.
+                // A full disk would end the member, with the state that it has.
                 if core.space.is_nearly_full() {
                     return Err(Broken::Content(NO_ROOM.to_owned()));
                 }
@@ -246,7 +247,7 @@ async fn receive_objects<R: Runtime, D: Disk, T: Transport>(
 }
 
 impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
-    /// Answers how much there is of a snapshot whose stream broke.
+    /// Answers how many objects this member has of a snapshot whose stream broke; 0 for another snapshot.
     pub(super) fn answer_snapshot_offset(
         &self,
         request: wire::SnapshotOffsetRequest,
@@ -257,7 +258,7 @@ impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
         Ok(wire::SnapshotOffsetResponse { objects: same.map_or(0, |kept| kept.receiving.objects) })
     }
 
-    /// One look at what came of a snapshot whose stream broke: after a while nobody is going to send the rest.
+    /// Counts a round of compaction for a snapshot whose stream broke, and drops it after [`PARTIAL_LOOKS`] rounds.
     pub(crate) fn forget_partial(&self) {
         let Ok(mut partial) = self.installing.try_lock() else { return };
         if let Some(kept) = &mut *partial {
@@ -281,7 +282,8 @@ fn text(error: impl ToString) -> Refusal {
     error.to_string()
 }
 
-/// A snapshot that only a newer program reads is the only way on from here: the member ends.
+/// The refusal of a snapshot over `error`. If only a newer program can read it and the sender is believed, the member ends:
+/// it cannot go on without that snapshot.
 fn newer<R: Runtime, D: Disk, T: Transport>(
     core: &Core<R, D, T>,
     error: DecodeError,

@@ -1,4 +1,4 @@
-//! Which blocks are listed, read and given up.
+//! The list of history blocks: lookup, gaps, the cache of decoded blocks, removal of excess blocks.
 
 use super::*;
 
@@ -23,7 +23,7 @@ fn found(past: &Past, resource: &str, revision: u64) -> Result<u64, u64> {
     place.map(|place| place.through).map_err(|gone| gone.oldest.0)
 }
 
-/// The blocks to undo from `floor` back to `revision`; `None` when something is missing.
+/// The `through` of the blocks to undo from `floor` back to `revision`; `None` when [`Compacted`].
 fn back(past: &Past, revision: u64, floor: u64, bytes_max: u64) -> Option<Vec<u64>> {
     let leases = Arc::from("leases");
     let places = past.blocks_back_to(&leases, Revision(revision), Revision(floor), bytes_max).ok()?;
@@ -65,7 +65,7 @@ fn blocks_before_a_gap_are_off_the_list_and_leave_the_disk() {
     let gone = past.take_excess(NOW, Revision(0), 1000);
     assert_eq!(gone, [("leases".into(), 20), ("leases".into(), 30), ("leases".into(), 40)]);
     assert!(past.take_excess(NOW, Revision(0), 1000).is_empty(), "once");
-    // As found on a disk that was written by a version that left gaps.
+    // Blocks as on a disk written by a version that left gaps.
     let spans = vec![
         span("leases", 10, 20, 1),
         span("leases", 30, 40, 1),

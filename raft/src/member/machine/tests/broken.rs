@@ -1,5 +1,5 @@
-//! States that contradict their marks: refused where a disk or a peer gave them, and the end of the process where only a
-//! bug could have made them.
+//! States that contradict their marks: refused if they come from a disk or a peer, a panic if only a bug could have made
+//! them.
 
 use super::*;
 use crate::disk::Generation;
