@@ -4,10 +4,12 @@
 //! decides what is evicted: [`super::State`] trims all resources together.
 //!
 //! The floor of a resource is its newest change that is no longer held, so a resource without new changes keeps its
-//! floor while others change. Invariant: `floor <= changed`; `history` is in revision order and holds every change
-//! after `floor`. Invariant: the objects with every change undone are the objects as they were at `floor`. Invariant: a
-//! root in `roots` holds the objects as they were at its revision, which is that of a change in `history`, after all
-//! changes of that revision.
+//! floor while others change.
+//!
+//! Invariant: `floor <= changed`; `history` is in revision order and holds every change after `floor`.
+//! Invariant: the objects with every change undone are the objects as they were at `floor`.
+//! Invariant: a root in `roots` holds the objects as they were after all changes of its revision, which is that of a
+//! change in `history`.
 
 use std::ops::Bound;
 use std::sync::Arc;

@@ -9,8 +9,8 @@
 //! [`State::drop_history_through`] drops them. So every change that has left memory is on the disk, which holds the
 //! state as of the floor (docs/decisions/0002) and older changes (docs/decisions/0010).
 //!
-//! Invariant: no clock, no randomness, no unordered map. Invariant: `floor <= applied`, and every change after the
-//! floor is in the history of its resource.
+//! Invariant: no clock, no randomness, no unordered map.
+//! Invariant: `floor <= applied`, and every change after the floor is in the history of its resource.
 
 mod collection;
 mod fingerprint;

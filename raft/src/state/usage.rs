@@ -34,8 +34,8 @@ const REVISION_DIGITS: u64 = 20;
 /// Growth that counts as small: a deletion timestamp, a status condition, a lease holder, with its managed fields.
 const SMALL_GROWTH_BYTES: u64 = 4096;
 
-/// Bytes that one transaction may write while a disk is short of space, if it does not grow the state: status
-/// conditions, leases and marks for deletion are smaller.
+/// Bytes that one transaction may write while a disk is short of space without shrinking the state: status conditions,
+/// leases and marks for deletion are smaller.
 const SMALL_WRITE_BYTES: u64 = 64 << 10;
 
 /// A larger transaction must shrink what it replaces by at least one part in this many. Repeated until the object is

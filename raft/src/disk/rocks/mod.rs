@@ -136,7 +136,7 @@ impl Core {
         self.write_with(operation, batch, &WriteOptions::default())
     }
 
-    /// The only path to the write-ahead log: it adds the stamp.
+    /// Adds the stamp. The only path to the write-ahead log, but for the first write of a new database.
     fn write_with(
         &self,
         operation: &'static str,

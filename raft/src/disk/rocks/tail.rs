@@ -10,7 +10,8 @@
 //! and if no later stamp proves that it was synced: every write ends with a stamp, its number and the newest number
 //! known to be durable.
 //!
-//! Invariant: every write that goes into the write-ahead log is stamped, in the order of the numbers.
+//! Invariant: every write that goes into the write-ahead log is stamped, in the order of the numbers, but for the first
+//! write of a new database, which names its first generation.
 //! Invariant: a log file is synced before its contents are used here.
 
 mod records;
