@@ -39,7 +39,7 @@ pub enum MetaKey {
     Purged,
     /// The log id, membership and revision up to which the stored state is complete.
     StateMark,
-    /// The quarantine: the reason for it, empty if none, and the revision at which the state differs from the majority's.
+    /// The quarantine: its reason, empty if none, and the revision at which the state differs from the majority's.
     Quarantine,
 }
 
@@ -75,8 +75,8 @@ pub struct Space {
     pub free: u64,
 }
 
-/// Called once, from any thread, when the write of its call and all earlier writes are durable, or when the write or the
-/// sync failed.
+/// Called once, from any thread, when the write of its call and all earlier ones are durable, or when a write or sync
+/// failed.
 pub type OnDurable = Box<dyn FnOnce(Result<(), DiskError>) + Send>;
 
 /// A write or removal of one stored object.
