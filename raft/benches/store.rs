@@ -1,4 +1,5 @@
-//! Time of a put: applied in memory, and proposed through a member on a real disk.
+//! Time of a put (applied in memory, and proposed through a member on a real disk), of a read barrier, and of a
+//! restart.
 //!
 //! Prints one line for each figure. Run with `cargo bench -p orch-raft`; `TMPDIR` chooses the directory of the disk.
 //! Nothing is asserted: the figures are of one machine and one moment.
@@ -90,7 +91,7 @@ async fn member(path: &std::path::Path) -> OneMember {
         u64::try_from(std::time::SystemTime::UNIX_EPOCH.elapsed().map_or(0, |d| d.as_millis())).unwrap_or(0)
     };
     let options = Options::new(peer.clone(), vec![peer], seed, now(), Arc::new(now));
-    // The last tasks of a stopped member may hold its disk for a moment.
+    // The last tasks of a stopped member may hold its disk for some milliseconds.
     let disk = loop {
         match RocksDisk::open(path) {
             Ok(disk) => break Arc::new(disk),

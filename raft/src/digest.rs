@@ -74,7 +74,7 @@ pub fn digest(state: &State, revision: Revision) -> Result<Digest, DigestError> 
     Ok(Digest(hash.finalize().into()))
 }
 
-/// Adds bytes behind their length: without it, the parts "ab", "c" and "a", "bc" would give one digest.
+/// Hashes the length, then the bytes: without the length, the parts "ab", "c" and "a", "bc" would give one digest.
 fn part(hash: &mut Sha256, bytes: &[u8]) {
     hash.update((bytes.len() as u64).to_be_bytes());
     hash.update(bytes);

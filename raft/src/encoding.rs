@@ -1,6 +1,6 @@
 //! The encoding of transactions and objects in log entries, on disk and in snapshots.
 //!
-//! Owns the translation between the store's types and their messages, both ways. Decoding never trusts its input: a
+//! Owns the conversions between the store's types and their Protobuf messages. Decoding never trusts its input: a
 //! position or key that could not have been written is an error, never a panic. Object bytes that stay in memory are
 //! copied out of the buffer they came in, so that one object never keeps a whole frame alive.
 //!
@@ -46,7 +46,7 @@ pub(crate) struct DecodeError {
     pub(crate) what: &'static str,
     /// The defect found.
     pub(crate) reason: String,
-    /// The bytes are those of a newer program: an upgrade helps.
+    /// A newer program wrote the bytes: an upgrade of this one helps.
     pub(crate) newer: bool,
 }
 
@@ -55,7 +55,7 @@ impl DecodeError {
         DecodeError { what, reason: reason.to_string(), newer: false }
     }
 
-    /// A message in a format above what this program reads.
+    /// The error for a message in a format above `reads`, the highest that this program reads.
     pub(crate) fn newer_format(what: &'static str, format: u32, reads: u32) -> Self {
         let reason = format!(
             "written by a newer version: format {format}, this program reads up to {reads}; upgrade it"
@@ -63,7 +63,7 @@ impl DecodeError {
         DecodeError { what, reason, newer: true }
     }
 
-    /// A field that no version up to this one writes.
+    /// The error for a field number that this program does not know: a newer one wrote it.
     fn unknown_field(what: &'static str, number: u64) -> Self {
         let reason =
             format!("written by a newer version: this program does not know field {number}; upgrade it");
@@ -75,17 +75,17 @@ impl DecodeError {
     }
 }
 
-/// Refuses a message whose format is above what a program of level `reads` understands.
+/// Refuses a message whose format is above `reads`, the highest feature level that the program reads.
 pub(crate) fn check_format(what: &'static str, format: u32, reads: u32) -> Result<(), DecodeError> {
     if format <= reads { Ok(()) } else { Err(DecodeError::newer_format(what, format, reads)) }
 }
 
-/// Decodes any message, naming it in the error.
+/// Decodes a message; `what` names it in the error.
 pub(crate) fn decode<M: Message + Default>(what: &'static str, bytes: Bytes) -> Result<M, DecodeError> {
     M::decode(bytes).map_err(|error| DecodeError::new(what, error))
 }
 
-/// Identifies one proposal among all that were ever made.
+/// Identifies a proposal; unique for the life of the cluster.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct ProposalId {
     /// The proposing member.
@@ -96,8 +96,7 @@ pub(crate) struct ProposalId {
     pub(crate) sequence: u64,
 }
 
-/// Encodes a transaction in the forms of feature level `level`. Its proposer alone does; other members pass the bytes
-/// on.
+/// Encodes a transaction for feature level `level`. Only the proposer encodes it; other members pass the bytes on.
 pub(crate) fn encode_transaction(id: ProposalId, transaction: &Transaction, level: u32) -> Bytes {
     let operations: Vec<_> =
         transaction.operations.iter().map(|operation| operation_to_wire(operation, level)).collect();

@@ -1,6 +1,6 @@
 //! Revisions and object keys.
 //!
-//! Owns the one constructor of a key, so that no other code checks names again. A key never holds the bytes that
+//! Owns the one constructor of a key, so that no other code validates names again. A key never holds the bytes that
 //! separate its parts (Invariant: no `/` inside a namespace or a name).
 
 use std::fmt;
@@ -31,7 +31,7 @@ pub struct KeyError {
     pub part: String,
 }
 
-/// Longest namespace or name in bytes: the reference's object names end at 253.
+/// Longest namespace or name in bytes: the reference accepts object names of up to 253.
 pub const PART_BYTES_MAX: usize = 253;
 
 impl Key {
@@ -50,12 +50,12 @@ impl Key {
         Ok(Key { resource: resource.clone(), path })
     }
 
-    /// A key read back from an entry or a disk, where it was written by [`Key::new`].
+    /// A key decoded from a log entry or a disk, validated by [`Key::new`] before it was written.
     pub(crate) fn from_stored(resource: Arc<str>, path: Arc<str>) -> Self {
         Key { resource, path }
     }
 
-    /// The resource in storage terms: `configmaps`, `roles.rbac.authorization`.
+    /// The resource's name in the store: `configmaps`, `roles.rbac.authorization`.
     pub fn resource(&self) -> &Arc<str> {
         &self.resource
     }

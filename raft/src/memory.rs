@@ -16,7 +16,7 @@ use crate::store::{ProposeError, ReadError, Store};
 use crate::transaction::{Operation, Outcome, Transaction};
 use parking_lot::Mutex;
 
-/// A handle on the one state; clones share it.
+/// A handle on the state machine; clones share it.
 #[derive(Clone, Debug)]
 pub struct MemoryStore {
     inner: Arc<Mutex<Inner>>,

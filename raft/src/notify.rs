@@ -1,9 +1,9 @@
 //! Wakes tasks when a revision is applied.
 //!
 //! Owns two ways of waiting: [`Subscription`] for any newer revision (watchers of a resource), and `Gate` for one
-//! revision (readers behind a barrier). Tasks are woken in the order of their numbers, so that a simulation replays
-//! exactly; the channels of the async runtimes wake in an order that differs from run to run. Nothing is queued for a
-//! waiting task.
+//! revision (readers behind a barrier). Tasks are woken in a fixed order, that of their numbers, so that a simulation
+//! replays exactly; the channels of the async runtimes wake in an order that differs from run to run. Nothing is queued
+//! for a waiting task.
 
 use std::collections::BTreeMap;
 use std::future::{Future, poll_fn};
@@ -35,7 +35,8 @@ struct Waiting {
     closed: bool,
 }
 
-/// A cursor that wakes when a newer revision is announced. Costs a few words of memory, and nothing for each change.
+/// A cursor that wakes its task when a newer revision is announced. Takes a few words of memory, and none for each
+/// change.
 #[derive(Debug)]
 pub struct Subscription {
     announced: Arc<Topic>,
@@ -63,7 +64,7 @@ impl Announcer {
         self.wake();
     }
 
-    /// A cursor that has seen everything announced so far.
+    /// A cursor that has seen every revision and alarm so far.
     pub(crate) fn subscribe(&self) -> Subscription {
         let mut waiting = self.0.waiting.lock();
         waiting.next += 1;
@@ -112,7 +113,7 @@ impl Drop for Subscription {
     }
 }
 
-/// The applied revision, and the tasks that wait for a certain one. Each task is woken once, when its revision is
+/// The applied revision, and the tasks that each wait for a revision. Each task is woken once, when its revision is
 /// applied.
 #[derive(Debug, Default)]
 pub(crate) struct Gate {

@@ -1,6 +1,7 @@
-//! A stored object: immutable encoded bytes, and beside them the index that selectors and loops read without parsing.
+//! A stored object: immutable encoded bytes, and beside them the index that selectors and controllers read without
+//! parsing.
 //!
-//! Owns how the revision is written into the bytes. It never interprets them.
+//! Owns the place of the revision in the bytes. It never parses them.
 
 use std::sync::{Arc, OnceLock};
 
@@ -9,7 +10,8 @@ use bytes::Bytes;
 use crate::fields::Fields;
 use crate::key::Revision;
 
-/// Metadata of an object that is read without decoding it. Set by the proposer, replicated and stored with the bytes.
+/// Metadata of an object, readable without decoding its JSON. Set by the proposer, replicated and stored with the
+/// bytes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Index {
     /// `metadata.uid`.
@@ -37,9 +39,9 @@ pub struct Object {
     pub json: Bytes,
     /// Byte of `json` at which the digits of `revision` start.
     pub revision_at: u32,
-    /// Parsed metadata.
+    /// Metadata readable without parsing `json`.
     pub index: Index,
-    /// The Protobuf encoding, derived on first use.
+    /// The Protobuf encoding; empty until a response first needs it.
     pub protobuf: OnceLock<Bytes>,
 }
 
@@ -52,8 +54,8 @@ impl Object {
 }
 
 impl Object {
-    /// `json` before and after the digits of its revision: the watch event of a removal has the bytes of the last
-    /// version with the revision of the removal between them.
+    /// The bytes of `json` before and after the digits of its revision. A `DELETED` watch event has the bytes of the
+    /// last version with the revision of the deletion between them.
     pub fn json_around_revision(&self) -> (&[u8], &[u8]) {
         let at = self.revision_at as usize;
         let digits = self.json[at..].iter().take_while(|byte| byte.is_ascii_digit()).count();
@@ -61,13 +63,13 @@ impl Object {
     }
 }
 
-/// Whether the digits of a revision may be put in at byte `at` of `json`: between two quotes. Elsewhere they would
-/// become part of another value, or break the JSON.
+/// Whether byte `at` of `json` is between the quotes of an empty string, where a revision may be inserted. Elsewhere
+/// its digits would become part of another value, or break the JSON.
 pub(crate) fn takes_revision(json: &[u8], at: usize) -> bool {
     at > 0 && json.get(at - 1) == Some(&b'"') && json.get(at) == Some(&b'"')
 }
 
-/// Whether the digits of `revision` stand at byte `at` of `json`, between two quotes.
+/// Whether `json` has the digits of `revision` at byte `at`, between two quotes.
 pub(crate) fn holds_revision(json: &[u8], at: usize, revision: Revision) -> bool {
     let Some((before, rest)) = json.split_at_checked(at) else { return false };
     let digits = rest.iter().take_while(|byte| byte.is_ascii_digit()).count();
@@ -76,7 +78,7 @@ pub(crate) fn holds_revision(json: &[u8], at: usize, revision: Revision) -> bool
     before.ends_with(b"\"") && behind.starts_with(b"\"") && number == Some(revision.0)
 }
 
-/// `json` with the digits of `revision` put in at byte `at`. One allocation of exactly the final size.
+/// `json` with the digits of `revision` inserted at byte `at`. One allocation of exactly the final size.
 ///
 /// `at` is [`crate::transaction::Put::revision_at`], which was checked before the put entered the log, and when it was
 /// decoded.

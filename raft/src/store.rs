@@ -15,36 +15,35 @@ use crate::transaction::{Outcome, Transaction};
 /// Why a proposal has no outcome.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ProposeError {
-    /// Certainly not done; may be sent again.
+    /// Certainly never applied; may be proposed again.
     #[error("not proposed: {reason}")]
     NotProposed {
         /// The cause: no leader known, shutting down, queue full, or this member quarantined.
         reason: String,
     },
-    /// May or may not have happened; must not be repeated silently.
+    /// May be applied already, later, or never; must not be proposed again silently.
     #[error("outcome unknown: {reason}")]
     Unknown {
         /// The cause: the deadline passed, the leader changed, the connection broke, or this member was quarantined
         /// after proposing.
         reason: String,
     },
-    /// Certainly not done, now or later: some member of the cluster cannot read the transaction. Must not be sent
-    /// again.
+    /// Certainly never applied: a member of the cluster cannot decode the transaction. Must not be proposed again.
     #[error("refused: {reason}")]
     Refused {
-        /// The part that cannot be read.
+        /// The part that cannot be decoded.
         reason: String,
     },
-    /// Certainly not done: the transaction would grow the state, and members are short of disk space.
+    /// Certainly never applied: the transaction would grow the state, and members are short of disk space.
     #[error("members have little space left on their disks: {members}")]
     NoSpace {
         /// Names of those members, separated by commas.
         members: String,
     },
-    /// Certainly not done: larger than a log entry may be.
+    /// Certainly never applied: larger than a log entry may be.
     #[error("transaction of {bytes} bytes is over the limit of {limit}")]
     TooLarge {
-        /// Encoded size.
+        /// Encoded size of the transaction.
         bytes: usize,
         /// Largest encoded size.
         limit: usize,
@@ -76,8 +75,8 @@ pub trait Store: Clone + Send + Sync + 'static {
     /// Waits until this node has applied `at_least`; `false` when `timeout` passes first.
     fn wait_applied(&self, at_least: Revision, timeout: Duration) -> impl Future<Output = bool> + Send;
 
-    /// A run of changes of `resource` in order, without a gap after `after`; the first of them may be before it. For
-    /// changes that [`Collection::changes_after`] of the newest state no longer holds. Reads a disk: some milliseconds.
+    /// A run of changes of `resource` in order, without a gap after `after`; the run may start before it. For changes
+    /// that [`Collection::changes_after`] of the newest state no longer holds. Reads a disk: some milliseconds.
     ///
     /// # Errors
     /// A change after `after` is no longer held anywhere.
@@ -98,7 +97,7 @@ pub trait Store: Clone + Send + Sync + 'static {
     /// of the resource.
     fn subscribe(&self, resource: &Arc<str>) -> Subscription;
 
-    /// Completes after `duration` of the runtime's time.
+    /// Completes after `duration` on the runtime's clock.
     fn sleep(&self, duration: Duration) -> impl Future<Output = ()> + Send;
 
     /// Checks that this node's state may be served to clients: not while it is known to differ from the other members'.
@@ -107,14 +106,15 @@ pub trait Store: Clone + Send + Sync + 'static {
     /// This member is quarantined; nothing of [`Store::state`] may leave this node.
     fn may_serve(&self) -> Result<(), ReadError>;
 
-    /// How often this node's state was found wrong since the start. Data read under an earlier count must be discarded
-    /// and read again. [`Store::subscribe`]'s subscriptions wake when the count rises.
+    /// Number of times since the start that this node's state was found to differ from the majority's. Data read under
+    /// an earlier count must be discarded and read again. [`Store::subscribe`]'s subscriptions wake when the count
+    /// rises.
     fn revocations(&self) -> u64;
 
     /// Whether writes that grow the state are refused now, because a member is short of disk space. All other requests
     /// are served.
     fn is_short_of_space(&self) -> bool;
 
-    /// Whether this node leads now: loops that act for the cluster run only here.
+    /// Whether this node is the leader now: controllers run only on the leader.
     fn is_leader(&self) -> bool;
 }

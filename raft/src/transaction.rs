@@ -14,7 +14,8 @@ use crate::object::{Index, SharedObject};
 /// key of any one resource, so that a watch can resume from any revision without splitting it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Transaction {
-    /// Proposer's clock in milliseconds since 1970: dates history and expiry.
+    /// Proposer's clock in milliseconds since 1970: the time from which the age of history and of expiring objects
+    /// counts.
     pub proposed_ms: u64,
     /// Checked in order; the first that fails refuses the whole transaction.
     pub conditions: Vec<Condition>,
@@ -44,7 +45,7 @@ pub enum Operation {
     Delete(Key),
 }
 
-/// An object to write, its revision left out.
+/// An object to write, without its revision.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Put {
     /// The object's key.
@@ -53,23 +54,23 @@ pub struct Put {
     pub json: Bytes,
     /// Byte at which the digits of the revision go in: between the quotes of `"resourceVersion":""`.
     pub revision_at: u32,
-    /// Parsed metadata.
+    /// Metadata readable without parsing `json`.
     pub index: Index,
 }
 
 /// The result of applying a transaction, the same on every member.
 #[derive(Clone, Debug)]
 pub enum Outcome {
-    /// Applied as this revision.
+    /// Every condition held, and every operation was applied.
     Applied {
-        /// The entry's index: the revision of everything it wrote.
+        /// The entry's index: the revision of every object it wrote.
         revision: Revision,
         /// The object after the first operation (`None` for a delete, or without operations).
         object: Option<SharedObject>,
         /// The object the first operation replaced or removed.
         previous: Option<SharedObject>,
     },
-    /// Refused; nothing changed.
+    /// A condition failed; nothing changed.
     Refused {
         /// Position in [`Transaction::conditions`] of the condition that failed.
         condition: usize,

@@ -1,5 +1,5 @@
-//! Rate limit of the warnings that clients and peers can cause: one for each cause in ten seconds, with the number of
-//! those left out.
+//! Rate limit of the warnings that clients and peers can cause: one per cause in ten seconds, with the number of those
+//! left out since the last.
 //!
 //! Owns the limit of one cause, and a map of such limits by cause. It does not log. [`WarningLimit::pass`] reads
 //! Tokio's clock; the other functions take an instant, or the clock of the member's runtime, which a simulation

@@ -1,7 +1,7 @@
 //! Histograms of `u64` values in logarithmic buckets, in which the consensus library counts its batches and messages.
 //!
 //! Owns counting and percentiles. It computes the start of a bucket instead of keeping tables, so that a histogram
-//! takes two kilobytes and a process without any takes none. Names and meanings are those that openraft uses of
+//! takes two kilobytes and a process without histograms takes none. Names and meanings are those that openraft uses of
 //! `base2histogram` 0.2, which this crate replaces in the build; nothing else calls it.
 //!
 //! Invariant: values of one bucket differ by less than a quarter of the smallest of them.
@@ -145,7 +145,7 @@ impl fmt::Display for AsciiChart {
     }
 }
 
-/// The rank of the value that `per_mille` of `samples` lie at or below.
+/// The rank, counted from 1, of the value at or below which `per_mille` of `samples` lie; 0 without samples.
 fn rank(samples: u64, per_mille: u64) -> u64 {
     let exact = u128::from(samples) * u128::from(per_mille);
     u64::try_from(exact.div_ceil(1000)).unwrap_or(u64::MAX)

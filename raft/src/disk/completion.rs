@@ -14,7 +14,7 @@ type Callback<V> = Box<dyn FnOnce(Result<V, DiskError>) + Send>;
 /// callback.
 ///
 /// # Errors
-/// `start` failed, the operation failed, or the disk went away.
+/// `start` failed, the operation failed, or the disk was closed.
 pub(crate) async fn completed<V: Send + 'static>(
     operation: &'static str,
     start: impl FnOnce(Callback<V>) -> Result<(), DiskError>,

@@ -1,13 +1,13 @@
 //! The interface between a member and its disk, over bytes.
 //!
 //! Owns the contract between the consensus adapter and the storage of its log, vote and state: RocksDB in a process, in
-//! a simulation a disk that forgets unsynced writes. All values that cross it are encoded bytes; no type of the
-//! consensus library does.
+//! a simulation a disk that forgets unsynced writes. All values that cross it are encoded bytes, never types of the
+//! consensus library.
 //!
 //! Invariant: writes through one `Disk` become durable in the order of the calls.
 //! Invariant: an error is final; the caller stops the process and never retries a failed sync.
-//! Invariant: all data readable when a disk is opened is durable. A killed process leaves writes that the kernel holds
-//! and has not synced; its successor answers for them at once, so opening a disk syncs the writes it recovers.
+//! Invariant: all data readable when a disk is opened is durable. A killed process leaves writes in the kernel's page
+//! cache, unsynced; its successor acknowledges them at once, so opening a disk syncs the writes it recovers.
 
 mod completion;
 pub mod rocks;
@@ -28,17 +28,18 @@ pub struct LogRecord {
 /// Keys of the small values beside the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum MetaKey {
-    /// The owner of this directory: cluster, node, brand. Written once.
+    /// The owner of this directory: node, cluster, brand, and its count of starts. Rewritten at starts and when the
+    /// member's enrolment changes it.
     Identity,
     /// The vote. Must be durable before it is answered.
     Vote,
-    /// The newest committed log id known here. May be lost.
+    /// The newest committed log id known to this member. May be lost.
     Committed,
     /// The last purged log id.
     Purged,
     /// The log id, membership and revision up to which the stored state is complete.
     StateMark,
-    /// Whether the stored state was found to differ from the other members'.
+    /// The quarantine: its reason, empty if none, and the revision at which the state differs from the majority's.
     Quarantine,
 }
 
@@ -52,11 +53,11 @@ pub struct DiskError {
     pub reason: String,
 }
 
-/// Checks that a log that starts with `first` can be read from `from`. A read never starts later than asked: applying
-/// or replicating its result would skip entries unnoticed.
+/// Checks that a log whose first entry is `first` can be read from `from`. A read never starts later than requested:
+/// applying or replicating its result would skip entries unnoticed.
 ///
 /// # Errors
-/// The entries before `first` are gone.
+/// `from` is before `first`: those entries are purged.
 pub fn check_start(from: u64, first: u64) -> Result<(), DiskError> {
     if from >= first {
         return Ok(());
@@ -74,13 +75,14 @@ pub struct Space {
     pub free: u64,
 }
 
-/// Called once, from any thread, when all writes made before it was handed in are durable, or when that failed.
+/// Called once, from any thread, when the write of its call and all earlier ones are durable, or when a write or sync
+/// failed.
 pub type OnDurable = Box<dyn FnOnce(Result<(), DiskError>) + Send>;
 
 /// A write or removal of one stored object.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StateWrite {
-    /// Resource in storage terms.
+    /// The resource's name in the store: see [`crate::Key::resource`].
     pub resource: Box<str>,
     /// `namespace/name` or `name`.
     pub path: Box<str>,
@@ -88,14 +90,14 @@ pub struct StateWrite {
     pub record: Option<Bytes>,
 }
 
-/// Number of an installed state, to which every write of the state belongs. Numbers grow; the newest is current.
+/// Number of an installed state. Each write of the state is for one generation. Numbers ascend; the newest is current.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Generation(pub u64);
 
 /// A run of changes of one resource that were evicted from the history in memory, encoded.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HistoryBlock {
-    /// Resource in storage terms.
+    /// The resource's name in the store: see [`crate::Key::resource`].
     pub resource: Box<str>,
     /// Revision of the newest change of the resource before the block; 0 when there is none.
     pub after: u64,
@@ -108,13 +110,13 @@ pub struct HistoryBlock {
 /// Key and size of a stored block.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct HistorySpan {
-    /// Resource in storage terms.
+    /// The resource's name in the store: see [`crate::Key::resource`].
     pub resource: Box<str>,
     /// See [`HistoryBlock::after`].
     pub after: u64,
     /// See [`HistoryBlock::through`].
     pub through: u64,
-    /// Length of its record in bytes.
+    /// Length of the record in bytes.
     pub bytes: u64,
 }
 

@@ -1,13 +1,13 @@
 //! Checks an encoded transaction without decoding it: this program must know every field in it.
 //!
-//! Owns the rule for what may enter the log. `prost` drops unknown fields, so a member that met an unknown condition or
-//! operation would skip it and diverge. This walk over the bytes refuses every unknown field. It allocates nothing; it
-//! runs once where a transaction is proposed, once at the leader that takes it from another member, and once at each
-//! follower before the entry counts as received.
+//! Owns the rule for transactions that may enter the log. `prost` drops unknown fields, so a member that decoded an
+//! unknown condition or operation would skip it and diverge. This walk over the bytes refuses every unknown field. It
+//! allocates nothing; it runs once where a transaction is proposed, once at the leader that takes it from another
+//! member, and once at each follower before the entry counts as received.
 //!
 //! Invariant: a transaction that passes decodes ([`super::decode_transaction`]) without an error and without dropped
-//! fields. Field numbers ascend and only repeated fields repeat: Protobuf merges two copies of a field, which could
-//! give a transaction that is neither.
+//! fields. Field numbers ascend and only repeated fields repeat: Protobuf merges two copies of a field, and the merged
+//! transaction could differ from both.
 
 use super::{DecodeError, LEVEL_NAMED_FIELDS, misplaced_revision};
 use crate::object::takes_revision;
@@ -180,7 +180,7 @@ fn index(bytes: &[u8], reads: u32) -> Check {
     }
 }
 
-/// Checks a message of two strings. Returns for each whether it is present and not empty.
+/// Checks a message of two strings (a name or key, and a value). Returns for each whether it is present and not empty.
 fn text_pair(what: &'static str, bytes: &[u8]) -> Result<(bool, bool), DecodeError> {
     let mut fields = Walk::over(what, bytes, &[]);
     let mut filled = (false, false);

@@ -4,10 +4,12 @@
 //! decides what is evicted: [`super::State`] trims all resources together.
 //!
 //! The floor of a resource is its newest change that is no longer held, so a resource without new changes keeps its
-//! floor while others change. Invariant: `floor <= changed`; `history` is in revision order and holds every change
-//! after `floor`. Invariant: the objects with every change undone are the objects as they were at `floor`. Invariant: a
-//! root in `roots` holds the objects as they were at its revision, which is that of a change in `history`, after all
-//! changes of that revision.
+//! floor while others change.
+//!
+//! Invariant: `floor <= changed`; `history` is in revision order and holds every change after `floor`.
+//! Invariant: the objects with every change undone are the objects as they were at `floor`.
+//! Invariant: a root in `roots` holds the objects as they were after all changes of its revision, which is that of a
+//! change in `history`.
 
 use std::ops::Bound;
 use std::sync::Arc;
@@ -31,7 +33,8 @@ pub struct Collection {
     /// The newest change, removals included; zero when there never was one.
     changed: Revision,
     object_bytes: usize,
-    /// Bytes that all changes ever made here cost. Only differences are meaningful: it starts anywhere, and wraps.
+    /// Sum of the cost of all changes ever recorded, in bytes. Only differences are meaningful: the start value is
+    /// arbitrary, and the sum wraps.
     changes_cost: usize,
 }
 
@@ -47,7 +50,7 @@ struct Root {
 /// One change of one object.
 #[derive(Clone, Debug)]
 pub struct Change {
-    /// The revision that made it.
+    /// Revision of the log entry that made the change.
     pub revision: Revision,
     /// Proposer's clock, milliseconds since 1970.
     pub time_ms: u64,
@@ -59,29 +62,28 @@ pub struct Change {
     pub new: Option<SharedObject>,
 }
 
-/// The revision asked for is older than what history holds.
+/// The requested revision is older than the history.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("revision {requested} is compacted; the oldest is {oldest}")]
 pub struct Compacted {
-    /// The revision asked for.
+    /// The requested revision.
     pub requested: Revision,
     /// The oldest revision that can be served.
     pub oldest: Revision,
 }
 
 /// Changes between two roots. Rebuilding a revision undoes at most this many changes, which takes half a millisecond; a
-/// root of a map with random changes costs about a kilobyte for each change.
+/// root costs about a kilobyte for each change if the changed paths are random.
 const CHANGES_PER_ROOT: usize = 512;
 
 /// Bytes that a root keeps alive for each change since the root before: the leaf and the inner node of the map that the
-/// change copied. A small map is copied at most once as a whole.
+/// change copied. A root of a small map costs at most the whole map.
 const ROOT_BYTES_PER_CHANGE: usize = 2048;
 
 /// Bytes of a map for each object: two reference-counted pointers, in nodes that are half full.
 const ROOT_BYTES_PER_OBJECT: usize = 64;
 
-/// Bytes of a change beside the JSON of the object it holds: two ring slots, path, reference counts, and the parsed
-/// index.
+/// Bytes of a change beside the JSON of its objects: two ring slots, path, reference counts, and the parsed index.
 const CHANGE_OVERHEAD_BYTES: usize = 512;
 
 impl Collection {
@@ -262,7 +264,7 @@ impl Collection {
         cost
     }
 
-    /// The `position`th oldest change held.
+    /// The change at `position` in the history; 0 is the oldest.
     pub(super) fn change(&self, position: usize) -> Option<&Change> {
         self.history.get(position)
     }
@@ -278,7 +280,7 @@ impl Collection {
         }
     }
 
-    /// Ends a restore: the newest change was `changed`, and no change up to it is held.
+    /// Ends a restore: `changed` is the revision of the newest change, and no change up to it is held.
     pub(super) fn start_history(&mut self, changed: Revision) {
         assert!(self.changed <= changed, "no object is newer than its resource's last change");
         assert!(self.history.is_empty(), "history starts where none is held");

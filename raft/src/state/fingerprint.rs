@@ -4,7 +4,7 @@
 //! does not depend on the order of the changes, so a state that was applied entry by entry and the same state loaded
 //! from a disk or a snapshot have one fingerprint. A removed object is hashed again and subtracted: that is cheaper
 //! than a hash kept beside each of a hundred thousand objects. The fingerprint detects accidents, not forgeries: an
-//! attacker who can choose bytes of which two members hold different ones controls the members already.
+//! attacker who can make two members hold different bytes of his choice controls those members already.
 //!
 //! Invariant: equal on every platform (little-endian integers, lengths before bytes), for ever: members of different
 //! builds compare it.
@@ -22,7 +22,7 @@ pub struct Fingerprint {
     objects: u64,
 }
 
-/// A hash of the newest change of every resource, resources in the order of their names. The fingerprint does not cover
+/// A hash of the revision of each resource's newest change, resources sorted by name. The fingerprint does not cover
 /// removed objects; this hash shows whether a watch has missed a removal.
 pub fn digest_of_changes<'a>(changes: impl IntoIterator<Item = (&'a str, Revision)>) -> u128 {
     let mut hash = Xxh3Default::new();
@@ -103,7 +103,7 @@ fn hash(resource: &str, path: &str, object: &Object) -> u128 {
     hash.digest128()
 }
 
-/// Adds bytes behind their length: without it, the parts "ab", "c" and "a", "bc" would give one hash.
+/// Hashes the length, then the bytes: without the length, the parts "ab", "c" and "a", "bc" would give one hash.
 fn part(hash: &mut Xxh3Default, bytes: &[u8]) {
     count(hash, bytes.len());
     hash.update(bytes);

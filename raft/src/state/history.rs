@@ -11,14 +11,14 @@ use imbl::Vector;
 use super::collection::Change;
 use crate::key::Revision;
 
-/// Bounds of the history in memory. All three hold: the tightest decides.
+/// Bounds of the history in memory. All three apply: the tightest decides.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HistoryBounds {
-    /// Changes up to this revision are evicted, whatever they cost.
+    /// Changes up to this revision are evicted, regardless of their bytes.
     pub through: Revision,
     /// Bytes that the history may keep alive.
     pub bytes_max: usize,
-    /// Log entries between the floor and the newest applied. A restart replays as many.
+    /// Log entries between the floor and the newest applied. Bounds the replay after a restart.
     pub entries_max: u64,
 }
 
@@ -37,7 +37,7 @@ pub struct EvictionBatch {
     pub changes: Vec<Evicted>,
 }
 
-/// A change evicted from the history: it is part of the state at the floor.
+/// A change evicted from the history in memory: the state at the floor includes it.
 #[derive(Clone, Debug)]
 pub struct Evicted {
     /// The resource of the changed object.
@@ -52,7 +52,7 @@ struct Slot {
     revision: Revision,
     /// Bytes that the change keeps alive.
     cost: u32,
-    /// Bytes to write it to a disk: see [`Change::written_bytes`].
+    /// Bytes of the change on disk: see [`Change::written_bytes`].
     written: u32,
     resource: Arc<str>,
 }
@@ -85,8 +85,9 @@ impl Ring {
             || self.slots.front().is_some_and(|slot| slot.revision <= bounds.through)
     }
 
-    /// The oldest changes that must be evicted for `bounds` to hold, and all up to `floor`, each revision whole: their
-    /// resources in order, and the last revision. Ends early once they take more than `batch_bytes` to write.
+    /// Lists the oldest changes, each revision whole: all that must be evicted for `bounds` to hold, and all up to
+    /// `floor`. Returns their resources in order, and the last revision. Ends early once their size on disk passes
+    /// `batch_bytes`.
     pub(super) fn oldest(
         &self,
         bounds: &HistoryBounds,

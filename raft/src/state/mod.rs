@@ -1,4 +1,4 @@
-//! The applied state and how a transaction changes it.
+//! The applied state, and `apply`, by which a transaction changes it.
 //!
 //! Owns `apply`: a pure function of state and entry, the same bytes on every node for ever. State lives in persistent
 //! ordered maps, one for each resource; a reader holds a root and is never blocked. Each resource keeps its recent
@@ -6,11 +6,11 @@
 //!
 //! All resources share one history window in memory: trimming evicts whole revisions, oldest first, and raises one
 //! floor. It takes two steps: [`State::oldest`] lists the changes to evict, the caller writes them to the disk, then
-//! [`State::drop_history_through`] drops them. So every change that has left memory is on the disk, which holds the state as of the
-//! floor (docs/decisions/0002) and older changes (docs/decisions/0010).
+//! [`State::drop_history_through`] drops them. So every change that has left memory is on the disk, which holds the
+//! state as of the floor (docs/decisions/0002) and older changes (docs/decisions/0010).
 //!
-//! Invariant: no clock, no randomness, no unordered map. Invariant: `floor <= applied`, and every change after the
-//! floor is in the history of its resource.
+//! Invariant: no clock, no randomness, no unordered map.
+//! Invariant: `floor <= applied`, and every change after the floor is in the history of its resource.
 
 mod collection;
 mod fingerprint;
@@ -61,12 +61,12 @@ pub struct State {
 type Changed = (Option<SharedObject>, Option<SharedObject>);
 
 impl State {
-    /// The index of the last entry applied, of whatever kind.
+    /// Index of the last applied log entry, of any kind.
     pub fn applied(&self) -> Revision {
         self.applied
     }
 
-    /// The oldest revision at which memory can rebuild every resource. The state on disk is the one at this revision.
+    /// The oldest revision at which memory can rebuild every resource. The state on disk is as of this revision.
     pub fn floor(&self) -> Revision {
         self.floor
     }
@@ -97,7 +97,7 @@ impl State {
         self.collections.get(key.resource())?.get(key.path())
     }
 
-    /// Every resource with its objects, in the order of their names.
+    /// Every resource and its objects, sorted by resource name.
     pub fn collections(&self) -> impl Iterator<Item = (&Arc<str>, &Arc<Collection>)> {
         self.collections.iter()
     }
@@ -131,8 +131,8 @@ impl State {
         self.applied.0 - self.floor.0 > bounds.entries_max || self.ring.exceeds(bounds)
     }
 
-    /// The oldest changes, as many as must be evicted for `bounds` to hold. A batch ends with the revision that takes
-    /// it past `batch_bytes` to write. `None` when the bounds hold.
+    /// The oldest changes, as many as must be evicted for `bounds` to hold. A batch ends with the revision at which its
+    /// size on disk passes `batch_bytes`. `None` when the bounds hold.
     pub fn oldest(&self, bounds: &HistoryBounds, batch_bytes: usize) -> Option<EvictionBatch> {
         if !self.exceeds(bounds) && self.floor >= bounds.through.min(self.applied) {
             return None;
@@ -157,7 +157,7 @@ impl State {
     }
 
     /// Drops every change up to `floor`, after the caller has written them elsewhere. Floors differ between members;
-    /// the changes above a floor never do.
+    /// changes above both floors do not.
     pub fn drop_history_through(&mut self, floor: Revision) {
         assert!(floor <= self.applied, "what leaves the history was applied");
         while let Some((resource, revision)) = self.ring.forget_through(floor) {
@@ -183,9 +183,9 @@ impl State {
         self.collection_mut(key.resource()).restore(key.path().clone(), object);
     }
 
-    /// Ends a restore: the state is complete up to `applied`, and history starts there. `changed` gives the newest
-    /// change of every resource, of those without objects too. It is `None` if unknown, as in the formats that did not
-    /// keep it: then reads of older changes return [`Compacted`].
+    /// Ends a restore: the state is complete up to `applied`, and history starts there. `changed` has the revision of
+    /// each resource's newest change, also for resources without objects. It is `None` if the state was stored in a
+    /// format without it: then reads of older changes return [`Compacted`].
     pub fn finish_restore(&mut self, applied: Revision, changed: Option<&BTreeMap<Arc<str>, Revision>>) {
         self.applied = applied;
         self.floor = applied;
@@ -202,7 +202,8 @@ impl State {
         }
     }
 
-    /// The newest change of every resource up to the floor, removals included.
+    /// The revision of each resource's newest change up to `floor`, removals included. Resources without one are left
+    /// out.
     pub fn changed_at_floor(&self, floor: Revision) -> BTreeMap<Arc<str>, Revision> {
         let changed = |collection: &Collection| collection.changed_at(floor);
         self.collections
@@ -212,7 +213,7 @@ impl State {
             .collect()
     }
 
-    /// A hash of the newest change of every resource: equal on members that applied the same entries.
+    /// A hash of the revision of each resource's newest change: equal on members that applied the same entries.
     pub fn digest_of_changes(&self) -> u128 {
         let changes =
             self.collections.iter().map(|(resource, collection)| (&**resource, collection.changed()));

@@ -36,7 +36,7 @@ fn when(condition: Condition) -> Transaction {
     Transaction { conditions: vec![condition], ..transaction(vec![write("pods", "new", "x")]) }
 }
 
-/// The state after the transactions, the first at revision 2, one for each millisecond.
+/// The state after the transactions: the first at revision 2, each proposed at the millisecond of its revision.
 fn state_after(transactions: Vec<Transaction>) -> State {
     let mut state = State::default();
     for (at, transaction) in (2..).zip(transactions) {
@@ -449,8 +449,8 @@ fn contents_at(state: &State, revision: Revision) -> Contents {
     contents(state.collections().map(|(resource, collection)| (resource, collection.at(revision).unwrap())))
 }
 
-/// Runs steps. Returns the state, its contents after each revision, and the contents at its floor as built from
-/// evictions.
+/// Runs steps. Returns the state, its contents after each revision, and the contents at its floor, built from evicted
+/// changes.
 fn run(steps: Vec<Step>) -> (State, BTreeMap<u64, Contents>, Contents) {
     let (mut state, mut recorded, mut stored) = (State::default(), BTreeMap::new(), Contents::new());
     recorded.insert(0, Contents::new());

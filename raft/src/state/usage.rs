@@ -1,6 +1,6 @@
 //! The size of the state, and its quota.
 //!
-//! Owns the decision whether a transaction may add to the state. It is made while the entry is applied, from the state
+//! Owns the decision whether a transaction may grow the state. It is made while the entry is applied, from the state
 //! alone: the quota is an object of the cluster, so that every member decides alike, whatever its flags say. A full
 //! state accepts every write that makes room (docs/decisions/0014):
 //!
@@ -19,13 +19,13 @@ use super::{CLUSTER_RESOURCE, State};
 use crate::object::{Index, Object};
 use crate::transaction::{Operation, Put};
 
-/// The field of the limits' object that holds the quota, in bytes.
+/// The selectable field of the object at [`LIMITS`] that holds the quota, in bytes.
 pub(crate) const QUOTA_FIELD: &str = "bytes";
 
-/// Path of the object in [`CLUSTER_RESOURCE`] whose first field is the quota in bytes; 0 is none.
+/// Path of the object in [`CLUSTER_RESOURCE`] whose first field is the quota in bytes; 0 means no quota.
 pub const LIMITS: &str = "limits";
 
-/// Bytes that an object counts for beside its content: keys, numbers, and its places in maps.
+/// Bytes that an object weighs beside its content: keys, numbers, and map nodes.
 const OBJECT_OVERHEAD_BYTES: u64 = 256;
 
 /// Digits of the largest revision: every object counts with room for them.
@@ -34,8 +34,8 @@ const REVISION_DIGITS: u64 = 20;
 /// Growth that counts as small: a deletion timestamp, a status condition, a lease holder, with its managed fields.
 const SMALL_GROWTH_BYTES: u64 = 4096;
 
-/// Bytes that one transaction may write while a disk is short of space, if it does not grow the state: status
-/// conditions, leases and marks for deletion are smaller.
+/// Bytes that one transaction may write while a disk is short of space without shrinking the state: status conditions,
+/// leases and marks for deletion are smaller.
 const SMALL_WRITE_BYTES: u64 = 64 << 10;
 
 /// A larger transaction must shrink what it replaces by at least one part in this many. Repeated until the object is
@@ -70,7 +70,7 @@ impl Usage {
         self.quota
     }
 
-    /// Counts `new` in place of `old`. The object at [`LIMITS`] sets the quota.
+    /// Subtracts the weight of `old` and adds that of `new`. The object at [`LIMITS`] sets the quota.
     pub(super) fn replace(&mut self, resource: &str, path: &str, old: Option<&Object>, new: Option<&Object>) {
         self.bytes += new.map_or(0, |new| weight(path, new));
         let left = self.bytes.checked_sub(old.map_or(0, |old| weight(path, old)));
@@ -90,7 +90,7 @@ impl State {
         if grows == 0 || used.saturating_add(grows) <= limit { Ok(()) } else { Err(Full { used, quota }) }
     }
 
-    /// Whether a member short of disk space may propose `operations`: they make room, or take none
+    /// Whether a member short of disk space may propose `operations`: only if they free space, or take almost none
     /// (docs/decisions/0018).
     ///
     /// The disk gives back the space of a replaced object long after the new one is written, and compaction of the two
@@ -101,7 +101,7 @@ impl State {
         let Footprint { added, removed, growth, ends } = self.change(operations);
         match added {
             0 => true,
-            // Objects marked for deletion may grow by little, but often: not while the disk is nearly full.
+            // Objects marked for deletion may grow by little, but repeatedly: refused while the disk is nearly full.
             _ if added <= SMALL_WRITE_BYTES => {
                 added <= removed || growth <= if nearly_full { Growth::Marking } else { Growth::Terminating }
             }
@@ -148,7 +148,7 @@ struct Footprint {
     removed: u64,
     /// The most demanding kind of growth among them.
     growth: Growth,
-    /// Every object written is being marked for deletion, or is marked already and shrinks.
+    /// Every object written is newly marked for deletion, or is marked already and shrinks.
     ends: bool,
 }
 

@@ -2,9 +2,9 @@
 //!
 //! Owns `golden/format-N.txt`, one for each feature level: the messages that a program writes in a cluster of that
 //! level, one a line, in hex. Each line must decode to the value built here and encode to the same bytes again.
-//! `UPDATE_GOLDEN=1` rewrites the file of the newest level only: messages of older levels are on disks. Both files were
-//! first written by another implementation of the encoding from the schema, and format 0 from the schema before levels
-//! existed.
+//! `UPDATE_GOLDEN=1` rewrites the file of the newest level only: messages of older levels are on disks. The first
+//! version of both files came from an independent encoder of the schema (format 0: of the schema before levels
+//! existed).
 
 mod later;
 
@@ -29,7 +29,7 @@ use crate::member::tests::golden::{self, Command, Entry};
 use crate::object::{Index, Object};
 use crate::transaction::{Condition, Operation, Put, Transaction};
 
-/// A message: its bytes at a level, and the bytes after reading and encoding it again.
+/// A message: its bytes at a level, and those bytes decoded and encoded again.
 struct Case {
     name: &'static str,
     encode: Box<dyn Fn(u32) -> Vec<u8>>,
@@ -147,7 +147,7 @@ fn stored() -> Vec<Case> {
     ]
 }
 
-/// A message that the store uses as it is, without a type of its own.
+/// A message that the store uses without a type of its own.
 fn frame<M: Message + Default>(name: &'static str, message: &M) -> Case {
     let bytes = message.encode_to_vec();
     Case {
@@ -262,7 +262,7 @@ fn unhex(text: &str) -> Bytes {
     (0..text.len()).step_by(2).map(digit).collect()
 }
 
-/// The golden bytes of a level, by case name.
+/// The golden bytes of a level, by case name; empty if the file is absent.
 fn kept(level: u32) -> BTreeMap<String, Bytes> {
     let text = std::fs::read_to_string(file(level)).unwrap_or_default();
     let line = |line: &str| line.split_once(": ").map(|(name, bytes)| (name.to_owned(), unhex(bytes)));

@@ -17,9 +17,9 @@ use crate::disk::DiskError;
 const LOCK_FILE: &str = "IN-USE";
 const FORMAT_FILE: &str = "FORMAT";
 const FORMAT_DRAFT: &str = "FORMAT.new";
-/// `FORMAT` of a directory with a complete database.
+/// `FORMAT` of a directory whose database was created completely.
 const FORMAT_COMPLETE: &str = "orch store 1\n";
-/// `FORMAT` while the database is being created: nothing in it was acknowledged yet.
+/// `FORMAT` while the database is being created: no write to it is acknowledged yet.
 const FORMAT_NEW: &str = "orch store 1 being created\n";
 /// Mode of the directory.
 const OWNER_ALONE: u32 = 0o700;
@@ -44,7 +44,7 @@ pub enum OpenError {
     NotOurs {
         /// The directory.
         path: PathBuf,
-        /// The reason.
+        /// The foreign file found, or the operation and the system's error.
         reason: String,
     },
     /// This user may not read or write the directory.
@@ -52,7 +52,7 @@ pub enum OpenError {
     Permission {
         /// The directory.
         path: PathBuf,
-        /// The attempt, and the system's error.
+        /// The operation that failed, and the system's error.
         reason: String,
     },
     /// The directory is a store's and cannot be read: damage, a missing database, a failing disk.
@@ -60,7 +60,7 @@ pub enum OpenError {
     Unreadable {
         /// The directory.
         path: PathBuf,
-        /// The reason.
+        /// The operation and its error, or the damage found.
         reason: String,
     },
     /// The directory has a format that this version does not know.
@@ -112,7 +112,7 @@ impl DataDirectory {
             require_empty(path)?;
         }
         let lock = lock_file(path)?;
-        // Read again: another holder may have completed it before the lock.
+        // Read again: another holder may have completed the database before it gave up the lock.
         let is_new = match read_format(path)?.as_deref() {
             None => {
                 write_format(path, FORMAT_NEW)?;
@@ -135,7 +135,7 @@ impl DataDirectory {
         &self.path
     }
 
-    /// Whether the database in it is not complete yet.
+    /// Whether the database in the directory is absent, or its creation was interrupted.
     pub(super) fn is_new(&self) -> bool {
         self.is_new
     }

@@ -1,8 +1,8 @@
 //! The thread that syncs the write-ahead log for all waiting writers.
 //!
 //! Owns the queue of callbacks and the fuse. It takes all pending callbacks, syncs once, and calls them in the order of
-//! the queue: sixty-four writers share one sync. A failed sync is never retried, since the kernel may have dropped the
-//! pages it could not write: the fuse blows, and all callbacks, pending and later, get that error.
+//! the queue (group commit). A failed sync is never retried, since the kernel may have dropped the pages it could not
+//! write: the fuse blows, and all callbacks, pending and later, get that error.
 
 use std::sync::mpsc::{Receiver, SendError, SyncSender, sync_channel};
 use std::sync::{Arc, OnceLock};
@@ -15,7 +15,7 @@ use crate::disk::{DiskError, OnDurable};
 /// instead of filling the memory.
 const QUEUE_MAX: usize = 4096;
 
-/// The first error of a disk, after which it does nothing more.
+/// The first error of a disk, with which every later operation fails.
 #[derive(Debug, Default)]
 pub(super) struct Fuse(OnceLock<DiskError>);
 
@@ -129,7 +129,7 @@ mod tests {
         let (sender, receiver) = channel();
         flusher.complete(&Ok(()), report(&sender, 0));
         entries.recv().unwrap();
-        // The first sync is under way: the other hundred wait, and one more sync serves them all.
+        // The first sync is under way: the other hundred callbacks wait, and one more sync serves them all.
         (1..=100).for_each(|number| flusher.complete(&Ok(()), report(&sender, number)));
         release.send(()).unwrap();
         release.send(()).unwrap();

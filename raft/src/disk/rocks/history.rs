@@ -1,8 +1,9 @@
 //! Blocks of history beside the objects of a generation.
 //!
 //! Owns their keys, which sort behind those of all objects: a state key starts with the length of the resource's name,
-//! and no name is as long as the value that these start with. So a block is dropped with its generation. A block has
-//! two entries: a small span, listed at start, and its record. Both are written and removed together.
+//! and history keys with 65,535, which no name reaches. Blocks are in the column family of their generation and are
+//! dropped with it. A block has two entries: a small span, listed at start, and its record. Both are written and
+//! removed together.
 //!
 //! Damage here costs history only: it prevents no start.
 
@@ -15,7 +16,7 @@ use super::state::Generations;
 use super::{Core, Db, failed, family, record};
 use crate::disk::{DiskError, Generation, HistoryBlock, HistorySpan, StateBatch};
 
-/// Prefix of the keys of history: [`record::state_key`] never writes this length.
+/// Prefix of the keys of history, where [`record::state_key`] writes a length: no resource's name has 65,535 bytes.
 pub(super) const FIRST_KEY: [u8; 2] = [0xff, 0xff];
 /// Key byte of the entries that list the blocks.
 const SPANS: u8 = 0;
@@ -24,7 +25,7 @@ const RECORDS: u8 = 1;
 /// Bytes of a revision.
 const REVISION_BYTES: usize = 8;
 
-/// Adds the blocks of `step`, added and removed, to the batch.
+/// Adds the puts and deletes of the history blocks in `step` to the batch.
 pub(super) fn put_blocks(
     db: &Db,
     batch: &mut WriteBatch,
@@ -94,7 +95,7 @@ impl Core {
         Ok(())
     }
 
-    /// The record of one block, if `generation` is current and has it.
+    /// The record of one block; `None` if `generation` is not current or lacks the block.
     pub(super) fn read_history(
         &self,
         generation: Generation,

@@ -100,7 +100,7 @@ impl Core {
         Ok(())
     }
 
-    /// Entries from `from` on, up to but excluding `to`, as many as fit into `bytes_max` but at least one.
+    /// Entries from `from` up to but excluding `to`, as many as fit into `bytes_max` but at least one.
     pub(super) fn read_log(&self, from: u64, to: u64, bytes_max: usize) -> Result<Vec<LogRecord>, DiskError> {
         self.fuse.check()?;
         let log = family(&self.db, CF_LOG)?;

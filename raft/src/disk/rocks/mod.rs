@@ -1,9 +1,9 @@
 //! The disk of a real process: log, vote and state of one member in one RocksDB.
 //!
 //! Owns a directory, locked for as long as the value lives. Column families: `raft_log` (eight-byte big-endian index),
-//! `raft_meta` (small values) and one `objects-N` per generation of the state, of which a key in `raft_meta` names the
-//! current one. All of them share one write-ahead log, so a crash loses writes only from the end, in their order.
-//! Writes are unsynced and readable at once; one thread syncs for all waiting writers ([`flusher`]).
+//! `raft_meta` (small values) and one `objects-N` per generation of the state. A key in `raft_meta` names the current
+//! generation. All of them share one write-ahead log, so a crash loses writes only from the end, in their order. Writes
+//! are unsynced and readable at once; one thread syncs for all waiting writers ([`flusher`]).
 //!
 //! Invariant: every value carries a checksum over its key and bytes, and no value that fails it is returned.
 //! Invariant: after a failed write or sync nothing is written again; every later operation fails with that error.
@@ -136,7 +136,7 @@ impl Core {
         self.write_with(operation, batch, &WriteOptions::default())
     }
 
-    /// The only path to the write-ahead log: it adds the stamp.
+    /// Adds the stamp. The only path to the write-ahead log, but for the first write of a new database.
     fn write_with(
         &self,
         operation: &'static str,
@@ -254,7 +254,7 @@ impl Disk for RocksDisk {
     }
 }
 
-/// The handle of a column family that exists as long as the database.
+/// The handle of a column family; an error if the database has none of this name.
 fn family<'a>(db: &'a Db, name: &str) -> Result<Arc<BoundColumnFamily<'a>>, DiskError> {
     db.cf_handle(name).ok_or_else(|| DiskError {
         operation: "column family",

@@ -25,7 +25,7 @@ const META_BUFFER_BYTES: usize = 2 * MIB;
 const WRITE_BUFFERS_MAX: i32 = 2;
 /// Reads are sequential and rare, so the cache serves iterators, not hot keys.
 const CACHE_BYTES: usize = 4 * MIB;
-/// Tables in level 0 of a column family from which on RocksDB slows all writers down.
+/// Tables in level 0 of one column family at which RocksDB slows all writers down.
 const LEVEL0_SLOWDOWN_FILES: u64 = 20;
 /// Sequential reads want large blocks, which also compress better.
 const BLOCK_BYTES: usize = 16 << 10;
@@ -33,7 +33,7 @@ const BLOCK_BYTES: usize = 16 << 10;
 const WAL_BYTES_MAX: u64 = 32 << 20;
 /// Two cores run the whole server; one thread may flush memtables while the other compacts.
 const BACKGROUND_JOBS: i32 = 2;
-/// Bounds the memory that open tables take.
+/// Table files kept open: bounds the memory of their readers.
 const OPEN_FILES_MAX: i32 = 256;
 /// Spreads the write-back of tables, so that it does not pile up before a sync of the log.
 const BYTES_PER_SYNC: u64 = 1 << 20;
@@ -42,7 +42,7 @@ const BYTES_PER_SYNC: u64 = 1 << 20;
 const LEVEL_BYTES: u64 = 32 << 20;
 /// Bytes of one table. Below level 1 a compaction merges one or two of them with about ten of the next level.
 const TABLE_BYTES: u64 = 8 << 20;
-/// Input of one manual compaction, in bytes.
+/// Target input of one compaction, in bytes: RocksDB splits larger manual ones.
 const COMPACTION_BYTES_MAX: u64 = 64 << 20;
 /// RocksDB's own text log: two files of a megabyte are enough to investigate a failure.
 const TEXT_LOG_FILES: usize = 2;

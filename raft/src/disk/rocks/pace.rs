@@ -18,7 +18,7 @@ use crate::disk::{DiskError, StateBatch};
 /// Time between two checks. Flushing a memtable takes tens of milliseconds.
 const LOOK_PERIOD: Duration = Duration::from_millis(2);
 
-/// Checks before a batch, of about a megabyte, is written all the same: a fifth of a second. A disk slower than the
+/// Most checks before a batch, of about a megabyte, is written anyway: a fifth of a second. A disk slower than the
 /// history stalls all writers in the end; a longer wait would only let history pile up in memory.
 const LOOKS_MAX: u32 = 100;
 

@@ -95,13 +95,13 @@ pub(super) fn unseal<'a>(
         })
 }
 
-/// Reads a small value.
+/// Reads a value of `raft_meta`; `None` if it was never written.
 pub(super) fn load(db: &Db, operation: &'static str, name: &[u8]) -> Result<Option<Bytes>, DiskError> {
     let stored = db.get_pinned_cf(&family(db, CF_META)?, name).map_err(failed(operation))?;
     stored.map(|value| unseal(operation, name, &value).map(Bytes::copy_from_slice)).transpose()
 }
 
-/// Reads a number that this adapter wrote.
+/// Reads a number of this adapter (eight bytes, big-endian); `None` if it was never written.
 pub(super) fn load_number(db: &Db, operation: &'static str, name: &[u8]) -> Result<Option<u64>, DiskError> {
     let Some(body) = load(db, operation, name)? else { return Ok(None) };
     let bytes = body

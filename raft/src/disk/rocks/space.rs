@@ -1,9 +1,9 @@
 //! Disk space: used and free bytes, and the ballast for opening the store on a full disk.
 //!
-//! Owns the measurement: the sizes of the store's files, and the free space of their file system. And it owns the
-//! ballast, a file without content: opening the database flushes the contents of the write-ahead log to tables, which
-//! needs space, and without that space no object could be deleted any more. The ballast is deleted when a store is
-//! opened on a full disk.
+//! Owns the measurement: the sizes of the store's files, and the free space of their file system. It also owns the
+//! ballast, a preallocated file without content: opening the database flushes the contents of the write-ahead log to
+//! tables, which needs space, and without that space no object could be deleted any more. The ballast is deleted when a
+//! store is opened on a full disk.
 
 use std::fs;
 use std::io;
@@ -46,7 +46,7 @@ pub(super) fn keep_ballast(path: &Path, bytes: u64) -> io::Result<()> {
     let disk = rustix::fs::statvfs(path)?;
     let free = disk.f_bavail.saturating_mul(disk.f_frsize);
     let ballast = path.join(BALLAST_FILE);
-    // A shorter file was left unfinished by a crash.
+    // A crash left a shorter file unfinished.
     let is_whole = fs::metadata(&ballast).is_ok_and(|found| found.len() >= bytes);
     if bytes == 0 || free < bytes.saturating_mul(BALLAST_ROOM) || is_whole {
         return Ok(());

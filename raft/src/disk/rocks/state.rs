@@ -1,7 +1,7 @@
 //! The stored state: its generations, of which one is current.
 //!
 //! Objects are written together with the mark up to which they are complete, in one batch, unsynced: after a crash the
-//! log replays the rest. A state received from a peer is written to a new column family without the write-ahead log;
+//! log replays the rest. A snapshot received from a peer is written to a new column family without the write-ahead log;
 //! once its tables are on disk, one synced batch makes it current and sets its mark.
 //!
 //! Invariant: exactly one generation is current, and a generation that is not current is garbage: dropped with its
@@ -20,7 +20,7 @@ use crate::disk::{
 
 /// Prefix of the name of a generation's column family, before the number.
 const CF_GENERATION_PREFIX: &str = "objects-";
-/// Readahead while the whole state is read, once.
+/// Readahead of the one pass over the whole state.
 const READ_AHEAD_BYTES: usize = 2 << 20;
 
 /// Whether a column family holds a generation of the state.
@@ -74,7 +74,7 @@ impl Generations {
 fn create_first_generation(db: &Db) -> Result<u64, DiskError> {
     let number = 1;
     let name = generation_name(number);
-    // It exists if a first start was interrupted here.
+    // The column family exists if a first start was interrupted here.
     if db.cf_handle(&name).is_none() {
         db.create_cf(&name, &options::generation_family()).map_err(failed("create state"))?;
     }
@@ -123,7 +123,7 @@ fn synced() -> WriteOptions {
 }
 
 impl Core {
-    /// Writes one batch to the current generation, or nothing if the batch belongs to another.
+    /// Writes one batch to the current generation; drops a batch of any other.
     pub(super) fn write_state(&self, step: &StateBatch) -> Result<StateWritten, DiskError> {
         self.fuse.check()?;
         let generations = self.generations.read();

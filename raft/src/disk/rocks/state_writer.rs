@@ -16,8 +16,8 @@ use super::Core;
 use super::state::RocksInstall;
 use crate::disk::{DiskError, OnInstalled, OnWritten, StateBatch};
 
-/// Most queued work. A member queues its next batch when the last one is done, and installs one state at a time; only a
-/// caller that breaks this rule ever waits for a place.
+/// Most queued batches and installations. A member queues its next batch when the last one is done, and installs one
+/// state at a time; only a caller that breaks this rule waits for a place in the queue.
 const QUEUE_MAX: usize = 8;
 
 /// A batch or an installation.

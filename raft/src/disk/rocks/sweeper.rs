@@ -1,12 +1,12 @@
 //! The thread that reclaims the space of purged entries.
 //!
-//! Owns nothing but its progress: it learns the purged index after the purge marker is durable, and deletes entries in
-//! large steps, so that range tombstones stay few. Entries not deleted when the process ends are deleted after the next
-//! start. It never touches an entry after the purged index.
+//! Owns its progress. It learns the purged index after the purge marker is durable, and deletes entries in large steps,
+//! so that range tombstones stay few. Entries not deleted when the process ends are deleted after the next start. It
+//! never touches an entry after the purged index.
 //!
-//! When space is short, a member calls for a reclaim: the thread then deletes all purged entries, however few and at
-//! once, deletes the tables that hold only removed history, flushes the memtables (which frees the write-ahead log),
-//! and compacts the removals in the state.
+//! When disk space is short, a member orders a reclaim: the thread deletes all purged entries at once, however few,
+//! deletes the tables that hold only removed history, flushes the memtables (which frees the write-ahead log), and
+//! compacts the tables of the state with many tombstones.
 
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
@@ -21,9 +21,9 @@ use crate::disk::DiskError;
 /// Entries that make a sweep worthwhile: a smaller one would leave a range tombstone for little space.
 const STEP_ENTRIES: u64 = 4096;
 /// Sweeps between two compactions of the swept range, which free the space that tombstones only hide. Every sweep
-/// deletes whole files; the compaction is for the remains.
+/// deletes whole files; the compaction is for entries in the remaining ones.
 const SWEEPS_PER_COMPACTION: u64 = 8;
-/// A reclaim compacts a table if at least one in this many of its entries is a removal.
+/// A reclaim compacts a table if at least one in this many of its entries is a tombstone.
 const REMOVALS_PART: u64 = 4;
 /// The rest after a reclaim, as a multiple of its duration: reclaims take a twentieth of the disk's time at most, so
 /// that writes go on.
@@ -39,7 +39,7 @@ const SMALL_SWEEP_REST: Duration = Duration::from_millis(500);
 struct Orders {
     // One past the last entry to delete: orders merge, so nothing queues.
     end: u64,
-    // Space is short: reclaim all that is possible.
+    // A reclaim is ordered: disk space is short.
     reclaim: bool,
     is_stopping: bool,
 }
@@ -113,7 +113,7 @@ impl SweepHandle {
     }
 }
 
-/// The thread.
+/// The thread. Dropping it stops and joins the thread.
 #[derive(Debug)]
 pub(super) struct Sweeper {
     handle: SweepHandle,
@@ -121,7 +121,7 @@ pub(super) struct Sweeper {
 }
 
 impl Sweeper {
-    /// Starts the thread, with the purged entries that an earlier process left.
+    /// Starts the thread, which first deletes the purged entries that an earlier process left.
     pub(super) fn start(core: Arc<Core>) -> Result<Sweeper, DiskError> {
         let handle = SweepHandle::default();
         // The purged index was read from the disk, and opening made it durable.
@@ -192,7 +192,8 @@ fn sweep(core: &Core, end: u64, compact: bool) -> Result<(), DiskError> {
     core.fuse.check()?;
     let log = family(&core.db, CF_LOG)?;
     let (from, to) = (record::log_key(0), record::log_key(end));
-    // Whole files first, which costs nothing; older versions that this uncovers have keys before `end` too.
+    // Whole files first, which costs nothing; older versions that this uncovers have keys before `end`, too, and are
+    // deleted below.
     core.db.delete_file_in_range_cf(&log, from, to).map_err(failed("purge"))?;
     let mut batch = WriteBatch::default();
     batch.delete_range_cf(&log, from, to);
@@ -204,7 +205,7 @@ fn sweep(core: &Core, end: u64, compact: bool) -> Result<(), DiskError> {
 }
 
 /// Deletes the tables of removed history, flushes every memtable, after which RocksDB drops its old write-ahead logs,
-/// and compacts the tables of the state that hold many removals, one after another. A table whose compaction needs more
+/// and compacts the tables of the state with many tombstones, one after another. A table whose compaction needs more
 /// than half of the free space is left for later: a compaction that runs out of space stops the database. The log was
 /// compacted by the sweep.
 fn reclaim_all(core: &Core) -> Result<(), DiskError> {
@@ -239,7 +240,7 @@ fn reclaim_all(core: &Core) -> Result<(), DiskError> {
 /// The first and last key of a table.
 type Keys = (Vec<u8>, Vec<u8>);
 
-/// The key ranges of the tables in `family` with many removals.
+/// The key ranges of the tables in `family` with many tombstones.
 fn ranges_of_removals(core: &Core, family: &str) -> Result<Vec<Keys>, DiskError> {
     let tables = tables_of(core, family)?.into_iter();
     let worth = tables.filter(|table| table.num_deletions.saturating_mul(REMOVALS_PART) >= table.num_entries);

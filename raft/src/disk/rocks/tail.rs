@@ -1,17 +1,18 @@
 //! Cuts the torn end, left by a power loss, off the write-ahead log and the manifest.
 //!
-//! Owns one repair before the database is opened, and the stamps that make it certain. Writes since the last sync may
-//! be on the disk in part: a sector here, a later one there, zeros between. RocksDB reads zeros as a gap to skip, which
-//! would replay writes without those before them, and takes half a record for damage, with which it refuses to open. So
-//! the log is read first, and ends before its first unfinished record; later files are emptied.
+//! Owns one repair before the database is opened, and the stamps that prove it safe. Writes since the last sync may be
+//! on the disk in part: some sectors written, zeros between them. RocksDB skips zeros, and so would replay writes
+//! without those before them; a partial record it takes for damage and refuses to open. So this module reads the
+//! write-ahead log first, cuts it before its first unfinished record, and empties later files.
 //!
 //! No durable record may be cut: a flipped bit in a synced record has to stop the start. A record counts as unfinished
-//! only if a sector of it is still empty (space of a log is never reused, so an unwritten sector reads as zeros) and if
-//! no later stamp proves that it was synced: every write ends with a stamp, its number and the newest number known to
-//! be durable.
+//! only if a sector of it is still empty (space of a log file is never reused, so an unwritten sector reads as zeros)
+//! and if no later stamp proves that it was synced: every write ends with a stamp, its number and the newest number
+//! known to be durable.
 //!
-//! Invariant: every write that goes into the log is stamped, in the order of the numbers.
-//! Invariant: a log file that is read here is synced before its contents are used.
+//! Invariant: every write that goes into the write-ahead log is stamped, in the order of the numbers, but for the first
+//! write of a new database, which names its first generation.
+//! Invariant: a log file is synced before its contents are used here.
 
 mod records;
 
@@ -23,10 +24,10 @@ pub(super) use self::records::Stamp;
 use self::records::{Broken, Records, Step};
 use super::OpenError;
 
-/// Most bytes that one change of the manifest takes: it is synced before the next one begins.
+/// Most bytes of one change of the manifest. Each is synced before the next begins, so a torn end is no longer.
 const MANIFEST_WRITE_BYTES_MAX: u64 = 32 << 10;
 
-/// Cuts the log of the database in `path`, and returns the number of its last write.
+/// Cuts the write-ahead log of the database in `path`, and returns the number of its last write.
 pub(super) fn cut(path: &Path) -> Result<u64, OpenError> {
     let logs = logs(path).map_err(|error| OpenError::io(path, "list", &error))?;
     let read = |error: io::Error| OpenError::io(path, "read the write-ahead log", &error);
@@ -62,14 +63,15 @@ pub(super) fn cut(path: &Path) -> Result<u64, OpenError> {
 }
 
 /// Cuts a change of the manifest that a power loss left unfinished. The manifest (the list of tables) has the format of
-/// a log and no stamps, but every change of it is synced before anything depends on it or the next one begins.
+/// the write-ahead log without stamps, but each change is synced before anything depends on it and before the next
+/// begins.
 pub(super) fn cut_manifest(path: &Path) -> Result<(), OpenError> {
     let read = |error: io::Error| OpenError::io(path, "read the manifest", &error);
     let current = match fs::read_to_string(path.join("CURRENT")) {
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
         current => current.map_err(read)?,
     };
-    // Left to RocksDB, which reports other names.
+    // RocksDB reports any other name.
     if !current.starts_with("MANIFEST-") {
         return Ok(());
     }
@@ -101,7 +103,7 @@ fn truncate(log: &Path, size: u64) -> io::Result<()> {
     file.sync_all()
 }
 
-/// The files of the log, oldest first.
+/// The files of the write-ahead log, oldest first.
 fn logs(path: &Path) -> io::Result<Vec<PathBuf>> {
     let mut found = Vec::new();
     let entries = match fs::read_dir(path) {
@@ -120,7 +122,7 @@ fn logs(path: &Path) -> io::Result<Vec<PathBuf>> {
     Ok(found.into_iter().map(|(_, path)| path).collect())
 }
 
-/// The result of reading one file of the log.
+/// The result of reading one log file.
 #[derive(Debug, Default)]
 struct Examined {
     // The number of the last write before the broken record.
@@ -133,7 +135,7 @@ struct Examined {
     broken: Option<Broken>,
 }
 
-/// The judgement of a broken record.
+/// The cause of a broken record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Verdict {
     /// It was never durable.
@@ -161,8 +163,8 @@ impl Examined {
     }
 }
 
-/// Reads a file of the log that follows the write number `before` (0 when unknown, `u64::MAX` behind a broken record),
-/// and syncs it.
+/// Reads the log file that follows the write number `before` (0 when unknown, `u64::MAX` behind a broken record), and
+/// syncs it.
 fn examine(log: &Path, before: u64) -> io::Result<Examined> {
     let file = File::open(log)?;
     file.sync_all()?;

@@ -11,7 +11,7 @@ use tempfile::TempDir;
 use super::*;
 use crate::disk::{StateWrite, StateWritten};
 
-/// A disk in a directory of its own, with helpers.
+/// A disk in a temporary directory.
 struct Bench {
     root: TempDir,
     disk: Option<RocksDisk>,
@@ -239,7 +239,7 @@ fn nothing_behind_an_unwritten_part_is_replayed() {
     let synced = bench.wal_bytes();
     let _first = bench.append_unsynced(4, 8, &[b'x'; 30_000]);
     let _second = bench.append_unsynced(8, 9, b"second");
-    // A whole block of the log, which the database alone would skip.
+    // A whole block of the log, which RocksDB alone would skip.
     let (_copy, disk) = with_empty_part(&bench, synced..64 << 10);
     let disk = disk.unwrap();
     assert_eq!(disk.log_bounds().unwrap(), Some((1, 3)));
@@ -252,7 +252,7 @@ fn a_durable_record_that_lacks_a_sector_refuses_to_start() {
     bench.append(1, 4);
     let before = bench.wal_bytes();
     bench.append_unsynced(4, 8, &[b'x'; 30_000]).recv().unwrap().unwrap();
-    // Its stamp says that the record before it is durable.
+    // The stamp of this append says that the record before it is durable.
     bench.append(8, 9);
     let sector = before.div_ceil(512) * 512;
     let (_copy, disk) = with_empty_part(&bench, sector..sector + 512);
@@ -461,7 +461,7 @@ fn a_dropped_installation_leaves_the_old_state() {
     bench.write_state(vec![put("pods", "a/x", b"old")], b"m1");
     let mut first = bench.disk().begin_install().unwrap();
     first.put(vec![put("pods", "a/y", b"half")]).unwrap();
-    // The next one may begin before the abandoned one is dropped.
+    // The next installation may begin before the abandoned one is dropped.
     let second = bench.disk().begin_install().unwrap();
     drop(first);
     assert_eq!(bench.state().len(), 1);

@@ -177,7 +177,7 @@ proptest! {
         }
         if check_transaction(&bytes, FEATURE_LEVEL_MAX).is_ok() {
             let (id, decoded) = decode_transaction(Bytes::from(bytes)).expect("it passed");
-            // Encoded again, it has nothing but the fields that were understood.
+            // Encoding writes only the fields that were decoded.
             let again = encode_transaction(id, &decoded, FEATURE_LEVEL_MAX);
             check_transaction(&again, FEATURE_LEVEL_MAX).unwrap();
             prop_assert_eq!(decode_transaction(again).unwrap(), (id, decoded));

@@ -1,5 +1,5 @@
-//! Broken invariants of the state. Each ends the process: a member that went on would differ from the others or lose
-//! changes, and the entries that it applied are in the log.
+//! Broken invariants of the state end the process: a member that went on would differ from the others or lose changes,
+//! and the entries that it applied are in the log.
 
 use super::*;
 

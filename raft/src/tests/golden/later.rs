@@ -1,6 +1,6 @@
 //! Messages added with feature level 1: a program that writes level 0 ignores them or is never sent them.
 //!
-//! Owns one example of each, all fields set. The parent module compares them.
+//! Owns one example of each. The parent module compares them.
 
 use bytes::Bytes;
 use orch_proto::store as wire;

@@ -1,7 +1,8 @@
-//! A reader of RocksDB's log format that goes on past broken records.
+//! A reader of RocksDB's write-ahead log format that goes on past broken records.
 //!
-//! Owns the format of the log: blocks, pieces of records with checksums, and the stamp at the end of each write. It
-//! returns a record, a broken record or the end; its caller draws the conclusions (see `tail`). No input can panic.
+//! Owns the format of the log: blocks, pieces of records (RocksDB: fragments) with checksums, and the stamp at the end
+//! of each write. It returns a record, a broken record or the end; its caller, `tail`, decides what to cut. No input
+//! can panic.
 
 use std::io::{self, Read};
 
@@ -53,7 +54,7 @@ pub(super) struct Broken {
     pub(super) is_between_files: bool,
 }
 
-/// The outcome of reading the next record: the record, or the reason that there is none.
+/// The outcome of reading the next record. `stamp` is `None` if the record does not end with one.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Step {
     Record { start: u64, stamp: Option<Stamp> },
@@ -159,10 +160,11 @@ fn bytes(count: usize) -> u64 {
 }
 
 /// A sector that ends with this many zeros counts as unwritten. A record of more than a megabyte is written in several
-/// steps, so that the sector between two steps may hold only the first.
+/// steps, so a sector at the boundary of two may hold only the bytes of the first.
 const EMPTY_BYTES: usize = 32;
 
-/// Whether the part of this piece in any sector is unwritten. Blocks begin at sector boundaries.
+/// Whether any sector of the piece at `at`, `size` bytes long, is unwritten in the piece's part of it. Blocks begin at
+/// sector boundaries.
 fn lacks_a_sector(block: &[u8], at: usize, size: usize) -> bool {
     let sectors = at / SECTOR_BYTES..(at + size).div_ceil(SECTOR_BYTES);
     sectors.into_iter().any(|sector| {

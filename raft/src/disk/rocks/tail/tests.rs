@@ -1,4 +1,4 @@
-//! Tests of the cut: torn ends are cut from a log or a manifest, damage is left for RocksDB to refuse.
+//! Tests of the repair: torn ends are cut from a log or a manifest, damage is left for RocksDB to refuse.
 
 use super::records::{CHECKSUMS, STAMP_HEAD, WHOLE};
 use super::*;
