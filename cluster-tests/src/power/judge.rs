@@ -6,9 +6,18 @@
 //!
 //! Invariant: content that a process has read counts as promised.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use anyhow::{Context, Result, bail, ensure};
+use serde::Serialize;
+use serde_json::Value;
 
 use super::model::{Fact, LogShown, Operation, Shown, Side, StateShown, Stream};
+
+/// Differences that a report lists.
+const DIFFERENCES_MAX: usize = 30;
+/// Characters of operations that a report lists.
+const OPERATIONS_CHARS_MAX: usize = 4_000;
 
 /// An operation whose call began.
 #[derive(Debug)]
@@ -66,25 +75,62 @@ impl<S: Side> Promises<S> {
     /// Describes the broken promise, or that no prefix of the operations gives `shown`.
     fn describe(&self, shown: &S) -> String {
         let mut sum = self.certain.clone();
-        for (count, issued) in self.issued.iter().enumerate() {
+        let mut nearest = (usize::MAX, String::new());
+        for count in 0..=self.issued.len() {
             if sum == *shown {
                 return format!("{count} operations are there, {} were promised", self.promised);
             }
-            sum.apply(issued.number, &issued.operation);
+            let differences = differences(&sum, shown);
+            if differences.len() < nearest.0 {
+                let listed: Vec<_> = differences.iter().take(DIFFERENCES_MAX).map(String::as_str).collect();
+                nearest = (differences.len(), format!("after {count} of them, {}", listed.join(", ")));
+            }
+            if let Some(issued) = self.issued.get(count) {
+                sum.apply(issued.number, &issued.operation);
+            }
         }
-        let text = |side: &S| format!("{side:?}").chars().take(1500).collect::<String>();
+        let issued = self.issued.iter().map(|issued| format!("{} {:?}", issued.number, issued.operation));
+        let issued =
+            issued.collect::<Vec<_>>().join(", ").chars().take(OPERATIONS_CHARS_MAX).collect::<String>();
         format!(
-            "no prefix of the operations explains it ({} promised of {})\n shown {}\n after all of them {}",
+            "no prefix of the operations explains it ({} promised of {}); the nearest has {} differences: {}\n operations {issued}",
             self.promised,
             self.issued.len(),
-            text(shown),
-            text(&sum)
+            nearest.0,
+            nearest.1
         )
     }
 
     fn settle(&mut self, shown: &S) {
         *self = Promises { certain: shown.clone(), issued: Vec::new(), promised: 0, reported: self.reported };
     }
+}
+
+/// The leaves in which the two contents differ: path, expected value, shown value.
+fn differences<S: Serialize>(expected: &S, shown: &S) -> Vec<String> {
+    let (mut expected, mut shown) = (leaves(expected), leaves(shown));
+    expected.retain(|path, value| shown.get(path) != Some(value) || shown.remove(path).is_none());
+    let paths: BTreeSet<_> = expected.keys().chain(shown.keys()).collect();
+    let text = |value: Option<&Value>| value.map_or("nothing".to_owned(), Value::to_string);
+    let line = |path: &&String| {
+        format!("{path}: {} expected, {} shown", text(expected.get(*path)), text(shown.get(*path)))
+    };
+    paths.iter().map(line).collect()
+}
+
+/// Every value of `content` that is no object, by its path.
+fn leaves<S: Serialize>(content: &S) -> BTreeMap<String, Value> {
+    let mut found = BTreeMap::new();
+    let mut open = vec![(String::new(), serde_json::to_value(content).unwrap_or_default())];
+    while let Some((path, value)) = open.pop() {
+        match value {
+            Value::Object(map) => {
+                open.extend(map.into_iter().map(|(name, value)| (format!("{path}/{name}"), value)))
+            }
+            value => drop(found.insert(path, value)),
+        }
+    }
+    found
 }
 
 /// The promises made in one directory, over all processes that worked in it.

@@ -84,7 +84,7 @@ pub struct StateShown {
 }
 
 /// Expected content of one side of a disk.
-pub trait Side: Clone + PartialEq + std::fmt::Debug {
+pub trait Side: Clone + PartialEq + Serialize {
     /// Applies one operation.
     fn apply(&mut self, number: u64, operation: &Operation);
 }

@@ -1,16 +1,15 @@
-//! What is done when somebody says that this member's disk is an older copy, or that the member was removed.
+//! Accusations by peers: that this member's disk is an older copy, or that this member was removed.
 //!
-//! Both end it, the first for ever. But whoever says so may have been removed itself while this member was away, and its
-//! machine be in other hands. So an accusation ends this member only:
+//! Either ends the member, an older copy for ever. But the accuser may itself have been removed while this member was away,
+//! and its machine be in other hands. So an accusation ends this member only if enough voters of its log witness it (see
+//! hearsay): two, or one where its log is known to be right. Witnesses are the accuser, and each voter that knows the accuser
+//! as a member and follows a leader.
 //!
-//! - when as many voters of its log stand for it as must say the same (see hearsay): two, or one where its log is right;
-//! - for it stands who says so, and who knows the one that says so as a member while a leader is behind it;
+//! Until then this member answers no peer, logs the accusation and asks again. An accusation is dismissed if other members
+//! call the accuser removed, unless more of them call it a member.
 //!
-//! until then this member answers nobody, says so in its log and asks again. An accusation of somebody that others call
-//! removed is dismissed, unless more call it a member: only somebody that the log of this member knows asks to be believed.
-//!
-//! Owns the accusations that are open. Invariant: one removed member's word puts no mark on a disk and ends no process, whatever
-//! other certificates it has.
+//! Owns the open accusations. Invariant: the claim of one removed member marks no disk and ends no process, whatever other
+//! certificates it has.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -31,13 +30,13 @@ use crate::member::network::control;
 use crate::member::standing::Standing;
 use crate::transport::{NodeId, Peer, Transport};
 
-/// For a member that has to hear from its leader before it answers.
+/// Time for the answer of a member, which may have to hear from its leader first.
 const CONFIRM_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// Between two looks at an accusation that nobody could be asked about.
+/// Pause between two judgements of an accusation that no member could confirm or deny.
 const JUDGE_PAUSE: Duration = Duration::from_secs(1);
 
-/// Who says that this disk is older than it was, and what became of that so far; and who says that the member was removed.
+/// The accusations by accuser: that this disk is an older copy, with their verdicts, and that this member was removed.
 #[derive(Default)]
 pub(crate) struct Accusations {
     older_copy: Mutex<BTreeMap<NodeId, Accusation>>,
@@ -48,9 +47,9 @@ pub(crate) struct Accusations {
 #[derive(Clone, Debug)]
 struct Accusation {
     verdict: Verdict,
-    /// What was said last.
+    /// The accuser's newest reason.
     reason: String,
-    /// A task of its own asks again until it is settled. Members of this one's log are asked again anyway (see returning).
+    /// A task asks again until the accusation is settled. Members of the own log are asked again anyway (see returning).
     is_watched: bool,
 }
 
@@ -62,19 +61,19 @@ impl Accusation {
     }
 }
 
-/// What became of an accusation.
+/// The outcome of an accusation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Verdict {
-    /// It is true: this member must not go on.
+    /// True: this member must not go on.
     Condemned,
-    /// Whoever said so is no member.
+    /// The accuser is no member.
     Dismissed,
-    /// Nobody could be asked.
+    /// No member could be asked.
     Open,
 }
 
 impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
-    /// Judges what `from` says: that this disk is an older copy, because of `reason`. Marks the disk if it is.
+    /// Judges the accusation by `from` that this disk is an older copy because of `reason`. Marks the disk if it is one.
     pub(crate) async fn judge_older_copy(self: &Arc<Self>, from: NodeId, reason: &str) -> Verdict {
         let name = self.peer_name(from.0);
         reason.clone_into(
@@ -96,7 +95,7 @@ impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
         verdict
     }
 
-    /// Judges once more what `from` said that answers no longer: others may be there by now that know what it is.
+    /// Judges an accusation again whose accuser `from` no longer answers: other members may be reachable by now.
     pub(crate) async fn judge_again(self: &Arc<Self>, from: NodeId) -> Verdict {
         let said = self.accusations.older_copy.lock().get(&from).cloned();
         match said.filter(|said| said.is_open() && !said.is_watched) {
@@ -105,7 +104,7 @@ impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
         }
     }
 
-    /// Judges what `from` says, whom another member knows, until it is settled or nobody knows `from` any more.
+    /// Judges the accusation by `from`, which another member vouches for, until it is settled or no member vouches for `from`.
     pub(crate) fn watch_accusation(self: &Arc<Self>, from: NodeId, reason: String) {
         let was_watched = {
             let mut accusations = self.accusations.older_copy.lock();
@@ -115,7 +114,7 @@ impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
         if was_watched {
             return;
         }
-        // In a task of its own: the call may be given up, and what it began must be finished.
+        // In a task of its own, which goes on if the caller is dropped.
         let core = self.clone();
         drop(R::spawn(async move {
             let settled = core.settle(from, &reason).boxed();
@@ -135,22 +134,22 @@ impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
         }
     }
 
-    /// Notes that `from` no longer contradicts this disk.
+    /// Removes the accusation by `from`, which no longer contradicts this disk.
     pub(crate) fn drop_accusation(&self, from: NodeId) {
         self.accusations.older_copy.lock().remove(&from);
         self.resume_elections();
     }
 
-    /// Lets this member stand for election again, if that was the last accusation. Until the disk was compared with all
-    /// others, the comparison sees to it.
+    /// Allows this member to stand for election again, if that was the last accusation. While the disk is still compared
+    /// with other members, the end of the comparison allows it instead.
     fn resume_elections(&self) {
         if self.returning.is_finished() {
             self.release_elections();
         }
     }
 
-    /// Whether a member, by this one's log or by another's word, calls this disk an older copy, and it is not known yet
-    /// what to make of it.
+    /// Whether an accusation of an older copy is open, by an accuser that is a member by the own log or that another member
+    /// vouches for.
     pub(crate) fn is_accused(&self) -> bool {
         let accusations = self.accusations.older_copy.lock();
         accusations.iter().any(|(accuser, accusation)| {
@@ -176,7 +175,7 @@ impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
         Verdict::Open
     }
 
-    /// How many voters know `id` as a member, and have a leader behind them.
+    /// The number of voters that know `id` as a member and follow a leader.
     async fn confirmations(&self, id: NodeId) -> usize {
         let others = self.others().into_iter().filter(|other| other.id != id && self.is_witness(other.id));
         let others: Vec<Peer> = others.collect();
@@ -188,7 +187,7 @@ impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
         join_all(asked).await.into_iter().filter(|confirmed| *confirmed).count()
     }
 
-    /// Notes whether `peer` says that this member was removed; `true` once as many say so as must say the same.
+    /// Records whether `peer` says that this member was removed. `true` once enough witnesses say so.
     pub(crate) fn note_removal_said(&self, peer: &Peer, says_so: bool) -> bool {
         let said_by = {
             let mut said_by = self.accusations.removed.lock();
@@ -199,7 +198,7 @@ impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
             said_by.insert(peer.id);
             said_by.clone()
         };
-        // Nothing is replicated to one that was removed.
+        // A leader replicates to this member, so it was not removed.
         if self.is_in_touch() {
             return false;
         }

@@ -1,15 +1,14 @@
-//! Whether the voters that a change leaves would find each other, whichever majority of them lives.
+//! Refuses changes of the voters after which some majority could not elect a leader.
 //!
 //! A member follows a voter of its own log, and a candidate that a member it knows vouches for (see vouching). So a majority
-//! can elect a leader when it holds one voter that knows all the others and that all the others know. A voter whose log
-//! lacks the entry that promoted another one does not know that one, whether it is silent, or answers and waits for a
-//! snapshot. Its registration does not tell how far its log came, since registrations are written through the leader. Only
-//! its acknowledgements to this leader count.
+//! can elect a leader if one of its voters knows all the others and all the others know it. A voter whose log lacks the
+//! entry that promoted another does not know that one, whether it is silent or waits for a snapshot. How far its log came
+//! follows only from its acknowledgements to this leader: registrations are written through the leader, so they do not tell.
 //!
-//! Owns when each voter became one, as far as this process has seen it, and the refusals that follow from it. The argument
-//! stands in docs/decisions/0016.
+//! Owns the index since which each voter is known to be one, and the refusals that follow from it. The argument is in
+//! docs/decisions/0016.
 //!
-//! Invariant: nobody is called known to a voter whose log lacks the entry that made it a voter.
+//! Invariant: a member counts as known to a voter only if that voter's log has the entry that promoted the member.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -24,13 +23,13 @@ use crate::member::core::Core;
 use crate::member::identity::is_founder;
 use crate::transport::{NodeId, Transport};
 
-/// For each voter of the newest committed membership, an index by which it was one: that of the first membership with it
-/// that this process looked at, so at least that of the entry that made it one.
+/// For each voter of the newest committed membership, an index by which it was a voter: that of the first membership with
+/// it that this process saw, so at least that of the entry that promoted it.
 #[derive(Default)]
 pub(crate) struct VotersSince(Mutex<BTreeMap<u64, u64>>);
 
 impl VotersSince {
-    /// Adds what the committed membership of entry `at` says, whose voters are `voters`.
+    /// Adds the `voters` of the committed membership of entry `at`, and returns the index of each.
     fn note(&self, at: u64, voters: &BTreeSet<u64>) -> BTreeMap<u64, u64> {
         let mut since = self.0.lock();
         since.retain(|id, _| voters.contains(id));
@@ -51,8 +50,8 @@ struct Unknown {
 }
 
 impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
-    /// Notes the index since which each voter is one, and returns all of them. Called before every change, so that a leader
-    /// misses none of its own.
+    /// Records the index since which each voter is one, and returns all of them. Called before every change, so that a leader
+    /// misses none of its own changes.
     pub(crate) fn note_voters(&self) -> BTreeMap<u64, u64> {
         let committed = self.applied.membership();
         let at = committed.log_id().as_ref().map_or(0, |id| id.index);
@@ -76,8 +75,8 @@ impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
             if !self.membership().membership().voter_ids().any(|voter| voter == *id) {
                 return Ok(());
             }
-            // A silent voter vouches for no other: removing it loses nothing. An answering one may vouch, even if this leader
-            // knows little of its log: to a leader that was just elected all voters seem to be behind.
+            // A silent voter vouches for no other, so its removal loses nothing. A voter that answers may vouch, even if this
+            // leader does not know how far its log came: to a leader that was just elected all voters seem to be behind.
             if !answering.contains(id) {
                 return Ok(());
             }
@@ -88,7 +87,7 @@ impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
         }
         let lacks = |one: &Unknown| {
             let mut lacking: BTreeSet<u64> = one.present.intersection(voters).copied().collect();
-            // No voter knows the promoted one yet. Those that answer and know the others will in a moment.
+            // No voter knows the promoted member yet. Those that answer and know all others get the entry at once.
             let is_behind = !one.answers || !lacking.is_empty();
             lacking.extend(promoted.filter(|id| is_behind && *id != one.id));
             lacking
@@ -110,8 +109,8 @@ impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
         ))
     }
 
-    /// Fails with the names of voters that answer and lack the entry of the last promotion: the voter that is removed now may
-    /// be the last one that both they and the promoted one know.
+    /// Fails with the names of voters that answer and lack the entry of the last promotion: the voter to be removed may be the
+    /// only one that both they and the promoted member know.
     fn have_last_change(&self, unknown: &[Unknown]) -> Result<(), String> {
         let lacking = unknown.iter().filter(|one| one.answers && !one.present.is_empty());
         let lacking: Vec<u64> = lacking.map(|one| one.id).collect();
@@ -124,7 +123,7 @@ impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
         }
     }
 
-    /// The voters in `since` that `id` may not know. Founders are known to all: they are in the first entry of every log.
+    /// The voters in `since` that `id` may not know. All members know the founders, which are in the first entry of every log.
     fn unknown_to(&self, id: u64, since: &BTreeMap<u64, u64>, answering: &BTreeSet<u64>) -> Unknown {
         let own = self.options.id().0;
         let matched = match id == own {

@@ -1,11 +1,11 @@
-//! Linearizable reads: rounds to the quorum, shared by those who wait.
+//! Linearizable reads: the read index, from rounds to a quorum that callers share.
 //!
-//! Owns who joins which round. A caller joins the next round that has not been asked for yet: the index a round brings
-//! is only as new as the moment it was asked, so one that is under way is too old for whoever comes now. Several rounds
-//! may be under way. Who leads asks the voters whether they follow it (see confirming); others ask the leader.
+//! Owns the assignment of callers to rounds. A caller joins the next round that has not started: the index of a round is
+//! only as new as its start, so a round under way is too old for a new caller. Several rounds may be under way. The leader
+//! asks the voters whether they follow it (see confirming); other members ask the leader.
 //!
-//! Invariant: no lease and no clock decides; a leader that was paused must hear from a quorum before it answers. The only
-//! voter is the quorum (see lone).
+//! Invariant: no lease and no clock decides. A leader that was paused must hear from a quorum before it answers. A lone
+//! voter is its own quorum (see lone).
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -30,16 +30,16 @@ use crate::member::network::control;
 use crate::store::ReadError;
 use crate::transport::{Peer, Transport};
 
-/// How long a barrier may take: several elections. Who waits longer is better told.
+/// Timeout of a barrier: several elections. A caller is better served by an error after that.
 const BARRIER_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Rounds under way at once: one waits for the quorum while the next is asked, so latency adds little to rate.
+/// Rounds under way at once: the next starts while one waits for the quorum, so that latency hardly limits the rate.
 const ROUNDS_MAX: usize = 4;
 
-/// Between two attempts while no leader answers.
+/// Pause between two attempts while no leader answers.
 const RETRY_PAUSE: Duration = Duration::from_millis(20);
 
-/// Asks a member whether it is the leader and up to where it has committed. A member that is up answers at once.
+/// Timeout of the request for a leader's commit index. A running member answers at once.
 const ASK_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Callers that wait for a round to start. Each is an API request, and those are bounded.
@@ -48,7 +48,7 @@ pub(crate) struct Barriers {
     waiting: Mutex<Vec<Caller>>,
     asked: Notify,
     first_read: FirstRead,
-    /// Questions of this member as the leader.
+    /// Requests of this leader to voters that are not answered yet.
     pub(super) unanswered: Unanswered,
 }
 
@@ -66,7 +66,7 @@ impl Barriers {
         answer
     }
 
-    /// What the first round of the term found.
+    /// The result of the first round of the term.
     pub(crate) fn first_read(&self) -> &FirstRead {
         &self.first_read
     }
@@ -77,7 +77,7 @@ impl Barriers {
 }
 
 impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
-    /// An index that no write acknowledged before the call lies behind. It need not be applied here.
+    /// An index at or behind which every write acknowledged before the call lies. It need not be applied here.
     pub(crate) async fn read_index(&self) -> Result<u64, ReadError> {
         if let Some(revision) = self.read_alone() {
             return Ok(revision.0);
@@ -90,7 +90,7 @@ impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
         }
     }
 
-    /// The same, once this member has applied it.
+    /// [`Core::read_index`], once this member has applied it.
     pub(crate) async fn barrier(&self) -> Result<Revision, ReadError> {
         if let Some(revision) = self.read_alone() {
             return Ok(revision);
@@ -105,7 +105,7 @@ impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
             .unwrap_or_else(|| Err(error("not applied here in time")))
     }
 
-    /// Serves rounds for as long as the member lives.
+    /// Runs rounds until the member stops.
     pub(crate) async fn serve_barriers(self: Arc<Self>) {
         let mut rounds = FuturesUnordered::new();
         loop {
@@ -124,7 +124,7 @@ impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
         }
     }
 
-    /// One round: asks until there is an answer or nobody waits for it any more.
+    /// One round: asks until there is an answer, or until the barriers of its callers have timed out.
     async fn round(self: Arc<Self>, callers: Vec<Caller>) {
         let asking = async {
             loop {
@@ -138,7 +138,7 @@ impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
         let answered = within::<R, _>(BARRIER_TIMEOUT, asking).await;
         let answered = answered.ok_or_else(|| error("no quorum answered in time"));
         for caller in callers {
-            // A caller that is gone has given up: its own deadline is no later.
+            // A dropped caller has reached its own deadline.
             drop(caller.send(answered.clone()));
         }
     }
@@ -150,7 +150,7 @@ impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
             self.barriers.first_read.note(&found);
             return Ok(found.index);
         }
-        // A question that the dead leader leaves unanswered ends when there is another.
+        // A request to a dead leader ends when there is a new leader.
         match R::select2(self.ask_leader(&leader.peer), self.deposed(&leader)).await {
             Select2::First(answer) => answer,
             Select2::Second(()) => Err(error("the leader changed")),
@@ -171,7 +171,7 @@ impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
         }
     }
 
-    /// Answers another member's question.
+    /// Answers another member's request for the read index.
     pub(crate) async fn answer_read_index(&self) -> wire::ReadIndexResponse {
         let outcome = match self.leader() {
             Some(leader) if leader.local => match self.read_index().await {

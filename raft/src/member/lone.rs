@@ -47,8 +47,9 @@ impl FirstRead {
 
     /// The leader's commit index at the first read of `term`; `None` before that read.
     fn index(&self, term: u64) -> Option<u64> {
-        let index = self.index.load(Ordering::Acquire);
-        (term != 0 && self.term.load(Ordering::Acquire) == term).then_some(index)
+        // The term first: an index that is read after its term is that of the term or a newer one, never an older one.
+        let is_noted = term != 0 && self.term.load(Ordering::Acquire) == term;
+        is_noted.then(|| self.index.load(Ordering::Acquire))
     }
 }
 
@@ -77,5 +78,36 @@ impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
         let shown = membership.log_id().as_ref().map_or(0, |id| id.index);
         let is_newest = shown >= self.log.newest_membership();
         (is_alone && is_newest).then_some((now.vote.leader_id.term, shown))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::member::consensus::log_id;
+
+    const TERMS: u64 = 300_000;
+
+    #[test]
+    fn an_index_is_never_older_than_its_term() {
+        let (first, newest) = (FirstRead::default(), AtomicU64::new(0));
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                for term in 1..=TERMS {
+                    newest.store(term, Ordering::Release);
+                    first.note(&log_id(term, term * 10));
+                }
+            });
+            loop {
+                let term = newest.load(Ordering::Acquire);
+                if let Some(index) = first.index(term) {
+                    assert!(index >= term * 10, "index {index} for term {term}");
+                }
+                if term == TERMS {
+                    break;
+                }
+            }
+        });
+        assert_eq!((first.index(TERMS), first.index(TERMS - 1)), (Some(TERMS * 10), None));
     }
 }
