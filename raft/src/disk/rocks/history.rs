@@ -116,7 +116,8 @@ impl Core {
     }
 }
 
-/// The key ranges without records of listed blocks: before each resource's oldest block, and behind its newest.
+/// The key ranges without records of listed blocks: before each resource's oldest block, and behind its newest. Both ends
+/// of a range are included, as RocksDB includes them.
 fn gaps(spans: &[HistorySpan]) -> Vec<(Vec<u8>, Vec<u8>)> {
     let mut kept: BTreeMap<&str, (u64, u64)> = BTreeMap::new();
     for span in spans {

@@ -191,10 +191,10 @@ fn run(core: &Core, orders: &SweepHandle) {
 fn sweep(core: &Core, end: u64, compact: bool) -> Result<(), DiskError> {
     core.fuse.check()?;
     let log = family(&core.db, CF_LOG)?;
-    let (from, to) = (record::log_key(0), record::log_key(end));
-    // Whole files first, which costs nothing; older versions that this uncovers have keys before `end`, too, and are
-    // deleted below.
-    core.db.delete_file_in_range_cf(&log, from, to).map_err(failed("purge"))?;
+    let (from, last, to) = (record::log_key(0), record::log_key(end - 1), record::log_key(end));
+    // Whole files first, which costs nothing; older versions that this uncovers have keys before `end` too. RocksDB takes
+    // the end of these ranges as included: a table whose last key is `end` holds an entry that is not purged.
+    core.db.delete_file_in_range_cf(&log, from, last).map_err(failed("purge"))?;
     let mut batch = WriteBatch::default();
     batch.delete_range_cf(&log, from, to);
     core.write("purge", batch)?;

@@ -416,6 +416,25 @@ fn swept_entries_are_gone_from_the_database() {
 }
 
 #[test]
+fn a_sweep_keeps_the_entry_that_ends_a_table() {
+    let bench = Bench::new();
+    bench.append(1, 5_001);
+    let db = &bench.disk().core.db;
+    let log = family(db, CF_LOG).unwrap();
+    // One table, below level 0, that ends with entry 5,000.
+    db.compact_range_cf(&log, None::<&[u8]>, None::<&[u8]>);
+    let tables = db.live_files().unwrap();
+    let ends = tables.iter().filter(|table| table.end_key.as_deref() == Some(&record::log_key(5_000)[..]));
+    assert!(ends.into_iter().any(|table| table.level > 0), "{tables:?}");
+    bench.append(5_001, 5_011);
+    bench.disk().purge_through(4_999, Bytes::from_static(b"mark")).unwrap();
+    while db.get_cf(&log, record::log_key(4_999)).unwrap().is_some() {
+        std::thread::yield_now();
+    }
+    assert_eq!(bench.indexes(), (5_000..5_011).collect::<Vec<_>>());
+}
+
+#[test]
 fn state_and_mark_change_in_one_step() {
     let mut bench = Bench::new();
     let first = vec![put("pods", "a/x", b"1"), put("pods", "a/y", b"2"), put("nodes", "n", b"3")];
