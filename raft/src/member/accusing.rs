@@ -1,16 +1,17 @@
-//! What is done when somebody says that this member's disk is an older copy, or that the member was removed.
+//! Accusations: a peer says that this member's disk is an older copy of itself, or that this member was removed.
 //!
-//! Both end it, the first for ever. But whoever says so may have been removed itself while this member was away, and its
-//! machine be in other hands. So an accusation ends this member only:
+//! Both end this member, the first for ever. But the accuser may have been removed itself while this member was away, and
+//! its machine be in other hands. So an accusation counts only when enough voters of this member's log support it (see
+//! hearsay): two, or one where the log is certainly right. A voter supports an accusation:
 //!
-//! - when as many voters of its log stand for it as must say the same (see hearsay): two, or one where its log is right;
-//! - for it stands who says so, and who knows the one that says so as a member while a leader is behind it;
+//! - by making it itself;
+//! - or by answering, with a leader behind it, that the accuser is a member.
 //!
-//! until then this member answers nobody, says so in its log and asks again. An accusation of somebody that others call
-//! removed is dismissed, unless more call it a member: only somebody that the log of this member knows asks to be believed.
+//! Until then a member accused of an older copy answers no peer, logs that, and asks again. An accusation is dismissed
+//! when some voter calls the accuser removed and no more voters call it a member: only this member's old log speaks for it.
 //!
-//! Owns the accusations that are open. Invariant: one removed member's word puts no mark on a disk and ends no process, whatever
-//! other certificates it has.
+//! Owns the open accusations. Invariant: the word of one removed member marks no disk and ends no process, whatever other
+//! certificates that member has.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -31,26 +32,26 @@ use crate::member::network::control;
 use crate::member::standing::Standing;
 use crate::transport::{NodeId, Peer, Transport};
 
-/// For a member that has to hear from its leader before it answers.
+/// Time for one voter's confirmation: it asks its own leader before it answers.
 const CONFIRM_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// Between two looks at an accusation that nobody could be asked about.
+/// Pause between two judgements of an accusation that stays open.
 const JUDGE_PAUSE: Duration = Duration::from_secs(1);
 
-/// Who says that this disk is older than it was, and what became of that so far; and who says that the member was removed.
+/// The accusations by accuser: of an older copy, with the verdict so far, and of a removal.
 #[derive(Default)]
 pub(crate) struct Accusations {
     older_copy: Mutex<BTreeMap<NodeId, Accusation>>,
     removed: Mutex<BTreeSet<NodeId>>,
 }
 
-/// One accusation.
+/// An accusation that the disk is an older copy.
 #[derive(Clone, Debug)]
 struct Accusation {
     verdict: Verdict,
-    /// What was said last.
+    /// The evidence that the accuser gave last.
     reason: String,
-    /// A task of its own asks again until it is settled. Members of this one's log are asked again anyway (see returning).
+    /// A task judges it again until it is settled. For accusers in this member's log, the comparison does that (see returning).
     is_watched: bool,
 }
 
@@ -62,19 +63,19 @@ impl Accusation {
     }
 }
 
-/// What became of an accusation.
+/// The result of judging an accusation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Verdict {
-    /// It is true: this member must not go on.
+    /// Enough voters support it: this member must not go on.
     Condemned,
-    /// Whoever said so is no member.
+    /// The accuser was removed.
     Dismissed,
-    /// Nobody could be asked.
+    /// Too few voters answer, or too few support it.
     Open,
 }
 
 impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
-    /// Judges what `from` says: that this disk is an older copy, because of `reason`. Marks the disk if it is.
+    /// Judges the accusation of `from` that this disk is an older copy, because of `reason`. Marks the disk if condemned.
     pub(crate) async fn judge_older_copy(self: &Arc<Self>, from: NodeId, reason: &str) -> Verdict {
         let name = self.peer_name(from.0);
         reason.clone_into(
@@ -96,7 +97,7 @@ impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
         verdict
     }
 
-    /// Judges once more what `from` said that answers no longer: others may be there by now that know what it is.
+    /// Judges the accusation of `from` again, which no longer answers: members that know its standing may answer by now.
     pub(crate) async fn judge_again(self: &Arc<Self>, from: NodeId) -> Verdict {
         let said = self.accusations.older_copy.lock().get(&from).cloned();
         match said.filter(|said| said.is_open() && !said.is_watched) {
@@ -105,7 +106,7 @@ impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
         }
     }
 
-    /// Judges what `from` says, whom another member knows, until it is settled or nobody knows `from` any more.
+    /// Judges the accusation of `from`, for which another member vouches, until it is settled or no member vouches any more.
     pub(crate) fn watch_accusation(self: &Arc<Self>, from: NodeId, reason: String) {
         let was_watched = {
             let mut accusations = self.accusations.older_copy.lock();
@@ -115,7 +116,7 @@ impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
         if was_watched {
             return;
         }
-        // In a task of its own: the call may be given up, and what it began must be finished.
+        // In its own task: the caller may be cancelled, and the judgement must be finished.
         let core = self.clone();
         drop(R::spawn(async move {
             let settled = core.settle(from, &reason).boxed();
@@ -135,22 +136,22 @@ impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
         }
     }
 
-    /// Notes that `from` no longer contradicts this disk.
+    /// Removes the accusation of `from`, which no longer contradicts this disk.
     pub(crate) fn drop_accusation(&self, from: NodeId) {
         self.accusations.older_copy.lock().remove(&from);
         self.resume_elections();
     }
 
-    /// Lets this member stand for election again, if that was the last accusation. Until the disk was compared with all
-    /// others, the comparison sees to it.
+    /// Lets this member stand for election again, if no other accusation is open. While the comparison of the disk with the
+    /// other members runs, the comparison does this.
     fn resume_elections(&self) {
         if self.returning.is_finished() {
             self.release_elections();
         }
     }
 
-    /// Whether a member, by this one's log or by another's word, calls this disk an older copy, and it is not known yet
-    /// what to make of it.
+    /// Whether an accusation of an older copy is open whose accuser is a member by this member's log, or by another
+    /// member's word.
     pub(crate) fn is_accused(&self) -> bool {
         let accusations = self.accusations.older_copy.lock();
         accusations.iter().any(|(accuser, accusation)| {
@@ -176,7 +177,7 @@ impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
         Verdict::Open
     }
 
-    /// How many voters know `id` as a member, and have a leader behind them.
+    /// The number of voters that answer, with a leader behind them, that `id` is a member with a vote.
     async fn confirmations(&self, id: NodeId) -> usize {
         let others = self.others().into_iter().filter(|other| other.id != id && self.is_witness(other.id));
         let others: Vec<Peer> = others.collect();
@@ -188,7 +189,7 @@ impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
         join_all(asked).await.into_iter().filter(|confirmed| *confirmed).count()
     }
 
-    /// Notes whether `peer` says that this member was removed; `true` once as many say so as must say the same.
+    /// Notes whether `peer` says that this member was removed; `true` once enough voters say so.
     pub(crate) fn note_removal_said(&self, peer: &Peer, says_so: bool) -> bool {
         let said_by = {
             let mut said_by = self.accusations.removed.lock();
@@ -199,7 +200,7 @@ impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
             said_by.insert(peer.id);
             said_by.clone()
         };
-        // Nothing is replicated to one that was removed.
+        // A removed member is in touch with no leader: no leader replicates to it.
         if self.is_in_touch() {
             return false;
         }

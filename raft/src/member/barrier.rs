@@ -1,11 +1,11 @@
-//! Linearizable reads: rounds to the quorum, shared by those who wait.
+//! Linearizable reads (ReadIndex): rounds to the quorum, each shared by the callers that wait for it.
 //!
-//! Owns who joins which round. A caller joins the next round that has not been asked for yet: the index a round brings
-//! is only as new as the moment it was asked, so one that is under way is too old for whoever comes now. Several rounds
-//! may be under way. Who leads asks the voters whether they follow it (see confirming); others ask the leader.
+//! Owns which caller joins which round. A caller joins the next round that has not been sent yet: the read index of a round
+//! is only as new as its start, so a round under way is too old for a new caller. Several rounds may be under way. The
+//! leader asks the voters whether they follow it (see confirming); other members ask the leader.
 //!
-//! Invariant: no lease and no clock decides; a leader that was paused must hear from a quorum before it answers. The only
-//! voter is the quorum (see lone).
+//! Invariant: no lease and no clock decides; a leader that was paused must hear from a quorum before it answers. A single
+//! voter is its own quorum (see lone).
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -30,16 +30,16 @@ use crate::member::network::control;
 use crate::store::ReadError;
 use crate::transport::{Peer, Transport};
 
-/// How long a barrier may take: several elections. Who waits longer is better told.
+/// How long a barrier may take: several elections. After that the caller gets an error.
 const BARRIER_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Rounds under way at once: one waits for the quorum while the next is asked, so latency adds little to rate.
 const ROUNDS_MAX: usize = 4;
 
-/// Between two attempts while no leader answers.
+/// Pause between two attempts while no leader answers.
 const RETRY_PAUSE: Duration = Duration::from_millis(20);
 
-/// Asks a member whether it is the leader and up to where it has committed. A member that is up answers at once.
+/// Time for the leader's answer with its read index. A member that is up answers at once.
 const ASK_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Callers that wait for a round to start. Each is an API request, and those are bounded.
@@ -48,7 +48,7 @@ pub(crate) struct Barriers {
     waiting: Mutex<Vec<Caller>>,
     asked: Notify,
     first_read: FirstRead,
-    /// Questions of this member as the leader.
+    /// Questions to voters that this member, as the leader, has under way.
     pub(super) unanswered: Unanswered,
 }
 
@@ -66,7 +66,7 @@ impl Barriers {
         answer
     }
 
-    /// What the first round of the term found.
+    /// The result of the term's first round.
     pub(crate) fn first_read(&self) -> &FirstRead {
         &self.first_read
     }
@@ -77,7 +77,7 @@ impl Barriers {
 }
 
 impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
-    /// An index that no write acknowledged before the call lies behind. It need not be applied here.
+    /// A read index: at or above every write that was acknowledged before the call. It need not be applied here.
     pub(crate) async fn read_index(&self) -> Result<u64, ReadError> {
         if let Some(revision) = self.read_alone() {
             return Ok(revision.0);
@@ -90,7 +90,7 @@ impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
         }
     }
 
-    /// The same, once this member has applied it.
+    /// The read index, once this member has applied it.
     pub(crate) async fn barrier(&self) -> Result<Revision, ReadError> {
         if let Some(revision) = self.read_alone() {
             return Ok(revision);
@@ -124,7 +124,7 @@ impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
         }
     }
 
-    /// One round: asks until there is an answer or nobody waits for it any more.
+    /// One round: asks until there is an answer, or `BARRIER_TIMEOUT` has passed.
     async fn round(self: Arc<Self>, callers: Vec<Caller>) {
         let asking = async {
             loop {
@@ -138,7 +138,7 @@ impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
         let answered = within::<R, _>(BARRIER_TIMEOUT, asking).await;
         let answered = answered.ok_or_else(|| error("no quorum answered in time"));
         for caller in callers {
-            // A caller that is gone has given up: its own deadline is no later.
+            // A send fails when the caller has given up: its own deadline is no later.
             drop(caller.send(answered.clone()));
         }
     }
@@ -150,7 +150,7 @@ impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
             self.barriers.first_read.note(&found);
             return Ok(found.index);
         }
-        // A question that the dead leader leaves unanswered ends when there is another.
+        // A dead leader leaves the question unanswered: stop waiting once another leads.
         match R::select2(self.ask_leader(&leader.peer), self.deposed(&leader)).await {
             Select2::First(answer) => answer,
             Select2::Second(()) => Err(error("the leader changed")),
@@ -171,7 +171,7 @@ impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
         }
     }
 
-    /// Answers another member's question.
+    /// Answers another member's request for a read index.
     pub(crate) async fn answer_read_index(&self) -> wire::ReadIndexResponse {
         let outcome = match self.leader() {
             Some(leader) if leader.local => match self.read_index().await {
