@@ -48,7 +48,7 @@ pub(crate) struct Core<R: Runtime, D: Disk, T: Transport> {
     pub(crate) raft: Raft<R, D>,
     pub(crate) disk: Arc<D>,
     pub(crate) transport: T,
-    /// Makes links to other members.
+    /// Makes links to other members, with what this member knows of each.
     pub(crate) links: Network<R, T>,
     pub(crate) applied: Arc<Applied<D>>,
     /// The log, for purges that wait for the stored state.
