@@ -51,8 +51,7 @@ const ASK_PERIOD: Duration = Duration::from_secs(2);
 const ASK_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// How long the leader waits for a raise to be applied before it lets memberships change again. A raise that is still
-/// under way then is either applied or lost with the term. A barrier before each addition waits for it, so that a member
-/// added meanwhile is asked for the raised level.
+/// under way then is either applied or lost with the term; a member added meanwhile is asked for its level after a barrier.
 const RAISE_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The level of this program and of its cluster, shared by all parts that encode or decode.

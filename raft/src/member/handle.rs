@@ -1,6 +1,6 @@
 //! The handle on a running member, which the API and the node binary call.
 //!
-//! Owns the deadlines of proposals. It has no state; clones are cheap.
+//! Owns the deadlines of proposals and digests. It has no state; clones are cheap.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -207,7 +207,7 @@ impl<R: Runtime, D: Disk, T: Transport> Handle<R, D, T> {
         self.0.change(MembershipChange::Undo(wire::Done {})).await
     }
 
-    /// Asks the leader to hand over to `member`. Returns when the leader has begun to; the status tells the new leader.
+    /// Asks the leader to hand over to `member`, and does not wait until it has; the status tells the new leader.
     ///
     /// # Errors
     /// The leader refused, or did not answer.
