@@ -83,7 +83,7 @@ impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
         Ok(mark.revision().0)
     }
 
-    /// Receives the state of `peer`; fails where it is newer than this member's.
+    /// Receives the state of `peer`, once this member has applied through its revision; fails if it does not in time.
     async fn pull_from(&self, peer: &Peer) -> Result<(Mark, State, Box<dyn Install>), String> {
         let opened = self.transport.open(peer, Purpose::Snapshot).await;
         let mut duplex = opened.map_err(|error| error.to_string())?;
