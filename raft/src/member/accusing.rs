@@ -1,15 +1,17 @@
-//! Accusations by peers: that this member's disk is an older copy, or that this member was removed.
+//! Accusations: a peer says that this member's disk is an older copy of itself, or that this member was removed.
 //!
-//! Either ends the member, an older copy for ever. But the accuser may itself have been removed while this member was away,
-//! and its machine be in other hands. So an accusation ends this member only if enough voters of its log witness it (see
-//! hearsay): two, or one where its log is known to be right. Witnesses are the accuser, and each voter that knows the accuser
-//! as a member and follows a leader.
+//! Both end this member, the first for ever. But the accuser may have been removed itself while this member was away, and
+//! its machine be in other hands. So an accusation counts only when enough voters of this member's log support it (see
+//! hearsay): two, or one where the log is certainly right. A voter supports an accusation:
 //!
-//! Until then this member answers no peer, logs the accusation and asks again. An accusation is dismissed if other members
-//! call the accuser removed, unless more of them call it a member.
+//! - by making it itself;
+//! - or by answering, with a leader behind it, that the accuser is a member.
 //!
-//! Owns the open accusations. Invariant: the claim of one removed member marks no disk and ends no process, whatever other
-//! certificates it has.
+//! Until then a member accused of an older copy answers no peer, logs that, and asks again. An accusation is dismissed
+//! when some voter calls the accuser removed and no more voters call it a member: only this member's old log speaks for it.
+//!
+//! Owns the open accusations. Invariant: the word of one removed member marks no disk and ends no process, whatever other
+//! certificates that member has.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -30,26 +32,26 @@ use crate::member::network::control;
 use crate::member::standing::Standing;
 use crate::transport::{NodeId, Peer, Transport};
 
-/// Time for the answer of a member, which may have to hear from its leader first.
+/// Time for one voter's confirmation: it asks its own leader before it answers.
 const CONFIRM_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// Pause between two judgements of an accusation that no member could confirm or deny.
+/// Pause between two judgements of an accusation that stays open.
 const JUDGE_PAUSE: Duration = Duration::from_secs(1);
 
-/// The accusations by accuser: that this disk is an older copy, with their verdicts, and that this member was removed.
+/// The accusations by accuser: of an older copy, with the verdict so far, and of a removal.
 #[derive(Default)]
 pub(crate) struct Accusations {
     older_copy: Mutex<BTreeMap<NodeId, Accusation>>,
     removed: Mutex<BTreeSet<NodeId>>,
 }
 
-/// One accusation.
+/// An accusation that the disk is an older copy.
 #[derive(Clone, Debug)]
 struct Accusation {
     verdict: Verdict,
-    /// The accuser's newest reason.
+    /// The evidence that the accuser gave last.
     reason: String,
-    /// A task asks again until the accusation is settled. Members of the own log are asked again anyway (see returning).
+    /// A task judges it again until it is settled. For accusers in this member's log, the comparison does that (see returning).
     is_watched: bool,
 }
 
@@ -61,19 +63,19 @@ impl Accusation {
     }
 }
 
-/// The outcome of an accusation.
+/// The result of judging an accusation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Verdict {
-    /// True: this member must not go on.
+    /// Enough voters support it: this member must not go on.
     Condemned,
-    /// The accuser is no member.
+    /// The accuser was removed.
     Dismissed,
-    /// No member could be asked.
+    /// Too few voters answer, or too few support it.
     Open,
 }
 
 impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
-    /// Judges the accusation by `from` that this disk is an older copy because of `reason`. Marks the disk if it is one.
+    /// Judges the accusation of `from` that this disk is an older copy, because of `reason`. Marks the disk if condemned.
     pub(crate) async fn judge_older_copy(self: &Arc<Self>, from: NodeId, reason: &str) -> Verdict {
         let name = self.peer_name(from.0);
         reason.clone_into(
@@ -95,7 +97,7 @@ impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
         verdict
     }
 
-    /// Judges an accusation again whose accuser `from` no longer answers: other members may be reachable by now.
+    /// Judges the accusation of `from` again, which no longer answers: members that know its standing may answer by now.
     pub(crate) async fn judge_again(self: &Arc<Self>, from: NodeId) -> Verdict {
         let said = self.accusations.older_copy.lock().get(&from).cloned();
         match said.filter(|said| said.is_open() && !said.is_watched) {
@@ -104,7 +106,7 @@ impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
         }
     }
 
-    /// Judges the accusation by `from`, which another member vouches for, until it is settled or no member vouches for `from`.
+    /// Judges the accusation of `from`, for which another member vouches, until it is settled or no member vouches any more.
     pub(crate) fn watch_accusation(self: &Arc<Self>, from: NodeId, reason: String) {
         let was_watched = {
             let mut accusations = self.accusations.older_copy.lock();
@@ -114,7 +116,7 @@ impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
         if was_watched {
             return;
         }
-        // In a task of its own, which goes on if the caller is dropped.
+        // In its own task: the caller may be cancelled, and the judgement must be finished.
         let core = self.clone();
         drop(R::spawn(async move {
             let settled = core.settle(from, &reason).boxed();
@@ -134,22 +136,22 @@ impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
         }
     }
 
-    /// Removes the accusation by `from`, which no longer contradicts this disk.
+    /// Removes the accusation of `from`, which no longer contradicts this disk.
     pub(crate) fn drop_accusation(&self, from: NodeId) {
         self.accusations.older_copy.lock().remove(&from);
         self.resume_elections();
     }
 
-    /// Allows this member to stand for election again, if that was the last accusation. While the disk is still compared
-    /// with other members, the end of the comparison allows it instead.
+    /// Lets this member stand for election again, if no other accusation is open. While the comparison of the disk with the
+    /// other members runs, the comparison does this.
     fn resume_elections(&self) {
         if self.returning.is_finished() {
             self.release_elections();
         }
     }
 
-    /// Whether an accusation of an older copy is open, by an accuser that is a member by the own log or that another member
-    /// vouches for.
+    /// Whether an accusation of an older copy is open whose accuser is a member by this member's log, or by another
+    /// member's word.
     pub(crate) fn is_accused(&self) -> bool {
         let accusations = self.accusations.older_copy.lock();
         accusations.iter().any(|(accuser, accusation)| {
@@ -175,7 +177,7 @@ impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
         Verdict::Open
     }
 
-    /// The number of voters that know `id` as a member and follow a leader.
+    /// The number of voters that answer, with a leader behind them, that `id` is a member with a vote.
     async fn confirmations(&self, id: NodeId) -> usize {
         let others = self.others().into_iter().filter(|other| other.id != id && self.is_witness(other.id));
         let others: Vec<Peer> = others.collect();
@@ -187,7 +189,7 @@ impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
         join_all(asked).await.into_iter().filter(|confirmed| *confirmed).count()
     }
 
-    /// Records whether `peer` says that this member was removed. `true` once enough witnesses say so.
+    /// Notes whether `peer` says that this member was removed; `true` once enough voters say so.
     pub(crate) fn note_removal_said(&self, peer: &Peer, says_so: bool) -> bool {
         let said_by = {
             let mut said_by = self.accusations.removed.lock();
@@ -198,7 +200,7 @@ impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
             said_by.insert(peer.id);
             said_by.clone()
         };
-        // A leader replicates to this member, so it was not removed.
+        // A removed member is in touch with no leader: no leader replicates to it.
         if self.is_in_touch() {
             return false;
         }

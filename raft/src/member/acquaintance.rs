@@ -1,14 +1,16 @@
-//! Refuses changes of the voters after which some majority could not elect a leader.
+//! Refuses a promotion or removal after which some majority of the voters could not elect a leader, because its voters do
+//! not know each other.
 //!
 //! A member follows a voter of its own log, and a candidate that a member it knows vouches for (see vouching). So a majority
-//! can elect a leader if one of its voters knows all the others and all the others know it. A voter whose log lacks the
-//! entry that promoted another does not know that one, whether it is silent or waits for a snapshot. How far its log came
-//! follows only from its acknowledgements to this leader: registrations are written through the leader, so they do not tell.
+//! can elect a leader when it holds one voter that knows all the others and that all the others know. A voter whose log
+//! lacks another voter's promotion does not know that voter, whether it is silent, or answers and waits for a
+//! snapshot. Its registration does not tell how far its log reaches, since registrations are written through the leader.
+//! Only its acknowledgements to this leader count.
 //!
-//! Owns the index since which each voter is known to be one, and the refusals that follow from it. The argument is in
+//! Owns the log index since which each voter is known to be a voter, as far as this process has seen it. The argument is in
 //! docs/decisions/0016.
 //!
-//! Invariant: a member counts as known to a voter only if that voter's log has the entry that promoted the member.
+//! Invariant: a voter counts as known to another only if the other's log has the entry that promoted it.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -23,13 +25,13 @@ use crate::member::core::Core;
 use crate::member::identity::is_founder;
 use crate::transport::{NodeId, Transport};
 
-/// For each voter of the newest committed membership, an index by which it was a voter: that of the first membership with
-/// it that this process saw, so at least that of the entry that promoted it.
+/// For each voter of the newest committed membership: the log index of the first membership with this voter that this
+/// process looked at. At least the index of its promotion.
 #[derive(Default)]
 pub(crate) struct VotersSince(Mutex<BTreeMap<u64, u64>>);
 
 impl VotersSince {
-    /// Adds the `voters` of the committed membership of entry `at`, and returns the index of each.
+    /// Notes the committed membership of entry `at`, whose voters are `voters`; returns the index of each voter.
     fn note(&self, at: u64, voters: &BTreeSet<u64>) -> BTreeMap<u64, u64> {
         let mut since = self.0.lock();
         since.retain(|id, _| voters.contains(id));
@@ -40,7 +42,7 @@ impl VotersSince {
     }
 }
 
-/// The voters that one of the voters after the change may not know.
+/// The voters that the voter `id` may not know.
 struct Unknown {
     id: u64,
     /// Voters before the change that `id` may not know.
@@ -50,8 +52,8 @@ struct Unknown {
 }
 
 impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
-    /// Records the index since which each voter is one, and returns all of them. Called before every change, so that a leader
-    /// misses none of its own changes.
+    /// Notes the voters of the committed membership; returns for each an index at which it was a voter. Called before every
+    /// change, so that a leader misses no change of its own.
     pub(crate) fn note_voters(&self) -> BTreeMap<u64, u64> {
         let committed = self.applied.membership();
         let at = committed.log_id().as_ref().map_or(0, |id| id.index);
@@ -75,8 +77,8 @@ impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
             if !self.membership().membership().voter_ids().any(|voter| voter == *id) {
                 return Ok(());
             }
-            // A silent voter vouches for no other, so its removal loses nothing. A voter that answers may vouch, even if this
-            // leader does not know how far its log came: to a leader that was just elected all voters seem to be behind.
+            // A silent voter vouches for no other: removing it loses nothing. A voter that answers may vouch, even if this
+            // leader knows little of its log: to a leader that was just elected all voters seem to be behind.
             if !answering.contains(id) {
                 return Ok(());
             }
@@ -87,7 +89,7 @@ impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
         }
         let lacks = |one: &Unknown| {
             let mut lacking: BTreeSet<u64> = one.present.intersection(voters).copied().collect();
-            // No voter knows the promoted member yet. Those that answer and know all others get the entry at once.
+            // No voter knows the promoted voter yet. Those that answer and know the others will know it in a moment.
             let is_behind = !one.answers || !lacking.is_empty();
             lacking.extend(promoted.filter(|id| is_behind && *id != one.id));
             lacking
@@ -109,8 +111,8 @@ impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
         ))
     }
 
-    /// Fails with the names of voters that answer and lack the entry of the last promotion: the voter to be removed may be the
-    /// only one that both they and the promoted member know.
+    /// Fails with the names of voters that answer and lack the entry of the last promotion: the voter to be removed may be
+    /// the last that both they and the promoted voter know.
     fn have_last_change(&self, unknown: &[Unknown]) -> Result<(), String> {
         let lacking = unknown.iter().filter(|one| one.answers && !one.present.is_empty());
         let lacking: Vec<u64> = lacking.map(|one| one.id).collect();

@@ -1,10 +1,10 @@
-//! Linearizable reads: the read index, from rounds to a quorum that callers share.
+//! Linearizable reads (ReadIndex): rounds to the quorum, each shared by the callers that wait for it.
 //!
-//! Owns the assignment of callers to rounds. A caller joins the next round that has not started: the index of a round is
-//! only as new as its start, so a round under way is too old for a new caller. Several rounds may be under way. The leader
-//! asks the voters whether they follow it (see confirming); other members ask the leader.
+//! Owns which caller joins which round. A caller joins the next round that has not been sent yet: the read index of a round
+//! is only as new as its start, so a round under way is too old for a new caller. Several rounds may be under way. The
+//! leader asks the voters whether they follow it (see confirming); other members ask the leader.
 //!
-//! Invariant: no lease and no clock decides. A leader that was paused must hear from a quorum before it answers. A lone
+//! Invariant: no lease and no clock decides; a leader that was paused must hear from a quorum before it answers. A single
 //! voter is its own quorum (see lone).
 
 use std::sync::Arc;
@@ -30,7 +30,7 @@ use crate::member::network::control;
 use crate::store::ReadError;
 use crate::transport::{Peer, Transport};
 
-/// Timeout of a barrier: several elections. A caller is better served by an error after that.
+/// How long a barrier may take: several elections. After that the caller gets an error.
 const BARRIER_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Rounds under way at once: the next starts while one waits for the quorum, so that latency hardly limits the rate.
@@ -39,7 +39,7 @@ const ROUNDS_MAX: usize = 4;
 /// Pause between two attempts while no leader answers.
 const RETRY_PAUSE: Duration = Duration::from_millis(20);
 
-/// Timeout of the request for a leader's commit index. A running member answers at once.
+/// Time for the leader's answer with its read index. A member that is up answers at once.
 const ASK_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Callers that wait for a round to start. Each is an API request, and those are bounded.
@@ -48,7 +48,7 @@ pub(crate) struct Barriers {
     waiting: Mutex<Vec<Caller>>,
     asked: Notify,
     first_read: FirstRead,
-    /// Requests of this leader to voters that are not answered yet.
+    /// Questions to voters that this member, as the leader, has under way.
     pub(super) unanswered: Unanswered,
 }
 
@@ -66,7 +66,7 @@ impl Barriers {
         answer
     }
 
-    /// The result of the first round of the term.
+    /// The result of the term's first round.
     pub(crate) fn first_read(&self) -> &FirstRead {
         &self.first_read
     }
@@ -77,7 +77,7 @@ impl Barriers {
 }
 
 impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
-    /// An index at or behind which every write acknowledged before the call lies. It need not be applied here.
+    /// A read index: at or above every write that was acknowledged before the call. It need not be applied here.
     pub(crate) async fn read_index(&self) -> Result<u64, ReadError> {
         if let Some(revision) = self.read_alone() {
             return Ok(revision.0);
@@ -90,7 +90,7 @@ impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
         }
     }
 
-    /// [`Core::read_index`], once this member has applied it.
+    /// The read index, once this member has applied it.
     pub(crate) async fn barrier(&self) -> Result<Revision, ReadError> {
         if let Some(revision) = self.read_alone() {
             return Ok(revision);
@@ -124,7 +124,7 @@ impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
         }
     }
 
-    /// One round: asks until there is an answer, or until the barriers of its callers have timed out.
+    /// One round: asks until there is an answer, or `BARRIER_TIMEOUT` has passed.
     async fn round(self: Arc<Self>, callers: Vec<Caller>) {
         let asking = async {
             loop {
@@ -138,7 +138,7 @@ impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
         let answered = within::<R, _>(BARRIER_TIMEOUT, asking).await;
         let answered = answered.ok_or_else(|| error("no quorum answered in time"));
         for caller in callers {
-            // A dropped caller has reached its own deadline.
+            // A send fails when the caller has given up: its own deadline is no later.
             drop(caller.send(answered.clone()));
         }
     }
@@ -150,7 +150,7 @@ impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
             self.barriers.first_read.note(&found);
             return Ok(found.index);
         }
-        // A request to a dead leader ends when there is a new leader.
+        // A dead leader leaves the question unanswered: stop waiting once another leads.
         match R::select2(self.ask_leader(&leader.peer), self.deposed(&leader)).await {
             Select2::First(answer) => answer,
             Select2::Second(()) => Err(error("the leader changed")),
@@ -171,7 +171,7 @@ impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
         }
     }
 
-    /// Answers another member's request for the read index.
+    /// Answers another member's request for a read index.
     pub(crate) async fn answer_read_index(&self) -> wire::ReadIndexResponse {
         let outcome = match self.leader() {
             Some(leader) if leader.local => match self.read_index().await {

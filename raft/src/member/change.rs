@@ -1,8 +1,8 @@
-//! Changing who belongs to the cluster and who leads it.
+//! Membership changes and leader transfer.
 //!
-//! Owns the route of a request: any member takes it, the leader does it. A leader changes the membership in a task of its
-//! own, one at a time: a change of the voters has two steps, and nobody's deadline must end it between them. What a leader
-//! leaves half done that loses the lead is completed by the next one (see completion).
+//! Owns the route of a request: any member takes it, the leader does it. The leader changes the membership in a separate
+//! task, one change at a time: a change of the voters has two steps, and no client's deadline must end it between them. A
+//! change that a lost leader leaves half done is completed by the next leader (see completion).
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -31,41 +31,41 @@ use crate::member::network::control;
 use crate::member::standing::Standing;
 use crate::transport::{NodeId, Transport};
 
-/// A change is two entries and their commits; a leader is looked for within it. Whoever asked is told after it that the
-/// outcome is unknown; the leader goes on.
+/// Time for a change, which is two entries and their commits, finding a leader included. After it the caller is told that
+/// the outcome is unknown; the leader goes on.
 const CHANGE_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// How long a promotion waits for a learner that is still catching up: half of what a change may take.
 const CATCH_UP_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// How many entries a learner may lack when it becomes a voter: what is replicated in well under a second.
+/// How many entries a learner may lack when it becomes a voter: replicated in well under a second.
 const CATCH_UP_ENTRIES_MAX: u64 = 1000;
 
-/// Why a learner is no voter yet.
+/// The refusal to promote a learner.
 const NOT_READY: &str = "the member has not caught up with the log yet, or its disk is not registered";
 
-/// Why a change is not begun while another one is under way.
+/// The refusal while another change is under way.
 const BUSY: &str = "another change of the members is under way";
 
-/// Why a change was certainly not made.
+/// The refusal when the change was certainly not made.
 const NO_LEADER: &str = "no leader was reached in time; nothing was changed";
 
-/// Between two attempts while no leader is known.
+/// Pause between two attempts to reach a leader, and between two looks at a learner that catches up.
 const RETRY_PAUSE: Duration = Duration::from_millis(100);
 
 /// Why the membership did not change.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ChangeError {
-    /// It was certainly not done.
+    /// The change was certainly not made.
     #[error("refused: {reason}")]
     Refused {
         /// Why: another change is under way, the member is unknown.
         reason: String,
     },
-    /// It may or may not have been done; the status tells.
+    /// The change may or may not have been made; the status tells.
     #[error("outcome unknown: {reason}")]
     Unknown {
-        /// What was lost.
+        /// What went wrong: a lost answer, a deadline.
         reason: String,
     },
 }
@@ -73,7 +73,7 @@ pub enum ChangeError {
 type WriteError<R> = RaftError<Types<R>, ClientWriteError<Types<R>>>;
 
 impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
-    /// Has the leader make a change.
+    /// Has the leader make a change, whichever member that is.
     pub(crate) async fn change(self: &Arc<Self>, change: Change) -> Result<(), ChangeError> {
         let is_begun = AtomicBool::new(false);
         let changing = self.try_change(change, &is_begun);
@@ -102,7 +102,7 @@ impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
                     match answer {
                         Ok(Response::Change(wire::ChangeResponse { outcome: Some(outcome) })) => outcome,
                         Ok(_) => return Err(unknown("the leader answered something else")),
-                        // The dead one is taken for the leader until the next is elected.
+                        // A dead leader is taken for the leader until the next is elected.
                         Err(error) if error.is_undelivered() => {
                             is_begun.store(was_begun, Ordering::Release);
                             Outcome::Leader(0)
@@ -119,7 +119,7 @@ impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
         }
     }
 
-    /// Answers another member's request.
+    /// Answers another member's request for a change.
     pub(crate) async fn answer_change(
         self: &Arc<Self>,
         request: wire::ChangeRequest,
@@ -132,8 +132,8 @@ impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
         wire::ChangeResponse { outcome: Some(outcome) }
     }
 
-    /// Makes a change, as the leader of now, in a task that goes on when whoever asked has gone. It ends with the lead: what
-    /// was begun may then wait for another leader to commit it or cut it.
+    /// Makes a change, as the leader, in a task that goes on when the caller is cancelled. The task ends with the lead: an
+    /// entry it appended then waits for another leader to commit or truncate it.
     async fn make_change(self: &Arc<Self>, leader: Leader, change: Change) -> Outcome {
         let (done, outcome) = oneshot::channel();
         let core = self.clone();
@@ -180,7 +180,8 @@ impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
         self.change_membership(change).await
     }
 
-    /// Registers a member that is about to be removed and never registered: else nobody would know that it was one.
+    /// Registers a member that is about to be removed and never registered: otherwise its removal would leave no record, and
+/// it would count as a stranger.
     async fn use_up_name(&self, id: NodeId) -> Result<(), String> {
         let Some(transaction) = used_up(&self.applied.state(), id, (self.options.clock)()) else {
             return Ok(());
@@ -205,7 +206,7 @@ impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
             Change::Remove(id) if id == self.options.id().0 => return self.cede().await,
             Change::Remove(id) => self.raft.change_membership(self.removal(id), false).await.map(drop),
             Change::Undo(_) => return self.undo().await,
-            // Changes no membership, and is done before.
+            // Unreachable: `lead_change` returns before for a transfer.
             Change::TransferLeader(_) => Ok(()),
         };
         match done {
@@ -215,10 +216,10 @@ impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
     }
 
     /// Waits until the leader's log, but for its newest entries, is on the disk of `id`. A voter without data takes part
-    /// in nothing until a leader speaks for it (see enrolment): were it needed for the quorum that elects one, none
-    /// ever would be.
+    /// in nothing until a leader confirms it (see enrolment): if it were needed for the quorum that elects a leader, no
+    /// leader could ever be elected.
     async fn catches_up(&self, id: u64) -> bool {
-        // Of a stranger, the library says that it is one.
+        // A stranger is not waited for: `sets_needed` refuses it.
         let is_member =
             || self.raft.metrics().borrow_watched().membership_config.membership().get_node(&id).is_some();
         let caught_up = async {
@@ -242,8 +243,8 @@ impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
         matched.is_some_and(|matched| matched.index.saturating_add(CATCH_UP_ENTRIES_MAX) >= end)
     }
 
-    /// Hands the lead to the voter that has most of the log, instead of removing the leader itself: the others would be
-    /// without a leader until an election. Whoever asked for the removal then asks the new leader.
+    /// Hands over to the voter that has most of the log, instead of removing this leader at once: the others would be
+    /// without a leader until an election. The caller then asks the new leader for the removal.
     async fn cede(&self) -> Outcome {
         let Some(successor) = self.find_successor(|_| true).await else {
             return Outcome::Refused(
@@ -256,8 +257,8 @@ impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
         }
     }
 
-    /// Takes a committed change back that stands between two sets of voters, because its leader was lost or a member
-    /// died in the middle: the older set is the only one again.
+    /// Takes back a committed joint membership that was left because its leader was lost or a member died in the middle: the
+    /// older set of voters is the only one again.
     ///
     /// Both sets have a majority in common with every set that may decide meanwhile, so this is as safe as going on.
     async fn undo(&self) -> Outcome {

@@ -1,7 +1,7 @@
-//! The consensus library's types as messages of ours, both ways.
+//! Conversion between the consensus library's types and the Protobuf messages of `orch_proto::store`.
 //!
-//! Owns what a log entry, a vote and a membership look like on disk and on the wire. The library's own serialized forms
-//! are never used: they change between its versions.
+//! Owns the form of log entries, votes, memberships and state marks on disk and on the wire. The library's own serialized
+//! forms are never used: they change between its versions.
 
 use bytes::Bytes;
 use openraft::EntryPayload;
@@ -36,7 +36,7 @@ pub(crate) fn vote_from_wire(vote: wire::Vote) -> Vote {
     if vote.committed { Vote::new_committed(vote.term, vote.node) } else { Vote::new(vote.term, vote.node) }
 }
 
-/// A vote that a message must hold.
+/// Reads the vote of a message; an error where it is absent.
 pub(crate) fn required_vote(vote: Option<wire::Vote>) -> Result<Vote, DecodeError> {
     vote.map(vote_from_wire).ok_or_else(|| DecodeError::new("message", "no vote"))
 }
@@ -86,7 +86,7 @@ pub(crate) fn stored_membership_from_wire(
     Ok(StoredMembership::new(stored.log_id.map(log_id_from_wire), membership))
 }
 
-/// An entry in the forms of the feature level `level`.
+/// Converts an entry to the form of the feature level `level`.
 pub(crate) fn entry_to_wire(entry: &Entry, level: u32) -> wire::Entry {
     use wire::entry::Payload;
     let (payload, format) = match &entry.payload {
@@ -94,7 +94,7 @@ pub(crate) fn entry_to_wire(entry: &Entry, level: u32) -> wire::Entry {
             (Some(Payload::Blank(wire::Blank {})), LEVEL_EXPLICIT_BLANK)
         }
         EntryPayload::Blank => (None, 0),
-        // Its format is in it.
+        // An encoded transaction carries its own format.
         EntryPayload::Normal(command) => (Some(Payload::Transaction(command.0.clone())), 0),
         EntryPayload::Membership(membership) => {
             (Some(Payload::Membership(membership_to_wire(membership))), 0)
@@ -103,8 +103,8 @@ pub(crate) fn entry_to_wire(entry: &Entry, level: u32) -> wire::Entry {
     wire::Entry { log_id: Some(log_id_to_wire(&entry.log_id)), payload, format }
 }
 
-/// Reads an entry, with all that is in it, as a program of feature level `reads`. An entry is never skipped: one that
-/// such a program does not understand is an error. Its transaction is a slice of what it was decoded from.
+/// Reads an entry and checks its payload, as a program of feature level `reads`. An entry is never skipped: an entry that
+/// such a program does not understand is an error. The transaction in it shares the memory of `entry`.
 pub(crate) fn entry_from_wire(entry: wire::Entry, reads: u32) -> Result<Entry, DecodeError> {
     use wire::entry::Payload;
     check_format("log entry", entry.format, reads)?;
@@ -122,7 +122,7 @@ pub(crate) fn entry_from_wire(entry: wire::Entry, reads: u32) -> Result<Entry, D
     Ok(Entry::new(log_id_from_wire(id), payload))
 }
 
-/// Reads an entry out of a frame of many into memory of its own: it stays in the log's tail long after the frame.
+/// Reads an entry out of a frame of many and copies its transaction: it stays in the log's tail long after the frame.
 pub(crate) fn entry_from_frame(entry: wire::Entry, reads: u32) -> Result<Entry, DecodeError> {
     let mut entry = entry_from_wire(entry, reads)?;
     if let EntryPayload::Normal(command) = &mut entry.payload {
@@ -131,7 +131,7 @@ pub(crate) fn entry_from_frame(entry: wire::Entry, reads: u32) -> Result<Entry, 
     Ok(entry)
 }
 
-/// Roughly what an entry holds in memory and in a frame.
+/// Approximate bytes of an entry in memory and in a frame.
 pub(crate) fn entry_bytes(entry: &Entry) -> usize {
     /// Log id, lengths, and the slot it is kept in.
     const OVERHEAD_BYTES: usize = 64;
@@ -141,17 +141,17 @@ pub(crate) fn entry_bytes(entry: &Entry) -> usize {
     }
 }
 
-/// Up to where a state is complete.
+/// The position up to which a state is complete.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Mark {
     pub(crate) log_id: Option<LogId>,
     pub(crate) membership: StoredMembership,
-    /// The newest change of every resource, removals included; `None` in the format before that was kept.
+    /// The revision of each resource's newest change, removals included; `None` in marks of the older format without it.
     pub(crate) changed: Option<BTreeMap<Arc<str>, Revision>>,
 }
 
 impl Mark {
-    /// The revision the state is at.
+    /// The revision of the state: its log index, 0 before the first entry.
     pub(crate) fn revision(&self) -> Revision {
         Revision(self.log_id.map_or(0, |id| id.index))
     }

@@ -1,7 +1,7 @@
-//! When the log is cut, and how far.
+//! Log compaction: when the log is purged, and up to which entry.
 //!
-//! Owns the bounds of the log: entries and bytes. It asks the consensus library to purge, and never for more than the
-//! stored state has and than a snapshot on its way to another member leaves to be replicated after it.
+//! Owns the bounds of the log: entries and bytes. It asks the consensus library to purge, but never an entry that the
+//! stored state lacks, nor one that follows a snapshot on its way to another member.
 //!
 //! Invariant: a purge asked for here never waits for the stored state.
 
@@ -18,15 +18,15 @@ use crate::member::options::LogOptions;
 use crate::member::space::Pressure;
 use crate::transport::Transport;
 
-/// Between two looks at the log. At 10,000 entries of a kilobyte a second it grows by 2.5 MB meanwhile.
+/// Pause between two looks at the log. At 10,000 entries of a kilobyte a second it grows by 2.5 MB meanwhile.
 const LOOK_PERIOD: Duration = Duration::from_millis(250);
 
-/// How many times its bytes the log may grow to for the sake of a snapshot on its way. A receiver that takes longer
+/// Multiple of `bytes_max` to which the log may grow while a snapshot is on its way. The transfer to a slower receiver
 /// starts anew.
 const HELD_LOGS_MAX: u64 = 4;
 
-/// The part of its bounds that the log keeps to while the disk has little room: 16 MiB of 256. A member that lags by more
-/// is sent the state.
+/// Divisor of the log's bounds while the disk has little room: 16 MiB of 256. A member that lags by more is sent a
+/// snapshot.
 const TIGHT_PART: u64 = 16;
 
 impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
@@ -35,7 +35,7 @@ impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
         loop {
             R::sleep(LOOK_PERIOD).await;
             self.forget_partial();
-            // Reports to `fatal` by itself.
+            // The error has been reported to `fatal`.
             if self.log.purge_waiting().is_err() {
                 return;
             }
@@ -70,7 +70,8 @@ impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
         }
     }
 
-    /// Through which entry the log is to be cut now; `None` when it is within its bounds.
+    /// The index through which the log is to be purged now; `None` when it is within its bounds, or everything beyond them
+    /// is held.
     fn cut(&self, first: u64, last: u64, held: Option<u64>) -> Option<u64> {
         let options = self.log_bounds_now();
         let bytes = self.meter.lock();

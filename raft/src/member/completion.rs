@@ -1,15 +1,15 @@
-//! Completing a change of the voters that its leader has left half done.
+//! Completes a change of the voters that an earlier leader has left half done.
 //!
-//! A change is two entries: one with the old and the new voters side by side, and one with the new voters alone. A leader
-//! that dies between them, or loses the lead, leaves the first. With both sets side by side the cluster needs a majority of
-//! each for every write, so it must not stay so.
+//! A change is two entries: a joint membership with the old and the new voters, and a membership with the new voters alone.
+//! A leader that dies between them, or loses the lead, leaves the joint one. Under it every write needs a majority of each
+//! set, so the cluster must not stay there.
 //!
-//! Owns the second step where nobody works on it: the leader of now makes it once the first step is applied and has
-//! been the newest membership for some seconds, and once majorities of both sets answer (see feasible): the consensus
-//! library takes no entry from a leader that they do not answer. Until then it is the operator's: `undo` in change goes back
-//! to the old voters, for which the same is needed.
+//! Owns the second step of such a change. The present leader makes it once the joint membership is applied and has been
+//! the newest for some seconds, and once majorities of both sets answer (see feasible): the consensus library takes no
+//! entry from a leader that they do not answer. Until then the operator may act: `undo` in change goes back to the old
+//! voters, which needs the same majorities.
 //!
-//! Why that is safe: it is the step that the consensus protocol prescribes after the first one, whoever leads.
+//! Why that is safe: the consensus protocol prescribes this step after the first one, whoever leads.
 //! Invariant: one task of a leader changes the membership at a time (`Core::changing`).
 
 use std::collections::BTreeSet;
@@ -26,7 +26,7 @@ use crate::member::consensus::LogId;
 use crate::member::core::Core;
 use crate::transport::Transport;
 
-/// Between two looks.
+/// Pause between two looks at the membership.
 const LOOK_PERIOD: Duration = Duration::from_secs(1);
 
 /// Looks in a row that find the same change half done before it is completed: an operator that asks the new leader for
@@ -48,7 +48,7 @@ impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
         }
     }
 
-    /// The change that this leader finds half done and applied, if no task of its own works on it.
+    /// The log id of the joint membership that this leader finds newest and applied, if none of its tasks works on it.
     fn half_done(&self) -> Option<LogId> {
         let _leader = self.leader().filter(|leader| leader.local)?;
         let _idle = self.changing.try_lock().ok()?;
@@ -68,8 +68,8 @@ impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
         if let Err(reason) = self.majorities_answer(sets).await {
             return tracing::warn!(%reason, "a change of the voters stays half done");
         }
-        // No voter more: what is left to do is the second step. Who is a voter no longer is a member no longer, as in
-        // every removal; a promotion removes nobody.
+        // Adding no voter leaves the second step to do. `retain: false`: a voter that is none any more leaves the membership,
+        // as in every removal; a promotion removes nobody.
         let change = self.raft.change_membership(ChangeMembers::AddVoterIds(BTreeSet::new()), false);
         match R::select2(change.boxed(), self.deposed(&leader).boxed()).await {
             Select2::First(Ok(_)) => {

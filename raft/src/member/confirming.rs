@@ -1,17 +1,17 @@
-//! Whether this member, which takes itself for the leader, still is: it asks the voters.
+//! ReadIndex of the leader: before a read it asks the voters whether they still follow it.
 //!
-//! Owns the rounds of questions by which a leader may answer a read. A round takes the leader's place in the log first and
-//! asks then, by a call of its own to each voter, which answers for itself alone. The consensus library has such rounds as
-//! well, but takes acknowledgements of entries for answers, and an old one for the answer to a newer question (the queue of
-//! its frames goes by where they end): a leader that was cut off then answered reads by what had been held up on the way.
+//! Owns the rounds of questions. A round first takes the read index from the leader's log and then asks each voter by a
+//! separate call, whose answer counts for that call alone. The consensus library has such rounds as well, but it counts
+//! acknowledgements of entries as answers, and an old one as the answer to a newer question (its queue of frames is keyed
+//! by their last index): a leader that was cut off then answered reads by acknowledgements that had been held up on the way.
 //!
-//! Why a round is enough. A voter that answers follows this leader at that moment, so it has promised itself to nobody
-//! later. A later leader was elected by a majority of the same voters, or of those that came one change after them; each has
-//! one of these in common with the majority that answered. So nobody had been elected when the first was asked, and nothing
-//! was acknowledged that is not in this log up to the place that was taken before.
+//! Why a round is enough. A voter that answers follows this leader at that moment, so it has voted in no later term. A later
+//! leader is elected by a majority of the same voters, or of those one change after them; each such majority has a voter in
+//! common with the majority that answered. So no later leader had been elected when the first voter was asked, and every
+//! write acknowledged by then is in this log at or below the read index.
 //!
-//! A question is a heartbeat to whom it is put, and keeps that one from standing for election. A leader that hands over takes no
-//! writes any more and sends no heartbeats, so that another is elected where its successor does not take over. It asks nobody either.
+//! To a voter a question is a heartbeat, and keeps it from standing for election. A leader that hands over takes no writes
+//! and sends no heartbeats, so that another is elected where its successor does not take over. So it asks no voter either.
 //!
 //! Invariant: an answer counts for the round that asked for it, and for no other.
 
@@ -35,14 +35,14 @@ use crate::member::core::{Core, Raft};
 use crate::store::ReadError;
 use crate::transport::{NodeId, Transport};
 
-/// For a voter's answer. One that is up answers at once; whoever waits for the read asks again.
+/// Time for a voter's answer. A voter that is up answers at once; after a failed round the barrier starts another.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// Questions to one voter that are not answered yet. The rounds under way need four; a voter that is silent is not asked
-/// ten thousand times before the first question is given up.
+/// Unanswered questions to one voter at once. The rounds under way need four. Without a bound a silent voter would be asked
+/// ten thousand times before the first question times out.
 const UNANSWERED_MAX: usize = 16;
 
-/// How many questions each voter has not answered yet.
+/// The number of unanswered questions of each voter; a voter without any is absent.
 #[derive(Clone, Default)]
 pub(crate) struct Unanswered(Arc<Mutex<BTreeMap<NodeId, usize>>>);
 
@@ -53,7 +53,7 @@ struct Question {
 }
 
 impl Unanswered {
-    /// `None` when `to` has too many to answer.
+    /// Counts a question to `to`; `None` when `UNANSWERED_MAX` are under way.
     fn ask(&self, to: NodeId) -> Option<Question> {
         let mut counts = self.0.lock();
         let count = counts.entry(to).or_default();
@@ -77,29 +77,29 @@ impl Drop for Question {
     }
 }
 
-/// This member as a leader, as of one moment of the consensus task.
+/// This member's leadership, at one moment of the consensus task.
 pub(crate) struct Reign {
     pub(crate) vote: Vote,
-    /// The end of its log.
+    /// The last log id; `None` while the log is empty.
     pub(crate) last: Option<LogId>,
     committed: Option<LogId>,
-    /// No write that was acknowledged before is behind it.
+    /// At or above every write acknowledged before.
     read_index: u64,
     pub(crate) membership: Arc<StoredMembership>,
 }
 
-/// Whether those who follow are majorities of all sets of voters.
+/// Whether `following` holds a majority of each set of voters.
 fn is_majority_of_all(sets: &[BTreeSet<u64>], following: &BTreeSet<u64>) -> bool {
     let follows = |voters: &BTreeSet<u64>| 2 * voters.intersection(following).count() > voters.len();
     !sets.is_empty() && sets.iter().all(follows)
 }
 
-/// Who is asked, and whether it follows.
+/// The id of the voter asked, and whether it follows.
 type Asked = BoxFuture<'static, (u64, bool)>;
 
 impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
-    /// An index that no write acknowledged before the call lies behind, with the leader's term: a majority has said since the
-    /// call that it follows this member.
+    /// A read index, at or above every write acknowledged before the call, with the leader's term: a majority has answered
+    /// since the call that it follows this member.
     pub(crate) async fn confirm(&self) -> Result<LogId, ReadError> {
         let (reign, hands_over) =
             futures::join!(reign(&self.raft, self.options.id().0), hands_over(&self.raft));
@@ -120,7 +120,7 @@ impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
             }
         }
         if !asked.is_empty() {
-            // A call that is dropped resets its stream, and one voter is always the last.
+            // Dropping a call resets its stream, and the slowest voter's call is still under way: let it finish.
             drop(R::spawn(async move { while asked.next().await.is_some() {} }));
         }
         Ok(log_id(reign.vote.leader_id.term, reign.read_index))
@@ -135,7 +135,7 @@ impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
         let asked = voters.into_iter().filter_map(|voter| {
             let place = membership.get_node(&voter)?;
             let question = self.barriers.unanswered.ask(NodeId(voter))?;
-            // Up to where it has the same log: an answer of less gives it away.
+            // The last entry it acknowledged: a voter that has lost entries answers with a conflict.
             let matched = metrics.replication.as_ref().and_then(|all| *all.get(&voter)?);
             let request = AppendEntriesRequest::<Types<R>> {
                 vote: reign.vote,
@@ -155,22 +155,22 @@ impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
     }
 }
 
-/// Whether the consensus task takes no writes as a leader: it hands over, or does not lead.
+/// Whether the consensus task refuses writes: it hands over the lead, or does not lead.
 pub(crate) async fn hands_over<R: Runtime, D: Disk>(raft: &Raft<R, D>) -> bool {
-    // Asked for a read by its lease it tells at once. The lease itself decides nothing.
+    // In both cases it refuses a lease read, without asking a voter. The lease itself decides nothing.
     let by_lease = raft.get_read_linearizer(ReadPolicy::LeaseRead).await;
     matches!(by_lease, Err(RaftError::APIError(LinearizableReadError::ForwardToLeader(_))))
 }
 
-/// What the consensus task takes the member `own` for, now.
+/// The leadership of the member `own`, as the consensus task has it now; an error where `own` does not lead.
 pub(crate) async fn reign<R: Runtime, D: Disk>(raft: &Raft<R, D>, own: u64) -> Result<Reign, ReadError> {
     let asked = raft.with_raft_state(move |state| {
         let vote = *state.vote_ref();
         let leads =
             vote.committed && vote.leader_id.voted_for == own && state.server_state == ServerState::Leader;
         let committed = state.cluster_committed().copied();
-        // Before an entry of its own term is committed a leader may not know what the earlier one has acknowledged; all of
-        // that is in its log.
+        // Before an entry of its own term is committed, a leader does not know which entries its predecessor acknowledged;
+        // all of them are in its log, so the read index is its last.
         let last = state.log_ids.last().copied();
         let place = committed.filter(|id| term_of(id) == vote.leader_id.term).or(last);
         let membership = state.membership_state.effective().clone();

@@ -1,6 +1,6 @@
-//! The consensus library's parameters: which types it handles and how it is set.
+//! The consensus library's type parameters and settings.
 //!
-//! Owns every choice made of the library. Nothing here, nor any type of it, leaves this crate.
+//! Owns both. Neither these nor any type of the library leave this crate.
 
 use std::cmp::Ordering;
 use std::fmt;
@@ -29,17 +29,17 @@ pub(crate) type SnapshotMeta = openraft::SnapshotMeta<CommittedLeader, u64, Plac
 pub(crate) type Snapshot<S> = openraft::Snapshot<CommittedLeader, u64, Place, S>;
 pub(crate) type WriteResult<R> = openraft::raft::ClientWriteResult<Types<R>>;
 
-/// The term in which an entry was proposed.
+/// The term of the leader that appended an entry.
 pub(crate) fn term_of(log_id: &LogId) -> u64 {
     log_id.leader_id.term
 }
 
-/// The id of an entry.
+/// The log id of an entry, from its term and index.
 pub(crate) fn log_id(term: u64, index: u64) -> LogId {
     LogId { leader_id: CommittedLeader::new(term), index }
 }
 
-/// The library's types, over the runtime `R`.
+/// The library's type configuration, over the runtime `R`.
 pub(crate) struct Types<R>(PhantomData<fn() -> R>);
 
 impl<R: Runtime> RaftTypeConfig for Types<R> {
@@ -64,7 +64,7 @@ impl<R: Runtime> RaftTypeConfig for Types<R> {
     type ErrorSource = BoxedErrorSource;
 }
 
-// The library asks these of its configuration; a derive would ask them of the runtime too.
+// The library requires these traits of its configuration; a derive would require them of the runtime, too.
 impl<R> Clone for Types<R> {
     fn clone(&self) -> Self {
         *self
@@ -114,7 +114,7 @@ impl fmt::Display for Command {
     }
 }
 
-/// What the membership says of a member, beside its id.
+/// A member's name and address, as the membership holds them beside its id.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Place {
     pub(crate) name: Arc<str>,
@@ -131,7 +131,7 @@ impl Place {
     }
 }
 
-/// Called with the library's answer, on whatever task has it.
+/// Called with the library's answer, on the library's task that has it.
 pub(crate) struct Callback<T>(pub(crate) Box<dyn FnOnce(T) + Send>);
 
 impl<R: Runtime, T: OptionalSend + 'static> Responder<Types<R>, T> for Callback<T> {
@@ -156,7 +156,7 @@ pub(crate) fn config(options: &Options) -> Result<Config, String> {
         install_snapshot_timeout: SNAPSHOT_MS_MAX,
         max_payload_entries: FRAME_ENTRIES_MAX,
         replication_lag_threshold: options.log.snapshot_every.saturating_add(options.log.keep),
-        // The log is cut by its own rules (see compaction).
+        // Snapshots and purges are triggered by compaction.
         snapshot_policy: SnapshotPolicy::Never,
         max_in_snapshot_log_to_keep: u64::MAX,
         enable_pre_vote: Some(true),

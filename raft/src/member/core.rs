@@ -1,6 +1,6 @@
-//! What the parts of a running member share.
+//! The state that the parts of a running member share.
 //!
-//! Owns the consensus handle and the question who leads. It decides nothing: each part that uses it does.
+//! Owns the consensus handle, the member's tasks, and the look-up of the present leader. Decisions are made in the parts.
 
 use std::collections::BTreeMap;
 use std::future::Future;
@@ -42,18 +42,18 @@ use crate::warnings::Warnings;
 
 pub(crate) type Raft<R, D> = openraft::Raft<Types<R>, Machine<R, D>>;
 
-/// Shared by everything of one running member.
+/// Shared by all parts of one running member.
 pub(crate) struct Core<R: Runtime, D: Disk, T: Transport> {
     pub(crate) options: Options,
     pub(crate) raft: Raft<R, D>,
     pub(crate) disk: Arc<D>,
     pub(crate) transport: T,
-    /// Makes links to members, with what is known of each.
+    /// Makes links to other members, with what this member knows of each.
     pub(crate) links: Network<R, T>,
     pub(crate) applied: Arc<Applied<D>>,
-    /// The log, to do a purge that waits for the stored state.
+    /// The log, for purges that wait for the stored state.
     pub(crate) log: Log<R, D>,
-    /// Bytes of the log.
+    /// Counts the bytes of the log.
     pub(crate) meter: Arc<Mutex<Meter>>,
     /// Log entries that transfers of snapshots, and repairs, still need.
     pub(crate) holds: Arc<Holds>,
@@ -68,24 +68,24 @@ pub(crate) struct Core<R: Runtime, D: Disk, T: Transport> {
     pub(crate) installing: tokio::sync::Mutex<Option<Partial>>,
     /// Held by the task that changes the membership, while this member leads.
     pub(crate) changing: tokio::sync::Mutex<()>,
-    /// Whose disk this is, as written there.
+    /// The identity on this disk: member, data directory, cluster, founding.
     pub(crate) identity: Mutex<wire::Identity>,
-    /// It is written by one at a time.
+    /// Held while the identity is written to the disk.
     pub(crate) identifying: tokio::sync::Mutex<()>,
-    /// Enrolment is over: this member votes and replicates.
+    /// Enrolment has let this member take part: it votes and replicates.
     pub(crate) enrolled: AtomicBool,
     /// Comparison of this member's state with the others'; quarantine.
     pub(crate) agreement: Arc<Agreement>,
-    /// One founding is decided at a time.
+    /// Held while a founding is decided.
     pub(crate) deciding: tokio::sync::Mutex<()>,
-    /// The last member that sent anything but a question (identity, feature level, founding) while this one waited to be
-    /// founded or added.
+    /// While this member waits to be founded or added: the last sender of a request that shows a running cluster, and when
+    /// (see `note_speaker`).
     pub(crate) spoken_to_by: Mutex<Option<(NodeId, R::Instant)>>,
-    /// What others promised this member.
+    /// The newest vote and acknowledgement of each other member to this one.
     pub(crate) promises: Promises,
     /// Comparison of this disk with what other members remember of it, after a restart.
     pub(crate) returning: Returning,
-    /// The voters that enrolment was told of: the peers that this member knows before it has any log.
+    /// The voters named in enrolment or in the founding: the peers that this member knows before it has any log.
     pub(crate) introduced: Mutex<Vec<Peer>>,
     /// When this member last followed a leader.
     pub(crate) vouchers: Vouchers<R::Instant>,
@@ -93,33 +93,33 @@ pub(crate) struct Core<R: Runtime, D: Disk, T: Transport> {
     pub(crate) hearsay: Hearsay<R::Instant>,
     /// Open claims of peers that this disk is an older copy, or that this member was removed.
     pub(crate) accusations: Accusations,
-    /// Names of peers that are no members, as their certificates have them.
+    /// Names in the certificates of peers that are no members, by id; for messages to operators.
     pub(crate) names_heard: Mutex<BTreeMap<NodeId, Arc<str>>>,
     /// Limits of warnings, by cause.
     pub(crate) warnings: Warnings<R::Instant>,
-    /// For each voter, an index by which it was one.
+    /// For each voter, a log index at which it was a voter.
     pub(crate) voters_since: VotersSince,
     /// Room on the members' disks.
     pub(crate) space: SpaceWatch,
 }
 
-/// Who leads, as this member believes.
+/// The leader of a term, as this member knows it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Leader {
     pub(crate) term: u64,
     pub(crate) peer: Peer,
-    /// It is this member.
+    /// The leader is this member.
     pub(crate) local: bool,
 }
 
 impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
-    /// Who leads, as far as this member knows.
+    /// The leader, as far as this member knows; `None` also for a leader that its membership lacks.
     pub(crate) fn leader(&self) -> Option<Leader> {
         let metrics = self.raft.server_metrics();
         let now = metrics.borrow_watched();
         let id = now.current_leader?;
         let local = id == self.options.id().0;
-        // A member that has just won knows it by its vote, but leads only once it has become the leader.
+        // The vote of a member that has just won names it as the leader before its state is `Leader`.
         if local && now.state != ServerState::Leader {
             return None;
         }
@@ -142,7 +142,7 @@ impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
         }
     }
 
-    /// The newest membership in the log here.
+    /// The newest membership in this member's log, committed or not.
     pub(crate) fn membership(&self) -> Arc<StoredMembership> {
         self.raft.server_metrics().borrow_watched().membership_config.clone()
     }
@@ -186,7 +186,7 @@ impl Stop {
     }
 }
 
-/// What `task` gives, unless `duration` passes first.
+/// The output of `task`; `None` when `duration` passes first.
 pub(crate) async fn within<R: Runtime, F>(duration: Duration, task: F) -> Option<F::Output>
 where
     F: Future + Send,

@@ -2,15 +2,15 @@
 //!
 //! Owns the decision between a founder, a new member, and a member that lost its data. The last must never vote or
 //! acknowledge again under its name: entries it once acknowledged may be on one other disk only. Until the decision this
-//! member answers nothing but the questions that others decide by.
+//! member answers only the requests by which others decide: identity, feature level, founding. By the answers of the others:
 //!
-//! - A member has the founding of the cluster on its disk, with this very disk in it: found it with the others.
+//! - A founding names this very disk: take part in it.
 //! - A member has a leader behind it and does not know this one with another disk: join and be replicated to.
-//! - A member knows this one with another disk, or as removed: refuse to start. One that stands alone with that against several
-//!   that have a leader behind them is not believed: its machine may be in other hands.
-//! - Nothing of that: wait. An empty disk founds no cluster by itself (see founding).
+//! - A member knows this one with another disk, or as removed: refuse to start. Such answers are ignored where more members,
+//!   each with a leader behind it, say otherwise: the machine of a member that says so may be in other hands.
+//! - None of these: wait. An empty disk founds no cluster by itself (see founding).
 //!
-//! Invariant: what disks hold decides; configuration and clocks do not.
+//! Invariant: the contents of disks decide; configuration and clocks do not.
 
 use std::io;
 use std::sync::Arc;
@@ -38,42 +38,42 @@ use crate::store::ProposeError;
 use crate::transaction::Transaction;
 use crate::transport::{NodeId, Peer, Transport};
 
-/// Time between two rounds of asking all members, which may start in any order, minutes apart.
+/// Pause between two rounds of asking all members, which may start in any order, minutes apart.
 const ASK_PAUSE: Duration = Duration::from_millis(100);
 
 /// Time for one member's answer, which includes that member's own question to its leader.
 const ASK_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// How long a member asked may take to hear from its leader.
+/// Time for the barrier by which an answering member makes sure that a leader is behind it.
 const CONFIRM_TIMEOUT: Duration = Duration::from_millis(700);
 
 /// Time between two attempts to register this member in the cluster's state.
 const WRITE_PAUSE: Duration = Duration::from_millis(200);
 
-/// Attempts without a leader, 200 ms apart, before that is logged: ten seconds, longer than several elections.
+/// Attempts without a leader, 200 ms apart, before a warning: ten seconds, longer than several elections.
 const UNLED_ROUNDS: u64 = 50;
 
-/// Attempts between two such lines: a minute.
+/// Attempts between two such warnings: a minute.
 const UNLED_ROUNDS_AGAIN: u64 = 300;
 
-/// The sum of the answers of one round.
+/// The decision that follows from the answers of one round.
 #[derive(Debug, PartialEq)]
 enum Decision {
     Found(wire::Founding),
     Join,
     LostData,
     Removed,
-    /// Nobody knows of a founding or a cluster.
+    /// No answer names this disk in a founding or has a leader behind it: ask again.
     Ask,
 }
 
-/// Whether a member knows the asker with another disk than `own_directory`.
+/// Whether the answering member knows this one with another disk than `own_directory`.
 fn knows_other(answer: &wire::IdentityResponse, own_directory: &str) -> bool {
     !answer.directory.is_empty() && answer.directory != own_directory
 }
 
-/// Whether `others` refute what `against` say. Who has a leader behind it has applied every registration and every removal up to
-/// now, so that a sound member is never refuted by one; two that lie could.
+/// Whether the answers in `against` are outvoted: more of the `others` have a leader behind them. Such a member has applied
+/// every registration and removal up to now, so an honest one never contradicts a true answer. Two that lie can outvote it.
 fn is_outvoted(against: &[wire::IdentityResponse], others: &[wire::IdentityResponse]) -> bool {
     let confirmed = others.iter().filter(|answer| answer.confirmed).count();
     !against.is_empty() && confirmed > against.len()
@@ -96,7 +96,7 @@ fn decide(answers: &[wire::IdentityResponse], node: NodeId, own_directory: &str)
 }
 
 impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
-    /// Decides whether this member takes part, then keeps the identities.
+    /// Decides whether this member takes part, then saves the cluster's identity and registers this start.
     pub(crate) async fn take_part(self: Arc<Self>) {
         if !self.enrolled.load(Ordering::Acquire) && !self.enrol().await {
             return;
@@ -107,7 +107,7 @@ impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
     /// Asks the others until they decide; `false` when this member must not take part.
     async fn enrol(&self) -> bool {
         if self.identity().founding.is_some() {
-            // It ended between writing the founding and the first membership.
+            // The last start ended between writing the founding and the first membership.
             self.enter_first_membership().await;
             return true;
         }
@@ -115,15 +115,15 @@ impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
         let asked: Vec<&Peer> = founders.iter().chain(&self.options.join).collect();
         let asked: Vec<&Peer> = asked.into_iter().filter(|peer| peer.id != self.options.id()).collect();
         let mut rounds = 0u64;
-        // As the first of the founders this member is told to found by its operator, not by an answer.
+        // The first founder is enrolled by its operator's request (see founding), not by an answer.
         while !self.enrolled.load(Ordering::Acquire) {
             let answers = join_all(asked.iter().map(|peer| self.ask_identity(peer, false))).await;
             let answers = self.believable(answers.into_iter().flatten().collect());
             if self.enrolled.load(Ordering::Acquire) {
-                // Founded meanwhile; what it has promised since contradicts nothing.
+                // Founded during the round: promises made since then contradict nothing.
                 break;
             }
-            // Whoever joins without anyone to ask is found by the leader that it was added to.
+            // A joining member that has no peer to ask waits for the leader of the cluster that it was added to.
             let decision = match asked.is_empty() && founders.is_empty() {
                 true => Decision::Join,
                 false => decide(&answers, self.options.id(), &self.identity().directory),
@@ -139,7 +139,7 @@ impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
                     self.fatal.report(StartError::Removed { name });
                     return false;
                 }
-                // Unmarked: a disk without a log is found out at every start.
+                // The disk is not marked: one without a log is compared at every start.
                 _ if contradicted.is_some() => {
                     let reason = contradicted.unwrap_or_default();
                     self.fatal.report(StartError::RolledBack { name, reason });
@@ -165,7 +165,7 @@ impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
         true
     }
 
-    /// The answers without those that speak against this disk, if those are outvoted.
+    /// The answers, without those against this member or its disk where they are outvoted.
     fn believable(&self, answers: Vec<wire::IdentityResponse>) -> Vec<wire::IdentityResponse> {
         let own = self.identity().directory;
         let is_against = |answer: &wire::IdentityResponse| {
@@ -187,7 +187,7 @@ impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
         against.into_iter().chain(others).collect()
     }
 
-    /// Notes the voters named in the answers of members that are in touch with a leader.
+    /// Notes the voters of the newest membership in the answers of members that have a leader behind them.
     fn be_introduced(&self, answers: &[wire::IdentityResponse]) {
         let confirmed = answers.iter().filter(|answer| answer.confirmed);
         let memberships =
@@ -200,7 +200,8 @@ impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
         *self.introduced.lock() = voters.collect();
     }
 
-    /// Asks `peer` what it knows of its cluster and of this member.
+    /// Asks `peer` for its identity and for what it knows of this member's disk; `None` when it does not answer. With
+    /// `unconfirmed` it answers from its own state, without a barrier.
     pub(crate) async fn ask_identity(
         &self,
         peer: &Peer,
@@ -217,7 +218,7 @@ impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
         }
     }
 
-    /// Answers what other members decide by.
+    /// Answers another member's question for identities.
     pub(crate) async fn answer_identity(
         &self,
         asker: NodeId,
@@ -232,8 +233,8 @@ impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
         let state = self.applied.state();
         let mut identity = self.identity();
         let founder = founding_disk(identity.founding.as_ref(), asker).map(str::to_owned);
-        // Once there is a cluster, its state tells more than the founding. But a founder that has not registered yet may never
-        // have received the founding, and may be needed for the election of the leader that could let it in.
+        // Once the state has the cluster's identity, it tells more than the founding. But a founder that has not registered
+        // yet may never have received the founding, and may be needed to elect the leader that could let it in.
         let is_late =
             is_founder(&state, asker) && registered(&state, asker).is_some_and(|known| known.starts == 0);
         if ClusterIdentity::read(&state).is_some() && !is_late {
@@ -269,7 +270,8 @@ impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
         self.identity.lock().clone()
     }
 
-    /// Sees to it that the cluster has an identity, that this disk remembers it, and that the cluster knows this disk.
+    /// Writes the cluster's identity while this member leads and there is none, saves it on this disk, and registers this
+    /// start in the state.
     async fn make_known(&self) {
         let now_ms = || (self.options.clock)();
         let mut rounds = 0u64;
@@ -299,7 +301,8 @@ impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
             let state = self.applied.state();
             match registered(&state, self.options.id()) {
                 Some(known) if known == own => return,
-                // A start that is refused must not be registered: it would make the disk that is sound an older copy.
+                // Not before the comparison with the leader: registering a start that is then refused would make the sound
+                // disk look like an older copy.
                 _ if !self.is_leader_compared() => {}
                 Some(known) if !known.directory.is_empty() && known.directory != own.directory => {
                     return self.fatal.report(StartError::LostData { name });
@@ -315,7 +318,7 @@ impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
         }
     }
 
-    /// Logs, now and then, that no leader has been heard of for long. Counts the attempts to register without one.
+    /// Counts the attempts without a known leader in `rounds`, and logs a warning when there were many.
     fn log_unled(&self, rounds: &mut u64) {
         *rounds = if self.leader().is_some() { 0 } else { *rounds + 1 };
         if *rounds == UNLED_ROUNDS || (*rounds > 0 && rounds.is_multiple_of(UNLED_ROUNDS_AGAIN)) {
@@ -327,7 +330,7 @@ impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
         }
     }
 
-    /// Notes on the disk that the cluster may know of this start from now on; returns `false` when the disk refuses.
+    /// Notes on the disk that this start may be registered from now on; `false` when the disk fails.
     async fn announce_start(&self) -> bool {
         let is_noted = !self.identity().unannounced;
         is_noted || self.change_identity(|identity| identity.unannounced = false).await.is_ok()
@@ -341,7 +344,7 @@ impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
         })
     }
 
-    /// Proposes a write once. The caller checks that it was applied, and tries again.
+    /// Proposes a transaction once. The caller checks that it was applied, and tries again.
     async fn write(&self, transaction: Transaction) {
         match self.propose(transaction).await {
             Ok(_) => {}
@@ -358,7 +361,7 @@ impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
         }
     }
 
-    /// Notes the cluster on the disk; returns `false` when the disk is another cluster's.
+    /// Saves the cluster's name and brand on the disk; `false` when the disk is another cluster's, or fails.
     async fn remember(&self, cluster: &ClusterIdentity) -> bool {
         let identity = self.identity();
         if *identity.cluster == *cluster.cluster && !identity.brand.is_empty() {
@@ -376,7 +379,7 @@ impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
         self.change_identity(write).await.is_ok()
     }
 
-    /// Changes the identity on the disk, then in memory. A disk that refuses ends this member.
+    /// Changes the identity on the disk, then in memory. A failed write ends this member.
     pub(crate) async fn change_identity(&self, change: impl FnOnce(&mut wire::Identity)) -> io::Result<()> {
         let _alone = self.identifying.lock().await;
         let mut identity = self.identity();

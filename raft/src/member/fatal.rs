@@ -1,7 +1,7 @@
 //! The end of a member that cannot go on.
 //!
-//! Owns the first reason why. A failed disk operation is never retried and never survived: what the disk holds after a
-//! failed sync is unknown, so the process must stop and start from what is really there.
+//! Owns the first reason. A failed disk operation is never retried and never survived: after a failed sync the contents of
+//! the disk are unknown, so the process must stop, and start from what is really there.
 
 use std::future::poll_fn;
 use std::io;
@@ -10,14 +10,14 @@ use std::task::{Poll, Waker};
 
 use parking_lot::Mutex;
 
-/// Where the parts of a member report that it must stop. Clones share it.
+/// The parts of a member report here that it must stop. Clones share the reason.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Fatal(Arc<Mutex<Reported>>);
 
 #[derive(Debug, Default)]
 struct Reported {
     reason: Option<String>,
-    /// The node has one task that waits; the last to ask is it.
+    /// The waiting task, of which the node has one: the latest call of `reason`.
     waiting: Option<Waker>,
 }
 
@@ -36,7 +36,7 @@ impl Fatal {
         }
     }
 
-    /// Records an error of the disk or of what was read from it, and passes it on to the consensus library.
+    /// Records an error of the disk or of data read from it, and returns it in the form that the consensus library takes.
     pub(crate) fn disk<T, E: ToString>(&self, result: Result<T, E>) -> Result<T, io::Error> {
         result.map_err(|error| {
             let reason = error.to_string();
@@ -45,7 +45,7 @@ impl Fatal {
         })
     }
 
-    /// The reason, once there is one.
+    /// Completes with the first reason, once it is reported.
     pub(crate) async fn reason(&self) -> String {
         poll_fn(|context| {
             let mut reported = self.0.lock();

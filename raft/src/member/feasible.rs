@@ -1,12 +1,12 @@
-//! Whether a change of the membership would be committed, before it is begun.
+//! Checks before a membership change begins that it can be committed.
 //!
 //! A change of the voters takes effect when it is in the leader's log, not when it is committed. From then on it needs a
 //! majority of the old and of the new voters; without one of them the cluster takes no write, not even the one that
-//! would take the change back. So the leader makes a change only when majorities of both answer it now. It looks twice:
+//! would take the change back. So the leader makes a change only when majorities of both answer it now. It checks:
 //!
-//! - at the acknowledgements of heartbeats and entries that the consensus library counts. This costs nothing, but a voter
+//! - the acknowledgements of heartbeats and entries that the consensus library counts. This costs nothing, but a voter
 //!   that has just died is among them for some heartbeats;
-//! - at the answers to a question that it then asks every voter of either set, all at once. Only those count.
+//! - then the answers of all voters of both sets to a question asked now, in parallel. They decide.
 //!
 //! Owns the reasons for which a change is refused. It changes nothing, and a member may still die right after it
 //! answered: see completion, `undo` in change, and docs/decisions/0016.
@@ -30,28 +30,28 @@ use crate::member::network::control;
 use crate::member::standing::Standing;
 use crate::transport::{NodeId, Peer, Transport};
 
-/// Heartbeats a voter may leave unanswered in a row and still count: one is lost, the next one is on its way.
+/// Heartbeats a voter may leave unanswered in a row and still count as answering: one is lost, the next is on its way.
 const HEARTBEATS_MISSED_MAX: u64 = 4;
 
-/// How long a silent voter is waited for: a busy machine delays heartbeats, and a link is made anew within a second.
+/// Time to wait for silent voters: a busy machine delays heartbeats, and a link is made anew within a second.
 const SILENCE_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Between two looks.
+/// Pause between two checks while voters are silent.
 const LOOK_PAUSE: Duration = Duration::from_millis(50);
 
-/// For a voter's answer to the question whether it is there: many times what a voter takes that a cluster could rely on.
+/// Time for a voter's answer: many times what a voter takes on which a cluster could rely.
 const ANSWER_TIMEOUT: Duration = Duration::from_millis(500);
 
-/// Why a change must not be made.
+/// The reason why a change must not be made now.
 enum Obstacle {
-    /// It stays so.
+    /// Waiting does not help: the member is unknown, or was removed.
     Lasting(String),
-    /// Too few voters answer, so far.
+    /// Too few voters answer or have the log, so far.
     Silence(String),
 }
 
 impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
-    /// Completes when nothing speaks against `change`. Fails with the reason when it must not be made.
+    /// Completes when `change` may be made. Fails with the reason when it must not, or not within `SILENCE_TIMEOUT`.
     pub(crate) async fn wait_feasible(&self, change: &Change) -> Result<(), String> {
         let started = R::Instant::now();
         loop {
@@ -101,7 +101,7 @@ impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
                 voters.remove(id);
                 Ok(with(voters))
             }
-            // The older set alone commits it, but a leader that majorities of both do not answer takes no entry.
+            // The older set alone commits it, but the library takes no entry from a leader without majorities of both.
             Change::Undo(_) => Ok(present.clone()),
             Change::TransferLeader(_) => Ok(Vec::new()),
         }
@@ -119,12 +119,12 @@ impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
         }
     }
 
-    /// The refusal of a change of a member that there is not. Whoever asked knows the name that `id` was made of.
+    /// The refusal to change a member that does not exist. It may show only `id`, the hash of a name that the caller knows.
     pub(crate) fn no_member(&self, id: u64) -> String {
         format!("no member is called {}", self.peer_name(id))
     }
 
-    /// Asks the voters of all `sets` whether they are there. Fails when too few of one set answer.
+    /// Asks the voters of all `sets` whether they answer. Fails when some set has no majority that does.
     pub(crate) async fn majorities_answer(&self, sets: &[BTreeSet<u64>]) -> Result<(), String> {
         let membership = self.membership();
         let voters: BTreeSet<u64> = sets.iter().flatten().copied().collect();
@@ -139,14 +139,14 @@ impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
         self.have_majorities(sets, &answering)
     }
 
-    /// Whether `peer` answers a question asked now. One that waits to be founded or taken in votes for nothing.
+    /// Whether `peer` answers a question asked now and may vote: a member that waits to be founded or added does not.
     async fn answers(&self, peer: &Peer) -> bool {
         let request = Request::Identity(wire::IdentityRequest { unconfirmed: true, about: 0 });
         let answer = control(&self.transport, peer, request, ANSWER_TIMEOUT).await;
         matches!(answer, Ok(Response::Identity(answer)) if !answer.waiting)
     }
 
-    /// Fails with the names of a set of voters of which too few are in `answering`.
+    /// Fails with the names of the first set of voters that has no majority in `answering`.
     fn have_majorities(&self, sets: &[BTreeSet<u64>], answering: &BTreeSet<u64>) -> Result<(), String> {
         let too_few = |voters: &&BTreeSet<u64>| voters.intersection(answering).count() <= voters.len() / 2;
         let Some(voters) = sets.iter().find(too_few) else { return Ok(()) };
@@ -160,7 +160,8 @@ impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
         ))
     }
 
-    /// The voters and learners that have acknowledged something to this leader a moment ago, itself included.
+    /// The voters and learners that acknowledged a heartbeat or entries to this leader within the last
+    /// `HEARTBEATS_MISSED_MAX` heartbeats, itself included.
     pub(crate) fn answering(&self) -> BTreeSet<u64> {
         let silence_max = Duration::from_millis(self.options.timing.heartbeat_ms * HEARTBEATS_MISSED_MAX);
         let metrics = self.raft.metrics();

@@ -1,11 +1,11 @@
-//! The feature level: which forms the members of a cluster write.
+//! The feature level: the version of the stored forms and frames that the members of a cluster write.
 //!
-//! Owns the level that this program supports and the one that the cluster has agreed on. Every stored form and frame
+//! Owns the level that this program supports and the level that the cluster has agreed on. Every stored form and frame
 //! names the lowest level that reads it (see [`crate::encoding`]); a member writes only forms of the agreed level.
 //!
 //! - The level is an object of the cluster's own resource: agreed through the log, the same at each revision everywhere.
-//! - The leader raises it once every voter and learner has answered that its program supports the next one. It never
-//!   falls: what was written must stay readable.
+//! - The leader raises it once every voter and learner has answered that its program supports a higher one. It never
+//!   falls: stored forms must stay readable.
 //! - A member whose program supports less than what was agreed stops, and says which level it lacks. It has damaged
 //!   nothing and goes on where it stopped once it is upgraded.
 //!
@@ -37,24 +37,24 @@ use crate::state::State;
 use crate::transaction::{Condition, Operation, Transaction};
 use crate::transport::{Peer, Transport};
 
-/// The object that holds the agreed level.
+/// The name of the object that holds the agreed level.
 const LEVEL: &str = "feature-level";
 
 /// Its only field.
 const LEVEL_FIELD: &str = "level";
 
-/// Between two rounds of asking while members are being upgraded. A round is one small call to each member; upgrades
+/// Pause between two rounds of asking while members are being upgraded. A round is one small call to each member; upgrades
 /// take minutes.
 const ASK_PERIOD: Duration = Duration::from_secs(2);
 
-/// One member's answer: it looks up two numbers.
+/// Time for one member's answer: it looks up two numbers.
 const ASK_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// How long the leader waits for a raise to be applied before it lets memberships change again. A raise that is still
-/// under way then is either applied or lost with the term; who is added meanwhile is asked for the raised level.
+/// under way then is either applied or lost with the term; a member added meanwhile is asked for its level after a barrier.
 const RAISE_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// The level of this program and of its cluster, shared by whatever encodes or decodes.
+/// The level of this program and of its cluster, shared by all parts that encode or decode.
 #[derive(Debug)]
 pub(crate) struct FeatureLevel {
     supported: u32,
@@ -77,7 +77,7 @@ impl FeatureLevel {
         self.agreed.load(Ordering::Acquire)
     }
 
-    /// Follows what the applied state says.
+    /// Takes over the agreed level from the applied state. An error if this program does not support it.
     pub(crate) fn follow(&self, state: &State) -> Result<(), StartError> {
         let agreed = agreed_feature_level(state);
         if agreed > self.supported {
@@ -88,12 +88,12 @@ impl FeatureLevel {
     }
 }
 
-/// What a member does about feature levels.
+/// The feature levels of this member, its cluster and the other members.
 pub(crate) struct Feature {
     pub(crate) level: Arc<FeatureLevel>,
     /// Held while members are asked and the level is raised, and while a member is asked and added.
     pub(crate) alone: tokio::sync::Mutex<()>,
-    /// What members last answered that they support.
+    /// The supported level in each member's last answer, by member id.
     heard: Mutex<BTreeMap<u64, u32>>,
 }
 
@@ -102,7 +102,7 @@ impl Feature {
         Feature { level, alone: tokio::sync::Mutex::default(), heard: Mutex::default() }
     }
 
-    /// The level that a member was last heard to support, by its id.
+    /// The supported level in the last answer of `member`; `None` before the first.
     pub(crate) fn heard(&self, member: u64) -> Option<u32> {
         self.heard.lock().get(&member).copied()
     }
@@ -113,10 +113,10 @@ pub fn agreed_feature_level(state: &State) -> u32 {
     agreed(state).map_or(0, |(level, _)| level)
 }
 
-/// The level that the cluster agreed on, and the revision that set it; `None` before the first.
+/// The level that the cluster agreed on, and the revision that set it; `None` before the first raise.
 fn agreed(state: &State) -> Option<(u32, Revision)> {
     let object = state.object(&cluster_key(LEVEL))?;
-    // A level that is no number was agreed by a program of another kind: none here supports it.
+    // A level that is no number was written by an unknown program: `u32::MAX` is above every supported level.
     Some((object.index.fields.value(LEVEL_FIELD, 0).parse().unwrap_or(u32::MAX), object.revision))
 }
 
@@ -151,10 +151,10 @@ impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
         }
     }
 
-    /// Raises the level to what every member supports, if that is more than now.
+    /// Raises the level to the highest that every member supports, if that is above the agreed one.
     async fn try_raise(&self, leader: Leader) {
         let _alone = self.feature.alone.lock().await;
-        // Whatever earlier terms agreed on is applied here now.
+        // After the barrier every raise of an earlier term is applied here.
         if self.barrier().await.is_err() {
             return;
         }
@@ -171,7 +171,7 @@ impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
         let (done, appended) = oneshot::channel::<()>();
         append(self, leader.term, bytes, move || drop(done)).await;
         let applied = async {
-            // Dropped when it was applied, refused or lost.
+            // The sender is dropped when the raise was applied, refused or lost.
             drop(appended.await);
         };
         if within::<R, _>(RAISE_TIMEOUT, applied).await.is_none() {
@@ -190,7 +190,7 @@ impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
         answers.into_iter().try_fold(supported, |least, answer| Some(least.min(answer?.supported)))
     }
 
-    /// The levels of `peer`, if it answers.
+    /// Asks `peer` for its levels; `None` when it does not answer.
     async fn ask_level(&self, peer: &Peer) -> Option<wire::FeatureResponse> {
         let request = Request::Feature(wire::FeatureRequest {});
         match control(&self.transport, peer, request, ASK_TIMEOUT).await {
@@ -206,7 +206,7 @@ impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
         }
     }
 
-    /// Answers another member's question.
+    /// Answers another member's question for feature levels.
     pub(crate) fn answer_feature(&self) -> wire::FeatureResponse {
         let level = &self.feature.level;
         wire::FeatureResponse {
@@ -216,8 +216,8 @@ impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
         }
     }
 
-    /// Why `peer` may not be added to the cluster, as the leader that holds [`Feature::alone`]. Who does not answer may
-    /// be: it asks by itself before it takes part, and the level is not raised without its answer.
+    /// The reason why `peer` may not be added to the cluster; for the leader, which holds [`Feature::alone`]. A peer that
+    /// does not answer may be added: it asks by itself before it takes part, and the level is not raised without its answer.
     pub(crate) async fn refuses_level_of(&self, peer: &Peer) -> Option<String> {
         if self.barrier().await.is_err() {
             return Some("the cluster's feature level is not known: no quorum answers".to_owned());
@@ -231,7 +231,7 @@ impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
         })
     }
 
-    /// Whether this program supports what the cluster that it is about to join has agreed on; reports it if not.
+    /// Whether this program supports the agreed level of the cluster that it is about to join; ends the member if not.
     pub(crate) async fn supports_level_of(&self, peers: &[&Peer]) -> bool {
         let answers = join_all(peers.iter().map(|peer| self.ask_level(peer))).await;
         let agreed = answers.into_iter().flatten().map(|answer| answer.agreed).max().unwrap_or(0);

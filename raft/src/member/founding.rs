@@ -1,4 +1,4 @@
-//! Founding a cluster: one explicit act, decided by one founder, kept on the disk of each.
+//! Founding a cluster: one explicit act of an operator, decided by one founder, recorded on every founder's disk.
 //!
 //! An operator asks for it once ([`Core::found`]), at any founder. The founder with the lowest id decides, and only when
 //! every founder answers it, waits with an empty disk, and was told of the same founders:
@@ -38,17 +38,17 @@ use crate::transport::{NodeId, Peer, Transport, TransportError};
 /// Time for the first founder to decide: it asks all the others, each within a second, and syncs its disk.
 const FOUND_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// How long a founder alone listens before it decides. The leader of a cluster that it grew into and has forgotten sends
-/// heartbeats, and connects anew at least twice a second.
+/// How long a single founder listens before it decides. If its cluster has grown and its disk has lost that, the leader
+/// sends it heartbeats, and connects anew at least twice a second.
 pub(crate) const LISTEN_ALONE: Duration = Duration::from_secs(1);
 
-/// How long a request to a waiting member counts as a sign of a running cluster: a leader sends several in a second.
+/// How long a request to a waiting member counts as evidence of a running cluster: a leader sends several in a second.
 const SPEAKER_AGE: Duration = Duration::from_secs(10);
 
-/// Names of peers that are no members, kept to be shown: certificates of one authority are few.
+/// Names kept of peers that are no members, for messages: certificates of one authority are few.
 const NAMES_MAX: usize = 64;
 
-/// Why a cluster was not founded.
+/// The error of founding a cluster.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FoundError {
     /// This call has certainly not founded the cluster.
@@ -60,7 +60,7 @@ pub enum FoundError {
     /// The cluster may have been founded; asking again tells.
     #[error("outcome unknown: {reason}")]
     Unknown {
-        /// What was lost.
+        /// What went wrong: a lost answer, a failed write.
         reason: String,
     },
 }
@@ -101,7 +101,7 @@ impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
         wire::FoundResponse { outcome: Some(outcome) }
     }
 
-    /// As the first founder: decides, and has the decision on its disk.
+    /// As the first founder: decides, and saves the founding on its disk.
     async fn decide_founding(&self) -> Result<(), FoundError> {
         let _alone = self.deciding.lock().await;
         if self.identity().founding.is_some() {
@@ -112,7 +112,8 @@ impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
         self.enter(founding).await.map_err(|error| FoundError::Unknown { reason: error.to_string() })
     }
 
-    /// Asks every other founder.
+    /// Asks every other founder for its disk. Fails with the reason when one of them does not agree, or a running cluster
+    /// speaks to this member.
     async fn agree_on_founding(&self) -> Result<wire::Founding, String> {
         if self.enrolled.load(Ordering::Acquire) {
             return Err("this member belongs to a cluster that was not founded by its founders".to_owned());
@@ -129,10 +130,10 @@ impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
             decided.push(founder(peer, self.agreeing_disk(peer, answer)?));
         }
         if founders.len() == 1 {
-            // There is no other founder to ask: this one listens for a cluster that it may have forgotten.
+            // There is no other founder to ask: listen for a cluster that this disk may have forgotten.
             R::sleep(LISTEN_ALONE).await;
         }
-        // A member of a running cluster that speaks to this one knows it with another disk, or would not do so.
+        // A running cluster speaks only to its members, so it knows this member, with another disk.
         if let Some(speaker) = self.speaker() {
             return Err(format!(
                 "member {speaker} of a running cluster speaks to this one; if it belongs to none, stop it"
@@ -141,7 +142,7 @@ impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
         Ok(wire::Founding { cluster: self.options.seed.cluster.to_string(), founders: decided })
     }
 
-    /// The disk of another founder, if nothing speaks against founding a cluster with it.
+    /// The data directory of another founder, by its answer. Fails with the reason when a cluster must not be founded.
     fn agreeing_disk(&self, peer: &Peer, answer: wire::IdentityResponse) -> Result<String, String> {
         let name = &peer.name;
         let own: BTreeSet<u64> = self.options.initial_cluster.iter().map(|peer| peer.id.0).collect();
@@ -161,7 +162,7 @@ impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
     /// Takes part in a founding: writes it to the disk, then enters the cluster's first membership.
     ///
     /// # Errors
-    /// The disk refused it, and this member ends.
+    /// The write failed, and this member ends.
     pub(crate) async fn enter(&self, founding: wire::Founding) -> io::Result<()> {
         let write = |identity: &mut wire::Identity| {
             identity.cluster.clone_from(&founding.cluster);
@@ -172,13 +173,13 @@ impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
         Ok(())
     }
 
-    /// Writes the first membership, of which the disk has the founding already.
+    /// Writes the first membership to the log. The founding is on the disk already.
     pub(crate) async fn enter_first_membership(&self) {
         let founding = self.identity().founding.unwrap_or_default();
         let peers = founding.founders.into_iter().filter_map(|founder| founder.member).map(peer_from_wire);
         let peers: Vec<Peer> = peers.collect();
         let members: BTreeMap<u64, Place> = peers.iter().map(|peer| (peer.id.0, Place::of(peer))).collect();
-        // Until the membership is in the log, these and nobody else may have this member's vote.
+        // Until the membership is in the log, only these peers may have this member's vote.
         *self.introduced.lock() = peers.into_iter().filter(|peer| peer.id != self.options.id()).collect();
         self.enrolled.store(true, Ordering::Release);
         match self.raft.initialize(members).await {
@@ -188,9 +189,9 @@ impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
         }
     }
 
-    /// Notes a request of `from` beyond the question who this waiting member is, if the request shows a running cluster:
-    /// `from` is a founder, or knows this member with another disk. Founders send such requests as well, for the moment in
-    /// which they have the founding and this member does not. A frame of any other holder of a certificate shows nothing.
+    /// Notes a request of `from` to this waiting member, other than identity, feature level and founding, if it shows a
+    /// running cluster: `from` is a founder, or knows this member with another disk. Founders send such requests also in
+    /// the moment in which they have the founding and this member does not. Any other sender only holds a certificate.
     pub(crate) fn note_speaker(&self, from: NodeId, recall: Option<&wire::Recall>) {
         let is_founder = self.options.initial_cluster.iter().any(|founder| founder.id == from);
         let own = self.identity().directory;
@@ -201,7 +202,7 @@ impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
         }
     }
 
-    /// The name of the sender of the newest such request, while it counts.
+    /// The name of the last noted sender; `None` once its request is older than `SPEAKER_AGE`.
     fn speaker(&self) -> Option<String> {
         let spoken = *self.spoken_to_by.lock();
         let (speaker, _) = spoken.filter(|(_, at)| at.elapsed() < SPEAKER_AGE)?;
@@ -224,7 +225,7 @@ impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
         told.map_or_else(|| self.peer_name(id.0), |name| name.to_string())
     }
 
-    /// Logs what this member waits for.
+    /// Logs that this member waits, and what its operator can do.
     pub(crate) fn log_waiting(&self, answers: usize, asked: usize) {
         match self.speaker().filter(|_| !self.options.initial_cluster.is_empty()) {
             Some(speaker) => tracing::warn!(
@@ -245,7 +246,7 @@ fn founder(peer: &Peer, directory: String) -> wire::Founder {
     wire::Founder { member: Some(peer_to_wire(peer)), directory }
 }
 
-/// The disk that `founding` names for `node`.
+/// The data directory that `founding` names for `node`.
 pub(crate) fn founding_disk(founding: Option<&wire::Founding>, node: NodeId) -> Option<&str> {
     let is_node =
         |founder: &&wire::Founder| founder.member.as_ref().is_some_and(|member| member.id == node.0);

@@ -1,6 +1,6 @@
-//! The handle on a running member: what the API, the node binary and its operators call.
+//! The handle on a running member, which the API and the node binary call.
 //!
-//! Owns the deadlines of calls. It holds nothing of its own; clones are cheap.
+//! Owns the deadlines of proposals and digests. It has no state; clones are cheap.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -30,13 +30,13 @@ use crate::store::{ProposeError, ReadError, Store};
 use crate::transaction::{Outcome, Transaction};
 use crate::transport::{Known, NodeId, Peer, Transport};
 
-/// How long a proposal may wait to be sent: several elections, on a machine that is slow.
+/// How long a proposal may wait to be sent: several elections on a slow machine.
 const SEND_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// How long a proposal may take in all, before its outcome is called unknown.
 const OUTCOME_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// A peer reads its whole state for a digest.
+/// Time for a peer's digest: it reads its whole state.
 const DIGEST_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// A handle on a running member. Cheap to clone.
@@ -61,7 +61,7 @@ impl<R: Runtime, D: Disk, T: Transport> Store for Handle<R, D, T> {
             return Err(error);
         }
         let outcome = self.0.propose(transaction).await?;
-        // Of a state that was found wrong meanwhile: what it says of the object before and after may be false.
+        // Where the state was found wrong meanwhile, the objects in the outcome may be wrong, too.
         if let Err(error) = self.0.agreement.may_serve() {
             return Err(ProposeError::Unknown { reason: error.reason });
         }
@@ -116,12 +116,12 @@ impl<R: Runtime, D: Disk, T: Transport> Store for Handle<R, D, T> {
 }
 
 impl<R: Runtime, D: Disk, T: Transport> Handle<R, D, T> {
-    /// This member and its cluster as it sees them now.
+    /// The status of this member and of its cluster, as this member sees them now.
     pub fn status(&self) -> Status {
         self.0.status()
     }
 
-    /// The cluster's identity, once the first leader has written it.
+    /// The cluster's identity; `None` until the first leader has written it.
     pub fn cluster(&self) -> Option<ClusterIdentity> {
         ClusterIdentity::read(&self.state())
     }
@@ -130,7 +130,7 @@ impl<R: Runtime, D: Disk, T: Transport> Handle<R, D, T> {
     /// must run, with an empty disk and told of the same founders. Doing it again does nothing.
     ///
     /// # Errors
-    /// A founder is missing or has data, or the answer of the one that decides was lost.
+    /// A founder is missing or has data, or the answer of the deciding founder was lost.
     pub async fn found(&self) -> Result<(), FoundError> {
         self.0.found().await
     }
@@ -147,7 +147,8 @@ impl<R: Runtime, D: Disk, T: Transport> Handle<R, D, T> {
         }
     }
 
-    /// Whose directory this is, as its disk says. The cluster's name in it is empty until the cluster has told it.
+    /// The member and cluster that own this data directory, as its disk says. The cluster's name and brand are `None` until
+    /// this member knows them.
     pub fn identity(&self) -> DiskIdentity {
         let identity = self.0.identity();
         let told = |text: String| Some(Arc::from(text)).filter(|text: &Arc<str>| !text.is_empty());
@@ -158,8 +159,8 @@ impl<R: Runtime, D: Disk, T: Transport> Handle<R, D, T> {
         }
     }
 
-    /// What a peer is to this cluster that calls itself `name` and `id`. The configuration has no say: a founder's name
-    /// opens nothing once the cluster is without that founder.
+    /// The standing of a peer whose certificate has `name`, and which sends `id`. The configuration has no say: a founder's
+    /// name grants nothing once the cluster is without that founder.
     pub fn known(&self, id: NodeId, name: &str) -> Known {
         if node_id(name) != id {
             return Known::Impostor;
@@ -174,7 +175,7 @@ impl<R: Runtime, D: Disk, T: Transport> Handle<R, D, T> {
         }
     }
 
-    /// Adds a member that receives the log but does not vote. It is done when the leader has committed it.
+    /// Adds a learner, which receives the log but does not vote. Returns when the leader has committed the change.
     ///
     /// # Errors
     /// The leader refused, or did not answer.
@@ -198,7 +199,7 @@ impl<R: Runtime, D: Disk, T: Transport> Handle<R, D, T> {
         self.0.change(MembershipChange::Remove(member.0)).await
     }
 
-    /// Takes a change of the voters back that was begun and not completed.
+    /// Takes back a change of the voters that was begun and not completed.
     ///
     /// # Errors
     /// The leader refused, or did not answer; or no change is under way.
@@ -206,7 +207,7 @@ impl<R: Runtime, D: Disk, T: Transport> Handle<R, D, T> {
         self.0.change(MembershipChange::Undo(wire::Done {})).await
     }
 
-    /// Asks the leader to hand over to `member`. It has been asked when this returns; the status tells who leads.
+    /// Asks the leader to hand over to `member`, and does not wait until it has; the status tells the new leader.
     ///
     /// # Errors
     /// The leader refused, or did not answer.
@@ -214,7 +215,7 @@ impl<R: Runtime, D: Disk, T: Transport> Handle<R, D, T> {
         self.0.change(MembershipChange::TransferLeader(member.0)).await
     }
 
-    /// The digest of the state at `revision`. Reads every object.
+    /// Computes the digest of the state at `revision`. Reads every object.
     ///
     /// # Errors
     /// The revision is not applied here yet, or can no longer be rebuilt.
@@ -222,7 +223,7 @@ impl<R: Runtime, D: Disk, T: Transport> Handle<R, D, T> {
         digest(&self.state(), revision)
     }
 
-    /// Whether `peer` had the same state at `revision`. `Err` says why that cannot be told.
+    /// Whether `peer` had the same state at `revision`, by digests.
     ///
     /// # Errors
     /// Either side cannot rebuild the revision, or the peer did not answer.
@@ -248,7 +249,7 @@ impl<R: Runtime, D: Disk, T: Transport> Handle<R, D, T> {
 }
 
 impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
-    /// Proposes a transaction and waits for its outcome here.
+    /// Proposes a transaction and waits until this member has applied it.
     pub(crate) async fn propose(&self, transaction: Transaction) -> Result<Outcome, ProposeError> {
         let (sequence, mut answer) = self.proposals.register(&transaction)?;
         drop(transaction);
@@ -273,7 +274,7 @@ impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
         }
     }
 
-    /// Answers another member's question for a digest.
+    /// Answers another member's request for a digest.
     pub(crate) fn answer_digest(&self, request: &wire::DigestRequest) -> wire::DigestResponse {
         let outcome = match digest(&self.applied.state(), Revision(request.revision)) {
             Ok(digest) => DigestOutcome::Digest(digest.0.to_vec().into()),
@@ -283,7 +284,7 @@ impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
     }
 }
 
-/// Forgets a proposal whose proposer went away, so that it does not count as waiting.
+/// Withdraws a proposal when its proposer's future is dropped, so that it does not count as waiting.
 struct Withdraw<'a, R: Runtime, D: Disk, T: Transport> {
     core: &'a Core<R, D, T>,
     sequence: u64,

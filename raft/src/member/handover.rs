@@ -1,12 +1,12 @@
-//! Handing over the lead.
+//! Leader transfer.
 //!
-//! Owns the choice of a successor and the wait until it leads. Whoever gives up the lead says why: it shuts down, it is to
-//! be removed (change), or its state is wrong (agreement).
+//! Owns the choice of a successor and the wait until it leads. A leader hands over when it shuts down, when it is to be
+//! removed (change), when its state is wrong (agreement), or when an operator asks.
 //!
-//! To the consensus library a lead is given up when it is asked to hand over: it takes no writes from then on, and leads on
-//! by name until another is elected. Where the successor did not take over and nobody else stands for election, that is never.
-//! So whoever leads by name only for some seconds gives its vote to another in the next term: it follows, and may be elected anew.
-//! A vote is not taken back, so this is as safe as any vote.
+//! Once asked to hand over, the consensus library takes no more writes, but stays the leader by name until another is
+//! elected. Where the successor does not take over and no other member stands for election, that would be for ever. So a
+//! member that leads by name only for some seconds votes for another member in the next term: it becomes a follower, and may
+//! be elected anew. A vote is not taken back, so this is as safe as any vote.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -25,14 +25,14 @@ use crate::transport::{NodeId, Peer, Transport};
 /// How long a leader waits for its successor to take over.
 const HAND_OVER_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// Between two looks at a lead that is held by name only.
+/// Pause between two looks whether this member leads by name only.
 const LOOK_PERIOD: Duration = Duration::from_secs(1);
 
-/// Looks in a row that find the same one before it is given up: several elections.
+/// Looks in a row that find it so in the same term before the lead is given up: several elections.
 const LOOKS_MAX: u32 = 3;
 
 impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
-    /// The member to hand over to: of the other voters that answer and that are `fit`, the one with most of the log.
+    /// The member to hand over to: of the other voters that answer and are `fit`, the voter with most of the log.
     pub(crate) fn successor(&self, fit: impl Fn(NodeId) -> bool) -> Option<Peer> {
         let answering = self.answering();
         let own = self.options.id();
@@ -43,7 +43,7 @@ impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
         voters.max_by_key(|member| (member.matched, member.peer.id)).map(|member| member.peer)
     }
 
-    /// The successor among the voters that say that they may lead.
+    /// The successor among the voters that answer that they may lead.
     pub(crate) async fn find_successor(&self, fit: impl Fn(NodeId) -> bool) -> Option<Peer> {
         let mut unfit = BTreeSet::new();
         loop {
@@ -55,19 +55,20 @@ impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
         }
     }
 
-    /// Whether `peer` answers and would take the lead. Asked before the consensus library hands over, which gives up the lead
-    /// whatever the successor answers.
+    /// Whether `peer` answers, is not quarantined and takes part. Asked before the consensus library hands over, which gives
+    /// up the lead whatever the successor answers.
     async fn may_lead(&self, peer: &Peer) -> bool {
         let answer = self.ask_identity(peer, true).await;
         answer.is_some_and(|answer| !answer.quarantined && !answer.waiting)
     }
 
-    /// Asks `to` to take over. It has been asked when this returns.
+    /// Asks `to` to take over, and does not wait until it leads.
     pub(crate) async fn transfer_leader(&self, to: NodeId) -> Result<(), String> {
         self.raft.trigger().transfer_leader(to.0).await.map_err(|error| error.to_string())
     }
 
-    /// Asks `to` to take over, if it could lead. A leader that asks nobody stops to lead all the same.
+    /// Asks `to` to take over, if it is a voter, answers and may lead. Checked first, because the consensus library stops
+    /// leading even where the successor cannot take over.
     pub(crate) async fn give_lead(&self, to: NodeId) -> Result<(), String> {
         let status = self.status();
         let heir = status.members.iter().find(|member| member.peer.id == to && member.voter);
@@ -115,13 +116,13 @@ impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
         }
     }
 
-    /// The term in which this member leads and takes no writes, having handed over.
+    /// The term in which this member leads by name only: it has handed over and takes no writes.
     async fn led_by_name_only(&self) -> Option<u64> {
         let leader = self.leader().filter(|leader| leader.local)?;
         hands_over(&self.raft).await.then_some(leader.term)
     }
 
-    /// Votes for another member in the next term. Of no effect where somebody has been elected meanwhile.
+    /// Votes for another member in the next term. Of no effect where a leader has been elected meanwhile.
     async fn give_up_lead(&self) {
         let own = self.options.id().0;
         let Ok(reign) = reign(&self.raft, own).await else { return };
@@ -130,7 +131,7 @@ impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
         let mut vote = Vote::new(reign.vote.leader_id.term.saturating_add(1), *other);
         vote.committed = false;
         let mut request = VoteRequest::new(vote, reign.last);
-        // The leader that has to agree is this one.
+        // Otherwise the library refuses the vote while a leader is there, which is this member.
         request.leadership_transfer = true;
         match self.raft.vote(request).await {
             Ok(_) => {

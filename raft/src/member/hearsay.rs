@@ -1,18 +1,18 @@
-//! What other members say about a peer, and when their word is enough.
+//! Asks other members about a peer's standing (member, removed, unknown), and decides how many equal answers suffice.
 //!
-//! The members that are asked are those of this member's own log, and that may be old: one of them may have been removed
-//! since, and its machine be in other hands. So one word is not much:
+//! This member asks the members in its own log, which may be old: one of them may have been removed since, and its machine
+//! be in other hands. So:
 //!
 //! - only voters of its log are asked, never a learner;
-//! - while this member is in touch with a leader its log is right about members, and one word is enough;
-//! - else, where the log has three voters or more and two of those
-//!   asked have something to say, two must say the same. Where one alone answers, its word counts: nothing else could let
-//!   two find together that came to the cluster after each other;
-//! - with fewer voters, of which this member is one, nothing was changed without it: its log is right about them.
+//! - while this member is in touch with a leader (see vouching), its log is right about members, and one answer suffices;
+//! - else, where the log has three voters or more and two of those asked tell a standing, two equal answers are
+//!   needed. Where only one does, that suffices: otherwise two members that joined the cluster one after the
+//!   other could not recognise each other;
+//! - with fewer voters, of which this member is one, nothing was committed without it: its log is right about them.
 //!
-//! A member that is in touch and never heard of the peer has something to say as well. One that is not may have been away.
+//! "Unknown" counts only from a member that is in touch with a leader: another may have been away.
 //!
-//! Owns the questions and the answers, for a while. It decides about nobody's access (see vouching).
+//! Owns the questions, and their answers for some seconds. Access is decided in vouching.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -31,49 +31,50 @@ use crate::member::core::Core;
 use crate::member::network::control;
 use crate::transport::{NodeId, Peer, Transport};
 
-/// For one member's answer. Whoever waits for a vote waits less: the answer is there when it asks again.
+/// Time for one member's answer. A candidate waits less for its vote: the answer is there when it asks again.
 const ASK_TIMEOUT: Duration = Duration::from_millis(300);
 
-/// Between two looks for an answer that somebody else has asked for.
+/// Pause between two looks whether the answers to a question under way have come.
 const LOOK_PAUSE: Duration = Duration::from_millis(10);
 
-/// How long an answer holds. A stranger that asks on and on costs a question to each member in so long.
+/// Age at which answers are asked for anew. A stranger that sends requests all the time costs one question to each member
+/// in this time.
 const ANSWER_AGE: Duration = Duration::from_secs(2);
 
-/// How much longer it holds while the members are asked again: a leader that nobody else can vouch for asks to be followed many
-/// times a second, and one silent member must not hold up every answer to it.
+/// How much longer old answers count while the members are asked again: a leader that needs them sends requests many times
+/// a second, and one silent member must not delay every reply to it.
 const ASKED_AGAIN_AGE: Duration = Duration::from_millis(600);
 
-/// Peers about which answers are kept, beside the voters of the own log: certificates of one authority are few. Beyond them
-/// whoever is new takes the place of somebody that nobody calls a member.
+/// Peers about which answers are kept, beside the voters of the own log: certificates of one authority are few. Beyond
+/// that a new peer replaces one that the answers do not make a member.
 const PEERS_MAX: usize = 64;
 
-/// How old an answer is at least that makes room for another: whoever waits for it has seen it, and strangers without number
-/// cost each member a few hundred questions in a second at most.
+/// Least age of an answer that may be replaced: its waiters have seen it by then, and any number of strangers costs each
+/// member a few hundred questions in a second at most.
 const ROOM_AGE: Duration = Duration::from_millis(200);
 
-/// Voters of the own log from which on one of them may have been removed without this member.
+/// Number of voters in the own log from which on one of them may have been removed without this member's vote.
 const MAY_BE_OLD_FROM: usize = 3;
 
-/// What the members that were asked said together.
+/// The standing of a peer by the answers of all members asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Said {
-    /// It is one of them.
+    /// The peer is a member.
     Member,
-    /// It was removed: for ever.
+    /// The peer was removed, which is for ever.
     Removed,
-    /// None has heard of it, none answers, or they contradict each other.
+    /// No member knows the peer, none answers, or too few answers are equal.
     Nothing,
 }
 
-/// How many said what.
+/// The number of members for each answer about a peer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Tally {
     pub(crate) member: usize,
     pub(crate) removed: usize,
-    /// In touch with a leader, and never heard of it.
+    /// Members that are in touch with a leader and do not know the peer.
     pub(crate) never: usize,
-    /// How many must say the same, if so many say anything.
+    /// How many equal answers are needed, if so many members tell a standing at all.
     needed: usize,
 }
 
@@ -89,7 +90,7 @@ impl Tally {
     }
 }
 
-/// One member's answer.
+/// One member's answer about a peer.
 enum Word {
     Member,
     Removed,
@@ -97,11 +98,11 @@ enum Word {
     Nothing,
 }
 
-/// The answers of members about a peer.
+/// The counted answers about one peer, and their age.
 struct Answer<I> {
     /// `None` while members are asked for the first time.
     tally: Option<Tally>,
-    /// When they had answered, or were asked for the first time.
+    /// When all had answered; while `tally` is `None`, when they were asked.
     at: I,
     is_asked_again: bool,
 }
@@ -112,10 +113,10 @@ impl<I: Instant> Answer<I> {
     }
 }
 
-/// What was answered about peers.
+/// The answers about each peer.
 pub(crate) struct Hearsay<I>(Mutex<BTreeMap<NodeId, Answer<I>>>);
 
-/// Whether there is room for one more answer. Forgets the oldest one that makes nobody a member, if that makes room.
+/// Whether there is room for one more peer. If full, drops the oldest answer that makes its peer no member.
 fn make_room<I: Instant>(answers: &mut BTreeMap<NodeId, Answer<I>>) -> bool {
     let is_useless = |answer: &Answer<I>| {
         answer.at.elapsed() >= ROOM_AGE && answer.tally.is_some_and(|tally| tally.said() != Said::Member)
@@ -135,12 +136,12 @@ impl<I> Default for Hearsay<I> {
 }
 
 impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
-    /// What the members say about `peer`, as of the last two seconds.
+    /// The standing of `peer` by the other members' answers, at most `ANSWER_AGE` and `ASKED_AGAIN_AGE` old together.
     pub(crate) async fn said_about(self: &Arc<Self>, peer: NodeId) -> Said {
         self.heard_about(peer).await.said()
     }
 
-    /// The answers to the question about `peer`, counted.
+    /// The counted answers about `peer`. Asks the members where there are none yet, and again where they are old.
     pub(crate) async fn heard_about(self: &Arc<Self>, peer: NodeId) -> Tally {
         let is_voter = self.is_voter(peer);
         loop {
@@ -171,14 +172,14 @@ impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
         }
     }
 
-    /// In a task of its own: whoever asks for a vote gives up sooner, and asks again.
+    /// Asks in a separate task: a candidate gives up sooner on its vote, and asks again.
     fn begin_asking(self: &Arc<Self>, peer: NodeId) {
         let core = self.clone();
         drop(R::spawn(async move { core.ask_all_about(peer).await }));
     }
 
-    /// Whether `peer`, that may speak as a member, may also end this member: as many voters of the own log stand for it as must
-    /// say the same, itself among them. Of others, what they said when they were asked last: nobody is asked.
+    /// Whether `peer`, which may speak as a member, may also end this member: enough voters of the own log support it, `peer`
+    /// itself counted. Goes by the other members' last answers and asks none.
     pub(crate) fn is_believed(&self, peer: NodeId) -> bool {
         let heard = {
             let answers = self.hearsay.0.lock();
@@ -190,15 +191,15 @@ impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
         needed == 1 || usize::from(self.is_witness(peer)) + others >= needed
     }
 
-    /// How many must say the same about a member for it to count: two where the own log may be old, else one.
+    /// The number of equal answers that suffice: two where the own log may be old, else one.
     pub(crate) fn words_needed(&self) -> usize {
         let voters = self.membership().membership().voter_ids().count();
         if voters < MAY_BE_OLD_FROM || self.is_in_touch() { 1 } else { 2 }
     }
 
-    /// Whether a word of `id` counts: that of a voter of the own log. A learner has no say in anything.
+    /// Whether answers of `id` count: those of voters of the own log do, those of learners never.
     pub(crate) fn is_witness(&self, id: NodeId) -> bool {
-        // Before it has a log, a member has been told of voters only.
+        // Before it has a log, a member knows only the voters named in its enrolment or founding.
         self.is_voter(id) || self.membership().membership().nodes().next().is_none()
     }
 
@@ -235,7 +236,7 @@ impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
         let request = Request::Identity(wire::IdentityRequest { unconfirmed: true, about: about.0 });
         match control(&self.transport, peer, request, ASK_TIMEOUT).await {
             Ok(Response::Identity(answer)) if answer.about_removed => Word::Removed,
-            // Who has no vote leads nobody, and has nothing to say about a disk.
+            // A learner neither leads nor has a say about a disk, so its membership does not count.
             Ok(Response::Identity(answer)) if answer.about_learner => Word::Nothing,
             Ok(Response::Identity(answer)) if answer.about_member => Word::Member,
             Ok(Response::Identity(answer)) if answer.about_stranger => Word::Never,

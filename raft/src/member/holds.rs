@@ -1,10 +1,10 @@
-//! Snapshots on their way to other members, and what is kept for their sake.
+//! Snapshots on their way to other members, and the log entries and snapshots kept for them.
 //!
 //! Owns two promises to a receiver: the entries that follow a snapshot stay in the log until it had the time to ask for
 //! them, and a snapshot whose stream broke is kept for a while, so that its transfer goes on where it stopped. The
-//! library reads the snapshot anew for each attempt; a state of another moment could not be continued with.
+//! library reads the snapshot anew for each attempt; a transfer cannot go on with the state of another moment.
 //!
-//! Time is counted in looks, which compaction takes at a steady pace.
+//! Time is counted in looks of compaction, one every 250 ms.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -15,15 +15,15 @@ use crate::member::codec::Mark;
 use crate::state::State;
 use crate::transport::NodeId;
 
-/// Looks for which the log is held after a snapshot was sent, or broke off: ten seconds, in which the receiver asks for
-/// what follows it, or the sender sends the rest.
+/// Looks for which the log is held after a transfer ended or broke: ten seconds, in which the receiver asks for the next
+/// entries, or the sender sends the rest.
 const HOLD_LOOKS: u32 = 40;
 
 /// Looks after which a snapshot is too old to be continued: ten minutes, the time of five attempts. The next attempt sends
-/// the state of its own moment.
+/// the state as it then is.
 const RESUME_LOOKS_MAX: u32 = 2400;
 
-/// The snapshots of one member.
+/// The snapshots that one member sends, and its repairs.
 #[derive(Debug, Default)]
 pub(crate) struct Holds {
     held: Mutex<Vec<Held>>,
@@ -39,24 +39,24 @@ struct Held {
     mark: Mark,
     /// Looks since the first attempt to send this snapshot.
     age: u32,
-    /// Part of it may have come to the receiver.
+    /// A part of the snapshot may have reached the receiver.
     is_begun: bool,
-    /// The receiver has all of it.
+    /// The receiver has installed the snapshot.
     is_installed: bool,
     /// Looks since this attempt ended; `None` while it is under way.
     ended: Option<u32>,
 }
 
-/// A transfer that is under way: dropping it lets go of the log, and of the snapshot, after a while.
+/// A transfer under way. Dropping it releases the log, and the snapshot, after `HOLD_LOOKS`.
 #[derive(Debug)]
 pub(crate) struct Hold {
     holds: Arc<Holds>,
     ticket: u64,
-    /// An earlier attempt sent a part of the very same snapshot.
+    /// An earlier attempt sent a part of the very same snapshot to the same member.
     pub(crate) continues: bool,
 }
 
-/// All of the log is kept until this is dropped: a state is on its way here, and its revision is not known yet.
+/// Keeps the whole log until dropped: a repair receives a state, whose revision is not known yet.
 #[derive(Debug)]
 pub(crate) struct HoldWhole(Arc<Holds>);
 
@@ -67,7 +67,7 @@ impl Drop for HoldWhole {
 }
 
 impl Holds {
-    /// Keeps the snapshot and what follows it in the log for as long as the value lives, and a little longer.
+    /// Keeps the snapshot and the log entries after it for as long as the value lives, and `HOLD_LOOKS` longer.
     pub(crate) fn hold(self: &Arc<Self>, target: NodeId, state: &Arc<State>, mark: &Mark) -> Hold {
         let mut held = self.held.lock();
         let ticket = held.iter().map(|one| one.ticket).max().map_or(0, |ticket| ticket + 1);
@@ -87,13 +87,14 @@ impl Holds {
         Hold { holds: self.clone(), ticket, continues }
     }
 
-    /// Keeps all of the log for as long as the value lives.
+    /// Keeps the whole log for as long as the value lives.
     pub(crate) fn hold_whole(self: &Arc<Self>) -> HoldWhole {
         self.whole.fetch_add(1, Ordering::AcqRel);
         HoldWhole(self.clone())
     }
 
-    /// Lets go of what has ended long enough ago; gives the index up to which the log may be cut, if one is held.
+    /// Counts a look and releases transfers that ended `HOLD_LOOKS` ago. Returns the index up to which the log may be purged;
+    /// `None` when no transfer holds it.
     pub(super) fn look(&self) -> Option<u64> {
         let mut held = self.held.lock();
         for one in &mut *held {
@@ -107,7 +108,7 @@ impl Holds {
         }
     }
 
-    /// A snapshot whose transfer broke and is to go on; the newest if there are several.
+    /// The newest snapshot whose transfer broke and may go on.
     pub(crate) fn unfinished(&self) -> Option<(Arc<State>, Mark)> {
         let held = self.held.lock();
         let broke = |one: &&Held| {
@@ -119,12 +120,12 @@ impl Holds {
 }
 
 impl Hold {
-    /// Part of the snapshot is on its way.
+    /// Notes that a part of the snapshot is on its way.
     pub(crate) fn begin(&self) {
         self.change(|one| one.is_begun = true);
     }
 
-    /// The receiver has installed the snapshot.
+    /// Notes that the receiver has installed the snapshot.
     pub(crate) fn finish(&self) {
         self.change(|one| one.is_installed = true);
     }

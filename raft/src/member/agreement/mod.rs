@@ -1,15 +1,15 @@
-//! Whether the members hold the same state, and what follows if not.
+//! Compares the members' states, and quarantines and repairs this member where its state is wrong.
 //!
 //! Owns the comparison in the background, the report, and the quarantine. Every member asks every other for its
-//! checkpoints and judges for itself; no member is told by another that it is wrong. A member that differs from a majority
+//! checkpoints and judges for itself; no member is told by another that it is wrong.
 //!
 //!   serving -- differs from a majority --> quarantined -- repaired, or agrees again --> serving
 //!
-//! serves no reads, watches or writes of clients while it is quarantined, hands over the lead and does not stand
-//! for election; its log is sound, so it goes on to vote and to acknowledge entries. Its watches end and are to
-//! begin anew. It then takes a state from a member of the majority (see `repair`) and serves again once it agrees
-//! with a majority. Where no majority agrees, no member is quarantined: which one is wrong cannot be known, and the
-//! operator is told (docs/decisions/0013).
+//! A quarantined member serves no reads, watches or writes of clients, hands over the lead and does not stand for
+//! election; its log is sound, so it goes on voting and acknowledging entries. Its watches end, and clients must begin
+//! them anew. It takes a state from a member of the majority (see `repair`) and serves again once it agrees with a
+//! majority. Where no majority agrees, no member is quarantined: which one is wrong cannot be known, and the operator is
+//! told (docs/decisions/0013).
 //!
 //! Invariant: the quarantine is on the disk before the lead is handed over or a state is taken: a restart does not
 //! end it.
@@ -45,12 +45,12 @@ use crate::member::space::{Pressure, Shortness};
 use crate::store::ReadError;
 use crate::transport::{NodeId, Peer, Transport};
 
-/// Time between two rounds of the comparison, each of which is one small call to each member. A member whose state went
-/// wrong serves it for this long at most, and until the answers of a round are there.
+/// Pause between two rounds of the comparison; a round is one small call to each member. A member whose state went wrong
+/// serves it for this long at most, and until the answers of a round are there.
 const ROUND_PAUSE: Duration = Duration::from_secs(2);
 
-/// Time between two rounds while some disk has little room: until the other members know, they accept writes that the disk
-/// cannot hold.
+/// Pause between two rounds while some disk has little room: until the other members know, they accept writes that the
+/// disk cannot hold.
 const SHORT_ROUND_PAUSE: Duration = Duration::from_millis(200);
 
 /// Rounds without a leader after which a quarantined member stands for election: time for many elections of the others.
@@ -59,7 +59,7 @@ const LEADERLESS_ROUNDS: u32 = 3;
 /// Time for one member's answer. A member that does not answer in time is left out of the round.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// What a member knows of the agreement of all, as operators see it.
+/// The result of the comparison on one member, as operators see it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct AgreementStatus {
     /// The newest revision at which this member and a majority were seen to agree; 0 before the first.
@@ -76,7 +76,7 @@ pub struct AgreementStatus {
     pub repairs: u64,
 }
 
-/// Shared by the comparison and by everything that asks whether this member may serve.
+/// The result of the comparison and the quarantine, shared with all parts that ask whether this member may serve.
 #[derive(Default)]
 pub(crate) struct Agreement {
     is_quarantined: AtomicBool,
@@ -84,19 +84,19 @@ pub(crate) struct Agreement {
     differs_at: AtomicU64,
     /// The members that agreed at that revision.
     judged_by: Mutex<BTreeSet<u64>>,
-    /// Rounds for which a quarantined member has found no leader.
+    /// Rounds in a row in which this quarantined member found no leader; else 0.
     leaderless_rounds: AtomicU32,
-    /// How often the state that this member showed was replaced.
+    /// The number of quarantines since the start, each of which ends all watches.
     revocations: AtomicU64,
     status: Mutex<AgreementStatus>,
     /// The pause between attempts to take a state.
     pause: Pause,
-    /// One state is sent to a member that repairs itself at a time: each is read in whole.
+    /// Held while a state is sent to a member that repairs itself: one at a time, since each is read in whole.
     sending: tokio::sync::Mutex<()>,
 }
 
 impl Agreement {
-    /// The agreement as the disk left it: a quarantine outlasts a restart.
+    /// Loads the quarantine from the disk, if there is one: it outlasts a restart.
     pub(crate) fn load(disk: &impl Disk) -> Result<Self, LogError> {
         let agreement = Agreement::default();
         let found = read_meta::<wire::Quarantine>(disk, MetaKey::Quarantine, "quarantine")?;
@@ -106,7 +106,7 @@ impl Agreement {
         Ok(agreement)
     }
 
-    /// Whether this member's state may be shown to anyone.
+    /// Whether this member's state may be served; the error has the reason of the quarantine.
     pub(crate) fn may_serve(&self) -> Result<(), ReadError> {
         if !self.is_quarantined() {
             return Ok(());
@@ -140,7 +140,7 @@ impl Agreement {
         self.status.lock().quarantine = None;
     }
 
-    /// Notes what a round found. `true` when it differs from what was known.
+    /// Notes the verdict of a round in the status; `true` when other members differ than before.
     fn note(&self, verdict: &Verdict, own: u64) -> bool {
         let mut status = self.status.lock();
         let differing = match verdict {
@@ -165,7 +165,7 @@ impl Agreement {
     }
 }
 
-/// Compares from time to time, and repairs this member when it must be.
+/// Compares states in rounds and follows the verdicts, until the disk fails.
 pub(crate) async fn keep_agreement<R: Runtime, D: Disk, T: Transport>(core: Arc<Core<R, D, T>>) {
     if core.agreement.is_quarantined() {
         core.raft.runtime_config().elect(false);
@@ -182,7 +182,7 @@ pub(crate) async fn keep_agreement<R: Runtime, D: Disk, T: Transport>(core: Arc<
 }
 
 impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
-    /// Asks all members for their digests. Gives the verdict, and whether the leader answered or is this member.
+    /// Asks all members for their checkpoints. Returns the verdict, and whether the leader answered or is this member.
     async fn compare(&self) -> (Verdict, bool) {
         let membership = self.applied.membership();
         let membership = membership.membership();
@@ -203,7 +203,7 @@ impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
             .zip(asked)
             .filter_map(|(peer, answer)| Some((peer.id.0, report(checkpoints_from_wire(&answer?)))))
             .collect();
-        // Last, so that what the others have applied meanwhile is among this member's own.
+        // This member's own are taken last, so that they cover the revisions that the others have applied meanwhile.
         reports.insert(own.0, report(self.applied.checkpoints()));
         (judge(own.0, membership.get_joint_config(), &reports), is_led)
     }
@@ -243,7 +243,7 @@ impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
         }
     }
 
-    /// Answers another member's question.
+    /// Answers another member's request for checkpoints.
     pub(crate) fn answer_agreement(
         &self,
         from: NodeId,
@@ -262,7 +262,7 @@ impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
         wire::AgreementResponse { checkpoints, short_of_space: short, very_short_of_space: very_short }
     }
 
-    /// Does what a verdict asks of this member. `Err`: its disk failed.
+    /// Quarantines, repairs or releases this member, by the verdict. `Err`: its disk failed.
     async fn follow(&self, verdict: Verdict) -> Result<(), ()> {
         if self.agreement.note(&verdict, self.options.id().0) {
             self.tell(&verdict);
@@ -285,8 +285,7 @@ impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
                 self.release_elections();
                 tracing::warn!(revision = revision.0, "this member agrees with a majority and serves again");
             }
-            // Other members are away. The judgement from when they were there holds, unless one of the members that made it
-            // has gone wrong since.
+            // Members of the majority are away. Their judgement still holds, unless they differ from each other by now.
             Verdict::Split { groups, .. } if self.agreement.is_quarantined() => {
                 let judges = self.agreement.judged_by.lock().clone();
                 let sides = groups.iter().filter(|group| !group.is_disjoint(&judges)).count();
@@ -339,11 +338,11 @@ impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
         place.map_or_else(|| NodeId(id).to_string(), |place| place.name.to_string())
     }
 
-    /// Stops serving, then sees to it that a restart does not serve either.
+    /// Stops serving, then writes the quarantine to the disk, so that a restart does not serve either.
     async fn quarantine(&self, revision: Revision, majority: &BTreeSet<u64>) -> Result<(), ()> {
         let reason = format!("its state differs from the majority's at revision {revision}");
         self.agreement.suspend(reason.clone(), revision, majority.clone());
-        // Watchers sleep until something changes; those of a wrong state are told now.
+        // Watchers sleep until something changes: wake them, so that they see the quarantine now.
         self.applied.announcements().wake_all();
         self.raft.runtime_config().elect(false);
         self.save_quarantine(reason, revision, majority).await
@@ -362,7 +361,7 @@ impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
         self.fatal.disk(completed("save quarantine", save).await).map_err(drop)
     }
 
-    /// Gives the lead to a member of the majority. It does not stand for election itself meanwhile.
+    /// If this member leads, hands over to a member of `majority`.
     async fn step_down(&self, majority: &BTreeSet<u64>) {
         if self.leader().is_none_or(|leader| !leader.local) {
             return;
@@ -373,7 +372,7 @@ impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
     }
 }
 
-/// What a peer sent, up to what it may send: a checkpoint that cannot be read counts as none.
+/// The checkpoints of a peer's answer, up to the number that a peer may send. A checkpoint that cannot be read is left out.
 fn checkpoints_from_wire(answer: &wire::AgreementResponse) -> Vec<Checkpoint> {
     let read = |checkpoint: &wire::Checkpoint| {
         let number = |bytes: &Bytes| Some(u128::from_le_bytes(bytes.as_ref().try_into().ok()?));

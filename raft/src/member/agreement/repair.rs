@@ -1,8 +1,8 @@
-//! Repair: a member whose state differs takes the state of a member of the majority.
+//! Repair: a member whose state differs pulls the state of a member of the majority.
 //!
-//! Owns both ends of a pull: frames as in a snapshot that a leader sends, asked for by the receiver, outside of the
-//! consensus protocol. The receiver's vote and log stay as they are; entries after the state received are applied to it
-//! from its own log. A failure changes nothing, and the next round tries again with another member.
+//! Owns both ends of a pull: the frames of a snapshot, as a leader sends it, but requested by the receiver and outside of
+//! the consensus protocol. The receiver's vote and log stay as they are; it applies the entries after the received state
+//! from its own log. A failure changes nothing, and a later round tries again.
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -25,20 +25,20 @@ use crate::state::State;
 use crate::transport::{Duplex, Peer, Purpose, Transport};
 
 /// Longest pause between two attempts, in rounds of the comparison: a minute. Each failure doubles the pause, because an
-/// attempt costs every member that answers a look at its state.
+/// attempt makes each member asked read its state.
 const ROUNDS_BETWEEN_MAX: u32 = 30;
 
-/// Receiving a state, or sending one, as long as the consensus library gives a snapshot. A slower one is begun again.
+/// Time to receive or send a state. A slower transfer is begun again.
 const PULL_TIMEOUT: Duration = Duration::from_secs(600);
 
 /// How long the sender of a state waits for the receiver to have read it.
 const END_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Failures after which the next round still tries again: a connection broke, or a member had just started.
+/// Failures in a row before the pause grows: a connection broke, or a member had just started.
 const FAILURES_AT_ONCE: u32 = 2;
 
 impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
-    /// Replaces this member's state by that of a member of the majority. Those that do not answer are passed over.
+    /// Replaces this member's state by that of a member of the majority: the first whose state can be taken.
     pub(super) async fn repair(&self, majority: &BTreeSet<u64>) {
         if self.agreement.pause.is_on() {
             return;
@@ -70,11 +70,11 @@ impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
         let Ok(_alone) = self.installing.try_lock() else {
             return Err("a snapshot is being received".to_owned());
         };
-        // The log must hold what follows the state that the peer is going to send: it is not cut until that is here.
+        // The log must hold the entries after the state that the peer is going to send: it is not purged until that is here.
         let _held = self.holds.hold_whole();
         let pulled = within::<R, _>(PULL_TIMEOUT, self.pull_from(peer).boxed()).await;
         let (mark, state, install) = pulled.unwrap_or_else(|| Err("it took too long".to_owned()))?;
-        // Under no deadline: an exchange that is given up half way leaves memory behind the disk.
+        // Without a deadline: a replacement given up half way would leave the state in memory behind the one on disk.
         let (disk, level) = (self.disk.clone(), self.feature.level.clone());
         let log = Log::<R, D>::open(disk, self.applied.clone(), self.fatal.clone(), level);
         let log = log.map_err(|error| error.to_string())?;
@@ -83,7 +83,7 @@ impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
         Ok(mark.revision().0)
     }
 
-    /// Receives the state of `peer`, which holds no more than this member has applied.
+    /// Receives the state of `peer`, once this member has applied through its revision; fails if it does not in time.
     async fn pull_from(&self, peer: &Peer) -> Result<(Mark, State, Box<dyn Install>), String> {
         let opened = self.transport.open(peer, Purpose::Snapshot).await;
         let mut duplex = opened.map_err(|error| error.to_string())?;
@@ -106,12 +106,12 @@ pub(crate) async fn serve_pull<R: Runtime, D: Disk, T: Transport>(
     let (state, mark) = core.applied.now();
     let sent = within::<R, _>(PULL_TIMEOUT, send_pulled(duplex, &mark, &state).boxed()).await;
     sent.ok_or("the member that asked reads too slowly")??;
-    // The receiver ends the stream when it has everything. Ending it here would cut off frames under way.
+    // The receiver ends the stream once it has all frames. Ending it here would cut off frames under way.
     within::<R, _>(END_TIMEOUT, duplex.receiver.recv()).await;
     Ok(())
 }
 
-/// The pause after failed attempts, counted in rounds.
+/// The pause after failed attempts, counted in rounds of the comparison.
 #[derive(Debug, Default)]
 pub(super) struct Pause {
     failures: AtomicU32,
@@ -119,7 +119,7 @@ pub(super) struct Pause {
 }
 
 impl Pause {
-    /// Counts a round. Whether the pause covers it.
+    /// Counts a round; `true` while the pause lasts.
     fn is_on(&self) -> bool {
         let counted =
             self.rounds_left.fetch_update(Ordering::AcqRel, Ordering::Acquire, |left| left.checked_sub(1));

@@ -1,31 +1,32 @@
-//! Judging by the digests of several members who of them is wrong.
+//! The verdict: which members have a wrong state, by the digests that they report.
 //!
 //! Owns the rule: at one revision, the digest of a majority of the voters is right. Where members differ and no digest
-//! has a majority, nobody is called wrong. The newest changes of resources count where everybody tells them and a majority
-//! agrees on them: members that once loaded a state of the format without them hold estimates. Pure functions over what
-//! was reported.
+//! has a majority, no member is called wrong. The digest of the resources' newest changes counts only where every member
+//! reports it and a majority agrees on it: members that once loaded a state of the format without these changes hold
+//! estimates. Pure functions over the reports.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::key::Revision;
 use crate::member::machine::Checkpoint;
 
-/// Digests at one revision: of objects and membership, and of the newest changes if they are told.
+/// Digests at one revision: of objects and membership, and of the resources' newest changes; `None` where not reported.
 type Digests = (u128, Option<u128>);
 
 /// Digests by revision, as one member reports them.
 pub(super) type Report = BTreeMap<Revision, Digests>;
 
-/// Members that hold the same.
+/// Member ids by the digests that they report at one revision.
 type Groups = BTreeMap<Digests, BTreeSet<u64>>;
 
-/// What the reports of one round say, as one member sees it.
+/// The result of one round of reports, as one member sees it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Verdict {
     /// Too few members reported a digest of one revision.
     #[default]
     Unknown,
-    /// A majority of the voters, and whoever else reported, agrees at this revision; nobody differs at an older one.
+    /// A majority of the voters, and every other member that reported, agrees at this revision; at no other reported
+    /// revision do members differ.
     Agreed { revision: Revision },
     /// This member and a majority agree; these members differ from them.
     OthersDiffer { revision: Revision, members: BTreeSet<u64> },
@@ -41,7 +42,7 @@ pub(super) fn report(checkpoints: impl IntoIterator<Item = Checkpoint>) -> Repor
     checkpoints.into_iter().map(digests).collect()
 }
 
-/// The members by their digest at `revision`.
+/// The members by their digests at `revision`; the digest of changes is left out where it does not count.
 fn groups(
     reports: &BTreeMap<u64, Report>,
     revision: Revision,
@@ -63,8 +64,8 @@ fn groups(
     of_states
 }
 
-/// Judges at the newest revision at which members differ, else at the newest that a majority reported. Only revisions
-/// that `own` has a digest of count. `voters` are the sets whose majorities decide: two while the membership changes.
+/// Judges at the newest revision at which members differ, else at the newest that a majority reported. Only revisions of
+/// which `own` has a digest count. `voters` are the sets whose majorities decide: two in a joint membership.
 pub(super) fn judge(own: u64, voters: &[BTreeSet<u64>], reports: &BTreeMap<u64, Report>) -> Verdict {
     let Some(own_report) = reports.get(&own) else { return Verdict::Unknown };
     // Before the first membership there are no voters, and no majority.
@@ -104,7 +105,7 @@ mod tests {
         ids.iter().copied().collect()
     }
 
-    /// Reports as `member: revision=digest ...`. All tell of the same changes.
+    /// Reports from `(member, [(revision, digest), ...])`, all with the same digest of changes.
     fn reports(of: &[(u64, &[(u64, u128)])]) -> BTreeMap<u64, Report> {
         let report = |digests: &[(u64, u128)]| -> Report {
             digests.iter().map(|(at, digest)| (Revision(*at), (*digest, Some(1)))).collect()

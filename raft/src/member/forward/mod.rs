@@ -1,11 +1,11 @@
-//! Getting proposals to the leader, wherever it is.
+//! Forwards proposals to the leader.
 //!
 //! Owns the one task that sends this member's proposals: to the consensus library when this member leads, else over one
-//! ordered stream to the leader. Both ways name the term they mean, so that a proposal is appended in that term or
-//! never (see the proposals' life). Outcomes do not come this way: they come from applying.
+//! ordered stream to the leader. Both ways name the leader's term, so that a proposal is appended in that term or never
+//! (see proposals). Outcomes do not come this way: they come from applying the log.
 //!
 //! No wait on the leader is without a bound: a stream on which it falls silent is given up. That decides nothing about
-//! what was under way there, which may be in the log.
+//! the proposals under way there, which may be in the log.
 
 mod receive;
 
@@ -33,8 +33,8 @@ use crate::member::core::{Core, Leader, within};
 use crate::member::proposals::{Proposals, TRANSACTION_BYTES_MAX};
 use crate::transport::{Duplex, Purpose, Transport};
 
-/// Frames on the stream that the leader has not answered. It answers a frame once all of it is applied or refused, so
-/// this bounds what a member has under way: 64 frames of 256 proposals.
+/// The window: frames on the stream that the leader has not answered. It answers a frame once all of it is applied or
+/// refused, so this bounds a member's proposals under way: 64 frames of 256 proposals.
 pub(super) const FRAMES_UNDER_WAY_MAX: usize = 64;
 
 /// Proposals in one frame or batch: enough to fill a sync, few enough that the first does not wait for the last.
@@ -43,10 +43,10 @@ const BATCH_COUNT_MAX: usize = 256;
 /// Bytes in one frame or batch; one proposal may be larger by itself.
 const BATCH_BYTES_MAX: usize = 1 << 20;
 
-/// After a refusal: the new leader is not known yet, or hands over.
+/// Pause after a refusal: the new leader is not known yet, or hands over.
 const REFUSED_PAUSE: Duration = Duration::from_millis(20);
 
-/// A connection that takes longer has failed.
+/// Time to open a stream to the leader.
 const OPEN_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// While frames are under way the leader is heard from at least once in each period of this length: by answers, or by
@@ -59,34 +59,34 @@ struct Sender<R: Runtime, D: Disk, T: Transport> {
     stream: Option<Stream>,
 }
 
-/// A stream to a leader.
+/// A stream to the leader of a term.
 struct Stream {
     leader: Leader,
     duplex: Duplex,
     sequence: u64,
-    /// Frames without an answer, and the proposals in them.
+    /// Sequences of frames without an answer, each with those of its proposals.
     under_way: BTreeMap<u64, Vec<u64>>,
-    /// Ends with the current period of listening. Set while frames are under way.
+    /// The timer of the current period of listening. Set while frames are under way.
     listening: Option<BoxFuture<'static, ()>>,
     /// The leader was heard from in the current period.
     heard: bool,
 }
 
-/// What the sender was woken by.
+/// An event that wakes the sender.
 enum Event {
     /// A frame from the leader; `None` when the stream ended.
     Answer(Option<Bytes>),
-    /// The stream takes another frame.
+    /// The stream's buffer takes another frame.
     Room,
     /// A period of listening is over.
     Listened,
-    /// Who leads may have changed; `false` when the consensus library is gone.
+    /// The leader may have changed; `false` when the consensus library has ended.
     Leader(bool),
     /// A proposal was queued.
     Queued,
 }
 
-/// Why sending stopped.
+/// The reason why sending stopped.
 enum Sent {
     /// Queue empty or window full: wait for an answer, a leader change or a new proposal.
     Idle,
@@ -134,7 +134,7 @@ pub(crate) async fn send_proposals<R: Runtime, D: Disk, T: Transport>(core: Arc<
 }
 
 impl<R: Runtime, D: Disk, T: Transport> Sender<R, D, T> {
-    /// Sends what is queued, as far as the window to the leader allows.
+    /// Sends queued proposals, as far as the window to the leader allows.
     async fn send_queued(&mut self) -> Sent {
         let Some(leader) = self.core.leader() else {
             self.stream = None;
@@ -153,7 +153,7 @@ impl<R: Runtime, D: Disk, T: Transport> Sender<R, D, T> {
         self.forward_queued()
     }
 
-    /// As the leader of `term`.
+    /// Appends queued proposals, as the leader of `term`.
     async fn append_queued(&mut self, term: u64) -> Sent {
         loop {
             let batch = self.core.proposals.take(term, BATCH_COUNT_MAX, BATCH_BYTES_MAX);
@@ -167,7 +167,8 @@ impl<R: Runtime, D: Disk, T: Transport> Sender<R, D, T> {
         }
     }
 
-    /// Makes sure that the stream leads to `leader`. An attempt that hangs ends when another one leads.
+    /// Opens a stream to `leader` unless there is one; `false` when that fails. An attempt that hangs ends when the leader
+    /// changes.
     async fn connect(&mut self, leader: Leader) -> bool {
         if self.stream.as_ref().is_some_and(|stream| stream.leader == leader) {
             return true;
@@ -191,7 +192,7 @@ impl<R: Runtime, D: Disk, T: Transport> Sender<R, D, T> {
         true
     }
 
-    /// Never waits, so that a leader that takes nothing more keeps nobody from noticing the next one.
+    /// Fills the stream without waiting: a leader that takes no more frames must not delay the change to the next leader.
     fn forward_queued(&mut self) -> Sent {
         let sent = match &mut self.stream {
             Some(stream) => stream.fill::<R>(&self.core.proposals),
@@ -203,8 +204,8 @@ impl<R: Runtime, D: Disk, T: Transport> Sender<R, D, T> {
         sent
     }
 
-    /// After a period of listening: goes on if the leader was heard from, else gives up the stream. What was under way
-    /// may be in the log, so it is not sent again until applying tells.
+    /// After a period of listening: goes on if the leader was heard from, else gives up the stream. Proposals under way may
+    /// be in the log, so they are not sent again until applying the log tells.
     fn listen_on(&mut self) {
         let Some(stream) = &mut self.stream else { return };
         if stream.under_way.is_empty() {
@@ -222,12 +223,12 @@ impl<R: Runtime, D: Disk, T: Transport> Sender<R, D, T> {
     fn take_answer(&mut self, frame: Option<Bytes>) {
         let answer = frame.map(|frame| decode::<wire::ForwardResponse>("forward response", frame));
         let (Some(Ok(answer)), Some(stream)) = (answer, &mut self.stream) else {
-            // What was under way may be in the log: applying will tell.
+            // Proposals under way may be in the log: applying the log will tell.
             self.stream = None;
             return;
         };
         stream.heard = true;
-        // None for a mere sign of life.
+        // A sign of life answers no frame.
         let Some(sequences) = stream.under_way.remove(&answer.sequence) else { return };
         let position = |at: &u32| usize::try_from(*at).ok().and_then(|at| sequences.get(at)).copied();
         let not_appended: Vec<u64> = answer.not_appended.iter().filter_map(position).collect();
@@ -244,7 +245,7 @@ impl Stream {
     /// Sends proposals until none is queued, or the window or the buffer is full; `Refused` when the stream has ended.
     fn fill<R: Runtime>(&mut self, proposals: &Proposals) -> Sent {
         while self.under_way.len() < FRAMES_UNDER_WAY_MAX {
-            // First the room and then the proposals: what was not taken is certainly not sent.
+            // The room is reserved before the proposals are taken: a proposal that was taken counts as sent.
             let room = match self.duplex.sender.try_reserve() {
                 Ok(room) => room,
                 Err(TrySendError::Full(())) => return Sent::Full,
@@ -265,7 +266,7 @@ impl Stream {
         Sent::Idle
     }
 
-    /// Waits for the next event of this stream; for room in it only where `wants_room`.
+    /// Waits for the next event of this stream; for room in its buffer only where `wants_room`.
     async fn event(&mut self, wants_room: bool) -> Event {
         let Stream { duplex: Duplex { sender, receiver }, listening, .. } = self;
         let room = async {
@@ -291,7 +292,7 @@ impl Stream {
     }
 }
 
-/// A period of listening that begins now.
+/// The timer of a period of listening that begins now.
 fn listening<R: Runtime>() -> BoxFuture<'static, ()> {
     async { R::sleep(LISTEN_PERIOD).await }.boxed()
 }
@@ -304,8 +305,8 @@ pub(super) async fn append<R: Runtime, D: Disk, T: Transport>(
     bytes: Bytes,
     refused: impl FnOnce() + Send + 'static,
 ) {
-    // Whoever proposes or forwards more was refused: no frame would bring it to the followers, and with it in the log
-    // nothing behind it would ever be committed.
+    // Larger transactions are refused when they are proposed and when they are forwarded: no frame would bring such an entry
+    // to the followers, and no entry after it would ever be committed.
     assert!(bytes.len() <= TRANSACTION_BYTES_MAX, "an entry of the log fits a frame");
     let done = move |result: WriteResult<R>| {
         if let Err(ClientWriteError::ForwardToLeader(_)) = result {

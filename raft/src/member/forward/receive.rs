@@ -1,10 +1,10 @@
-//! Taking proposals of other members, as the leader.
+//! Appends proposals that other members forward, as the leader.
 //!
 //! Owns the answers to frames of a forward stream: one for each frame, once every proposal in it is applied, refused,
-//! or discarded. Only refusals are named; the outcome reaches the proposer with the log. While frames wait, the sender is
-//! told that this member lives; a sender that does not read what it is told is given up.
+//! or discarded. Only refusals are named; the outcome reaches the proposer with the log. While frames wait, the sender
+//! gets signs of life; a sender that reads no answers is given up.
 //!
-//! Invariant: nothing is appended that this member could not apply. A member of a later version may send it.
+//! Invariant: no entry is appended that this member could not apply. A member of a later version may forward one.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -27,14 +27,15 @@ use crate::member::standing::Standing;
 use crate::store::ProposeError;
 use crate::transport::{Duplex, NodeId, Transport};
 
-/// How often a leader with frames under way tells the sender that it is there: without a quorum it answers none of them,
-/// and a sender that came again on a new stream would fill the log. A quarter of the period that senders listen for.
+/// Period of the signs of life from a leader with frames under way: without a quorum it answers none of them, and a sender
+/// that reconnected with a new stream would fill the log. A quarter of the sender's `LISTEN_PERIOD`.
 const SIGN_PERIOD: Duration = Duration::from_millis(500);
 
-/// The sequence of an answer that is to no frame: those of frames begin at 1.
+/// The sequence of a sign of life, which answers no frame: those of frames begin at 1.
 const SIGN_OF_LIFE: u64 = 0;
 
-/// A peer that takes no answer for so long has stalled or is cut off: its stream is ended, so that it holds no task here.
+/// Time for the sender to take an answer. After it the sender has stalled or is cut off: its stream is ended, so that it
+/// holds no task here.
 const UNREAD_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// A frame whose proposals are not all settled. The answer goes out when the last reference is dropped.
@@ -47,22 +48,23 @@ struct Frame {
 /// Proposals of a frame that are certainly not in the log.
 #[derive(Default)]
 struct Settled {
-    /// The sender may send them again.
+    /// Positions in the frame of proposals that the sender may send again.
     not_appended: Vec<u32>,
-    /// It must not.
+    /// Proposals that it must not send again, with reasons.
     refused: Vec<wire::ForwardRefusal>,
 }
 
 impl Drop for Frame {
     fn drop(&mut self) {
         let settled = std::mem::take(&mut *self.settled.lock());
-        // There is room for all frames that a sender may have under way. Else it broke the rules, or is gone.
+        // The channel has room for all frames that a sender may have under way. Sending fails when it exceeds that, or the
+        // stream has ended.
         drop(self.answers.try_send((self.sequence, settled)));
     }
 }
 
 /// Serves one member's stream until it ends. Frames that come before this member knows that the sender still is a member
-/// are answered as not appended: a stream that is cut would leave their outcome unknown.
+/// are answered as not appended: ending the stream instead would leave their outcome unknown.
 pub(crate) async fn serve_forwarded<R: Runtime, D: Disk, T: Transport>(
     core: Arc<Core<R, D, T>>,
     from: NodeId,
@@ -99,7 +101,7 @@ pub(crate) async fn serve_forwarded<R: Runtime, D: Disk, T: Transport>(
                 Ok(request) => {
                     taken.fetch_add(1, Ordering::Relaxed);
                     is_let_in = is_let_in || core.check_member(from).await.is_ok();
-                    // Asked for each frame: a stream that was opened by a member may be that of a removed one by now.
+                    // Checked for each frame: the member that opened the stream may have been removed since.
                     let is_let_in = is_let_in && core.standing(from) == Standing::Member;
                     take_frame(&core, is_let_in, request, &answers).await;
                 }
@@ -123,7 +125,7 @@ fn read_frame(frame: Bytes, reads: u32) -> Result<wire::ForwardRequest, DecodeEr
     Ok(request)
 }
 
-/// Why a forwarded transaction must never be appended, by anyone.
+/// The reason why no leader may append a forwarded transaction; `None` when it may be appended.
 fn refusal(bytes: &[u8], reads: u32) -> Option<String> {
     if bytes.len() > TRANSACTION_BYTES_MAX {
         let bytes = bytes.len();
@@ -152,7 +154,7 @@ async fn take_frame<R: Runtime, D: Disk, T: Transport>(
             frame.settled.lock().refused.push(wire::ForwardRefusal { position, reason });
             continue;
         }
-        // Out of the frame: it would stay in memory for as long as the log's tail holds one of its entries.
+        // Copied, or the whole frame would stay in memory for as long as the log's tail holds one of its entries.
         let bytes = Bytes::copy_from_slice(&bytes);
         let settling = frame.clone();
         append(core, request.term, bytes, move || settling.settled.lock().not_appended.push(position)).await;

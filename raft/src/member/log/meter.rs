@@ -1,20 +1,20 @@
-//! How many bytes the log holds, and where to cut it to hold fewer.
+//! Measures the bytes of the log, and finds where to cut it to hold fewer.
 //!
-//! Owns counts for runs of entries. What was in the log before this process started was not counted: it is taken for as
-//! large as the entries since, which decides no more than when it is cut.
+//! Owns byte counts for runs of entries. Entries from before this process started are not counted: each is taken to have
+//! the average size of those counted since, which affects only when they are purged.
 
 use std::collections::VecDeque;
 
-/// Entries in one count: how exactly the log is cut by bytes.
+/// Entries in one run: the granularity of cutting the log by bytes.
 const RUN_ENTRIES: u64 = 256;
 
-/// An entry's bytes while none was counted yet.
+/// Bytes assumed of an entry while none was counted yet.
 const ENTRY_BYTES: u64 = 1024;
 
 /// Bytes of the log, by runs of entries.
 #[derive(Debug, Default)]
 pub(crate) struct Meter {
-    /// Oldest first, each the end of the one before.
+    /// Oldest first.
     runs: VecDeque<Run>,
 }
 
@@ -26,7 +26,7 @@ struct Run {
 }
 
 impl Meter {
-    /// Counts an entry that was appended.
+    /// Counts an appended entry of `bytes` encoded bytes.
     pub(super) fn add(&mut self, index: u64, bytes: usize) {
         let bytes = bytes as u64;
         match self.runs.back_mut() {
@@ -38,7 +38,7 @@ impl Meter {
         }
     }
 
-    /// Forgets entries after `index`. A run that is cut keeps its average.
+    /// Forgets entries after `index`; all of them for `None`. A run that is cut keeps its average.
     pub(super) fn truncate_after(&mut self, index: Option<u64>) {
         let next = index.map_or(0, |index| index.saturating_add(1));
         while self.runs.back().is_some_and(|run| run.first >= next) {
@@ -57,7 +57,7 @@ impl Meter {
         }
     }
 
-    /// Bytes of a log that starts at `first`.
+    /// The bytes of the log, whose first entry is `first`; estimated for entries that were not counted.
     pub(crate) fn total(&self, first: u64) -> u64 {
         let counted: u64 = self.runs.iter().map(|run| run.bytes).sum();
         let entries: u64 = self.runs.iter().map(|run| run.last - run.first + 1).sum();
@@ -66,7 +66,8 @@ impl Meter {
         counted.saturating_add(uncounted.saturating_mul(average))
     }
 
-    /// The entry through which a log must be cut so that it holds no more than `bytes_max`.
+    /// The index through which the log must be purged so that it holds no more than `bytes_max`, to a run. `None` while
+    /// no entry is counted. Entries not counted are always cut.
     pub(crate) fn cut(&self, bytes_max: u64) -> Option<u64> {
         let mut bytes = 0u64;
         for run in self.runs.iter().rev() {

@@ -1,12 +1,12 @@
 //! The consensus log on a disk.
 //!
-//! Owns the order of what is written: entries, votes and truncations go to the disk in the order the library asks, and
-//! a vote is durable before it counts. Keeps the newest entries in memory, because replication and apply read what was
-//! just written. It never decides what to write.
+//! Owns the order of writes: entries, votes and truncations go to the disk in the order in which the consensus library
+//! asks for them, and a vote is durable before it counts. Keeps the newest entries in memory, because replication and
+//! apply read entries that were just written. It decides on no write itself.
 //!
 //! Invariant: an entry is readable when `append` returns and durable when its callback is called. Invariant: no entry
-//! above the state's mark is purged (the state on disk trails, and a restart replays from the mark): a purge that asks
-//! for more waits, and nothing waits for it.
+//! above the mark of the stored state is purged (that state trails memory, and a restart replays from the mark): a purge
+//! beyond the mark is postponed, and no caller waits for it.
 
 mod meter;
 mod reader;
@@ -37,11 +37,11 @@ use crate::member::feature::FeatureLevel;
 
 /// Brings the stored state up to an index before entries through it are purged.
 pub(crate) trait Settle: Send + Sync + 'static {
-    /// Whether the state on disk is complete through `index`. Where it is not, work towards that begins.
+    /// Whether the state on disk is complete through `index`. Where it is not, starts the work towards that.
     fn settle(&self, index: u64) -> bool;
 }
 
-/// The log of one member. Clones are readers of the same log.
+/// The log of one member. Clones share it.
 pub(crate) struct Log<R, D> {
     shared: Arc<Shared<D>>,
     runtime: PhantomData<fn() -> R>,
@@ -55,9 +55,9 @@ struct Shared<D> {
     tail: Mutex<Tail>,
     meter: Arc<Mutex<Meter>>,
     vote: Mutex<Option<Vote>>,
-    /// The index of the newest entry with a membership that was appended since the start. Never lowered.
+    /// The index of the newest membership entry that was appended since the start; 0 before the first. Never lowered.
     newest_membership: AtomicU64,
-    /// A purge that waits until the stored state no longer needs the entries.
+    /// The log id of a purge that waits until the stored state no longer needs the entries.
     waiting_purge: Mutex<Option<LogId>>,
 }
 
@@ -84,13 +84,13 @@ impl<R: Runtime, D: Disk> Log<R, D> {
         Ok(Log { shared: Arc::new(shared), runtime: PhantomData })
     }
 
-    /// The vote that is durable here, if any was ever given.
+    /// The newest durable vote; `None` before the first.
     pub(crate) fn vote(&self) -> Option<Vote> {
         *self.shared.vote.lock()
     }
 
-    /// The index of the newest membership that was appended since the start; zero before there was one. It counts before
-    /// the entry can be read, and goes on counting when the entry is cut off.
+    /// The index of the newest membership entry that was appended since the start; zero before the first. It is set before
+    /// the entry can be read, and stays when the entry is truncated.
     pub(crate) fn newest_membership(&self) -> u64 {
         self.shared.newest_membership.load(Ordering::Acquire)
     }
@@ -103,7 +103,7 @@ impl<R: Runtime, D: Disk> Log<R, D> {
         }
     }
 
-    /// The bytes of the log, counted as it grows and is cut.
+    /// The meter of the log's bytes, kept as the log grows and is purged or truncated.
     pub(crate) fn meter(&self) -> Arc<Mutex<Meter>> {
         self.shared.meter.clone()
     }
@@ -126,14 +126,14 @@ impl<R: Runtime, D: Disk> Log<R, D> {
         Ok(read_meta(&*self.shared.disk, MetaKey::Purged, "purged log id")?.map(log_id_from_wire))
     }
 
-    /// Where the log starts and ends.
+    /// The last purged and the last log id; the last is the purged one where the log is empty.
     fn bounds(&self) -> Result<LogState<Types<R>>, LogError> {
         let purged = self.purged()?;
         let last = self.last()?.max(purged);
         Ok(LogState { last_purged_log_id: purged, last_log_id: last })
     }
 
-    /// Does the purge that waits, if it may be done now.
+    /// Does the waiting purge, if there is one and the stored state has its entries.
     pub(crate) fn purge_waiting(&self) -> Result<(), io::Error> {
         let shared = &self.shared;
         let mut waiting = shared.waiting_purge.lock();
@@ -148,7 +148,7 @@ impl<R: Runtime, D: Disk> Log<R, D> {
         Ok(())
     }
 
-    /// An entry as the disk keeps it.
+    /// Decodes an entry, and checks that it stands at its own index.
     fn decode_record(&self, record: LogRecord) -> Result<Entry, DecodeError> {
         let entry = entry_from_wire(decode("log entry", record.bytes)?, self.shared.level.supported())?;
         if entry.log_id.index != record.index {
@@ -165,7 +165,7 @@ impl<R: Runtime, D: Disk> Log<R, D> {
     }
 }
 
-/// The log cannot be read.
+/// An error of reading the log.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum LogError {
     #[error(transparent)]
@@ -174,7 +174,7 @@ pub(crate) enum LogError {
     Decode(#[from] DecodeError),
 }
 
-/// A small value beside the log, decoded.
+/// Reads and decodes a metadata value beside the log; `None` where it was never written. `what` names it in errors.
 pub(crate) fn read_meta<M: Message + Default>(
     disk: &impl Disk,
     key: MetaKey,
@@ -195,7 +195,7 @@ impl<R: Runtime, D: Disk> RaftLogStorage<Types<R>> for Log<R, D> {
     }
 
     async fn save_vote(&mut self, vote: &Vote) -> Result<(), io::Error> {
-        // The library compares before it saves, whoever asks for the vote.
+        // The consensus library compares votes before it saves one.
         assert!(self.vote().is_none_or(|given| *vote >= given), "a vote that was given is never taken back");
         let saved = self.persist_vote(vote).await;
         self.shared.fatal.disk(saved)?;
@@ -246,8 +246,8 @@ impl<R: Runtime, D: Disk> RaftLogStorage<Types<R>> for Log<R, D> {
         self.shared.fatal.disk(self.shared.disk.truncate_after(last))
     }
 
-    /// Purges once the state on disk no longer needs the entries. Where it still does, the purge is done with a later
-    /// append, or when compaction looks again: until then the log only holds more than it must.
+    /// Purges if the stored state no longer needs the entries. Else the purge is done with a later append, or at
+    /// compaction's next look: until then the log only holds more than it must.
     async fn purge(&mut self, through: LogId) -> Result<(), io::Error> {
         *self.shared.waiting_purge.lock() = Some(through);
         self.purge_waiting()

@@ -1,9 +1,9 @@
-//! Reading the log: from memory where it can, from the disk where it must.
+//! Reads of the log: from the tail in memory where it has the entries, else from the disk.
 //!
-//! Owns the bounds of a read. What is returned is gapless and starts where it was asked to; a range that is not wholly
-//! in the log is an error. This is stricter than the consensus library asks, which tolerates entries missing at either
-//! end: of what it applies, it looks at neither end in a release build, and would skip entries without a word. Its own
-//! reads of ranges lie inside the bounds that the log told it. Replication alone may get less, but from the beginning.
+//! Owns the bounds of a read. The entries returned are gapless and begin with the first asked for; a range that is not
+//! wholly in the log is an error. This is stricter than the consensus library asks, which tolerates entries missing at
+//! either end: when applying, it checks neither end in a release build, and would silently skip entries. The ranges that it
+//! reads lie inside the bounds that the log told it. Only replication may get fewer entries, without the end of its range.
 
 use std::fmt::Debug;
 use std::io;
@@ -18,16 +18,16 @@ use crate::disk::Disk;
 use crate::encoding::DecodeError;
 use crate::member::consensus::{Entry, Types, Vote};
 
-/// Bytes that one read returns at most (but one entry at least): about what one frame of replication carries, and
-/// what apply holds beside the state.
+/// Bytes that one read returns at most (but one entry at least): about one frame of replication, and the memory that apply
+/// needs beside the state.
 const READ_BYTES_MAX: usize = 2 << 20;
 
-/// Entries are returned as a stream whose items may fail.
+/// An item of a stream of entries.
 type EntryResult = Result<Entry, io::Error>;
 
 impl<R: Runtime, D: Disk> Log<R, D> {
-    /// Entries from `from`, gapless, ending early at `to`, by size, or with the log; empty only when `from` is not
-    /// appended yet.
+    /// Entries of `from..to`, gapless, cut short at `READ_BYTES_MAX` or at the end of the log; empty only when `from` is not
+    /// appended yet, or the range is empty.
     fn read(&self, from: u64, to: u64) -> Result<Vec<Entry>, LogError> {
         let (entries, tail_first) = {
             let tail = self.shared.tail.lock();
@@ -48,19 +48,20 @@ impl<R: Runtime, D: Disk> Log<R, D> {
         }
     }
 
-    /// Entries of `from..to`, which must be there: one bounded part of them.
+    /// The first entries of `from..to`, at most `READ_BYTES_MAX` of them but one at least. An error where `from` is missing.
     pub(crate) fn read_certain(&self, from: u64, to: u64) -> Result<Vec<Entry>, LogError> {
         let part = self.read(from, to)?;
         if part.is_empty() && from < to { Err(missing(from)) } else { Ok(part) }
     }
 
-    /// Whether entries from `from` on are gone: purged while whoever reads did not know yet.
+    /// Whether the entry `from` was purged, of which its reader may not know yet.
     fn is_purged(&self, from: u64) -> Result<bool, LogError> {
         let purged = self.purged()?.is_some_and(|purged| from <= purged.index);
         Ok(purged || self.shared.disk.log_bounds()?.is_some_and(|(first, _)| from < first))
     }
 
-    /// The bounds of `range` as first and one past the last. Unbounded ends are those of the log.
+    /// The bounds of `range`: the first index and one past the last. Unbounded ends are those of the log. An error where a
+    /// part of a range that is not empty is outside the log.
     fn certain_bounds(&self, range: &impl RangeBounds<u64>) -> Result<(u64, u64), io::Error> {
         let bounds = self.shared.fatal.disk(self.shared.disk.log_bounds())?;
         let (first, end) = bounds.map_or((0, 0), |(first, last)| (first, last.saturating_add(1)));
@@ -120,8 +121,8 @@ impl<R: Runtime, D: Disk> RaftLogReader<Types<R>> for Log<R, D> {
         Ok(self.vote())
     }
 
-    /// For replication. It may run on for a moment after another leader's snapshot or truncation took the entries away;
-    /// it then gets none, and learns that it is over. It never gets later ones than it asked for.
+    /// Reads entries for replication, which may go on for a moment after another leader's snapshot or truncation has removed
+    /// them; then it gets none, and learns that it has ended. It never gets entries that begin after `start`.
     async fn limited_get_log_entries(&mut self, start: u64, end: u64) -> Result<Vec<Entry>, io::Error> {
         let read = self.read(start, end).or_else(|error| match self.is_purged(start)? {
             true => {
@@ -134,7 +135,7 @@ impl<R: Runtime, D: Disk> RaftLogReader<Types<R>> for Log<R, D> {
     }
 }
 
-/// One bounded part of a stream, and the range that is left.
+/// The next bounded part of a stream, and the range that is left.
 fn next_part<R: Runtime, D: Disk>(
     log: &Log<R, D>,
     from: u64,

@@ -1,13 +1,14 @@
 //! The newest entries of the log, in memory.
 //!
-//! Owns a gapless run of entries that ends where the log ends. It is a cache: whatever is not in it is on the disk.
+//! Owns a gapless run of entries up to the end of the log. It is a cache: entries that it lacks are read from the disk.
 
 use std::collections::VecDeque;
 
 use crate::member::codec::entry_bytes;
 use crate::member::consensus::Entry;
 
-/// What the tail may hold: more than is under way to any member that keeps up; one that lags reads from the disk.
+/// Bytes that the tail may hold: more than is under way to any member that keeps up; for a member that lags, entries are
+/// read from the disk.
 const TAIL_BYTES_MAX: usize = 4 << 20;
 
 #[derive(Debug, Default)]
@@ -17,7 +18,7 @@ pub(super) struct Tail {
 }
 
 impl Tail {
-    /// Adds entries that were appended. A run that does not continue the tail replaces it.
+    /// Adds appended entries. An entry that does not continue the tail replaces it.
     pub(super) fn push(&mut self, entries: Vec<Entry>) {
         for entry in entries {
             let continues = self.next().is_none_or(|next| next == entry.log_id.index);
@@ -32,8 +33,7 @@ impl Tail {
         }
     }
 
-    /// Entries from `from` up to but excluding `to`, at most `bytes_max` of them but one at least; nothing when
-    /// `from` is not here.
+    /// Entries of `from..to` of at most `bytes_max` bytes together, but one at least; empty when the tail lacks `from`.
     pub(super) fn read(&self, from: u64, to: u64, bytes_max: usize) -> Vec<Entry> {
         let Some(first) = self.first() else { return Vec::new() };
         let Some(skip) = from.checked_sub(first).and_then(|skip| usize::try_from(skip).ok()) else {
@@ -48,7 +48,7 @@ impl Tail {
         within.cloned().collect()
     }
 
-    /// The first index held.
+    /// The first index held; `None` while the tail is empty.
     pub(super) fn first(&self) -> Option<u64> {
         self.entries.front().map(|entry| entry.log_id.index)
     }
