@@ -143,7 +143,7 @@ impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
                 Select2::First(outcome) => outcome,
                 Select2::Second(_) => Outcome::Leader(0),
             };
-            // The request may have passed its deadline: nobody receives the outcome then.
+            // The send fails when the request has passed its deadline and its caller is gone.
             drop(done.send(outcome));
         }));
         outcome.await.unwrap_or(Outcome::Leader(0))

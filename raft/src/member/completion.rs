@@ -68,8 +68,8 @@ impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
         if let Err(reason) = self.majorities_answer(sets).await {
             return tracing::warn!(%reason, "a change of the voters stays half done");
         }
-        // Adding no voter leaves the second step to do. `retain: false`: a voter that is none any more leaves the membership,
-        // as in every removal; a promotion removes nobody.
+        // Adding no voter leaves the second step to do. `retain: false`: a former voter leaves the membership, as in every
+        // removal; a promotion has no former voters.
         let change = self.raft.change_membership(ChangeMembers::AddVoterIds(BTreeSet::new()), false);
         match R::select2(change.boxed(), self.deposed(&leader).boxed()).await {
             Select2::First(Ok(_)) => {

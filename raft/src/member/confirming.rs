@@ -46,7 +46,7 @@ const UNANSWERED_MAX: usize = 16;
 #[derive(Clone, Default)]
 pub(crate) struct Unanswered(Arc<Mutex<BTreeMap<NodeId, usize>>>);
 
-/// One question under way: counted until it is dropped.
+/// A question under way, counted until it is dropped.
 struct Question {
     to: NodeId,
     all: Unanswered,

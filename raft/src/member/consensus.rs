@@ -140,7 +140,8 @@ impl<R: Runtime, T: OptionalSend + 'static> Responder<Types<R>, T> for Callback<
     }
 }
 
-/// Milliseconds that a snapshot may take to send and install. The library's default of 200 never suffices.
+/// Milliseconds that the library gives a snapshot to be sent and installed; the link takes three quarters of it
+/// (`soft_ttl`). The library's default of 200 never suffices.
 const SNAPSHOT_MS_MAX: u64 = 120_000;
 
 /// Entries in one frame of replication; frames are bounded by bytes as well.

@@ -19,7 +19,7 @@ use crate::transport::NodeId;
 /// entries, or the sender sends the rest.
 const HOLD_LOOKS: u32 = 40;
 
-/// Looks after which a snapshot is too old to be continued: ten minutes, the time of five attempts. The next attempt sends
+/// Looks after which a snapshot is too old to be continued: ten minutes, the time of six attempts. The next attempt sends
 /// the state as it then is.
 const RESUME_LOOKS_MAX: u32 = 2400;
 

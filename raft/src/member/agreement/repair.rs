@@ -28,7 +28,7 @@ use crate::transport::{Duplex, Peer, Purpose, Transport};
 /// attempt makes each member asked read its state.
 const ROUNDS_BETWEEN_MAX: u32 = 30;
 
-/// Time to receive or send a state. A slower transfer is begun again.
+/// Time to receive or send a state, five times what the library gives a snapshot. A slower transfer is begun again.
 const PULL_TIMEOUT: Duration = Duration::from_secs(600);
 
 /// How long the sender of a state waits for the receiver to have read it.
