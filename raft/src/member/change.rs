@@ -181,7 +181,7 @@ impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
     }
 
     /// Registers a member that is about to be removed and never registered: otherwise its removal would leave no record, and
-/// it would count as a stranger.
+    /// it would count as a stranger.
     async fn use_up_name(&self, id: NodeId) -> Result<(), String> {
         let Some(transaction) = used_up(&self.applied.state(), id, (self.options.clock)()) else {
             return Ok(());
