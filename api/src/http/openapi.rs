@@ -6,7 +6,6 @@ use std::io;
 use std::sync::Arc;
 
 use axum::body::Body;
-use bytes::Bytes;
 use http::header::{
     ACCEPT_ENCODING, CACHE_CONTROL, CONTENT_ENCODING, CONTENT_TYPE, ETAG, EXPIRES, LOCATION, VARY,
 };
@@ -56,55 +55,22 @@ pub(super) async fn answer(parts: &Parts, path: &str, now: Timestamp) -> Result<
     let Some(form) = form(path, accept(&parts.headers).as_deref()) else {
         return Ok(empty(StatusCode::NOT_ACCEPTABLE));
     };
-    let found = find(parts.served.clone(), path, form, takes_gzip(&parts.headers)).await?;
+    let document = find(parts.served.clone(), path, form).await?;
     if parts.method != Method::GET && parts.method != Method::HEAD {
         return Err(ApiError::MethodNotAllowed);
     }
-    document_response(&found, parts, path, form, now)
-}
-
-/// A document, in the form in which the client takes it.
-struct Found {
-    document: Arc<Document>,
-    /// `None`: compressed, as the document is kept.
-    text: Option<Bytes>,
-}
-
-/// The document behind `path`. Making and decompressing one take a blocking thread: they would hold up one that serves.
-async fn find(served: Arc<Served>, path: &str, form: Form, compressed: bool) -> Result<Found, ApiError> {
-    let asked = path.to_owned();
-    let found = tokio::task::spawn_blocking(move || -> io::Result<Option<Found>> {
-        let Some(document) = served.openapi(&asked, form)? else { return Ok(None) };
-        let text = if compressed { None } else { Some(document.text()?) };
-        Ok(Some(Found { document, text }))
-    });
-    match found.await {
-        Ok(Ok(found)) => found.ok_or(ApiError::UnknownPath),
-        Ok(Err(error)) => Err(broken(path, &error)),
-        Err(error) => Err(broken(path, &error)),
-    }
-}
-
-fn document_response(
-    found: &Found,
-    parts: &Parts,
-    path: &str,
-    form: Form,
-    now: Timestamp,
-) -> Result<Response<Body>, ApiError> {
-    let document = &found.document;
     let hash = parts.query.text("hash");
     let by_hash = !hash.is_empty() && path != VERSION_3 && path != VERSION_2;
     if by_hash && hash != document.hash {
         let mut response = empty(StatusCode::MOVED_PERMANENTLY);
-        respond::put(response.headers_mut(), LOCATION, &url(path, document));
+        respond::put(response.headers_mut(), LOCATION, &url(path, &document));
         return Ok(response);
     }
     let etag = format!("\"{}\"", document.hash);
     let mut response = if respond::is_known(&parts.headers, &etag) {
         respond::not_modified()
     } else {
-        whole(found, path, form)
+        whole(document, path, form, takes_gzip(&parts.headers)).await?
     };
     let headers = response.headers_mut();
     respond::put(headers, ETAG, &etag);
@@ -121,17 +87,43 @@ fn protobuf(path: &str) -> [&'static str; 2] {
     if path == VERSION_2 { PROTOBUF_2 } else { PROTOBUF_3 }
 }
 
-fn whole(found: &Found, path: &str, form: Form) -> Response<Body> {
+/// The document itself, compressed where the client takes that.
+async fn whole(
+    document: Arc<Document>,
+    path: &str,
+    form: Form,
+    compressed: bool,
+) -> Result<Response<Body>, ApiError> {
     let content_type = match form {
         Form::Json => "application/json",
         Form::Protobuf => protobuf(path)[0],
     };
-    if let Some(text) = &found.text {
-        return respond::bytes(200, content_type, text.clone());
+    if compressed {
+        let mut response = respond::bytes(200, content_type, document.compressed.clone());
+        respond::put(response.headers_mut(), CONTENT_ENCODING, "gzip");
+        return Ok(response);
     }
-    let mut response = respond::bytes(200, content_type, found.document.compressed.clone());
-    respond::put(response.headers_mut(), CONTENT_ENCODING, "gzip");
-    response
+    let text = on_blocking_thread(path, move || document.text()).await?;
+    Ok(respond::bytes(200, content_type, text))
+}
+
+/// The document behind `path`, which may have to be made.
+async fn find(served: Arc<Served>, path: &str, form: Form) -> Result<Arc<Document>, ApiError> {
+    let asked = path.to_owned();
+    let found = on_blocking_thread(path, move || served.openapi(&asked, form)).await?;
+    found.ok_or(ApiError::UnknownPath)
+}
+
+/// Making and decompressing documents take a blocking thread: they would hold up one that serves.
+async fn on_blocking_thread<T: Send + 'static>(
+    path: &str,
+    work: impl FnOnce() -> io::Result<T> + Send + 'static,
+) -> Result<T, ApiError> {
+    match tokio::task::spawn_blocking(work).await {
+        Ok(Ok(made)) => Ok(made),
+        Ok(Err(error)) => Err(broken(path, &error)),
+        Err(error) => Err(broken(path, &error)),
+    }
 }
 
 /// The form that `accept` asks for; `None` if the document has no such form. The index exists as JSON alone and ignores

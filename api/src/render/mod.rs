@@ -104,7 +104,7 @@ impl Renderer {
         }
     }
 
-    /// Whether the representation is plain JSON of whole objects. A conversion is not taken into account.
+    /// Whether items are sent as their stored bytes: plain JSON of whole objects, in the stored version.
     pub fn is_as_stored(&self) -> bool {
         self.representation.is_as_stored(&self.resource)
     }

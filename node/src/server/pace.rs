@@ -8,7 +8,7 @@
 //! only the first deadline, and none while it has nothing to send; until its initial events are sent, which are a list
 //! of the revision where it began, it has the second, too.
 //!
-//! [`paced`] wraps the future that drives bodies: the task of an HTTP/2 stream, the whole connection of HTTP/1.1. When
+//! [`paced`] wraps the future that drives bodies: that of an HTTP/2 stream, the whole connection of HTTP/1.1. When
 //! it drops the future, the stream is reset or the connection closed.
 
 use std::io::IoSlice;
@@ -206,7 +206,7 @@ impl Drop for Paced {
     }
 }
 
-/// Pieces of responses that a connection took over and has not written yet. An HTTP/2 stream's task ends when its last
+/// Pieces of responses that a connection took over and has not written yet. An HTTP/2 stream's future ends when its last
 /// piece is handed over, and the piece waits for as long as the client opens no window.
 ///
 /// They are counted in two generations. `turn` starts a new one, unless pieces of the one before are left.

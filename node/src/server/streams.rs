@@ -6,7 +6,7 @@
 //! and a client has one core for each of its connections. Streams end with their connection.
 
 use std::pin::Pin;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::task::{Context, Poll};
 
 use futures::StreamExt;
@@ -18,31 +18,36 @@ use super::pace::paced;
 
 type Stream = Pin<Box<dyn Future<Output = ()> + Send>>;
 
+type Queue = Mutex<Vec<Stream>>;
+
 /// The streams of one connection.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(super) struct Streams {
-    executor: StreamExecutor,
+    queue: Arc<Queue>,
     running: FuturesUnordered<Stream>,
 }
 
-/// Queues new streams for the [`Streams`] that it was made by.
-#[derive(Clone, Default)]
-pub(super) struct StreamExecutor(Arc<Mutex<Vec<Stream>>>);
+/// Queues new streams for the [`Streams`] that it was made by; drops them once those are gone.
+///
+/// The HTTP library keeps an executor in each stream. If that held the queue, streams in the queue would hold
+/// themselves and everything of their connection.
+#[derive(Clone)]
+pub(super) struct StreamExecutor(Weak<Queue>);
 
 impl Streams {
     /// The executor to hand to the HTTP library.
     pub(super) fn executor(&self) -> StreamExecutor {
-        self.executor.clone()
+        StreamExecutor(Arc::downgrade(&self.queue))
     }
 
     /// Whether streams were queued since the last poll.
     pub(super) fn has_new(&self) -> bool {
-        !self.executor.0.lock().is_empty()
+        !self.queue.lock().is_empty()
     }
 
     /// Polls every new and every woken stream.
     pub(super) fn poll(&mut self, cx: &mut Context<'_>) {
-        self.running.extend(self.executor.0.lock().drain(..));
+        self.running.extend(self.queue.lock().drain(..));
         while let Poll::Ready(Some(())) = self.running.poll_next_unpin(cx) {}
     }
 }
@@ -52,17 +57,12 @@ where
     F: Future<Output = ()> + Send + 'static,
 {
     fn execute(&self, work: F) {
-        self.0.lock().push(Box::pin(async move {
+        let Some(queue) = self.0.upgrade() else { return };
+        queue.lock().push(Box::pin(async move {
             if paced(work).await.is_none() {
                 tracing::debug!("a client does not take its answer: the stream ends");
             }
         }));
-    }
-}
-
-impl std::fmt::Debug for StreamExecutor {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("StreamExecutor").finish_non_exhaustive()
     }
 }
 
@@ -106,5 +106,22 @@ mod tests {
         poll(&mut streams).await;
         drop(streams);
         is_dropped.await.expect_err("dropped with its sender");
+    }
+
+    #[tokio::test]
+    async fn a_stream_that_was_never_polled_ends_with_its_connection() {
+        let streams = Streams::default();
+        let executor = streams.executor();
+        let (held, is_dropped) = oneshot::channel::<()>();
+        let of_stream = executor.clone();
+        executor.execute(async move {
+            let _held = (held, of_stream);
+            std::future::pending().await
+        });
+        drop(streams);
+        is_dropped.await.expect_err("dropped with its sender");
+        let (held, is_dropped) = oneshot::channel::<()>();
+        executor.execute(async move { drop(held) });
+        is_dropped.await.expect_err("nothing runs behind the end");
     }
 }

@@ -16,7 +16,7 @@ use super::material::MaterialError;
 use super::settings::{Tls, TlsFiles};
 use crate::report::Causes;
 
-/// Interval of checks, and the longest wait of a renewal; three calls of `stat` each time are cheap.
+/// Interval of checks, and the longest wait of a renewal; four calls of `stat` each time are cheap.
 const LOOK_EVERY: Duration = Duration::from_secs(30);
 
 /// The TLS settings in use. Clones share them.

@@ -70,9 +70,8 @@ impl Driver for Informer {
     fn drive(mut self: Box<Self>, session: Session) -> BoxFuture<'static, ()> {
         async move {
             while session.world().failure().is_none() && !self.is_done(&session) {
-                let count_step =
-                    |watch: &Watched| watch.resumed < RESUMED_MAX || session.world().is_settling();
-                if !self.watched.as_ref().is_some_and(count_step) {
+                let is_same = |watch: &Watched| watch.resumed < RESUMED_MAX || session.world().is_settling();
+                if !self.watched.as_ref().is_some_and(is_same) {
                     self.end(&session);
                     Box::pin(self.begin(&session)).await;
                 }

@@ -62,16 +62,16 @@ fn fail_writes(world: &World, node: NodeId, reason: &'static str, dice: &Dice) {
     let process = world.process(node);
     spawn_detached(async move {
         NodeRuntime::sleep(length).await;
-        let count_step = |world: &World| {
+        let is_down = |world: &World| {
             let now = world.process(node);
             let same = now.zip(process.as_ref()).is_some_and(|(now, then)| now.group == then.group);
             let stopped = process.as_ref().is_some_and(|process| process.group.is_paused());
             same && !stopped && world.disk(node).has_failed()
         };
-        if count_step(&world) {
+        if is_down(&world) {
             NodeRuntime::sleep(STOP_MAX).await;
         }
-        if count_step(&world) && !world.is_starved(node) {
+        if is_down(&world) && !world.is_starved(node) {
             world.fail(format_args!("n{} goes on {STOP_MAX:?} after its disk refused a write", node.0));
         }
         world.disk(node).behave(|manner| manner.write_fails = None);

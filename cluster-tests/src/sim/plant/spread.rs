@@ -77,20 +77,20 @@ struct Wrong {
     checksum: crc32fast::Hasher,
     /// The stream resumes a snapshot that an earlier stream began. The checksum of that part is unknown here, so
     /// nothing is changed.
-    count_step: bool,
+    is_resumed: bool,
 }
 
 impl Wrong {
     fn change(&mut self, frame: Bytes) -> Bytes {
         let Ok(mut message) = wire::SnapshotFrame::decode(frame.clone()) else { return frame };
         match &mut message.kind {
-            Some(Kind::Head(head)) => self.count_step = head.resumes_after > 0,
-            Some(Kind::Objects(_)) if !self.count_step => {
+            Some(Kind::Head(head)) => self.is_resumed = head.resumes_after > 0,
+            Some(Kind::Objects(_)) if !self.is_resumed => {
                 let changed = flipped(&frame).unwrap_or(frame);
                 self.checksum.update(&changed);
                 return changed;
             }
-            Some(Kind::End(end)) if !self.count_step => {
+            Some(Kind::End(end)) if !self.is_resumed => {
                 end.checksum = self.checksum.clone().finalize();
                 return Bytes::from(message.encode_to_vec());
             }

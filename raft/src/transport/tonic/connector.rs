@@ -6,10 +6,14 @@
 
 use std::future::ready;
 use std::io;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::task::{Context, Poll};
+use std::time::Duration;
 
+use futures::StreamExt;
 use futures::future::BoxFuture;
+use futures::stream::FuturesUnordered;
 use hyper_util::rt::TokioIo;
 use rustls::pki_types::ServerName;
 use tokio::net::{TcpSocket, TcpStream, lookup_host};
@@ -26,6 +30,8 @@ use super::{CONNECT_TIMEOUT, CONNECTION_WINDOW_BYTES, PING_INTERVAL, PING_TIMEOU
 const ORIGIN: &str = "https://peer.orch";
 /// Addresses of one name that are tried, in the order the resolver gives them.
 const ADDRESSES_MAX: usize = 4;
+/// Head start of an attempt before the next address is tried as well (RFC 8305, 5).
+const ATTEMPT_DELAY: Duration = Duration::from_millis(250);
 
 /// The one connection of a channel is gone. A request that meets it was not sent.
 #[derive(Debug, thiserror::Error)]
@@ -82,26 +88,37 @@ async fn dial(tls: &PeerTls, name: &Arc<str>, address: &str) -> io::Result<TlsSt
     TlsConnector::from(Arc::new(config)).connect(server, tcp).await
 }
 
+/// Connects to the first address that answers. Attempts overlap (as in RFC 8305): an address that drops packets delays the
+/// next by [`ATTEMPT_DELAY`] only, and one that refuses not at all.
 async fn dial_tcp(address: &str) -> io::Result<TcpStream> {
-    let mut last = io::Error::new(io::ErrorKind::NotFound, format!("{address} has no address"));
-    let addresses: Vec<_> = lookup_host(address).await?.take(ADDRESSES_MAX).collect();
-    let mut left = u32::try_from(addresses.len()).unwrap_or(u32::MAX);
-    // An address that drops packets leaves time for those behind it: a name gives them in the same order each time.
-    let patience = CONNECT_TIMEOUT / left.max(1);
-    for address in addresses {
-        left -= 1;
-        let socket = if address.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
-        socket.set_nodelay(true)?;
-        socket.set_keepalive(true)?;
-        let patience = if left == 0 { CONNECT_TIMEOUT } else { patience };
-        let error = match tokio::time::timeout(patience, socket.connect(address)).await {
+    connect_first(lookup_host(address).await?.take(ADDRESSES_MAX), address).await
+}
+
+async fn connect_first(addresses: impl Iterator<Item = SocketAddr>, name: &str) -> io::Result<TcpStream> {
+    let mut addresses = addresses.fuse();
+    let mut attempts = FuturesUnordered::new();
+    let mut last = io::Error::new(io::ErrorKind::NotFound, format!("{name} has no address"));
+    loop {
+        let started = addresses.next().map(|address| attempts.push(connect_tcp(address)));
+        if attempts.is_empty() {
+            return Err(last);
+        }
+        // After the last address nothing is left but to wait; the caller has a deadline.
+        let delay = if started.is_some() { ATTEMPT_DELAY } else { CONNECT_TIMEOUT };
+        match tokio::time::timeout(delay, attempts.select_next_some()).await {
             Ok(Ok(tcp)) => return Ok(tcp),
-            Ok(Err(error)) => error,
-            Err(elapsed) => elapsed.into(),
-        };
-        last = io::Error::new(error.kind(), format!("connect to {address}: {error}"));
+            Ok(Err(error)) => last = error,
+            Err(_elapsed) => {}
+        }
     }
-    Err(last)
+}
+
+async fn connect_tcp(address: SocketAddr) -> io::Result<TcpStream> {
+    let socket = if address.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
+    socket.set_nodelay(true)?;
+    socket.set_keepalive(true)?;
+    let connected = socket.connect(address).await;
+    connected.map_err(|error| io::Error::new(error.kind(), format!("connect to {address}: {error}")))
 }
 
 /// Text of the innermost cause. The layers above it only add that connecting failed.
@@ -127,5 +144,31 @@ impl Service<Uri> for Once {
 
     fn call(&mut self, _: Uri) -> Self::Future {
         Box::pin(ready(self.0.take().map(TokioIo::new).ok_or(Spent)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn an_address_that_answers_is_found_behind_others() {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let good = listener.local_addr().unwrap();
+        // A listener whose queue is full drops what comes: like an address behind which there is nothing.
+        let silent = TcpSocket::new_v4().unwrap();
+        silent.bind("127.0.0.1:0".parse().unwrap()).unwrap();
+        let silent = silent.listen(1).unwrap();
+        let silent_address = silent.local_addr().unwrap();
+        let mut queued = Vec::new();
+        while let Ok(tcp) = tokio::time::timeout(ATTEMPT_DELAY, TcpStream::connect(silent_address)).await {
+            queued.push(tcp.unwrap());
+        }
+        let refused = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap();
+        let tcp = connect_first([silent_address, refused, good].into_iter(), "peer").await.unwrap();
+        assert_eq!(tcp.peer_addr().unwrap(), good);
+        let error = connect_first([refused].into_iter(), "peer").await.unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::ConnectionRefused);
+        assert_eq!(connect_first([].into_iter(), "peer").await.unwrap_err().kind(), io::ErrorKind::NotFound);
     }
 }

@@ -25,8 +25,21 @@ const FIELDS: [Bounds; 5] = [
 ];
 const DESCRIPTORS: [&str; 7] =
     ["@yearly", "@annually", "@monthly", "@weekly", "@daily", "@midnight", "@hourly"];
-// Two letters look alike: the micro sign and the Greek letter.
-const UNITS: [&str; 8] = ["ns", "us", "\u{b5}s", "\u{3bc}s", "ms", "s", "m", "h"];
+/// Units in nanoseconds. Two letters look alike: the micro sign and the Greek letter.
+const UNITS: [(&str, u128); 8] = [
+    ("ns", 1),
+    ("us", 1_000),
+    ("\u{b5}s", 1_000),
+    ("\u{3bc}s", 1_000),
+    ("ms", 1_000_000),
+    ("s", 1_000_000_000),
+    ("m", 60_000_000_000),
+    ("h", 3_600_000_000_000),
+];
+/// Most nanoseconds of a duration; of a negative one, one more.
+const NANOSECONDS_MAX: u128 = (1 << 63) - 1;
+/// Digits of a fraction that are counted: 1e-18 h is below a nanosecond.
+const FRACTION_DIGITS_MAX: usize = 18;
 
 /// The error of a schedule; `None` when it is valid.
 pub(super) fn schedule_error(schedule: &str) -> Option<String> {
@@ -121,7 +134,7 @@ fn number(text: &str) -> Result<u64, String> {
     }
 }
 
-/// Why `text` is no sequence of numbers with units such as `1h30m`.
+/// Why `text` is no duration such as `1h30m`, as the reference's parser says it. The sum must fit 63 bits of nanoseconds.
 fn duration_error(text: &str) -> Option<String> {
     let invalid = || Some(format!("time: invalid duration {}", quoted(text)));
     let mut rest = text.strip_prefix(['+', '-']).unwrap_or(text);
@@ -131,28 +144,46 @@ fn duration_error(text: &str) -> Option<String> {
     if rest.is_empty() {
         return invalid();
     }
+    let limit = if text.starts_with('-') { NANOSECONDS_MAX + 1 } else { NANOSECONDS_MAX };
+    let mut sum = 0_u128;
     while !rest.is_empty() {
-        let in_number = |c: char| c.is_ascii_digit() || c == '.';
-        let whole = rest.find(|c: char| !c.is_ascii_digit()).unwrap_or(rest.len());
-        let fraction = rest[whole..]
-            .strip_prefix('.')
-            .map_or(0, |fraction| 1 + fraction.find(|c: char| !c.is_ascii_digit()).unwrap_or(fraction.len()));
-        let digits = whole + fraction;
-        // once: up to the next unit.
-        if !rest[..digits].bytes().any(|byte| byte.is_ascii_digit()) {
+        let (whole, behind) = split_digits(rest);
+        let (fraction, behind) = behind.strip_prefix('.').map_or(("", behind), split_digits);
+        if whole.is_empty() && fraction.is_empty() {
             return invalid();
         }
-        let unit_end = rest[digits..].find(in_number).map_or(rest.len(), |at| digits + at);
-        let unit = &rest[digits..unit_end];
+        let Some(whole) = amount(whole).filter(|whole| *whole <= NANOSECONDS_MAX + 1) else {
+            return invalid();
+        };
+        let unit_end = behind.find(|c: char| c.is_ascii_digit() || c == '.').unwrap_or(behind.len());
+        let unit = &behind[..unit_end];
         if unit.is_empty() {
             return Some(format!("time: missing unit in duration {}", quoted(text)));
         }
-        if !UNITS.contains(&unit) {
+        // few: the units.
+        let Some((_, nanoseconds)) = UNITS.iter().find(|(name, _)| *name == unit) else {
             return Some(format!("time: unknown unit {} in duration {}", quoted(unit), quoted(text)));
+        };
+        // More digits are below a nanosecond.
+        let fraction = &fraction[..fraction.len().min(FRACTION_DIGITS_MAX)];
+        let scale = fraction.bytes().fold(1_u128, |scale, _| scale * 10);
+        sum += whole * nanoseconds + amount(fraction).unwrap_or(0) * nanoseconds / scale;
+        if sum > limit {
+            return invalid();
         }
-        rest = &rest[unit_end..];
+        rest = &behind[unit_end..];
     }
     None
+}
+
+/// The digits at the start of `text`, and the rest.
+fn split_digits(text: &str) -> (&str, &str) {
+    text.split_at(text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len()))
+}
+
+/// The number that `digits` write, 0 for none; `None` beyond 128 bits.
+fn amount(digits: &str) -> Option<u128> {
+    if digits.is_empty() { Some(0) } else { digits.parse().ok() }
 }
 
 #[cfg(test)]
@@ -171,6 +202,8 @@ mod tests {
             "*-1-2 * * * *",
             "@every -1.5h.5m3\u{3bc}s",
             "@every 0",
+            "@every 2562047h",
+            "@every -9223372036854775808ns",
         ] {
             assert_eq!(schedule_error(schedule), None, "{schedule}");
         }
@@ -194,6 +227,18 @@ mod tests {
                  of range",
             ),
             ("-1 * * * *", "failed to parse int from : strconv.Atoi: parsing \"\": invalid syntax"),
+            (
+                "@every 3000000h",
+                "failed to parse duration @every 3000000h: time: invalid duration \"3000000h\"",
+            ),
+            (
+                "@every 99999999999999999999",
+                "failed to parse duration @every 99999999999999999999: time: invalid duration \"99999999999999999999\"",
+            ),
+            (
+                "@every 9223372036854775808ns",
+                "failed to parse duration @every 9223372036854775808ns: time: invalid duration \"9223372036854775808ns\"",
+            ),
             ("@every 10", "failed to parse duration @every 10: time: missing unit in duration \"10\""),
             (
                 "@every 10x",
