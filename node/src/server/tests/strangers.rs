@@ -87,6 +87,24 @@ async fn a_stranger_has_few_requests_under_way_and_a_client_with_a_token_many() 
 }
 
 #[tokio::test]
+async fn streams_that_end_before_they_began_give_their_places_back() {
+    let fixture = start_with(|server| server.places = places::Places::new(4));
+    // HEADERS of a GET, and of a CONNECT with a body, at which the connection ends in the poll that read both.
+    let mut bytes = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0".to_vec();
+    bytes.extend(b"\0\0\x0e\x01\x05\0\0\0\x01\x82\x87\x84\x41\x09localhost");
+    bytes.extend(b"\0\0\x17\x01\x04\0\0\0\x03\x42\x07CONNECT\x41\x09localhost\x5c\x01\x35");
+    for _ in 0..8 {
+        let connected = tokio::time::timeout(PATIENCE, fixture.connect(None, b"h2"));
+        let mut stream = connected.await.expect("there is a place");
+        stream.write_all(&bytes).await.unwrap();
+        // The end comes with or without a word of TLS.
+        drop(tokio::time::timeout(PATIENCE, stream.read_to_end(&mut Vec::new())).await.expect("it ends"));
+    }
+    let mut sender = tokio::time::timeout(PATIENCE, fixture.one(None)).await.expect("there is a place");
+    assert_eq!(text(sender.send_request(request("/")).await.unwrap()).await, "none false");
+}
+
+#[tokio::test]
 async fn a_request_names_one_host() {
     let fixture = start();
     for (hosts, code) in [
