@@ -47,6 +47,9 @@ const RENDERED_BYTES_MIN: usize = LARGE_BYTES_MIN;
 /// pool: a tenth of a microsecond for each object. A client may ask for a hundred such lists at once.
 pub(super) const GATHERED_OBJECTS_MIN: usize = 8 * 1024;
 
+/// Product of a collection's objects and its selectors' bytes from which on matching takes as long: half a nanosecond each.
+const MATCHED_MIN: usize = 1 << 20;
+
 /// Bytes of selectors from which parsing them alone takes as long.
 const SELECTOR_BYTES_MIN: usize = 4 * 1024;
 
@@ -227,6 +230,7 @@ impl<S: Store> Api<S> {
                 let objects = state().collection(&request.resource.storage);
                 selectors() >= SELECTOR_BYTES_MIN
                     || objects.len() >= many
+                    || objects.len().saturating_mul(selectors()) >= MATCHED_MIN
                     || !as_stored && objects.object_bytes() >= RENDERED_BYTES_MIN
             }
             _ if request.body.len() >= LARGE_BYTES_MIN => true,

@@ -3,6 +3,7 @@
 use std::io::Write;
 use std::net::SocketAddr;
 use std::path::Path;
+use std::time::Duration;
 
 use orch_api::authn::Authenticator;
 use orch_api::authz::Authorizers;
@@ -34,15 +35,19 @@ use crate::tls::{self, Reloader};
 /// File descriptors a busy node needs: a socket for each connection, and RocksDB's tables.
 const FILES_WANTED: u64 = 65_536;
 
+/// Longest wait for threads to end. Work between two waits takes less than a second.
+const THREADS_MAX: Duration = Duration::from_secs(2);
+
 /// Runs a node until a signal ends it. Prints its welcome text to `out`.
 pub fn run(plan: Plan, out: &mut impl Write) -> Result<(), RunError> {
     raise_file_limit();
     let system = |source| RunError::System { action: "start threads", source };
     let Threads { api, store } = Threads::start().map_err(system)?;
     let result = api.block_on(Box::pin(live(plan, store.handle(), out)));
-    // Tasks still running have had their time to drain, or must not be waited for.
-    api.shutdown_background();
-    store.shutdown_background();
+    // Tasks still running have had their time to drain. They end at their next wait: a thread that still held the store while
+    // the process exits would meet RocksDB's statics destroyed.
+    api.shutdown_timeout(THREADS_MAX);
+    store.shutdown_timeout(THREADS_MAX);
     result
 }
 

@@ -219,6 +219,7 @@ where
     C: Future<Output = Result<(), Box<dyn std::error::Error + Send + Sync>>>,
 {
     poll_fn(|cx| {
+        streams.begin_slice();
         loop {
             // Streams first: responses that are ready go out with this poll of the connection. Requests that it reads
             // start in the next round.

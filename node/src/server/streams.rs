@@ -4,10 +4,15 @@
 //! other across threads: a response is made on one core, and read into the cipher on another. Here the task of the
 //! connection polls them, so that a response stays in one core's cache, the events of many watches go out in one write,
 //! and a client has one core for each of its connections. Streams end with their connection.
+//!
+//! A connection takes turns with the others of its thread: once its streams have taken [`SLICE`], those not polled yet wait
+//! for the next poll of the task, which is behind the tasks that are ready.
 
-use std::pin::Pin;
+use std::future::poll_fn;
+use std::pin::{Pin, pin};
 use std::sync::{Arc, Weak};
 use std::task::{Context, Poll};
+use std::time::{Duration, Instant};
 
 use futures::StreamExt;
 use futures::stream::FuturesUnordered;
@@ -20,10 +25,15 @@ type Stream = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 type Queue = Mutex<Vec<Stream>>;
 
+/// Time after which other tasks of the thread have their turn: some frames of a list, or the events of a hundred
+/// watches. A client has a hundred streams on a connection, each of which may render or compress for milliseconds.
+const SLICE: Duration = Duration::from_millis(1);
+
 /// The streams of one connection.
 #[derive(Default)]
 pub(super) struct Streams {
     queue: Arc<Queue>,
+    slice: Arc<Slice>,
     running: FuturesUnordered<Stream>,
 }
 
@@ -32,12 +42,29 @@ pub(super) struct Streams {
 /// The HTTP library keeps an executor in each stream. If that held the queue, streams in the queue would hold
 /// themselves and everything of their connection.
 #[derive(Clone)]
-pub(super) struct StreamExecutor(Weak<Queue>);
+pub(super) struct StreamExecutor {
+    queue: Weak<Queue>,
+    slice: Arc<Slice>,
+}
+
+/// The end of the current slice; `None` before the first.
+#[derive(Default)]
+struct Slice(Mutex<Option<Instant>>);
+
+impl Slice {
+    fn begin(&self) {
+        *self.0.lock() = Some(Instant::now() + SLICE);
+    }
+
+    fn is_over(&self) -> bool {
+        self.0.lock().is_some_and(|end| Instant::now() >= end)
+    }
+}
 
 impl Streams {
     /// The executor to hand to the HTTP library.
     pub(super) fn executor(&self) -> StreamExecutor {
-        StreamExecutor(Arc::downgrade(&self.queue))
+        StreamExecutor { queue: Arc::downgrade(&self.queue), slice: Arc::clone(&self.slice) }
     }
 
     /// Whether streams were queued since the last poll.
@@ -45,7 +72,12 @@ impl Streams {
         !self.queue.lock().is_empty()
     }
 
-    /// Polls every new and every woken stream.
+    /// Begins a slice. Called at the start of each poll of the connection's task.
+    pub(super) fn begin_slice(&self) {
+        self.slice.begin();
+    }
+
+    /// Polls new and woken streams until the slice is over. The task is woken if some are left.
     pub(super) fn poll(&mut self, cx: &mut Context<'_>) {
         self.running.extend(self.queue.lock().drain(..));
         while let Poll::Ready(Some(())) = self.running.poll_next_unpin(cx) {}
@@ -57,9 +89,18 @@ where
     F: Future<Output = ()> + Send + 'static,
 {
     fn execute(&self, work: F) {
-        let Some(queue) = self.0.upgrade() else { return };
+        let Some(queue) = self.queue.upgrade() else { return };
+        let slice = Arc::clone(&self.slice);
         queue.lock().push(Box::pin(async move {
-            if paced(work).await.is_none() {
+            let mut work = pin!(paced(work));
+            let ended = poll_fn(|cx| {
+                if slice.is_over() {
+                    cx.waker().wake_by_ref();
+                    return Poll::Pending;
+                }
+                work.as_mut().poll(cx)
+            });
+            if ended.await.is_none() {
                 tracing::debug!("a client does not take its answer: the stream ends");
             }
         }));
@@ -68,8 +109,6 @@ where
 
 #[cfg(test)]
 mod tests {
-    use std::future::poll_fn;
-
     use tokio::sync::oneshot;
 
     use super::*;
@@ -106,6 +145,31 @@ mod tests {
         poll(&mut streams).await;
         drop(streams);
         is_dropped.await.expect_err("dropped with its sender");
+    }
+
+    #[tokio::test]
+    async fn streams_behind_the_end_of_a_slice_are_polled_in_the_next() {
+        let mut streams = Streams::default();
+        let executor = streams.executor();
+        let polled = Arc::new(Mutex::new(Vec::new()));
+        for number in 0..4 {
+            let polled = Arc::clone(&polled);
+            executor.execute(async move {
+                polled.lock().push(number);
+                std::thread::sleep(SLICE);
+            });
+        }
+        for turn in 1..=4 {
+            poll_fn(|cx| {
+                streams.begin_slice();
+                streams.poll(cx);
+                Poll::Ready(())
+            })
+            .await;
+            assert_eq!(polled.lock().len(), turn, "one stream takes a slice");
+        }
+        polled.lock().sort_unstable();
+        assert_eq!(*polled.lock(), [0, 1, 2, 3]);
     }
 
     #[tokio::test]
