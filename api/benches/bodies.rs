@@ -18,7 +18,6 @@ use http::{Method, Request, StatusCode};
 use http_body_util::BodyExt;
 use orch_api::ambient::{Ambient, Timestamp};
 use orch_api::authn::{AnonymousAccess, Authenticator, Peer, TokenTable};
-use orch_api::authz::Authorizers;
 use orch_api::gate::Gate;
 use orch_api::http::Api;
 use orch_api::paging::TokenKey;
@@ -156,16 +155,16 @@ fn status_kb(name: &str) -> u64 {
 
 /// A server with the object of `case`, and the object's size in bytes.
 async fn prepared(case: &Case) -> (Router, usize) {
+    let authenticator = Authenticator::new(&ORCH, TokenTable::default(), AnonymousAccess::Refused);
     let pipeline = Pipeline::new(
         MemoryStore::default(),
         Registry::builtin(&ORCH),
         TokenKey::new([7; 32]),
         Arc::new(Clock(AtomicU64::new(1))),
         Features::default(),
+        Gate::builtin(&ORCH, authenticator),
     );
-    let authenticator = Authenticator::new(&ORCH, TokenTable::default(), AnonymousAccess::Refused);
-    let gate = Gate::new(authenticator, Authorizers::builtin());
-    let router = Api::new(Arc::new(pipeline), gate, CancellationToken::new()).router();
+    let router = Api::new(Arc::new(pipeline), CancellationToken::new()).router();
     let namespace = r#"{"metadata":{"name":"ns"}}"#.to_owned();
     created(&router, "/api/v1/namespaces", namespace).await;
     let size = match &case.object {

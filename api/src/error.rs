@@ -209,12 +209,6 @@ impl ApiError {
         ApiError::Expired { message, continue_token: None }
     }
 
-    /// An impersonation request, which this server does not support.
-    pub fn impersonation(user: &str) -> Self {
-        let message = format!("User {user:?} cannot impersonate: this server does not support impersonation");
-        ApiError::Forbidden { subject: Subject::default(), message, cause: None }
-    }
-
     /// This node's state differed from the majority's: its clients must list again.
     pub fn revoked() -> Self {
         let message =

@@ -33,6 +33,8 @@ pub struct Exchange {
     /// Absent for requests that start inside the node.
     asked: Option<RequestHead>,
     user: OnceLock<Arc<User>>,
+    /// The user as whom the authenticated user acts.
+    impersonated: OnceLock<Arc<User>>,
     ruling: OnceLock<Ruling>,
     warnings: Mutex<Vec<String>>,
     is_closed: AtomicBool,
@@ -64,8 +66,9 @@ impl Exchange {
     }
 
     fn of(asked: Option<RequestHead>) -> Self {
-        let (user, ruling) = (OnceLock::new(), OnceLock::new());
-        Exchange { asked, user, ruling, warnings: Mutex::default(), is_closed: AtomicBool::new(false) }
+        let (user, impersonated, ruling) = (OnceLock::new(), OnceLock::new(), OnceLock::new());
+        let (warnings, is_closed) = (Mutex::default(), AtomicBool::new(false));
+        Exchange { asked, user, impersonated, ruling, warnings, is_closed }
     }
 
     /// The request's id as the log shows it, cut after 64 bytes; empty for internal requests.
@@ -83,6 +86,21 @@ impl Exchange {
     pub(crate) fn set_user(&self, user: Arc<User>) {
         // A request passes the gate once.
         let _ = self.user.set(user);
+    }
+
+    /// The user as whom the authenticated user acts; `None` where it acts as itself.
+    pub fn impersonated(&self) -> Option<&Arc<User>> {
+        self.impersonated.get()
+    }
+
+    /// Stores the user as whom the authenticated user acts.
+    pub(crate) fn set_impersonated(&self, user: Arc<User>) {
+        let _ = self.impersonated.set(user);
+    }
+
+    /// The ruling of the authorizers; `None` before the gate.
+    pub fn ruling(&self) -> Option<&Ruling> {
+        self.ruling.get()
     }
 
     /// Stores the ruling of the authorizers.
@@ -134,6 +152,7 @@ impl Exchange {
             method = %asked.method,
             path = asked.path,
             user = self.user_name(),
+            acts_as = self.impersonated.get().map(|user| user.name.as_str()),
             ruling = self.ruling.get().map(tracing::field::display),
             code = response.status().as_u16(),
             micros = now.0.saturating_sub(asked.began.0),

@@ -1,34 +1,43 @@
-//! The gate: authentication and authorization of every path that needs credentials.
+//! The gate: authentication, impersonation and authorization of every path that needs credentials.
 //!
-//! Invariant: the resource API and the node's own paths admit the same users by the same rules.
+//! Owns the order of the three. Invariant: the resource API and the node's own paths admit the same users by the same
+//! rules.
 
 use std::sync::Arc;
 
 use http::HeaderMap;
+use orch_proto::Brand;
 
+use crate::authn::impersonate::{Impersonation, Mode};
 use crate::authn::{Authenticator, Peer, User, UserReporter};
-use crate::authz::{Attributes, Authorizers};
+use crate::authz::{Attributes, Authorizers, ResourceAttributes, Ruling};
 use crate::error::ApiError;
 use crate::exchange::Exchange;
+use crate::follow::Applied;
 
 /// The authenticator and the authorizers of a node.
 pub struct Gate {
+    brand: &'static Brand,
     authenticator: Authenticator,
     authorizers: Authorizers,
 }
 
 impl Gate {
     /// A gate over an authenticator and a chain of authorizers.
-    pub fn new(authenticator: Authenticator, authorizers: Authorizers) -> Arc<Self> {
-        Arc::new(Gate { authenticator, authorizers })
+    pub fn new(brand: &'static Brand, authenticator: Authenticator, authorizers: Authorizers) -> Arc<Self> {
+        Arc::new(Gate { brand, authenticator, authorizers })
+    }
+
+    /// A gate with the built-in authorizers.
+    pub fn builtin(brand: &'static Brand, authenticator: Authenticator) -> Arc<Self> {
+        Gate::new(brand, authenticator, Authorizers::builtin(brand))
     }
 
     /// Authenticates a request by `headers` and `peer`. Stores the user in `exchange` and reports it to `admission`.
     ///
     /// # Errors
-    /// `Unauthorized`: no valid credentials. `Forbidden`: the request has impersonation headers. Impersonation is not
-    /// supported, and such a request must not run with the sender's own rights.
-    pub fn enter(
+    /// `Unauthorized`: no valid credentials.
+    pub fn authenticate(
         &self,
         exchange: &Exchange,
         peer: Option<&Arc<Peer>>,
@@ -44,26 +53,102 @@ impl Gate {
             admission.accept(&user);
         }
         exchange.set_user(user.clone());
-        match headers.keys().any(|name| name.as_str().starts_with("impersonate-")) {
-            true => Err(ApiError::impersonation(&user.name)),
-            false => Ok(user),
-        }
+        Ok(user)
     }
 
-    /// Asks the authorizers whether `user` may do what `attributes` describe, and stores the ruling in `exchange`.
+    /// Lets `user` do what `attributes` describe, as the user that the headers ask to act as, if any. Stores that user
+    /// and the ruling in `exchange`. Returns the user that the request acts as.
+    ///
+    /// # Errors
+    /// `BadRequest`: malformed headers of impersonation. `Forbidden` with the complete message.
+    pub async fn admit(
+        &self,
+        exchange: &Exchange,
+        user: Arc<User>,
+        headers: &HeaderMap,
+        attributes: Attributes<'_>,
+        applied: &Applied,
+    ) -> Result<Arc<User>, ApiError> {
+        let user = match Impersonation::of(headers).map_err(ApiError::BadRequest)? {
+            None => user,
+            Some(asked) => {
+                let acting = Box::pin(self.impersonate(&user, asked, attributes, applied)).await?;
+                exchange.set_impersonated(acting.clone());
+                acting
+            }
+        };
+        let ruling = self.rule(&user, attributes, applied).await;
+        let checked = ruling.check(&user, attributes);
+        exchange.set_ruling(ruling);
+        checked.map(|()| user)
+    }
+
+    /// Rules whether `user` may do what `attributes` describe.
+    pub async fn rule(&self, user: &User, attributes: Attributes<'_>, applied: &Applied) -> Ruling {
+        self.authorizers.rule(user, attributes, applied).await
+    }
+
+    /// Checks that `user` may do what `asked` describes.
     ///
     /// # Errors
     /// `Forbidden` with the complete message.
-    pub fn authorize(
+    pub async fn check(
         &self,
-        exchange: &Exchange,
         user: &User,
-        attributes: Attributes<'_>,
+        asked: ResourceAttributes<'_>,
+        applied: &Applied,
     ) -> Result<(), ApiError> {
-        let ruling = self.authorizers.rule(user, attributes);
-        let checked = ruling.check(user, attributes);
-        exchange.set_ruling(ruling);
-        checked
+        let attributes = Attributes::Resource(asked);
+        self.rule(user, attributes, applied).await.check(user, attributes)
+    }
+
+    /// The authorizers.
+    pub fn authorizers(&self) -> &Authorizers {
+        &self.authorizers
+    }
+
+    /// The user that `requestor` acts as, if it may in one of the modes.
+    ///
+    /// # Errors
+    /// The refusal of the first mode.
+    async fn impersonate(
+        &self,
+        requestor: &User,
+        asked: Impersonation,
+        attributes: Attributes<'_>,
+        applied: &Applied,
+    ) -> Result<Arc<User>, ApiError> {
+        let mut first = None;
+        for mode in asked.modes(requestor) {
+            match self.may_impersonate(requestor, &asked, mode, attributes, applied).await {
+                Ok(()) => return Ok(asked.into_user(mode)),
+                Err(refused) => first = first.or(Some(refused)),
+            }
+        }
+        Err(first.unwrap_or(ApiError::Unauthorized))
+    }
+
+    async fn may_impersonate(
+        &self,
+        requestor: &User,
+        asked: &Impersonation,
+        mode: Mode,
+        attributes: Attributes<'_>,
+        applied: &Applied,
+    ) -> Result<(), ApiError> {
+        for question in asked.questions(mode, self.brand) {
+            self.check(requestor, question.attributes(), applied).await?;
+        }
+        let on = match attributes {
+            Attributes::Resource(asked) => mode.verb_on(asked.verb),
+            Attributes::Path { verb, .. } => mode.verb_on(verb),
+        };
+        let Some(verb) = &on else { return Ok(()) };
+        let attributes = match attributes {
+            Attributes::Resource(asked) => Attributes::Resource(ResourceAttributes { verb, ..asked }),
+            Attributes::Path { path, .. } => Attributes::Path { verb, path },
+        };
+        self.rule(requestor, attributes, applied).await.check(requestor, attributes)
     }
 }
 
@@ -71,21 +156,23 @@ impl Gate {
 mod tests {
     use std::sync::Mutex;
 
+    use futures::FutureExt;
     use http::{HeaderName, HeaderValue, Method};
     use orch_proto::brand::ORCH;
+    use orch_raft::State;
 
     use super::*;
     use crate::ambient::SystemAmbient;
     use crate::authn::{AnonymousAccess, TokenTable};
 
-    /// The outcome of a request with these headers, by the local administrator or without credentials, and the users
-    /// reported to the listener.
-    fn entered(
+    /// The user that a request with these headers acts as, by the local administrator or without credentials, and the
+    /// users reported to the listener.
+    fn admitted(
         local_admin: bool,
         headers: &[(&'static str, &'static str)],
     ) -> (Result<String, ApiError>, Vec<String>) {
         let authenticator = Authenticator::new(&ORCH, TokenTable::default(), AnonymousAccess::Refused);
-        let gate = Gate::new(authenticator, Authorizers::builtin());
+        let gate = Gate::builtin(&ORCH, authenticator);
         let peer = Arc::new(Peer { address: ([127, 0, 0, 1], 1).into(), certificate: None, local_admin });
         let header = |&(name, value): &(&'static str, &'static str)| {
             (HeaderName::from_static(name), HeaderValue::from_static(value))
@@ -96,20 +183,31 @@ mod tests {
         let admission =
             UserReporter::new(move |user: &User| listener.lock().unwrap().push(user.name.clone()));
         let exchange = Exchange::begin(&Method::GET, "/x", &headers, &SystemAmbient);
-        let user = gate.enter(&exchange, Some(&peer), &headers, Some(&admission));
+        let applied = Applied::certain(State::default().into());
+        let path = Attributes::Path { verb: "get", path: "/x" };
+        let user = gate.authenticate(&exchange, Some(&peer), &headers, Some(&admission));
+        let user = user.and_then(|user| {
+            let admitted = gate.admit(&exchange, user, &headers, path, &applied);
+            admitted.now_or_never().expect("nobody else is asked")
+        });
         let told = told.lock().unwrap().clone();
         (user.map(|user| user.name.clone()), told)
     }
 
     #[test]
-    fn nobody_acts_as_another_with_the_own_rights() {
+    fn one_acts_as_another_with_the_rights_of_the_other() {
         let admin = || vec!["system:admin".to_owned()];
-        assert_eq!(entered(true, &[]), (Ok("system:admin".to_owned()), admin()));
-        assert_eq!(entered(false, &[]), (Err(ApiError::Unauthorized), vec![]));
-        for header in ["impersonate-user", "impersonate-group", "impersonate-extra-x"] {
-            let (refused, told) = entered(true, &[(header, "x")]);
-            assert!(matches!(refused, Err(ApiError::Forbidden { .. })), "{header}: {refused:?}");
-            assert_eq!(told, admin(), "the listener knows whose connection it is");
+        assert_eq!(admitted(true, &[]), (Ok("system:admin".to_owned()), admin()));
+        assert_eq!(admitted(false, &[]), (Err(ApiError::Unauthorized), vec![]));
+        let (refused, told) = admitted(true, &[("impersonate-user", "ann")]);
+        let text = refused.unwrap_err().to_string();
+        assert_eq!(text, r#"forbidden: User "ann" cannot get path "/x""#);
+        assert_eq!(told, admin(), "the listener knows whose connection it is");
+        let master = [("impersonate-user", "ann"), ("impersonate-group", "system:masters")];
+        assert_eq!(admitted(true, &master).0, Ok("ann".to_owned()));
+        for header in ["impersonate-group", "impersonate-extra-x", "impersonate-anything"] {
+            let (refused, _) = admitted(true, &[(header, "x")]);
+            assert!(matches!(refused, Err(ApiError::BadRequest(_))), "{header}: {refused:?}");
         }
     }
 }

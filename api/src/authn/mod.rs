@@ -8,14 +8,18 @@
 //! is never answered as anonymous.
 
 mod authenticator;
+pub mod impersonate;
 mod peer;
+pub mod service_account_name;
 mod token;
 mod user;
 
 pub use authenticator::{AnonymousAccess, Authenticator, Method, Unauthenticated};
 pub use peer::{CertificateFault, ClientCertificate, Peer, UserReporter};
 pub use token::{TokenFileError, TokenTable};
-pub use user::{GROUP_AUTHENTICATED, GROUP_MASTERS, GROUP_UNAUTHENTICATED, USER_ADMIN, USER_ANONYMOUS, User};
+pub use user::{
+    GROUP_AUTHENTICATED, GROUP_MASTERS, GROUP_NODES, GROUP_UNAUTHENTICATED, USER_ADMIN, USER_ANONYMOUS, User,
+};
 
 #[cfg(test)]
 mod tests;

@@ -7,6 +7,8 @@ use std::collections::BTreeMap;
 
 /// Group of the administrators, who may do everything.
 pub const GROUP_MASTERS: &str = "system:masters";
+/// Group of the nodes' users.
+pub const GROUP_NODES: &str = "system:nodes";
 /// Group of every user with a valid credential.
 pub const GROUP_AUTHENTICATED: &str = "system:authenticated";
 /// Group of the anonymous user.

@@ -17,9 +17,11 @@ use orch_schema::value::Value;
 use super::client::Client;
 use crate::ambient::{Ambient, Timestamp};
 use crate::authn::User;
+use crate::authn::{AnonymousAccess, Authenticator, TokenTable};
 use crate::error::ApiError;
 use crate::exchange::Exchange;
 use crate::follow::Applied;
+use crate::gate::Gate;
 use crate::paging::TokenKey;
 use crate::pipeline::{Answer, Features, Pipeline, Request};
 use crate::registry::Registry;
@@ -199,6 +201,12 @@ impl Fixture {
     }
 }
 
+/// A gate that nobody passes: the loops do not ask.
+fn gate() -> Arc<Gate> {
+    let authenticator = Authenticator::new(&ORCH, TokenTable::default(), AnonymousAccess::Refused);
+    Gate::builtin(&ORCH, authenticator)
+}
+
 fn pipeline<S: Store>(store: S, ambient: Arc<HandMoved>) -> Arc<Pipeline<S>> {
     Arc::new(Pipeline::new(
         store,
@@ -206,6 +214,7 @@ fn pipeline<S: Store>(store: S, ambient: Arc<HandMoved>) -> Arc<Pipeline<S>> {
         TokenKey::new([7; 32]),
         ambient,
         Features::default(),
+        gate(),
     ))
 }
 

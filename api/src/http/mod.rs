@@ -40,11 +40,11 @@ use served::Served;
 use tokio_util::sync::CancellationToken;
 
 use crate::authn::{Peer, User, UserReporter};
-use crate::authz::Attributes;
+use crate::authz::{Asked, Attributes};
 use crate::endpoint::Endpoint;
 use crate::error::{ApiError, NotAcceptable};
 use crate::exchange::Exchange;
-use crate::gate::Gate;
+use crate::follow::Applied;
 use crate::negotiate::{
     Encoding, JSON, Representation, View, negotiate, negotiate_whole, require_json, wants_pretty,
 };
@@ -66,7 +66,6 @@ const OBJECT_BYTES_MAX: usize = 3 << 19;
 /// The API of one node.
 pub struct Api<S> {
     pipeline: Arc<Pipeline<S>>,
-    gate: Arc<Gate>,
     /// Cancelled when the node shuts down: it becomes unready, and watches end.
     stopping: CancellationToken,
     served: Arc<Served>,
@@ -91,9 +90,9 @@ struct Parts {
 
 impl<S: Store> Api<S> {
     /// The API over `pipeline`. Cancelling `stopping` makes the node unready and ends its watches.
-    pub fn new(pipeline: Arc<Pipeline<S>>, gate: Arc<Gate>, stopping: CancellationToken) -> Self {
+    pub fn new(pipeline: Arc<Pipeline<S>>, stopping: CancellationToken) -> Self {
         let served = Served::new(pipeline.registry.clone(), None);
-        Api { pipeline, gate, stopping, served, pool: Pool::new(), ledger: Ledger::new() }
+        Api { pipeline, stopping, served, pool: Pool::new(), ledger: Ledger::new() }
     }
 
     /// The same API, announcing the server's address (`HOST:PORT`) in discovery.
@@ -179,18 +178,18 @@ impl<S: Store> Api<S> {
             return response;
         }
         let exchange = &parts.exchange;
+        let peer = parts.peer.as_ref();
         let user =
-            self.gate.enter(exchange, parts.peer.as_ref(), &parts.headers, parts.admission.as_ref())?;
+            self.pipeline.gate.authenticate(exchange, peer, &parts.headers, parts.admission.as_ref())?;
         let target = match parse_path(&parts.path) {
             TargetPath::Resource(target) => target,
-            TargetPath::Other => return self.other_path(parts, &user).await,
+            TargetPath::Other => return self.other_path(parts, user).await,
             TargetPath::Malformed => {
                 return Err(ApiError::BadRequest("the path holds escapes that are not UTF-8".to_owned()));
             }
         };
         let verb = Verb::of(&parts.method, &target, &parts.query);
-        let asked = Verb::asked(&parts.method, &target, &parts.query);
-        self.gate.authorize(exchange, &user, Attributes::Resource { verb: asked, target: &target })?;
+        let user = self.admit_to_resource(parts, user, &target).await?;
         let endpoint = parts.endpoint(&target)?;
         check_name(&target.name)?;
         let verb = verb.ok_or(ApiError::MethodNotAllowed)?;
@@ -234,6 +233,28 @@ impl<S: Store> Api<S> {
             })
         })
         .await
+    }
+
+    /// Lets `user` make this request of a resource. Returns the user that it acts as.
+    async fn admit_to_resource(
+        &self,
+        parts: &Parts,
+        user: Arc<User>,
+        target: &Target,
+    ) -> Result<Arc<User>, ApiError> {
+        let asked = Asked::of(&parts.method, target, &parts.query);
+        let attributes = Attributes::Resource(asked.attributes(target, &parts.query));
+        self.admit(parts, user, attributes).await
+    }
+
+    async fn admit(
+        &self,
+        parts: &Parts,
+        user: Arc<User>,
+        attributes: Attributes<'_>,
+    ) -> Result<Arc<User>, ApiError> {
+        let applied = Applied::of(&self.pipeline.store);
+        self.pipeline.gate.admit(&parts.exchange, user, &parts.headers, attributes, &applied).await
     }
 
     /// Reserves memory for the response to a small request about one large object, before any work: a write that was
@@ -350,9 +371,13 @@ impl<S: Store> Api<S> {
     }
 
     /// Paths that name no resource: discovery, OpenAPI, or 404.
-    async fn other_path(self: &Arc<Self>, parts: &Parts, user: &User) -> Result<Response<Body>, ApiError> {
+    async fn other_path(
+        self: &Arc<Self>,
+        parts: &Parts,
+        user: Arc<User>,
+    ) -> Result<Response<Body>, ApiError> {
         let verb = parts.method.as_str().to_ascii_lowercase();
-        self.gate.authorize(&parts.exchange, user, Attributes::Path { verb: &verb, path: &parts.path })?;
+        let user = self.admit(parts, user, Attributes::Path { verb: &verb, path: &parts.path }).await?;
         let path = without_trailing_slash(&parts.path).ok_or_else(|| parts.not_found_error())?;
         if openapi::is_openapi_path(path) {
             let response = openapi::answer(parts, path, self.pipeline.ambient.now()).await?;

@@ -45,6 +45,7 @@ use crate::ambient::Ambient;
 use crate::authn::User;
 use crate::error::{ApiError, Subject};
 use crate::exchange::Exchange;
+use crate::gate::Gate;
 use crate::paging::TokenKey;
 use crate::registry::{Registry, Resource};
 use crate::request::{Query, Target, Verb, quote_shortened};
@@ -98,6 +99,8 @@ pub struct Pipeline<S> {
     pub ambient: Arc<dyn Ambient>,
     /// Feature gates.
     pub features: Features,
+    /// Decides on the rights of users.
+    pub gate: Arc<Gate>,
     /// Queues of requests that conflict over one object.
     pub turns: Turns,
 }
@@ -174,9 +177,10 @@ impl<S: Store> Pipeline<S> {
         token_key: TokenKey,
         ambient: Arc<dyn Ambient>,
         features: Features,
+        gate: Arc<Gate>,
     ) -> Self {
         let (admission, turns) = (Chain::builtin(), Turns::default());
-        Pipeline { store, registry, admission, token_key, ambient, features, turns }
+        Pipeline { store, registry, admission, token_key, ambient, features, gate, turns }
     }
 
     /// Runs a request of any verb but watch.

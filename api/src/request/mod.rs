@@ -50,14 +50,16 @@ impl Verb {
         }
     }
 
-    /// The verb to authorize, defined even where the path does not take the method. Methods without a verb (HEAD,
-    /// OPTIONS) are authorized as a read of the path.
-    pub fn asked(method: &http::Method, target: &Target, query: &Query) -> Verb {
-        let reads = || Verb::of(&http::Method::GET, target, query).unwrap_or(Verb::Get);
+    /// The verb to authorize, also where the path does not take the method. HEAD asks for a read of the path. `None`:
+    /// the method has no verb (OPTIONS, TRACE and methods of extensions).
+    pub fn asked(method: &http::Method, target: &Target, query: &Query) -> Option<Verb> {
+        let reads = || Verb::of(&http::Method::GET, target, query);
         match *method {
-            http::Method::PUT if !target.deprecated_watch => Verb::Update,
-            http::Method::PATCH if !target.deprecated_watch => Verb::Patch,
-            _ => Verb::of(method, target, query).unwrap_or_else(reads),
+            _ if target.deprecated_watch => Some(Verb::Watch),
+            http::Method::PUT => Some(Verb::Update),
+            http::Method::PATCH => Some(Verb::Patch),
+            http::Method::HEAD => reads(),
+            _ => Verb::of(method, target, query),
         }
     }
 
@@ -100,13 +102,15 @@ mod tests {
             (Method::PUT, Verb::Update, Verb::Update),
             (Method::PATCH, Verb::Patch, Verb::Patch),
             (Method::DELETE, Verb::DeleteCollection, Verb::Delete),
-            (Method::OPTIONS, Verb::List, Verb::Get),
         ] {
-            assert_eq!(Verb::asked(&method, &collection, &query), of_collection, "{method}");
-            assert_eq!(Verb::asked(&method, &object, &query), of_object, "{method}");
+            assert_eq!(Verb::asked(&method, &collection, &query), Some(of_collection), "{method}");
+            assert_eq!(Verb::asked(&method, &object, &query), Some(of_object), "{method}");
+        }
+        for method in [Method::OPTIONS, Method::TRACE, Method::from_bytes(b"PURGE").unwrap()] {
+            assert_eq!(Verb::asked(&method, &object, &query), None, "{method} is no read");
         }
         let watched = Target { deprecated_watch: true, ..collection };
-        assert_eq!(Verb::asked(&Method::POST, &watched, &query), Verb::Watch);
+        assert_eq!(Verb::asked(&Method::POST, &watched, &query), Some(Verb::Watch));
         assert_eq!(Verb::of(&Method::PUT, &watched, &query), None, "it is asked for, and not taken");
     }
 }

@@ -13,7 +13,6 @@ use http::{Method, Request};
 use http_body_util::BodyExt;
 use orch_api::ambient::{Ambient, Timestamp};
 use orch_api::authn::{AnonymousAccess, Authenticator, Peer, TokenTable};
-use orch_api::authz::Authorizers;
 use orch_api::gate::Gate;
 use orch_api::http::Api;
 use orch_api::paging::TokenKey;
@@ -71,16 +70,16 @@ impl Server {
     /// A server with the namespace `ns`.
     pub(crate) fn new() -> Server {
         let alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+        let authenticator = Authenticator::new(&ORCH, TokenTable::default(), AnonymousAccess::Refused);
         let pipeline = Arc::new(Pipeline::new(
             MemoryStore::default(),
             Registry::builtin(&ORCH),
             TokenKey::new([7; 32]),
             Arc::new(Still),
             Features::default(),
+            Gate::builtin(&ORCH, authenticator),
         ));
-        let authenticator = Authenticator::new(&ORCH, TokenTable::default(), AnonymousAccess::Refused);
-        let gate = Gate::new(authenticator, Authorizers::builtin());
-        let router = Api::new(pipeline, gate, CancellationToken::new()).router();
+        let router = Api::new(pipeline, CancellationToken::new()).router();
         let address = "127.0.0.1:1".parse().unwrap();
         let peer = Arc::new(Peer { address, certificate: None, local_admin: true });
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();

@@ -11,9 +11,11 @@ use bytes::Bytes;
 use futures::FutureExt;
 use orch_api::ambient::{Ambient, Timestamp};
 use orch_api::authn::User;
+use orch_api::authn::{AnonymousAccess, Authenticator, TokenTable};
 use orch_api::controllers;
 use orch_api::error::ApiError;
 use orch_api::exchange::Exchange;
+use orch_api::gate::Gate;
 use orch_api::negotiate::JSON;
 use orch_api::paging::TokenKey;
 use orch_api::pipeline::{Answer, Features, Pipeline, Request};
@@ -114,6 +116,12 @@ fn registry() -> Arc<Registry> {
     REGISTRY.get_or_init(|| Registry::builtin(&ORCH)).clone()
 }
 
+/// A gate that nobody passes: simulated clients drive the pipeline.
+fn gate() -> Arc<Gate> {
+    let authenticator = Authenticator::new(&ORCH, TokenTable::default(), AnonymousAccess::Refused);
+    Gate::builtin(&ORCH, authenticator)
+}
+
 impl Server {
     /// The API of `cluster` on the store of `node`, in its `start`th process.
     pub fn new(world: &World, node: NodeId, start: u64, store: Handle, cluster: &ClusterIdentity) -> Self {
@@ -124,6 +132,7 @@ impl Server {
             TokenKey::new(cluster.token_key),
             Arc::new(SimAmbient { clock_ms: world.clock(node), dice }),
             Features::default(),
+            gate(),
         )))
     }
 

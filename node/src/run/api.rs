@@ -5,7 +5,6 @@ use std::sync::Arc;
 use axum::Router;
 use orch_api::ambient::SystemAmbient;
 use orch_api::authn::Authenticator;
-use orch_api::authz::Authorizers;
 use orch_api::controllers;
 use orch_api::gate::Gate;
 use orch_api::http::Api as ResourceApi;
@@ -40,7 +39,7 @@ impl Api {
             Brand::named(&cluster.brand).ok_or_else(|| RunError::UnknownBrand(cluster.brand.to_string()))?;
         let tokens = std::mem::take(&mut plan.tokens);
         let authenticator = Authenticator::new(brand, tokens, plan.anonymous);
-        let gate = Gate::new(authenticator, Authorizers::builtin());
+        let gate = Gate::builtin(brand, authenticator);
         let stopping = CancellationToken::new();
         let pipeline = Arc::new(Pipeline::new(
             handle.clone(),
@@ -48,10 +47,11 @@ impl Api {
             TokenKey::new(cluster.token_key),
             Arc::new(SystemAmbient),
             plan.features,
+            gate.clone(),
         ));
         let options = controllers::Options { event_ttl: plan.event_ttl };
         tokio::spawn(controllers::run(pipeline.clone(), options, stopping.clone().cancelled_owned()));
-        let resources = ResourceApi::new(pipeline, gate.clone(), stopping.clone());
+        let resources = ResourceApi::new(pipeline, stopping.clone());
         let resources = resources.reached_at(&host_port(&plan.advertise, secure_port));
         let router = cluster::router(handle, gate).merge(resources.router());
         Ok(Api { brand, router, stopping })

@@ -27,6 +27,7 @@ use orch_api::authn::{Peer as Connection, UserReporter};
 use orch_api::authz::Attributes;
 use orch_api::error::ApiError;
 use orch_api::exchange::Exchange;
+use orch_api::follow::Applied;
 use orch_api::gate::Gate;
 use orch_raft::member::{AgreementStatus, ChangeError, FoundError, SpaceStatus, Status, node_id};
 use orch_raft::transport::{NodeId, Peer};
@@ -128,7 +129,10 @@ pub(super) const FOUND_PATH: &str = "/orch/v1/cluster/found";
 
 /// The path that founds a cluster, behind the authentication and authorization of `gate`.
 pub(super) fn founding_router(handle: Handle, gate: Arc<Gate>) -> Router {
-    Router::new().route(FOUND_PATH, post(found)).layer(from_fn_with_state(gate, let_in)).with_state(handle)
+    Router::new()
+        .route(FOUND_PATH, post(found))
+        .layer(from_fn_with_state(Guard { gate, handle: handle.clone() }, let_in))
+        .with_state(handle)
 }
 
 /// All paths, behind the authentication and authorization of `gate`.
@@ -141,18 +145,31 @@ pub(super) fn router(handle: Handle, gate: Arc<Gate>) -> Router {
         .route("/orch/v1/cluster/members/{name}", delete(remove))
         .route("/orch/v1/cluster/members/{name}/promote", post(promote))
         .route("/orch/v1/cluster/members/{name}/lead", post(lead))
-        .layer(from_fn_with_state(gate, let_in))
+        .layer(from_fn_with_state(Guard { gate, handle: handle.clone() }, let_in))
         .with_state(handle)
 }
 
-async fn let_in(State(gate): State<Arc<Gate>>, request: Request, next: Next) -> Response {
+/// Lets users in to the node's own paths.
+#[derive(Clone)]
+struct Guard {
+    gate: Arc<Gate>,
+    handle: Handle,
+}
+
+async fn let_in(State(guard): State<Guard>, request: Request, next: Next) -> Response {
     let (peer, admission) =
         (request.extensions().get::<Arc<Connection>>(), request.extensions().get::<UserReporter>());
     let verb = request.method().as_str().to_ascii_lowercase();
     let attributes = Attributes::Path { verb: &verb, path: request.uri().path() };
     let exchange = Exchange::begin(request.method(), request.uri().path(), request.headers(), &SystemAmbient);
-    let user = gate.enter(&exchange, peer, request.headers(), admission);
-    let refused = user.and_then(|user| gate.authorize(&exchange, &user, attributes)).err();
+    let (gate, headers) = (&guard.gate, request.headers());
+    let refused = match gate.authenticate(&exchange, peer, headers, admission) {
+        Ok(user) => {
+            let applied = Applied::of(&guard.handle);
+            gate.admit(&exchange, user, headers, attributes, &applied).await.err()
+        }
+        Err(refused) => Some(refused),
+    };
     let mut response = match refused {
         None => next.run(request).await,
         Some(ApiError::Unauthorized) => failure(StatusCode::UNAUTHORIZED, "Unauthorized", "Unauthorized"),

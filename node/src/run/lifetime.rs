@@ -6,7 +6,6 @@ use std::path::Path;
 use std::time::Duration;
 
 use orch_api::authn::Authenticator;
-use orch_api::authz::Authorizers;
 use orch_api::gate::Gate;
 use orch_proto::brand::ORCH;
 use orch_raft::disk::rocks::RocksDisk;
@@ -164,7 +163,7 @@ impl Listening {
         if let Kind::Serve = plan.kind {
             let brand = plan.brand.unwrap_or(&ORCH);
             let authenticator = Authenticator::new(brand, plan.tokens.clone(), plan.anonymous);
-            let gate = Gate::new(authenticator, Authorizers::builtin());
+            let gate = Gate::builtin(brand, authenticator);
             door.await_founding(founding_router(store.handle(), gate));
             if store.handle().identity().cluster.is_none() {
                 // `orch cluster found` and scripts that add this member need the address.

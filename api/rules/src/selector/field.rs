@@ -103,6 +103,23 @@ impl FieldSelector {
         FieldSelector::parse(&terms.join(","), fields)
     }
 
+    /// The name that the query parameter's text requires by equality, whatever the kind's fields are. `None`: it
+    /// requires none, or cannot be parsed.
+    pub fn name_required_by(text: &str) -> Option<String> {
+        if !text.contains("metadata.name") {
+            return None;
+        }
+        let mut required = None;
+        for term in split_terms(text).into_iter().filter(|term| !term.is_empty()) {
+            let (field, equal, value) = split_term(term)?;
+            let value = unescape(value)?;
+            if equal && field == "metadata.name" && required.is_none() {
+                required = Some(value.to_string());
+            }
+        }
+        required
+    }
+
     /// Whether every object is selected.
     pub fn is_everything(&self) -> bool {
         self.conditions.is_empty()

@@ -120,16 +120,19 @@ async fn the_collection_of_all_namespaces_is_only_read() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn whoever_asks_in_anothers_name_is_refused_and_nothing_happens() {
+async fn whoever_acts_as_another_has_only_the_rights_of_the_other() {
     let server = filled(&["a"]).await;
-    for header in ["impersonate-user", "impersonate-group", "impersonate-uid", "impersonate-extra-scopes"] {
-        let headers = [(header, "nobody")];
-        let answered = server.send(Method::DELETE, &format!("{MAPS}/a"), &headers, Body::empty()).await;
-        assert_eq!(
-            (answered.code.as_u16(), &answered.json()["reason"]),
-            (403, &json!("Forbidden")),
-            "{header}"
-        );
+    let one = format!("{MAPS}/a");
+    for (header, code, reason) in [
+        ("impersonate-user", 403, "Forbidden"),
+        ("impersonate-group", 400, "BadRequest"),
+        ("impersonate-uid", 400, "BadRequest"),
+        ("impersonate-extra-scopes", 400, "BadRequest"),
+        ("impersonate-nobody", 400, "BadRequest"),
+    ] {
+        let answered = server.send(Method::DELETE, &one, &[(header, "nobody")], Body::empty()).await;
+        let found = (answered.code.as_u16(), &answered.json()["reason"]);
+        assert_eq!(found, (code, &json!(reason)), "{header}");
     }
     assert_eq!(server.get(MAPS).await.names(), ["a"]);
 }

@@ -32,7 +32,6 @@ use tower::ServiceExt;
 use super::Api;
 use crate::ambient::{Ambient, Timestamp};
 use crate::authn::{AnonymousAccess, Authenticator, Peer, TokenTable};
-use crate::authz::Authorizers;
 use crate::gate::Gate;
 use crate::paging::TokenKey;
 use crate::pipeline::{Features, Pipeline};
@@ -82,9 +81,10 @@ fn api<S: Store>(
     stopping: CancellationToken,
 ) -> Api<S> {
     let (registry, key) = (Registry::builtin(&ORCH), TokenKey::new([7; 32]));
-    let pipeline = Arc::new(Pipeline::new(store, registry, key, ambient, features));
     let authenticator = Authenticator::new(&ORCH, TokenTable::default(), AnonymousAccess::Refused);
-    Api::new(pipeline, Gate::new(authenticator, Authorizers::builtin()), stopping)
+    let gate = Gate::builtin(&ORCH, authenticator);
+    let pipeline = Arc::new(Pipeline::new(store, registry, key, ambient, features, gate));
+    Api::new(pipeline, stopping)
 }
 
 impl Server {

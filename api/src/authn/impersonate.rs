@@ -1,0 +1,345 @@
+//! Impersonation: the headers by which a user asks to act as another.
+//!
+//! Owns the headers, the questions that have to be allowed first, and the resulting user. The gate asks the questions.
+//!
+//!     legacy        `impersonate` on users, groups, userextras, uids or serviceaccounts: acts as the other in all things
+//!     constrained   `impersonate:MODE` on the identity, and `impersonate-on:MODE:VERB` on what is done as the other
+//!
+//! Invariant: a header whose name starts with `Impersonate-` is understood or refused, never ignored.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use http::HeaderMap;
+use orch_proto::Brand;
+use percent_encoding::percent_decode_str;
+
+use super::service_account_name::{self, ServiceAccountName};
+use super::{GROUP_AUTHENTICATED, GROUP_MASTERS, GROUP_NODES, GROUP_UNAUTHENTICATED, USER_ANONYMOUS, User};
+use crate::authz::ResourceAttributes;
+
+const PREFIX: &str = "impersonate-";
+const EXTRA_PREFIX: &str = "impersonate-extra-";
+/// What names of nodes' users start with.
+const NODE_PREFIX: &str = "system:node:";
+
+/// The key of a service account token's extra that names the node of its pod.
+const NODE_NAME_EXTRA: &str = "node-name";
+
+/// The user that a request asks to act as.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Impersonation {
+    name: String,
+    uid: String,
+    groups: Vec<String>,
+    extra: BTreeMap<String, Vec<String>>,
+}
+
+/// A way to impersonate, with the rights that it takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mode {
+    /// A pod's service account acts as the node that the pod runs on.
+    AssociatedNode,
+    /// Acts as a node.
+    ArbitraryNode,
+    /// Acts as a service account.
+    ServiceAccount,
+    /// Acts as any other user.
+    UserInfo,
+    /// Acts as anybody, with all of their rights.
+    Legacy,
+}
+
+/// A right on an identity. Borrowed by [`Question::attributes`].
+#[derive(Debug, Default)]
+pub struct Question {
+    verb: String,
+    group: String,
+    version: &'static str,
+    resource: &'static str,
+    subresource: String,
+    namespace: String,
+    name: String,
+}
+
+impl Question {
+    /// The question to the authorizers.
+    pub fn attributes(&self) -> ResourceAttributes<'_> {
+        ResourceAttributes {
+            verb: &self.verb,
+            group: &self.group,
+            version: self.version,
+            resource: self.resource,
+            subresource: &self.subresource,
+            namespace: &self.namespace,
+            name: &self.name,
+            ..ResourceAttributes::default()
+        }
+    }
+}
+
+impl Mode {
+    /// The verb of the right to do `verb` while acting as another in this mode. `None`: no right beyond the other's own
+    /// is needed.
+    pub fn verb_on(self, verb: &str) -> Option<String> {
+        self.constrained().map(|mode| format!("impersonate-on:{mode}:{verb}"))
+    }
+
+    fn constrained(self) -> Option<&'static str> {
+        match self {
+            Mode::AssociatedNode => Some("associated-node"),
+            Mode::ArbitraryNode => Some("arbitrary-node"),
+            Mode::ServiceAccount => Some("serviceaccount"),
+            Mode::UserInfo => Some("user-info"),
+            Mode::Legacy => None,
+        }
+    }
+}
+
+impl Impersonation {
+    /// What the headers ask for; `None` where they ask for nothing.
+    ///
+    /// # Errors
+    /// A header of identity that does not exist, is not text, or comes without a user. The text is for the client.
+    pub fn of(headers: &HeaderMap) -> Result<Option<Impersonation>, String> {
+        let mut asked = Impersonation::default();
+        let mut is_asked = false;
+        for (header, value) in headers {
+            let header = header.as_str();
+            if !header.starts_with(PREFIX) {
+                continue;
+            }
+            is_asked = true;
+            let value = std::str::from_utf8(value.as_bytes());
+            let value = value.map_err(|_| format!("header {header} is not UTF-8"))?.to_owned();
+            match header {
+                // As in the reference, the first one counts.
+                "impersonate-user" if asked.name.is_empty() => asked.name = value,
+                "impersonate-uid" if asked.uid.is_empty() => asked.uid = value,
+                "impersonate-user" | "impersonate-uid" => {}
+                "impersonate-group" => asked.groups.push(value),
+                _ => {
+                    let Some(key) = header.strip_prefix(EXTRA_PREFIX) else {
+                        return Err(format!("header {header} is not one by which a user is impersonated"));
+                    };
+                    asked.extra.entry(extra_key(key)).or_default().push(value);
+                }
+            }
+        }
+        match is_asked {
+            true if asked.name.is_empty() => {
+                Err("groups, uid or extra are impersonated without a user".to_owned())
+            }
+            is_asked => Ok(is_asked.then_some(asked)),
+        }
+    }
+
+    /// The ways in which `requestor` may be allowed to act so, in the order in which they are tried.
+    pub fn modes(&self, requestor: &User) -> Vec<Mode> {
+        let is_service_account = service_account_name::parse(&self.name).is_some();
+        let mut modes = Vec::new();
+        match self.name.strip_prefix(NODE_PREFIX) {
+            Some(node) if self.is_name_only() => {
+                let of_pod = requestor.extra.iter().find(|(key, _)| key.ends_with(NODE_NAME_EXTRA));
+                let runs_there = of_pod.is_some_and(|(_, nodes)| nodes.len() == 1 && nodes[0] == node);
+                if runs_there && service_account_name::parse(&requestor.name).is_some() {
+                    modes.push(Mode::AssociatedNode);
+                }
+                modes.push(Mode::ArbitraryNode);
+            }
+            Some(_) => {}
+            None if is_service_account && self.is_name_only() => modes.push(Mode::ServiceAccount),
+            None if is_service_account => {}
+            // few: the groups of one request.
+            None if self.groups.iter().any(|group| group == GROUP_MASTERS) => {}
+            None => modes.push(Mode::UserInfo),
+        }
+        modes.push(Mode::Legacy);
+        modes
+    }
+
+    fn is_name_only(&self) -> bool {
+        self.uid.is_empty() && self.groups.is_empty() && self.extra.is_empty()
+    }
+
+    /// The rights on the identity that `mode` takes.
+    pub fn questions(&self, mode: Mode, brand: &Brand) -> Vec<Question> {
+        let authentication = brand.group("authentication");
+        let (verb, group, version) = match mode.constrained() {
+            Some(mode) => (format!("impersonate:{mode}"), authentication.as_str(), "v1"),
+            None => ("impersonate".to_owned(), "", "v1"),
+        };
+        let question = |group: &str, resource, name: &str| Question {
+            verb: verb.clone(),
+            group: group.to_owned(),
+            version,
+            resource,
+            name: name.to_owned(),
+            ..Question::default()
+        };
+        let mut questions = vec![match (mode, service_account_name::parse(&self.name)) {
+            (Mode::AssociatedNode, _) => question(group, "nodes", "*"),
+            (Mode::ArbitraryNode, _) => {
+                question(group, "nodes", self.name.strip_prefix(NODE_PREFIX).unwrap_or_default())
+            }
+            (_, Some(ServiceAccountName { namespace, name })) => {
+                Question { namespace: namespace.to_owned(), ..question(group, "serviceaccounts", name) }
+            }
+            (_, None) => question(group, "users", &self.name),
+        }];
+        questions.extend(self.groups.iter().map(|name| question(group, "groups", name)));
+        for (key, values) in &self.extra {
+            let extra = |value: &String| Question {
+                subresource: key.clone(),
+                ..question(&authentication, "userextras", value)
+            };
+            questions.extend(values.iter().map(extra));
+        }
+        if !self.uid.is_empty() {
+            questions.push(question(&authentication, "uids", &self.uid));
+        }
+        questions
+    }
+
+    /// The user that the request acts as, allowed in `mode`.
+    pub fn into_user(mut self, mode: Mode) -> Arc<User> {
+        if self.groups.is_empty() {
+            if let Some(account) = service_account_name::parse(&self.name) {
+                self.groups = account.groups().into();
+            }
+            if matches!(mode, Mode::AssociatedNode | Mode::ArbitraryNode) {
+                self.groups.push(GROUP_NODES.to_owned());
+            }
+        }
+        // few: the groups of one request.
+        let is_known = |group: &String| group == GROUP_AUTHENTICATED || group == GROUP_UNAUTHENTICATED;
+        if !self.groups.iter().any(is_known) {
+            let is_anonymous = self.name == USER_ANONYMOUS;
+            let group = if is_anonymous { GROUP_UNAUTHENTICATED } else { GROUP_AUTHENTICATED };
+            self.groups.push(group.to_owned());
+        }
+        let Impersonation { name, uid, groups, extra } = self;
+        Arc::new(User { name, uid, groups, extra })
+    }
+}
+
+/// The key of a header's name behind its prefix, percent-decoded where it can be.
+fn extra_key(escaped: &str) -> String {
+    let is_escape = |rest: &str| {
+        let digits = rest.as_bytes().get(..2);
+        digits.is_some_and(|digits| digits.iter().all(u8::is_ascii_hexdigit))
+    };
+    if !escaped.split('%').skip(1).all(is_escape) {
+        return escaped.to_owned();
+    }
+    percent_decode_str(escaped).decode_utf8().map_or_else(|_| escaped.to_owned(), |key| key.into_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use http::{HeaderName, HeaderValue};
+    use orch_proto::brand::ORCH;
+
+    use super::*;
+
+    fn asked(headers: &[(&str, &str)]) -> Result<Option<Impersonation>, String> {
+        let mut map = HeaderMap::new();
+        for (name, value) in headers {
+            let name = HeaderName::from_bytes(name.as_bytes()).unwrap();
+            map.append(name, HeaderValue::from_bytes(value.as_bytes()).unwrap());
+        }
+        Impersonation::of(&map)
+    }
+
+    fn spelled(question: &Question) -> String {
+        let asked = question.attributes();
+        let scope = [asked.namespace, &asked.qualified(), asked.name].join(" ");
+        format!("{} {}/{} {scope}", asked.verb, asked.group, asked.version)
+    }
+
+    #[test]
+    fn headers_are_understood_or_refused() {
+        assert_eq!(asked(&[("accept", "x")]), Ok(None));
+        for wrong in
+            [&[("Impersonate-Group", "g")][..], &[("Impersonate-User", "")], &[("Impersonate-Grup", "g")]]
+        {
+            assert!(asked(wrong).is_err(), "{wrong:?}");
+        }
+        let headers = [
+            ("Impersonate-User", "ann"),
+            ("impersonate-user", "second"),
+            ("Impersonate-Uid", "u"),
+            ("Impersonate-Group", "one"),
+            ("impersonate-group", "two"),
+            ("Impersonate-Extra-Scopes", "a"),
+            ("Impersonate-Extra-Example.com%2FTeam", "red"),
+            ("Impersonate-Extra-bad%zz", "x"),
+        ];
+        let found = asked(&headers).unwrap().unwrap();
+        assert_eq!((found.name.as_str(), found.uid.as_str()), ("ann", "u"));
+        let keys: Vec<&String> = found.extra.keys().collect();
+        assert_eq!(keys, ["bad%zz", "example.com/team", "scopes"]);
+        let told: Vec<String> = found.questions(Mode::Legacy, &ORCH).iter().map(spelled).collect();
+        assert_eq!(told[0], "impersonate /v1  users ann");
+        assert_eq!(told[1], "impersonate /v1  groups one");
+        assert_eq!(told[4], "impersonate authentication.orch.io/v1  userextras/example.com/team red");
+        assert_eq!(told[6], "impersonate authentication.orch.io/v1  uids u");
+        let user = found.into_user(Mode::Legacy);
+        assert_eq!(user.groups, ["one", "two", GROUP_AUTHENTICATED]);
+    }
+
+    #[test]
+    fn who_is_asked_for_decides_on_the_rights_it_takes() {
+        let robot = "system:serviceaccount:ns:robot";
+        let in_pod = User {
+            name: robot.to_owned(),
+            extra: [("authentication.orch.io/node-name".to_owned(), vec!["n1".to_owned()])].into(),
+            ..User::default()
+        };
+        for (headers, modes, first, groups) in [
+            (
+                &[("impersonate-user", "system:node:n1")][..],
+                &[Mode::AssociatedNode, Mode::ArbitraryNode, Mode::Legacy][..],
+                "impersonate:associated-node authentication.orch.io/v1  nodes *",
+                &[GROUP_NODES, GROUP_AUTHENTICATED][..],
+            ),
+            (
+                &[("impersonate-user", "system:node:n2")],
+                &[Mode::ArbitraryNode, Mode::Legacy],
+                "impersonate:arbitrary-node authentication.orch.io/v1  nodes n2",
+                &[GROUP_NODES, GROUP_AUTHENTICATED],
+            ),
+            (
+                &[("impersonate-user", robot)],
+                &[Mode::ServiceAccount, Mode::Legacy],
+                "impersonate:serviceaccount authentication.orch.io/v1 ns serviceaccounts robot",
+                &["system:serviceaccounts", "system:serviceaccounts:ns", GROUP_AUTHENTICATED],
+            ),
+            (
+                &[("impersonate-user", robot), ("impersonate-group", "g")],
+                &[Mode::Legacy],
+                "impersonate /v1 ns serviceaccounts robot",
+                &["g", GROUP_AUTHENTICATED],
+            ),
+            (
+                &[("impersonate-user", "ann"), ("impersonate-group", GROUP_MASTERS)],
+                &[Mode::Legacy],
+                "impersonate /v1  users ann",
+                &[GROUP_MASTERS, GROUP_AUTHENTICATED],
+            ),
+            (
+                &[("impersonate-user", USER_ANONYMOUS)],
+                &[Mode::UserInfo, Mode::Legacy],
+                "impersonate:user-info authentication.orch.io/v1  users system:anonymous",
+                &[GROUP_UNAUTHENTICATED],
+            ),
+        ] {
+            let found = asked(headers).unwrap().unwrap();
+            assert_eq!(found.modes(&in_pod), modes, "{headers:?}");
+            assert_eq!(spelled(&found.questions(modes[0], &ORCH)[0]), first);
+            assert_eq!(found.into_user(modes[0]).groups, groups, "{headers:?}");
+        }
+        assert_eq!(Mode::UserInfo.verb_on("list").as_deref(), Some("impersonate-on:user-info:list"));
+        assert_eq!(Mode::Legacy.verb_on("list"), None);
+    }
+}

@@ -1,0 +1,131 @@
+//! Role-based access control.
+//!
+//! Owns the decision by the stored roles and bindings. It allows or has no opinion; it never denies.
+
+mod escalation;
+#[cfg(test)]
+mod oracle;
+mod policy;
+mod rules;
+#[cfg(test)]
+mod tests;
+
+use std::sync::Arc;
+
+use orch_proto::Brand;
+
+pub use self::escalation::{Uncovered, covers};
+pub use self::policy::{
+    CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, Grant, Policy, ROLE_BINDINGS, ROLES, Role, RoleKey,
+};
+pub use self::rules::{ALL, Asked, PolicyRule};
+use super::{Attributes, Authorizer, Deciding, Decision, Reason, decided};
+use crate::authn::User;
+use crate::follow::{Applied, Prepared};
+
+/// Missing roles that a refusal names: enough to find the fault, and a bounded message.
+const MISSING_MAX: usize = 8;
+
+/// Decides by the stored roles and bindings.
+pub struct Rbac {
+    brand: &'static Brand,
+    policy: Prepared<Policy>,
+}
+
+impl Rbac {
+    /// An authorizer over the roles of a cluster of `brand`.
+    pub fn new(brand: &'static Brand) -> Rbac {
+        Rbac { brand, policy: Prepared::default() }
+    }
+
+    /// Roles and bindings as of `applied` or of a later state.
+    pub fn policy(&self, applied: &Applied) -> Arc<Policy> {
+        self.policy.at_least(applied)
+    }
+
+    fn ask(&self, user: &User, attributes: Attributes<'_>, applied: &Applied) -> Decision {
+        let policy = self.policy(applied);
+        let mut missing = Vec::new();
+        if let Some(grant) = find(&policy, user, attributes, &mut missing) {
+            return Decision::Allow(Reason::shared(&grant));
+        }
+        Decision::NoOpinion(self.remark(&missing))
+    }
+
+    /// What a refusal says of roles that bindings name and that do not exist.
+    fn remark(&self, missing: &[RoleKey]) -> String {
+        if missing.is_empty() {
+            return String::new();
+        }
+        let group = self.brand.group("rbac.authorization");
+        let text = |(namespace, name): &RoleKey| {
+            let kind = if namespace.is_empty() { "clusterrole" } else { "role" };
+            format!("{kind}.{group} {name:?} not found")
+        };
+        let texts: Vec<String> = missing.iter().map(text).collect();
+        match &texts[..] {
+            [one] => format!("RBAC: {one}"),
+            many => format!("RBAC: [{}]", many.join(", ")),
+        }
+    }
+}
+
+/// The first grant that allows `user` what `attributes` describe. Roles that were not found are added to `missing`.
+fn find(
+    policy: &Policy,
+    user: &User,
+    attributes: Attributes<'_>,
+    missing: &mut Vec<RoleKey>,
+) -> Option<Arc<Grant>> {
+    let (qualified, namespace) = match attributes {
+        Attributes::Resource(asked) if asked.subresource.is_empty() => (None, asked.namespace),
+        Attributes::Resource(asked) => (Some(asked.qualified()), asked.namespace),
+        Attributes::Path { .. } => (None, ""),
+    };
+    let qualified = match (&qualified, attributes) {
+        (Some(qualified), _) => qualified.as_str(),
+        (None, Attributes::Resource(asked)) => asked.resource,
+        (None, Attributes::Path { .. }) => "",
+    };
+    let asked = Asked::new(attributes, qualified);
+    let mut found = None;
+    policy.visit(user, namespace, |grant, role| {
+        match role {
+            Some(role) if role.prepared.iter().any(|rule| rule.allows(&asked)) => found = Some(grant.clone()),
+            Some(_) => {}
+            None if missing.len() < MISSING_MAX && !missing.contains(grant.role()) => {
+                missing.push(grant.role().clone());
+            }
+            None => {}
+        }
+        found.is_none()
+    });
+    found
+}
+
+impl Authorizer for Rbac {
+    fn name(&self) -> &'static str {
+        "RBAC"
+    }
+
+    fn decide<'a>(&'a self, user: &'a User, asked: Attributes<'a>, applied: &'a Applied) -> Deciding<'a> {
+        decided(self.ask(user, asked, applied))
+    }
+}
+
+/// The rules of `user` in `namespace`: those of the cluster and those of the namespace, each once.
+pub fn rules_of(policy: &Policy, user: &User, namespace: &str) -> (Vec<PolicyRule>, Vec<RoleKey>) {
+    let (mut rules, mut missing) = (Vec::new(), Vec::new());
+    let mut seen = hashbrown::HashSet::new();
+    policy.visit(user, namespace, |grant, role| {
+        match role {
+            Some(role) => {
+                rules.extend(role.stored.iter().filter(|rule| seen.insert((*rule).clone())).cloned())
+            }
+            None if missing.len() < MISSING_MAX => missing.push(grant.role().clone()),
+            None => {}
+        }
+        true
+    });
+    (rules, missing)
+}

@@ -1,0 +1,324 @@
+//! Roles and bindings of the cluster, by the users that they touch.
+//!
+//! Owns the view that decisions read: a user's bindings are found by name and groups, the role of a binding by its
+//! number. A change of a role or binding touches only what it is about; versions share the rest.
+//!
+//! Invariant: a role has a number as long as it exists or a binding names it.
+
+use std::fmt;
+use std::sync::{Arc, LazyLock};
+
+use imbl::{HashMap, Vector};
+use orch_raft::object::SharedObject;
+use orch_raft::{Change, State};
+use serde::Deserialize;
+use smol_str::SmolStr;
+
+use super::rules::{PolicyRule, Rule};
+use crate::authn::User;
+use crate::authn::service_account_name::ServiceAccountName;
+use crate::follow::Derived;
+
+/// Storage resources of the four kinds.
+pub const CLUSTER_ROLES: &str = "clusterroles.rbac.authorization";
+/// Roles of a namespace.
+pub const ROLES: &str = "roles.rbac.authorization";
+/// Bindings in all namespaces.
+pub const CLUSTER_ROLE_BINDINGS: &str = "clusterrolebindings.rbac.authorization";
+/// Bindings of a namespace.
+pub const ROLE_BINDINGS: &str = "rolebindings.rbac.authorization";
+
+/// The rules of a role.
+#[derive(Debug)]
+pub struct Role {
+    /// As stored.
+    pub stored: Vec<PolicyRule>,
+    /// Prepared for matching, in the same order.
+    pub prepared: Vec<Rule>,
+}
+
+impl Role {
+    /// A role with these rules.
+    pub fn new(stored: Vec<PolicyRule>) -> Role {
+        let prepared = stored.iter().map(Rule::new).collect();
+        Role { stored, prepared }
+    }
+}
+
+/// Namespace and name of a role; the namespace is empty for cluster roles.
+pub type RoleKey = (SmolStr, SmolStr);
+
+/// A subject of a binding, with the role that it gets. Formats as the reason of a decision.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Grant {
+    role: u32,
+    key: RoleKey,
+    /// Namespace and name of the binding; the namespace is empty for cluster role bindings.
+    binding: (SmolStr, SmolStr),
+    subject: Subject,
+}
+
+/// Grants by the name of their subject.
+type BySubject = HashMap<SmolStr, Vector<Arc<Grant>>>;
+
+/// The subjects of a scope, each with its grants.
+#[derive(Clone, Debug, Default)]
+struct Scope {
+    users: BySubject,
+    groups: BySubject,
+}
+
+/// A role's number, with the count of what holds it.
+#[derive(Clone, Debug)]
+struct Slot {
+    key: RoleKey,
+    role: Option<Arc<Role>>,
+    /// Grants that name the role.
+    grants: u32,
+}
+
+/// Roles and bindings. Cheap to copy.
+#[derive(Clone, Debug, Default)]
+pub struct Policy {
+    numbers: HashMap<RoleKey, u32>,
+    slots: Vector<Option<Slot>>,
+    free: Vector<u32>,
+    /// By namespace; the empty one holds the cluster's.
+    scopes: HashMap<SmolStr, Scope>,
+    /// Grants of each binding.
+    bindings: HashMap<(SmolStr, SmolStr), Vector<Arc<Grant>>>,
+}
+
+#[derive(Deserialize)]
+struct RoleDocument {
+    #[serde(default)]
+    rules: Option<Vec<PolicyRule>>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct BindingDocument {
+    #[serde(default)]
+    subjects: Option<Vec<Subject>>,
+    role_ref: RoleRef,
+}
+
+#[derive(Deserialize)]
+struct RoleRef {
+    kind: SmolStr,
+    name: SmolStr,
+}
+
+/// A subject as bindings store it.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+struct Subject {
+    kind: SmolStr,
+    name: SmolStr,
+    #[serde(default)]
+    namespace: SmolStr,
+}
+
+/// The two parts of a path: namespace, empty for cluster scope, and name.
+fn parts(path: &str) -> (SmolStr, SmolStr) {
+    let (namespace, name) = path.split_once('/').unwrap_or(("", path));
+    (namespace.into(), name.into())
+}
+
+/// The rules of a stored role. An object that is no role has none.
+fn rules_of(object: &SharedObject) -> Arc<Role> {
+    let document = serde_json::from_slice::<RoleDocument>(&object.json).ok();
+    Arc::new(Role::new(document.and_then(|document| document.rules).unwrap_or_default()))
+}
+
+impl Policy {
+    /// The grants of `user` in `namespace` with their roles, those of the whole cluster first; a role that does not
+    /// exist is `None`. Each is passed to `visit` until that returns `false`.
+    pub fn visit(
+        &self,
+        user: &User,
+        namespace: &str,
+        mut visit: impl FnMut(&Arc<Grant>, Option<&Arc<Role>>) -> bool,
+    ) {
+        let names = [Some(""), Some(namespace).filter(|namespace| !namespace.is_empty())];
+        for scope in names.into_iter().flatten().filter_map(|name| self.scopes.get(name)) {
+            let of_user = scope.users.get(user.name.as_str());
+            let of_groups = user.groups.iter().filter_map(|group| scope.groups.get(group.as_str()));
+            for grant in of_user.into_iter().chain(of_groups).flatten() {
+                let slot = self.slots.get(grant.role as usize).and_then(Option::as_ref);
+                if !visit(grant, slot.and_then(|slot| slot.role.as_ref())) {
+                    return;
+                }
+            }
+        }
+    }
+
+    /// The role under `key`.
+    pub fn role(&self, key: &RoleKey) -> Option<&Arc<Role>> {
+        let number = *self.numbers.get(key)?;
+        self.slots.get(number as usize)?.as_ref()?.role.as_ref()
+    }
+
+    /// Numbers of roles in use, and all that were ever given.
+    #[cfg(test)]
+    pub(super) fn extent(&self) -> (usize, usize) {
+        (self.numbers.len(), self.slots.len())
+    }
+
+    fn set_role(&mut self, key: RoleKey, role: Option<Arc<Role>>) {
+        if role.is_none() && !self.numbers.contains_key(&key) {
+            return;
+        }
+        let number = self.number(key);
+        if let Some(Some(slot)) = self.slots.get_mut(number as usize) {
+            slot.role = role;
+        }
+        self.release_if_unused(number);
+    }
+
+    /// The number of the role under `key`, a new one where it has none.
+    fn number(&mut self, key: RoleKey) -> u32 {
+        if let Some(&number) = self.numbers.get(&key) {
+            return number;
+        }
+        let slot = Some(Slot { key: key.clone(), role: None, grants: 0 });
+        let number = match self.free.pop_back() {
+            Some(number) => {
+                self.slots.set(number as usize, slot);
+                number
+            }
+            None => {
+                self.slots.push_back(slot);
+                // A cluster's objects are far fewer than 2^32: each takes more than a byte of memory.
+                u32::try_from(self.slots.len() - 1).unwrap_or(u32::MAX)
+            }
+        };
+        self.numbers.insert(key, number);
+        number
+    }
+
+    fn release_if_unused(&mut self, number: u32) {
+        let slot = self.slots.get(number as usize).and_then(Option::as_ref);
+        let Some(slot) = slot.filter(|slot| slot.role.is_none() && slot.grants == 0) else { return };
+        self.numbers.remove(&slot.key.clone());
+        self.slots.set(number as usize, None);
+        self.free.push_back(number);
+    }
+
+    fn count(&mut self, number: u32, more: bool) {
+        if let Some(Some(slot)) = self.slots.get_mut(number as usize) {
+            slot.grants = if more { slot.grants.saturating_add(1) } else { slot.grants.saturating_sub(1) };
+        }
+        self.release_if_unused(number);
+    }
+
+    fn set_binding(&mut self, binding: (SmolStr, SmolStr), object: Option<&SharedObject>) {
+        for grant in self.bindings.remove(&binding).unwrap_or_default() {
+            self.remove_grant(&grant);
+        }
+        let document = object.and_then(|object| serde_json::from_slice::<BindingDocument>(&object.json).ok());
+        let Some(BindingDocument { subjects, role_ref }) = document else { return };
+        let of_namespace = if role_ref.kind == "Role" { binding.0.clone() } else { SmolStr::default() };
+        let key = (of_namespace, role_ref.name);
+        let mut grants = Vector::new();
+        for subject in subjects.unwrap_or_default() {
+            let role = self.number(key.clone());
+            self.count(role, true);
+            let grant = Arc::new(Grant { role, key: key.clone(), binding: binding.clone(), subject });
+            if let Some((grants, subject)) = self.place(&grant) {
+                grants.entry(subject).or_default().push_back(grant.clone());
+            }
+            grants.push_back(grant);
+        }
+        if !grants.is_empty() {
+            self.bindings.insert(binding, grants);
+        }
+    }
+
+    fn remove_grant(&mut self, grant: &Arc<Grant>) {
+        if let Some((grants, subject)) = self.place(grant)
+            && let Some(of_subject) = grants.get_mut(&subject)
+        {
+            of_subject.retain(|other| !Arc::ptr_eq(other, grant));
+            if of_subject.is_empty() {
+                grants.remove(&subject);
+            }
+        }
+        let namespace = &grant.binding.0;
+        if self.scopes.get(namespace).is_some_and(|scope| scope.users.is_empty() && scope.groups.is_empty()) {
+            self.scopes.remove(namespace);
+        }
+        self.count(grant.role, false);
+    }
+
+    /// The place of the subject of `grant` in its scope; `None` for a subject that is nobody.
+    fn place(&mut self, grant: &Grant) -> Option<(&mut BySubject, SmolStr)> {
+        let (namespace, subject) = (&grant.binding.0, &grant.subject);
+        let name = match subject.kind.as_str() {
+            "User" | "Group" => subject.name.clone(),
+            "ServiceAccount" => {
+                let of = if subject.namespace.is_empty() { namespace } else { &subject.namespace };
+                let account = ServiceAccountName { namespace: of, name: &subject.name };
+                Some(account.user_name().into()).filter(|_| !of.is_empty())?
+            }
+            _ => return None,
+        };
+        let scope = self.scopes.entry(namespace.clone()).or_default();
+        Some((if subject.kind == "Group" { &mut scope.groups } else { &mut scope.users }, name))
+    }
+
+    fn set(&mut self, source: &str, path: &str, object: Option<&SharedObject>) {
+        match source {
+            CLUSTER_ROLES | ROLES => self.set_role(parts(path), object.map(rules_of)),
+            _ => self.set_binding(parts(path), object),
+        }
+    }
+}
+
+impl Derived for Policy {
+    fn sources(&self) -> impl Iterator<Item = &Arc<str>> {
+        static SOURCES: LazyLock<[Arc<str>; 4]> =
+            LazyLock::new(|| [CLUSTER_ROLES, ROLES, CLUSTER_ROLE_BINDINGS, ROLE_BINDINGS].map(Into::into));
+        SOURCES.iter()
+    }
+
+    fn change(&mut self, source: &Arc<str>, change: &Change) {
+        self.set(source, &change.path, change.new.as_ref());
+    }
+
+    fn rebuild(&mut self, state: &State) {
+        *self = Policy::default();
+        for source in [CLUSTER_ROLES, ROLES, CLUSTER_ROLE_BINDINGS, ROLE_BINDINGS] {
+            for (path, object) in state.collection(source).range_from("") {
+                self.set(source, path, Some(object));
+            }
+        }
+    }
+}
+
+impl Grant {
+    /// Namespace and name of the granted role; the namespace is empty for cluster roles.
+    pub fn role(&self) -> &RoleKey {
+        &self.key
+    }
+}
+
+impl fmt::Display for Grant {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (namespace, name) = &self.binding;
+        let kind = if self.key.0.is_empty() { "ClusterRole" } else { "Role" };
+        f.write_str("RBAC: allowed by ")?;
+        match namespace.as_str() {
+            "" => write!(f, "ClusterRoleBinding {name:?}")?,
+            namespace => write!(f, "RoleBinding {:?}", format!("{name}/{namespace}"))?,
+        }
+        write!(f, " of {kind} {:?} to ", self.key.1)?;
+        let Subject { kind, name, namespace: of } = &self.subject;
+        match kind.as_str() {
+            "ServiceAccount" => {
+                let of = if of.is_empty() { namespace } else { of };
+                write!(f, "ServiceAccount {:?}", format!("{name}/{of}"))
+            }
+            kind => write!(f, "{kind} {name:?}"),
+        }
+    }
+}

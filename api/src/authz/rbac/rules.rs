@@ -1,0 +1,179 @@
+//! Policy rules: their stored form, and the form in which requests are matched against them.
+//!
+//! Owns the reference's matching of verbs, groups, resources, names and URLs. It knows no role and no user.
+//!
+//! Texts are compared by hash first: most rules do not match, and a decision looks at those of every role that its user
+//! has.
+
+use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher};
+
+use serde::{Deserialize, Serialize};
+use smol_str::SmolStr;
+
+use crate::authz::Attributes;
+
+/// Matches every verb, group or resource.
+pub const ALL: &str = "*";
+
+/// A rule as roles store it and reviews show it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Deserialize, Serialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct PolicyRule {
+    /// Verbs, or `*`.
+    #[serde(deserialize_with = "nullable")]
+    pub verbs: Vec<SmolStr>,
+    /// API groups, or `*`.
+    #[serde(deserialize_with = "nullable", skip_serializing_if = "Vec::is_empty")]
+    pub api_groups: Vec<SmolStr>,
+    /// `pods`, `pods/status`, `*/status` or `*`.
+    #[serde(deserialize_with = "nullable", skip_serializing_if = "Vec::is_empty")]
+    pub resources: Vec<SmolStr>,
+    /// Names of objects; without one the rule is about all.
+    #[serde(deserialize_with = "nullable", skip_serializing_if = "Vec::is_empty")]
+    pub resource_names: Vec<SmolStr>,
+    /// Paths, or their beginnings with a `*` behind.
+    #[serde(
+        rename = "nonResourceURLs",
+        deserialize_with = "nullable",
+        skip_serializing_if = "Vec::is_empty"
+    )]
+    pub non_resource_urls: Vec<SmolStr>,
+}
+
+/// Reads a list where `null` may stand for an empty one.
+fn nullable<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Vec<SmolStr>, D::Error> {
+    Ok(Option::<Vec<SmolStr>>::deserialize(deserializer)?.unwrap_or_default())
+}
+
+/// A text with its hash.
+#[derive(Clone, Debug)]
+struct Hashed<T> {
+    hash: u64,
+    text: T,
+}
+
+impl<T: AsRef<str>> Hashed<T> {
+    fn new(text: T) -> Self {
+        let hash = BuildHasherDefault::<DefaultHasher>::default().hash_one(text.as_ref());
+        Hashed { hash, text }
+    }
+
+    fn is<U: AsRef<str>>(&self, other: &Hashed<U>) -> bool {
+        self.hash == other.hash && self.text.as_ref() == other.text.as_ref()
+    }
+}
+
+/// Texts of a rule, and whether `*` is among them.
+#[derive(Clone, Debug)]
+struct Texts {
+    all: bool,
+    texts: Box<[Hashed<SmolStr>]>,
+}
+
+impl Texts {
+    fn new(texts: &[SmolStr]) -> Self {
+        let all = texts.iter().any(|text| text == ALL);
+        let texts = if all { Box::default() } else { texts.iter().cloned().map(Hashed::new).collect() };
+        Texts { all, texts }
+    }
+
+    fn contains(&self, asked: &Hashed<&str>) -> bool {
+        // few: the texts of one rule.
+        self.all || self.texts.iter().any(|text| text.is(asked))
+    }
+}
+
+/// A rule, prepared for matching.
+#[derive(Clone, Debug)]
+pub struct Rule {
+    verbs: Texts,
+    groups: Texts,
+    resources: Texts,
+    /// Sub-resources `X` of the resources `*/X`.
+    subresources: Box<[Hashed<SmolStr>]>,
+    names: Box<[Hashed<SmolStr>]>,
+    urls: Box<[SmolStr]>,
+}
+
+impl Rule {
+    /// Prepares `rule`.
+    pub fn new(rule: &PolicyRule) -> Rule {
+        let of_all = rule.resources.iter().filter_map(|resource| resource.strip_prefix("*/"));
+        Rule {
+            verbs: Texts::new(&rule.verbs),
+            groups: Texts::new(&rule.api_groups),
+            resources: Texts::new(&rule.resources),
+            subresources: of_all.map(|part| Hashed::new(part.into())).collect(),
+            names: rule.resource_names.iter().cloned().map(Hashed::new).collect(),
+            urls: rule.non_resource_urls.iter().cloned().collect(),
+        }
+    }
+
+    /// Whether the rule allows what `asked` holds.
+    pub fn allows(&self, asked: &Asked<'_>) -> bool {
+        match asked {
+            Asked::Path { verb, path } => {
+                self.verbs.contains(verb) && self.urls.iter().any(|url| covers_path(url, path))
+            }
+            Asked::Resource { verb, group, resource, subresource, name } => {
+                self.verbs.contains(verb)
+                    && self.groups.contains(group)
+                    && (self.resources.contains(resource) || self.covers_part(subresource.as_ref()))
+                    // few: the names of one rule.
+                    && (self.names.is_empty() || self.names.iter().any(|own| own.is(name)))
+            }
+        }
+    }
+
+    fn covers_part(&self, subresource: Option<&Hashed<&str>>) -> bool {
+        subresource.is_some_and(|asked| self.subresources.iter().any(|own| own.is(asked)))
+    }
+}
+
+/// Attributes, prepared for matching.
+#[derive(Debug)]
+pub enum Asked<'a> {
+    /// A request for a resource.
+    #[expect(private_interfaces, reason = "matched by rules alone")]
+    Resource {
+        /// The verb.
+        verb: Hashed<&'a str>,
+        /// The API group.
+        group: Hashed<&'a str>,
+        /// Resource and sub-resource, as rules spell them.
+        resource: Hashed<&'a str>,
+        /// The sub-resource, if any.
+        subresource: Option<Hashed<&'a str>>,
+        /// The object's name, possibly empty.
+        name: Hashed<&'a str>,
+    },
+    /// A request to a path that names no resource.
+    #[expect(private_interfaces, reason = "matched by rules alone")]
+    Path {
+        /// The verb.
+        verb: Hashed<&'a str>,
+        /// The path.
+        path: &'a str,
+    },
+}
+
+impl<'a> Asked<'a> {
+    /// What `attributes` ask for. `qualified` is the resource as rules spell it.
+    pub fn new(attributes: Attributes<'a>, qualified: &'a str) -> Self {
+        match attributes {
+            Attributes::Path { verb, path } => Asked::Path { verb: Hashed::new(verb), path },
+            Attributes::Resource(asked) => Asked::Resource {
+                verb: Hashed::new(asked.verb),
+                group: Hashed::new(asked.group),
+                resource: Hashed::new(qualified),
+                subresource: Some(asked.subresource).filter(|part| !part.is_empty()).map(Hashed::new),
+                name: Hashed::new(asked.name),
+            },
+        }
+    }
+}
+
+/// Whether the path of a rule covers `path`.
+pub(super) fn covers_path(rule: &str, path: &str) -> bool {
+    rule == path || rule.strip_suffix(ALL).is_some_and(|beginning| path.starts_with(beginning))
+}

@@ -1,0 +1,174 @@
+//! Decisions by stored roles and bindings, and their texts.
+
+use std::sync::{Arc, OnceLock};
+
+use orch_proto::brand::ORCH;
+use orch_raft::object::{Index, Object, SharedObject};
+use orch_raft::{Change, Revision};
+use serde_json::{Value as Json, json};
+
+use super::*;
+use crate::authz::ResourceAttributes;
+use crate::follow::Derived;
+
+/// A policy, with what was written to it.
+#[derive(Clone, Default)]
+pub(super) struct Cluster {
+    policy: Policy,
+    written: u64,
+}
+
+impl Cluster {
+    /// Writes the object under `path`, or removes it.
+    pub(super) fn write(&mut self, kind: &str, path: &str, object: Option<Json>) {
+        self.written += 1;
+        let revision = Revision(self.written);
+        let new = object.map(|object| stored(&object, revision));
+        let change = Change { revision, time_ms: 0, path: path.into(), old: None, new };
+        self.policy.change(&kind.into(), &change);
+    }
+
+    fn grant(&mut self, name: &str, rules: &Json, user: &str) {
+        self.write(CLUSTER_ROLES, name, Some(json!({"rules": rules})));
+        let binding = json!({
+            "roleRef": {"kind": "ClusterRole", "name": name},
+            "subjects": [{"kind": "User", "name": user}],
+        });
+        self.write(CLUSTER_ROLE_BINDINGS, name, Some(binding));
+    }
+
+    fn reason(&self, user: &User, asked: Attributes<'_>) -> Option<String> {
+        find(&self.policy, user, asked, &mut Vec::new()).map(|grant| grant.to_string())
+    }
+}
+
+fn stored(object: &Json, revision: Revision) -> SharedObject {
+    Arc::new(Object {
+        revision,
+        created: revision,
+        written_ms: 0,
+        json: object.to_string().into(),
+        revision_at: 0,
+        index: Index::default(),
+        protobuf: OnceLock::new(),
+    })
+}
+
+pub(super) fn allowed(cluster: &Cluster, user: &User, asked: Attributes<'_>) -> bool {
+    find(&cluster.policy, user, asked, &mut Vec::new()).is_some()
+}
+
+fn user(name: &str) -> User {
+    User { name: name.to_owned(), groups: vec!["devs".to_owned()], ..User::default() }
+}
+
+fn get_pod(namespace: &'static str) -> Attributes<'static> {
+    let asked =
+        ResourceAttributes { verb: "get", resource: "pods", namespace, name: "p", ..Default::default() };
+    Attributes::Resource(asked)
+}
+
+#[test]
+fn reasons_name_binding_role_and_subject() {
+    let mut cluster = Cluster::default();
+    let rules = json!([{"verbs": ["get"], "apiGroups": [""], "resources": ["pods"]}]);
+    cluster.grant("reader", &rules, "ann");
+    let told = r#"RBAC: allowed by ClusterRoleBinding "reader" of ClusterRole "reader" to User "ann""#;
+    assert_eq!(cluster.reason(&user("ann"), get_pod("n")).as_deref(), Some(told));
+    cluster.write(ROLES, "n/r", Some(json!({"rules": rules})));
+    let binding = json!({
+        "roleRef": {"kind": "Role", "name": "r"},
+        "subjects": [{"kind": "ServiceAccount", "name": "bot"}, {"kind": "Group", "name": "devs"}],
+    });
+    cluster.write(ROLE_BINDINGS, "n/b", Some(binding));
+    let bot = User { name: "system:serviceaccount:n:bot".to_owned(), ..User::default() };
+    let told = r#"RBAC: allowed by RoleBinding "b/n" of Role "r" to ServiceAccount "bot/n""#;
+    assert_eq!(cluster.reason(&bot, get_pod("n")).as_deref(), Some(told));
+    assert_eq!(cluster.reason(&bot, get_pod("m")), None, "the binding is of one namespace");
+    let told = r#"RBAC: allowed by RoleBinding "b/n" of Role "r" to Group "devs""#;
+    assert_eq!(cluster.reason(&user("tom"), get_pod("n")).as_deref(), Some(told));
+}
+
+#[test]
+fn a_version_that_is_read_stays_as_it_was() {
+    let mut cluster = Cluster::default();
+    let rules = json!([{"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]}]);
+    cluster.grant("all", &rules, "ann");
+    let before = cluster.clone();
+    cluster.write(CLUSTER_ROLE_BINDINGS, "all", None);
+    assert!(allowed(&before, &user("ann"), get_pod("n")));
+    assert!(!allowed(&cluster, &user("ann"), get_pod("n")));
+}
+
+#[test]
+fn numbers_of_roles_that_nobody_names_are_used_again() {
+    let mut cluster = Cluster::default();
+    for at in 0..100 {
+        let name = format!("r{at}");
+        cluster.grant(&name, &json!([]), "ann");
+        cluster.write(CLUSTER_ROLES, &name, None);
+        cluster.write(CLUSTER_ROLE_BINDINGS, &name, None);
+    }
+    assert_eq!(cluster.policy.extent(), (0, 1), "no role is left, and one number was enough");
+}
+
+#[test]
+fn a_refusal_names_roles_that_are_missing() {
+    let mut cluster = Cluster::default();
+    for name in ["a", "b"] {
+        cluster.grant(name, &json!([]), "ann");
+    }
+    cluster.write(CLUSTER_ROLES, "a", None);
+    let remark = |cluster: &Cluster| {
+        let mut missing = Vec::new();
+        assert!(find(&cluster.policy, &user("ann"), get_pod("n"), &mut missing).is_none());
+        Rbac::new(&ORCH).remark(&missing)
+    };
+    let a = r#"clusterrole.rbac.authorization.orch.io "a" not found"#;
+    assert_eq!(remark(&cluster), format!("RBAC: {a}"));
+    cluster.write(CLUSTER_ROLES, "b", None);
+    assert_eq!(remark(&cluster), format!("RBAC: [{a}, {}]", a.replace("\"a\"", "\"b\"")));
+}
+
+#[test]
+fn what_a_rule_covers_is_compared_right_by_right() {
+    let parse = |rules: Json| serde_json::from_value::<Vec<PolicyRule>>(rules).unwrap();
+    let pods = |verbs: &[&str]| json!({"verbs": verbs, "apiGroups": [""], "resources": ["pods"]});
+    for (owned, asked, lacking) in [
+        (json!([pods(&["get"]), pods(&["list"])]), json!([pods(&["get", "list"])]), 0),
+        (json!([pods(&["get"])]), json!([pods(&["get", "list"])]), 1),
+        (json!([pods(&["*"])]), json!([pods(&["get", "anything"])]), 0),
+        (json!([pods(&["get"])]), json!([pods(&["*"])]), 1),
+        (
+            json!([{"verbs": ["get"], "apiGroups": ["*"], "resources": ["*/status"]}]),
+            json!([{"verbs": ["get"], "apiGroups": ["apps"], "resources": ["pods/status", "pods"]}]),
+            1,
+        ),
+        (
+            json!([{"verbs": ["get"], "apiGroups": [""], "resources": ["pods"], "resourceNames": ["a"]}]),
+            json!([pods(&["get"])]),
+            1,
+        ),
+        (
+            json!([{"verbs": ["get"], "nonResourceURLs": ["/a/*"]}]),
+            json!([{"verbs": ["get"], "nonResourceURLs": ["/a/b", "/a/*", "/c"]}]),
+            1,
+        ),
+    ] {
+        let missing = match covers(&parse(owned.clone()), &parse(asked.clone())) {
+            Ok(()) => 0,
+            Err(Uncovered::Rights(rights)) => rights.len(),
+            Err(Uncovered::TooMany) => panic!("a small role"),
+        };
+        assert_eq!(missing, lacking, "{asked} by {owned}");
+    }
+    let many: Vec<String> = (0..400).map(|number| number.to_string()).collect();
+    let huge = json!([{"verbs": many, "apiGroups": many, "resources": ["pods"]}]);
+    assert_eq!(covers(&[], &parse(huge)), Err(Uncovered::TooMany));
+}
+
+#[test]
+fn a_role_with_null_lists_has_empty_ones() {
+    let role: PolicyRule = serde_json::from_value(json!({"verbs": null, "apiGroups": null})).unwrap();
+    assert_eq!(role, PolicyRule::default());
+}
