@@ -14,6 +14,7 @@ use orch_rules::kinds::{Strategy, strategy_for};
 use orch_schema::value::Value;
 use orch_schema::{ResourceType, Schema, TypeId};
 
+use crate::authz::review::Review;
 use crate::fields::OtherVersion;
 use crate::request::Verb;
 
@@ -32,6 +33,8 @@ pub struct Resource {
     pub others: Vec<OtherVersion>,
     /// Conversion between the stored form and this version's form; `None` when they are the same.
     pub conversion: Option<Conversion>,
+    /// The review that a create answers; `None` for objects that are stored.
+    pub review: Option<Review>,
     /// `{"kind":"Role","apiVersion":"...",`: the bytes before an object's stored bytes.
     pub head: Bytes,
     /// See [`Resource::resets`].
@@ -223,6 +226,7 @@ fn resource(schema: &Arc<Schema>, brand: &'static Brand, definition: &ResourceTy
         definition: Arc::new(definition),
         schema: schema.clone(),
         strategy,
+        review: Review::of(&storage),
         storage: storage.into(),
         others: Vec::new(),
         conversion,

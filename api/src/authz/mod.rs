@@ -6,12 +6,14 @@
 mod attributes;
 mod decision;
 pub mod rbac;
+pub mod review;
 
 use futures::future::{BoxFuture, Either, Ready, ready};
 use orch_proto::Brand;
 
 pub use self::attributes::{Asked, Attributes, ResourceAttributes};
 pub use self::decision::{Decision, Reason, Ruling};
+use self::review::UserRules;
 use crate::authn::{GROUP_MASTERS, User};
 use crate::follow::Applied;
 
@@ -31,6 +33,12 @@ pub trait Authorizer: Send + Sync {
     /// Whether `user` may do what `attributes` describe, by the rules stored in `applied`.
     fn decide<'a>(&'a self, user: &'a User, attributes: Attributes<'a>, applied: &'a Applied)
     -> Deciding<'a>;
+
+    /// The rules of `user` in `namespace`, and for paths. By default they cannot be listed.
+    fn rules_of(&self, _user: &User, _namespace: &str, _applied: &Applied) -> UserRules {
+        let faults = vec![format!("{} does not support user rule resolution", self.name())];
+        UserRules { is_incomplete: true, faults, ..UserRules::default() }
+    }
 }
 
 /// The chain of authorizers, in the order in which they are asked.
@@ -66,6 +74,18 @@ impl Authorizers {
         }
         Ruling::NoOpinion(remarks)
     }
+
+    /// The rules of `user` in `namespace`, those of all authorizers together.
+    pub fn rules_of(&self, user: &User, namespace: &str, applied: &Applied) -> UserRules {
+        let mut all = UserRules::default();
+        for authorizer in &self.0 {
+            let UserRules { rules, is_incomplete, faults } = authorizer.rules_of(user, namespace, applied);
+            all.rules.extend(rules);
+            all.is_incomplete |= is_incomplete;
+            all.faults.extend(faults);
+        }
+        all
+    }
 }
 
 /// Members of `system:masters` may do everything, so that administrators keep access when rules have shut out every
@@ -83,6 +103,10 @@ impl Authorizer for Masters {
         } else {
             Decision::NoOpinion(String::new())
         })
+    }
+
+    fn rules_of(&self, user: &User, _namespace: &str, _applied: &Applied) -> UserRules {
+        if user.is_in_group(GROUP_MASTERS) { UserRules::all() } else { UserRules::default() }
     }
 }
 

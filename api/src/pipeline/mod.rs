@@ -24,6 +24,7 @@ mod patch;
 mod patch_body;
 mod patch_part;
 mod point;
+mod review;
 mod stored;
 #[cfg(test)]
 mod tests;
@@ -186,6 +187,9 @@ impl<S: Store> Pipeline<S> {
     /// Runs a request of any verb but watch.
     pub async fn run(&self, request: Request<'_>) -> Result<Answer, ApiError> {
         self.store.may_serve()?;
+        if let (Verb::Create, Some(review)) = (request.verb, request.resource.review) {
+            return Box::pin(self.review(request, review)).await.map(Answer::Written);
+        }
         match request.verb {
             Verb::Get => self.get(request).await.map(Answer::Stored),
             Verb::List => self.list(request).await.map(Answer::List),

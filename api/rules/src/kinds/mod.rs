@@ -15,6 +15,7 @@ mod object_meta;
 pub mod pod;
 pub mod priority_class;
 pub mod rbac;
+pub mod review;
 pub mod secret;
 pub mod service_account;
 pub mod strategy;
@@ -42,6 +43,7 @@ pub fn strategy_for(storage_resource: &str) -> Option<Arc<dyn Strategy>> {
         "ingresses.networking" => Arc::new(networking::Ingress),
         "jobs.batch" => Arc::new(batch::Job),
         "leases.coordination" => Arc::new(lease::Lease),
+        "localsubjectaccessreviews.authorization" => Arc::new(review::LocalSubjectAccessReview),
         "namespaces" => Arc::new(namespace::Namespace),
         "networkpolicies.networking" => Arc::new(networking::NetworkPolicy),
         "nodes" => Arc::new(node::Node),
@@ -53,8 +55,11 @@ pub fn strategy_for(storage_resource: &str) -> Option<Arc<dyn Strategy>> {
         "rolebindings.rbac.authorization" => Arc::new(rbac::RoleBinding),
         "roles.rbac.authorization" => Arc::new(rbac::Role),
         "secrets" => Arc::new(secret::Secret),
+        "selfsubjectaccessreviews.authorization" => Arc::new(review::SelfSubjectAccessReview),
+        "selfsubjectreviews.authentication" | "selfsubjectrulesreviews.authorization" => Arc::new(Plain),
         "serviceaccounts" => Arc::new(service_account::ServiceAccount),
         "statefulsets.apps" => Arc::new(workload::StatefulSet),
+        "subjectaccessreviews.authorization" => Arc::new(review::SubjectAccessReview),
         _ => return None,
     })
 }
@@ -75,6 +80,7 @@ mod tests {
         "ingresses.networking",
         "jobs.batch",
         "leases.coordination",
+        "localsubjectaccessreviews.authorization",
         "namespaces",
         "networkpolicies.networking",
         "nodes",
@@ -86,8 +92,12 @@ mod tests {
         "rolebindings.rbac.authorization",
         "roles.rbac.authorization",
         "secrets",
+        "selfsubjectaccessreviews.authorization",
+        "selfsubjectreviews.authentication",
+        "selfsubjectrulesreviews.authorization",
         "serviceaccounts",
         "statefulsets.apps",
+        "subjectaccessreviews.authorization",
     ];
 
     #[test]

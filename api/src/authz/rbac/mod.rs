@@ -19,6 +19,7 @@ pub use self::policy::{
     CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, Grant, Policy, ROLE_BINDINGS, ROLES, Role, RoleKey,
 };
 pub use self::rules::{ALL, Asked, PolicyRule};
+use super::review::UserRules;
 use super::{Attributes, Authorizer, Deciding, Decision, Reason, decided};
 use crate::authn::User;
 use crate::follow::{Applied, Prepared};
@@ -57,16 +58,16 @@ impl Rbac {
         if missing.is_empty() {
             return String::new();
         }
-        let group = self.brand.group("rbac.authorization");
-        let text = |(namespace, name): &RoleKey| {
-            let kind = if namespace.is_empty() { "clusterrole" } else { "role" };
-            format!("{kind}.{group} {name:?} not found")
-        };
-        let texts: Vec<String> = missing.iter().map(text).collect();
+        let texts: Vec<String> = missing.iter().map(|role| self.not_found(role)).collect();
         match &texts[..] {
             [one] => format!("RBAC: {one}"),
             many => format!("RBAC: [{}]", many.join(", ")),
         }
+    }
+
+    fn not_found(&self, (namespace, name): &RoleKey) -> String {
+        let kind = if namespace.is_empty() { "clusterrole" } else { "role" };
+        format!("{kind}.{} {name:?} not found", self.brand.group("rbac.authorization"))
     }
 }
 
@@ -111,21 +112,22 @@ impl Authorizer for Rbac {
     fn decide<'a>(&'a self, user: &'a User, asked: Attributes<'a>, applied: &'a Applied) -> Deciding<'a> {
         decided(self.ask(user, asked, applied))
     }
-}
 
-/// The rules of `user` in `namespace`: those of the cluster and those of the namespace, each once.
-pub fn rules_of(policy: &Policy, user: &User, namespace: &str) -> (Vec<PolicyRule>, Vec<RoleKey>) {
-    let (mut rules, mut missing) = (Vec::new(), Vec::new());
-    let mut seen = hashbrown::HashSet::new();
-    policy.visit(user, namespace, |grant, role| {
-        match role {
-            Some(role) => {
-                rules.extend(role.stored.iter().filter(|rule| seen.insert((*rule).clone())).cloned())
+    fn rules_of(&self, user: &User, namespace: &str, applied: &Applied) -> UserRules {
+        let mut all = UserRules::default();
+        let mut missing = Vec::new();
+        self.policy(applied).visit(user, namespace, |grant, role| {
+            match role {
+                Some(role) => all.rules.extend(role.stored.iter().cloned()),
+                None if missing.len() < MISSING_MAX => missing.push(grant.role().clone()),
+                None => {}
             }
-            None if missing.len() < MISSING_MAX => missing.push(grant.role().clone()),
-            None => {}
+            true
+        });
+        if !missing.is_empty() {
+            let texts = missing.iter().map(|role| self.not_found(role)).collect::<Vec<_>>();
+            (all.is_incomplete, all.faults) = (true, texts);
         }
-        true
-    });
-    (rules, missing)
+        all
+    }
 }

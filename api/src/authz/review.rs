@@ -1,0 +1,272 @@
+//! Reviews of access: who is asked about, what is asked, and the answer's document.
+//!
+//! Owns the translation between documents and the authorizers' question and ruling. It asks nobody.
+
+use orch_rules::validate::tree::Tree;
+use orch_schema::json;
+use orch_schema::value::Value;
+
+use super::rbac::{ALL, PolicyRule};
+use super::{Attributes, ResourceAttributes, Ruling};
+use crate::authn::User;
+
+/// The kinds of reviews: resources that are created and never stored.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Review {
+    /// May this user do that? In the namespace of the review, where it has one.
+    SubjectAccess,
+    /// May I do that?
+    SelfSubjectAccess,
+    /// What may I do?
+    SelfSubjectRules,
+    /// Who am I?
+    SelfSubject,
+}
+
+impl Review {
+    /// The review that is created under the storage resource `storage`; `None` for objects that are stored.
+    pub fn of(storage: &str) -> Option<Review> {
+        Some(match storage {
+            "subjectaccessreviews.authorization" | "localsubjectaccessreviews.authorization" => {
+                Review::SubjectAccess
+            }
+            "selfsubjectaccessreviews.authorization" => Review::SelfSubjectAccess,
+            "selfsubjectrulesreviews.authorization" => Review::SelfSubjectRules,
+            "selfsubjectreviews.authentication" => Review::SelfSubject,
+            _ => return None,
+        })
+    }
+}
+
+/// What a review asks, without the user.
+#[derive(Debug, Default)]
+pub struct Question {
+    texts: [String; 7],
+    selectors: [String; 2],
+    is_of_path: bool,
+    ignored: Vec<&'static str>,
+}
+
+/// The members of `resourceAttributes` in the order of [`Question::texts`].
+const MEMBERS: [&str; 7] = ["verb", "group", "version", "resource", "subresource", "namespace", "name"];
+
+impl Question {
+    /// The question in the valid spec of a review.
+    pub fn of(spec: &Value) -> Question {
+        let path = spec.at("nonResourceAttributes");
+        if path.is_object() {
+            let mut question = Question { is_of_path: true, ..Question::default() };
+            question.texts[0] = path.text("verb").to_owned();
+            question.texts[1] = path.text("path").to_owned();
+            return question;
+        }
+        let asked = spec.at("resourceAttributes");
+        let mut ignored = Vec::new();
+        let mut selector = |member: &str, told: &'static str| {
+            selector_text(asked.at(member)).unwrap_or_else(|| {
+                ignored.push(told);
+                String::new()
+            })
+        };
+        let selectors = [
+            selector("fieldSelector", "spec.resourceAttributes.fieldSelector ignored due to parse error"),
+            selector("labelSelector", "spec.resourceAttributes.labelSelector ignored due to parse error"),
+        ];
+        let texts = MEMBERS.map(|member| asked.text(member).to_owned());
+        Question { texts, selectors, is_of_path: false, ignored }
+    }
+
+    /// The question to the authorizers.
+    pub fn attributes(&self) -> Attributes<'_> {
+        let [verb, group, version, resource, subresource, namespace, name] =
+            self.texts.each_ref().map(String::as_str);
+        if self.is_of_path {
+            return Attributes::Path { verb, path: group };
+        }
+        let [field_selector, label_selector] = self.selectors.each_ref().map(String::as_str);
+        Attributes::Resource(ResourceAttributes {
+            verb,
+            group,
+            version,
+            resource,
+            subresource,
+            namespace,
+            name,
+            field_selector,
+            label_selector,
+        })
+    }
+
+    /// The status of an access review that was answered with `ruling`.
+    pub fn status(&self, ruling: &Ruling) -> Value {
+        let mut status = json!({"allowed": ruling.is_allowed()});
+        let members = [
+            ("denied", matches!(ruling, Ruling::Denied { .. }).then(|| Value::from(true))),
+            ("reason", Some(ruling.reason()).filter(|text| !text.is_empty()).map(Value::from)),
+            (
+                "evaluationError",
+                Some(self.ignored.join("\n")).filter(|text| !text.is_empty()).map(Value::from),
+            ),
+        ];
+        let map = status.as_object_mut().into_iter();
+        for map in map {
+            for (name, value) in members.clone() {
+                value.and_then(|value| map.insert(name, value));
+            }
+        }
+        status
+    }
+}
+
+/// A selector as a request sends it; `None` if an operator is unknown.
+fn selector_text(selector: &Value) -> Option<String> {
+    let raw = selector.text("rawSelector");
+    if !raw.is_empty() {
+        return Some(raw.to_owned());
+    }
+    let terms = selector.items("requirements").iter().map(|requirement| {
+        let (key, values) = (requirement.text("key"), requirement.texts("values"));
+        Some(match (requirement.text("operator"), &values[..]) {
+            ("In", [one]) => format!("{key}={one}"),
+            ("NotIn", [one]) => format!("{key}!={one}"),
+            ("In", many) => format!("{key} in ({})", many.join(",")),
+            ("NotIn", many) => format!("{key} notin ({})", many.join(",")),
+            ("Exists", _) => key.to_owned(),
+            ("DoesNotExist", _) => format!("!{key}"),
+            _ => return None,
+        })
+    });
+    terms.collect::<Option<Vec<String>>>().map(|terms| terms.join(","))
+}
+
+/// The user that the spec of an access review asks about.
+pub fn subject(spec: &Value) -> User {
+    let texts = |value: &Value| -> Vec<String> {
+        value.as_array().into_iter().flatten().filter_map(Value::as_str).map(str::to_owned).collect()
+    };
+    let extra = spec.at("extra").as_object().into_iter().flatten();
+    User {
+        name: spec.text("user").to_owned(),
+        uid: spec.text("uid").to_owned(),
+        groups: texts(spec.at("groups")),
+        extra: extra.map(|(key, values)| (key.to_ascii_lowercase(), texts(values))).collect(),
+    }
+}
+
+/// What a user may do in a namespace, as far as it can be listed.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct UserRules {
+    /// The rules, in the order of the authorizers.
+    pub rules: Vec<PolicyRule>,
+    /// The user may have further rights.
+    pub is_incomplete: bool,
+    /// Why rules are missing; mostly empty.
+    pub faults: Vec<String>,
+}
+
+impl UserRules {
+    /// The rules of somebody who may do everything.
+    pub fn all() -> UserRules {
+        let all = || vec![ALL.into()];
+        let resources =
+            PolicyRule { verbs: all(), api_groups: all(), resources: all(), ..PolicyRule::default() };
+        let paths = PolicyRule { verbs: all(), non_resource_urls: all(), ..PolicyRule::default() };
+        UserRules { rules: vec![resources, paths], ..UserRules::default() }
+    }
+
+    /// The status of a rules review.
+    pub fn status(&self) -> Value {
+        let list = |texts: &[smol_str::SmolStr]| -> Value {
+            Value::Array(texts.iter().map(|text| Value::from(text.as_str())).collect())
+        };
+        let (mut of_resources, mut of_paths) = (Vec::new(), Vec::new());
+        for rule in &self.rules {
+            if !rule.resources.is_empty() {
+                let mut shown = json!({"verbs": list(&rule.verbs)});
+                insert_unless_empty(&mut shown, "apiGroups", list(&rule.api_groups));
+                insert_unless_empty(&mut shown, "resources", list(&rule.resources));
+                insert_unless_empty(&mut shown, "resourceNames", list(&rule.resource_names));
+                of_resources.push(shown);
+            }
+            if !rule.non_resource_urls.is_empty() {
+                let urls = list(&rule.non_resource_urls);
+                of_paths.push(json!({"verbs": list(&rule.verbs), "nonResourceURLs": urls}));
+            }
+        }
+        let (of_resources, of_paths) = (Value::Array(of_resources), Value::Array(of_paths));
+        let mut status = json!({
+            "resourceRules": of_resources, "nonResourceRules": of_paths, "incomplete": self.is_incomplete,
+        });
+        let faults = Value::from(self.faults.join(", "));
+        if !self.faults.is_empty() {
+            insert_unless_empty(&mut status, "evaluationError", faults);
+        }
+        status
+    }
+}
+
+fn insert_unless_empty(value: &mut Value, name: &str, member: Value) {
+    let is_empty = member.as_array().is_some_and(Vec::is_empty);
+    if let Some(map) = value.as_object_mut().filter(|_| !is_empty) {
+        map.insert(name, member);
+    }
+}
+
+/// `userInfo` of `user`.
+pub fn user_info(user: &User) -> Value {
+    let list = |texts: &[String]| Value::Array(texts.iter().map(|text| Value::from(text.as_str())).collect());
+    let mut info = json!({"username": user.name.as_str()});
+    if let Some(map) = info.as_object_mut() {
+        if !user.uid.is_empty() {
+            map.insert("uid", Value::from(user.uid.as_str()));
+        }
+        if !user.groups.is_empty() {
+            map.insert("groups", list(&user.groups));
+        }
+        if !user.extra.is_empty() {
+            let mut extra = orch_schema::value::Map::new();
+            for (key, values) in &user.extra {
+                extra.insert(key.as_str(), list(values));
+            }
+            map.insert("extra", Value::Object(extra));
+        }
+    }
+    info
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Reason;
+    use super::*;
+
+    #[test]
+    fn questions_are_those_of_the_spec() {
+        let spec = json!({"resourceAttributes": {
+            "verb": "list", "group": "apps", "resource": "deployments", "namespace": "n",
+            "fieldSelector": {"requirements": [{"key": "metadata.name", "operator": "In", "values": ["a"]}]},
+            "labelSelector": {"requirements": [{"key": "b", "operator": "Near", "values": ["c"]}]},
+        }});
+        let question = Question::of(&spec);
+        let Attributes::Resource(asked) = question.attributes() else { panic!("{question:?}") };
+        assert_eq!((asked.verb, asked.group, asked.resource), ("list", "apps", "deployments"));
+        assert_eq!((asked.field_selector, asked.label_selector), ("metadata.name=a", ""));
+        let status = question.status(&Ruling::Allowed { by: "x", reason: Reason::default() });
+        let told = "spec.resourceAttributes.labelSelector ignored due to parse error";
+        assert_eq!(status, json!({"allowed": true, "evaluationError": told}));
+        let denied = Ruling::Denied { by: "x", reason: "no".to_owned() };
+        assert_eq!(
+            Question::default().status(&denied),
+            json!({"allowed": false, "denied": true, "reason": "no"})
+        );
+        let question = Question::of(&json!({"nonResourceAttributes": {"path": "/x", "verb": "get"}}));
+        assert!(matches!(question.attributes(), Attributes::Path { verb: "get", path: "/x" }));
+    }
+
+    #[test]
+    fn users_are_asked_about_and_shown() {
+        let spec = json!({"user": "x", "uid": "u", "groups": ["g"], "extra": {"Scope": ["a", "b"]}});
+        let user = subject(&spec);
+        let shown = json!({"username": "x", "uid": "u", "groups": ["g"], "extra": {"scope": ["a", "b"]}});
+        assert_eq!(user_info(&user), shown);
+    }
+}

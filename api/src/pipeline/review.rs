@@ -1,0 +1,86 @@
+//! Reviews: documents that are answered and never stored.
+//!
+//! Owns their way through the stages: decode, default, validate, ask, answer. Admission does not see them, and nothing
+//! is proposed.
+
+use orch_raft::Store;
+use orch_rules::Action;
+use orch_rules::validate::WriteKind;
+use orch_rules::validate::tree::{Tree, child_mut, set};
+use orch_schema::value::Value;
+use orch_schema::{apply_defaults, encode_json};
+
+use super::{Pipeline, Request, WriteOutcome, Written};
+use crate::authz::review::{Question, Review, subject, user_info};
+use crate::error::{ApiError, Subject};
+use crate::fields::{Writer, track_update};
+use crate::follow::Applied;
+
+impl<S: Store> Pipeline<S> {
+    /// Answers the review in the body of a POST.
+    pub(super) async fn review(&self, request: Request<'_>, review: Review) -> Result<Written, ApiError> {
+        let options = self.write_options(request, WriteKind::Plain)?;
+        let mut value = self.incoming(request, options.field_validation)?;
+        self.settle_namespace(request, &mut value)?;
+        let resource = request.resource;
+        let now = self.ambient.now().seconds_text();
+        apply_defaults(&resource.schema, resource.type_id, &mut value);
+        self.validate_review(request, &value, &now)?;
+        let applied = Applied::of(&self.store);
+        let status = match review {
+            Review::SubjectAccess => {
+                let spec = value.at("spec");
+                let question = Question::of(spec);
+                question.status(&self.gate.rule(&subject(spec), question.attributes(), &applied).await)
+            }
+            Review::SelfSubjectAccess => {
+                let question = Question::of(value.at("spec"));
+                question.status(&self.gate.rule(request.user, question.attributes(), &applied).await)
+            }
+            Review::SelfSubjectRules => {
+                let namespace = value.at("spec").text("namespace");
+                if namespace.is_empty() {
+                    return Err(ApiError::BadRequest("no namespace on request".to_owned()));
+                }
+                self.gate.authorizers().rules_of(request.user, namespace, &applied).status()
+            }
+            Review::SelfSubject => {
+                set(child_mut(&mut value, "metadata"), "creationTimestamp", now.as_str());
+                orch_schema::json!({"userInfo": user_info(request.user)})
+            }
+        };
+        self.own(request, &options.manager, &now, &mut value);
+        set(&mut value, "status", status);
+        let mut json = Vec::new();
+        encode_json(&resource.schema, resource.type_id, &value, &mut json);
+        Ok(Written { json: json.into(), stored: None, outcome: WriteOutcome::Created })
+    }
+
+    fn validate_review(&self, request: Request<'_>, value: &Value, now: &str) -> Result<(), ApiError> {
+        let resource = request.resource;
+        let errors = resource.strategy.validate_create(&self.context(request, now), value);
+        if errors.is_empty() {
+            return Ok(());
+        }
+        // As in the reference, the error names the group and neither kind nor name.
+        let subject = Subject { group: resource.group.clone(), ..Subject::default() };
+        Err(ApiError::Invalid { subject, errors })
+    }
+
+    /// Sets the managed fields.
+    fn own(&self, request: Request<'_>, manager: &str, now: &str, value: &mut Value) {
+        let resource = request.resource;
+        let api_version = resource.api_version();
+        let writer = Writer {
+            manager,
+            api_version: &api_version,
+            subresource: Action::Object.subresource(),
+            now,
+            reset: resource.resets(Action::Object),
+            others: &resource.others,
+        };
+        if let Err(error) = track_update(&resource.schema, resource.type_id, None, value, &writer) {
+            tracing::debug!(%error, "ownership of a review is not tracked");
+        }
+    }
+}
