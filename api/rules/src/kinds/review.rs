@@ -162,7 +162,7 @@ mod tests {
     use orch_schema::json;
 
     use super::*;
-    use crate::kinds::testing::check_create;
+    use crate::kinds::testing::CONTEXT;
 
     #[test]
     fn a_review_asks_one_question_about_somebody() {
@@ -184,7 +184,9 @@ mod tests {
                 &["metadata: Invalid value: {\"name\":\"n\"}: must be empty"],
             ),
         ] {
-            check_create(&SubjectAccessReview, review, wrong);
+            let errors = SubjectAccessReview.validate_create(&CONTEXT, &review);
+            let told: Vec<String> = errors.shown().iter().map(ToString::to_string).collect();
+            assert_eq!(told, wrong, "{review}");
         }
     }
 }
