@@ -3,6 +3,7 @@
 //! Owns the order of the three. Invariant: the resource API and the node's own paths admit the same users by the same
 //! rules.
 
+use std::fmt;
 use std::sync::Arc;
 
 use http::HeaderMap;
@@ -20,6 +21,12 @@ pub struct Gate {
     brand: &'static Brand,
     authenticator: Authenticator,
     authorizers: Authorizers,
+}
+
+impl fmt::Debug for Gate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Gate").field("brand", &self.brand.name).finish_non_exhaustive()
+    }
 }
 
 impl Gate {

@@ -6,6 +6,7 @@ use orch_schema::value::Value;
 
 use crate::authn::User;
 use crate::error::Subject;
+use crate::gate::Gate;
 use crate::registry::Resource;
 
 /// Kind of a write.
@@ -38,6 +39,8 @@ pub struct Attributes<'a> {
     pub old: Option<&'a Value>,
     /// The authenticated user.
     pub user: &'a User,
+    /// Decides on rights.
+    pub gate: &'a Gate,
     /// The write is admitted and validated but not stored.
     pub dry_run: bool,
 }

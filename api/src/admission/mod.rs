@@ -20,6 +20,7 @@ mod namespace_lifecycle;
 mod priority;
 #[cfg(test)]
 mod recorded;
+mod role_escalation;
 mod storage_object_in_use_protection;
 mod taint_nodes_by_condition;
 #[cfg(test)]
@@ -120,6 +121,7 @@ impl Chain {
             Box::new(default_storage_class::DefaultStorageClass),
             Box::new(storage_object_in_use_protection::StorageObjectInUseProtection),
             Box::new(default_ingress_class::DefaultIngressClass),
+            Box::new(role_escalation::RoleEscalation),
         ])
     }
 

@@ -12,9 +12,11 @@ use orch_schema::value::Value;
 use super::{Additions, Attributes, Chain, Operation, View};
 use crate::authn::User;
 use crate::error::ApiError;
+use crate::gate::Gate;
 use crate::registry::Registry;
 
 static REGISTRY: LazyLock<Arc<Registry>> = LazyLock::new(|| Registry::builtin(&ORCH));
+static GATE: LazyLock<Arc<Gate>> = LazyLock::new(crate::testing::gate);
 static USER: LazyLock<User> = LazyLock::new(User::local_admin);
 
 /// A write of the administrator to an object of the resource that is stored under `storage`.
@@ -29,6 +31,7 @@ pub(crate) fn attributes(storage: &str, operation: Operation) -> Attributes<'sta
         name: "n",
         old: None,
         user: &USER,
+        gate: &GATE,
         dry_run: false,
     }
 }

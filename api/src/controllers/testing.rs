@@ -17,15 +17,14 @@ use orch_schema::value::Value;
 use super::client::Client;
 use crate::ambient::{Ambient, Timestamp};
 use crate::authn::User;
-use crate::authn::{AnonymousAccess, Authenticator, TokenTable};
 use crate::error::ApiError;
 use crate::exchange::Exchange;
 use crate::follow::Applied;
-use crate::gate::Gate;
 use crate::paging::TokenKey;
 use crate::pipeline::{Answer, Features, Pipeline, Request};
 use crate::registry::Registry;
 use crate::request::{Query, Target, Verb};
+use crate::testing::gate;
 
 /// A clock that tests move, and ids that count upwards.
 #[derive(Debug)]
@@ -199,12 +198,6 @@ impl Fixture {
         let object = collection.get(path).unwrap_or_else(|| panic!("{storage} {path} is not there"));
         serde_json::from_slice(&object.json).unwrap()
     }
-}
-
-/// A gate that nobody passes: the loops do not ask.
-fn gate() -> Arc<Gate> {
-    let authenticator = Authenticator::new(&ORCH, TokenTable::default(), AnonymousAccess::Refused);
-    Gate::builtin(&ORCH, authenticator)
 }
 
 fn pipeline<S: Store>(store: S, ambient: Arc<HandMoved>) -> Arc<Pipeline<S>> {

@@ -18,8 +18,11 @@ use super::stored::{check_size, without_revision};
 use super::{Pipeline, Request, WriteOutcome, Written, owners};
 use crate::admission::{self, Additions, Attributes, Refused, View};
 use crate::ambient::{SUFFIX_LENGTH, suffix_text, uuid_text};
+use crate::authz::ResourceAttributes;
 use crate::error::{ApiError, Subject};
 use crate::fields::{Writer, track_update};
+use crate::follow::Applied;
+use crate::request::Verb;
 
 /// Names drawn for one create while they collide: as many as in the reference.
 const NAME_ATTEMPTS: usize = 8;
@@ -70,6 +73,9 @@ impl<S: Store> Pipeline<S> {
         origin: Origin,
     ) -> Result<Written, ApiError> {
         let mut value = incoming;
+        if request.verb != Verb::Create {
+            self.check_may_create(request).await?;
+        }
         self.settle_namespace(request, &mut value)?;
         // `0`, and text that is no number, count as no version.
         if value.at("metadata").text("resourceVersion").parse::<u64>().is_ok_and(|version| version != 0) {
@@ -88,6 +94,22 @@ impl<S: Store> Pipeline<S> {
             }
         }
         self.try_create(request, options, value, origin).await
+    }
+
+    /// Checks that the user of a PUT or an apply, which asked for `update` or `patch`, may create the object, too.
+    async fn check_may_create(&self, request: Request<'_>) -> Result<(), ApiError> {
+        let target = request.target;
+        let asked = ResourceAttributes {
+            verb: Verb::Create.as_str(),
+            group: &target.group,
+            version: &target.version,
+            resource: &target.resource,
+            subresource: &target.subresource,
+            namespace: target.namespace_of_rules(),
+            name: &target.name,
+            ..ResourceAttributes::default()
+        };
+        self.gate.check(request.user, asked, &Applied::of(&self.store)).await
     }
 
     async fn try_create(

@@ -221,7 +221,7 @@ impl<S: Store> Pipeline<S> {
     }
 
     /// Admission attributes of `request`: the names of its path, no old object, no dry run.
-    pub(crate) fn attributes<'a>(&self, request: Request<'a>, operation: Operation) -> Attributes<'a> {
+    pub(crate) fn attributes<'a>(&'a self, request: Request<'a>, operation: Operation) -> Attributes<'a> {
         Attributes {
             brand: request.registry.brand,
             operation,
@@ -231,6 +231,7 @@ impl<S: Store> Pipeline<S> {
             name: &request.target.name,
             old: None,
             user: request.user,
+            gate: &self.gate,
             dry_run: false,
         }
     }

@@ -1,5 +1,6 @@
 //! The API over one state machine in memory, called as an HTTP service: no socket, no disk, virtual time.
 
+mod access;
 mod collections;
 mod described;
 mod dry_runs;

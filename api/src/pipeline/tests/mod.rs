@@ -22,14 +22,13 @@ use orch_schema::value::Value;
 use super::{Answer, Features, Pipeline, Request, WriteOutcome};
 use crate::ambient::{Ambient, Timestamp};
 use crate::authn::User;
-use crate::authn::{AnonymousAccess, Authenticator, TokenTable};
 use crate::endpoint::Endpoint;
 use crate::exchange::Exchange;
-use crate::gate::Gate;
 use crate::paging::TokenKey;
 use crate::registry::Registry;
 use crate::request::{Query, TargetPath, Verb, parse_path};
 use crate::status::Status;
+use crate::testing::gate;
 
 /// The collection that most tests write to.
 const MAPS: &str = "/api/v1/namespaces/ns/configmaps";
@@ -73,12 +72,6 @@ struct Reply {
     code: u16,
     json: Value,
     warnings: Vec<String>,
-}
-
-/// A gate that nobody passes: the tests hand in their users.
-fn gate() -> Arc<Gate> {
-    let authenticator = Authenticator::new(&ORCH, TokenTable::default(), AnonymousAccess::Refused);
-    Gate::builtin(&ORCH, authenticator)
 }
 
 impl Server {

@@ -1,0 +1,277 @@
+//! Nobody grants rights that they do not have.
+//!
+//! Owns the refusal of roles and bindings beyond the writer's own rights, unless the writer may `escalate` the role or
+//! `bind` it. In the reference this is part of the storage of the four kinds and has no name.
+
+use std::fmt::Write;
+
+use futures::future::{Either, FutureExt};
+use orch_rules::validate::tree::Tree;
+use orch_schema::value::Value;
+
+use super::{Additions, Attributes, Operation, Plugin, Refusal, Ruling, View, rule};
+use crate::authn::User;
+use crate::authz::rbac::{
+    ALL, CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, PolicyRule, ROLE_BINDINGS, ROLES, Uncovered, covers,
+};
+use crate::authz::review::UserRules;
+use crate::authz::{Attributes as Asked, ResourceAttributes};
+use crate::error::{ApiError, Subject};
+
+/// Members of metadata that may change without a look at the rights: the garbage collector's, and the server's own.
+const UNRELATED: [&str; 4] = ["finalizers", "ownerReferences", "managedFields", "resourceVersion"];
+
+/// Refuses roles and bindings beyond the writer's own rights.
+pub(super) struct RoleEscalation;
+
+impl Plugin for RoleEscalation {
+    fn name(&self) -> &'static str {
+        "RoleEscalation"
+    }
+
+    fn handles(&self, attributes: &Attributes<'_>) -> bool {
+        let writes = [Operation::Create, Operation::Update];
+        // few: four kinds.
+        let kinds = [CLUSTER_ROLES, ROLES, CLUSTER_ROLE_BINDINGS, ROLE_BINDINGS];
+        kinds.into_iter().any(|kind| attributes.is(kind, &writes))
+    }
+
+    fn validate<'a>(
+        &'a self,
+        attributes: &'a Attributes<'a>,
+        object: Option<&'a Value>,
+        view: &'a View,
+        _additions: &'a mut Additions,
+    ) -> Ruling<'a> {
+        let Some(object) = object.filter(|new| !attributes.old.is_some_and(|old| grants_same(old, new)))
+        else {
+            return rule(Ok(()));
+        };
+        Either::Right(check(attributes, object, view).boxed())
+    }
+}
+
+/// Whether both versions grant the same to the same, apart from what the garbage collector changes.
+fn grants_same(old: &Value, new: &Value) -> bool {
+    let member = |object: &Value, name: &str| object.get(name).cloned();
+    let metadata = |object: &Value| {
+        let mut metadata = object.at("metadata").clone();
+        if let Some(members) = metadata.as_object_mut() {
+            members.retain(|name, _| !UNRELATED.contains(&name.as_str()));
+        }
+        metadata
+    };
+    let same = |name: &&str| member(old, name) == member(new, name);
+    ["rules", "aggregationRule", "subjects", "roleRef"].iter().all(same) && metadata(old) == metadata(new)
+}
+
+async fn check(attributes: &Attributes<'_>, object: &Value, view: &View) -> Result<(), Refusal> {
+    let is_binding = matches!(&*attributes.resource.storage, CLUSTER_ROLE_BINDINGS | ROLE_BINDINGS);
+    let role = object.at("roleRef");
+    let (verb, resource, name) = match is_binding {
+        true if role.text("kind") == "Role" => ("bind", "roles", role.text("name")),
+        true => ("bind", "clusterroles", role.text("name")),
+        false => ("escalate", attributes.resource.plural.as_str(), attributes.name),
+    };
+    let group = attributes.brand.group("rbac.authorization");
+    let asked = ResourceAttributes {
+        verb,
+        group: &group,
+        version: "v1",
+        resource,
+        namespace: attributes.namespace,
+        name,
+        ..ResourceAttributes::default()
+    };
+    let applied = view.applied();
+    if attributes.gate.rule(attributes.user, Asked::Resource(asked), applied).await.is_allowed() {
+        return Ok(());
+    }
+    let owned = attributes.gate.authorizers().rules_of(attributes.user, attributes.namespace, applied);
+    if is_binding {
+        let rules = granted(attributes, role, view)?;
+        return confirm(attributes.user, &owned, &rules);
+    }
+    let has_aggregation = |role: &Value| role.at("aggregationRule").is_object();
+    if has_aggregation(object) || attributes.old.is_some_and(has_aggregation) {
+        let all = || vec![ALL.into()];
+        let resources =
+            PolicyRule { verbs: all(), api_groups: all(), resources: all(), ..PolicyRule::default() };
+        let paths = PolicyRule { verbs: all(), non_resource_urls: all(), ..PolicyRule::default() };
+        confirm(attributes.user, &owned, &[resources, paths]).map_err(|refusal| match refusal {
+            Refusal::Forbidden(text) => Refusal::Forbidden(format!(
+                "must have cluster-admin privileges to use an aggregationRule: {text}"
+            )),
+            error @ Refusal::Error(_) => error,
+        })?;
+    }
+    confirm(attributes.user, &owned, &rules_in(object.at("rules")))
+}
+
+/// The rules of the role that a binding names.
+fn granted(attributes: &Attributes<'_>, role: &Value, view: &View) -> Result<Vec<PolicyRule>, Refusal> {
+    let name = role.text("name");
+    let (storage, plural, path) = match role.text("kind") {
+        "Role" => (ROLES, "roles", format!("{}/{name}", attributes.namespace)),
+        _ => (CLUSTER_ROLES, "clusterroles", name.to_owned()),
+    };
+    let state = &view.applied().state;
+    let missing = || {
+        let group = attributes.brand.group("rbac.authorization");
+        let subject = Subject { group, kind: plural.to_owned(), name: name.to_owned() };
+        Refusal::Error(ApiError::NotFound(subject))
+    };
+    let collection = state.collection(storage);
+    let object = collection.get(&path).ok_or_else(missing)?;
+    let object: Value = serde_json::from_slice(&object.json).map_err(|_| missing())?;
+    Ok(rules_in(object.at("rules")))
+}
+
+fn rules_in(rules: &Value) -> Vec<PolicyRule> {
+    let texts = |rule: &Value, member: &str| {
+        rule.texts(member).into_iter().map(smol_str::SmolStr::from).collect::<Vec<_>>()
+    };
+    let rule = |rule: &Value| PolicyRule {
+        verbs: texts(rule, "verbs"),
+        api_groups: texts(rule, "apiGroups"),
+        resources: texts(rule, "resources"),
+        resource_names: texts(rule, "resourceNames"),
+        non_resource_urls: texts(rule, "nonResourceURLs"),
+    };
+    rules.as_array().into_iter().flatten().map(rule).collect()
+}
+
+/// Refuses rules that `owned` does not cover.
+fn confirm(user: &User, owned: &UserRules, asked: &[PolicyRule]) -> Result<(), Refusal> {
+    let lacking = match covers(&owned.rules, asked) {
+        Ok(()) => return Ok(()),
+        Err(Uncovered::TooMany) => {
+            return Err(Refusal::Forbidden("the role has too many rights to be compared".to_owned()));
+        }
+        Err(Uncovered::Rights(rights)) => rights,
+    };
+    let mut shown: Vec<String> = merged(lacking).iter().map(shown).collect();
+    shown.sort();
+    let (name, groups) = (&user.name, quoted(&user.groups));
+    let mut text = format!(
+        "user {name:?} (groups={groups}) is attempting to grant RBAC permissions not currently held:\n{}",
+        shown.join("\n")
+    );
+    if !owned.faults.is_empty() {
+        // Writing to a text cannot fail.
+        let _ = write!(text, "; resolution errors: [{}]", owned.faults.join(", "));
+    }
+    Err(Refusal::Forbidden(text))
+}
+
+/// Single rights, those that differ only in their verb as one rule.
+fn merged(rights: Vec<PolicyRule>) -> Vec<PolicyRule> {
+    let mut rules: Vec<PolicyRule> = Vec::new();
+    for mut right in rights {
+        let is_like = |rule: &PolicyRule| {
+            (&rule.api_groups, &rule.resources, &rule.resource_names, &rule.non_resource_urls)
+                == (&right.api_groups, &right.resources, &right.resource_names, &right.non_resource_urls)
+        };
+        // few: the rights that a refusal lists.
+        match rules.iter_mut().find(|rule| rule.non_resource_urls.is_empty() && is_like(rule)) {
+            Some(rule) => rule.verbs.append(&mut right.verbs),
+            None => rules.push(right),
+        }
+    }
+    rules
+}
+
+/// `{APIGroups:["apps"], Resources:["deployments"], Verbs:["get" "list"]}`
+fn shown(rule: &PolicyRule) -> String {
+    let members = [
+        ("APIGroups", &rule.api_groups),
+        ("Resources", &rule.resources),
+        ("NonResourceURLs", &rule.non_resource_urls),
+        ("ResourceNames", &rule.resource_names),
+        ("Verbs", &rule.verbs),
+    ];
+    let given = members.into_iter().filter(|(_, texts)| !texts.is_empty());
+    let parts: Vec<String> = given.map(|(name, texts)| format!("{name}:{}", quoted(texts))).collect();
+    format!("{{{}}}", parts.join(", "))
+}
+
+fn quoted<T: AsRef<str>>(texts: &[T]) -> String {
+    let texts: Vec<String> = texts.iter().map(|text| format!("{:?}", text.as_ref())).collect();
+    format!("[{}]", texts.join(" "))
+}
+
+#[cfg(test)]
+mod tests {
+    use orch_schema::json;
+
+    use super::*;
+    use crate::admission::testing::{Objects, attributes, validate};
+
+    /// The outcome of a write by `ann`, who has the rules `owned`, in a namespace where a role `all` grants everything.
+    fn written(owned: &Value, storage: &str, old: Option<&Value>, new: &Value) -> Result<(), ApiError> {
+        let user = User { name: "ann".to_owned(), groups: vec!["devs".to_owned()], ..User::default() };
+        let gate = crate::testing::gate();
+        let all = json!([{"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]}]);
+        let binding = json!({
+            "roleRef": {"kind": "Role", "name": "own"}, "subjects": [{"kind": "User", "name": "ann"}],
+        });
+        let objects = [
+            (ROLES, "own", json!({"rules": owned.clone()})),
+            (ROLES, "all", json!({"rules": all})),
+            (ROLE_BINDINGS, "own", binding),
+        ];
+        let at = |(storage, name, object): (&str, &str, Value)| {
+            ((storage.to_owned(), "ns".to_owned(), name.to_owned()), object)
+        };
+        let objects = Objects(objects.into_iter().map(at).collect());
+        let operation = if old.is_some() { Operation::Update } else { Operation::Create };
+        let asked = Attributes { user: &user, gate: &gate, old, ..attributes(storage, operation) };
+        validate(&asked, new, &objects)
+    }
+
+    fn right(verbs: Value, resources: Value) -> Value {
+        json!({"verbs": verbs, "apiGroups": [""], "resources": resources})
+    }
+
+    #[test]
+    fn rights_beyond_the_own_are_listed_and_refused() {
+        let owned = json!([right(json!(["get"]), json!(["pods", "secrets"]))]);
+        let role = |rule: Value| json!({"metadata": {"name": "n"}, "rules": [rule]});
+        let within = role(right(json!(["get"]), json!(["pods"])));
+        let beyond = role(right(json!(["get", "list", "watch"]), json!(["pods"])));
+        assert_eq!(written(&owned, ROLES, None, &within), Ok(()));
+        let told = written(&owned, ROLES, None, &beyond).unwrap_err().to_string();
+        let lacking = r#"{APIGroups:[""], Resources:["pods"], Verbs:["list" "watch"]}"#;
+        let user = r#"user "ann" (groups=["devs"])"#;
+        let what = format!("{user} is attempting to grant RBAC permissions not currently held:\n{lacking}");
+        assert_eq!(told, format!(r#"roles.rbac.authorization.orch.io "n" is forbidden: {what}"#));
+        assert!(written(&owned, ROLES, Some(&within), &beyond).is_err());
+        let mut held = beyond.clone();
+        orch_rules::validate::tree::set(&mut held["metadata"], "finalizers", json!(["a/b"]));
+        assert_eq!(written(&owned, ROLES, Some(&beyond), &held), Ok(()), "it grants what it granted");
+    }
+
+    #[test]
+    fn who_may_escalate_or_bind_needs_no_rights() {
+        let rbac = |verb: &str, resource: &str| json!([{"verbs": [verb], "apiGroups": ["rbac.authorization.orch.io"], "resources": [resource]}]);
+        let role = json!({"rules": [right(json!(["*"]), json!(["*"]))]});
+        assert_eq!(written(&rbac("escalate", "roles"), ROLES, None, &role), Ok(()));
+        assert!(written(&rbac("escalate", "clusterroles"), ROLES, None, &role).is_err());
+        let binding = |name: &str| json!({"roleRef": {"kind": "Role", "name": name}, "subjects": []});
+        assert_eq!(written(&rbac("bind", "roles"), ROLE_BINDINGS, None, &binding("all")), Ok(()));
+        assert!(written(&rbac("bind", "clusterroles"), ROLE_BINDINGS, None, &binding("all")).is_err());
+        let told = written(&json!([]), ROLE_BINDINGS, None, &binding("none")).unwrap_err();
+        assert!(matches!(told, ApiError::NotFound(_)), "{told}");
+    }
+
+    #[test]
+    fn an_aggregation_takes_all_rights() {
+        let owned = json!([right(json!(["*"]), json!(["*"]))]);
+        let role = json!({"aggregationRule": {"clusterRoleSelectors": []}, "rules": []});
+        let told = written(&owned, CLUSTER_ROLES, None, &role).unwrap_err().to_string();
+        assert!(
+            told.contains("must have cluster-admin privileges to use an aggregationRule: user"),
+            "{told}"
+        );
+    }
+}
