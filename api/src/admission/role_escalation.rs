@@ -128,17 +128,7 @@ fn granted(attributes: &Attributes<'_>, role: &Value, view: &View) -> Result<Vec
 }
 
 fn rules_in(rules: &Value) -> Vec<PolicyRule> {
-    let texts = |rule: &Value, member: &str| {
-        rule.texts(member).into_iter().map(smol_str::SmolStr::from).collect::<Vec<_>>()
-    };
-    let rule = |rule: &Value| PolicyRule {
-        verbs: texts(rule, "verbs"),
-        api_groups: texts(rule, "apiGroups"),
-        resources: texts(rule, "resources"),
-        resource_names: texts(rule, "resourceNames"),
-        non_resource_urls: texts(rule, "nonResourceURLs"),
-    };
-    rules.as_array().into_iter().flatten().map(rule).collect()
+    rules.as_array().into_iter().flatten().map(PolicyRule::of).collect()
 }
 
 /// Refuses rules that `owned` does not cover.

@@ -14,7 +14,7 @@
 //! simulation.
 //! Invariant: an idle loop waits for a change and uses no CPU.
 
-mod bootstrap;
+pub(crate) mod bootstrap;
 mod client;
 mod expiry;
 mod garbage;

@@ -11,6 +11,7 @@ use orch_raft::Store;
 use tokio_util::sync::CancellationToken;
 
 use super::respond;
+use crate::controllers::bootstrap::has_roles;
 use crate::request::Query;
 
 /// Longest wait for a quorum before this node reports itself unready.
@@ -39,6 +40,7 @@ pub(super) async fn answer<S: Store>(
     if endpoint != "livez" {
         checks.push(("store", reaches_quorum(store).await));
         checks.push(("agreement", store.may_serve().is_ok()));
+        checks.push(("poststarthook/rbac/bootstrap-roles", has_roles(&store.state())));
         checks.push(("shutdown", !stopping.is_cancelled()));
     }
     // Not a check: a node that refuses growth must stay in service, because deletions go through it.

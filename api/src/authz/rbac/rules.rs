@@ -7,6 +7,8 @@
 
 use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher};
 
+use orch_rules::validate::tree::Tree;
+use orch_schema::value::Value;
 use serde::{Deserialize, Serialize};
 use smol_str::SmolStr;
 
@@ -38,6 +40,20 @@ pub struct PolicyRule {
         skip_serializing_if = "Vec::is_empty"
     )]
     pub non_resource_urls: Vec<SmolStr>,
+}
+
+impl PolicyRule {
+    /// The rule in a role's `rules`.
+    pub fn of(rule: &Value) -> PolicyRule {
+        let texts = |member: &str| rule.texts(member).into_iter().map(SmolStr::from).collect();
+        PolicyRule {
+            verbs: texts("verbs"),
+            api_groups: texts("apiGroups"),
+            resources: texts("resources"),
+            resource_names: texts("resourceNames"),
+            non_resource_urls: texts("nonResourceURLs"),
+        }
+    }
 }
 
 /// Reads a list where `null` may stand for an empty one.

@@ -5,6 +5,15 @@ use http::Method;
 
 use super::{MAPS, Server, json, map};
 
+/// A server that has had its default roles: without them no node is ready.
+async fn with_roles() -> Server {
+    let server = Server::new().await;
+    assert_eq!(server.get("/readyz/poststarthook/rbac/bootstrap-roles").await.code, 500);
+    let roles = "/apis/rbac.authorization.orch.io/v1/clusterroles";
+    server.create(roles, json!({"metadata": {"name": "cluster-admin"}})).await;
+    server
+}
+
 #[tokio::test(start_paused = true)]
 async fn paths_and_methods_that_are_not_served() {
     let server = Server::new().await;
@@ -47,7 +56,7 @@ async fn paths_and_methods_that_are_not_served() {
 /// Open paths are no exception: without credentials such a path gets no 404.
 #[tokio::test(start_paused = true)]
 async fn no_path_is_served_under_another_spelling_with_empty_segments() {
-    let mut server = Server::new().await;
+    let mut server = with_roles().await;
     let paths = [
         "//",
         "//readyz",
@@ -310,7 +319,7 @@ async fn unknown_fields_are_warned_of_in_headers() {
 
 #[tokio::test(start_paused = true)]
 async fn nobody_is_let_in_without_credentials() {
-    let mut server = Server::new().await;
+    let mut server = with_roles().await;
     let address = "127.0.0.1:1".parse().unwrap();
     server.peer = std::sync::Arc::new(crate::authn::Peer { address, certificate: None, local_admin: false });
     for path in ["/api/v1/nodes", "/apis", "/nope"] {

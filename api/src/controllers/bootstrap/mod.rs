@@ -1,7 +1,9 @@
-//! Bootstrap objects: system namespaces and priority classes, created at the start and again after a removal.
+//! Bootstrap objects: default roles, in `roles`; system namespaces and priority classes, created at the start and again after a removal.
 //!
 //! Owns the list of objects. They are created as a client would create them, so they get labels, finalizers and
 //! defaults from the rules of their kind; an object that exists is left as it is.
+
+mod roles;
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -12,6 +14,7 @@ use orch_raft::{State, Store};
 use orch_schema::json;
 use orch_schema::value::Value;
 
+pub(crate) use self::roles::are_there as has_roles;
 use super::client::{Client, any_changed, is_overtaken};
 use crate::error::ApiError;
 
@@ -35,9 +38,14 @@ pub(super) async fn run<S: Store>(client: &Client<S>) -> Result<Infallible, ApiE
     let mut changed = [NAMESPACES, PRIORITY_CLASSES].map(|storage| store.subscribe(&Arc::from(storage)));
     let wanted = wanted(client.registry().brand);
     let mut state = client.most_recent().await?;
+    let mut are_roles_reconciled = false;
     loop {
         for object in wanted.iter().filter(|wanted| is_absent(&state, wanted)) {
             create(client, object).await?;
+        }
+        if !are_roles_reconciled {
+            roles::reconcile(client).await?;
+            are_roles_reconciled = true;
         }
         any_changed(&mut changed).await;
         store.sleep(WAIT).await;

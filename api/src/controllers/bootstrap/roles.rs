@@ -1,0 +1,236 @@
+//! Default roles and bindings: those of the reference, in `roles.json`.
+//!
+//! Owns their reconciliation at the start of each leadership: absent ones are created; what present ones lack is added,
+//! and nothing is taken away. A role or binding with the annotation `rbac.authorization.DOMAIN/autoupdate: "false"` is
+//! left alone. `cluster-admin` is written last: where it exists, the cluster has had its roles.
+
+use orch_proto::Brand;
+use orch_raft::{State, Store};
+use orch_rules::Action;
+use orch_rules::validate::tree::Tree;
+use orch_schema::json;
+use orch_schema::value::{Map, Value};
+
+use crate::authz::rbac::{CLUSTER_ROLES, PolicyRule, covers};
+use crate::controllers::client::{Client, Place, Propagation, for_each, is_overtaken};
+use crate::error::ApiError;
+
+/// The roles and bindings, with placeholders for the words of the brand.
+const TEMPLATE: &str = include_str!("roles.json");
+
+/// Objects written at the same time: they share commits, and leave room for clients.
+const AT_ONCE: usize = 16;
+
+/// The role that is written last.
+const LAST: &str = "cluster-admin";
+
+/// A role or binding that must exist.
+struct Wanted {
+    storage: String,
+    /// `namespace/name`, or `name`.
+    path: String,
+    object: Value,
+}
+
+/// Whether the cluster has had its default roles.
+pub(crate) fn are_there(state: &State) -> bool {
+    state.collection(CLUSTER_ROLES).get(LAST).is_some()
+}
+
+/// Creates what is absent and completes what is there.
+///
+/// # Errors
+/// The first failure; the rest was tried.
+pub(super) async fn reconcile<S: Store>(client: &Client<S>) -> Result<(), ApiError> {
+    let state = client.most_recent().await?;
+    let (last, others): (Vec<Wanted>, Vec<Wanted>) =
+        wanted(client.registry().brand)?.into_iter().partition(|wanted| wanted.path == LAST);
+    for group in [others, last] {
+        let state = &*state;
+        let written = for_each(group, AT_ONCE, |wanted| reconcile_one(client, state, wanted)).await;
+        written.into_iter().collect::<Result<(), ApiError>>()?;
+    }
+    Ok(())
+}
+
+async fn reconcile_one<S: Store>(client: &Client<S>, state: &State, wanted: Wanted) -> Result<(), ApiError> {
+    let Some(resource) = client.stored_resource(&wanted.storage) else { return Ok(()) };
+    let namespace = wanted.path.split_once('/').map_or("", |(namespace, _)| namespace);
+    let place = Place { resource: &resource, path: &wanted.path };
+    let collection = state.collection(&wanted.storage);
+    let stored = match collection.get(&wanted.path) {
+        None => return settled(client.create(&resource, namespace, &wanted.object).await),
+        Some(stored) => serde_json::from_slice::<Value>(&stored.json)
+            .map_err(|error| ApiError::Internal(format!("a stored role cannot be read: {error}")))?,
+    };
+    let brand = client.registry().brand;
+    if stored.at("metadata").at("annotations").text(&autoupdate(brand)) == "false" {
+        return Ok(());
+    }
+    if stored.get("roleRef").is_some_and(|role| Some(role) != wanted.object.get("roleRef")) {
+        // A binding's role cannot be changed.
+        settled(
+            client.delete(place, stored.at("metadata").text("uid"), None, Propagation::Background).await,
+        )?;
+        return settled(client.create(&resource, namespace, &wanted.object).await);
+    }
+    match completion(&stored, &wanted.object) {
+        Some(patch) => settled(client.patch(place, Action::Object, &patch).await),
+        None => Ok(()),
+    }
+}
+
+/// A change by somebody else comes first: the next leadership looks again.
+fn settled(result: Result<(), ApiError>) -> Result<(), ApiError> {
+    result.or_else(|error| if is_overtaken(&error) { Ok(()) } else { Err(error) })
+}
+
+/// The merge patch that adds to `stored` what it lacks of `wanted`; `None` where it lacks nothing.
+fn completion(stored: &Value, wanted: &Value) -> Option<Value> {
+    let mut patch = Map::new();
+    for member in ["rules", "subjects"] {
+        let lacking: Vec<Value> =
+            wanted.items(member).iter().filter(|item| lacks(stored, member, item)).cloned().collect();
+        if !lacking.is_empty() {
+            let all = stored.items(member).iter().cloned().chain(lacking).collect();
+            patch.insert(member, Value::Array(all));
+        }
+    }
+    let (own, selectors) = (stored.at("aggregationRule"), wanted.at("aggregationRule"));
+    let lacking = selectors.items("clusterRoleSelectors").iter();
+    let lacking: Vec<Value> =
+        lacking.filter(|selector| !own.items("clusterRoleSelectors").contains(selector)).cloned().collect();
+    if !lacking.is_empty() {
+        let all = own.items("clusterRoleSelectors").iter().cloned().chain(lacking).collect();
+        patch.insert("aggregationRule", json!({"clusterRoleSelectors": Value::Array(all)}));
+    }
+    let mut metadata = Map::new();
+    for member in ["labels", "annotations"] {
+        let mut lacking = wanted.at("metadata").at(member).clone();
+        if let Some(texts) = lacking.as_object_mut() {
+            let own = stored.at("metadata").at(member);
+            texts.retain(|name, value| own.get(name.as_str()) != Some(value));
+            if !texts.is_empty() {
+                metadata.insert(member, lacking);
+            }
+        }
+    }
+    if patch.is_empty() && metadata.is_empty() {
+        return None;
+    }
+    // The change is of this version only: what others add meanwhile is not lost.
+    metadata.insert("resourceVersion", Value::from(stored.at("metadata").text("resourceVersion")));
+    patch.insert("metadata", Value::Object(metadata));
+    Some(Value::Object(patch))
+}
+
+/// Whether `stored` lacks `item`: a rule that its rules do not cover, or a subject.
+fn lacks(stored: &Value, member: &str, item: &Value) -> bool {
+    if member == "subjects" {
+        return !stored.items(member).contains(item);
+    }
+    let own: Vec<PolicyRule> = stored.items(member).iter().map(PolicyRule::of).collect();
+    covers(&own, &[PolicyRule::of(item)]).is_err()
+}
+
+fn autoupdate(brand: &Brand) -> String {
+    format!("rbac.authorization.{}/autoupdate", brand.label_domain)
+}
+
+/// The roles and bindings of a cluster of `brand`.
+fn wanted(brand: &Brand) -> Result<Vec<Wanted>, ApiError> {
+    let text = TEMPLATE
+        .replace("{groups}", brand.group_domain)
+        .replace("{labels}", brand.label_domain)
+        .replace("{system}", brand.system_namespace)
+        .replace("{public}", brand.public_namespace)
+        .replace("{component}", brand.component_prefix);
+    let objects: Vec<Value> = serde_json::from_str(&text)
+        .map_err(|error| ApiError::Internal(format!("the default roles cannot be read: {error}")))?;
+    Ok(objects.into_iter().map(|object| complete(brand, object)).collect())
+}
+
+/// The object in its stored form, with what all of them have.
+fn complete(brand: &Brand, mut object: Value) -> Wanted {
+    let group = brand.group("rbac.authorization");
+    let storage = format!("{}.rbac.authorization", object.text("kind"));
+    let metadata = object.at("metadata");
+    let path = match metadata.text("namespace") {
+        "" => metadata.text("name").to_owned(),
+        namespace => format!("{namespace}/{}", metadata.text("name")),
+    };
+    let mut set = |place: &[&str], name: &str, value: Value| {
+        let mut at = &mut object;
+        for member in place {
+            at = orch_rules::validate::tree::child_mut(at, member);
+        }
+        orch_rules::validate::tree::set(at, name, value);
+    };
+    let defaults = Value::from("rbac-defaults");
+    set(&["metadata", "labels"], &brand.label("bootstrapping"), defaults);
+    set(&["metadata", "annotations"], &autoupdate(brand), Value::from("true"));
+    if object.get("roleRef").is_some() {
+        let role = orch_rules::validate::tree::child_mut(&mut object, "roleRef");
+        orch_rules::validate::tree::set(role, "apiGroup", group.as_str());
+        for subject in orch_rules::validate::tree::items_mut(&mut object, "subjects") {
+            if subject.text("kind") != "ServiceAccount" {
+                orch_rules::validate::tree::set(subject, "apiGroup", group.as_str());
+            }
+        }
+    }
+    orch_rules::validate::tree::unset(&mut object, "kind");
+    Wanted { storage, path, object }
+}
+
+#[cfg(test)]
+mod tests {
+    use orch_proto::brand::{KUBERNETES, ORCH};
+
+    use super::*;
+    use crate::authz::rbac::{CLUSTER_ROLE_BINDINGS, ROLES};
+    use crate::controllers::bootstrap::run;
+    use crate::controllers::testing::Fixture;
+
+    #[test]
+    fn every_brand_has_its_own_words() {
+        for brand in [&ORCH, &KUBERNETES] {
+            let all = wanted(brand).unwrap();
+            assert_eq!(all.len(), 135);
+            for Wanted { path, object, .. } in &all {
+                let text = object.to_string();
+                let is_other = brand.name != "orch" && text.contains("orch");
+                assert!(
+                    !is_other && !text.contains("{groups}") && !text.contains("{system}"),
+                    "{path}: {text}"
+                );
+            }
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn roles_are_created_once_and_completed_but_never_cut_down() {
+        let fixture = Fixture::new();
+        fixture.while_running(run(&fixture.client()), 1).await;
+        assert!(are_there(&fixture.state()));
+        assert!(fixture.exists(ROLES, "orch-system/system:controller:token-cleaner"));
+        let before = fixture.state().applied();
+        fixture.while_running(run(&fixture.client()), 1).await;
+        assert_eq!(fixture.state().applied(), before, "nothing is written without need");
+
+        let rules = json!([{"verbs": ["own"], "apiGroups": [""], "resources": ["own"]}]);
+        let basic = "system:basic-user";
+        fixture.merge(CLUSTER_ROLES, basic, json!({"rules": rules.clone()})).await;
+        let off = json!({"metadata": {"annotations": {"rbac.authorization.orch.io/autoupdate": "false"}}});
+        fixture.merge(CLUSTER_ROLES, "system:discovery", off).await;
+        fixture.merge(CLUSTER_ROLES, "system:discovery", json!({"rules": rules})).await;
+        fixture.merge(CLUSTER_ROLE_BINDINGS, basic, json!({"subjects": null})).await;
+        fixture.while_running(run(&fixture.client()), 1).await;
+        let role = fixture.read(CLUSTER_ROLES, basic);
+        assert_eq!(role["rules"][0]["verbs"], json!(["own"]), "what is there stays");
+        assert!(role["rules"].as_array().unwrap().len() > 1, "and what lacks is added: {role}");
+        let binding = fixture.read(CLUSTER_ROLE_BINDINGS, basic);
+        assert_eq!(binding["subjects"][0]["name"], "system:authenticated");
+        let untouched = fixture.read(CLUSTER_ROLES, "system:discovery");
+        assert_eq!(untouched["rules"].as_array().unwrap().len(), 1, "it is not kept up to date");
+    }
+}
