@@ -9,17 +9,20 @@
 //!     namespaces   deletion of content, then of the namespace
 //!     garbage      collection of dependents without owners
 //!     expiry       removal of old events
+//!     aggregation  rules of aggregated cluster roles
 //!
 //! Invariant: loops have no task, clock or randomness of their own: they wait by the store's sleep, so they run in a
 //! simulation.
 //! Invariant: an idle loop waits for a change and uses no CPU.
 
+mod aggregation;
 pub(crate) mod bootstrap;
 mod client;
 mod expiry;
 mod garbage;
 mod namespaces;
 mod queue;
+mod selection;
 #[cfg(test)]
 pub(crate) mod testing;
 
@@ -29,24 +32,27 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures::future::{join4, select};
+use futures::future::{BoxFuture, join_all, select};
 use orch_raft::Store;
 use orch_raft::warnings::WarningLimit;
 
 use self::client::{Client, Moment};
+pub use self::selection::Selection;
 use crate::error::ApiError;
 use crate::pipeline::Pipeline;
 
 /// Options of the controllers.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Options {
     /// How long an event is kept after it was last written.
     pub event_ttl: Duration,
+    /// The loops that run. Bootstrap and expiry always do.
+    pub selection: Selection,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Options { event_ttl: Duration::from_secs(3600) }
+        Options { event_ttl: Duration::from_secs(3600), selection: Selection::default() }
     }
 }
 
@@ -74,7 +80,7 @@ async fn follow_leadership<S: Store>(pipeline: Arc<Pipeline<S>>, options: Option
             store.sleep(LEADERSHIP_PACE).await;
         }
         tracing::info!("this node leads: background loops start");
-        select(Box::pin(lead(pipeline.clone(), options)), Box::pin(deposed(&store))).await;
+        select(Box::pin(lead(pipeline.clone(), &options)), Box::pin(deposed(&store))).await;
         tracing::info!("this node no longer leads: background loops stop");
     }
 }
@@ -86,17 +92,33 @@ async fn deposed<S: Store>(store: &S) {
     }
 }
 
-async fn lead<S: Store>(pipeline: Arc<Pipeline<S>>, options: Options) {
+async fn lead<S: Store>(pipeline: Arc<Pipeline<S>>, options: &Options) {
     let client = |manager| Client::new(pipeline.clone(), manager);
     let (starter, ender) = (client("bootstrap"), client("namespace-controller"));
     let (collector, cleaner) = (client("garbage-collector"), client("expiry"));
-    join4(
+    let aggregator = client("clusterrole-aggregation-controller");
+    let selected = |name, run| unless_left_out(&options.selection, name, run);
+    let [aggregation_name, garbage_name, namespaces_name] = selection::OWN;
+    let loops: [BoxFuture<'_, Infallible>; 5] = [
         Box::pin(keep("bootstrap", &starter, || bootstrap::run(&starter))),
-        Box::pin(keep("namespaces", &ender, || namespaces::run(&ender))),
-        Box::pin(keep("garbage", &collector, || garbage::run(&collector))),
+        selected(namespaces_name, Box::pin(keep("namespaces", &ender, || namespaces::run(&ender)))),
+        selected(garbage_name, Box::pin(keep("garbage", &collector, || garbage::run(&collector)))),
         Box::pin(keep("expiry", &cleaner, || expiry::run(&cleaner, options.event_ttl))),
-    )
-    .await;
+        selected(
+            aggregation_name,
+            Box::pin(keep("aggregation", &aggregator, || aggregation::run(&aggregator))),
+        ),
+    ];
+    join_all(loops).await;
+}
+
+/// The loop called `name`, or one that only waits where it is left out.
+fn unless_left_out<'a>(
+    selection: &Selection,
+    name: &str,
+    run: BoxFuture<'a, Infallible>,
+) -> BoxFuture<'a, Infallible> {
+    if selection.runs(name) { run } else { Box::pin(std::future::pending()) }
 }
 
 /// Runs a loop, and restarts it after each failure.

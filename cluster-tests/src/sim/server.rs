@@ -138,7 +138,7 @@ impl Server {
 
     /// Runs the controllers while this member leads. Never completes.
     pub async fn control(self) {
-        let options = controllers::Options { event_ttl: EVENT_TTL };
+        let options = controllers::Options { event_ttl: EVENT_TTL, ..controllers::Options::default() };
         controllers::run(self.0, options, futures::future::pending()).await;
     }
 

@@ -7,6 +7,7 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use clap::{ArgAction, Args, ValueEnum};
+use orch_api::controllers::Selection;
 use orch_api::pipeline::Features;
 use orch_proto::Brand;
 
@@ -156,6 +157,11 @@ pub struct SharedArgs {
     /// How long an event is kept
     #[arg(long, value_name = "TIME", default_value = "1h", value_parser = parse_duration, help_heading = STORE)]
     pub event_ttl: Duration,
+
+    /// Background loops to run: `*` for all, NAME for this one, -NAME for all but this one; separated by commas. Names are
+    /// those of the reference; its loops that are no part of orch are accepted and change nothing.
+    #[arg(long, value_name = "LIST", default_value = "*", allow_hyphen_values = true)]
+    pub controllers: Selection,
     /// Features to turn on or off: NAME=true|false, separated by commas
     #[arg(long, value_name = "NAME=BOOL,...", default_value = "", hide_default_value = true, help_heading = STORE)]
     pub feature_gates: FeatureGates,

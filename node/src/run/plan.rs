@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use orch_api::authn::{AnonymousAccess, TokenTable};
+use orch_api::controllers::Selection;
 use orch_api::pipeline::Features;
 use orch_proto::Brand;
 use orch_raft::member::SpaceOptions;
@@ -58,6 +59,8 @@ pub struct Plan {
     pub space: SpaceOptions,
     /// How long events are kept.
     pub event_ttl: Duration,
+    /// The background loops that run.
+    pub controllers: Selection,
     /// Feature gates.
     pub features: Features,
 }

@@ -54,6 +54,7 @@ pub(super) fn plan(arguments: &ServeArgs) -> Result<Plan, RunError> {
         state_quota: shared.state_quota,
         space,
         event_ttl: shared.event_ttl,
+        controllers: shared.controllers.clone(),
         features: features(shared),
     })
 }
