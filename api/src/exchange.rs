@@ -93,6 +93,11 @@ impl Exchange {
         self.impersonated.get()
     }
 
+    /// The user with whose rights the request is made; `None` before the gate.
+    pub(crate) fn acting_user(&self) -> Option<Arc<User>> {
+        self.impersonated.get().or(self.user.get()).cloned()
+    }
+
     /// Stores the user as whom the authenticated user acts.
     pub(crate) fn set_impersonated(&self, user: Arc<User>) {
         let _ = self.impersonated.set(user);

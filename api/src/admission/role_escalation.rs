@@ -111,16 +111,13 @@ async fn check(attributes: &Attributes<'_>, object: &Value, view: &View) -> Resu
 /// The rules of the role that a binding names.
 fn granted(attributes: &Attributes<'_>, role: &Value, view: &View) -> Result<Vec<PolicyRule>, Refusal> {
     let name = role.text("name");
-    let (storage, plural, path) = match role.text("kind") {
-        "Role" => (ROLES, "roles", format!("{}/{name}", attributes.namespace)),
-        _ => (CLUSTER_ROLES, "clusterroles", name.to_owned()),
+    let (storage, path) = match role.text("kind") {
+        "Role" => (ROLES, format!("{}/{name}", attributes.namespace)),
+        _ => (CLUSTER_ROLES, name.to_owned()),
     };
     let state = &view.applied().state;
-    let missing = || {
-        let group = attributes.brand.group("rbac.authorization");
-        let subject = Subject { group, kind: plural.to_owned(), name: name.to_owned() };
-        Refusal::Error(ApiError::NotFound(subject))
-    };
+    // As in the reference, the error names the binding's resource and the role.
+    let missing = || Refusal::Error(ApiError::NotFound(Subject::resource(attributes.resource, name)));
     let collection = state.collection(storage);
     let object = collection.get(&path).ok_or_else(missing)?;
     let object: Value = serde_json::from_slice(&object.json).map_err(|_| missing())?;

@@ -18,7 +18,8 @@ use super::service_account_name::{self, ServiceAccountName};
 use super::{GROUP_AUTHENTICATED, GROUP_MASTERS, GROUP_NODES, GROUP_UNAUTHENTICATED, USER_ANONYMOUS, User};
 use crate::authz::ResourceAttributes;
 
-const PREFIX: &str = "impersonate-";
+/// What every header of impersonation starts with, in lower case.
+pub const PREFIX: &str = "impersonate-";
 const EXTRA_PREFIX: &str = "impersonate-extra-";
 /// What names of nodes' users start with.
 const NODE_PREFIX: &str = "system:node:";

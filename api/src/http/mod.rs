@@ -15,6 +15,7 @@ mod held;
 mod openapi;
 mod pool;
 mod respond;
+mod rights;
 mod served;
 #[cfg(test)]
 mod tests;
@@ -28,7 +29,7 @@ use axum::extract::State as Shared;
 use body::Upload;
 use bytes::Bytes;
 use deadline::{deadline, run_until_deadline};
-use futures::future::FutureExt;
+use futures::future::{BoxFuture, FutureExt, select};
 use held::{COUNTED_BYTES_MIN, HeldFrames, Hold, Ledger, keep_until_sent};
 use http::{HeaderValue, Method, Request as HttpRequest, Response, Version, header};
 use orch_raft::Store;
@@ -36,9 +37,11 @@ use orch_raft::warnings::WarningLimit;
 use orch_schema::budget::Budget;
 use orch_schema::excerpt::quoted;
 use pool::{OwnedRequest, Pool};
+use rights::WatchRight;
 use served::Served;
 use tokio_util::sync::CancellationToken;
 
+use crate::authn::impersonate;
 use crate::authn::{Peer, User, UserReporter};
 use crate::authz::{Asked, Attributes};
 use crate::endpoint::Endpoint;
@@ -59,6 +62,9 @@ pub use respond::WatchResponse;
 
 /// Limits the log: a client can cause the same internal error again and again.
 static INTERNAL_ERRORS: WarningLimit = WarningLimit::new();
+
+/// Paths that need no credentials.
+const OPEN_PATHS: [&str; 4] = ["/healthz", "/livez", "/readyz", "/version"];
 
 /// Bytes of the largest stored object.
 const OBJECT_BYTES_MAX: usize = 3 << 19;
@@ -174,7 +180,9 @@ impl<S: Store> Api<S> {
         parts: &Parts,
         upload: &mut Upload,
     ) -> Result<Response<Body>, ApiError> {
-        if let Some(response) = self.open_path(parts).await {
+        if parts.is_without_credentials()
+            && let Some(response) = self.open_path(parts).await
+        {
             return response;
         }
         let exchange = &parts.exchange;
@@ -308,7 +316,7 @@ impl<S: Store> Api<S> {
             if representation.encoding == Encoding::Yaml {
                 return Err(ApiError::NotAcceptable(NotAcceptable::Stream));
             }
-            let stopping = self.stopping.clone().cancelled_owned().boxed();
+            let stopping = self.end_of_watch(request);
             let content_type = renderer.watch_content_type();
             let watch = Watch::start(self.pipeline.clone(), request, renderer, stopping).await?;
             return Ok(respond::stream(&content_type, watch, self.clone()));
@@ -338,6 +346,20 @@ impl<S: Store> Api<S> {
         })
     }
 
+    /// Completes when a watch has to end: the node stops, or the user has lost the right to watch.
+    fn end_of_watch(&self, request: Request<'_>) -> BoxFuture<'static, ()> {
+        let stopping = self.stopping.clone().cancelled_owned();
+        let right = WatchRight {
+            gate: self.pipeline.gate.clone(),
+            user: request.exchange.acting_user().unwrap_or_else(|| Arc::new(request.user.clone())),
+            asked: Asked::of(&Method::GET, request.target, request.query),
+            target: request.target.clone(),
+            query: request.query.clone(),
+        };
+        let lost = right.lost(self.pipeline.store.clone());
+        select(Box::pin(stopping), Box::pin(lost)).map(drop).boxed()
+    }
+
     /// Runs the pipeline. A deletion of a collection reserves memory for its response before the first object is
     /// deleted: a write that has begun can no longer be refused.
     async fn run(&self, request: Request<'_>) -> Result<(Answer, Option<Hold>), ApiError> {
@@ -355,7 +377,7 @@ impl<S: Store> Api<S> {
         Ok((self.pipeline.delete_collection(request, doomed).await?, hold))
     }
 
-    /// Health and version paths, which need no credentials, as probes carry none.
+    /// Health and version paths.
     async fn open_path(&self, parts: &Parts) -> Option<Result<Response<Body>, ApiError>> {
         let path = without_trailing_slash(&parts.path)?;
         if path == "/version" {
@@ -378,6 +400,9 @@ impl<S: Store> Api<S> {
     ) -> Result<Response<Body>, ApiError> {
         let verb = parts.method.as_str().to_ascii_lowercase();
         let user = self.admit(parts, user, Attributes::Path { verb: &verb, path: &parts.path }).await?;
+        if let Some(response) = self.open_path(parts).await {
+            return response;
+        }
         let path = without_trailing_slash(&parts.path).ok_or_else(|| parts.not_found_error())?;
         if openapi::is_openapi_path(path) {
             let response = openapi::answer(parts, path, self.pipeline.ambient.now()).await?;
@@ -424,6 +449,20 @@ impl<S: Store> Api<S> {
 }
 
 impl Parts {
+    /// Whether this is a read of a path that is open to everybody, by somebody who shows no credential: probes carry
+    /// none. Whoever shows one needs the right to the path, as do those who ask for single checks.
+    fn is_without_credentials(&self) -> bool {
+        let is_read = matches!(self.method, Method::GET | Method::HEAD);
+        let path = without_trailing_slash(&self.path);
+        let is_open = path.is_some_and(|path| OPEN_PATHS.contains(&path));
+        let shows = self
+            .headers
+            .keys()
+            .any(|name| *name == header::AUTHORIZATION || name.as_str().starts_with(impersonate::PREFIX));
+        let is_known = self.peer.as_ref().is_some_and(|peer| peer.certificate.is_some() || peer.local_admin);
+        is_read && is_open && !shows && !is_known
+    }
+
     fn endpoint(&self, target: &Target) -> Result<Endpoint<'_>, ApiError> {
         self.served.registry.endpoint(target).map_err(|error| match error {
             ApiError::NoPage => self.not_found_error(),

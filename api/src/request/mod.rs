@@ -69,7 +69,8 @@ impl Verb {
         if target.deprecated_watch && *method != http::Method::GET {
             return None;
         }
-        let watching = target.deprecated_watch || query.flag("watch");
+        // As in the reference, one object is watched by a field selector; its own path is a plain read.
+        let watching = target.deprecated_watch || !named && query.flag("watch");
         match *method {
             http::Method::GET if watching && target.subresource.is_empty() => Some(Verb::Watch),
             http::Method::GET if named => Some(Verb::Get),

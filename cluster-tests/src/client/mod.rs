@@ -85,6 +85,12 @@ impl Client {
         Self { inner: self.inner.clone(), timeout }
     }
 
+    /// A client of the same server for whoever holds `token`.
+    pub fn with_token(&self, token: &str) -> Self {
+        let access = self.inner.access.clone().with_identity(Identity::Token(token.into()));
+        Self { timeout: self.timeout, ..Self::new(self.inner.endpoint.clone(), access) }
+    }
+
     /// The endpoint that this client sends requests to.
     pub fn endpoint(&self) -> &Endpoint {
         &self.inner.endpoint

@@ -110,6 +110,7 @@ impl<'a> Run<'a> {
         if let Some(save) = recorded.get("save").and_then(Value::as_object) {
             self.save(save, &answer, &body);
         }
+        let body = trimmed(body, &step);
         Ok(judged(answer.status, &answer.headers, body))
     }
 
@@ -127,7 +128,8 @@ impl<'a> Run<'a> {
     async fn open(&mut self, name: &str, path: &str, step: &Map<String, Value>) -> Result<Value> {
         let headers = headers(step);
         let headers = borrowed(&headers);
-        let opening = self.user(step)?.start(Method::GET, path, &headers, Bytes::new());
+        let user = self.user(step)?;
+        let opening = user.start(Method::GET, path, &headers, Bytes::new());
         let (connection, answer) = timeout(WATCH_OPEN_TIMEOUT, opening).await??;
         let (head, body) = answer.into_parts();
         let status = head.status.as_u16();
@@ -169,12 +171,15 @@ impl<'a> Run<'a> {
         Ok(json!({"events": normalize(Value::Array(events), None)}))
     }
 
-    fn user(&self, step: &Map<String, Value>) -> Result<&Client> {
+    fn user(&self, step: &Map<String, Value>) -> Result<Client> {
         match step.get("as").and_then(Value::as_str) {
-            None | Some("admin") => Ok(&self.users.admin),
-            Some("alice") => Ok(&self.users.alice),
-            Some("anonymous") => Ok(&self.users.anonymous),
-            Some(other) => bail!("no client for the user {other}"),
+            None | Some("admin") => Ok(self.users.admin.clone()),
+            Some("alice") => Ok(self.users.alice.clone()),
+            Some("anonymous") => Ok(self.users.anonymous.clone()),
+            Some(other) => match other.strip_prefix("token:") {
+                Some(token) => Ok(self.users.anonymous.with_token(token)),
+                None => bail!("no client for the user {other}"),
+            },
         }
     }
 
@@ -324,6 +329,35 @@ fn headers(step: &Map<String, Value>) -> Vec<(String, String)> {
 
 fn borrowed(headers: &[(String, String)]) -> Vec<(&str, &str)> {
     headers.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect()
+}
+
+/// The part of a body that the step judges: what `pick` names, without the keys that `omit` names.
+fn trimmed(body: Value, step: &Map<String, Value>) -> Value {
+    let picked = match step.get("pick") {
+        Some(Value::String(path)) => lookup(&body, path).cloned().unwrap_or_default(),
+        Some(Value::Array(paths)) => {
+            let paths = paths.iter().filter_map(Value::as_str);
+            let part = |path: &str| (path.to_owned(), lookup(&body, path).cloned().unwrap_or_default());
+            Value::Object(paths.map(part).collect())
+        }
+        _ => body,
+    };
+    match step.get("omit").and_then(Value::as_array) {
+        Some(omitted) => without(picked, omitted),
+        None => picked,
+    }
+}
+
+/// `value` without the fields of these names, at any depth.
+fn without(value: Value, names: &[Value]) -> Value {
+    match value {
+        Value::Array(items) => items.into_iter().map(|item| without(item, names)).collect(),
+        Value::Object(fields) => {
+            let kept = fields.into_iter().filter(|(name, _)| !names.iter().any(|omitted| omitted == name));
+            Value::Object(kept.map(|(name, field)| (name, without(field, names))).collect())
+        }
+        other => other,
+    }
 }
 
 fn lookup<'v>(document: &'v Value, path: &str) -> Option<&'v Value> {

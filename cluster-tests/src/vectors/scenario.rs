@@ -16,6 +16,9 @@ pub struct Scenario {
     pub area: String,
     /// Its name, unique in the area.
     pub name: String,
+    /// What it needs of the server beyond its defaults, separated by commas; mostly empty.
+    #[serde(default)]
+    pub needs: String,
     /// Its steps as recorded.
     pub steps: Vec<Map<String, Value>>,
 }
@@ -58,7 +61,10 @@ pub fn load(folder: &Path, selection: &Selection) -> Result<Vec<Scenario>> {
 
 fn parse(text: &str, selection: &Selection) -> Result<Vec<Scenario>> {
     let all: Vec<Scenario> = serde_json::from_str(text)?;
-    let wanted = |scenario: &Scenario| selection.names.is_empty() || selection.names.contains(&scenario.name);
+    // Parts that no server of these tests has.
+    let wanted = |scenario: &Scenario| {
+        scenario.needs.is_empty() && (selection.names.is_empty() || selection.names.contains(&scenario.name))
+    };
     all.into_iter().filter(wanted).map(|scenario| with_suffix(scenario, &selection.suffix)).collect()
 }
 

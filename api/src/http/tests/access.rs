@@ -147,3 +147,21 @@ async fn those_who_ask_are_told_what_they_may() {
     let stored = server.get(reviews).await;
     assert_eq!(stored.code, 405, "a review is not stored");
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_watch_ends_with_the_right_to_it() {
+    let server = Server::new().await;
+    grant(&server, json!([rule(json!(["watch"]))])).await;
+    let watch = format!("{MAPS}?watch=true&timeoutSeconds=600");
+    let began = tokio::time::Instant::now();
+    assert_eq!(ask(&server, Method::GET, &watch, &Value::Null).await.code, 200);
+    assert_eq!(began.elapsed().as_secs(), 600, "it lasts as long as the right");
+    let began = tokio::time::Instant::now();
+    let revoked = async {
+        tokio::time::sleep(std::time::Duration::from_secs(90)).await;
+        server.delete(&format!("{BINDINGS}/b")).await;
+    };
+    let (answered, ()) = tokio::join!(ask(&server, Method::GET, &watch, &Value::Null), revoked);
+    assert_eq!(answered.code, 200);
+    assert_eq!(began.elapsed().as_secs(), 120, "the right is asked for every minute");
+}

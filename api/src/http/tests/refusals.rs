@@ -353,7 +353,8 @@ async fn the_listener_learns_of_the_user_and_of_watches() {
         // The object is absent, but the user is authenticated.
         (true, format!("{MAPS}/absent"), 1, false),
         (false, MAPS.to_owned(), 0, false),
-        (true, "/livez".to_owned(), 0, false),
+        (true, "/livez".to_owned(), 1, false),
+        (false, "/livez".to_owned(), 0, false),
     ] {
         let accepted = Arc::new(AtomicUsize::new(0));
         let counter = accepted.clone();

@@ -297,11 +297,12 @@ async fn a_watch_of_one_object_tells_of_no_other() {
     }
     for path in [
         format!("{MAPS}?watch=1&timeoutSeconds=1&fieldSelector=metadata.name%3Da"),
-        format!("{MAPS}/a?watch=1&timeoutSeconds=1"),
         "/api/v1/watch/namespaces/ns/configmaps/a?timeoutSeconds=1".to_owned(),
     ] {
         assert_eq!(kinds(&server.events(&path).await), ["ADDED a"], "{path}");
     }
+    let read = server.get(&format!("{MAPS}/a?watch=1&timeoutSeconds=1")).await;
+    assert_eq!(read.json()["metadata"]["name"], "a", "the path of an object is read, as in the reference");
 }
 
 #[tokio::test(start_paused = true)]

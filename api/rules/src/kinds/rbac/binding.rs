@@ -129,9 +129,8 @@ fn validate_subject(group: &str, subject: &Value, namespaced: bool, path: &Path)
             }
         }
         kind @ ("User" | "Group") => {
-            if name.is_empty() {
-                let detail = format!("{} name cannot be empty", kind.to_lowercase());
-                errors.push(FieldError::invalid_str(path.child("name"), name, &detail));
+            if name.is_empty() && kind == "User" {
+                errors.push(FieldError::invalid_str(path.child("name"), name, "user name cannot be empty"));
             }
             if own_group != group {
                 errors.push(FieldError::not_supported(path.child("apiGroup"), own_group, &[group]));
@@ -217,7 +216,6 @@ mod tests {
                 &format!("subjects[0].name: Invalid value: \"A\": {}", names::dns1123_subdomain("A")[0]),
                 "subjects[0].apiGroup: Unsupported value: \"g\": supported values: \"\"",
                 "subjects[1].name: Required value",
-                "subjects[1].name: Invalid value: \"\": group name cannot be empty",
                 "subjects[1].apiGroup: Unsupported value: \"g\": supported values: \"rbac.authorization.orch.io\"",
             ],
         );
