@@ -4,6 +4,7 @@
 //! never stale, a watch resumes at another member without a gap.
 #![expect(clippy::unwrap_used, reason = "tests may unwrap, in what they call too")]
 
+mod access;
 mod bad_input;
 mod clients;
 mod contention;
