@@ -53,12 +53,6 @@ impl Access {
         Self { trust, identity, protocols: vec![b"http/1.1".to_vec()], config: Arc::default() }
     }
 
-    /// The same trust and protocols as `identity`.
-    #[must_use]
-    pub fn with_identity(self, identity: Identity) -> Self {
-        Self { identity, config: Arc::default(), ..self }
-    }
-
     /// The server's base URL and the access that a kubeconfig file gives.
     pub fn from_kubeconfig(path: &Path) -> Result<(String, Self)> {
         let entry = kubeconfig::read(path)?;

@@ -87,7 +87,7 @@ impl Client {
 
     /// A client of the same server for whoever holds `token`.
     pub fn with_token(&self, token: &str) -> Self {
-        let access = self.inner.access.clone().with_identity(Identity::Token(token.into()));
+        let access = self.inner.access.with_identity(Identity::Token(token.into()));
         Self { timeout: self.timeout, ..Self::new(self.inner.endpoint.clone(), access) }
     }
 
