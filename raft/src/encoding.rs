@@ -8,6 +8,7 @@
 //! an error that says so; it is never read with parts missing.
 
 mod check;
+mod resources;
 
 use std::sync::{Arc, OnceLock};
 
@@ -16,6 +17,7 @@ use orch_proto::store as wire;
 use prost::Message;
 
 pub(crate) use self::check::check_transaction;
+pub(crate) use self::resources::written_resources;
 use crate::fields::Fields;
 use crate::key::{Key, Revision};
 use crate::object::{Index, Object, SharedObject, holds_revision, takes_revision};

@@ -9,6 +9,7 @@
 //! Invariant: all data readable when a disk is opened is durable. A killed process leaves writes in the kernel's page
 //! cache, unsynced; its successor acknowledges them at once, so opening a disk syncs the writes it recovers.
 
+pub mod cipher;
 mod completion;
 pub mod rocks;
 

@@ -205,13 +205,13 @@ fn text(what: &'static str, bytes: &[u8]) -> Check {
 }
 
 /// The value of one field.
-enum Value<'a> {
+pub(super) enum Value<'a> {
     Varint(u64),
     Bytes(&'a [u8]),
 }
 
 /// Reads the fields of one message in order.
-struct Walk<'a> {
+pub(super) struct Walk<'a> {
     what: &'static str,
     rest: &'a [u8],
     /// Field numbers that may occur more than once.
@@ -220,12 +220,12 @@ struct Walk<'a> {
 }
 
 impl<'a> Walk<'a> {
-    fn over(what: &'static str, bytes: &'a [u8], repeated: &'static [u64]) -> Self {
+    pub(super) fn over(what: &'static str, bytes: &'a [u8], repeated: &'static [u64]) -> Self {
         Walk { what, rest: bytes, repeated, last: 0 }
     }
 
     /// The next field; `None` at the end.
-    fn next(&mut self) -> Result<Option<(u64, Value<'a>)>, DecodeError> {
+    pub(super) fn next(&mut self) -> Result<Option<(u64, Value<'a>)>, DecodeError> {
         if self.rest.is_empty() {
             return Ok(None);
         }

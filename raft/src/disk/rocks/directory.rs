@@ -63,6 +63,20 @@ pub enum OpenError {
         /// The operation and its error, or the damage found.
         reason: String,
     },
+    /// Records are encrypted with a key that was not given.
+    #[error(
+        "data directory {}: {records} are encrypted with key {key}, which the encryption configuration lacks (decrypting \
+         providers are kept in it until `orch encryption rewrite` is done)",
+        path.display()
+    )]
+    MissingKey {
+        /// The directory.
+        path: PathBuf,
+        /// The key's name: see [`crate::disk::cipher::KeyName`].
+        key: String,
+        /// The kinds of records: `log entries, objects, history`.
+        records: String,
+    },
     /// The directory has a format that this version does not know.
     #[error("data directory {} has the format {found:?}, which this version does not know", path.display())]
     Format {

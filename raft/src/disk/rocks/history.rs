@@ -13,7 +13,8 @@ use bytes::Bytes;
 use rocksdb::{ReadOptions, WriteBatch};
 
 use super::state::Generations;
-use super::{Core, Db, failed, family, record};
+use super::sealing::Place;
+use super::{Core, failed, family, record};
 use crate::disk::{DiskError, Generation, HistoryBlock, HistorySpan, StateBatch};
 
 /// Prefix of the keys of history, where [`record::state_key`] writes a length: no resource's name has 65,535 bytes.
@@ -27,12 +28,12 @@ const REVISION_BYTES: usize = 8;
 
 /// Adds the puts and deletes of the history blocks in `step` to the batch.
 pub(super) fn put_blocks(
-    db: &Db,
+    core: &Core,
     batch: &mut WriteBatch,
     generation: &str,
     step: &StateBatch,
 ) -> Result<(), DiskError> {
-    let objects = family(db, generation)?;
+    let objects = family(&core.db, generation)?;
     for (resource, through) in &step.forgotten {
         batch.delete_cf(&objects, key(SPANS, resource, *through));
         batch.delete_cf(&objects, key(RECORDS, resource, *through));
@@ -44,7 +45,7 @@ pub(super) fn put_blocks(
         record::seal_into(&mut value, &span, &body);
         batch.put_cf(&objects, &span, &value);
         let at = key(RECORDS, &block.resource, block.through);
-        record::seal_into(&mut value, &at, &block.record);
+        core.seal_into(Place::History(&block.resource), &at, &block.record, &mut value)?;
         batch.put_cf(&objects, &at, &value);
     }
     Ok(())
@@ -111,7 +112,7 @@ impl Core {
         let objects = family(&self.db, &generations.family())?;
         let stored = self.db.get_pinned_cf(&objects, &at).map_err(failed("read history"))?;
         stored
-            .map(|value| record::unseal("read history", &at, &value).map(Bytes::copy_from_slice))
+            .map(|value| self.unseal("read history", Place::History(resource), &at, &value))
             .transpose()
     }
 }
@@ -136,6 +137,12 @@ fn gaps(spans: &[HistorySpan]) -> Vec<(Vec<u8>, Vec<u8>)> {
 
 fn start(entries: u8) -> [u8; 3] {
     [FIRST_KEY[0], FIRST_KEY[1], entries]
+}
+
+/// The resource of the key of a block's record; `None` for any other key.
+pub(super) fn resource_of_record(key: &[u8]) -> Option<&str> {
+    let name = key.strip_prefix(&start(RECORDS))?.split_last_chunk::<REVISION_BYTES>()?.0;
+    std::str::from_utf8(name.strip_suffix(&[0])?).ok()
 }
 
 /// The NUL ends the resource's name, which holds none, so that the keys of two resources never mix.

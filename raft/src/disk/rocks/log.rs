@@ -4,9 +4,9 @@
 //! hole found while reading is damage. The bounds are locked while an iterator is created, so that a reader sees the
 //! log at one instant: neither a truncation nor the sweeper can make a hole in it.
 
-use bytes::Bytes;
 use rocksdb::{DBRawIteratorWithThreadMode, ReadOptions, WriteBatch};
 
+use super::sealing::Place;
 use super::{CF_LOG, CF_META, Core, Db, failed, family, record};
 use crate::disk::{DiskError, LogRecord, MetaKey, check_start};
 
@@ -94,7 +94,7 @@ impl Core {
                 reason: format!("entries {} to {} do not follow {bounds:?}", first.index, last.index),
             });
         }
-        let batch = entries_batch(&self.db, records)?;
+        let batch = self.entries_batch(records)?;
         self.write("append", batch)?;
         bounds.grow(first.index, last.index);
         Ok(())
@@ -117,7 +117,7 @@ impl Core {
         options.fill_cache(false);
         let entries = self.db.raw_iterator_cf_opt(&log, options);
         drop(bounds);
-        collect(entries, from, to, bytes_max)
+        self.collect(entries, from, to, bytes_max)
     }
 
     /// Removes the entries after `index`.
@@ -155,50 +155,51 @@ impl Core {
         bounds.purge(index);
         Ok(())
     }
+
+    fn entries_batch(&self, records: &[LogRecord]) -> Result<WriteBatch, DiskError> {
+        let log = family(&self.db, CF_LOG)?;
+        let mut batch = WriteBatch::default();
+        let mut value = Vec::new();
+        for entry in records {
+            let key = record::log_key(entry.index);
+            self.seal_into(Place::Entry, &key, &entry.bytes, &mut value)?;
+            batch.put_cf(&log, key, &value);
+        }
+        Ok(batch)
+    }
+
+    fn collect(
+        &self,
+        mut entries: DBRawIteratorWithThreadMode<'_, Db>,
+        from: u64,
+        to: u64,
+        bytes_max: usize,
+    ) -> Result<Vec<LogRecord>, DiskError> {
+        let mut found = Vec::new();
+        let mut bytes = 0;
+        entries.seek(record::log_key(from));
+        for index in from..to {
+            let Some((key, value)) = entries.item() else {
+                entries.status().map_err(failed("read log"))?;
+                return Err(hole(index));
+            };
+            if key != record::log_key(index) {
+                return Err(hole(index));
+            }
+            let body = self.unseal("read log", Place::Entry, key, value)?;
+            bytes += body.len();
+            if bytes > bytes_max && !found.is_empty() {
+                break;
+            }
+            found.push(LogRecord { index, bytes: body });
+            entries.next();
+        }
+        Ok(found)
+    }
 }
 
 fn is_consecutive(records: &[LogRecord]) -> bool {
     records.windows(2).all(|pair| pair[0].index.checked_add(1) == Some(pair[1].index))
-}
-
-fn entries_batch(db: &Db, records: &[LogRecord]) -> Result<WriteBatch, DiskError> {
-    let log = family(db, CF_LOG)?;
-    let mut batch = WriteBatch::default();
-    let mut value = Vec::new();
-    for entry in records {
-        let key = record::log_key(entry.index);
-        record::seal_into(&mut value, &key, &entry.bytes);
-        batch.put_cf(&log, key, &value);
-    }
-    Ok(batch)
-}
-
-fn collect(
-    mut entries: DBRawIteratorWithThreadMode<'_, Db>,
-    from: u64,
-    to: u64,
-    bytes_max: usize,
-) -> Result<Vec<LogRecord>, DiskError> {
-    let mut found = Vec::new();
-    let mut bytes = 0;
-    entries.seek(record::log_key(from));
-    for index in from..to {
-        let Some((key, value)) = entries.item() else {
-            entries.status().map_err(failed("read log"))?;
-            return Err(hole(index));
-        };
-        if key != record::log_key(index) {
-            return Err(hole(index));
-        }
-        let body = Bytes::copy_from_slice(record::unseal("read log", key, value)?);
-        bytes += body.len();
-        if bytes > bytes_max && !found.is_empty() {
-            break;
-        }
-        found.push(LogRecord { index, bytes: body });
-        entries.next();
-    }
-    Ok(found)
 }
 
 fn hole(index: u64) -> DiskError {

@@ -7,7 +7,8 @@
 //!
 //! Invariant: every value carries a checksum over its key and bytes, and no value that fails it is returned.
 //! Invariant: after a failed write or sync nothing is written again; every later operation fails with that error.
-//! It never interprets a record, a vote or an object.
+//! It never interprets a record, a vote or an object, but for the names of the resources in a log entry where records are
+//! encrypted ([`sealing`]).
 
 mod directory;
 mod flusher;
@@ -16,6 +17,8 @@ mod log;
 mod options;
 mod pace;
 mod record;
+mod rewrite;
+mod sealing;
 mod space;
 mod state;
 mod state_writer;
@@ -33,12 +36,15 @@ use parking_lot::{Mutex, RwLock};
 use rocksdb::{BoundColumnFamily, DBWithThreadMode, MultiThreaded, WriteBatch, WriteOptions};
 
 pub use self::directory::{DataDirectory, OpenError};
+pub use self::rewrite::{Progress, Rewritten};
 use self::flusher::{Flusher, Fuse};
 use self::log::LogBounds;
+use self::sealing::Sealing;
 use self::state::Generations;
 use self::state_writer::StateWriter;
 use self::sweeper::Sweeper;
 use self::tail::Stamp;
+use super::cipher::RecordCipher;
 use super::{
     Disk, DiskError, Generation, HistorySpan, Install, LogRecord, MetaKey, OnDurable, OnWritten, Space,
     StateBatch,
@@ -68,6 +74,9 @@ struct Core {
     fuse: Arc<Fuse>,
     bounds: RwLock<LogBounds>,
     generations: RwLock<Generations>,
+    sealing: Sealing,
+    // Held by the one rewrite that may run.
+    rewriting: Mutex<()>,
     // The number of the last write to the write-ahead log. Locked during a write.
     written: Mutex<u64>,
     // The newest of these numbers that is durable.
@@ -86,14 +95,20 @@ impl RocksDisk {
     /// Opens the storage in `path`, which must be empty, absent (it is created) or a data directory of this program.
     /// Removes the remains of an installation that a crash interrupted.
     pub fn open(path: &Path) -> Result<RocksDisk, OpenError> {
-        RocksDisk::open_locked(DataDirectory::lock(path)?)
+        RocksDisk::open_locked(DataDirectory::lock(path)?, None)
     }
 
-    /// Opens the storage in a locked directory.
-    pub fn open_locked(directory: DataDirectory) -> Result<RocksDisk, OpenError> {
+    /// Opens the storage in a locked directory. Records are encrypted as `cipher` says; without one, none is.
+    ///
+    /// # Errors
+    /// [`OpenError::MissingKey`] if stored records need a key that `cipher` lacks.
+    pub fn open_locked(
+        directory: DataDirectory,
+        cipher: Option<Arc<dyn RecordCipher>>,
+    ) -> Result<RocksDisk, OpenError> {
         let path = directory.path().to_owned();
         let path = path.as_path();
-        let core = Arc::new(Core::open(path, directory)?);
+        let core = Arc::new(Core::open(path, directory, cipher)?);
         let unreadable = |error: DiskError| OpenError::damaged(path, error);
         let flushed = Arc::clone(&core);
         let flusher = Flusher::start(Arc::clone(&core.fuse), move || flushed.sync()).map_err(unreadable)?;
@@ -112,7 +127,11 @@ impl RocksDisk {
 }
 
 impl Core {
-    fn open(path: &Path, mut directory: DataDirectory) -> Result<Core, OpenError> {
+    fn open(
+        path: &Path,
+        mut directory: DataDirectory,
+        cipher: Option<Arc<dyn RecordCipher>>,
+    ) -> Result<Core, OpenError> {
         space::release_ballast(path).map_err(|error| OpenError::io(path, "give up the ballast", &error))?;
         tail::cut_manifest(path)?;
         let last_write = tail::cut(path)?;
@@ -120,12 +139,15 @@ impl Core {
         let damaged = |error: DiskError| OpenError::damaged(path, error);
         let generations = Generations::open(&db, &found, directory.is_new()).map_err(damaged)?;
         let bounds = LogBounds::find(&db).map_err(damaged)?;
+        let sealing = Sealing::open(&db, path, cipher)?;
         directory.complete()?;
         Ok(Core {
             db,
             fuse: Arc::new(Fuse::default()),
             bounds: RwLock::new(bounds),
             generations: RwLock::new(generations),
+            sealing,
+            rewriting: Mutex::new(()),
             written: Mutex::new(last_write),
             durable: AtomicU64::new(last_write),
             _directory: directory,

@@ -1,7 +1,8 @@
 //! The layout of keys and values in RocksDB.
 //!
 //! A value is a little-endian CRC-32 over its key and body, then the body: the checksum finds a flipped bit and also a
-//! value that ended up under another key. Log keys are big-endian so that they sort by index; a state key is the length
+//! value that ended up under another key. The checksum of an encrypted body ([`super::sealing`]) also covers a mark, by
+//! which the two forms are told apart: plain values look as they did before there was encryption. Log keys are big-endian so that they sort by index; a state key is the length
 //! of the resource (two bytes, big-endian), the resource and the path, so that either may contain any byte.
 
 use bytes::Bytes;
@@ -11,6 +12,8 @@ use crate::disk::{DiskError, MetaKey};
 
 /// Bytes of checksum before each body.
 const SEAL_BYTES: usize = 4;
+/// Ends the checksum of an encrypted body.
+const ENCRYPTED_MARK: &[u8] = b"encrypted";
 /// Bytes of length before the resource in a state key.
 const RESOURCE_LENGTH_BYTES: usize = 2;
 
@@ -79,20 +82,64 @@ pub(super) fn seal_into(value: &mut Vec<u8>, key: &[u8], body: &[u8]) {
     value.extend_from_slice(body);
 }
 
+/// A value for an encrypted body, which `write` appends.
+pub(super) fn seal_encrypted_into<E>(
+    value: &mut Vec<u8>,
+    key: &[u8],
+    write: impl FnOnce(&mut Vec<u8>) -> Result<(), E>,
+) -> Result<(), E> {
+    value.clear();
+    value.extend_from_slice(&[0; SEAL_BYTES]);
+    write(value)?;
+    if let Some((seal, body)) = value.split_first_chunk_mut::<SEAL_BYTES>() {
+        *seal = checksum_encrypted(key, body).to_le_bytes();
+    }
+    Ok(())
+}
+
+/// A stored body.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Body<'a> {
+    /// As the caller wrote it.
+    Plain(&'a [u8]),
+    /// Encrypted.
+    Encrypted(&'a [u8]),
+}
+
 /// The body of a stored value; an error if its checksum does not match.
+pub(super) fn unseal_any<'a>(
+    operation: &'static str,
+    key: &[u8],
+    value: &'a [u8],
+) -> Result<Body<'a>, DiskError> {
+    let damaged = || DiskError {
+        operation,
+        reason: format!("the record under key {} is damaged: checksum mismatch", key.escape_ascii()),
+    };
+    let (seal, body) = value.split_first_chunk::<SEAL_BYTES>().ok_or_else(damaged)?;
+    let seal = u32::from_le_bytes(*seal);
+    if seal == checksum(key, body) {
+        Ok(Body::Plain(body))
+    } else if seal == checksum_encrypted(key, body) {
+        Ok(Body::Encrypted(body))
+    } else {
+        Err(damaged())
+    }
+}
+
+/// The body of a stored value that is never encrypted; an error if its checksum does not match.
 pub(super) fn unseal<'a>(
     operation: &'static str,
     key: &[u8],
     value: &'a [u8],
 ) -> Result<&'a [u8], DiskError> {
-    value
-        .split_first_chunk::<SEAL_BYTES>()
-        .filter(|(seal, body)| u32::from_le_bytes(**seal) == checksum(key, body))
-        .map(|(_, body)| body)
-        .ok_or_else(|| DiskError {
+    match unseal_any(operation, key, value)? {
+        Body::Plain(body) => Ok(body),
+        Body::Encrypted(_) => Err(DiskError {
             operation,
-            reason: format!("the record under key {} is damaged: checksum mismatch", key.escape_ascii()),
-        })
+            reason: format!("the record under key {} is encrypted, which it never is", key.escape_ascii()),
+        }),
+    }
 }
 
 /// Reads a value of `raft_meta`; `None` if it was never written.
@@ -109,6 +156,14 @@ pub(super) fn load_number(db: &Db, operation: &'static str, name: &[u8]) -> Resu
         .try_into()
         .map_err(|_| DiskError { operation, reason: format!("{} is not a number", name.escape_ascii()) })?;
     Ok(Some(u64::from_be_bytes(bytes)))
+}
+
+fn checksum_encrypted(key: &[u8], body: &[u8]) -> u32 {
+    let mut hasher = crc32fast::Hasher::new();
+    hasher.update(key);
+    hasher.update(body);
+    hasher.update(ENCRYPTED_MARK);
+    hasher.finalize()
 }
 
 fn checksum(key: &[u8], body: &[u8]) -> u32 {

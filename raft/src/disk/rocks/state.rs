@@ -12,6 +12,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use rocksdb::{ReadOptions, WriteBatch, WriteOptions};
 
+use super::sealing::Place;
 use super::state_writer::StateQueue;
 use super::{CF_META, Core, Db, failed, family, history, options, record};
 use crate::disk::{
@@ -97,17 +98,17 @@ fn put_mark(db: &Db, batch: &mut WriteBatch, mark: &[u8]) -> Result<(), DiskErro
 }
 
 fn put_objects(
-    db: &Db,
+    core: &Core,
     batch: &mut WriteBatch,
     generation: &str,
     writes: &[StateWrite],
 ) -> Result<(), DiskError> {
-    let objects = family(db, generation)?;
+    let objects = family(&core.db, generation)?;
     let mut value = Vec::new();
     for write in writes {
         let key = record::state_key(&write.resource, &write.path)?;
         if let Some(body) = &write.record {
-            record::seal_into(&mut value, &key, body);
+            core.seal_into(Place::Object(&write.resource), &key, body, &mut value)?;
             batch.put_cf(&objects, &key, &value);
         } else {
             batch.delete_cf(&objects, &key);
@@ -131,8 +132,8 @@ impl Core {
             return Ok(StateWritten::Superseded);
         }
         let mut batch = WriteBatch::default();
-        put_objects(&self.db, &mut batch, &generations.family(), &step.writes)?;
-        history::put_blocks(&self.db, &mut batch, &generations.family(), step)?;
+        put_objects(self, &mut batch, &generations.family(), &step.writes)?;
+        history::put_blocks(self, &mut batch, &generations.family(), step)?;
         if let Some(mark) = &step.mark {
             put_mark(&self.db, &mut batch, mark)?;
         }
@@ -154,12 +155,11 @@ impl Core {
         drop(generations);
         entries.seek_to_first();
         while let Some((key, value)) = entries.item() {
-            let body = record::unseal("read state", key, value)?;
             let (resource, path) = record::split_state_key(key).ok_or_else(|| DiskError {
                 operation: "read state",
                 reason: format!("{} is not the key of an object", key.escape_ascii()),
             })?;
-            each(resource, path, Bytes::copy_from_slice(body));
+            each(resource, path, self.unseal("read state", Place::Object(resource), key, value)?);
             entries.next();
         }
         entries.status().map_err(failed("read state"))
@@ -195,7 +195,7 @@ impl Install for RocksInstall {
     fn put(&mut self, writes: Vec<StateWrite>) -> Result<(), DiskError> {
         self.core.fuse.check()?;
         let mut batch = WriteBatch::default();
-        put_objects(&self.core.db, &mut batch, &self.name, &writes)?;
+        put_objects(&self.core, &mut batch, &self.name, &writes)?;
         let mut past_the_log = WriteOptions::default();
         past_the_log.disable_wal(true);
         let written = self.core.db.write_opt(batch, &past_the_log);

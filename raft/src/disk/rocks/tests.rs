@@ -1,6 +1,7 @@
 //! A disk in a directory of its own, through restarts, crashes, torn tails, flipped bits and failures.
 
 mod history;
+mod sealing;
 
 use std::fs::{self, OpenOptions};
 use std::path::{Path, PathBuf};

@@ -1,0 +1,250 @@
+//! Rewriting all records with the key that a new record would get.
+//!
+//! Owns the walk over log, objects and history. Records that have the wanted key already are left alone, so a rewrite that
+//! was interrupted goes on where it ended when it is started again. Each step holds the lock that excludes writers of its
+//! records for a bounded number of bytes. At the end the memtables are flushed and every table is compacted: until then
+//! older tables and the write-ahead log hold the records as they were.
+//!
+//! Invariant: a rewrite replaces the stored form of a record and never its content.
+
+use bytes::Bytes;
+use rocksdb::{
+    BottommostLevelCompaction, CompactOptions, DBRawIteratorWithThreadMode, ReadOptions, WriteBatch,
+};
+
+use super::sealing::{Kind, Place};
+use super::{CF_LOG, CF_META, Core, Db, RocksDisk, failed, family, history, record, space};
+use crate::disk::DiskError;
+
+/// Most records of one step: writers wait for it.
+const STEP_RECORDS_MAX: usize = 256;
+/// Bytes of records after which a step ends: a few milliseconds of decryption and encryption.
+const STEP_BYTES_MAX: usize = 1 << 20;
+/// Free bytes without which no step begins: a compaction (64 MiB and its result) must not fill the disk, which would
+/// stop the database.
+const FREE_BYTES_MIN: u64 = 192 << 20;
+
+/// How far a rewrite is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Progress {
+    /// Records examined so far.
+    pub examined: u64,
+    /// Records among them that were rewritten.
+    pub rewritten: u64,
+    /// Records that the store holds, estimated by the database when the rewrite began.
+    pub estimated: u64,
+}
+
+/// The result of a rewrite.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Rewritten {
+    /// The final counts.
+    pub progress: Progress,
+    /// Names of keys that no record needs any more, sorted.
+    pub unneeded: Vec<String>,
+}
+
+/// The result of one step.
+struct Step {
+    examined: u64,
+    rewritten: u64,
+    // The database key at which the next step begins; `None` at the end.
+    next: Option<Vec<u8>>,
+}
+
+impl RocksDisk {
+    /// Rewrites every record that a new record in its place would be encrypted differently from, drops the older forms from
+    /// the disk, and calls `report` after each step. The disk may be in use meanwhile. Takes as long as reading the
+    /// store, and writing what changes twice.
+    ///
+    /// # Errors
+    /// Another rewrite is under way, less than 192 MiB of the disk are free, or the disk failed. What was rewritten stays so.
+    pub fn rewrite(&self, report: &mut dyn FnMut(Progress)) -> Result<Rewritten, DiskError> {
+        let Some(_alone) = self.core.rewriting.try_lock() else {
+            return Err(failure("another rewrite is under way".to_owned()));
+        };
+        self.core.rewrite(report)
+    }
+}
+
+impl Core {
+    fn rewrite(&self, report: &mut dyn FnMut(Progress)) -> Result<Rewritten, DiskError> {
+        self.begin_meeting_keys();
+        let mut progress = Progress { estimated: self.estimated_records()?, ..Progress::default() };
+        let mut from = Some(Vec::new());
+        while let Some(at) = from {
+            from = advance(&mut progress, self.rewrite_log(&at)?, report);
+        }
+        self.rewrite_state(&mut progress, report)?;
+        self.drop_older_forms()?;
+        let unneeded = self.forget_other_keys()?;
+        self.sync().map_err(|error| self.fuse.blow(error))?;
+        Ok(Rewritten { progress, unneeded: unneeded.iter().map(ToString::to_string).collect() })
+    }
+
+    /// Rewrites the current state, from its start again when another one is installed meanwhile.
+    fn rewrite_state(
+        &self,
+        progress: &mut Progress,
+        report: &mut dyn FnMut(Progress),
+    ) -> Result<(), DiskError> {
+        let (mut generation, mut from) = (String::new(), Some(Vec::new()));
+        while let Some(mut at) = from {
+            self.require_space()?;
+            // Excludes writers of the state.
+            let generations = self.generations.write();
+            if generations.family() != generation {
+                (generation, at) = (generations.family(), Vec::new());
+            }
+            let step = self.rewrite_step(&generation, &at, None)?;
+            drop(generations);
+            from = advance(progress, step, report);
+        }
+        Ok(())
+    }
+
+    fn rewrite_log(&self, from: &[u8]) -> Result<Step, DiskError> {
+        self.require_space()?;
+        // Excludes appends, truncations and purges.
+        let bounds = self.bounds.write();
+        let last = bounds.span().map(|(_, last)| last).or(bounds.purged());
+        let Some(last) = last else { return Ok(Step { examined: 0, rewritten: 0, next: None }) };
+        // Purged entries that the sweeper has not deleted yet are rewritten too: they are on the disk.
+        let end = record::log_key(last.saturating_add(1));
+        self.rewrite_step(CF_LOG, from, Some(&end))
+    }
+
+    fn rewrite_step(&self, name: &str, from: &[u8], end: Option<&[u8]>) -> Result<Step, DiskError> {
+        self.fuse.check()?;
+        let stored = family(&self.db, name)?;
+        let mut options = ReadOptions::default();
+        options.fill_cache(false);
+        if let Some(end) = end {
+            options.set_iterate_upper_bound(end);
+        }
+        let mut entries = self.db.raw_iterator_cf_opt(&stored, options);
+        entries.seek(from);
+        let mut batch = WriteBatch::default();
+        let mut step = Step { examined: 0, rewritten: 0, next: None };
+        let (mut bytes, mut records) = (0, 0);
+        while let Some((key, value)) = entries.item() {
+            if records == STEP_RECORDS_MAX || bytes > STEP_BYTES_MAX {
+                step.next = Some(key.to_vec());
+                break;
+            }
+            (records, bytes) = (records + 1, bytes + value.len());
+            if let Some(place) = place(name, key)? {
+                step.examined += 1;
+                if let Some(value) = self.rewritten(place, key, value)? {
+                    batch.put_cf(&stored, key, value);
+                    step.rewritten += 1;
+                }
+            }
+            entries.next();
+        }
+        check(&entries)?;
+        drop(entries);
+        if step.rewritten > 0 {
+            self.write("rewrite", batch)?;
+        }
+        Ok(step)
+    }
+
+    /// The new value of a record; `None` if it has the wanted key.
+    fn rewritten(&self, place: Place<'_>, key: &[u8], value: &[u8]) -> Result<Option<Vec<u8>>, DiskError> {
+        let found = self.key_of(key, value)?;
+        // The key of an object depends on its resource alone, that of an entry on its content.
+        let plain = match place.kind() {
+            Kind::Entry => self.open_for_rewrite(place, key, value)?,
+            Kind::Object | Kind::History => Bytes::new(),
+        };
+        let wanted = self.wanted_key(place, &plain)?;
+        if found == wanted {
+            if let Some(key) = &found {
+                self.note_key(place.kind(), key)?;
+            }
+            return Ok(None);
+        }
+        let plain = match place.kind() {
+            Kind::Entry => plain,
+            Kind::Object | Kind::History => self.open_for_rewrite(place, key, value)?,
+        };
+        let mut rewritten = Vec::new();
+        self.seal_into(place, key, &plain, &mut rewritten)?;
+        Ok(Some(rewritten))
+    }
+
+    fn open_for_rewrite(&self, place: Place<'_>, key: &[u8], value: &[u8]) -> Result<Bytes, DiskError> {
+        self.unseal("rewrite", place, key, value)
+    }
+
+    /// Flushes every memtable, after which RocksDB drops its old write-ahead logs, and compacts every table.
+    fn drop_older_forms(&self) -> Result<(), DiskError> {
+        self.fuse.check()?;
+        let state = self.generations.read().family();
+        let mut compaction = CompactOptions::default();
+        compaction.set_exclusive_manual_compaction(false);
+        compaction.set_bottommost_level_compaction(BottommostLevelCompaction::Force);
+        // All of them before any compaction: a write-ahead log goes when no family needs it.
+        for name in [CF_LOG, CF_META, &state] {
+            // A state that was replaced meanwhile is dropped with its files.
+            let Some(found) = self.db.cf_handle(name) else { continue };
+            self.db.flush_cf(&found).map_err(failed("rewrite"))?;
+        }
+        for name in [CF_LOG, &state] {
+            let Some(found) = self.db.cf_handle(name) else { continue };
+            self.require_space()?;
+            self.db.compact_range_cf_opt(&found, None::<&[u8]>, None::<&[u8]>, &compaction);
+        }
+        Ok(())
+    }
+
+    fn require_space(&self) -> Result<(), DiskError> {
+        match space::measure(self.db.path()) {
+            Ok(space) if space.free < FREE_BYTES_MIN => {
+                Err(failure(format!("{} bytes of the disk are free, {FREE_BYTES_MIN} are needed", space.free)))
+            }
+            Ok(_) => Ok(()),
+            Err(error) => Err(failure(error.to_string())),
+        }
+    }
+
+    fn estimated_records(&self) -> Result<u64, DiskError> {
+        let state = self.generations.read().family();
+        let mut records: u64 = 0;
+        for name in [CF_LOG, &state] {
+            let Some(found) = self.db.cf_handle(name) else { continue };
+            let estimate = self.db.property_int_value_cf(&found, "rocksdb.estimate-num-keys");
+            records = records.saturating_add(estimate.map_err(failed("rewrite"))?.unwrap_or_default());
+        }
+        Ok(records)
+    }
+}
+
+/// The place of the record under `key`; `None` for the entries that list history, which hold no content.
+fn place<'a>(family: &str, key: &'a [u8]) -> Result<Option<Place<'a>>, DiskError> {
+    if family == CF_LOG {
+        return Ok(Some(Place::Entry));
+    }
+    if key.starts_with(&history::FIRST_KEY) {
+        return Ok(history::resource_of_record(key).map(Place::History));
+    }
+    let (resource, _) = record::split_state_key(key)
+        .ok_or_else(|| failure(format!("{} is not the key of an object", key.escape_ascii())))?;
+    Ok(Some(Place::Object(resource)))
+}
+
+fn advance(progress: &mut Progress, step: Step, report: &mut dyn FnMut(Progress)) -> Option<Vec<u8>> {
+    progress.examined += step.examined;
+    progress.rewritten += step.rewritten;
+    report(*progress);
+    step.next
+}
+
+fn check(entries: &DBRawIteratorWithThreadMode<'_, Db>) -> Result<(), DiskError> {
+    entries.status().map_err(failed("rewrite"))
+}
+
+fn failure(reason: String) -> DiskError {
+    DiskError { operation: "rewrite", reason }
+}
