@@ -6,6 +6,7 @@
 pub mod admin;
 pub mod certs;
 pub mod cli;
+pub mod encryption;
 pub mod kubeconfig;
 pub mod logging;
 pub mod report;

@@ -4,9 +4,9 @@ use std::io::{self, Write};
 use std::process::ExitCode;
 
 use clap::CommandFactory;
-use orch_node::cli::{CertsCommand, Cli, Command, ParseError, parse};
+use orch_node::cli::{CertsCommand, Cli, Command, EncryptionCommand, ParseError, parse};
 use orch_node::report::Causes;
-use orch_node::{admin, certs, logging, run, secrecy};
+use orch_node::{admin, certs, encryption, logging, run, secrecy};
 use time::OffsetDateTime;
 
 #[global_allocator]
@@ -48,6 +48,10 @@ fn dispatch(command: Command) -> anyhow::Result<()> {
         }
         Command::Certs(command) => run_certs(command),
         Command::Cluster(command) => admin::run(&command, &mut io::stdout()),
+        Command::Encryption(EncryptionCommand::Rewrite { data_dir, encryption_provider_config, brand }) => {
+            let mut out = io::stdout();
+            Ok(encryption::rewrite(&data_dir, &encryption_provider_config, brand.0, &mut out)?)
+        }
         Command::Version => Ok(writeln!(io::stdout(), "orch {}", env!("CARGO_PKG_VERSION"))?),
         Command::Completions { shell } => {
             clap_complete::generate(shell, &mut Cli::command(), "orch", &mut io::stdout());

@@ -5,7 +5,7 @@
 use std::fs;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Output};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
@@ -112,6 +112,11 @@ impl Cluster {
         let errors = String::from_utf8_lossy(&output.stderr);
         ensure!(output.status.success(), "orch cluster {}: {errors}", arguments.join(" "));
         Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+    }
+
+    /// Runs `orch` with `arguments`, whatever comes of it.
+    pub fn run(&self, arguments: &[&str]) -> Result<Output> {
+        Ok(Command::new(binary::find()?).args(arguments).output()?)
     }
 
     /// Runs `orch cluster` until it succeeds or `patience` is over: a change is refused while another is under way, for

@@ -10,6 +10,7 @@ mod clients;
 mod contention;
 mod disk;
 mod divergence;
+mod encryption;
 mod foundings;
 mod hostile;
 mod kubectl;

@@ -22,6 +22,8 @@ pub use node::{
 pub use parse::{ParseError, parse};
 pub(crate) use size::format_size;
 
+use std::path::PathBuf;
+
 use clap::{Parser, Subcommand};
 
 /// The whole command line.
@@ -48,6 +50,25 @@ pub struct Cli {
     pub command: Command,
 }
 
+/// What to do with records at rest.
+#[derive(Debug, Subcommand)]
+pub enum EncryptionCommand {
+    /// Rewrite every record, with progress; goes on where an interrupted one ended
+    #[command(after_help = "Example, member by member:\n  \
+        orch encryption rewrite --data-dir /var/lib/orch --encryption-provider-config keys.yaml")]
+    Rewrite {
+        /// Directory of the node's data; the node must not run
+        #[arg(long, value_name = "DIR")]
+        data_dir: PathBuf,
+        /// The keys: the first provider of a resource writes, the others may still be needed to read
+        #[arg(long, value_name = "FILE")]
+        encryption_provider_config: PathBuf,
+        /// Brand of the cluster's names
+        #[arg(long, value_name = "BRAND", default_value = "orch")]
+        brand: BrandName,
+    },
+}
+
 /// What to do.
 #[derive(Debug, Subcommand)]
 pub enum Command {
@@ -63,6 +84,9 @@ pub enum Command {
     /// Show and change the members of a running cluster
     #[command(subcommand)]
     Cluster(ClusterCommand),
+    /// Encrypt the records of a stopped node with the keys that new records get
+    #[command(subcommand)]
+    Encryption(EncryptionCommand),
     /// Print the version
     Version,
     /// Print a completion script for your shell

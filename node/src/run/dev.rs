@@ -75,6 +75,7 @@ pub(super) fn plan(arguments: &DevArgs) -> Result<Plan, RunError> {
             key: files.peer_key,
         },
         tokens,
+        keys: super::plan::keys(shared, asked.unwrap_or(&ORCH))?,
         anonymous: shared.anonymous(),
         brand: asked,
         watch_history: shared.watch_history,

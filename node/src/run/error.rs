@@ -7,6 +7,7 @@ use orch_raft::member::StartError;
 use orch_raft::transport::tonic::{ClusterPinError, PeerTlsError};
 
 use crate::certs::CertsError;
+use crate::encryption::EncryptionError;
 use crate::server::{BindError, SocketError};
 use crate::tls::MaterialError;
 
@@ -55,6 +56,14 @@ pub enum RunError {
         path: PathBuf,
         /// The fault of the certificate, its key or its authority.
         source: PeerTlsError,
+    },
+    /// The keys of the disk cannot be loaded.
+    #[error("{path}")]
+    Encryption {
+        /// The file of `--encryption-provider-config`.
+        path: PathBuf,
+        /// What is wrong with it.
+        source: EncryptionError,
     },
     /// The data directory cannot be opened.
     #[error(transparent)]

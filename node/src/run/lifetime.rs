@@ -85,8 +85,9 @@ async fn live(plan: Plan, store: &Handle, out: &mut impl Write) -> Result<(), Ru
     };
     // A killed process leaves its file behind.
     Endpoints::remove(&plan.data_dir)?;
+    let keys = plan.keys.clone();
     let listening = Listening::open(plan, tls, store).await?;
-    let opened = tokio::task::spawn_blocking(move || RocksDisk::open_locked(directory)).await;
+    let opened = tokio::task::spawn_blocking(move || RocksDisk::open_locked(directory, keys)).await;
     let disk = opened.map_err(|error| RunError::Fatal(error.to_string()))??;
     let mut node = listening.start_store(peer_tls, disk, store).await?;
     let handle = node.store.handle();

@@ -3,6 +3,8 @@
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 
+use orch_proto::brand::ORCH;
+
 use super::brand::brand_of_data;
 use super::capacity;
 use super::error::RunError;
@@ -46,6 +48,7 @@ pub(super) fn plan(arguments: &ServeArgs) -> Result<Plan, RunError> {
             key: files.peer_key,
         },
         tokens: tokens(shared)?,
+        keys: super::plan::keys(shared, asked.unwrap_or(&ORCH))?,
         anonymous: shared.anonymous(),
         brand: asked,
         watch_history: shared.watch_history,

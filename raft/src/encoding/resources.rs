@@ -72,7 +72,8 @@ mod tests {
     fn the_resources_of_puts_are_found_once_each() {
         let mixed = entry(vec![put("pods"), delete("leases.coordination"), put("secrets"), put("pods")]);
         assert_eq!(written_resources(&mixed).unwrap(), ["pods", "secrets"]);
-        let blank = wire::Entry { payload: Some(wire::entry::Payload::Blank(wire::Blank {})), ..Default::default() };
+        let blank =
+            wire::Entry { payload: Some(wire::entry::Payload::Blank(wire::Blank {})), ..Default::default() };
         assert!(written_resources(&blank.encode_to_vec()).unwrap().is_empty());
     }
 

@@ -12,8 +12,8 @@ use std::collections::BTreeMap;
 use bytes::Bytes;
 use rocksdb::{ReadOptions, WriteBatch};
 
-use super::state::Generations;
 use super::sealing::Place;
+use super::state::Generations;
 use super::{Core, failed, family, record};
 use crate::disk::{DiskError, Generation, HistoryBlock, HistorySpan, StateBatch};
 
@@ -111,9 +111,7 @@ impl Core {
         let at = key(RECORDS, resource, through);
         let objects = family(&self.db, &generations.family())?;
         let stored = self.db.get_pinned_cf(&objects, &at).map_err(failed("read history"))?;
-        stored
-            .map(|value| self.unseal("read history", Place::History(resource), &at, &value))
-            .transpose()
+        stored.map(|value| self.unseal("read history", Place::History(resource), &at, &value)).transpose()
     }
 }
 

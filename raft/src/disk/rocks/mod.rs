@@ -36,9 +36,9 @@ use parking_lot::{Mutex, RwLock};
 use rocksdb::{BoundColumnFamily, DBWithThreadMode, MultiThreaded, WriteBatch, WriteOptions};
 
 pub use self::directory::{DataDirectory, OpenError};
-pub use self::rewrite::{Progress, Rewritten};
 use self::flusher::{Flusher, Fuse};
 use self::log::LogBounds;
+pub use self::rewrite::{Progress, Rewritten};
 use self::sealing::Sealing;
 use self::state::Generations;
 use self::state_writer::StateWriter;

@@ -44,6 +44,16 @@ pub struct Rewritten {
     pub unneeded: Vec<String>,
 }
 
+impl std::fmt::Display for Rewritten {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} of {} records rewritten", self.progress.rewritten, self.progress.examined)?;
+        match &self.unneeded[..] {
+            [] => Ok(()),
+            keys => write!(f, "; no record needs these keys any more: {}", keys.join(", ")),
+        }
+    }
+}
+
 /// The result of one step.
 struct Step {
     examined: u64,
@@ -201,9 +211,10 @@ impl Core {
 
     fn require_space(&self) -> Result<(), DiskError> {
         match space::measure(self.db.path()) {
-            Ok(space) if space.free < FREE_BYTES_MIN => {
-                Err(failure(format!("{} bytes of the disk are free, {FREE_BYTES_MIN} are needed", space.free)))
-            }
+            Ok(space) if space.free < FREE_BYTES_MIN => Err(failure(format!(
+                "{} bytes of the disk are free, {FREE_BYTES_MIN} are needed",
+                space.free
+            ))),
             Ok(_) => Ok(()),
             Err(error) => Err(failure(error.to_string())),
         }

@@ -181,7 +181,10 @@ impl Core {
             Body::Encrypted(body) => {
                 let (head, name, sealed) = split(body).ok_or_else(|| DiskError {
                     operation,
-                    reason: format!("the encrypted record under key {} has an unknown form", key.escape_ascii()),
+                    reason: format!(
+                        "the encrypted record under key {} has an unknown form",
+                        key.escape_ascii()
+                    ),
                 })?;
                 let Some(cipher) = self.sealing.cipher() else {
                     return Err(refused(operation)(CipherError::Missing(name.to_owned())));
@@ -200,7 +203,10 @@ impl Core {
                 let name = split(body).and_then(|(_, name, _)| KeyName::new(name));
                 name.map(Some).ok_or_else(|| DiskError {
                     operation: "rewrite",
-                    reason: format!("the encrypted record under key {} has an unknown form", key.escape_ascii()),
+                    reason: format!(
+                        "the encrypted record under key {} has an unknown form",
+                        key.escape_ascii()
+                    ),
                 })
             }
         }

@@ -56,7 +56,13 @@ impl RecordCipher for Toy {
         self.keys.contains(&key)
     }
 
-    fn encrypt(&self, key: &KeyName, with: &[u8], plain: &[u8], out: &mut Vec<u8>) -> Result<(), CipherError> {
+    fn encrypt(
+        &self,
+        key: &KeyName,
+        with: &[u8],
+        plain: &[u8],
+        out: &mut Vec<u8>,
+    ) -> Result<(), CipherError> {
         out.extend_from_slice(&tag(key.as_str(), with, plain));
         out.extend_from_slice(&mask(key.as_str(), plain));
         Ok(())
@@ -274,7 +280,8 @@ fn a_record_is_refused_under_another_key_and_in_another_place() {
     fill(&disk);
     let family_name = disk.core.generations.read().family();
     let objects = family(&disk.core.db, &family_name).unwrap();
-    let (from, to) = (record::state_key(SECRETS, "ns/1").unwrap(), record::state_key(SECRETS, "ns/2").unwrap());
+    let (from, to) =
+        (record::state_key(SECRETS, "ns/1").unwrap(), record::state_key(SECRETS, "ns/2").unwrap());
     let value = disk.core.db.get_cf(&objects, &from).unwrap().unwrap();
     let record::Body::Encrypted(body) = record::unseal_any("t", &from, &value).unwrap() else {
         panic!("a secret in clear")

@@ -1,0 +1,88 @@
+//! Records at rest: a stolen disk shows no secret, a missing key is named at the start, and keys are changed by a command.
+
+use std::fs;
+use std::path::Path;
+use std::process::Output;
+
+use orch_cluster_tests::cluster::{Cluster, Options};
+use serde_json::json;
+
+const SECRETS: &str = "/api/v1/namespaces/default/secrets";
+
+/// Text that no file of the store may hold, and its form in the base64 of a Secret.
+const CANARY: &str = "canary-of-a-secret-at-rest";
+const CANARY_BASE64: &str = "Y2FuYXJ5LW9mLWEtc2VjcmV0LWF0LXJlc3Q=";
+
+/// A configuration with these providers for secrets.
+fn write_config(path: &Path, providers: &[&str]) {
+    let head = "apiVersion: apiserver.config.orch.io/v1\nkind: EncryptionConfiguration\n";
+    let text = format!("{head}resources:\n- resources: [secrets]\n  providers: [{}]\n", providers.join(", "));
+    fs::write(path, text).unwrap();
+}
+
+/// Files below `folder` that hold the canary in any of its forms.
+fn found_in(folder: &Path) -> Vec<String> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            found.extend(found_in(&path));
+            continue;
+        }
+        let Ok(bytes) = fs::read(&path) else { continue };
+        let holds = |text: &str| bytes.windows(text.len()).any(|window| window == text.as_bytes());
+        if holds(CANARY) || holds(CANARY_BASE64) {
+            found.push(path.display().to_string());
+        }
+    }
+    found
+}
+
+fn rewrite(cluster: &Cluster, config: &Path) -> Output {
+    let (data, config) = (cluster.data(0).display().to_string(), config.display().to_string());
+    let flags = ["--data-dir", &data, "--encryption-provider-config", &config];
+    cluster.run(&[&["encryption", "rewrite"][..], &flags].concat()).unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_stolen_disk_shows_no_secret_and_keys_are_changed() {
+    let old = "{aesgcm: {keys: [{name: old, secret: AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=}]}}";
+    let new = "{secretbox: {keys: [{name: new, secret: AQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQE=}]}}";
+    let folder = tempfile::tempdir().unwrap();
+    let config = folder.path().join("keys.yaml");
+    write_config(&config, &[old]);
+    let flags = vec![format!("--encryption-provider-config={}", config.display())];
+    let mut cluster = Cluster::start(Options { flags, ..Options::nodes(1) }).await.unwrap();
+    let data = cluster.data(0);
+    let client = cluster.client(0).unwrap();
+    for number in 0..20 {
+        let metadata = json!({"name": format!("s{number}")});
+        let secret = json!({"metadata": metadata, "data": {"password": CANARY_BASE64}});
+        client.post(SECRETS, &secret).await.unwrap().success().unwrap();
+    }
+    let maps = "/api/v1/namespaces/default/configmaps";
+    let plain = json!({"metadata": {"name": "plain"}, "data": {"k": "not-a-secret-at-all"}});
+    client.post(maps, &plain).await.unwrap().success().unwrap();
+    assert_eq!(found_in(&data), [""; 0], "while the node runs");
+    cluster.kill(0).unwrap();
+    assert_eq!(found_in(&data), [""; 0], "after a crash");
+
+    // The key is lost: the node does not start, and says which key it needs.
+    write_config(&config, &[new]);
+    let refused = rewrite(&cluster, &config);
+    let told = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert!(!refused.status.success() && told.contains("aesgcm:old"), "{told}");
+
+    // With both keys everything is read, and rewritten by the command; then the new key is enough.
+    write_config(&config, &[new, old]);
+    let done = rewrite(&cluster, &config);
+    assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
+    let told = String::from_utf8_lossy(&done.stdout).into_owned();
+    assert!(told.contains("records rewritten") && told.contains("aesgcm:old"), "{told}");
+    assert_eq!(found_in(&data), [""; 0], "after a rewrite");
+    write_config(&config, &[new]);
+    cluster.respawn(0).unwrap();
+    cluster.wait_ready(0).await.unwrap();
+    let read = cluster.client(0).unwrap().get(&format!("{SECRETS}/s7")).await.unwrap().success().unwrap();
+    assert_eq!(read["data"]["password"], CANARY_BASE64);
+}

@@ -1,0 +1,330 @@
+//! The encryption configuration: which keys encrypt the records of which resources.
+//!
+//! Owns the file's form, that of the reference (`EncryptionConfiguration`), and what is wrong with one. It encrypts
+//! nothing, and no error names a key's secret.
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use orch_proto::Brand;
+use serde::Deserialize;
+
+/// Bytes of the largest file: a few hundred keys.
+pub(super) const FILE_BYTES_MAX: u64 = 1 << 20;
+
+/// Why a configuration is refused: a field and what is wrong with it.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{field}: {reason}")]
+pub struct ConfigError {
+    field: String,
+    reason: String,
+}
+
+impl ConfigError {
+    fn at(field: impl Into<String>, reason: impl Into<String>) -> Self {
+        ConfigError { field: field.into(), reason: reason.into() }
+    }
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+struct File {
+    api_version: String,
+    kind: String,
+    resources: Vec<FileEntry>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct FileEntry {
+    resources: Vec<String>,
+    providers: Vec<FileProvider>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct FileProvider {
+    aesgcm: Option<FileKeys>,
+    secretbox: Option<FileKeys>,
+    aescbc: Option<serde_json::Value>,
+    kms: Option<serde_json::Value>,
+    identity: Option<Nothing>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Nothing {}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct FileKeys {
+    keys: Vec<FileKey>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct FileKey {
+    name: String,
+    secret: String,
+}
+
+/// How a key encrypts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Algorithm {
+    /// AES-GCM with 128 or 256 bits and a random nonce of 96 bits.
+    AesGcm,
+    /// XChaCha20-Poly1305 with a random nonce of 192 bits, under the reference's name `secretbox`.
+    XChaCha,
+}
+
+impl Algorithm {
+    /// The provider's name in the file.
+    pub(super) fn provider(self) -> &'static str {
+        match self {
+            Algorithm::AesGcm => "aesgcm",
+            Algorithm::XChaCha => "secretbox",
+        }
+    }
+}
+
+/// A key.
+pub(super) struct Key {
+    /// `PROVIDER:NAME`: what records and messages call it.
+    pub(super) name: String,
+    /// How it encrypts.
+    pub(super) algorithm: Algorithm,
+    /// The key itself, of a length that the algorithm takes.
+    pub(super) secret: Vec<u8>,
+}
+
+/// A provider in the order of its entry.
+pub(super) enum Provider {
+    /// Keys, by their place in [`Config::keys`]; the first one writes.
+    Keys(Vec<usize>),
+    /// Records in clear.
+    Identity,
+}
+
+/// Resources with their providers, of which the first one writes.
+pub(super) struct Entry {
+    patterns: Vec<Pattern>,
+    /// The providers, at least one.
+    pub(super) providers: Vec<Provider>,
+}
+
+/// A parsed configuration.
+pub(super) struct Config {
+    /// Every key, each name once.
+    pub(super) keys: Vec<Key>,
+    /// The entries; the first that matches a resource counts.
+    pub(super) entries: Vec<Entry>,
+}
+
+/// Resources of the store.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Pattern {
+    One(String),
+    /// All of a group; the empty one is the core group.
+    Group(String),
+    All,
+}
+
+impl Pattern {
+    /// The pattern that `text` spells: `secrets`, `roles.GROUP`, `*.`, `*.GROUP` or `*.*`. Groups lose the domain of the
+    /// brand, as in the store.
+    fn parse(text: &str, brand: &Brand) -> Option<Pattern> {
+        let domain = format!(".{}", brand.group_domain);
+        let stored = |text: &str| text.strip_suffix(&domain).unwrap_or(text).to_owned();
+        match text {
+            "" | "*" => None,
+            "*.*" => Some(Pattern::All),
+            text => match text.strip_prefix("*.") {
+                Some(group) => Some(Pattern::Group(stored(group))),
+                None if text.contains(['*', '/']) => None,
+                None => Some(Pattern::One(stored(text))),
+            },
+        }
+    }
+
+    fn covers(&self, resource: &str) -> bool {
+        let group = resource.split_once('.').map_or("", |(_, group)| group);
+        match self {
+            Pattern::One(own) => own == resource,
+            Pattern::Group(own) => own == group,
+            Pattern::All => true,
+        }
+    }
+}
+
+impl Entry {
+    /// Whether the entry is about the resource called `resource` in the store.
+    pub(super) fn covers(&self, resource: &str) -> bool {
+        // few: the resources of one entry.
+        self.patterns.iter().any(|pattern| pattern.covers(resource))
+    }
+}
+
+impl Config {
+    /// Parses the file of `--encryption-provider-config`, in YAML or JSON.
+    ///
+    /// # Errors
+    /// The field that is wrong.
+    pub(super) fn parse(text: &str, brand: &Brand) -> Result<Config, ConfigError> {
+        // The parser's message may quote the text around a fault, and so a secret: it is left out.
+        let file: File = serde_saphyr::from_str(text)
+            .map_err(|_| ConfigError::at("file", "it is no EncryptionConfiguration in YAML or JSON"))?;
+        if file.kind != "EncryptionConfiguration" || !file.api_version.ends_with("/v1") {
+            return Err(ConfigError::at("kind", "an EncryptionConfiguration of version v1 is expected"));
+        }
+        if file.resources.is_empty() {
+            return Err(ConfigError::at("resources", "at least one entry is needed"));
+        }
+        let mut config = Config { keys: Vec::new(), entries: Vec::new() };
+        for (at, entry) in file.resources.into_iter().enumerate() {
+            let parsed = config.entry(entry, &format!("resources[{at}]"), brand)?;
+            config.entries.push(parsed);
+        }
+        Ok(config)
+    }
+
+    fn entry(&mut self, entry: FileEntry, path: &str, brand: &Brand) -> Result<Entry, ConfigError> {
+        let mut patterns = Vec::new();
+        for (at, text) in entry.resources.iter().enumerate() {
+            let field = format!("{path}.resources[{at}]");
+            let pattern = Pattern::parse(text, brand).ok_or_else(|| {
+                let forms = "secrets, deployments.apps, *. (the core group), *.apps or *.*";
+                ConfigError::at(&field, format!("{text:?} names no resources; write it like {forms}"))
+            })?;
+            if patterns.contains(&pattern) {
+                return Err(ConfigError::at(field, format!("{text:?} stands there twice")));
+            }
+            patterns.push(pattern);
+        }
+        if patterns.is_empty() {
+            return Err(ConfigError::at(format!("{path}.resources"), "at least one resource is needed"));
+        }
+        let mut providers = Vec::new();
+        for (at, provider) in entry.providers.into_iter().enumerate() {
+            providers.push(self.provider(provider, &format!("{path}.providers[{at}]"))?);
+        }
+        if providers.is_empty() {
+            return Err(ConfigError::at(format!("{path}.providers"), "at least one provider is needed"));
+        }
+        Ok(Entry { patterns, providers })
+    }
+
+    fn provider(&mut self, provider: FileProvider, path: &str) -> Result<Provider, ConfigError> {
+        let FileProvider { aesgcm, secretbox, aescbc, kms, identity } = provider;
+        if aescbc.is_some() {
+            let reason =
+                "aescbc does not authenticate what it encrypts and is not supported; use aesgcm or secretbox";
+            return Err(ConfigError::at(path, reason));
+        }
+        if kms.is_some() {
+            return Err(ConfigError::at(path, "kms is not supported; use aesgcm or secretbox"));
+        }
+        match (aesgcm, secretbox, identity) {
+            (Some(keys), None, None) => self.keys_of(keys, Algorithm::AesGcm, path),
+            (None, Some(keys), None) => self.keys_of(keys, Algorithm::XChaCha, path),
+            (None, None, Some(Nothing {})) => Ok(Provider::Identity),
+            _ => Err(ConfigError::at(path, "exactly one of aesgcm, secretbox and identity is expected")),
+        }
+    }
+
+    fn keys_of(&mut self, keys: FileKeys, algorithm: Algorithm, path: &str) -> Result<Provider, ConfigError> {
+        let mut places = Vec::new();
+        for (at, FileKey { name, secret }) in keys.keys.into_iter().enumerate() {
+            let field = format!("{path}.{}.keys[{at}]", algorithm.provider());
+            if name.is_empty() || name.len() > 128 || name.contains(':') {
+                let reason = "a name of 1 to 128 bytes without colons is needed";
+                return Err(ConfigError::at(format!("{field}.name"), reason));
+            }
+            let secret = STANDARD.decode(secret.trim());
+            let secret = secret.map_err(|_| ConfigError::at(format!("{field}.secret"), "it is no base64"))?;
+            let lengths: &[usize] = if algorithm == Algorithm::AesGcm { &[16, 32] } else { &[32] };
+            // few: two lengths.
+            if !lengths.contains(&secret.len()) {
+                let reason = format!("{} bytes are given, {lengths:?} are expected", secret.len());
+                return Err(ConfigError::at(format!("{field}.secret"), reason));
+            }
+            let name = format!("{}:{name}", algorithm.provider());
+            // few: the keys of a file.
+            match self.keys.iter().position(|key| key.name == name) {
+                Some(place) if self.keys[place].secret != secret => {
+                    let reason = "another key has this name";
+                    return Err(ConfigError::at(format!("{field}.name"), reason));
+                }
+                Some(place) => places.push(place),
+                None => {
+                    self.keys.push(Key { name, algorithm, secret });
+                    places.push(self.keys.len() - 1);
+                }
+            }
+        }
+        if places.is_empty() {
+            return Err(ConfigError::at(format!("{path}.{}.keys", algorithm.provider()), "a key is needed"));
+        }
+        Ok(Provider::Keys(places))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use orch_proto::brand::{KUBERNETES, ORCH};
+
+    use super::*;
+
+    fn file(entries: &str) -> String {
+        format!(
+            "apiVersion: apiserver.config.k8s.io/v1\nkind: EncryptionConfiguration\nresources:\n{entries}"
+        )
+    }
+
+    fn key(length: usize) -> String {
+        STANDARD.encode(vec![7; length])
+    }
+
+    #[test]
+    fn resources_are_matched_as_the_store_calls_them() {
+        for (text, brand, covered, other) in [
+            ("secrets", &ORCH, "secrets", "configmaps"),
+            ("roles.rbac.authorization.k8s.io", &KUBERNETES, "roles.rbac.authorization", "roles"),
+            ("roles.rbac.authorization.orch.io", &ORCH, "roles.rbac.authorization", "roles"),
+            ("*.", &ORCH, "secrets", "deployments.apps"),
+            ("*.apps", &ORCH, "deployments.apps", "jobs.batch"),
+        ] {
+            let pattern = Pattern::parse(text, brand).unwrap();
+            assert!(pattern.covers(covered) && !pattern.covers(other), "{text}");
+        }
+        assert!(Pattern::parse("*.*", &ORCH).unwrap().covers("jobs.batch"));
+        assert!(["", "*", "a*", "pods/status"].iter().all(|text| Pattern::parse(text, &ORCH).is_none()));
+    }
+
+    #[test]
+    fn a_fault_is_told_by_its_field_and_never_by_the_secret() {
+        let provider = |text: &str| file(&format!("- resources: [secrets]\n  providers: [{text}]\n"));
+        let good = provider(&format!(
+            "{{aesgcm: {{keys: [{{name: a, secret: {}}}]}}}}, {{identity: {{}}}}",
+            key(32)
+        ));
+        let config = Config::parse(&good, &ORCH).unwrap();
+        assert_eq!((config.keys[0].name.as_str(), config.entries[0].providers.len()), ("aesgcm:a", 2));
+        let secret = key(20);
+        for (text, field) in [
+            (file("- resources: [\"*\"]\n  providers: [{identity: {}}]\n"), "resources[0].resources[0]"),
+            (file("- resources: [secrets]\n  providers: []\n"), "resources[0].providers"),
+            (provider("{identity: {}, aesgcm: {keys: []}}"), "resources[0].providers[0]"),
+            (provider("{aesgcm: {keys: []}}"), "resources[0].providers[0].aesgcm.keys"),
+            (provider("{kms: {name: x}}"), "resources[0].providers[0]"),
+            (
+                provider(&format!("{{secretbox: {{keys: [{{name: a, secret: {secret}}}]}}}}")),
+                "resources[0].providers[0].secretbox.keys[0].secret",
+            ),
+            (provider(&format!("{{aesgcm: {{keys: [{{name: a, secret: [{secret}]}}]}}}}")), "file"),
+            ("kind: Other\napiVersion: x/v1\nresources: []".to_owned(), "kind"),
+        ] {
+            let told = Config::parse(&text, &ORCH).map(drop).unwrap_err().to_string();
+            assert!(told.starts_with(&format!("{field}: ")), "{told}");
+            assert!(!told.contains(&secret), "{told}");
+        }
+    }
+}
