@@ -146,6 +146,7 @@ fn validate_subject(spec: &Value) -> FieldErrors {
 /// A review has no metadata but what the server sets, and these members.
 fn validate_no_metadata(new: &Value, allowed: &[&str]) -> FieldErrors {
     let metadata = new.at("metadata");
+    // few: a namespace at most.
     let is_own = |name: &str| name == "managedFields" || allowed.contains(&name);
     let is_other = |(name, value): (&str, &Value)| !is_own(name) && !is_empty(value);
     let mut errors = FieldErrors::new();
