@@ -10,7 +10,7 @@ use http::HeaderMap;
 use orch_proto::Brand;
 
 use crate::authn::impersonate::{Impersonation, Mode};
-use crate::authn::{Authenticator, Peer, User, UserReporter};
+use crate::authn::{Authenticator, Peer, Unauthenticated, User, UserReporter};
 use crate::authz::{Attributes, Authorizers, ResourceAttributes, Ruling};
 use crate::error::ApiError;
 use crate::exchange::Exchange;
@@ -61,6 +61,14 @@ impl Gate {
         }
         exchange.set_user(user.clone());
         Ok(user)
+    }
+
+    /// The holder of a bearer token.
+    ///
+    /// # Errors
+    /// Nobody holds it.
+    pub fn review(&self, token: &[u8]) -> Result<Arc<User>, Unauthenticated> {
+        self.authenticator.review(token)
     }
 
     /// Lets `user` do what `attributes` describe, as the user that the headers ask to act as, if any. Stores that user

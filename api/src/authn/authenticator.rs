@@ -40,7 +40,18 @@ pub trait Method: Debug + Send + Sync {
     /// # Errors
     /// The credential is bad. Another method may still find a user, but the request is not anonymous.
     fn user(&self, peer: &Peer, headers: &HeaderMap) -> Result<Option<Arc<User>>, Unauthenticated>;
+
+    /// The holder of a bearer token; `None` where the method knows no such token.
+    fn holder(&self, _token: &[u8]) -> Option<Arc<User>> {
+        None
+    }
 }
+
+/// Bytes of a token that is looked at: the longest that this server accepts.
+const TOKEN_BYTES_MAX: usize = 8 << 10;
+
+/// The audience of this server, for which its tokens are meant: the reference's default, whatever the brand.
+pub const API_AUDIENCE: &str = "https://kubernetes.default.svc";
 
 /// The reason why a request has no user. All are answered with 401 and the same body; only the log tells them apart.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -90,6 +101,19 @@ impl Authenticator {
     }
 }
 
+impl Authenticator {
+    /// The holder of `token`, who may use it for the audiences of this server. For whoever is shown a token and has to know
+    /// whose it is.
+    ///
+    /// # Errors
+    /// Nobody holds it.
+    pub fn review(&self, token: &[u8]) -> Result<Arc<User>, Unauthenticated> {
+        let known = token.len() <= TOKEN_BYTES_MAX;
+        let holder = self.methods.iter().filter(|_| known).find_map(|method| method.holder(token));
+        holder.ok_or(Unauthenticated::InvalidToken)
+    }
+}
+
 /// Authenticates by client certificate, which the listener has verified.
 #[derive(Debug)]
 struct Certificates {
@@ -125,7 +149,11 @@ impl Certificates {
 impl Method for TokenTable {
     fn user(&self, _peer: &Peer, headers: &HeaderMap) -> Result<Option<Arc<User>>, Unauthenticated> {
         let Some(token) = bearer_token(headers) else { return Ok(None) };
-        self.holder(token).cloned().map(Some).ok_or(Unauthenticated::InvalidToken)
+        TokenTable::holder(self, token).cloned().map(Some).ok_or(Unauthenticated::InvalidToken)
+    }
+
+    fn holder(&self, token: &[u8]) -> Option<Arc<User>> {
+        TokenTable::holder(self, token).cloned()
     }
 }
 

@@ -14,7 +14,7 @@ pub mod service_account_name;
 mod token;
 mod user;
 
-pub use authenticator::{AnonymousAccess, Authenticator, Method, Unauthenticated};
+pub use authenticator::{API_AUDIENCE, AnonymousAccess, Authenticator, Method, Unauthenticated};
 pub use peer::{CertificateFault, ClientCertificate, Peer, UserReporter};
 pub use token::{TokenFileError, TokenTable};
 pub use user::{

@@ -8,7 +8,7 @@ use orch_schema::value::Value;
 
 use super::rbac::{ALL, PolicyRule};
 use super::{Attributes, ResourceAttributes, Ruling};
-use crate::authn::User;
+use crate::authn::{API_AUDIENCE, User};
 
 /// The kinds of reviews: resources that are created and never stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,6 +21,8 @@ pub enum Review {
     SelfSubjectRules,
     /// Who am I?
     SelfSubject,
+    /// Whose token is this?
+    Token,
 }
 
 impl Review {
@@ -33,6 +35,7 @@ impl Review {
             "selfsubjectaccessreviews.authorization" => Review::SelfSubjectAccess,
             "selfsubjectrulesreviews.authorization" => Review::SelfSubjectRules,
             "selfsubjectreviews.authentication" => Review::SelfSubject,
+            "tokenreviews.authentication" => Review::Token,
             _ => return None,
         })
     }
@@ -212,6 +215,21 @@ fn insert_unless_empty(value: &mut Value, name: &str, member: Value) {
     }
 }
 
+/// The status of a token review: the holder, or why there is none, and the audiences that are asked for and meant.
+/// Without asked ones those of this server are meant.
+pub fn token_status(spec: &Value, holder: Result<&User, String>) -> Value {
+    let asked = spec.texts("audiences");
+    // few: the audiences of one review.
+    let is_meant = asked.is_empty() || asked.contains(&API_AUDIENCE);
+    match holder {
+        Ok(_) if !is_meant => json!({"user": {}}),
+        Ok(user) => json!({
+            "authenticated": true, "user": user_info(user), "audiences": [API_AUDIENCE],
+        }),
+        Err(error) => json!({"user": {}, "error": error}),
+    }
+}
+
 /// `userInfo` of `user`.
 pub fn user_info(user: &User) -> Value {
     let list = |texts: &[String]| Value::Array(texts.iter().map(|text| Value::from(text.as_str())).collect());
@@ -260,6 +278,21 @@ mod tests {
         );
         let question = Question::of(&json!({"nonResourceAttributes": {"path": "/x", "verb": "get"}}));
         assert!(matches!(question.attributes(), Attributes::Path { verb: "get", path: "/x" }));
+    }
+
+    #[test]
+    fn a_token_is_reviewed_for_the_audiences_that_are_asked_for() {
+        let user = User { name: "x".to_owned(), ..User::default() };
+        let found = json!({"authenticated": true, "user": {"username": "x"}, "audiences": [API_AUDIENCE]});
+        for (audiences, expected) in [
+            (json!([]), found.clone()),
+            (json!(["other", API_AUDIENCE]), found),
+            (json!(["other"]), json!({"user": {}})),
+        ] {
+            assert_eq!(token_status(&json!({"audiences": audiences}), Ok(&user)), expected);
+        }
+        let refused = token_status(&json!({}), Err("invalid bearer token".to_owned()));
+        assert_eq!(refused, json!({"user": {}, "error": "invalid bearer token"}));
     }
 
     #[test]

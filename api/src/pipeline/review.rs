@@ -11,7 +11,7 @@ use orch_schema::value::Value;
 use orch_schema::{apply_defaults, encode_json};
 
 use super::{Pipeline, Request, WriteOutcome, Written};
-use crate::authz::review::{Question, Review, subject, user_info};
+use crate::authz::review::{Question, Review, subject, token_status, user_info};
 use crate::error::{ApiError, Subject};
 use crate::fields::{Writer, track_update};
 use crate::follow::Applied;
@@ -43,6 +43,16 @@ impl<S: Store> Pipeline<S> {
                     return Err(ApiError::BadRequest("no namespace on request".to_owned()));
                 }
                 self.gate.authorizers().rules_of(request.user, namespace, &applied).status()
+            }
+            Review::Token => {
+                let spec = value.at("spec");
+                let token = spec.text("token");
+                if token.is_empty() {
+                    let message = "token is required for TokenReview in authentication";
+                    return Err(ApiError::BadRequest(message.to_owned()));
+                }
+                let holder = self.gate.review(token.as_bytes());
+                token_status(spec, holder.as_deref().map_err(ToString::to_string))
             }
             Review::SelfSubject => {
                 set(child_mut(&mut value, "metadata"), "creationTimestamp", now.as_str());

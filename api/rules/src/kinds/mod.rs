@@ -56,7 +56,9 @@ pub fn strategy_for(storage_resource: &str) -> Option<Arc<dyn Strategy>> {
         "roles.rbac.authorization" => Arc::new(rbac::Role),
         "secrets" => Arc::new(secret::Secret),
         "selfsubjectaccessreviews.authorization" => Arc::new(review::SelfSubjectAccessReview),
-        "selfsubjectreviews.authentication" | "selfsubjectrulesreviews.authorization" => Arc::new(Plain),
+        "selfsubjectreviews.authentication"
+        | "selfsubjectrulesreviews.authorization"
+        | "tokenreviews.authentication" => Arc::new(Plain),
         "serviceaccounts" => Arc::new(service_account::ServiceAccount),
         "statefulsets.apps" => Arc::new(workload::StatefulSet),
         "subjectaccessreviews.authorization" => Arc::new(review::SubjectAccessReview),
@@ -98,6 +100,7 @@ mod tests {
         "serviceaccounts",
         "statefulsets.apps",
         "subjectaccessreviews.authorization",
+        "tokenreviews.authentication",
     ];
 
     #[test]

@@ -9,6 +9,7 @@ mod large;
 mod matrix;
 mod refusals;
 mod representations;
+mod routes;
 mod snapshots;
 mod streams;
 mod unknown_outcomes;
