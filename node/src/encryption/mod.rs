@@ -48,7 +48,7 @@ struct Keys {
 }
 
 enum Cipher {
-    Aes(LessSafeKey),
+    Aes(Box<LessSafeKey>),
     XChaCha(Box<XChaCha20Poly1305>),
 }
 
@@ -57,7 +57,9 @@ impl Cipher {
         match key.algorithm {
             Algorithm::AesGcm => {
                 let algorithm = if key.secret.len() == 16 { &AES_128_GCM } else { &AES_256_GCM };
-                UnboundKey::new(algorithm, &key.secret).ok().map(|key| Cipher::Aes(LessSafeKey::new(key)))
+                UnboundKey::new(algorithm, &key.secret)
+                    .ok()
+                    .map(|key| Cipher::Aes(Box::new(LessSafeKey::new(key))))
             }
             Algorithm::XChaCha => {
                 let cipher = XChaCha20Poly1305::new_from_slice(&key.secret).ok()?;

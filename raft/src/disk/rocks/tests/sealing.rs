@@ -24,7 +24,7 @@ struct Toy {
 }
 
 impl Toy {
-    fn new(keys: &[&'static str]) -> Option<Arc<dyn RecordCipher>> {
+    fn with(keys: &[&'static str]) -> Option<Arc<dyn RecordCipher>> {
         Some(Arc::new(Toy { keys: keys.to_vec(), reads_plain: false }))
     }
 
@@ -167,7 +167,7 @@ fn files_with_canary(path: &Path) -> Vec<PathBuf> {
 
 #[test]
 fn no_file_shows_the_content_of_an_encrypted_resource() {
-    for cipher in [None, Toy::new(&["one"])] {
+    for cipher in [None, Toy::with(&["one"])] {
         let is_encrypted = cipher.is_some();
         let root = tempfile::tempdir().unwrap();
         let disk = open(root.path(), cipher.clone()).unwrap();
@@ -183,7 +183,7 @@ fn no_file_shows_the_content_of_an_encrypted_resource() {
 #[test]
 fn an_installed_state_is_encrypted() {
     let root = tempfile::tempdir().unwrap();
-    let disk = open(root.path(), Toy::new(&["one"])).unwrap();
+    let disk = open(root.path(), Toy::with(&["one"])).unwrap();
     let mut install = disk.begin_install().unwrap();
     let record = Some(content(SECRETS, 1));
     install.put(vec![StateWrite { resource: SECRETS.into(), path: "ns/1".into(), record }]).unwrap();
@@ -199,14 +199,14 @@ fn an_installed_state_is_encrypted() {
 #[test]
 fn a_start_without_a_needed_key_names_key_and_records() {
     let root = tempfile::tempdir().unwrap();
-    fill(&open(root.path(), Toy::new(&["one"])).unwrap());
-    for cipher in [None, Toy::new(&["two"])] {
+    fill(&open(root.path(), Toy::with(&["one"])).unwrap());
+    for cipher in [None, Toy::with(&["two"])] {
         let Err(OpenError::MissingKey { key, records, .. }) = open(root.path(), cipher) else {
             panic!("opened without its key")
         };
         assert_eq!((key.as_str(), records.as_str()), ("one", "log entries, objects, history"));
     }
-    check_content(&open(root.path(), Toy::new(&["two", "one"])).unwrap());
+    check_content(&open(root.path(), Toy::with(&["two", "one"])).unwrap());
 }
 
 #[test]
@@ -222,10 +222,10 @@ fn after_a_rewrite_the_old_key_and_the_plain_records_are_gone() {
     check_content(&disk);
     drop(disk);
 
-    let disk = open(root.path(), Toy::new(&["two", "one"])).unwrap();
+    let disk = open(root.path(), Toy::with(&["two", "one"])).unwrap();
     assert_eq!(disk.rewrite(&mut |_| {}).unwrap().unneeded, ["one"]);
     drop(disk);
-    let disk = open(root.path(), Toy::new(&["two"])).unwrap();
+    let disk = open(root.path(), Toy::with(&["two"])).unwrap();
     check_content(&disk);
     drop(disk);
 
@@ -266,7 +266,7 @@ impl RecordCipher for Decrypting {
 fn plain_records_are_refused_where_only_encrypted_ones_are_allowed() {
     let root = tempfile::tempdir().unwrap();
     fill(&open(root.path(), None).unwrap());
-    let disk = open(root.path(), Toy::new(&["one"])).unwrap();
+    let disk = open(root.path(), Toy::with(&["one"])).unwrap();
     let error = disk.read_state(&mut |_, _, _| {}).unwrap_err().to_string();
     assert!(error.contains("is not encrypted"), "{error}");
     assert!(disk.read_log(1, 4, usize::MAX).is_err());
@@ -276,7 +276,7 @@ fn plain_records_are_refused_where_only_encrypted_ones_are_allowed() {
 #[test]
 fn a_record_is_refused_under_another_key_and_in_another_place() {
     let root = tempfile::tempdir().unwrap();
-    let disk = open(root.path(), Toy::new(&["one"])).unwrap();
+    let disk = open(root.path(), Toy::with(&["one"])).unwrap();
     fill(&disk);
     let family_name = disk.core.generations.read().family();
     let objects = family(&disk.core.db, &family_name).unwrap();
