@@ -10,9 +10,15 @@ use super::check::{Value, Walk};
 pub(crate) fn written_resources(entry: &[u8]) -> Result<Vec<&str>, DecodeError> {
     let mut found = Vec::new();
     let mut fields = Walk::over("log entry", entry, &[]);
+    // The payload stands behind the id, whatever its number is; other fields follow it.
     while let Some((number, value)) = fields.next()? {
-        if let (2, Value::Bytes(transaction)) = (number, value) {
-            in_transaction(transaction, &mut found)?;
+        match (number, value) {
+            (1, _) => {}
+            (2, Value::Bytes(transaction)) => {
+                in_transaction(transaction, &mut found)?;
+                break;
+            }
+            _ => break,
         }
     }
     Ok(found)
@@ -72,8 +78,11 @@ mod tests {
     fn the_resources_of_puts_are_found_once_each() {
         let mixed = entry(vec![put("pods"), delete("leases.coordination"), put("secrets"), put("pods")]);
         assert_eq!(written_resources(&mixed).unwrap(), ["pods", "secrets"]);
-        let blank =
-            wire::Entry { payload: Some(wire::entry::Payload::Blank(wire::Blank {})), ..Default::default() };
+        let blank = wire::Entry {
+            payload: Some(wire::entry::Payload::Blank(wire::Blank {})),
+            format: 1,
+            log_id: None,
+        };
         assert!(written_resources(&blank.encode_to_vec()).unwrap().is_empty());
     }
 
