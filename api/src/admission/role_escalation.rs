@@ -31,8 +31,8 @@ impl Plugin for RoleEscalation {
 
     fn handles(&self, attributes: &Attributes<'_>) -> bool {
         let writes = [Operation::Create, Operation::Update];
-        // few: four kinds.
         let kinds = [CLUSTER_ROLES, ROLES, CLUSTER_ROLE_BINDINGS, ROLE_BINDINGS];
+        // few: four kinds.
         kinds.into_iter().any(|kind| attributes.is(kind, &writes))
     }
 
@@ -57,6 +57,7 @@ fn grants_same(old: &Value, new: &Value) -> bool {
     let metadata = |object: &Value| {
         let mut metadata = object.at("metadata").clone();
         if let Some(members) = metadata.as_object_mut() {
+            // few: four names.
             members.retain(|name, _| !UNRELATED.contains(&name.as_str()));
         }
         metadata

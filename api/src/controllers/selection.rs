@@ -75,6 +75,7 @@ impl FromStr for Selection {
                 Some(name) => (name, &mut off),
                 None => (term, &mut on),
             };
+            // few: the controllers, named in a flag.
             if term == "*" {
                 all = true;
             } else if let Some(own) = OWN.into_iter().find(|own| *own == name) {
