@@ -76,9 +76,10 @@ impl FromStr for Selection {
                 None => (term, &mut on),
             };
             // few: the controllers, named in a flag.
+            let own = OWN.into_iter().find(|own| *own == name);
             if term == "*" {
                 all = true;
-            } else if let Some(own) = OWN.into_iter().find(|own| *own == name) {
+            } else if let Some(own) = own {
                 set.insert(own);
             } else if !ELSEWHERE.contains(&name) {
                 return Err(format!("there is no controller {name:?}; there are {}", OWN.join(", ")));
