@@ -15,7 +15,7 @@ use crate::request::{Target, Verb};
 /// The resource and the action that a path names.
 #[derive(Clone, Copy, Debug)]
 pub struct Endpoint<'r> {
-    /// The resource of the objects.
+    /// The resource of the documents that the action reads and writes.
     pub resource: &'r Arc<Resource>,
     /// Action on the objects.
     pub action: Action,
@@ -36,7 +36,7 @@ impl Registry {
         if misplaced || lacks_namespace {
             Err(ApiError::UnknownPath)
         } else {
-            Ok(Endpoint { resource, action })
+            Ok(Endpoint { resource: resource.of_action(action), action })
         }
     }
 }

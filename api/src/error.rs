@@ -166,8 +166,8 @@ pub enum ApiError {
 pub enum NotAcceptable {
     /// No media type in `Accept` is known.
     MediaType,
-    /// The document exists in JSON alone, and `Accept` does not include JSON.
-    JsonAlone,
+    /// The document exists in this media type alone, and `Accept` does not include it.
+    Alone(&'static str),
     /// The media type is known, its parameters (`as=`, `g=`, `v=`) are not.
     Parameters,
     /// The media type is known, but cannot carry watch events.

@@ -10,7 +10,8 @@ use http::HeaderMap;
 use orch_proto::Brand;
 
 use crate::authn::impersonate::{Impersonation, Mode};
-use crate::authn::{Authenticator, Peer, Unauthenticated, User, UserReporter};
+use crate::authn::service_account::ServiceAccounts;
+use crate::authn::{API_AUDIENCE, Authenticator, Holder, Moment, Peer, Unauthenticated, User, UserReporter};
 use crate::authz::{Attributes, Authorizers, ResourceAttributes, Ruling};
 use crate::error::ApiError;
 use crate::exchange::Exchange;
@@ -21,6 +22,7 @@ pub struct Gate {
     brand: &'static Brand,
     authenticator: Authenticator,
     authorizers: Authorizers,
+    service_accounts: Option<Arc<ServiceAccounts>>,
 }
 
 impl fmt::Debug for Gate {
@@ -32,7 +34,18 @@ impl fmt::Debug for Gate {
 impl Gate {
     /// A gate over an authenticator and a chain of authorizers.
     pub fn new(brand: &'static Brand, authenticator: Authenticator, authorizers: Authorizers) -> Arc<Self> {
-        Arc::new(Gate { brand, authenticator, authorizers })
+        Arc::new(Gate { brand, authenticator, authorizers, service_accounts: None })
+    }
+
+    /// A gate with the built-in authorizers that admits and makes the tokens of service accounts, too.
+    pub fn with_service_accounts(
+        brand: &'static Brand,
+        authenticator: Authenticator,
+        accounts: Arc<ServiceAccounts>,
+    ) -> Arc<Self> {
+        let authenticator = authenticator.with_service_accounts(accounts.clone());
+        let authorizers = Authorizers::builtin(brand);
+        Arc::new(Gate { brand, authenticator, authorizers, service_accounts: Some(accounts) })
     }
 
     /// A gate with the built-in authorizers.
@@ -50,9 +63,10 @@ impl Gate {
         peer: Option<&Arc<Peer>>,
         headers: &HeaderMap,
         admission: Option<&UserReporter>,
+        at: Moment<'_>,
     ) -> Result<Arc<User>, ApiError> {
         let peer = peer.ok_or(ApiError::Unauthorized)?;
-        let user = self.authenticator.authenticate(peer, headers).map_err(|error| {
+        let user = self.authenticator.authenticate(peer, headers, at).map_err(|error| {
             tracing::debug!(id = %exchange.id(), %error, address = %peer.address, "request refused");
             ApiError::Unauthorized
         })?;
@@ -67,8 +81,13 @@ impl Gate {
     ///
     /// # Errors
     /// Nobody holds it.
-    pub fn review(&self, token: &[u8]) -> Result<Arc<User>, Unauthenticated> {
-        self.authenticator.review(token)
+    pub fn review(&self, token: &[u8], at: Moment<'_>) -> Result<Holder, Unauthenticated> {
+        self.authenticator.review(token, at)
+    }
+
+    /// The tokens of service accounts; `None` where this node has no key for them.
+    pub fn service_accounts(&self) -> Option<&Arc<ServiceAccounts>> {
+        self.service_accounts.as_ref()
     }
 
     /// Lets `user` do what `attributes` describe, as the user that the headers ask to act as, if any. Stores that user
@@ -115,6 +134,14 @@ impl Gate {
     ) -> Result<(), ApiError> {
         let attributes = Attributes::Resource(asked);
         self.rule(user, attributes, applied).await.check(user, attributes)
+    }
+
+    /// The audiences of this server.
+    pub fn audiences(&self) -> Vec<String> {
+        match &self.service_accounts {
+            Some(accounts) => accounts.settings().audiences.clone(),
+            None => vec![API_AUDIENCE.to_owned()],
+        }
     }
 
     /// The authorizers.
@@ -177,7 +204,7 @@ mod tests {
     use orch_raft::State;
 
     use super::*;
-    use crate::ambient::SystemAmbient;
+    use crate::ambient::{Ambient, SystemAmbient};
     use crate::authn::{AnonymousAccess, TokenTable};
 
     /// The user that a request with these headers acts as, by the local administrator or without credentials, and the
@@ -200,7 +227,8 @@ mod tests {
         let exchange = Exchange::begin(&Method::GET, "/x", &headers, &SystemAmbient);
         let applied = Applied::certain(State::default().into());
         let path = Attributes::Path { verb: "get", path: "/x" };
-        let user = gate.authenticate(&exchange, Some(&peer), &headers, Some(&admission));
+        let at = Moment { applied: &applied, now: SystemAmbient.now() };
+        let user = gate.authenticate(&exchange, Some(&peer), &headers, Some(&admission), at);
         let user = user.and_then(|user| {
             let admitted = gate.admit(&exchange, user, &headers, path, &applied);
             admitted.now_or_never().expect("nobody else is asked")

@@ -128,17 +128,18 @@ pub fn negotiate_whole(
     negotiate_of(accept, user_agent, query, brand, |_, view| view == View::Whole)
 }
 
-/// Checks that `accept` allows JSON, for documents that exist in JSON alone.
+/// Checks that `accept` allows `media_type`, one of `application`, for documents that exist in it alone.
 ///
 /// # Errors
-/// `NotAcceptable`: `accept` does not include JSON.
-pub fn require_json(accept: Option<&str>) -> Result<(), ApiError> {
+/// `NotAcceptable`: `accept` does not include it.
+pub fn require(media_type: &'static str, accept: Option<&str>) -> Result<(), ApiError> {
     let accept = accept.map(str::trim).unwrap_or_default();
-    let is_json =
-        |clause: &Clause<'_>| matches!(clause.media_type, "application/json" | "application/*" | "*/*" | "*");
-    match accept.is_empty() || clauses(accept).iter().any(is_json) {
+    let is_meant = |clause: &Clause<'_>| {
+        clause.media_type == media_type || matches!(clause.media_type, "application/*" | "*/*" | "*")
+    };
+    match accept.is_empty() || clauses(accept).iter().any(is_meant) {
         true => Ok(()),
-        false => Err(ApiError::NotAcceptable(NotAcceptable::JsonAlone)),
+        false => Err(ApiError::NotAcceptable(NotAcceptable::Alone(media_type))),
     }
 }
 

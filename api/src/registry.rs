@@ -12,7 +12,7 @@ use orch_proto::Brand;
 use orch_rules::Action;
 use orch_rules::kinds::{Strategy, strategy_for};
 use orch_schema::value::Value;
-use orch_schema::{ResourceType, Schema, TypeId};
+use orch_schema::{ResourceType, Schema, Subresource, TypeId};
 
 use crate::authz::review::Review;
 use crate::fields::OtherVersion;
@@ -35,6 +35,8 @@ pub struct Resource {
     pub conversion: Option<Conversion>,
     /// The review that a create answers; `None` for objects that are stored.
     pub review: Option<Review>,
+    /// Sub-resources whose documents are of a kind of their own, each as the resource of that kind.
+    documents: Vec<(Action, Arc<Resource>)>,
     /// `{"kind":"Role","apiVersion":"...",`: the bytes before an object's stored bytes.
     pub head: Bytes,
     /// See [`Resource::resets`].
@@ -142,6 +144,14 @@ impl Resource {
         self.verbs.iter().any(|allowed| allowed == verb.as_str())
     }
 
+    /// The resource whose documents `action` reads and writes: this one, or one of the sub-resource's own kind under the
+    /// same names.
+    pub fn of_action<'a>(self: &'a Arc<Self>, action: Action) -> &'a Arc<Self> {
+        // few: the sub-resources of one resource.
+        let own = self.documents.iter().find(|(of, _)| *of == action);
+        own.map_or(self, |(_, document)| document)
+    }
+
     /// The action of a sub-resource, or of the object itself for the empty name. `None`: it is not served.
     pub fn action(&self, subresource: &str) -> Option<Action> {
         let is_served = subresource.is_empty() || self.subresource(subresource).is_some();
@@ -217,21 +227,54 @@ fn resource(schema: &Arc<Schema>, brand: &'static Brand, definition: &ResourceTy
     // Sub-resources without an action are not served.
     let mut definition = definition.clone();
     definition.subresources.retain(|subresource| Action::of(&subresource.name).is_some());
-    let head = format!("{{\"kind\":\"{}\",\"apiVersion\":\"{}\",", definition.kind, definition.api_version());
+    let documents = definition.subresources.iter().filter_map(|part| document(schema, &definition, part));
+    let documents = documents.collect();
     let has_status = definition.subresource(Action::Status.subresource()).is_some();
     let resets = |path: &str| has_status.then(|| path.to_owned()).into_iter();
     Some(Resource {
         object_resets: resets("status").collect(),
         status_resets: resets("spec").chain(definition.rules.status_resets.iter().cloned()).collect(),
+        head: head_of(&definition),
         definition: Arc::new(definition),
         schema: schema.clone(),
         strategy,
+        documents,
         review: Review::of(&storage),
         storage: storage.into(),
         others: Vec::new(),
         conversion,
-        head: head.into(),
     })
+}
+
+/// The resource of the documents of `part`, where they are of a kind of their own that has a strategy.
+fn document(
+    schema: &Arc<Schema>,
+    parent: &ResourceType,
+    part: &Subresource,
+) -> Option<(Action, Arc<Resource>)> {
+    let action = Action::of(&part.name)?;
+    let name = format!("{}/{}", parent.plural, part.name);
+    let strategy = strategy_for(&name).filter(|_| part.type_id != parent.type_id)?;
+    let (group, version, kind) = (part.group.clone(), part.version.clone(), part.kind.clone());
+    let definition = ResourceType { group, version, kind, type_id: part.type_id, ..parent.clone() };
+    let resource = Resource {
+        head: head_of(&definition),
+        definition: Arc::new(definition),
+        schema: schema.clone(),
+        strategy,
+        storage: name.into(),
+        others: Vec::new(),
+        conversion: None,
+        review: None,
+        documents: Vec::new(),
+        object_resets: Vec::new(),
+        status_resets: Vec::new(),
+    };
+    Some((action, Arc::new(resource)))
+}
+
+fn head_of(definition: &ResourceType) -> Bytes {
+    format!("{{\"kind\":\"{}\",\"apiVersion\":\"{}\",", definition.kind, definition.api_version()).into()
 }
 
 #[cfg(test)]

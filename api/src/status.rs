@@ -292,7 +292,7 @@ fn not_acceptable(which: &NotAcceptable, brand: &Brand) -> Status {
             );
             generic(406, "NotAcceptable", available(&list))
         }
-        NotAcceptable::JsonAlone => generic(406, "NotAcceptable", available("application/json")),
+        NotAcceptable::Alone(media_type) => generic(406, "NotAcceptable", available(media_type)),
         NotAcceptable::Parameters => {
             let list = format!("application/json, application/yaml, {protobuf}");
             let message = format!("only the following media types are accepted: {list}");

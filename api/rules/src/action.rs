@@ -11,11 +11,13 @@ pub enum Action {
     Status,
     /// Writes the finalizers of a namespace's spec.
     Finalize,
+    /// Makes a token of a service account. Nothing is stored.
+    Token,
 }
 
 impl Action {
     /// Every action.
-    pub const ALL: [Action; 3] = [Action::Object, Action::Status, Action::Finalize];
+    pub const ALL: [Action; 4] = [Action::Object, Action::Status, Action::Finalize, Action::Token];
 
     /// The name of the sub-resource in a path and in managed fields; empty for the object itself.
     pub fn subresource(self) -> &'static str {
@@ -23,6 +25,7 @@ impl Action {
             Action::Object => "",
             Action::Status => "status",
             Action::Finalize => "finalize",
+            Action::Token => "token",
         }
     }
 

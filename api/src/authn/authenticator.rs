@@ -1,6 +1,6 @@
 //! The chain of authentication methods: a user, or 401.
 //!
-//! Pure: no clock, no input but the connection's peer and the headers. The certificate was verified when the
+//! Pure: no clock, no input but the connection's peer, the headers and the moment. The certificate was verified when the
 //! connection was made, and the listener ends a connection when its certificate expires.
 
 use std::collections::BTreeMap;
@@ -12,8 +12,11 @@ use http::header::AUTHORIZATION;
 use orch_proto::Brand;
 
 use super::peer::{CertificateFault, ClientCertificate, Peer};
+use super::service_account::{ServiceAccounts, TokenFault};
 use super::token::TokenTable;
 use super::user::User;
+use crate::ambient::Timestamp;
+use crate::follow::Applied;
 
 /// Whether requests without a credential are served as the anonymous user.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -39,12 +42,44 @@ pub trait Method: Debug + Send + Sync {
     ///
     /// # Errors
     /// The credential is bad. Another method may still find a user, but the request is not anonymous.
-    fn user(&self, peer: &Peer, headers: &HeaderMap) -> Result<Option<Arc<User>>, Unauthenticated>;
+    fn user(
+        &self,
+        peer: &Peer,
+        headers: &HeaderMap,
+        at: Moment<'_>,
+    ) -> Result<Option<Arc<User>>, Unauthenticated>;
 
     /// The holder of a bearer token; `None` where the method knows no such token.
-    fn holder(&self, _token: &[u8]) -> Option<Arc<User>> {
-        None
+    ///
+    /// # Errors
+    /// The token is one of this method's, and bad.
+    fn holder(&self, _token: &[u8], _at: Moment<'_>) -> Result<Option<Holder>, Unauthenticated> {
+        Ok(None)
     }
+}
+
+/// The time and the state that a credential is held against.
+#[derive(Clone, Copy)]
+pub struct Moment<'a> {
+    /// The state that this node has applied.
+    pub applied: &'a Applied,
+    /// The time.
+    pub now: Timestamp,
+}
+
+impl Moment<'_> {
+    fn seconds(self) -> u64 {
+        self.now.0 / 1_000_000
+    }
+}
+
+/// Whoever holds a token.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Holder {
+    /// The user.
+    pub user: Arc<User>,
+    /// Audiences that the token is meant for.
+    pub audiences: Vec<String>,
 }
 
 /// Bytes of a token that is looked at: the longest that this server accepts.
@@ -62,6 +97,9 @@ pub enum Unauthenticated {
     /// The bearer token is unknown.
     #[error("invalid bearer token")]
     InvalidToken,
+    /// The bearer token is one of a service account, and bad.
+    #[error("[invalid bearer token, {0}]")]
+    ServiceAccountToken(#[from] TokenFault),
     /// The client certificate identifies no user.
     #[error(transparent)]
     InvalidCertificate(#[from] CertificateFault),
@@ -79,14 +117,26 @@ impl Authenticator {
         }
     }
 
+    /// The same, and by the tokens of service accounts.
+    #[must_use]
+    pub fn with_service_accounts(mut self, accounts: Arc<ServiceAccounts>) -> Authenticator {
+        self.methods.push(Box::new(accounts));
+        self
+    }
+
     /// The user of a request.
     ///
     /// # Errors
     /// No method finds a user, and a credential is bad or anonymous requests are refused.
-    pub fn authenticate(&self, peer: &Peer, headers: &HeaderMap) -> Result<Arc<User>, Unauthenticated> {
+    pub fn authenticate(
+        &self,
+        peer: &Peer,
+        headers: &HeaderMap,
+        at: Moment<'_>,
+    ) -> Result<Arc<User>, Unauthenticated> {
         let mut fault = None;
         for method in &self.methods {
-            match method.user(peer, headers) {
+            match method.user(peer, headers, at) {
                 Ok(Some(user)) => return Ok(user),
                 Ok(None) => {}
                 Err(error) => fault = Some(error),
@@ -102,15 +152,20 @@ impl Authenticator {
 }
 
 impl Authenticator {
-    /// The holder of `token`, who may use it for the audiences of this server. For whoever is shown a token and has to know
-    /// whose it is.
+    /// The holder of `token`. For whoever is shown a token and has to know whose it is.
     ///
     /// # Errors
     /// Nobody holds it.
-    pub fn review(&self, token: &[u8]) -> Result<Arc<User>, Unauthenticated> {
-        let known = token.len() <= TOKEN_BYTES_MAX;
-        let holder = self.methods.iter().filter(|_| known).find_map(|method| method.holder(token));
-        holder.ok_or(Unauthenticated::InvalidToken)
+    pub fn review(&self, token: &[u8], at: Moment<'_>) -> Result<Holder, Unauthenticated> {
+        let mut fault = Unauthenticated::InvalidToken;
+        for method in self.methods.iter().filter(|_| token.len() <= TOKEN_BYTES_MAX) {
+            match method.holder(token, at) {
+                Ok(Some(holder)) => return Ok(holder),
+                Ok(None) => {}
+                Err(error) => fault = error,
+            }
+        }
+        Err(fault)
     }
 }
 
@@ -121,7 +176,12 @@ struct Certificates {
 }
 
 impl Method for Certificates {
-    fn user(&self, peer: &Peer, _headers: &HeaderMap) -> Result<Option<Arc<User>>, Unauthenticated> {
+    fn user(
+        &self,
+        peer: &Peer,
+        _headers: &HeaderMap,
+        _at: Moment<'_>,
+    ) -> Result<Option<Arc<User>>, Unauthenticated> {
         match &peer.certificate {
             None => Ok(None),
             Some(Err(fault)) => Err(fault.clone().into()),
@@ -147,13 +207,41 @@ impl Certificates {
 }
 
 impl Method for TokenTable {
-    fn user(&self, _peer: &Peer, headers: &HeaderMap) -> Result<Option<Arc<User>>, Unauthenticated> {
+    fn user(
+        &self,
+        _peer: &Peer,
+        headers: &HeaderMap,
+        _at: Moment<'_>,
+    ) -> Result<Option<Arc<User>>, Unauthenticated> {
         let Some(token) = bearer_token(headers) else { return Ok(None) };
         TokenTable::holder(self, token).cloned().map(Some).ok_or(Unauthenticated::InvalidToken)
     }
 
-    fn holder(&self, token: &[u8]) -> Option<Arc<User>> {
-        TokenTable::holder(self, token).cloned()
+    fn holder(&self, token: &[u8], _at: Moment<'_>) -> Result<Option<Holder>, Unauthenticated> {
+        let user = TokenTable::holder(self, token).cloned();
+        Ok(user.map(|user| Holder { user, audiences: vec![API_AUDIENCE.to_owned()] }))
+    }
+}
+
+impl Method for Arc<ServiceAccounts> {
+    fn user(
+        &self,
+        _peer: &Peer,
+        headers: &HeaderMap,
+        at: Moment<'_>,
+    ) -> Result<Option<Arc<User>>, Unauthenticated> {
+        match bearer_token(headers).filter(|token| self.is_own(token)) {
+            None => Ok(None),
+            Some(token) => Ok(Some(ServiceAccounts::user(self, token, at.applied, at.seconds())?)),
+        }
+    }
+
+    fn holder(&self, token: &[u8], at: Moment<'_>) -> Result<Option<Holder>, Unauthenticated> {
+        if !self.is_own(token) {
+            return Ok(None);
+        }
+        let (user, audiences) = ServiceAccounts::holder(self, token, at.applied, at.seconds())?;
+        Ok(Some(Holder { user, audiences }))
     }
 }
 

@@ -1,4 +1,4 @@
-//! Authentication: client certificates, bearer tokens, the local administrator of a development node, anonymous.
+//! Authentication: client certificates, bearer tokens, tokens of service accounts, the local administrator of a development node, anonymous.
 //!
 //! Owns deriving a [`User`] from a connection and its headers. It never decides what a user may do and never
 //! logs, keeps or returns a token: errors name a line of the file, the table keeps digests only.
@@ -10,11 +10,12 @@
 mod authenticator;
 pub mod impersonate;
 mod peer;
+pub mod service_account;
 pub mod service_account_name;
 mod token;
 mod user;
 
-pub use authenticator::{API_AUDIENCE, AnonymousAccess, Authenticator, Method, Unauthenticated};
+pub use authenticator::{API_AUDIENCE, AnonymousAccess, Authenticator, Holder, Method, Moment, Unauthenticated};
 pub use peer::{CertificateFault, ClientCertificate, Peer, UserReporter};
 pub use token::{TokenFileError, TokenTable};
 pub use user::{

@@ -5,6 +5,8 @@ use http::{HeaderMap, HeaderValue};
 use orch_proto::brand::{KUBERNETES, ORCH};
 
 use super::*;
+use crate::ambient::Timestamp;
+use crate::follow::Applied;
 
 const FILE: &str =
     "admintoken,admin,admin-uid,system:masters\nalicetoken,alice,alice-uid,\"devs,ops\"\nbare,bob,\n";
@@ -21,6 +23,15 @@ fn certificate(
     Some(Ok(ClientCertificate::new(common_name.to_owned(), organizations, None, "ab01".to_owned())))
 }
 
+/// No object at all.
+fn empty() -> Applied {
+    Applied::certain(orch_raft::State::default().into())
+}
+
+fn moment(applied: &Applied) -> Moment<'_> {
+    Moment { applied, now: Timestamp::default() }
+}
+
 fn bad_certificate() -> Option<Result<ClientCertificate, CertificateFault>> {
     Some(Err(CertificateFault("expired".to_owned())))
 }
@@ -32,7 +43,7 @@ fn check(peer: Peer, authorization: &str, anonymous: AnonymousAccess, expected: 
     if !authorization.is_empty() {
         headers.insert(AUTHORIZATION, HeaderValue::from_str(authorization).unwrap());
     }
-    let found = match Authenticator::new(&ORCH, tokens, anonymous).authenticate(&peer, &headers) {
+    let found = match Authenticator::new(&ORCH, tokens, anonymous).authenticate(&peer, &headers, moment(&empty())) {
         Ok(user) => format!("{} {}", user.name, user.groups.join(" ")),
         Err(error) => error.to_string(),
     };
@@ -101,7 +112,7 @@ fn a_certificate_becomes_the_credential_id_under_the_brands_key() {
     ] {
         let authenticator = Authenticator::new(brand, TokenTable::default(), AnonymousAccess::Refused);
         let user =
-            authenticator.authenticate(&peer(certificate("carol", &[]), false), &HeaderMap::new()).unwrap();
+            authenticator.authenticate(&peer(certificate("carol", &[]), false), &HeaderMap::new(), moment(&empty())).unwrap();
         assert_eq!(user.extra.get(key), Some(&vec!["X509SHA256=ab01".to_owned()]));
     }
 }
@@ -110,8 +121,8 @@ fn a_certificate_becomes_the_credential_id_under_the_brands_key() {
 fn one_user_is_built_for_a_connection() {
     let authenticator = Authenticator::new(&ORCH, TokenTable::default(), AnonymousAccess::Refused);
     let peer = peer(certificate("carol", &["devs"]), false);
-    let first = authenticator.authenticate(&peer, &HeaderMap::new()).unwrap();
-    let second = authenticator.authenticate(&peer, &HeaderMap::new()).unwrap();
+    let first = authenticator.authenticate(&peer, &HeaderMap::new(), moment(&empty())).unwrap();
+    let second = authenticator.authenticate(&peer, &HeaderMap::new(), moment(&empty())).unwrap();
     assert!(std::sync::Arc::ptr_eq(&first, &second));
 }
 

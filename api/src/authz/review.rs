@@ -8,7 +8,7 @@ use orch_schema::value::Value;
 
 use super::rbac::{ALL, PolicyRule};
 use super::{Attributes, ResourceAttributes, Ruling};
-use crate::authn::{API_AUDIENCE, User};
+use crate::authn::{Holder, User};
 
 /// The kinds of reviews: resources that are created and never stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -217,15 +217,27 @@ fn insert_unless_empty(value: &mut Value, name: &str, member: Value) {
 
 /// The status of a token review: the holder, or why there is none, and the audiences that are asked for and meant.
 /// Without asked ones those of this server are meant.
-pub fn token_status(spec: &Value, holder: Result<&User, String>) -> Value {
+///
+/// `own`: the audiences of this server, which a review that names none asks for.
+pub fn token_status(spec: &Value, own: &[String], holder: Result<&Holder, String>) -> Value {
     let asked = spec.texts("audiences");
-    // few: the audiences of one review.
-    let is_meant = asked.is_empty() || asked.contains(&API_AUDIENCE);
+    let is_asked = |audience: &String| match asked.is_empty() {
+        // few: the audiences of this server.
+        true => own.contains(audience),
+        // few: the audiences of one review.
+        false => asked.contains(&audience.as_str()),
+    };
     match holder {
-        Ok(_) if !is_meant => json!({"user": {}}),
-        Ok(user) => json!({
-            "authenticated": true, "user": user_info(user), "audiences": [API_AUDIENCE],
-        }),
+        Ok(holder) => {
+            let meant = holder.audiences.iter().filter(|audience| is_asked(audience));
+            let audiences: Vec<Value> = meant.map(|audience| Value::from(audience.as_str())).collect();
+            if audiences.is_empty() {
+                return json!({"user": {}});
+            }
+            json!({
+                "authenticated": true, "user": user_info(&holder.user), "audiences": Value::Array(audiences),
+            })
+        }
         Err(error) => json!({"user": {}, "error": error}),
     }
 }
@@ -254,8 +266,11 @@ pub fn user_info(user: &User) -> Value {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use super::super::Reason;
     use super::*;
+    use crate::authn::API_AUDIENCE;
 
     #[test]
     fn questions_are_those_of_the_spec() {
@@ -282,16 +297,18 @@ mod tests {
 
     #[test]
     fn a_token_is_reviewed_for_the_audiences_that_are_asked_for() {
-        let user = User { name: "x".to_owned(), ..User::default() };
+        let own = [API_AUDIENCE.to_owned()];
+        let user = Arc::new(User { name: "x".to_owned(), ..User::default() });
+        let holder = Holder { user, audiences: vec![API_AUDIENCE.to_owned(), "more".to_owned()] };
         let found = json!({"authenticated": true, "user": {"username": "x"}, "audiences": [API_AUDIENCE]});
         for (audiences, expected) in [
             (json!([]), found.clone()),
             (json!(["other", API_AUDIENCE]), found),
             (json!(["other"]), json!({"user": {}})),
         ] {
-            assert_eq!(token_status(&json!({"audiences": audiences}), Ok(&user)), expected);
+            assert_eq!(token_status(&json!({"audiences": audiences}), &own, Ok(&holder)), expected);
         }
-        let refused = token_status(&json!({}), Err("invalid bearer token".to_owned()));
+        let refused = token_status(&json!({}), &own, Err("invalid bearer token".to_owned()));
         assert_eq!(refused, json!({"user": {}, "error": "invalid bearer token"}));
     }
 

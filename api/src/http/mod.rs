@@ -19,6 +19,7 @@ mod rights;
 mod served;
 #[cfg(test)]
 mod tests;
+mod token_keys;
 mod version;
 
 use std::sync::Arc;
@@ -42,14 +43,14 @@ use served::Served;
 use tokio_util::sync::CancellationToken;
 
 use crate::authn::impersonate;
-use crate::authn::{Peer, User, UserReporter};
+use crate::authn::{Moment, Peer, User, UserReporter};
 use crate::authz::{Asked, Attributes};
 use crate::endpoint::Endpoint;
 use crate::error::{ApiError, NotAcceptable};
 use crate::exchange::Exchange;
 use crate::follow::Applied;
 use crate::negotiate::{
-    Encoding, JSON, Representation, View, negotiate, negotiate_whole, require_json, wants_pretty,
+    Encoding, JSON, Representation, View, negotiate, negotiate_whole, require, wants_pretty,
 };
 use crate::pipeline::{Answer, Pipeline, Request, WriteOutcome};
 use crate::registry::Registry;
@@ -187,8 +188,10 @@ impl<S: Store> Api<S> {
         }
         let exchange = &parts.exchange;
         let peer = parts.peer.as_ref();
-        let user =
-            self.pipeline.gate.authenticate(exchange, peer, &parts.headers, parts.admission.as_ref())?;
+        let applied = Applied::of(&self.pipeline.store);
+        let at = Moment { applied: &applied, now: self.pipeline.ambient.now() };
+        let gate = &self.pipeline.gate;
+        let user = gate.authenticate(exchange, peer, &parts.headers, parts.admission.as_ref(), at)?;
         let target = match parse_path(&parts.path) {
             TargetPath::Resource(target) => target,
             TargetPath::Other => return self.other_path(parts, user).await,
@@ -383,7 +386,7 @@ impl<S: Store> Api<S> {
         if path == "/version" {
             let is_read = parts.method == Method::GET || parts.method == Method::HEAD;
             return Some(if is_read {
-                require_json(accept(&parts.headers).as_deref())
+                require("application/json", accept(&parts.headers).as_deref())
                     .map(|()| respond::json(200, version::document()))
             } else {
                 Err(ApiError::MethodNotAllowed)
@@ -392,7 +395,7 @@ impl<S: Store> Api<S> {
         health::answer(path, &parts.query, &self.pipeline.store, &self.stopping).await.map(Ok)
     }
 
-    /// Paths that name no resource: discovery, OpenAPI, or 404.
+    /// Paths that name no resource: discovery, OpenAPI, keys of tokens, or 404.
     async fn other_path(
         self: &Arc<Self>,
         parts: &Parts,
@@ -411,6 +414,10 @@ impl<S: Store> Api<S> {
                 small if small < COUNTED_BYTES_MIN => Ok(response),
                 bytes => Ok(keep_until_sent(response, self.ledger.take(&user.name, bytes)?)),
             };
+        }
+        let accounts = self.pipeline.gate.service_accounts();
+        if let Some(response) = accounts.and_then(|accounts| token_keys::answer(parts, path, accounts)) {
+            return response;
         }
         let discovery = &parts.served.discovery;
         let (index, document) = (discovery.index(path), discovery.find(path));

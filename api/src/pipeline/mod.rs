@@ -28,6 +28,7 @@ mod review;
 mod stored;
 #[cfg(test)]
 mod tests;
+mod token;
 mod turns;
 mod update;
 
@@ -189,6 +190,9 @@ impl<S: Store> Pipeline<S> {
         self.store.may_serve()?;
         if let (Verb::Create, Some(review)) = (request.verb, request.resource.review) {
             return Box::pin(self.review(request, review)).await.map(Answer::Written);
+        }
+        if (request.verb, request.action) == (Verb::Create, Action::Token) {
+            return Box::pin(self.token(request)).await.map(Answer::Written);
         }
         match request.verb {
             Verb::Get => self.get(request).await.map(Answer::Stored),

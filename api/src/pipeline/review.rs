@@ -4,13 +4,13 @@
 //! is proposed.
 
 use orch_raft::Store;
-use orch_rules::Action;
 use orch_rules::validate::WriteKind;
 use orch_rules::validate::tree::{Tree, child_mut, set};
 use orch_schema::value::Value;
 use orch_schema::{apply_defaults, encode_json};
 
 use super::{Pipeline, Request, WriteOutcome, Written};
+use crate::authn::Moment;
 use crate::authz::review::{Question, Review, subject, token_status, user_info};
 use crate::error::{ApiError, Subject};
 use crate::fields::{Writer, track_update};
@@ -51,15 +51,16 @@ impl<S: Store> Pipeline<S> {
                     let message = "token is required for TokenReview in authentication";
                     return Err(ApiError::BadRequest(message.to_owned()));
                 }
-                let holder = self.gate.review(token.as_bytes());
-                token_status(spec, holder.as_deref().map_err(ToString::to_string))
+                let at = Moment { applied: &applied, now: self.ambient.now() };
+                let holder = self.gate.review(token.as_bytes(), at);
+                token_status(spec, &self.gate.audiences(), holder.as_ref().map_err(ToString::to_string))
             }
             Review::SelfSubject => {
                 set(child_mut(&mut value, "metadata"), "creationTimestamp", now.as_str());
                 orch_schema::json!({"userInfo": user_info(request.user)})
             }
         };
-        self.own(request, &options.manager, &now, &mut value);
+        self.own_document(request, &options.manager, &now, &mut value);
         set(&mut value, "status", status);
         let mut json = Vec::new();
         encode_json(&resource.schema, resource.type_id, &value, &mut json);
@@ -77,20 +78,19 @@ impl<S: Store> Pipeline<S> {
         Err(ApiError::Invalid { subject, errors })
     }
 
-    /// Sets the managed fields.
-    fn own(&self, request: Request<'_>, manager: &str, now: &str, value: &mut Value) {
-        let resource = request.resource;
-        let api_version = resource.api_version();
+    /// Sets the managed fields of a document that is answered and not stored.
+    pub(super) fn own_document(&self, request: Request<'_>, manager: &str, now: &str, value: &mut Value) {
+        let (resource, action) = (request.resource, request.action);
         let writer = Writer {
             manager,
-            api_version: &api_version,
-            subresource: Action::Object.subresource(),
+            api_version: &resource.api_version(),
+            subresource: action.subresource(),
             now,
-            reset: resource.resets(Action::Object),
+            reset: resource.resets(action),
             others: &resource.others,
         };
         if let Err(error) = track_update(&resource.schema, resource.type_id, None, value, &writer) {
-            tracing::debug!(%error, "ownership of a review is not tracked");
+            tracing::debug!(%error, "ownership of an answer is not tracked");
         }
     }
 }

@@ -23,7 +23,7 @@ use axum::routing::{delete, get, post};
 use http::header::CONTENT_TYPE;
 use http::{HeaderValue, StatusCode};
 use orch_api::ambient::{Ambient, SystemAmbient};
-use orch_api::authn::{Peer as Connection, UserReporter};
+use orch_api::authn::{Moment, Peer as Connection, UserReporter};
 use orch_api::authz::Attributes;
 use orch_api::error::ApiError;
 use orch_api::exchange::Exchange;
@@ -163,11 +163,10 @@ async fn let_in(State(guard): State<Guard>, request: Request, next: Next) -> Res
     let attributes = Attributes::Path { verb: &verb, path: request.uri().path() };
     let exchange = Exchange::begin(request.method(), request.uri().path(), request.headers(), &SystemAmbient);
     let (gate, headers) = (&guard.gate, request.headers());
-    let refused = match gate.authenticate(&exchange, peer, headers, admission) {
-        Ok(user) => {
-            let applied = Applied::of(&guard.handle);
-            gate.admit(&exchange, user, headers, attributes, &applied).await.err()
-        }
+    let applied = Applied::of(&guard.handle);
+    let at = Moment { applied: &applied, now: SystemAmbient.now() };
+    let refused = match gate.authenticate(&exchange, peer, headers, admission, at) {
+        Ok(user) => gate.admit(&exchange, user, headers, attributes, &applied).await.err(),
         Err(refused) => Some(refused),
     };
     let mut response = match refused {

@@ -21,6 +21,7 @@ pub mod service_account;
 pub mod strategy;
 #[cfg(test)]
 pub(crate) mod testing;
+pub mod token_request;
 pub mod volume_claim;
 pub mod workload;
 
@@ -60,6 +61,7 @@ pub fn strategy_for(storage_resource: &str) -> Option<Arc<dyn Strategy>> {
         | "selfsubjectrulesreviews.authorization"
         | "tokenreviews.authentication" => Arc::new(Plain),
         "serviceaccounts" => Arc::new(service_account::ServiceAccount),
+        "serviceaccounts/token" => Arc::new(token_request::TokenRequest),
         "statefulsets.apps" => Arc::new(workload::StatefulSet),
         "subjectaccessreviews.authorization" => Arc::new(review::SubjectAccessReview),
         _ => return None,
@@ -98,6 +100,7 @@ mod tests {
         "selfsubjectreviews.authentication",
         "selfsubjectrulesreviews.authorization",
         "serviceaccounts",
+        "serviceaccounts/token",
         "statefulsets.apps",
         "subjectaccessreviews.authorization",
         "tokenreviews.authentication",

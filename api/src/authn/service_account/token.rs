@@ -1,0 +1,241 @@
+//! The form of service account tokens: JSON Web Tokens in compact serialization (RFC 7519).
+//!
+//! Owns the claims and the checks that need nothing but the token, the keys and the time. It reads no object.
+//!
+//! Invariant: what a token says is looked at only behind a valid signature by the algorithm of the key; the header
+//! chooses among the keys and nothing else.
+
+use base64::Engine;
+use base64::prelude::BASE64_URL_SAFE_NO_PAD;
+use serde_json::{Map, Value, json};
+
+use super::keys::{Signer, SigningFailed, VerifyingKey};
+
+/// Bytes of the longest token that is looked at.
+pub(super) const TOKEN_BYTES_MAX: usize = 8 << 10;
+
+/// Seconds that the clocks of two members may differ: a token is valid this much before the moment it was made.
+const SKEW_S: u64 = 60;
+
+/// An object by name and uid. The uid of a node is empty where the pod ran on a node without an object.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ObjectRef {
+    /// The name.
+    pub name: String,
+    /// The uid.
+    pub uid: String,
+}
+
+/// What a token says. Times in seconds since 1970.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Claims {
+    /// Whom the token is meant for.
+    pub audiences: Vec<String>,
+    /// When it was made.
+    pub issued_at: u64,
+    /// When it ends.
+    pub expires_at: u64,
+    /// Its id.
+    pub id: String,
+    /// Namespace of the account.
+    pub namespace: String,
+    /// The account.
+    pub account: ObjectRef,
+    /// The pod that it is bound to.
+    pub pod: Option<ObjectRef>,
+    /// The secret that it is bound to.
+    pub secret: Option<ObjectRef>,
+    /// The node that it is bound to, or that its pod runs on.
+    pub node: Option<ObjectRef>,
+    /// When its holder should have asked for a new one.
+    pub warn_after: Option<u64>,
+}
+
+/// The reason why a token is refused. The log shows it, the answer to its holder does not.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum TokenFault {
+    /// Not a token that this server reads.
+    #[error("the token is malformed")]
+    Malformed,
+    /// No key of this server made the signature.
+    #[error("no key verifies the token")]
+    Signature,
+    /// The token says too little, or contradicts itself.
+    #[error("the token lacks the claim {0}")]
+    Claim(&'static str),
+    /// It is over.
+    #[error("service account token has expired")]
+    Expired,
+    /// It begins in the future.
+    #[error("the token is not valid yet")]
+    NotYet,
+    /// It is meant for others.
+    #[error("token audiences {found:?} is invalid for the target audiences {wanted:?}")]
+    Audience {
+        /// Audiences of the token.
+        found: Vec<String>,
+        /// Audiences of this server.
+        wanted: Vec<String>,
+    },
+    /// Its account or the object that it is bound to is gone.
+    #[error("service account token has been invalidated")]
+    Invalidated,
+}
+
+impl Claims {
+    /// The token that says this, signed by `signer`. `domain` names the claim of objects, `orch.io`.
+    ///
+    /// # Errors
+    /// The key cannot be used.
+    pub fn sign(&self, issuer: &str, domain: &str, signer: &dyn Signer) -> Result<String, SigningFailed> {
+        let header = json!({"alg": signer.key().algorithm(), "kid": signer.key().id()});
+        let mut token = BASE64_URL_SAFE_NO_PAD.encode(header.to_string());
+        token.push('.');
+        BASE64_URL_SAFE_NO_PAD.encode_string(self.payload(issuer, domain).to_string(), &mut token);
+        let signature = signer.sign(token.as_bytes())?;
+        token.push('.');
+        BASE64_URL_SAFE_NO_PAD.encode_string(signature, &mut token);
+        Ok(token)
+    }
+
+    fn payload(&self, issuer: &str, domain: &str) -> Value {
+        let mut objects = Map::new();
+        objects.insert("namespace".to_owned(), json!(self.namespace));
+        let account = Some(&self.account);
+        let (node, pod, secret) = (self.node.as_ref(), self.pod.as_ref(), self.secret.as_ref());
+        for (key, object) in [("node", node), ("pod", pod), ("secret", secret), ("serviceaccount", account)] {
+            if let Some(object) = object {
+                objects.insert(key.to_owned(), reference(object));
+            }
+        }
+        if let Some(time) = self.warn_after {
+            objects.insert("warnafter".to_owned(), json!(time));
+        }
+        let mut payload = json!({
+            "aud": self.audiences, "exp": self.expires_at, "iat": self.issued_at, "nbf": self.issued_at,
+            "iss": issuer, "jti": self.id,
+            "sub": format!("system:serviceaccount:{}:{}", self.namespace, self.account.name),
+        });
+        payload[domain] = Value::Object(objects);
+        payload
+    }
+
+    /// Whether `token` says that one of `issuers` made it. Nothing is verified: other tokens are left to others.
+    pub fn is_by(token: &[u8], issuers: &[String]) -> bool {
+        let payload = token.split(|&byte| byte == b'.').nth(1).and_then(decode);
+        payload.is_some_and(|payload| is_issued(&payload, issuers))
+    }
+
+    /// What `token` says, at `now` in seconds since 1970.
+    ///
+    /// # Errors
+    /// The token is not one of these issuers that is valid now.
+    pub fn verify(
+        token: &[u8],
+        issuers: &[String],
+        domain: &str,
+        keys: &[VerifyingKey],
+        now: u64,
+    ) -> Result<Claims, TokenFault> {
+        let payload = verified(token, keys)?;
+        if !is_issued(&payload, issuers) {
+            return Err(TokenFault::Claim("iss"));
+        }
+        let claims = Claims::read(&payload, domain)?;
+        let begins_at = payload.get("nbf").map_or(Some(claims.issued_at), Value::as_u64);
+        let begins_at = begins_at.ok_or(TokenFault::Claim("nbf"))?.max(claims.issued_at);
+        if now >= claims.expires_at {
+            return Err(TokenFault::Expired);
+        }
+        if begins_at > now.saturating_add(SKEW_S) {
+            return Err(TokenFault::NotYet);
+        }
+        Ok(claims)
+    }
+
+    fn read(payload: &Map<String, Value>, domain: &str) -> Result<Claims, TokenFault> {
+        let missing = TokenFault::Claim;
+        let number = |name| payload.get(name).and_then(Value::as_u64).ok_or(missing(name));
+        let audiences = match payload.get("aud").ok_or(missing("aud"))? {
+            Value::String(one) => vec![one.clone()],
+            Value::Array(several) => {
+                let texts = several.iter().map(|audience| audience.as_str().map(str::to_owned));
+                texts.collect::<Option<_>>().ok_or(missing("aud"))?
+            }
+            _ => return Err(missing("aud")),
+        };
+        let objects = payload.get(domain).ok_or(missing("objects"))?;
+        let object = |name: &str| objects.get(name).map(read_reference).transpose();
+        let claims = Claims {
+            audiences,
+            issued_at: number("iat")?,
+            expires_at: number("exp")?,
+            id: text(payload.get("jti")),
+            namespace: text(objects.get("namespace")),
+            account: object("serviceaccount")?.ok_or(missing("serviceaccount"))?,
+            pod: object("pod")?,
+            secret: object("secret")?,
+            node: object("node")?,
+            warn_after: objects.get("warnafter").and_then(Value::as_u64),
+        };
+        let subject = format!("system:serviceaccount:{}:{}", claims.namespace, claims.account.name);
+        if payload.get("sub").and_then(Value::as_str) != Some(subject.as_str()) {
+            return Err(missing("sub"));
+        }
+        Ok(claims)
+    }
+}
+
+fn is_issued(payload: &Map<String, Value>, issuers: &[String]) -> bool {
+    let issuer = payload.get("iss").and_then(Value::as_str);
+    // few: the issuers of one server.
+    issuer.is_some_and(|issuer| issuers.iter().any(|known| known == issuer))
+}
+
+/// The payload of `token`, once one of `keys` verifies its signature.
+fn verified(token: &[u8], keys: &[VerifyingKey]) -> Result<Map<String, Value>, TokenFault> {
+    let malformed = || TokenFault::Malformed;
+    if token.len() > TOKEN_BYTES_MAX {
+        return Err(malformed());
+    }
+    let end = token.iter().rposition(|&byte| byte == b'.').ok_or_else(malformed)?;
+    let (message, signature) = (&token[..end], &token[end + 1..]);
+    let middle = message.iter().position(|&byte| byte == b'.').ok_or_else(malformed)?;
+    let header = decode(&message[..middle]).ok_or_else(malformed)?;
+    let signature = BASE64_URL_SAFE_NO_PAD.decode(signature).map_err(|_| malformed())?;
+    // An extension that must be understood is not; this server makes none.
+    if header.contains_key("crit") {
+        return Err(malformed());
+    }
+    let algorithm = header.get("alg").and_then(Value::as_str).ok_or_else(malformed)?;
+    let id = header.get("kid").map(|id| id.as_str().ok_or_else(malformed)).transpose()?;
+    let is_meant =
+        |key: &&VerifyingKey| key.algorithm() == algorithm && id.is_none_or(|id| id.is_empty() || id == key.id());
+    if !keys.iter().filter(is_meant).any(|key| key.verifies(message, &signature)) {
+        return Err(TokenFault::Signature);
+    }
+    decode(&message[middle + 1..]).ok_or_else(malformed)
+}
+
+/// The JSON object whose text is `part` in base64.
+fn decode(part: &[u8]) -> Option<Map<String, Value>> {
+    let json = BASE64_URL_SAFE_NO_PAD.decode(part).ok()?;
+    serde_json::from_slice(&json).ok()
+}
+
+fn reference(object: &ObjectRef) -> Value {
+    match object.uid.as_str() {
+        "" => json!({"name": object.name}),
+        uid => json!({"name": object.name, "uid": uid}),
+    }
+}
+
+fn read_reference(value: &Value) -> Result<ObjectRef, TokenFault> {
+    let name = text(value.get("name"));
+    let found = ObjectRef { name, uid: text(value.get("uid")) };
+    if found.name.is_empty() { Err(TokenFault::Claim("name")) } else { Ok(found) }
+}
+
+fn text(value: Option<&Value>) -> String {
+    value.and_then(Value::as_str).unwrap_or_default().to_owned()
+}
