@@ -43,7 +43,7 @@ impl Gate {
         authenticator: Authenticator,
         accounts: Arc<ServiceAccounts>,
     ) -> Arc<Self> {
-        let authenticator = authenticator.with_service_accounts(accounts.clone());
+        let authenticator = authenticator.with(Box::new(accounts.clone()));
         let authorizers = Authorizers::builtin(brand);
         Arc::new(Gate { brand, authenticator, authorizers, service_accounts: Some(accounts) })
     }
@@ -57,7 +57,7 @@ impl Gate {
     ///
     /// # Errors
     /// `Unauthorized`: no valid credentials.
-    pub fn authenticate(
+    pub async fn authenticate(
         &self,
         exchange: &Exchange,
         peer: Option<&Arc<Peer>>,
@@ -66,7 +66,7 @@ impl Gate {
         at: Moment<'_>,
     ) -> Result<Arc<User>, ApiError> {
         let peer = peer.ok_or(ApiError::Unauthorized)?;
-        let user = self.authenticator.authenticate(peer, headers, at).map_err(|error| {
+        let user = self.authenticator.authenticate(peer, headers, at).await.map_err(|error| {
             tracing::debug!(id = %exchange.id(), %error, address = %peer.address, "request refused");
             ApiError::Unauthorized
         })?;
@@ -81,8 +81,8 @@ impl Gate {
     ///
     /// # Errors
     /// Nobody holds it.
-    pub fn review(&self, token: &[u8], at: Moment<'_>) -> Result<Holder, Unauthenticated> {
-        self.authenticator.review(token, at)
+    pub async fn review(&self, token: &[u8], at: Moment<'_>) -> Result<Holder, Unauthenticated> {
+        self.authenticator.review(token, at).await
     }
 
     /// The tokens of service accounts; `None` where this node has no key for them.
@@ -229,6 +229,7 @@ mod tests {
         let path = Attributes::Path { verb: "get", path: "/x" };
         let at = Moment { applied: &applied, now: SystemAmbient.now() };
         let user = gate.authenticate(&exchange, Some(&peer), &headers, Some(&admission), at);
+        let user = user.now_or_never().expect("nobody else is asked");
         let user = user.and_then(|user| {
             let admitted = gate.admit(&exchange, user, &headers, path, &applied);
             admitted.now_or_never().expect("nobody else is asked")

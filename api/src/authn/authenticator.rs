@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use std::fmt::Debug;
 use std::sync::Arc;
 
+use futures::future::{BoxFuture, Either, Ready, ready};
 use http::HeaderMap;
 use http::header::AUTHORIZATION;
 use orch_proto::Brand;
@@ -42,20 +43,26 @@ pub trait Method: Debug + Send + Sync {
     ///
     /// # Errors
     /// The credential is bad. Another method may still find a user, but the request is not anonymous.
-    fn user(
-        &self,
-        peer: &Peer,
-        headers: &HeaderMap,
-        at: Moment<'_>,
-    ) -> Result<Option<Arc<User>>, Unauthenticated>;
+    fn user<'a>(&'a self, peer: &'a Peer, headers: &'a HeaderMap, at: Moment<'a>) -> Finding<'a, Arc<User>>;
 
     /// The holder of a bearer token; `None` where the method knows no such token.
     ///
     /// # Errors
     /// The token is one of this method's, and bad.
-    fn holder(&self, _token: &[u8], _at: Moment<'_>) -> Result<Option<Holder>, Unauthenticated> {
-        Ok(None)
+    fn holder<'a>(&'a self, _token: &'a [u8], _at: Moment<'a>) -> Finding<'a, Holder> {
+        found(Ok(None))
     }
+}
+
+/// What a method finds: ready, or a future that waits for another server. One that is ready allocates nothing.
+pub type Finding<'a, T> = Either<Ready<Found<T>>, BoxFuture<'a, Found<T>>>;
+
+/// The result of a method; `None`: there is no credential for it.
+pub type Found<T> = Result<Option<T>, Unauthenticated>;
+
+/// A finding that is known at once.
+pub fn found<'a, T>(result: Found<T>) -> Finding<'a, T> {
+    Either::Left(ready(result))
 }
 
 /// The time and the state that a credential is held against.
@@ -117,10 +124,10 @@ impl Authenticator {
         }
     }
 
-    /// The same, and by the tokens of service accounts.
+    /// The same, and last by `method`.
     #[must_use]
-    pub fn with_service_accounts(mut self, accounts: Arc<ServiceAccounts>) -> Authenticator {
-        self.methods.push(Box::new(accounts));
+    pub fn with(mut self, method: Box<dyn Method>) -> Authenticator {
+        self.methods.push(method);
         self
     }
 
@@ -128,7 +135,7 @@ impl Authenticator {
     ///
     /// # Errors
     /// No method finds a user, and a credential is bad or anonymous requests are refused.
-    pub fn authenticate(
+    pub async fn authenticate(
         &self,
         peer: &Peer,
         headers: &HeaderMap,
@@ -136,7 +143,7 @@ impl Authenticator {
     ) -> Result<Arc<User>, Unauthenticated> {
         let mut fault = None;
         for method in &self.methods {
-            match method.user(peer, headers, at) {
+            match method.user(peer, headers, at).await {
                 Ok(Some(user)) => return Ok(user),
                 Ok(None) => {}
                 Err(error) => fault = Some(error),
@@ -156,10 +163,10 @@ impl Authenticator {
     ///
     /// # Errors
     /// Nobody holds it.
-    pub fn review(&self, token: &[u8], at: Moment<'_>) -> Result<Holder, Unauthenticated> {
+    pub async fn review(&self, token: &[u8], at: Moment<'_>) -> Result<Holder, Unauthenticated> {
         let mut fault = Unauthenticated::InvalidToken;
         for method in self.methods.iter().filter(|_| token.len() <= TOKEN_BYTES_MAX) {
-            match method.holder(token, at) {
+            match method.holder(token, at).await {
                 Ok(Some(holder)) => return Ok(holder),
                 Ok(None) => {}
                 Err(error) => fault = error,
@@ -176,20 +183,20 @@ struct Certificates {
 }
 
 impl Method for Certificates {
-    fn user(
-        &self,
-        peer: &Peer,
-        _headers: &HeaderMap,
-        _at: Moment<'_>,
-    ) -> Result<Option<Arc<User>>, Unauthenticated> {
-        match &peer.certificate {
+    fn user<'a>(
+        &'a self,
+        peer: &'a Peer,
+        _headers: &'a HeaderMap,
+        _at: Moment<'a>,
+    ) -> Finding<'a, Arc<User>> {
+        found(match &peer.certificate {
             None => Ok(None),
             Some(Err(fault)) => Err(fault.clone().into()),
             Some(Ok(certificate)) if certificate.common_name.is_empty() => Ok(None),
             Some(Ok(certificate)) => {
                 Ok(Some(certificate.user.get_or_init(|| Arc::new(self.user_of(certificate))).clone()))
             }
-        }
+        })
     }
 }
 
@@ -207,41 +214,44 @@ impl Certificates {
 }
 
 impl Method for TokenTable {
-    fn user(
-        &self,
-        _peer: &Peer,
-        headers: &HeaderMap,
-        _at: Moment<'_>,
-    ) -> Result<Option<Arc<User>>, Unauthenticated> {
-        let Some(token) = bearer_token(headers) else { return Ok(None) };
-        TokenTable::holder(self, token).cloned().map(Some).ok_or(Unauthenticated::InvalidToken)
+    fn user<'a>(
+        &'a self,
+        _peer: &'a Peer,
+        headers: &'a HeaderMap,
+        _at: Moment<'a>,
+    ) -> Finding<'a, Arc<User>> {
+        found(match bearer_token(headers) {
+            None => Ok(None),
+            Some(token) => {
+                TokenTable::holder(self, token).cloned().map(Some).ok_or(Unauthenticated::InvalidToken)
+            }
+        })
     }
 
-    fn holder(&self, token: &[u8], _at: Moment<'_>) -> Result<Option<Holder>, Unauthenticated> {
+    fn holder<'a>(&'a self, token: &'a [u8], _at: Moment<'a>) -> Finding<'a, Holder> {
         let user = TokenTable::holder(self, token).cloned();
-        Ok(user.map(|user| Holder { user, audiences: vec![API_AUDIENCE.to_owned()] }))
+        found(Ok(user.map(|user| Holder { user, audiences: vec![API_AUDIENCE.to_owned()] })))
     }
 }
 
 impl Method for Arc<ServiceAccounts> {
-    fn user(
-        &self,
-        _peer: &Peer,
-        headers: &HeaderMap,
-        at: Moment<'_>,
-    ) -> Result<Option<Arc<User>>, Unauthenticated> {
-        match bearer_token(headers).filter(|token| self.is_own(token)) {
+    fn user<'a>(&'a self, _peer: &'a Peer, headers: &'a HeaderMap, at: Moment<'a>) -> Finding<'a, Arc<User>> {
+        found(match bearer_token(headers).filter(|token| self.is_own(token)) {
             None => Ok(None),
-            Some(token) => Ok(Some(ServiceAccounts::user(self, token, at.applied, at.seconds())?)),
-        }
+            Some(token) => {
+                let user = ServiceAccounts::user(self, token, at.applied, at.seconds());
+                user.map(Some).map_err(Unauthenticated::from)
+            }
+        })
     }
 
-    fn holder(&self, token: &[u8], at: Moment<'_>) -> Result<Option<Holder>, Unauthenticated> {
+    fn holder<'a>(&'a self, token: &'a [u8], at: Moment<'a>) -> Finding<'a, Holder> {
         if !self.is_own(token) {
-            return Ok(None);
+            return found(Ok(None));
         }
-        let (user, audiences) = ServiceAccounts::holder(self, token, at.applied, at.seconds())?;
-        Ok(Some(Holder { user, audiences }))
+        let holder = ServiceAccounts::holder(self, token, at.applied, at.seconds());
+        let holder = holder.map(|(user, audiences)| Some(Holder { user, audiences }));
+        found(holder.map_err(Unauthenticated::from))
     }
 }
 

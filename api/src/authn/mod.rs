@@ -15,7 +15,10 @@ pub mod service_account_name;
 mod token;
 mod user;
 
-pub use authenticator::{API_AUDIENCE, AnonymousAccess, Authenticator, Holder, Method, Moment, Unauthenticated};
+pub use authenticator::{
+    API_AUDIENCE, AnonymousAccess, Authenticator, Finding, Found, Holder, Method, Moment, Unauthenticated,
+    found,
+};
 pub use peer::{CertificateFault, ClientCertificate, Peer, UserReporter};
 pub use token::{TokenFileError, TokenTable};
 pub use user::{

@@ -1,5 +1,6 @@
 //! Tables of credentials and the users they identify.
 
+use futures::FutureExt;
 use http::header::AUTHORIZATION;
 use http::{HeaderMap, HeaderValue};
 use orch_proto::brand::{KUBERNETES, ORCH};
@@ -32,6 +33,17 @@ fn moment(applied: &Applied) -> Moment<'_> {
     Moment { applied, now: Timestamp::default() }
 }
 
+/// The user that the methods of this node find without asking another server.
+fn authenticate(
+    authenticator: &Authenticator,
+    peer: &Peer,
+    headers: &HeaderMap,
+) -> Result<std::sync::Arc<User>, Unauthenticated> {
+    let applied = empty();
+    let found = authenticator.authenticate(peer, headers, moment(&applied)).now_or_never();
+    found.expect("no other server is asked")
+}
+
 fn bad_certificate() -> Option<Result<ClientCertificate, CertificateFault>> {
     Some(Err(CertificateFault("expired".to_owned())))
 }
@@ -43,7 +55,8 @@ fn check(peer: Peer, authorization: &str, anonymous: AnonymousAccess, expected: 
     if !authorization.is_empty() {
         headers.insert(AUTHORIZATION, HeaderValue::from_str(authorization).unwrap());
     }
-    let found = match Authenticator::new(&ORCH, tokens, anonymous).authenticate(&peer, &headers, moment(&empty())) {
+    let authenticator = Authenticator::new(&ORCH, tokens, anonymous);
+    let found = match authenticate(&authenticator, &peer, &headers) {
         Ok(user) => format!("{} {}", user.name, user.groups.join(" ")),
         Err(error) => error.to_string(),
     };
@@ -112,7 +125,7 @@ fn a_certificate_becomes_the_credential_id_under_the_brands_key() {
     ] {
         let authenticator = Authenticator::new(brand, TokenTable::default(), AnonymousAccess::Refused);
         let user =
-            authenticator.authenticate(&peer(certificate("carol", &[]), false), &HeaderMap::new(), moment(&empty())).unwrap();
+            authenticate(&authenticator, &peer(certificate("carol", &[]), false), &HeaderMap::new()).unwrap();
         assert_eq!(user.extra.get(key), Some(&vec!["X509SHA256=ab01".to_owned()]));
     }
 }
@@ -121,8 +134,8 @@ fn a_certificate_becomes_the_credential_id_under_the_brands_key() {
 fn one_user_is_built_for_a_connection() {
     let authenticator = Authenticator::new(&ORCH, TokenTable::default(), AnonymousAccess::Refused);
     let peer = peer(certificate("carol", &["devs"]), false);
-    let first = authenticator.authenticate(&peer, &HeaderMap::new(), moment(&empty())).unwrap();
-    let second = authenticator.authenticate(&peer, &HeaderMap::new(), moment(&empty())).unwrap();
+    let first = authenticate(&authenticator, &peer, &HeaderMap::new()).unwrap();
+    let second = authenticate(&authenticator, &peer, &HeaderMap::new()).unwrap();
     assert!(std::sync::Arc::ptr_eq(&first, &second));
 }
 

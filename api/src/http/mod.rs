@@ -191,7 +191,7 @@ impl<S: Store> Api<S> {
         let applied = Applied::of(&self.pipeline.store);
         let at = Moment { applied: &applied, now: self.pipeline.ambient.now() };
         let gate = &self.pipeline.gate;
-        let user = gate.authenticate(exchange, peer, &parts.headers, parts.admission.as_ref(), at)?;
+        let user = gate.authenticate(exchange, peer, &parts.headers, parts.admission.as_ref(), at).await?;
         let target = match parse_path(&parts.path) {
             TargetPath::Resource(target) => target,
             TargetPath::Other => return self.other_path(parts, user).await,

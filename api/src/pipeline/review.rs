@@ -52,7 +52,7 @@ impl<S: Store> Pipeline<S> {
                     return Err(ApiError::BadRequest(message.to_owned()));
                 }
                 let at = Moment { applied: &applied, now: self.ambient.now() };
-                let holder = self.gate.review(token.as_bytes(), at);
+                let holder = self.gate.review(token.as_bytes(), at).await;
                 token_status(spec, &self.gate.audiences(), holder.as_ref().map_err(ToString::to_string))
             }
             Review::SelfSubject => {

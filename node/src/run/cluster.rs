@@ -165,7 +165,7 @@ async fn let_in(State(guard): State<Guard>, request: Request, next: Next) -> Res
     let (gate, headers) = (&guard.gate, request.headers());
     let applied = Applied::of(&guard.handle);
     let at = Moment { applied: &applied, now: SystemAmbient.now() };
-    let refused = match gate.authenticate(&exchange, peer, headers, admission, at) {
+    let refused = match gate.authenticate(&exchange, peer, headers, admission, at).await {
         Ok(user) => gate.admit(&exchange, user, headers, attributes, &applied).await.err(),
         Err(refused) => Some(refused),
     };

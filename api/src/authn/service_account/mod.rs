@@ -5,8 +5,6 @@
 
 mod keys;
 mod lookup;
-#[cfg(test)]
-mod tests;
 mod token;
 
 use std::collections::{BTreeMap, HashMap};

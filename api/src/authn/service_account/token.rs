@@ -209,8 +209,9 @@ fn verified(token: &[u8], keys: &[VerifyingKey]) -> Result<Map<String, Value>, T
     }
     let algorithm = header.get("alg").and_then(Value::as_str).ok_or_else(malformed)?;
     let id = header.get("kid").map(|id| id.as_str().ok_or_else(malformed)).transpose()?;
-    let is_meant =
-        |key: &&VerifyingKey| key.algorithm() == algorithm && id.is_none_or(|id| id.is_empty() || id == key.id());
+    let is_meant = |key: &&VerifyingKey| {
+        key.algorithm() == algorithm && id.is_none_or(|id| id.is_empty() || id == key.id())
+    };
     if !keys.iter().filter(is_meant).any(|key| key.verifies(message, &signature)) {
         return Err(TokenFault::Signature);
     }
