@@ -77,6 +77,11 @@ impl Exchange {
         String::from_utf8_lossy(&bytes[..bytes.len().min(LOGGED_ID_BYTES_MAX)])
     }
 
+    /// The request's path; empty for internal requests.
+    pub(crate) fn path(&self) -> &str {
+        self.asked.as_ref().map_or("", |asked| &asked.path)
+    }
+
     /// The authenticated user; `None` before the gate.
     pub fn user(&self) -> Option<&Arc<User>> {
         self.user.get()

@@ -3,7 +3,7 @@
 //! Pure: no clock, no input but the connection's peer, the headers and the moment. The certificate was verified when the
 //! connection was made, and the listener ends a connection when its certificate expires.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::fmt::Debug;
 use std::sync::Arc;
 
@@ -34,6 +34,8 @@ pub enum AnonymousAccess {
 pub struct Authenticator {
     methods: Vec<Box<dyn Method>>,
     anonymous: Option<Arc<User>>,
+    /// The only paths where requests without credentials are served; `None`: all.
+    anonymous_paths: Option<HashSet<String>>,
     local_admin: Arc<User>,
 }
 
@@ -90,7 +92,7 @@ pub struct Holder {
 }
 
 /// Bytes of a token that is looked at: the longest that this server accepts.
-const TOKEN_BYTES_MAX: usize = 8 << 10;
+pub(super) const TOKEN_BYTES_MAX: usize = 8 << 10;
 
 /// The audience of this server, for which its tokens are meant: the reference's default, whatever the brand.
 pub const API_AUDIENCE: &str = "https://kubernetes.default.svc";
@@ -107,6 +109,9 @@ pub enum Unauthenticated {
     /// The bearer token is one of a service account, and bad.
     #[error("[invalid bearer token, {0}]")]
     ServiceAccountToken(#[from] TokenFault),
+    /// Another server refuses the bearer token, or the token is not one of a known issuer that is valid now.
+    #[error("[invalid bearer token, {0}]")]
+    Token(String),
     /// The client certificate identifies no user.
     #[error(transparent)]
     InvalidCertificate(#[from] CertificateFault),
@@ -120,6 +125,7 @@ impl Authenticator {
         Authenticator {
             methods: vec![Box::new(Certificates { credential_id_key }), Box::new(tokens)],
             anonymous: is_open.then(|| Arc::new(User::anonymous())),
+            anonymous_paths: None,
             local_admin: Arc::new(User::local_admin()),
         }
     }
@@ -129,6 +135,21 @@ impl Authenticator {
     pub fn with(mut self, method: Box<dyn Method>) -> Authenticator {
         self.methods.push(method);
         self
+    }
+
+    /// The same, and requests without credentials are served on `paths`; `None`: everywhere.
+    #[must_use]
+    pub fn with_anonymous(mut self, paths: Option<&[String]>) -> Authenticator {
+        self.anonymous = Some(Arc::new(User::anonymous()));
+        self.anonymous_paths = paths.map(|paths| paths.iter().cloned().collect());
+        self
+    }
+
+    /// Whether `user`, whom this authenticator has found, may make a request of `path`: the anonymous user is kept to its
+    /// paths.
+    pub(crate) fn admits_at(&self, user: &Arc<User>, path: &str) -> bool {
+        let is_anonymous = self.anonymous.as_ref().is_some_and(|anonymous| Arc::ptr_eq(anonymous, user));
+        !is_anonymous || self.anonymous_paths.as_ref().is_none_or(|paths| paths.contains(path))
     }
 
     /// The user of a request.
@@ -257,7 +278,7 @@ impl Method for Arc<ServiceAccounts> {
 
 /// The token of an `Authorization: Bearer` header. As in the reference, other schemes, and a bearer header without a
 /// token, count as no credential.
-fn bearer_token(headers: &HeaderMap) -> Option<&[u8]> {
+pub(super) fn bearer_token(headers: &HeaderMap) -> Option<&[u8]> {
     let value = headers.get(AUTHORIZATION)?.as_bytes().trim_ascii();
     let mut parts = value.splitn(3, |&byte| byte == b' ');
     let scheme = parts.next()?;

@@ -100,15 +100,20 @@ impl Question {
         })
     }
 
+    /// Why an authorizer could not decide, then what it was not told.
+    fn faults<'a>(&'a self, ruling: &'a Ruling) -> Vec<&'a str> {
+        ruling.error().into_iter().chain(self.ignored.iter().copied()).collect()
+    }
+
     /// The status of an access review that was answered with `ruling`.
     pub fn status(&self, ruling: &Ruling) -> Value {
         let mut status = json!({"allowed": ruling.is_allowed()});
         let members = [
-            ("denied", matches!(ruling, Ruling::Denied { .. }).then(|| Value::from(true))),
+            ("denied", ruling.is_denied().then(|| Value::from(true))),
             ("reason", Some(ruling.reason()).filter(|text| !text.is_empty()).map(Value::from)),
             (
                 "evaluationError",
-                Some(self.ignored.join("\n")).filter(|text| !text.is_empty()).map(Value::from),
+                Some(self.faults(ruling).join("\n")).filter(|text| !text.is_empty()).map(Value::from),
             ),
         ];
         let map = status.as_object_mut().into_iter();

@@ -4,6 +4,8 @@
 //! (`--config`) under the same names; [`parse`] merges the two, and a flag wins over the file. It never opens a
 //! port or touches a data directory.
 
+mod authentication;
+mod authorization;
 mod certs;
 mod cluster;
 mod duration;
@@ -12,8 +14,11 @@ mod node;
 mod parse;
 mod size;
 
+pub use authentication::AuthenticationArgs;
+pub use authorization::{AuthorizationArgs, AuthorizationMode, AuthorizationModes};
 pub use certs::{CertsCommand, InitArgs, InspectArgs, MemberSpec, RenewArgs};
 pub use cluster::{AccessArgs, AddArgs, ClusterCommand, MemberArgs, Output, StatusArgs};
+pub(crate) use duration::parse_duration;
 pub use file::FileError;
 pub use node::{
     Anonymous, BrandName, ClusterMember, DevArgs, FeatureGates, InitialCluster, LogFormat, ServeArgs,

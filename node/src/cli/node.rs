@@ -11,6 +11,8 @@ use orch_api::controllers::Selection;
 use orch_api::pipeline::Features;
 use orch_proto::Brand;
 
+use super::authentication::AuthenticationArgs;
+use super::authorization::AuthorizationArgs;
 use super::duration::parse_duration;
 use super::size::parse_size;
 
@@ -129,10 +131,16 @@ pub struct SharedArgs {
     /// Private key of --tls-cert-file
     #[arg(long, value_name = "FILE", help_heading = IDENTITY)]
     pub tls_private_key_file: Option<PathBuf>,
-    /// Serve requests without credentials as system:anonymous instead of refusing them
+    /// Serve requests without credentials as system:anonymous instead of refusing them [default: false]
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true",
-        default_value = "false", action = ArgAction::Set, help_heading = IDENTITY)]
-    pub anonymous_auth: bool,
+        action = ArgAction::Set, help_heading = IDENTITY)]
+    pub anonymous_auth: Option<bool>,
+    /// How other servers and configured issuers say who a user is.
+    #[command(flatten)]
+    pub authentication: AuthenticationArgs,
+    /// Who decides what a user may do.
+    #[command(flatten)]
+    pub authorization: AuthorizationArgs,
     /// Product names on the wire: orch, or kubernetes, which serves that ecosystem's clients. Chosen when the cluster is
     /// made and kept [default: orch for a new cluster]
     #[arg(long, value_name = "BRAND", help_heading = STORE)]
@@ -186,7 +194,7 @@ pub type Anonymous = orch_api::authn::AnonymousAccess;
 impl SharedArgs {
     /// The value of `--anonymous-auth`.
     pub fn anonymous(&self) -> Anonymous {
-        if self.anonymous_auth { Anonymous::Allowed } else { Anonymous::Refused }
+        if self.anonymous_auth == Some(true) { Anonymous::Allowed } else { Anonymous::Refused }
     }
 }
 

@@ -15,10 +15,10 @@ use orch_proto::Brand;
 use orch_raft::ClusterIdentity;
 use tokio_util::sync::CancellationToken;
 
-use super::cluster;
 use super::error::RunError;
 use super::plan::{Plan, host_port};
 use super::store::Handle;
+use super::{authentication, authorization, cluster};
 
 /// The API of this node, with its running controllers.
 pub(super) struct Api {
@@ -39,8 +39,10 @@ impl Api {
             Brand::named(&cluster.brand).ok_or_else(|| RunError::UnknownBrand(cluster.brand.to_string()))?;
         let tokens = std::mem::take(&mut plan.tokens);
         let authenticator = Authenticator::new(brand, tokens, plan.anonymous);
-        let gate = Gate::builtin(brand, authenticator);
         let stopping = CancellationToken::new();
+        let authenticator = authentication::extend(authenticator, &plan.authentication, brand, &stopping)?;
+        let gate = Gate::builtin(brand, authenticator);
+        authorization::start(&plan.authorization, brand, &gate, stopping.clone())?;
         let pipeline = Arc::new(Pipeline::new(
             handle.clone(),
             Registry::builtin(brand),

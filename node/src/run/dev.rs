@@ -21,6 +21,8 @@ use super::brand::brand_of_data;
 use super::capacity;
 use super::error::RunError;
 use super::plan::{Kind, PeerFiles, Plan, features, host_port, tls_files, tokens};
+use super::{authentication, authorization};
+use crate::access::authorization::Strictness;
 use crate::certs::{
     Authority, CertsError, Layout, Leaf, Pair, admin_leaf, inspect, is_about_to_expire, peer_leaf,
     replace_file, server_leaf, write_new,
@@ -77,6 +79,8 @@ pub(super) fn plan(arguments: &DevArgs) -> Result<Plan, RunError> {
         tokens,
         keys: super::plan::keys(shared, asked.unwrap_or(&ORCH))?,
         anonymous: shared.anonymous(),
+        authentication: authentication::plan(shared, asked.unwrap_or(&ORCH))?,
+        authorization: authorization::plan(&shared.authorization, Strictness::Dev, asked.unwrap_or(&ORCH))?,
         brand: asked,
         watch_history: shared.watch_history,
         watch_history_memory: shared.watch_history_memory,

@@ -35,6 +35,14 @@ pub enum RunError {
         /// The line and its fault.
         source: orch_api::authn::TokenFileError,
     },
+    /// A configuration of authentication or authorization cannot be used.
+    #[error("--{flag}")]
+    Access {
+        /// The flag.
+        flag: &'static str,
+        /// What is wrong with its file.
+        source: crate::access::FileFault,
+    },
     /// The data directory holds files of other programs.
     #[error(
         "{path} holds other files and no data of this program; choose an empty directory with --data-dir"

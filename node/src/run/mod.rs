@@ -7,6 +7,8 @@
 //! leadership, store. A step that fails is an error that names the flag, file or directory.
 
 mod api;
+mod authentication;
+mod authorization;
 mod brand;
 mod capacity;
 mod cluster;

@@ -12,6 +12,8 @@ use orch_proto::Brand;
 use orch_raft::disk::cipher::RecordCipher;
 use orch_raft::member::SpaceOptions;
 
+use super::authentication::AuthenticationPlan;
+use super::authorization::AuthorizationPlan;
 use super::error::RunError;
 use crate::cli::{ClusterMember, SharedArgs};
 use crate::tls::TlsFiles;
@@ -49,6 +51,10 @@ pub struct Plan {
     pub tokens: TokenTable,
     /// Whether requests without credentials are served.
     pub anonymous: AnonymousAccess,
+    /// Methods of authentication that ask other servers.
+    pub authentication: AuthenticationPlan,
+    /// Who rules on requests.
+    pub authorization: AuthorizationPlan,
     /// The value of `--brand`.
     pub brand: Option<&'static Brand>,
     /// How long history is kept.

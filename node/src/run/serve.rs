@@ -9,6 +9,8 @@ use super::brand::brand_of_data;
 use super::capacity;
 use super::error::RunError;
 use super::plan::{Kind, PeerFiles, Plan, features, host_of, host_port, tls_files, tokens};
+use super::{authentication, authorization};
+use crate::access::authorization::Strictness;
 use crate::certs::{Layout, MemberFiles};
 use crate::cli::{ClusterMember, ServeArgs};
 
@@ -50,6 +52,8 @@ pub(super) fn plan(arguments: &ServeArgs) -> Result<Plan, RunError> {
         tokens: tokens(shared)?,
         keys: super::plan::keys(shared, asked.unwrap_or(&ORCH))?,
         anonymous: shared.anonymous(),
+        authentication: authentication::plan(shared, asked.unwrap_or(&ORCH))?,
+        authorization: authorization::plan(&shared.authorization, Strictness::Serve, asked.unwrap_or(&ORCH))?,
         brand: asked,
         watch_history: shared.watch_history,
         watch_history_memory: shared.watch_history_memory,
