@@ -89,7 +89,8 @@ pub(super) fn current(total: u32, wanted: &[Wanted]) -> Vec<u32> {
         let middle = f64::midpoint(low, high);
         if sum(middle) > total { high = middle } else { low = middle }
     }
-    wanted.iter().map(|level| seats(at(level, low))).collect()
+    // A level that lends all it has keeps a seat, so that its next request does not wait for the next division.
+    wanted.iter().map(|level| seats(at(level, low)).max(u32::from(!level.is_exempt))).collect()
 }
 
 /// A number of seats, rounded up.

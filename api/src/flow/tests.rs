@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures::FutureExt;
 use orch_proto::brand::ORCH;
 use orch_rules::kinds::flow_control::CATCH_ALL;
 use orch_schema::json;
@@ -168,7 +169,7 @@ async fn another_user_is_served_beside_one_who_floods() {
     let asker = Asker { fixture: &fixture, flow: &flow };
     let (flooder, other) = (user("flooder", "devs"), user("other", "devs"));
     let seats = [asker.admit(&flooder).await.ok().unwrap(), asker.admit(&flooder).await.ok().unwrap()];
-    let mut flood: Vec<_> = (0..100).map(|_| Box::pin(asker.admit(&flooder))).collect();
+    let mut flood: Vec<_> = (0..100).map(|_| Box::pin(asker.admit(&flooder)).fuse()).collect();
     let mut refused = 0;
     for waiting in &mut flood {
         refused += usize::from(futures::poll!(waiting).is_ready());
@@ -176,10 +177,15 @@ async fn another_user_is_served_beside_one_who_floods() {
     assert!(refused > 80, "{refused}: its queues hold two each");
     let mut waiting = Box::pin(asker.admit(&other));
     assert!(futures::poll!(&mut waiting).is_pending());
-    let [first, second] = seats;
-    drop(first);
-    drop(second);
-    assert!(matches!(futures::poll!(&mut waiting), std::task::Poll::Ready(Ok(_))), "one of the next two seats");
+    drop(seats);
+    let mut served = 0;
+    while futures::poll!(&mut waiting).is_pending() {
+        for waiting in &mut flood {
+            // A seat is given back at once.
+            served += usize::from(matches!(futures::poll!(waiting), std::task::Poll::Ready(Ok(_))));
+        }
+        assert!(served <= 6, "one for each queue of the other's hand: {served}");
+    }
 }
 
 #[tokio::test(start_paused = true)]

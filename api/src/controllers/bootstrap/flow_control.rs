@@ -188,7 +188,7 @@ mod tests {
     fn the_list_has_the_fixed_specs_in_every_brand() {
         for brand in [&ORCH, &KUBERNETES] {
             let all = wanted(brand).unwrap();
-            assert_eq!(all.len(), 21);
+            assert_eq!(all.len(), 19);
             for wanted in all.iter().filter(|wanted| wanted.is_mandatory) {
                 let fixed = match wanted.storage {
                     FLOW_SCHEMAS => mandatory_flow_schema(&wanted.name),
@@ -204,7 +204,7 @@ mod tests {
     async fn a_cluster_has_its_schemas_and_levels_and_nothing_is_written_twice() {
         let fixture = Fixture::new();
         fixture.while_running(run(&fixture.client()), 3).await;
-        assert_eq!(fixture.state().collection(FLOW_SCHEMAS).len(), 13);
+        assert_eq!(fixture.state().collection(FLOW_SCHEMAS).len(), 11);
         assert_eq!(fixture.state().collection(PRIORITY_LEVELS).len(), 8);
         let schema = fixture.read(FLOW_SCHEMAS, "probes");
         assert_eq!(schema["metadata"]["annotations"], json!({"apf.orch.io/autoupdate-spec": "true"}));

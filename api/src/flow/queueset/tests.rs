@@ -110,7 +110,7 @@ fn run(flows: &[Flow], seats_max: u32, span: u64) -> Vec<u64> {
 }
 
 #[test]
-fn one_of_a_light_flow_is_next_in_turn_whatever_another_has_queued() {
+fn one_of_a_light_flow_is_soon_in_turn_whatever_another_has_queued() {
     let mut set = QueueSet::new(OWN_QUEUES, 2, 0);
     let mut executing: VecDeque<_> = (0..2).map(|_| ticket(set.arrive(0, 1, 1))).collect();
     for _ in 0..500 {
@@ -118,18 +118,24 @@ fn one_of_a_light_flow_is_next_in_turn_whatever_another_has_queued() {
     }
     let mut now = 0;
     for _ in 0..100 {
-        now += 4_000;
         let light = ticket(set.arrive(now, 2, 1));
-        set.leave(now + 1, executing.pop_front().unwrap());
-        let next: Vec<_> = set.take_dispatched().collect();
-        assert_eq!(next, [light], "the first seat that becomes free");
-        set.leave(now + 2_000, light);
+        let mut passed = 0;
+        while !set.is_executing(light) {
+            now += 4_000;
+            set.leave(now, executing.pop_front().unwrap());
+            let next: Vec<_> = set.take_dispatched().collect();
+            executing.extend(next.into_iter().filter(|ticket| *ticket != light));
+            passed += 1;
+        }
+        assert!(passed <= 3, "of 500 that wait, {} passed it", passed - 1);
+        now += 2_000;
+        set.leave(now, light);
         executing.extend(set.take_dispatched());
     }
 }
 
 fn flows() -> impl Strategy<Value = Vec<Flow>> {
-    let flow = (8_usize..40, 1_u32..4, 1_000_u64..20_000)
+    let flow = (40_usize..80, 1_u32..4, 1_000_u64..20_000)
         .prop_map(|(backlog, seats, duration)| Flow { backlog, seats, duration });
     prop::collection::vec(flow, 2..6)
 }
