@@ -9,6 +9,7 @@ pub mod cli;
 pub mod encryption;
 pub mod kubeconfig;
 pub mod logging;
+pub mod metrics;
 pub mod report;
 pub mod run;
 pub mod secrecy;

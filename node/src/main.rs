@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use clap::CommandFactory;
 use orch_node::cli::{CertsCommand, Cli, Command, EncryptionCommand, ParseError, parse};
 use orch_node::report::Causes;
-use orch_node::{admin, certs, encryption, logging, run, secrecy};
+use orch_node::{admin, certs, encryption, logging, metrics, run, secrecy};
 use time::OffsetDateTime;
 
 #[global_allocator]
@@ -63,6 +63,7 @@ fn dispatch(command: Command) -> anyhow::Result<()> {
 /// Runs a node to its end. After a failure the store can still be open and its threads running, and they must not be
 /// waited for: the process ends without exit handlers, since RocksDB's would abort it while its threads run.
 fn serve(plan: run::Plan) -> anyhow::Result<()> {
+    metrics::install();
     let Err(error) = run::run(plan, &mut io::stdout()) else { return Ok(()) };
     report(&error.into());
     signal_hook::low_level::exit(i32::from(CODE_FAILURE))

@@ -2,7 +2,7 @@
 //!
 //! `options` is the command line, `fixture` creates namespaces and objects, `work` formats the requests of a work,
 //! `driver` runs closed-loop clients over `line`s (HTTP/1.1 by `wire`, HTTP/2 by `multiplex`), `fanout` is the watch
-//! work, `process` reads the servers' CPU time and memory, `reference` holds the figures to compare with and `report`
+//! work, `flood` times one user while another floods, `process` reads the servers' CPU time and memory, `reference` holds the figures to compare with and `report`
 //! prints.
 //!
 //! The generator shares the machine with the server, so it is lean: no request is built twice, no response is decoded,
@@ -12,6 +12,7 @@
 mod driver;
 mod fanout;
 mod fixture;
+mod flood;
 mod line;
 mod multiplex;
 mod options;

@@ -12,9 +12,9 @@ use super::options::{Options, WorkName};
 use super::report::{Report, Row};
 use super::target::Target;
 use super::work::{Kind, Script, payload};
-use super::{fanout, fixture, process};
+use super::{fanout, fixture, flood, process};
 use crate::client::{Access, Endpoint, Identity, Trust};
-use crate::cluster::Cluster;
+use crate::cluster::{self, Cluster};
 
 /// Objects that gets and patches choose from.
 const OBJECTS: u32 = 1000;
@@ -48,7 +48,8 @@ struct Bench<'a> {
 
 impl<'a> Bench<'a> {
     fn prepare(options: &'a Options) -> Result<Self> {
-        let cluster = options.start.map(Cluster::start_blocking).transpose()?;
+        let asked = |nodes| cluster::Options { flags: options.serve_flags.clone(), ..cluster::Options::nodes(nodes) };
+        let cluster = options.start.map(asked).map(Cluster::start_blocking).transpose()?;
         let (targets, pids) = match &cluster {
             Some(cluster) => {
                 let target = |(endpoint, access)| Target { endpoint, access };
@@ -96,6 +97,7 @@ impl<'a> Bench<'a> {
             WorkName::ListChunked => (self.namespace("list", self.options.objects)?, Kind::Chunked),
             WorkName::Mixed => (self.namespace("mixed", OBJECTS)?, Kind::Mixed { objects: OBJECTS, created }),
             WorkName::Watch => return self.watch(),
+            WorkName::FloodGet | WorkName::FloodPatch | WorkName::FloodList => return self.flood(name),
             WorkName::All => bail!("`all` is not one work"),
         };
         let load = Load { clients: self.clients(name), ..self.load.clone() };
@@ -108,6 +110,21 @@ impl<'a> Bench<'a> {
         let writers = self.options.clients.unwrap_or(WorkName::Watch.clients());
         let load = Load { clients: writers, ..self.load.clone() };
         fanout::watch(&load, &namespace, &version, self.options.watchers)
+    }
+
+    fn flood(&mut self, name: WorkName) -> Result<Outcome> {
+        let objects = self.options.objects;
+        let namespace = self.namespace("flood", objects)?;
+        fixture::open_to_all(&self.load.targets[0], &namespace)?;
+        let kind = match name {
+            WorkName::FloodPatch => Kind::Patch { objects },
+            WorkName::FloodList => Kind::List,
+            _ => Kind::Get { objects, any: false },
+        };
+        let flooding = flood::As { token: &self.options.flood_token, clients: self.options.flood_clients, kind };
+        let kind = Kind::Get { objects, any: false };
+        let timed = flood::As { token: &self.options.timed_token, clients: self.clients(name), kind };
+        flood::flood(&self.load, &namespace, &self.payload, &flooding, &timed)
     }
 
     /// Name of this run's namespace `word`, which is created with `objects` objects at the first call.

@@ -51,8 +51,9 @@ impl Api {
         ));
         let options = controllers::Options { event_ttl: plan.event_ttl, selection: plan.controllers.clone() };
         tokio::spawn(controllers::run(pipeline.clone(), options, stopping.clone().cancelled_owned()));
-        let resources = ResourceApi::new(pipeline, stopping.clone());
+        let resources = ResourceApi::new(pipeline, stopping.clone()).controlled(plan.flow);
         let resources = resources.reached_at(&host_port(&plan.advertise, secure_port));
+        let resources = resources.exposing(crate::metrics::exposition(stopping.clone()));
         let router = cluster::router(handle, gate).merge(resources.router());
         Ok(Api { brand, router, stopping })
     }

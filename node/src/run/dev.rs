@@ -86,6 +86,7 @@ pub(super) fn plan(arguments: &DevArgs) -> Result<Plan, RunError> {
         event_ttl: shared.event_ttl,
         controllers: shared.controllers.clone(),
         features: features(shared),
+        flow: super::flow::options(shared),
     })
 }
 

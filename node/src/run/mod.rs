@@ -13,6 +13,7 @@ mod cluster;
 mod dev;
 mod endpoints;
 mod error;
+mod flow;
 mod identity;
 mod lifetime;
 mod occupancy;

@@ -67,6 +67,8 @@ pub struct Plan {
     pub controllers: Selection,
     /// Feature gates.
     pub features: Features,
+    /// Settings of flow control.
+    pub flow: orch_api::flow::Options,
 }
 
 /// Kind of node, with the listeners that only it has.

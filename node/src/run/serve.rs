@@ -59,6 +59,7 @@ pub(super) fn plan(arguments: &ServeArgs) -> Result<Plan, RunError> {
         event_ttl: shared.event_ttl,
         controllers: shared.controllers.clone(),
         features: features(shared),
+        flow: super::flow::options(shared),
     })
 }
 
