@@ -15,3 +15,4 @@ pub mod run;
 pub mod secrecy;
 pub mod server;
 pub mod tls;
+pub mod token_keys;

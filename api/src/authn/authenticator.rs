@@ -75,7 +75,8 @@ pub struct Moment<'a> {
 }
 
 impl Moment<'_> {
-    fn seconds(self) -> u64 {
+    /// The time in seconds since 1970.
+    pub(super) fn seconds(self) -> u64 {
         self.now.0 / 1_000_000
     }
 }
@@ -85,8 +86,15 @@ impl Moment<'_> {
 pub struct Holder {
     /// The user.
     pub user: Arc<User>,
-    /// Audiences that the token is meant for.
+    /// Audiences that the token names. Empty where it names none: it is meant for those of this server.
     pub audiences: Vec<String>,
+}
+
+impl Holder {
+    /// The holder of a token that names no audience: it is meant for this server.
+    pub fn agnostic(user: Arc<User>) -> Holder {
+        Holder { user, audiences: Vec::new() }
+    }
 }
 
 /// Bytes of a token that is looked at: the longest that this server accepts.
@@ -230,34 +238,26 @@ impl Method for TokenTable {
 
     fn holder<'a>(&'a self, token: &'a [u8], _at: Moment<'a>) -> Finding<'a, Holder> {
         let user = TokenTable::holder(self, token).cloned();
-        found(Ok(user.map(|user| Holder { user, audiences: vec![API_AUDIENCE.to_owned()] })))
+        found(Ok(user.map(|user| Holder::agnostic(user))))
     }
 }
 
 impl Method for Arc<ServiceAccounts> {
     fn user<'a>(&'a self, _peer: &'a Peer, headers: &'a HeaderMap, at: Moment<'a>) -> Finding<'a, Arc<User>> {
-        found(match bearer_token(headers).filter(|token| self.is_own(token)) {
-            None => Ok(None),
-            Some(token) => {
-                let user = ServiceAccounts::user(self, token, at.applied, at.seconds());
-                user.map(Some).map_err(Unauthenticated::from)
-            }
-        })
+        let Some(token) = bearer_token(headers) else { return found(Ok(None)) };
+        found(ServiceAccounts::user(self, token, at.applied, at.seconds()).map_err(Unauthenticated::from))
     }
 
     fn holder<'a>(&'a self, token: &'a [u8], at: Moment<'a>) -> Finding<'a, Holder> {
-        if !self.is_own(token) {
-            return found(Ok(None));
-        }
         let holder = ServiceAccounts::holder(self, token, at.applied, at.seconds());
-        let holder = holder.map(|(user, audiences)| Some(Holder { user, audiences }));
-        found(holder.map_err(Unauthenticated::from))
+        let named = |(user, audiences)| Holder { user, audiences };
+        found(holder.map(|holder| holder.map(named)).map_err(Unauthenticated::from))
     }
 }
 
 /// The token of an `Authorization: Bearer` header. As in the reference, other schemes, and a bearer header without a
 /// token, count as no credential.
-fn bearer_token(headers: &HeaderMap) -> Option<&[u8]> {
+pub(super) fn bearer_token(headers: &HeaderMap) -> Option<&[u8]> {
     let value = headers.get(AUTHORIZATION)?.as_bytes().trim_ascii();
     let mut parts = value.splitn(3, |&byte| byte == b' ');
     let scheme = parts.next()?;

@@ -4,6 +4,7 @@
 //! (`--config`) under the same names; [`parse`] merges the two, and a flag wins over the file. It never opens a
 //! port or touches a data directory.
 
+mod admission;
 mod certs;
 mod cluster;
 mod duration;
@@ -11,8 +12,10 @@ mod file;
 mod flow;
 mod node;
 mod parse;
+mod service_accounts;
 mod size;
 
+pub use admission::AdmissionArgs;
 pub use certs::{CertsCommand, InitArgs, InspectArgs, MemberSpec, RenewArgs};
 pub use cluster::{AccessArgs, AddArgs, ClusterCommand, MemberArgs, Output, StatusArgs};
 pub use file::FileError;
@@ -22,6 +25,7 @@ pub use node::{
     SharedArgs, check_member,
 };
 pub use parse::{ParseError, parse};
+pub use service_accounts::ServiceAccountArgs;
 pub(crate) use size::format_size;
 
 use std::path::PathBuf;

@@ -11,8 +11,10 @@ use orch_api::controllers::Selection;
 use orch_api::pipeline::Features;
 use orch_proto::Brand;
 
+use super::admission::AdmissionArgs;
 use super::duration::parse_duration;
 use super::flow::FlowArgs;
+use super::service_accounts::ServiceAccountArgs;
 use super::size::parse_size;
 
 const NETWORK: &str = "Network";
@@ -163,6 +165,12 @@ pub struct SharedArgs {
     #[arg(long, value_name = "TIME", default_value = "1h", value_parser = parse_duration, help_heading = STORE)]
     pub event_ttl: Duration,
 
+    /// Flags of admission plugins.
+    #[command(flatten)]
+    pub admission: AdmissionArgs,
+    /// Flags of tokens.
+    #[command(flatten)]
+    pub service_accounts: ServiceAccountArgs,
     /// Background loops to run: `*` for all, NAME for this one, -NAME for all but this one; separated by commas. Names are
     /// those of the reference; its loops that are no part of orch are accepted and change nothing.
     #[arg(long, value_name = "LIST", default_value = "*", allow_hyphen_values = true)]

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use orch_api::admission::PluginSelection;
 use orch_api::authn::{AnonymousAccess, TokenTable};
 use orch_api::controllers::Selection;
 use orch_api::pipeline::Features;
@@ -13,6 +14,7 @@ use orch_raft::disk::cipher::RecordCipher;
 use orch_raft::member::SpaceOptions;
 
 use super::error::RunError;
+use super::service_accounts::ServiceAccountPlan;
 use crate::cli::{ClusterMember, SharedArgs};
 use crate::tls::TlsFiles;
 
@@ -47,6 +49,10 @@ pub struct Plan {
     pub keys: Option<Arc<dyn RecordCipher>>,
     /// Users with static tokens; empty without `--token-auth-file`.
     pub tokens: TokenTable,
+    /// Service account tokens and bootstrap tokens.
+    pub service_accounts: ServiceAccountPlan,
+    /// The admission plugins that are asked.
+    pub admission: PluginSelection,
     /// Whether requests without credentials are served.
     pub anonymous: AnonymousAccess,
     /// The value of `--brand`.

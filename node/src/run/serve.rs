@@ -6,9 +6,9 @@ use std::path::PathBuf;
 use orch_proto::brand::ORCH;
 
 use super::brand::brand_of_data;
-use super::capacity;
 use super::error::RunError;
 use super::plan::{Kind, PeerFiles, Plan, features, host_of, host_port, tls_files, tokens};
+use super::{admission, capacity, service_accounts};
 use crate::certs::{Layout, MemberFiles};
 use crate::cli::{ClusterMember, ServeArgs};
 
@@ -49,6 +49,12 @@ pub(super) fn plan(arguments: &ServeArgs) -> Result<Plan, RunError> {
         },
         tokens: tokens(shared)?,
         keys: super::plan::keys(shared, asked.unwrap_or(&ORCH))?,
+        service_accounts: service_accounts::plan(
+            &shared.service_accounts,
+            layout.token_key(),
+            &layout.authority_certificate(),
+        )?,
+        admission: admission::plan(&shared.admission)?,
         anonymous: shared.anonymous(),
         brand: asked,
         watch_history: shared.watch_history,
