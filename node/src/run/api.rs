@@ -18,9 +18,11 @@ use orch_raft::ClusterIdentity;
 use tokio_util::sync::CancellationToken;
 
 use super::cluster;
+use super::encryption;
 use super::error::RunError;
 use super::plan::{Plan, host_port};
 use super::store::Handle;
+use crate::encryption::Rewriter;
 
 /// The API of this node, with its running controllers.
 pub(super) struct Api {
@@ -36,6 +38,7 @@ impl Api {
         handle: Handle,
         cluster: &ClusterIdentity,
         secure_port: u16,
+        rewriter: Arc<Rewriter>,
     ) -> Result<Api, RunError> {
         let brand =
             Brand::named(&cluster.brand).ok_or_else(|| RunError::UnknownBrand(cluster.brand.to_string()))?;
@@ -67,7 +70,16 @@ impl Api {
         let resources = ResourceApi::new(pipeline, stopping.clone()).controlled(plan.flow);
         let resources = resources.reached_at(&reached_at);
         let resources = resources.exposing(crate::metrics::exposition(stopping.clone()));
-        let router = cluster::router(handle, gate).merge(resources.router());
+        let resources = match &plan.keys {
+            Some(keys) if keys.has_plugins() || plan.reloads_keys => {
+                let keys = Arc::clone(keys);
+                resources.with_check(encryption::KMS_CHECK, move || keys.plugins_are_healthy())
+            }
+            _ => resources,
+        };
+        let rewrites = encryption::router(&plan.name, rewriter);
+        let rewrites = cluster::guarded(rewrites, handle.clone(), gate.clone());
+        let router = cluster::router(handle, gate).merge(rewrites).merge(resources.router());
         Ok(Api { brand, router, stopping })
     }
 

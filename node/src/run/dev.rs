@@ -20,7 +20,7 @@ use time::OffsetDateTime;
 use super::brand::brand_of_data;
 use super::error::RunError;
 use super::plan::{Kind, PeerFiles, Plan, features, host_port, tls_files, tokens};
-use super::{admission, capacity, service_accounts};
+use super::{admission, capacity, encryption, service_accounts};
 use crate::certs::{
     Authority, CertsError, Layout, Leaf, Pair, admin_leaf, inspect, is_about_to_expire, peer_leaf,
     replace_file, server_leaf, token_keys, write_new,
@@ -75,7 +75,8 @@ pub(super) fn plan(arguments: &DevArgs) -> Result<Plan, RunError> {
             key: files.peer_key,
         },
         tokens,
-        keys: super::plan::keys(shared, asked.unwrap_or(&ORCH))?,
+        keys: encryption::keys(&shared.encryption, asked.unwrap_or(&ORCH))?,
+        reloads_keys: shared.encryption.encryption_provider_config_automatic_reload,
         service_accounts: service_accounts::plan(
             &shared.service_accounts,
             layout.token_key(),

@@ -12,6 +12,7 @@ mod brand;
 mod capacity;
 mod cluster;
 mod dev;
+mod encryption;
 mod endpoints;
 mod error;
 mod flow;

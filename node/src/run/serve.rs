@@ -8,7 +8,7 @@ use orch_proto::brand::ORCH;
 use super::brand::brand_of_data;
 use super::error::RunError;
 use super::plan::{Kind, PeerFiles, Plan, features, host_of, host_port, tls_files, tokens};
-use super::{admission, capacity, service_accounts};
+use super::{admission, capacity, encryption, service_accounts};
 use crate::certs::{Layout, MemberFiles};
 use crate::cli::{ClusterMember, ServeArgs};
 
@@ -48,7 +48,8 @@ pub(super) fn plan(arguments: &ServeArgs) -> Result<Plan, RunError> {
             key: files.peer_key,
         },
         tokens: tokens(shared)?,
-        keys: super::plan::keys(shared, asked.unwrap_or(&ORCH))?,
+        keys: encryption::keys(&shared.encryption, asked.unwrap_or(&ORCH))?,
+        reloads_keys: shared.encryption.encryption_provider_config_automatic_reload,
         service_accounts: service_accounts::plan(
             &shared.service_accounts,
             layout.token_key(),
