@@ -1,5 +1,5 @@
-//! Authentication: client certificates, bearer tokens, tokens of service accounts, of issuers and of a webhook, the local
-//! administrator of a development node, anonymous.
+//! Authentication: client certificates, bearer tokens (static, of service accounts, of nodes that join, of issuers, of a
+//! webhook), the local administrator of a development node, anonymous.
 //!
 //! Owns deriving a [`User`] from a connection and its headers. It never decides what a user may do and never
 //! logs, keeps or returns a token: errors name a line of the file, the table keeps digests only.
@@ -9,6 +9,7 @@
 //! is never answered as anonymous.
 
 mod authenticator;
+pub mod bootstrap_token;
 pub mod impersonate;
 pub mod jwt;
 mod peer;

@@ -8,7 +8,8 @@ use orch_schema::value::Value;
 
 use super::rbac::{ALL, PolicyRule};
 use super::{Attributes, ResourceAttributes, Ruling};
-use crate::authn::{Holder, User};
+use crate::authn::service_account::TokenFault;
+use crate::authn::{Holder, Unauthenticated, User};
 
 /// The kinds of reviews: resources that are created and never stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -234,16 +235,27 @@ pub fn token_status(spec: &Value, own: &[String], holder: Result<&Holder, String
     };
     match holder {
         Ok(holder) => {
-            let meant = holder.audiences.iter().filter(|audience| is_asked(audience));
+            let named = if holder.audiences.is_empty() { own } else { &holder.audiences };
+            let meant = named.iter().filter(|audience| is_asked(audience));
             let audiences: Vec<Value> = meant.map(|audience| Value::from(audience.as_str())).collect();
             if audiences.is_empty() {
-                return json!({"user": {}});
+                let wanted: Vec<String> = asked.iter().map(|&audience| audience.to_owned()).collect();
+                let wanted = if wanted.is_empty() { own } else { &wanted };
+                return json!({"user": {}, "error": audience_error(holder, wanted)});
             }
             json!({
                 "authenticated": true, "user": user_info(&holder.user), "audiences": Value::Array(audiences),
             })
         }
         Err(error) => json!({"user": {}, "error": error}),
+    }
+}
+
+/// The error of a token that is good, but meant for none of the audiences `wanted`.
+fn audience_error(holder: &Holder, wanted: &[String]) -> String {
+    match holder.audiences.is_empty() {
+        true => Unauthenticated::InvalidToken.to_string(),
+        false => Unauthenticated::from(TokenFault::audience(&holder.audiences, wanted)).to_string(),
     }
 }
 
@@ -304,14 +316,21 @@ mod tests {
     fn a_token_is_reviewed_for_the_audiences_that_are_asked_for() {
         let own = [API_AUDIENCE.to_owned()];
         let user = Arc::new(User { name: "x".to_owned(), ..User::default() });
-        let holder = Holder { user, audiences: vec![API_AUDIENCE.to_owned(), "more".to_owned()] };
+        let agnostic = Holder::agnostic(user.clone());
+        let audiences = vec![API_AUDIENCE.to_owned(), "more".to_owned()];
+        let named = Holder { user, audiences };
         let found = json!({"authenticated": true, "user": {"username": "x"}, "audiences": [API_AUDIENCE]});
-        for (audiences, expected) in [
-            (json!([]), found.clone()),
-            (json!(["other", API_AUDIENCE]), found),
-            (json!(["other"]), json!({"user": {}})),
+        let told = format!(
+            r#"[invalid bearer token, token audiences ["{API_AUDIENCE}" "more"] is invalid for the target audiences ["a" "b"]]"#
+        );
+        for (holder, audiences, expected) in [
+            (&agnostic, json!([]), found.clone()),
+            (&agnostic, json!(["other", API_AUDIENCE]), found.clone()),
+            (&agnostic, json!(["other"]), json!({"user": {}, "error": "invalid bearer token"})),
+            (&named, json!(["other", API_AUDIENCE]), found),
+            (&named, json!(["a", "b"]), json!({"user": {}, "error": told})),
         ] {
-            assert_eq!(token_status(&json!({"audiences": audiences}), &own, Ok(&holder)), expected);
+            assert_eq!(token_status(&json!({"audiences": audiences}), &own, Ok(holder)), expected);
         }
         let refused = token_status(&json!({}), &own, Err("invalid bearer token".to_owned()));
         assert_eq!(refused, json!({"user": {}, "error": "invalid bearer token"}));

@@ -1,17 +1,18 @@
 //! The methods of authentication that ask other servers, from the flags of a node.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use orch_api::ambient::SystemAmbient;
 use orch_api::authn::jwt::Issuers;
+use orch_api::authn::service_account::Settings;
 use orch_api::authn::{API_AUDIENCE, Authenticator};
 use orch_proto::Brand;
 use tokio_util::sync::CancellationToken;
 
 use super::error::RunError;
 use crate::access::authentication::{TOKEN_SPAN, TokenWebhookPlan};
-use crate::access::issuers::{Anonymous, Configuration, read};
+use crate::access::issuers::{Anonymous, read};
 use crate::access::{FileFault, follow};
 use crate::cli::SharedArgs;
 use crate::report::Causes;
@@ -40,15 +41,14 @@ pub(super) fn plan(shared: &SharedArgs, brand: &Brand) -> Result<AuthenticationP
             .unwrap_or_else(|| "v1beta1".to_owned()),
     });
     if let Some(webhook) = &webhook {
-        let made = webhook.webhook(brand, audiences(), Arc::new(SystemAmbient));
+        let made = webhook.webhook(brand, vec![API_AUDIENCE.to_owned()], Arc::new(SystemAmbient));
         made.map_err(|source| RunError::Access { flag: WEBHOOK, source })?;
     }
     let config = arguments.authentication_config.clone();
     let anonymous = match &config {
         None => Anonymous::Unsaid,
-        Some(path) => {
-            configuration(path).map_err(|source| RunError::Access { flag: CONFIG, source })?.anonymous
-        }
+        // The issuers of this server's own tokens are known when it starts, and held against the file then.
+        Some(path) => read(path, &[]).map_err(|source| RunError::Access { flag: CONFIG, source })?.anonymous,
     };
     if anonymous != Anonymous::Unsaid && shared.anonymous_auth.is_some() {
         let reason = "--anonymous-auth flag cannot be set when anonymous field is configured in authentication \
@@ -58,21 +58,13 @@ pub(super) fn plan(shared: &SharedArgs, brand: &Brand) -> Result<AuthenticationP
     Ok(AuthenticationPlan { webhook, config, anonymous })
 }
 
-fn audiences() -> Vec<String> {
-    vec![API_AUDIENCE.to_owned()]
-}
-
-/// The configuration in `path`. The issuer of this server's own tokens is none of its issuers.
-fn configuration(path: &Path) -> Result<Configuration, FileFault> {
-    read(path, &[API_AUDIENCE.to_owned()])
-}
-
-/// `authenticator` with the methods of `plan` behind its own. Files are followed, and keys of issuers kept, until
-/// `stopped`.
+/// `authenticator` with the methods of `plan` behind its own. `own`: the settings of this server's own tokens. Files are
+/// followed, and keys of issuers kept, until `stopped`.
 pub(super) fn extend(
     authenticator: Authenticator,
     plan: &AuthenticationPlan,
     brand: &Brand,
+    own: &Settings,
     stopped: &CancellationToken,
 ) -> Result<Authenticator, RunError> {
     let mut authenticator = match &plan.anonymous {
@@ -81,27 +73,34 @@ pub(super) fn extend(
         Anonymous::At(paths) => authenticator.with_anonymous(Some(paths)),
     };
     if let Some(path) = &plan.config {
-        let read = configuration(path).map_err(|source| RunError::Access { flag: CONFIG, source })?;
-        let issuers = Arc::new(Issuers::new(read.issuers, audiences(), Arc::new(SystemAmbient)));
-        keep(&issuers, path.clone(), plan.anonymous.clone(), stopped);
-        authenticator = authenticator.with(Box::new(issuers));
+        let own = own.issuers.clone();
+        let read = read(path, &own).map_err(|source| RunError::Access { flag: CONFIG, source })?;
+        let issuers = Arc::new(Issuers::new(read.issuers, Arc::new(SystemAmbient)));
+        follow_file(&issuers, path.clone(), plan.anonymous.clone(), own, stopped);
+        authenticator = authenticator.with_remote(Box::new(issuers));
     }
     if let Some(webhook) = &plan.webhook {
-        let webhook = webhook.webhook(brand, audiences(), Arc::new(SystemAmbient));
+        let webhook = webhook.webhook(brand, own.audiences.clone(), Arc::new(SystemAmbient));
         let webhook = webhook.map_err(|source| RunError::Access { flag: WEBHOOK, source })?;
-        authenticator = authenticator.with(Box::new(webhook));
+        authenticator = authenticator.with_remote(Box::new(webhook));
     }
     Ok(authenticator)
 }
 
 /// Keeps the keys of `issuers`, and replaces them when the file at `path` changes.
-fn keep(issuers: &Arc<Issuers>, path: PathBuf, anonymous: Anonymous, stopped: &CancellationToken) {
+fn follow_file(
+    issuers: &Arc<Issuers>,
+    path: PathBuf,
+    anonymous: Anonymous,
+    own: Vec<String>,
+    stopped: &CancellationToken,
+) {
     let (kept, until) = (issuers.clone(), stopped.clone());
     tokio::spawn(async move { until.run_until_cancelled(kept.keep_keys()).await });
     let (replaced, until) = (issuers.clone(), stopped.clone());
     let files = vec![path.clone()];
     let reload = move || {
-        let read = configuration(&path)?;
+        let read = read(&path, &own)?;
         if read.anonymous != anonymous {
             tracing::warn!("a change of `anonymous` in the authentication configuration needs a restart");
         }

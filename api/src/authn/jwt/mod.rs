@@ -40,8 +40,6 @@ const LOOK_EVERY: Duration = Duration::from_secs(10);
 pub struct Issuers {
     issuers: RwLock<Arc<[Issuer]>>,
     ambient: Arc<dyn Ambient>,
-    /// Audiences of this server, for reviews of tokens.
-    audiences: Vec<String>,
 }
 
 impl fmt::Debug for Issuers {
@@ -51,9 +49,9 @@ impl fmt::Debug for Issuers {
 }
 
 impl Issuers {
-    /// These issuers. Whoever reviews one of their tokens learns that it is meant for `audiences`, those of this server.
-    pub fn new(issuers: Vec<Issuer>, audiences: Vec<String>, ambient: Arc<dyn Ambient>) -> Self {
-        Issuers { issuers: RwLock::new(issuers.into()), ambient, audiences }
+    /// These issuers.
+    pub fn new(issuers: Vec<Issuer>, ambient: Arc<dyn Ambient>) -> Self {
+        Issuers { issuers: RwLock::new(issuers.into()), ambient }
     }
 
     /// Accepts the tokens of `issuers` from now on, and of no others. Keys that are known already are kept.
@@ -112,7 +110,8 @@ impl Method for Arc<Issuers> {
     fn holder<'a>(&'a self, token: &'a [u8], at: Moment<'a>) -> Finding<'a, Holder> {
         Finding::Right(Box::pin(async move {
             let user = self.find(token, at.now).await?;
-            Ok(user.map(|user| Holder { user, audiences: self.audiences.clone() }))
+            // The token's own audiences are those of the configuration: it is meant for this server.
+            Ok(user.map(Holder::agnostic))
         }))
     }
 }

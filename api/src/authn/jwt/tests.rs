@@ -93,7 +93,7 @@ fn plain_rules() -> Rules {
 fn issuers_with(server: &Arc<Scripted>, rules: Rules) -> Issuers {
     let settings = IssuerSettings { audiences: vec!["orch".to_owned(), "more".to_owned()], rules };
     let issuer = Issuer::new(settings, source(server.clone()));
-    Issuers::new(vec![issuer], vec!["api".to_owned()], Arc::new(SystemAmbient))
+    Issuers::new(vec![issuer], Arc::new(SystemAmbient))
 }
 
 fn issuers() -> Issuers {
