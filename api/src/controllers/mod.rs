@@ -10,6 +10,7 @@
 //!     garbage      collection of dependents without owners
 //!     expiry       removal of old events
 //!     aggregation  rules of aggregated cluster roles
+//!     trust        the config map that announces the authorities of clients and front proxies
 //!
 //! Invariant: loops have no task, clock or randomness of their own: they wait by the store's sleep, so they run in a
 //! simulation.
@@ -25,6 +26,7 @@ mod queue;
 mod selection;
 #[cfg(test)]
 pub(crate) mod testing;
+mod trust;
 
 use std::convert::Infallible;
 use std::future::Future;
@@ -38,21 +40,25 @@ use orch_raft::warnings::WarningLimit;
 
 use self::client::{Client, Moment};
 pub use self::selection::Selection;
+pub use self::trust::Announcement;
 use crate::error::ApiError;
 use crate::pipeline::Pipeline;
 
 /// Options of the controllers.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub struct Options {
     /// How long an event is kept after it was last written.
     pub event_ttl: Duration,
     /// The loops that run. Bootstrap and expiry always do.
     pub selection: Selection,
+    /// What the node announces of its authorities; `None` announces nothing.
+    pub announcement: Option<Arc<dyn Announcement>>,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Options { event_ttl: Duration::from_secs(3600), selection: Selection::default() }
+        let (event_ttl, selection) = (Duration::from_secs(3600), Selection::default());
+        Options { event_ttl, selection, announcement: None }
     }
 }
 
@@ -99,7 +105,8 @@ async fn lead<S: Store>(pipeline: Arc<Pipeline<S>>, options: &Options) {
     let aggregator = client("clusterrole-aggregation-controller");
     let selected = |name, run| unless_left_out(&options.selection, name, run);
     let [aggregation_name, garbage_name, namespaces_name] = selection::OWN;
-    let loops: [BoxFuture<'_, Infallible>; 5] = [
+    let announcer = client("cluster-authentication");
+    let loops: [BoxFuture<'_, Infallible>; 6] = [
         Box::pin(keep("bootstrap", &starter, || bootstrap::run(&starter))),
         selected(namespaces_name, Box::pin(keep("namespaces", &ender, || namespaces::run(&ender)))),
         selected(garbage_name, Box::pin(keep("garbage", &collector, || garbage::run(&collector)))),
@@ -108,6 +115,10 @@ async fn lead<S: Store>(pipeline: Arc<Pipeline<S>>, options: &Options) {
             aggregation_name,
             Box::pin(keep("aggregation", &aggregator, || aggregation::run(&aggregator))),
         ),
+        match &options.announcement {
+            Some(known) => Box::pin(keep("trust", &announcer, || trust::run(&announcer, &**known))),
+            None => Box::pin(std::future::pending()),
+        },
     ];
     join_all(loops).await;
 }

@@ -8,6 +8,7 @@ mod certs;
 mod cluster;
 mod duration;
 mod file;
+mod front_proxy;
 mod node;
 mod parse;
 mod size;
@@ -15,6 +16,7 @@ mod size;
 pub use certs::{CertsCommand, InitArgs, InspectArgs, MemberSpec, RenewArgs};
 pub use cluster::{AccessArgs, AddArgs, ClusterCommand, MemberArgs, Output, StatusArgs};
 pub use file::FileError;
+pub use front_proxy::{FrontProxyArgs, RevocationArgs};
 pub use node::{
     Anonymous, BrandName, ClusterMember, DevArgs, FeatureGates, InitialCluster, LogFormat, ServeArgs,
     SharedArgs, check_member,

@@ -12,6 +12,7 @@ use orch_api::pipeline::Features;
 use orch_proto::Brand;
 
 use super::duration::parse_duration;
+use super::front_proxy::{FrontProxyArgs, RevocationArgs};
 use super::size::parse_size;
 
 const NETWORK: &str = "Network";
@@ -117,12 +118,18 @@ pub struct SharedArgs {
     /// aesgcm, secretbox (XChaCha20-Poly1305) and identity. See docs/encryption.md
     #[arg(long, value_name = "FILE", help_heading = STORE)]
     pub encryption_provider_config: Option<PathBuf>,
-    /// File of static bearer tokens, one user a line: token,user,uid,"group1,group2"
+    /// File of static bearer tokens, one user a line: token,user,uid,"group1,group2". It is read again when it changes
     #[arg(long, value_name = "FILE", help_heading = IDENTITY)]
     pub token_auth_file: Option<PathBuf>,
     /// Authorities whose client certificates identify users: common name = user, organizations = groups
     #[arg(long, value_name = "FILE", help_heading = IDENTITY)]
     pub client_ca_file: Option<PathBuf>,
+    /// Flags of front proxies.
+    #[command(flatten)]
+    pub front_proxy: FrontProxyArgs,
+    /// Flags of revoked certificates.
+    #[command(flatten)]
+    pub revocation: RevocationArgs,
     /// Server certificate, followed by its intermediates [default: the one of the data or certificate directory]
     #[arg(long, value_name = "FILE", help_heading = IDENTITY)]
     pub tls_cert_file: Option<PathBuf>,

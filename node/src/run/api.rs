@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use axum::Router;
 use orch_api::ambient::SystemAmbient;
-use orch_api::authn::Authenticator;
+use orch_api::authn::front_proxy::FrontProxy;
+use orch_api::authn::{Authenticator, LiveTokens};
 use orch_api::controllers;
 use orch_api::gate::Gate;
 use orch_api::http::Api as ResourceApi;
@@ -17,8 +18,12 @@ use tokio_util::sync::CancellationToken;
 
 use super::cluster;
 use super::error::RunError;
+use super::front_proxy;
 use super::plan::{Plan, host_port};
 use super::store::Handle;
+use super::token_file;
+use super::trust::Trust;
+use crate::tls::Reloader;
 
 /// The API of this node, with its running controllers.
 pub(super) struct Api {
@@ -28,19 +33,23 @@ pub(super) struct Api {
 }
 
 impl Api {
-    /// Builds the API of `cluster` over `handle`, advertised at `secure_port`. Takes the token table out of the plan.
+    /// Builds the API of `cluster` over `handle`, advertised at `secure_port` with certificates of `tls`. Takes the token
+    /// table out of the plan.
     pub(super) fn new(
         plan: &mut Plan,
         handle: Handle,
         cluster: &ClusterIdentity,
         secure_port: u16,
+        tls: Reloader,
     ) -> Result<Api, RunError> {
         let brand =
             Brand::named(&cluster.brand).ok_or_else(|| RunError::UnknownBrand(cluster.brand.to_string()))?;
-        let tokens = std::mem::take(&mut plan.tokens);
-        let authenticator = Authenticator::new(brand, tokens, plan.anonymous);
-        let gate = Gate::builtin(brand, authenticator);
         let stopping = CancellationToken::new();
+        let tokens = LiveTokens::from(std::mem::take(&mut plan.tokens));
+        token_file::follow(plan.token_file.clone(), tokens.clone(), stopping.clone());
+        let front_proxy = FrontProxy::new(front_proxy::headers(&plan.front_proxy)?);
+        let authenticator = Authenticator::new(brand, tokens, plan.anonymous).behind(front_proxy);
+        let gate = Gate::builtin(brand, authenticator);
         let pipeline = Arc::new(Pipeline::new(
             handle.clone(),
             Registry::builtin(brand),
@@ -49,7 +58,11 @@ impl Api {
             plan.features,
             gate.clone(),
         ));
-        let options = controllers::Options { event_ttl: plan.event_ttl, selection: plan.controllers.clone() };
+        let options = controllers::Options {
+            event_ttl: plan.event_ttl,
+            selection: plan.controllers.clone(),
+            announcement: Some(Arc::new(Trust::new(tls, plan.front_proxy.clone()))),
+        };
         tokio::spawn(controllers::run(pipeline.clone(), options, stopping.clone().cancelled_owned()));
         let resources = ResourceApi::new(pipeline, stopping.clone());
         let resources = resources.reached_at(&host_port(&plan.advertise, secure_port));

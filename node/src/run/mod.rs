@@ -13,6 +13,7 @@ mod cluster;
 mod dev;
 mod endpoints;
 mod error;
+mod front_proxy;
 mod identity;
 mod lifetime;
 mod occupancy;
@@ -22,6 +23,8 @@ mod signals;
 mod starting;
 mod store;
 mod threads;
+mod token_file;
+mod trust;
 mod welcome;
 
 pub use error::RunError;
