@@ -12,6 +12,7 @@
 //!     aggregation  rules of aggregated cluster roles
 //!     service_accounts, root_ca  objects that every namespace has: its default account, the authority of the servers
 //!     token_cleaner  removal of expired bootstrap tokens
+//!     trust        the config map that announces the authorities of clients and front proxies
 //!
 //! Invariant: loops have no task, clock or randomness of their own: they wait by the store's sleep, so they run in a
 //! simulation.
@@ -31,6 +32,7 @@ mod service_accounts;
 #[cfg(test)]
 pub(crate) mod testing;
 mod token_cleaner;
+mod trust;
 
 use std::convert::Infallible;
 use std::future::Future;
@@ -44,11 +46,12 @@ use orch_raft::warnings::WarningLimit;
 
 use self::client::{Client, Moment};
 pub use self::selection::Selection;
+pub use self::trust::Announcement;
 use crate::error::ApiError;
 use crate::pipeline::Pipeline;
 
 /// Options of the controllers.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub struct Options {
     /// How long an event is kept after it was last written.
     pub event_ttl: Duration,
@@ -56,11 +59,14 @@ pub struct Options {
     pub selection: Selection,
     /// Authority of the servers' certificates, PEM, which `root_ca` publishes. `None`: nothing is published.
     pub root_ca: Option<String>,
+    /// What the node announces of its authorities; `None` announces nothing.
+    pub announcement: Option<Arc<dyn Announcement>>,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Options { event_ttl: Duration::from_secs(3600), selection: Selection::default(), root_ca: None }
+        let (event_ttl, selection) = (Duration::from_secs(3600), Selection::default());
+        Options { event_ttl, selection, root_ca: None, announcement: None }
     }
 }
 
@@ -106,6 +112,7 @@ async fn lead<S: Store>(pipeline: Arc<Pipeline<S>>, options: &Options) {
     let (collector, cleaner) = (client("garbage-collector"), client("expiry"));
     let aggregator = client("clusterrole-aggregation-controller");
     let selected = |name, run| unless_left_out(&options.selection, name, run);
+    let announcer = client("cluster-authentication");
     let (accounts, publisher) =
         (client("serviceaccount-controller"), client("root-ca-certificate-publisher-controller"));
     let token_cleaner = client("token-cleaner-controller");
@@ -115,7 +122,7 @@ async fn lead<S: Store>(pipeline: Arc<Pipeline<S>>, options: &Options) {
             None => std::future::pending().await,
         }
     };
-    let loops: [BoxFuture<'_, Infallible>; 8] = [
+    let loops: [BoxFuture<'_, Infallible>; 9] = [
         Box::pin(keep("bootstrap", &starter, || bootstrap::run(&starter))),
         selected("namespace-controller", Box::pin(keep("namespaces", &ender, || namespaces::run(&ender)))),
         selected(
@@ -139,6 +146,10 @@ async fn lead<S: Store>(pipeline: Arc<Pipeline<S>>, options: &Options) {
             "token-cleaner-controller",
             Box::pin(keep("bootstrap tokens", &token_cleaner, || token_cleaner::run(&token_cleaner))),
         ),
+        match &options.announcement {
+            Some(known) => Box::pin(keep("trust", &announcer, || trust::run(&announcer, &**known))),
+            None => Box::pin(std::future::pending()),
+        },
     ];
     join_all(loops).await;
 }
