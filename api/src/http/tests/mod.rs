@@ -4,6 +4,7 @@ mod access;
 mod collections;
 mod described;
 mod dry_runs;
+mod flow;
 mod gone;
 mod large;
 mod matrix;
