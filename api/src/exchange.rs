@@ -80,6 +80,11 @@ impl Exchange {
         String::from_utf8_lossy(&bytes[..bytes.len().min(LOGGED_ID_BYTES_MAX)])
     }
 
+    /// The request's path; empty for internal requests.
+    pub(crate) fn path(&self) -> &str {
+        self.asked.as_ref().map_or("", |asked| &asked.path)
+    }
+
     /// Microseconds from the request's head to `now`; 0 for internal requests.
     pub fn micros_until(&self, now: Timestamp) -> u64 {
         self.asked.as_ref().map_or(0, |asked| now.0.saturating_sub(asked.began.0))

@@ -81,7 +81,8 @@ impl Config {
         ambient: &Arc<dyn Ambient>,
     ) -> Config {
         let stored = objects(&applied.state, PRIORITY_LEVELS, mandatory_priority_level);
-        let parsed: Vec<_> = stored.iter().map(|(name, object)| (name, object, shape_and_shares(object.at("spec")))).collect();
+        let parsed: Vec<_> =
+            stored.iter().map(|(name, object)| (name, object, shape_and_shares(object.at("spec")))).collect();
         let shares: Vec<_> = parsed.iter().map(|(_, _, (_, shares))| *shares).collect();
         let bounds = bounds(seats, &shares);
         let mut by_name = BTreeMap::new();
@@ -145,11 +146,7 @@ impl Config {
 }
 
 /// The objects of a collection by name, with the mandatory ones that are not stored. What cannot be read is left out.
-fn objects(
-    state: &State,
-    storage: &str,
-    mandatory: fn(&str) -> Option<Value>,
-) -> BTreeMap<String, Value> {
+fn objects(state: &State, storage: &str, mandatory: fn(&str) -> Option<Value>) -> BTreeMap<String, Value> {
     let fixed = |name: &str| {
         let spec = mandatory(name)?;
         Some((name.to_owned(), json!({"metadata": {"name": name}, "spec": spec})))

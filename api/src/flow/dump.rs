@@ -26,7 +26,8 @@ impl FlowControl {
     /// The text of a debug page; `None` for any other path.
     pub(crate) fn page(&self, path: &str, query: &Query, applied: &Applied) -> Option<String> {
         let page = path.strip_prefix(PREFIX)?;
-        if !matches!(page, "dump_priority_levels" | "dump_queues" | "dump_requests") || !self.options.is_fair {
+        if !matches!(page, "dump_priority_levels" | "dump_queues" | "dump_requests") || !self.options.is_fair
+        {
             return None;
         }
         let config = self.config(applied);
@@ -58,8 +59,14 @@ fn nothing(name: &str, columns: usize) -> Vec<String> {
 }
 
 fn levels(levels: &[Placed]) -> Table {
-    const COLUMNS: [&str; 6] =
-        ["PriorityLevelName", "ActiveQueues", "IsIdle", "IsQuiescing", "WaitingRequests", "ExecutingRequests"];
+    const COLUMNS: [&str; 6] = [
+        "PriorityLevelName",
+        "ActiveQueues",
+        "IsIdle",
+        "IsQuiescing",
+        "WaitingRequests",
+        "ExecutingRequests",
+    ];
     let mut table = headings(&COLUMNS);
     for placed in levels {
         let name = placed.level.name.clone();

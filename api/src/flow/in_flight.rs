@@ -63,7 +63,9 @@ mod tests {
         let writes = [(); 2].map(|()| limits.admit(&ann, Some(Verb::Create)).ok().flatten().unwrap());
         assert!(limits.admit(&ann, Some(Verb::Delete)).is_err());
         drop((read, writes));
-        assert!(limits.admit(&ann, Some(Verb::Get)).is_ok() && limits.admit(&ann, Some(Verb::Delete)).is_ok());
+        assert!(
+            limits.admit(&ann, Some(Verb::Get)).is_ok() && limits.admit(&ann, Some(Verb::Delete)).is_ok()
+        );
         let unlimited = InFlightLimits::new(0, 0);
         assert!(unlimited.admit(&ann, Some(Verb::Get)).is_ok_and(|place| place.is_none()));
     }

@@ -228,9 +228,8 @@ pub(super) fn shape_and_shares(spec: &orch_schema::value::Value) -> (Shape, Shar
     let (exempt, limited) = (spec.at("exempt"), spec.at("limited"));
     let is_exempt = spec.text("type") == "Exempt";
     let of = if is_exempt { exempt } else { limited };
-    let number = |of: &orch_schema::value::Value, field: &str| {
-        u32::try_from(of.int(field).unwrap_or(0)).unwrap_or(0)
-    };
+    let number =
+        |of: &orch_schema::value::Value, field: &str| u32::try_from(of.int(field).unwrap_or(0)).unwrap_or(0);
     let borrowing = limited.int("borrowingLimitPercent").and_then(|percent| u32::try_from(percent).ok());
     let shares = Shares {
         nominal: number(of, "nominalConcurrencyShares"),

@@ -97,7 +97,11 @@ pub(super) fn current(total: u32, wanted: &[Wanted]) -> Vec<u32> {
 fn seats(number: f64) -> u32 {
     // Bisection may end a hair above a whole number.
     let number = (number - 1e-6).ceil().clamp(0.0, f64::from(u32::MAX));
-    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "clamped to the type's range")]
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "clamped to the type's range"
+    )]
     {
         number as u32
     }
@@ -127,7 +131,8 @@ mod tests {
     #[test]
     fn idle_levels_lend_to_busy_ones() {
         let bounds = bounds(100, &[limited(1, 50), limited(1, 50)]);
-        let wanted = |bounds: Bounds, demand: f64| Wanted { bounds, high: demand, smoothed: demand, is_exempt: false };
+        let wanted =
+            |bounds: Bounds, demand: f64| Wanted { bounds, high: demand, smoothed: demand, is_exempt: false };
         for (demands, expected) in [
             ([0.0, 0.0], [50, 50]),
             ([200.0, 0.0], [75, 25]),

@@ -38,12 +38,12 @@ use http::{HeaderMap, HeaderName};
 use orch_proto::Brand;
 use orch_raft::Store;
 
+pub use self::config::Entry;
 use self::config::{Config, version};
 use self::in_flight::InFlightLimits;
 use self::level::{Entered, Waiter};
 pub(crate) use self::seat::{Seat, hold_while_sent};
 use self::width::width;
-pub use self::config::Entry;
 use crate::ambient::Ambient;
 use crate::authn::User;
 use crate::authz::Attributes;
@@ -157,7 +157,9 @@ impl FlowControl {
         entry: Option<Arc<Entry>>,
         request: FlowRequest<'_>,
     ) -> Result<Seat, ApiError> {
-        let Some(entry) = entry else { return self.limits.admit(request.user, request.verb).map(Seat::limited) };
+        let Some(entry) = entry else {
+            return self.limits.admit(request.user, request.verb).map(Seat::limited);
+        };
         let seats = width(request, entry.level.width_max(), &self.watchers);
         let distinguisher = entry.schema.distinguisher(request.user, request.asked);
         let hash = self.hasher.hash_one((entry.schema.name.as_str(), distinguisher));

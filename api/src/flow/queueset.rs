@@ -181,7 +181,10 @@ impl QueueSet {
         }
         let index = self.choose_queue(hash);
         let is_full = self.seats_in_use >= self.seats_max
-            && self.queues.get(&index).is_some_and(|queue| queue.waiting.len() >= self.shape.queue_length_max);
+            && self
+                .queues
+                .get(&index)
+                .is_some_and(|queue| queue.waiting.len() >= self.shape.queue_length_max);
         if is_full {
             return Arrival::QueueFull;
         }
@@ -331,9 +334,8 @@ impl QueueSet {
     /// The queue of the flow's hand with the fewest seats, waiting and in use.
     fn choose_queue(&self, hash: u64) -> u32 {
         let hand = deal(hash, self.shape.queues, self.shape.hand_size);
-        let load = |index: &u32| {
-            self.queues.get(index).map_or(0, |queue| queue.seats_waiting + queue.seats_in_use)
-        };
+        let load =
+            |index: &u32| self.queues.get(index).map_or(0, |queue| queue.seats_waiting + queue.seats_in_use);
         hand.into_iter().min_by_key(load).unwrap_or(0)
     }
 

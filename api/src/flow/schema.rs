@@ -46,7 +46,10 @@ enum Subject {
     User(String),
     Group(String),
     /// User names of the accounts of a namespace begin with `prefix`, and go on with `name`, or anything for `*`.
-    ServiceAccount { prefix: String, name: String },
+    ServiceAccount {
+        prefix: String,
+        name: String,
+    },
 }
 
 #[derive(Debug)]
@@ -133,8 +136,10 @@ impl Rule {
             namespaces: Names::of(rule, "namespaces"),
             has_cluster_scope: rule.flag("clusterScope"),
         };
-        let path =
-            |rule: &Value| PathRule { verbs: Names::of(rule, "verbs"), paths: Names::of(rule, "nonResourceURLs") };
+        let path = |rule: &Value| PathRule {
+            verbs: Names::of(rule, "verbs"),
+            paths: Names::of(rule, "nonResourceURLs"),
+        };
         Rule {
             subjects: rule.items("subjects").iter().filter_map(Subject::of).collect(),
             resources: rule.items("resourceRules").iter().map(resource).collect(),
@@ -159,7 +164,8 @@ impl Subject {
             "Group" => Some(Subject::Group(subject.at("group").text("name").to_owned())),
             "ServiceAccount" => {
                 let account = subject.at("serviceAccount");
-                let prefix = ServiceAccountName { namespace: account.text("namespace"), name: "" }.user_name();
+                let prefix =
+                    ServiceAccountName { namespace: account.text("namespace"), name: "" }.user_name();
                 Some(Subject::ServiceAccount { prefix, name: account.text("name").to_owned() })
             }
             _ => None,
@@ -223,7 +229,8 @@ mod tests {
     }
 
     fn get<'a>(resource: &'a str, subresource: &'a str, namespace: &'a str) -> Attributes<'a> {
-        let asked = ResourceAttributes { verb: "get", resource, subresource, namespace, ..Default::default() };
+        let asked =
+            ResourceAttributes { verb: "get", resource, subresource, namespace, ..Default::default() };
         Attributes::Resource(asked)
     }
 
@@ -255,19 +262,67 @@ mod tests {
         let ann = user("ann", &[]);
         let subject = json!({"kind": "User", "user": {"name": "ann"}});
         for (rule, asked, expected) in [
-            (json!({"verbs": ["get"], "apiGroups": [""], "resources": ["pods"], "namespaces": ["*"]}), get("pods", "", "ns"), true),
-            (json!({"verbs": ["list"], "apiGroups": [""], "resources": ["pods"], "namespaces": ["*"]}), get("pods", "", "ns"), false),
-            (json!({"verbs": ["*"], "apiGroups": ["apps"], "resources": ["pods"], "namespaces": ["*"]}), get("pods", "", "ns"), false),
-            (json!({"verbs": ["*"], "apiGroups": ["*"], "resources": ["pods"], "namespaces": ["*"]}), get("pods", "status", "ns"), false),
-            (json!({"verbs": ["*"], "apiGroups": ["*"], "resources": ["pods/status"], "namespaces": ["*"]}), get("pods", "status", "ns"), true),
-            (json!({"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"], "namespaces": ["*"]}), get("nodes", "", ""), false),
-            (json!({"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"], "clusterScope": true}), get("nodes", "", ""), true),
-            (json!({"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"], "clusterScope": true}), get("pods", "", "ns"), false),
-            (json!({"verbs": ["get"], "nonResourceURLs": ["/x/*"]}), Attributes::Path { verb: "get", path: "/x/y" }, true),
-            (json!({"verbs": ["get"], "nonResourceURLs": ["/x"]}), Attributes::Path { verb: "get", path: "/x/y" }, false),
-            (json!({"verbs": ["*"], "nonResourceURLs": ["*"]}), Attributes::Path { verb: "put", path: "/" }, true),
+            (
+                json!({"verbs": ["get"], "apiGroups": [""], "resources": ["pods"], "namespaces": ["*"]}),
+                get("pods", "", "ns"),
+                true,
+            ),
+            (
+                json!({"verbs": ["list"], "apiGroups": [""], "resources": ["pods"], "namespaces": ["*"]}),
+                get("pods", "", "ns"),
+                false,
+            ),
+            (
+                json!({"verbs": ["*"], "apiGroups": ["apps"], "resources": ["pods"], "namespaces": ["*"]}),
+                get("pods", "", "ns"),
+                false,
+            ),
+            (
+                json!({"verbs": ["*"], "apiGroups": ["*"], "resources": ["pods"], "namespaces": ["*"]}),
+                get("pods", "status", "ns"),
+                false,
+            ),
+            (
+                json!({"verbs": ["*"], "apiGroups": ["*"], "resources": ["pods/status"], "namespaces": ["*"]}),
+                get("pods", "status", "ns"),
+                true,
+            ),
+            (
+                json!({"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"], "namespaces": ["*"]}),
+                get("nodes", "", ""),
+                false,
+            ),
+            (
+                json!({"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"], "clusterScope": true}),
+                get("nodes", "", ""),
+                true,
+            ),
+            (
+                json!({"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"], "clusterScope": true}),
+                get("pods", "", "ns"),
+                false,
+            ),
+            (
+                json!({"verbs": ["get"], "nonResourceURLs": ["/x/*"]}),
+                Attributes::Path { verb: "get", path: "/x/y" },
+                true,
+            ),
+            (
+                json!({"verbs": ["get"], "nonResourceURLs": ["/x"]}),
+                Attributes::Path { verb: "get", path: "/x/y" },
+                false,
+            ),
+            (
+                json!({"verbs": ["*"], "nonResourceURLs": ["*"]}),
+                Attributes::Path { verb: "put", path: "/" },
+                true,
+            ),
         ] {
-            assert_eq!(schema(subject.clone(), rule.clone()).matches(&ann, asked), expected, "{rule} {asked:?}");
+            assert_eq!(
+                schema(subject.clone(), rule.clone()).matches(&ann, asked),
+                expected,
+                "{rule} {asked:?}"
+            );
         }
     }
 }

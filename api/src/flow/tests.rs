@@ -73,7 +73,8 @@ struct Asker<'a> {
 impl Asker<'_> {
     async fn admit(&self, user: &User) -> Result<Seat, ApiError> {
         let (applied, query) = (self.fixture.applied(), Query::default());
-        let asked = ResourceAttributes { verb: "get", resource: "pods", namespace: "ns", ..Default::default() };
+        let asked =
+            ResourceAttributes { verb: "get", resource: "pods", namespace: "ns", ..Default::default() };
         let request = FlowRequest {
             user,
             asked: Attributes::Resource(asked),
@@ -121,7 +122,10 @@ async fn requests_match_the_first_schema_and_at_last_the_catch_all() {
     fixture.create(FLOW_SCHEMAS, "", schema("first", "nonesuch", 2, "devs")).await;
     let _seat = asker.admit(&user("ann", "devs")).await.ok().unwrap();
     let text = asker.page("dump_priority_levels");
-    assert!(text.contains("l,                 0,            false,"), "without a level it is not tried: {text}");
+    assert!(
+        text.contains("l,                 0,            false,"),
+        "without a level it is not tried: {text}"
+    );
 }
 
 #[tokio::test(start_paused = true)]

@@ -230,7 +230,10 @@ mod tests {
         let ledger = Ledger::new();
         let at = |user, level| Payer { user, level: Some((level, 32 << 20)) };
         let low = ledger.take(at("a", "low"), usize::MAX).unwrap();
-        assert_eq!(low.level.as_ref().map(OwnedSemaphorePermit::num_permits), Some((32 << 20) / PERMIT_BYTES));
+        assert_eq!(
+            low.level.as_ref().map(OwnedSemaphorePermit::num_permits),
+            Some((32 << 20) / PERMIT_BYTES)
+        );
         assert_eq!(ledger.take(at("b", "low"), 1).unwrap_err(), ApiError::NoRoom);
         let other = ledger.take(at("b", "high"), 1).unwrap();
         drop((low, other));
@@ -246,7 +249,8 @@ mod tests {
         assert_eq!(ledger.take(of("b"), 1).unwrap_err(), ApiError::NoRoom);
         drop((held, all));
         assert!(ledger.take(of("a"), usize::MAX).is_ok() && ledger.take(of("b"), usize::MAX).is_ok());
-        let four: Vec<Hold> = ["a", "b", "c", "d"].map(|user| ledger.take(of(user), usize::MAX).unwrap()).into();
+        let four: Vec<Hold> =
+            ["a", "b", "c", "d"].map(|user| ledger.take(of(user), usize::MAX).unwrap()).into();
         assert_eq!(ledger.take(of("e"), 1).unwrap_err(), ApiError::NoRoom, "the node has no more");
         drop(four);
         drop(ledger.take(of("e"), 1));

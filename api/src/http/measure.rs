@@ -74,11 +74,7 @@ impl<S: Store> Api<S> {
     }
 
     /// The response for `/metrics`; `None` for other paths, and where no metrics are kept.
-    pub(super) fn metrics_page(
-        &self,
-        parts: &Parts,
-        path: &str,
-    ) -> Option<Result<Response<Body>, ApiError>> {
+    pub(super) fn metrics_page(&self, parts: &Parts, path: &str) -> Option<Result<Response<Body>, ApiError>> {
         let exposition = self.exposition.as_ref().filter(|_| path == METRICS_PATH)?;
         let is_read = matches!(parts.method, Method::GET | Method::HEAD);
         if !is_read {

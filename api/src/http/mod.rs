@@ -86,6 +86,7 @@ pub struct Api<S> {
     flow: FlowControl,
     /// Writes `/metrics`; `None`: the path is not served.
     exposition: Option<Arc<dyn Exposition>>,
+    checks: Vec<health::AddedCheck>,
 }
 
 /// The head of a request and its connection, without the body.
@@ -112,7 +113,8 @@ impl<S: Store> Api<S> {
         let (pool, ledger, metrics) = (Pool::new(), Ledger::new(), RequestMetrics::new());
         let flow =
             FlowControl::new(FlowOptions::default(), pipeline.registry.brand, pipeline.ambient.clone());
-        Api { pipeline, stopping, served, pool, ledger, metrics, flow, exposition: None }
+        let checks = Vec::new();
+        Api { pipeline, stopping, served, pool, ledger, metrics, flow, exposition: None, checks }
     }
 
     /// The same API under these settings of flow control.
@@ -133,6 +135,17 @@ impl<S: Store> Api<S> {
     #[must_use]
     pub fn exposing(self, exposition: Arc<dyn Exposition>) -> Self {
         Api { exposition: Some(exposition), ..self }
+    }
+
+    /// The same API with a further check of readiness. `passes` is called for each probe and must not wait.
+    #[must_use]
+    pub fn with_check(
+        mut self,
+        name: &'static str,
+        passes: impl Fn() -> bool + Send + Sync + 'static,
+    ) -> Self {
+        self.checks.push((name, Box::new(passes)));
+        self
     }
 
     /// A router that handles every path.
@@ -421,7 +434,8 @@ impl<S: Store> Api<S> {
                 Err(ApiError::MethodNotAllowed)
             });
         }
-        health::answer(path, &parts.query, &self.pipeline.store, &self.stopping).await.map(Ok)
+        let (store, checks) = (&self.pipeline.store, &self.checks);
+        health::answer(path, &parts.query, store, &self.stopping, checks).await.map(Ok)
     }
 
     /// Paths that name no resource: discovery, OpenAPI, keys of tokens, or 404.

@@ -16,7 +16,8 @@ use crate::request::{Target, Verb};
 
 /// Codes with a counter of their own; others share one, labelled `other`.
 const CODES: [u16; 22] = [
-    200, 201, 202, 304, 400, 401, 403, 404, 405, 406, 409, 410, 413, 415, 422, 429, 500, 501, 502, 503, 504, 0,
+    200, 201, 202, 304, 400, 401, 403, 404, 405, 406, 409, 410, 413, 415, 422, 429, 500, 501, 502, 503, 504,
+    0,
 ];
 
 /// Methods with a series of their own; others are `other`.

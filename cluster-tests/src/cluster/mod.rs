@@ -53,7 +53,8 @@ pub struct Options {
     pub nodes: usize,
     /// Brand of the names on the wire: `orch` or `kubernetes`.
     pub brand: &'static str,
-    /// Further flags of `orch serve`.
+    /// Further flags of `orch serve`. Without `--controllers` among them, no namespace gets objects by itself, and pods need
+    /// no account: most tests count objects.
     pub flags: Vec<String>,
     /// Further members that get certificates but do not belong to the cluster yet; see [`Cluster::add`].
     pub spares: usize,
@@ -65,6 +66,13 @@ impl Options {
     /// A cluster of `nodes` members with default options.
     pub fn nodes(nodes: usize) -> Self {
         Self { nodes, brand: "orch", flags: Vec::new(), spares: 0, descriptors: None }
+    }
+
+    /// The same with default accounts and the config map of the authority in every namespace, as without flags.
+    pub fn with_service_accounts(mut self) -> Self {
+        self.flags
+            .extend(["--controllers=*".to_owned(), "--enable-admission-plugins=ServiceAccount".to_owned()]);
+        self
     }
 }
 

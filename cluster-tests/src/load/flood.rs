@@ -47,7 +47,10 @@ pub(super) fn flood(
         let outcome = run(timed, load.duration, 1);
         let flood = flood.join().map_err(|_| anyhow!("the flood panicked"))??;
         let (done, seconds) = (flood.tally.operations, flood.elapsed.as_secs_f64());
-        eprintln!("the flood: {done} operations in {seconds:.1} s; refused or failed: {:?}", flood.tally.errors);
+        eprintln!(
+            "the flood: {done} operations in {seconds:.1} s; refused or failed: {:?}",
+            flood.tally.errors
+        );
         outcome
     })
 }

@@ -21,8 +21,9 @@ const WATCHERS: &[f64] = &[0.0, 1.0, 10.0, 100.0, 1000.0, 10000.0];
 const SHARES: &[f64] = &[0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.99, 1.0];
 
 /// Everything else: durations from half a millisecond to eight seconds.
-const DEFAULT: &[f64] =
-    &[0.0005, 0.001, 0.002, 0.004, 0.008, 0.016, 0.032, 0.064, 0.128, 0.256, 0.512, 1.024, 2.048, 4.096, 8.192];
+const DEFAULT: &[f64] = &[
+    0.0005, 0.001, 0.002, 0.004, 0.008, 0.016, 0.032, 0.064, 0.128, 0.256, 0.512, 1.024, 2.048, 4.096, 8.192,
+];
 
 /// Buckets by the whole name of their histogram.
 const BY_NAME: &[(&str, &[f64])] = &[
@@ -30,7 +31,10 @@ const BY_NAME: &[(&str, &[f64])] = &[
     ("apiserver_request_sli_duration_seconds", REQUESTS),
     ("apiserver_flowcontrol_request_wait_duration_seconds", FLOW),
     ("apiserver_flowcontrol_request_execution_seconds", FLOW),
-    ("apiserver_flowcontrol_request_queue_length_after_enqueue", &[0.0, 10.0, 25.0, 50.0, 100.0, 250.0, 500.0]),
+    (
+        "apiserver_flowcontrol_request_queue_length_after_enqueue",
+        &[0.0, 10.0, 25.0, 50.0, 100.0, 250.0, 500.0],
+    ),
     ("apiserver_flowcontrol_work_estimated_seats", SEATS),
     ("apiserver_flowcontrol_watch_count_samples", WATCHERS),
     ("apiserver_flowcontrol_demand_seats", SHARES),

@@ -79,8 +79,9 @@ fn annotation(brand: &Brand) -> String {
 }
 
 fn parse(json: &[u8]) -> Result<Value, ApiError> {
-    serde_json::from_slice(json)
-        .map_err(|error| ApiError::Internal(format!("a stored object of flow control cannot be read: {error}")))
+    serde_json::from_slice(json).map_err(|error| {
+        ApiError::Internal(format!("a stored object of flow control cannot be read: {error}"))
+    })
 }
 
 /// `stored` with the spec and the annotation that it should have; `None` where it has them.
@@ -144,7 +145,8 @@ fn condition_patch(schema: &Value, level: &str, is_dangling: bool, now: &str) ->
     if old.is_some_and(is_the_same) {
         return None;
     }
-    let since = old.filter(|old| old.text("status") == status).map_or(now, |old| old.text("lastTransitionTime"));
+    let since =
+        old.filter(|old| old.text("status") == status).map_or(now, |old| old.text("lastTransitionTime"));
     let condition = json!({
         "type": DANGLING, "status": status, "lastTransitionTime": since, "reason": reason, "message": message,
     });
@@ -163,8 +165,9 @@ fn wanted(brand: &Brand) -> Result<Vec<Wanted>, ApiError> {
         .replace("{groups}", brand.group_domain)
         .replace("{system}", brand.system_namespace)
         .replace("{component}", brand.component_prefix);
-    let objects: Vec<Value> = serde_json::from_str(&text)
-        .map_err(|error| ApiError::Internal(format!("the objects of flow control cannot be read: {error}")))?;
+    let objects: Vec<Value> = serde_json::from_str(&text).map_err(|error| {
+        ApiError::Internal(format!("the objects of flow control cannot be read: {error}"))
+    })?;
     let parse = |object: &Value| {
         let name = object.text("name");
         let (storage, mandatory) = match object.text("resource") {

@@ -135,8 +135,11 @@ fn one_of_a_light_flow_is_soon_in_turn_whatever_another_has_queued() {
 }
 
 fn flows() -> impl Strategy<Value = Vec<Flow>> {
-    let flow = (40_usize..80, 1_u32..4, 1_000_u64..20_000)
-        .prop_map(|(backlog, seats, duration)| Flow { backlog, seats, duration });
+    let flow = (40_usize..80, 1_u32..4, 1_000_u64..20_000).prop_map(|(backlog, seats, duration)| Flow {
+        backlog,
+        seats,
+        duration,
+    });
     prop::collection::vec(flow, 2..6)
 }
 

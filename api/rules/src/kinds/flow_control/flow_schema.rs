@@ -294,9 +294,7 @@ fn validate_url_rule(rule: &Value, path: &Path) -> FieldErrors {
     } else {
         for (at, url) in urls.iter().numbered() {
             let url = url.as_str().unwrap_or_default();
-            errors.extend(
-                url_fault(url).map(|detail| FieldError::invalid_str(path.index(at), url, detail)),
-            );
+            errors.extend(url_fault(url).map(|detail| FieldError::invalid_str(path.index(at), url, detail)));
         }
     }
     errors
@@ -342,7 +340,8 @@ mod tests {
             let mut other = fixed;
             crate::validate::tree::set(&mut other, "matchingPrecedence", 7);
             let shown = shown(&other);
-            let expected = format!("spec: Invalid value: {shown}: spec of '{name}' must equal the fixed value");
+            let expected =
+                format!("spec: Invalid value: {shown}: spec of '{name}' must equal the fixed value");
             check_create(&FlowSchema, schema(name, other), &[&expected]);
         }
     }
@@ -354,14 +353,18 @@ mod tests {
         let url = |urls: Value| json!({"subjects": subjects, "nonResourceRules": [{"verbs": ["get"], "nonResourceURLs": urls}]});
         for (rule, expected) in [
             (
-                resource(json!({"verbs": ["odd"], "apiGroups": ["*"], "resources": ["*"], "clusterScope": true})),
+                resource(
+                    json!({"verbs": ["odd"], "apiGroups": ["*"], "resources": ["*"], "clusterScope": true}),
+                ),
                 &[
                     "spec.rules[0].resourceRules[0].verbs: Unsupported value: [\"odd\"]: supported values: \"create\", \
                      \"delete\", \"deletecollection\", \"get\", \"list\", \"patch\", \"proxy\", \"update\", \"watch\"",
                 ][..],
             ),
             (
-                resource(json!({"verbs": ["get"], "apiGroups": ["*", "a"], "resources": ["*", "b"], "namespaces": ["*", "c"]})),
+                resource(
+                    json!({"verbs": ["get"], "apiGroups": ["*", "a"], "resources": ["*", "b"], "namespaces": ["*", "c"]}),
+                ),
                 &[
                     "spec.rules[0].resourceRules[0].apiGroups: Invalid value: [\"*\",\"a\"]: if '*' is present, must not \
                      specify other api groups",

@@ -244,7 +244,10 @@ mod tests {
     }
 
     fn queuing(queuing: Value) -> Value {
-        level("a", json!({"type": "Limited", "limited": {"limitResponse": {"type": "Queue", "queuing": queuing}}}))
+        level(
+            "a",
+            json!({"type": "Limited", "limited": {"limitResponse": {"type": "Queue", "queuing": queuing}}}),
+        )
     }
 
     #[test]
@@ -253,14 +256,16 @@ mod tests {
             let fixed = mandatory_priority_level(name).unwrap();
             check_create(&PriorityLevelConfiguration, level(name, fixed), &[]);
         }
-        let lent = json!({"type": "Exempt", "exempt": {"nominalConcurrencyShares": 10, "lendablePercent": 50}});
+        let lent =
+            json!({"type": "Exempt", "exempt": {"nominalConcurrencyShares": 10, "lendablePercent": 50}});
         check_create(&PriorityLevelConfiguration, level(EXEMPT, lent), &[]);
         let other = created(
             &PriorityLevelConfiguration,
             level(CATCH_ALL, json!({"type": "Limited", "limited": {"limitResponse": {"type": "Reject"}}})),
         );
         let shown = shown(&other["spec"]);
-        let expected = format!("spec: Invalid value: {shown}: spec of 'catch-all' must equal the fixed value");
+        let expected =
+            format!("spec: Invalid value: {shown}: spec of 'catch-all' must equal the fixed value");
         check_create(&PriorityLevelConfiguration, other, &[&expected]);
     }
 
@@ -275,12 +280,16 @@ mod tests {
             (json!({"queues": 1024, "handSize": 6}), &[][..]),
             (
                 json!({"queues": 1025, "handSize": 6}),
-                &["spec.limited.limitResponse.queuing.handSize: Invalid value: 6: required entropy bits of deckSize 1025 \
-                 and handSize 6 should not be greater than 60"],
+                &[
+                    "spec.limited.limitResponse.queuing.handSize: Invalid value: 6: required entropy bits of deckSize 1025 \
+                 and handSize 6 should not be greater than 60",
+                ],
             ),
             (
                 json!({"queues": 10_000_001, "handSize": 1}),
-                &["spec.limited.limitResponse.queuing.queues: Invalid value: 10000001: must not be greater than 10000000"],
+                &[
+                    "spec.limited.limitResponse.queuing.queues: Invalid value: 10000001: must not be greater than 10000000",
+                ],
             ),
             (
                 json!({"queues": -1, "handSize": -1}),
