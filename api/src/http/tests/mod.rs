@@ -5,6 +5,7 @@ mod collections;
 mod credentials;
 mod described;
 mod dry_runs;
+mod flow;
 mod gone;
 mod large;
 mod matrix;
