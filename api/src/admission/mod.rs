@@ -17,6 +17,7 @@ mod default_ingress_class;
 mod default_storage_class;
 mod default_toleration_seconds;
 mod namespace_lifecycle;
+mod node_restriction;
 mod priority;
 #[cfg(test)]
 mod recorded;
@@ -115,6 +116,7 @@ impl Chain {
     pub fn builtin() -> Chain {
         Chain::new(vec![
             Box::new(namespace_lifecycle::NamespaceLifecycle),
+            Box::new(node_restriction::NodeRestriction),
             Box::new(taint_nodes_by_condition::TaintNodesByCondition),
             Box::<priority::Priority>::default(),
             Box::new(default_toleration_seconds::DefaultTolerationSeconds),

@@ -5,6 +5,7 @@
 
 mod attributes;
 mod decision;
+pub mod node;
 pub mod rbac;
 pub mod review;
 
@@ -52,7 +53,11 @@ impl Authorizers {
 
     /// The built-in authorizers.
     pub fn builtin(brand: &'static Brand) -> Self {
-        Authorizers::new(vec![Box::new(Masters), Box::new(rbac::Rbac::new(brand))])
+        Authorizers::new(vec![
+            Box::new(Masters),
+            Box::new(node::NodeAuthorizer::new(brand)),
+            Box::new(rbac::Rbac::new(brand)),
+        ])
     }
 
     /// Rules whether `user` may do what `attributes` describe.

@@ -120,6 +120,18 @@ impl FieldSelector {
         required
     }
 
+    /// Whether a term of the query parameter's text requires by equality that `field` has `value`, whatever the kind's
+    /// fields are. Text that cannot be parsed requires nothing.
+    pub fn does_require(text: &str, field: &str, value: &str) -> bool {
+        let mut is_required = false;
+        for term in split_terms(text).into_iter().filter(|term| !term.is_empty()) {
+            let Some((name, equal, given)) = split_term(term) else { return false };
+            let Some(given) = unescape(given) else { return false };
+            is_required |= equal && name == field && given == value;
+        }
+        is_required
+    }
+
     /// Whether every object is selected.
     pub fn is_everything(&self) -> bool {
         self.conditions.is_empty()
@@ -262,6 +274,23 @@ mod tests {
         let node = field("spec.nodeName", Some("spec.host"));
         let declared = &[node, field("status.phase", None), field("withheld", None)];
         FieldSelector::parse(text, SelectableFields { declared, namespaced: true })
+    }
+
+    #[test]
+    fn a_field_is_required_by_any_term_of_equality() {
+        for (text, expected) in [
+            ("spec.nodeName=n", true),
+            ("spec.nodeName==n,status.phase!=Failed", true),
+            ("status.phase=Running,spec.nodeName=n", true),
+            ("spec.nodeName!=n", false),
+            ("spec.nodeName=m", false),
+            ("spec.nodeNames=n", false),
+            ("spec.nodeName=n,broken", false),
+            ("spec.nodeName=n,x=\\y", false),
+            ("", false),
+        ] {
+            assert_eq!(FieldSelector::does_require(text, "spec.nodeName", "n"), expected, "{text}");
+        }
     }
 
     #[test]
