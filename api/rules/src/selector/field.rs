@@ -13,6 +13,17 @@ pub struct FieldSelector {
     conditions: Box<[Condition]>,
 }
 
+/// A term of a field selector.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FieldTerm {
+    /// The field.
+    pub field: String,
+    /// Whether it must have the value; otherwise it must not.
+    pub is_equal: bool,
+    /// The value.
+    pub value: String,
+}
+
 /// All terms about one field.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Condition {
@@ -120,16 +131,23 @@ impl FieldSelector {
         required
     }
 
+    /// The terms of the query parameter's text as they are written, whatever the kind's fields are. `None`: it cannot be
+    /// parsed.
+    pub fn terms_of(text: &str) -> Option<Vec<FieldTerm>> {
+        let terms = split_terms(text).into_iter().filter(|term| !term.is_empty());
+        let terms = terms.map(|term| {
+            let (field, is_equal, value) = split_term(term)?;
+            Some(FieldTerm { field: field.to_owned(), is_equal, value: unescape(value)?.to_string() })
+        });
+        terms.collect()
+    }
+
     /// Whether a term of the query parameter's text requires by equality that `field` has `value`, whatever the kind's
     /// fields are. Text that cannot be parsed requires nothing.
     pub fn does_require(text: &str, field: &str, value: &str) -> bool {
-        let mut is_required = false;
-        for term in split_terms(text).into_iter().filter(|term| !term.is_empty()) {
-            let Some((name, equal, given)) = split_term(term) else { return false };
-            let Some(given) = unescape(given) else { return false };
-            is_required |= equal && name == field && given == value;
-        }
-        is_required
+        let terms = FieldSelector::terms_of(text).unwrap_or_default();
+        // once: one pass over the terms of a selector.
+        terms.iter().any(|term| term.is_equal && term.field == field && term.value == value)
     }
 
     /// Whether every object is selected.
