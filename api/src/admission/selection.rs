@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 use super::{Chain, role_escalation, service_account};
 
 /// Plugins of the reference that this server does not have: turning one off changes nothing, turning one on is refused.
-const ELSEWHERE: [&str; 29] = [
+const ELSEWHERE: [&str; 28] = [
     "AlwaysAdmit",
     "AlwaysDeny",
     "AlwaysPullImages",
@@ -27,7 +27,6 @@ const ELSEWHERE: [&str; 29] = [
     "NamespaceAutoProvision",
     "NamespaceExists",
     "NodeDeclaredFeatureValidator",
-    "NodeRestriction",
     "OwnerReferencesPermissionEnforcement",
     "PersistentVolumeClaimResize",
     "PodNodeSelector",

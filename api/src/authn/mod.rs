@@ -30,7 +30,8 @@ pub use credential::Credential;
 pub use peer::{CertificateFault, ClientCertificate, Peer, UserReporter};
 pub use token::{LiveTokens, TokenFileError, TokenTable};
 pub use user::{
-    GROUP_AUTHENTICATED, GROUP_MASTERS, GROUP_NODES, GROUP_UNAUTHENTICATED, USER_ADMIN, USER_ANONYMOUS, User,
+    GROUP_AUTHENTICATED, GROUP_MASTERS, GROUP_NODES, GROUP_UNAUTHENTICATED, USER_ADMIN, USER_ANONYMOUS,
+    USER_NODE_PREFIX, User,
 };
 
 #[cfg(test)]
