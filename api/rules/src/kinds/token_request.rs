@@ -55,7 +55,7 @@ mod tests {
         for (life, wrong) in [
             (599, Some("may not specify a duration less than 10 minutes")),
             (600, None),
-            (1 << 32, None),
+            (1_i64 << 32, None),
             ((1 << 32) + 1, Some("may not specify a duration larger than 2^32 seconds")),
         ] {
             let request = json!({"spec": {"expirationSeconds": life}});
