@@ -10,6 +10,7 @@
 //!     garbage      collection of dependents without owners
 //!     expiry       removal of old events
 //!     aggregation  rules of aggregated cluster roles
+//!     certificates approval, signing and removal of requests for certificates
 //!
 //! Invariant: loops have no task, clock or randomness of their own: they wait by the store's sleep, so they run in a
 //! simulation.
@@ -17,6 +18,7 @@
 
 mod aggregation;
 pub(crate) mod bootstrap;
+mod certificates;
 mod client;
 mod expiry;
 mod garbage;
@@ -40,19 +42,22 @@ use self::client::{Client, Moment};
 pub use self::selection::Selection;
 use crate::error::ApiError;
 use crate::pipeline::Pipeline;
+use crate::signing::CertificateSigner;
 
 /// Options of the controllers.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub struct Options {
     /// How long an event is kept after it was last written.
     pub event_ttl: Duration,
     /// The loops that run. Bootstrap and expiry always do.
     pub selection: Selection,
+    /// The authorities of the built-in signers; without one, approved requests wait for another node or another signer.
+    pub signer: Option<Arc<dyn CertificateSigner>>,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Options { event_ttl: Duration::from_secs(3600), selection: Selection::default() }
+        Options { event_ttl: Duration::from_secs(3600), selection: Selection::default(), signer: None }
     }
 }
 
@@ -97,9 +102,21 @@ async fn lead<S: Store>(pipeline: Arc<Pipeline<S>>, options: &Options) {
     let (starter, ender) = (client("bootstrap"), client("namespace-controller"));
     let (collector, cleaner) = (client("garbage-collector"), client("expiry"));
     let aggregator = client("clusterrole-aggregation-controller");
+    let certifier = client("certificate-controller");
     let selected = |name, run| unless_left_out(&options.selection, name, run);
-    let [aggregation_name, garbage_name, namespaces_name] = selection::OWN;
-    let loops: [BoxFuture<'_, Infallible>; 5] = [
+    let [approving_name, cleaning_name, signing_name, aggregation_name, garbage_name, namespaces_name] =
+        selection::OWN;
+    let signing: BoxFuture<'_, Infallible> = match &options.signer {
+        Some(signer) => Box::pin(keep("signing", &certifier, || certificates::sign(&certifier, &**signer))),
+        None => Box::pin(std::future::pending()),
+    };
+    let loops: [BoxFuture<'_, Infallible>; 8] = [
+        selected(
+            approving_name,
+            Box::pin(keep("approving", &certifier, || certificates::approve(&certifier))),
+        ),
+        selected(cleaning_name, Box::pin(keep("cleaning", &certifier, || certificates::clean(&certifier)))),
+        selected(signing_name, signing),
         Box::pin(keep("bootstrap", &starter, || bootstrap::run(&starter))),
         selected(namespaces_name, Box::pin(keep("namespaces", &ender, || namespaces::run(&ender)))),
         selected(garbage_name, Box::pin(keep("garbage", &collector, || garbage::run(&collector)))),

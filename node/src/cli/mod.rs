@@ -10,9 +10,10 @@ mod duration;
 mod file;
 mod node;
 mod parse;
+mod signing;
 mod size;
 
-pub use certs::{CertsCommand, InitArgs, InspectArgs, MemberSpec, RenewArgs};
+pub use certs::{CertsCommand, InitArgs, InspectArgs, MemberSpec, RenewArgs, RotateArgs, RotationStep};
 pub use cluster::{AccessArgs, AddArgs, ClusterCommand, MemberArgs, Output, StatusArgs};
 pub use file::FileError;
 pub use node::{
@@ -20,6 +21,7 @@ pub use node::{
     SharedArgs, check_member,
 };
 pub use parse::{ParseError, parse};
+pub use signing::SigningArgs;
 pub(crate) use size::format_size;
 
 use std::path::PathBuf;

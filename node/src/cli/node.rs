@@ -12,6 +12,7 @@ use orch_api::pipeline::Features;
 use orch_proto::Brand;
 
 use super::duration::parse_duration;
+use super::signing::SigningArgs;
 use super::size::parse_size;
 
 const NETWORK: &str = "Network";
@@ -166,6 +167,9 @@ pub struct SharedArgs {
     /// those of the reference; its loops that are no part of orch are accepted and change nothing.
     #[arg(long, value_name = "LIST", default_value = "*", allow_hyphen_values = true)]
     pub controllers: Selection,
+    /// The built-in signers of certificates.
+    #[command(flatten)]
+    pub signing: SigningArgs,
     /// Features to turn on or off: NAME=true|false, separated by commas
     #[arg(long, value_name = "NAME=BOOL,...", default_value = "", hide_default_value = true, help_heading = STORE)]
     pub feature_gates: FeatureGates,

@@ -49,7 +49,11 @@ impl Api {
             plan.features,
             gate.clone(),
         ));
-        let options = controllers::Options { event_ttl: plan.event_ttl, selection: plan.controllers.clone() };
+        let options = controllers::Options {
+            event_ttl: plan.event_ttl,
+            selection: plan.controllers.clone(),
+            signer: plan.signer.clone(),
+        };
         tokio::spawn(controllers::run(pipeline.clone(), options, stopping.clone().cancelled_owned()));
         let resources = ResourceApi::new(pipeline, stopping.clone());
         let resources = resources.reached_at(&host_port(&plan.advertise, secure_port));

@@ -19,6 +19,7 @@ mod occupancy;
 mod plan;
 mod serve;
 mod signals;
+mod signing;
 mod starting;
 mod store;
 mod threads;

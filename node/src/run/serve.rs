@@ -58,6 +58,7 @@ pub(super) fn plan(arguments: &ServeArgs) -> Result<Plan, RunError> {
         space,
         event_ttl: shared.event_ttl,
         controllers: shared.controllers.clone(),
+        signer: super::signing::signer(&shared.signing, &layout)?,
         features: features(shared),
     })
 }
