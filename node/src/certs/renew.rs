@@ -50,14 +50,17 @@ pub(super) fn renew_under(
     if let Some(authority) = renewal.cluster {
         let pair = authority.issue(&admin_leaf(), now)?;
         written.extend(write(&layout.admin_certificate(), &layout.admin_key(), &pair)?);
-        let config = read(&layout.admin_config())?;
-        let config = reissued(&config, &pair).map_err(|reason| CertsError::Content {
-            path: layout.admin_config(),
-            expected: "a client configuration",
-            reason,
-        })?;
-        replace_file(&layout.admin_config(), &config)?;
-        written.push(layout.admin_config());
+        // `orch dev` keeps its configuration elsewhere, and writes it at each start.
+        let path = layout.admin_config();
+        if path.exists() {
+            let config = reissued(&read(&path)?, &pair).map_err(|reason| CertsError::Content {
+                path: path.clone(),
+                expected: "a client configuration",
+                reason,
+            })?;
+            replace_file(&path, &config)?;
+            written.push(path);
+        }
     }
     Ok(written)
 }

@@ -1,13 +1,13 @@
 //! PEM blocks, read as leniently as the reference reads them.
 //!
-//! Owns the search for a block: text before a block is skipped, and a block that is malformed is skipped, too. Work is
-//! linear in the text.
+//! Owns the search for a block: text before a block is skipped, and a block that is malformed is skipped, too. An end is
+//! looked for first, and from there back its begin: a client may send any number of begins, and work stays linear.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 
 const BEGIN: &str = "-----BEGIN ";
-const END: &str = "-----END ";
+const END: &str = "\n-----END ";
 const DASHES: &str = "-----";
 
 /// One PEM block.
@@ -26,46 +26,30 @@ impl PemBlock {
     pub fn first(text: &str) -> Option<(PemBlock, &str)> {
         let mut rest = text;
         loop {
-            let from = begin(rest)?;
-            let body = &rest[from..];
-            let (line, after) = body.split_once('\n').unwrap_or((body, ""));
-            if let Some(label) = line.trim_end().strip_prefix(BEGIN).and_then(|end| end.strip_suffix(DASHES))
-                && let Some(found) = block(label, after)
-            {
-                return Some(found);
+            let (before, behind) = rest.split_once(END)?;
+            let (end_label, after) = behind.split_once('\n').unwrap_or((behind, ""));
+            let end_label = end_label.trim_end().strip_suffix(DASHES);
+            let begin = before.rfind(BEGIN).filter(|&at| at == 0 || before[..at].ends_with('\n'));
+            let block = begin.map(|at| &before[at + BEGIN.len()..]).and_then(PemBlock::between);
+            match block {
+                Some(block) if end_label == Some(block.label.as_str()) => return Some((block, after)),
+                _ => rest = behind,
             }
-            rest = after;
         }
     }
-}
 
-/// Where the first line that begins a block starts.
-fn begin(text: &str) -> Option<usize> {
-    if text.starts_with(BEGIN) {
-        return Some(0);
+    /// The block between `BEGIN ` and the line of its end.
+    fn between(text: &str) -> Option<PemBlock> {
+        let (label, mut body) = text.split_once('\n').unwrap_or((text, ""));
+        let label = label.trim_end().strip_suffix(DASHES)?;
+        let mut has_headers = false;
+        while let Some((line, rest)) = body.split_once('\n')
+            && line.contains(':')
+        {
+            (has_headers, body) = (true, rest);
+        }
+        let compact: String = body.chars().filter(|c| !c.is_ascii_whitespace()).collect();
+        let content = STANDARD.decode(compact).ok()?;
+        Some(PemBlock { label: label.to_owned(), has_headers, content })
     }
-    text.find("\n-----BEGIN ").map(|at| at + 1)
-}
-
-/// The block called `label` whose lines begin at `text`, up to its end line.
-fn block<'t>(label: &str, text: &'t str) -> Option<(PemBlock, &'t str)> {
-    let mut has_headers = false;
-    let mut rest = text;
-    while let Some((line, after)) = rest.split_once('\n')
-        && line.contains(':')
-    {
-        (has_headers, rest) = (true, after);
-    }
-    let end = match rest.starts_with(END) {
-        true => 0,
-        false => rest.find("\n-----END ")? + 1,
-    };
-    let (body, end_line) = rest.split_at(end);
-    let (line, after) = end_line.split_once('\n').unwrap_or((end_line, ""));
-    if line.trim_end().strip_prefix(END)?.strip_suffix(DASHES)? != label {
-        return None;
-    }
-    let compact: String = body.chars().filter(|c| !c.is_ascii_whitespace()).collect();
-    let content = STANDARD.decode(compact).ok()?;
-    Some((PemBlock { label: label.to_owned(), has_headers, content }, after))
 }

@@ -68,6 +68,13 @@ fn what_is_no_signed_request_is_refused() {
     for to in 0..block.content.len() {
         assert!(CertificateRequest::parse(cut(to).as_bytes()).is_err(), "{to}");
     }
+    // Quadratic work on this would not end.
+    let begins = "-----BEGIN CERTIFICATE REQUEST-----\n".repeat(100_000);
+    assert!(CertificateRequest::parse(begins.as_bytes()).is_err());
+    assert!(CertificateRequest::parse(format!("{begins}\n-----END X-----\n").as_bytes()).is_err());
+    let ends = "\n-----END CERTIFICATE REQUEST-----".repeat(100_000);
+    assert!(CertificateRequest::parse(format!("{begins}{ends}").as_bytes()).is_err());
+    assert!(CertificateRequest::parse(format!("{begins}{good}").as_bytes()).is_ok());
     let surrounded = format!("text\n{good}text");
     assert!(CertificateRequest::parse(surrounded.as_bytes()).is_ok(), "text around a block is ignored");
 }
