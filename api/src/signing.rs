@@ -8,6 +8,9 @@ pub use orch_rules::certificates::{AlternativeName, BuiltinSigner, ExtendedUsage
 
 /// Gives the authority of a built-in signer.
 pub trait CertificateSigner: Send + Sync + 'static {
+    /// Whether this node has an authority for `signer`; the requests of others are left alone.
+    fn signs_for(&self, signer: BuiltinSigner) -> bool;
+
     /// The authority that signs for `signer` now. It may be another at the next call.
     ///
     /// # Errors

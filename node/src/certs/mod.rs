@@ -24,7 +24,7 @@ pub use inspect::{Facts, inspect, is_about_to_expire};
 pub use layout::{AuthorityFiles, Layout, MemberFiles};
 pub use renew::renew;
 pub use rotate::{Role, rotate};
-pub use signer::{FileAuthority, FileSigner};
+pub use signer::{FileAuthority, FileSigner, SigningFiles};
 
 #[cfg(test)]
 mod tests;

@@ -3,6 +3,7 @@
 //! Owns reading them. They are read for each signature, so that a rotated authority signs from the next one on. A file
 //! may hold several certificates (a rotation is under way): the one that belongs to the key counts.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use orch_api::signing::{BuiltinSigner, CertificateSigner, SigningAuthority, SigningError, Template};
@@ -21,20 +22,34 @@ use crate::report::Causes;
 /// Bytes of a serial number; more than the 64 bits of chance that authorities are asked for.
 const SERIAL_BYTES: usize = 16;
 
-/// Signs with the authority in two files.
+/// The files of an authority.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct FileSigner {
+pub struct SigningFiles {
     /// The authority's certificate.
     pub certificate: PathBuf,
     /// Its key.
     pub key: PathBuf,
+}
+
+/// Signs with authorities in files.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FileSigner {
+    /// The authority of each signer that this node answers for.
+    pub authorities: BTreeMap<BuiltinSigner, SigningFiles>,
     /// Longest validity of what it signs, in seconds.
     pub life_s_max: i64,
 }
 
 impl CertificateSigner for FileSigner {
-    fn authority(&self, _signer: BuiltinSigner) -> Result<Box<dyn SigningAuthority>, SigningError> {
-        let loaded = FileAuthority::load(&self.certificate, &self.key);
+    fn signs_for(&self, signer: BuiltinSigner) -> bool {
+        self.authorities.contains_key(&signer)
+    }
+
+    fn authority(&self, signer: BuiltinSigner) -> Result<Box<dyn SigningAuthority>, SigningError> {
+        let files = self.authorities.get(&signer);
+        let files =
+            files.ok_or_else(|| SigningError::Authority("there is none for this signer".to_owned()))?;
+        let loaded = FileAuthority::load(&files.certificate, &files.key);
         let loaded = loaded.map_err(|error| SigningError::Authority(Causes(&error).to_string()))?;
         Ok(Box::new(loaded))
     }

@@ -255,7 +255,11 @@ fn the_signer_certifies_what_the_request_says() {
 
     let (_directory, layout) = made(&[("a", &["10.0.0.1"])]);
     let (certificate, key) = (layout.authority_certificate(), layout.authority_key());
-    let signer = FileSigner { certificate, key, life_s_max: 3600 };
+    let authorities = [(BuiltinSigner::ApiServerClient, SigningFiles { certificate, key })].into();
+    let signer = FileSigner { authorities, life_s_max: 3600 };
+    assert!(
+        signer.signs_for(BuiltinSigner::ApiServerClient) && !signer.signs_for(BuiltinSigner::KubeletServing)
+    );
     // O=one, O=two, CN=ann: two values of one attribute, as users with two groups have.
     let attribute = |oid: u64, text: &str| {
         yasna::construct_der(|writer| {

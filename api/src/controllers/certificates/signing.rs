@@ -49,7 +49,8 @@ async fn pass<S: Store>(
     stored: Stored,
 ) -> Result<Progress, ApiError> {
     let name = stored.spec().text("signerName");
-    let Some(builtin) = BuiltinSigner::named(client.registry().brand, name) else {
+    let builtin = BuiltinSigner::named(client.registry().brand, name);
+    let Some(builtin) = builtin.filter(|builtin| signer.signs_for(*builtin)) else {
         return Ok(Progress::Settled);
     };
     let Ok(request) = stored.request() else { return Ok(Progress::Settled) };

@@ -40,6 +40,10 @@ impl Recorder {
 }
 
 impl CertificateSigner for Recorder {
+    fn signs_for(&self, signer: BuiltinSigner) -> bool {
+        signer != BuiltinSigner::KubeletServing
+    }
+
     fn authority(&self, _signer: BuiltinSigner) -> Result<Box<dyn SigningAuthority>, SigningError> {
         match self.is_ready {
             true => Ok(Box::new(self.clone())),
@@ -217,16 +221,21 @@ async fn the_signer_refuses_what_breaks_its_rules_and_signs_nothing_undecided() 
         let usages = if name == "bad" { json!(["server auth"]) } else { json!(["client auth"]) };
         server.ask(name, "ann", CLIENT, ("ann", "team"), usages).await;
     }
+    let serving = json!(["digital signature", "server auth"]);
+    server
+        .ask("unserved", "ann", "orch.io/kubelet-serving", ("system:node:n", "system:nodes"), serving)
+        .await;
     server.ask("foreign", "ann", "example.com/x", ("ann", "team"), json!(["client auth"])).await;
-    for name in ["good", "bad", "foreign"] {
+    for name in ["good", "bad", "foreign", "unserved"] {
         server.decide(name, "Approved").await;
     }
     server.decide("denied", "Denied").await;
     server.run(5).await;
-    for name in ["bad", "pending", "denied", "foreign"] {
+    for name in ["bad", "pending", "denied", "foreign", "unserved"] {
         assert!(!server.is_issued(name), "{name}");
     }
     assert!(server.is_issued("good"));
+    assert_eq!(server.conditions("unserved"), ["Approved"], "another node or program answers it");
     assert_eq!(server.conditions("bad"), ["Approved", "Failed"]);
     let failed = server.fixture.read(REQUESTS, "bad").at("status").items("conditions")[1].clone();
     assert_eq!(failed.text("reason"), "SignerValidationFailure");
