@@ -13,6 +13,7 @@ use http::{HeaderMap, HeaderValue, Method, Response};
 use crate::ambient::{Ambient, Timestamp, uuid_text};
 use crate::authn::User;
 use crate::authz::Ruling;
+use crate::flow::Entry;
 
 /// Identifies a request in the logs of client and server. A client may send its own id, which is returned unchanged.
 const AUDIT_ID: HeaderName = HeaderName::from_static("audit-id");
@@ -36,6 +37,8 @@ pub struct Exchange {
     /// The user as whom the authenticated user acts.
     impersonated: OnceLock<Arc<User>>,
     ruling: OnceLock<Ruling>,
+    /// The flow schema that the request belongs to.
+    flow: OnceLock<Arc<Entry>>,
     warnings: Mutex<Vec<String>>,
     is_closed: AtomicBool,
 }
@@ -68,13 +71,23 @@ impl Exchange {
     fn of(asked: Option<RequestHead>) -> Self {
         let (user, impersonated, ruling) = (OnceLock::new(), OnceLock::new(), OnceLock::new());
         let (warnings, is_closed) = (Mutex::default(), AtomicBool::new(false));
-        Exchange { asked, user, impersonated, ruling, warnings, is_closed }
+        Exchange { asked, user, impersonated, ruling, flow: OnceLock::new(), warnings, is_closed }
     }
 
     /// The request's id as the log shows it, cut after 64 bytes; empty for internal requests.
     pub fn id(&self) -> Cow<'_, str> {
         let bytes = self.asked.as_ref().map_or(&[][..], |asked| asked.id.as_bytes());
         String::from_utf8_lossy(&bytes[..bytes.len().min(LOGGED_ID_BYTES_MAX)])
+    }
+
+    /// The request's path; empty for internal requests.
+    pub(crate) fn path(&self) -> &str {
+        self.asked.as_ref().map_or("", |asked| &asked.path)
+    }
+
+    /// Microseconds from the request's head to `now`; 0 for internal requests.
+    pub fn micros_until(&self, now: Timestamp) -> u64 {
+        self.asked.as_ref().map_or(0, |asked| now.0.saturating_sub(asked.began.0))
     }
 
     /// The authenticated user; `None` before the gate.
@@ -111,6 +124,16 @@ impl Exchange {
     /// Stores the ruling of the authorizers.
     pub(crate) fn set_ruling(&self, ruling: Ruling) {
         let _ = self.ruling.set(ruling);
+    }
+
+    /// The flow schema that the request belongs to; `None` before it is classified.
+    pub(crate) fn flow(&self) -> Option<&Arc<Entry>> {
+        self.flow.get()
+    }
+
+    /// Stores the flow schema that the request belongs to.
+    pub(crate) fn set_flow(&self, entry: Arc<Entry>) {
+        let _ = self.flow.set(entry);
     }
 
     /// Adds warnings for the client, each text once. They go out with any response. As in the reference, the warnings

@@ -10,6 +10,8 @@
 //!     garbage      collection of dependents without owners
 //!     expiry       removal of old events
 //!     aggregation  rules of aggregated cluster roles
+//!     service_accounts, root_ca  objects that every namespace has: its default account, the authority of the servers
+//!     token_cleaner  removal of expired bootstrap tokens
 //!     certificates approval, signing and removal of requests for certificates
 //!
 //! Invariant: loops have no task, clock or randomness of their own: they wait by the store's sleep, so they run in a
@@ -20,13 +22,17 @@ mod aggregation;
 pub(crate) mod bootstrap;
 mod certificates;
 mod client;
+mod each_namespace;
 mod expiry;
 mod garbage;
 mod namespaces;
 mod queue;
+pub(crate) mod root_ca;
 mod selection;
+mod service_accounts;
 #[cfg(test)]
 pub(crate) mod testing;
+mod token_cleaner;
 
 use std::convert::Infallible;
 use std::future::Future;
@@ -53,11 +59,14 @@ pub struct Options {
     pub selection: Selection,
     /// The authorities of the built-in signers; without one, approved requests wait for another node or another signer.
     pub signer: Option<Arc<dyn CertificateSigner>>,
+    /// Authority of the servers' certificates, PEM, which `root_ca` publishes. `None`: nothing is published.
+    pub root_ca: Option<String>,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Options { event_ttl: Duration::from_secs(3600), selection: Selection::default(), signer: None }
+        let event_ttl = Duration::from_secs(3600);
+        Options { event_ttl, selection: Selection::default(), signer: None, root_ca: None }
     }
 }
 
@@ -104,26 +113,51 @@ async fn lead<S: Store>(pipeline: Arc<Pipeline<S>>, options: &Options) {
     let aggregator = client("clusterrole-aggregation-controller");
     let certifier = client("certificate-controller");
     let selected = |name, run| unless_left_out(&options.selection, name, run);
-    let [approving_name, cleaning_name, signing_name, aggregation_name, garbage_name, namespaces_name] =
-        selection::OWN;
+    let (accounts, publisher) =
+        (client("serviceaccount-controller"), client("root-ca-certificate-publisher-controller"));
+    let token_cleaner = client("token-cleaner-controller");
+    let publish = || async {
+        match &options.root_ca {
+            Some(authority) => root_ca::run(&publisher, authority).await,
+            None => std::future::pending().await,
+        }
+    };
     let signing: BoxFuture<'_, Infallible> = match &options.signer {
         Some(signer) => Box::pin(keep("signing", &certifier, || certificates::sign(&certifier, &**signer))),
         None => Box::pin(std::future::pending()),
     };
-    let loops: [BoxFuture<'_, Infallible>; 8] = [
+    let loops: [BoxFuture<'_, Infallible>; 11] = [
         selected(
-            approving_name,
+            "certificatesigningrequest-approving-controller",
             Box::pin(keep("approving", &certifier, || certificates::approve(&certifier))),
         ),
-        selected(cleaning_name, Box::pin(keep("cleaning", &certifier, || certificates::clean(&certifier)))),
-        selected(signing_name, signing),
+        selected(
+            "certificatesigningrequest-cleaner-controller",
+            Box::pin(keep("cleaning", &certifier, || certificates::clean(&certifier))),
+        ),
+        selected("certificatesigningrequest-signing-controller", signing),
         Box::pin(keep("bootstrap", &starter, || bootstrap::run(&starter))),
-        selected(namespaces_name, Box::pin(keep("namespaces", &ender, || namespaces::run(&ender)))),
-        selected(garbage_name, Box::pin(keep("garbage", &collector, || garbage::run(&collector)))),
+        selected("namespace-controller", Box::pin(keep("namespaces", &ender, || namespaces::run(&ender)))),
+        selected(
+            "garbage-collector-controller",
+            Box::pin(keep("garbage", &collector, || garbage::run(&collector))),
+        ),
         Box::pin(keep("expiry", &cleaner, || expiry::run(&cleaner, options.event_ttl))),
         selected(
-            aggregation_name,
+            "clusterrole-aggregation-controller",
             Box::pin(keep("aggregation", &aggregator, || aggregation::run(&aggregator))),
+        ),
+        selected(
+            "serviceaccount-controller",
+            Box::pin(keep("service accounts", &accounts, || service_accounts::run(&accounts))),
+        ),
+        selected(
+            "root-ca-certificate-publisher-controller",
+            Box::pin(keep("root authority", &publisher, publish)),
+        ),
+        selected(
+            "token-cleaner-controller",
+            Box::pin(keep("bootstrap tokens", &token_cleaner, || token_cleaner::run(&token_cleaner))),
         ),
     ];
     join_all(loops).await;
@@ -135,6 +169,7 @@ fn unless_left_out<'a>(
     name: &str,
     run: BoxFuture<'a, Infallible>,
 ) -> BoxFuture<'a, Infallible> {
+    debug_assert!(selection::OWN.contains(&name), "the flag knows no loop {name}");
     if selection.runs(name) { run } else { Box::pin(std::future::pending()) }
 }
 

@@ -9,9 +9,11 @@
 mod body;
 mod deadline;
 mod discovery;
+mod fair;
 mod gzip;
 mod health;
 mod held;
+mod measure;
 mod openapi;
 mod pool;
 mod respond;
@@ -22,16 +24,16 @@ mod tests;
 mod token_keys;
 mod version;
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use axum::Router;
 use axum::body::{Body, HttpBody};
 use axum::extract::State as Shared;
 use body::Upload;
 use bytes::Bytes;
-use deadline::{deadline, run_until_deadline};
+use deadline::{REQUEST_MAX, deadline, run_until_deadline};
 use futures::future::{BoxFuture, FutureExt, select};
-use held::{COUNTED_BYTES_MIN, HeldFrames, Hold, Ledger, keep_until_sent};
+use held::{COUNTED_BYTES_MIN, HeldFrames, Hold, Ledger, Payer, keep_until_sent};
 use http::{HeaderValue, Method, Request as HttpRequest, Response, Version, header};
 use orch_raft::Store;
 use orch_raft::warnings::WarningLimit;
@@ -48,7 +50,9 @@ use crate::authz::{Asked, Attributes};
 use crate::endpoint::Endpoint;
 use crate::error::{ApiError, NotAcceptable};
 use crate::exchange::Exchange;
+use crate::flow::{FlowControl, Options as FlowOptions};
 use crate::follow::Applied;
+use crate::metrics::{Exposition, Measured, RequestMetrics};
 use crate::negotiate::{
     Encoding, JSON, Representation, View, negotiate, negotiate_whole, require, wants_pretty,
 };
@@ -78,6 +82,11 @@ pub struct Api<S> {
     served: Arc<Served>,
     pool: Pool,
     ledger: Ledger,
+    metrics: RequestMetrics,
+    flow: FlowControl,
+    /// Writes `/metrics`; `None`: the path is not served.
+    exposition: Option<Arc<dyn Exposition>>,
+    checks: Vec<health::AddedCheck>,
 }
 
 /// The head of a request and its connection, without the body.
@@ -93,13 +102,26 @@ struct Parts {
     /// Reports the authenticated user to the listener.
     admission: Option<UserReporter>,
     exchange: Arc<Exchange>,
+    /// What is counted for this request; empty until its resource is known.
+    measured: OnceLock<Measured>,
 }
 
 impl<S: Store> Api<S> {
     /// The API over `pipeline`. Cancelling `stopping` makes the node unready and ends its watches.
     pub fn new(pipeline: Arc<Pipeline<S>>, stopping: CancellationToken) -> Self {
         let served = Served::new(pipeline.registry.clone(), None);
-        Api { pipeline, stopping, served, pool: Pool::new(), ledger: Ledger::new() }
+        let (pool, ledger, metrics) = (Pool::new(), Ledger::new(), RequestMetrics::new());
+        let flow =
+            FlowControl::new(FlowOptions::default(), pipeline.registry.brand, pipeline.ambient.clone());
+        let checks = Vec::new();
+        Api { pipeline, stopping, served, pool, ledger, metrics, flow, exposition: None, checks }
+    }
+
+    /// The same API under these settings of flow control.
+    #[must_use]
+    pub fn controlled(self, options: FlowOptions) -> Self {
+        let flow = FlowControl::new(options, self.pipeline.registry.brand, self.pipeline.ambient.clone());
+        Api { flow, ..self }
     }
 
     /// The same API, announcing the server's address (`HOST:PORT`) in discovery.
@@ -107,6 +129,23 @@ impl<S: Store> Api<S> {
     pub fn reached_at(self, address: &str) -> Self {
         let served = Served::new(self.pipeline.registry.clone(), Some(address));
         Api { served, ..self }
+    }
+
+    /// The same API, serving the text of `exposition` at `/metrics`.
+    #[must_use]
+    pub fn exposing(self, exposition: Arc<dyn Exposition>) -> Self {
+        Api { exposition: Some(exposition), ..self }
+    }
+
+    /// The same API with a further check of readiness. `passes` is called for each probe and must not wait.
+    #[must_use]
+    pub fn with_check(
+        mut self,
+        name: &'static str,
+        passes: impl Fn() -> bool + Send + Sync + 'static,
+    ) -> Self {
+        self.checks.push((name, Box::new(passes)));
+        self
     }
 
     /// A router that handles every path.
@@ -127,6 +166,8 @@ async fn handle<S: Store>(Shared(api): Shared<Arc<Api<S>>>, request: HttpRequest
         Err(error) => (api.failure(&parts, &error), Some(error)),
     };
     parts.exchange.close(&mut response, ambient.now());
+    api.measure_end(&parts, &response);
+    api.flow.mark(parts.exchange.flow(), response.headers_mut());
     let Some(error) = error else { return response };
     // The client may still be sending the body, so that the connection cannot carry another request.
     if matches!(error, ApiError::BodyTooLarge { .. }) && version < Version::HTTP_2 {
@@ -171,6 +212,7 @@ fn take_apart(request: HttpRequest<Body>, exchange: Arc<Exchange>, served: Arc<S
         served,
         admission,
         exchange,
+        measured: OnceLock::new(),
     };
     (parts, upload)
 }
@@ -200,19 +242,24 @@ impl<S: Store> Api<S> {
             }
         };
         let verb = Verb::of(&parts.method, &target, &parts.query);
-        let user = self.admit_to_resource(parts, user, &target).await?;
-        let endpoint = parts.endpoint(&target)?;
+        let endpoint = parts.endpoint(&target);
+        let _under_way = self.measure_begin(parts, &target, endpoint.as_ref().ok(), verb);
+        let asked = Asked::of(&parts.method, &target, &parts.query);
+        let attributes = Attributes::Resource(asked.attributes(&target, &parts.query));
+        let user = self.admit(parts, user, attributes).await?;
+        let endpoint = endpoint?;
         check_name(&target.name)?;
         let verb = verb.ok_or(ApiError::MethodNotAllowed)?;
         endpoint.check_verb(&target, verb)?;
         let representation = parts.representation()?;
         let limit = deadline(verb, &parts.query)?;
+        let seat = self.seat(parts, &user, attributes, Some((verb, endpoint.resource)), limit).await?;
         let content_type = header_text(&parts.headers, &header::CONTENT_TYPE).to_ascii_lowercase();
         let budget = Arc::new(budget_of(verb));
-        run_until_deadline(&self.pipeline.store, limit, verb, &budget, async {
+        let response = run_until_deadline(&self.pipeline.store, limit, verb, &budget, async {
             let hold = match upload.may_hold(verb) {
                 small if small < COUNTED_BYTES_MIN => None,
-                bytes => Some(self.ledger.wait(&user.name, with_answer(verb, bytes)).await?),
+                bytes => Some(self.ledger.wait(Payer::of(&user, exchange), with_answer(verb, bytes)).await?),
             };
             let body = upload.read(verb).await?;
             let request = Request {
@@ -243,19 +290,8 @@ impl<S: Store> Api<S> {
                 None => response,
             })
         })
-        .await
-    }
-
-    /// Lets `user` make this request of a resource. Returns the user that it acts as.
-    async fn admit_to_resource(
-        &self,
-        parts: &Parts,
-        user: Arc<User>,
-        target: &Target,
-    ) -> Result<Arc<User>, ApiError> {
-        let asked = Asked::of(&parts.method, target, &parts.query);
-        let attributes = Attributes::Resource(asked.attributes(target, &parts.query));
-        self.admit(parts, user, attributes).await
+        .await?;
+        Ok(self.seat_while_sent(seat, verb, response))
     }
 
     async fn admit(
@@ -284,13 +320,14 @@ impl<S: Store> Api<S> {
             let state = self.pipeline.store.state();
             state.object(&key).map(|object| object.json.len())
         });
-        self.ledger.wait(&request.user.name, stored.unwrap_or_default()).await.map(Some)
+        let payer = Payer::of(request.user, request.exchange);
+        self.ledger.wait(payer, stored.unwrap_or_default()).await.map(Some)
     }
 
     /// The response to a list, with a reservation for the bytes that it holds.
     fn list_answer(
         &self,
-        user: &User,
+        payer: Payer<'_>,
         content_type: &'static str,
         payload: Payload,
     ) -> Result<Response<Body>, ApiError> {
@@ -298,7 +335,7 @@ impl<S: Store> Api<S> {
         if bytes < COUNTED_BYTES_MIN {
             return Ok(respond::payload(200, content_type, payload));
         }
-        let hold = self.ledger.take(&user.name, bytes)?;
+        let hold = self.ledger.take(payer, bytes)?;
         let (length, frames) = (payload.len(), HeldFrames::new(payload.into_frames(), hold));
         Ok(respond::frames(200, content_type, length, frames))
     }
@@ -322,14 +359,19 @@ impl<S: Store> Api<S> {
             let stopping = self.end_of_watch(request);
             let content_type = renderer.watch_content_type();
             let watch = Watch::start(self.pipeline.clone(), request, renderer, stopping).await?;
-            return Ok(respond::stream(&content_type, watch, self.clone()));
+            let watcher = self.flow.watch(&request.resource.storage, &request.target.namespace);
+            let under_way = (self.measure_watch(request), watcher);
+            return Ok(respond::stream(&content_type, watch, self.clone(), under_way));
         }
         let (answer, hold) = self.run(request).await?;
         let now = self.pipeline.ambient.now();
         let content_type = renderer.content_type();
         Ok(match answer {
             Answer::Stored(object) => respond::payload(200, content_type, renderer.object(&object, now)?),
-            Answer::List(list) => self.list_answer(request.user, content_type, renderer.list(list, now)?)?,
+            Answer::List(list) => {
+                let payer = Payer::of(request.user, request.exchange);
+                self.list_answer(payer, content_type, renderer.list(list, now)?)?
+            }
             Answer::Listed(list) => {
                 let response = respond::payload(200, content_type, renderer.list(list, now)?);
                 match hold {
@@ -375,7 +417,7 @@ impl<S: Store> Api<S> {
         request.budget.check()?;
         let hold = match doomed.bytes() {
             small if small < COUNTED_BYTES_MIN => None,
-            bytes => Some(self.ledger.take(&request.user.name, bytes)?),
+            bytes => Some(self.ledger.take(Payer::of(request.user, request.exchange), bytes)?),
         };
         Ok((self.pipeline.delete_collection(request, doomed).await?, hold))
     }
@@ -392,7 +434,8 @@ impl<S: Store> Api<S> {
                 Err(ApiError::MethodNotAllowed)
             });
         }
-        health::answer(path, &parts.query, &self.pipeline.store, &self.stopping).await.map(Ok)
+        let (store, checks) = (&self.pipeline.store, &self.checks);
+        health::answer(path, &parts.query, store, &self.stopping, checks).await.map(Ok)
     }
 
     /// Paths that name no resource: discovery, OpenAPI, keys of tokens, or 404.
@@ -402,7 +445,9 @@ impl<S: Store> Api<S> {
         user: Arc<User>,
     ) -> Result<Response<Body>, ApiError> {
         let verb = parts.method.as_str().to_ascii_lowercase();
-        let user = self.admit(parts, user, Attributes::Path { verb: &verb, path: &parts.path }).await?;
+        let attributes = Attributes::Path { verb: &verb, path: &parts.path };
+        let user = self.admit(parts, user, attributes).await?;
+        let _seat = self.seat(parts, &user, attributes, None, REQUEST_MAX).await?;
         if let Some(response) = self.open_path(parts).await {
             return response;
         }
@@ -412,8 +457,14 @@ impl<S: Store> Api<S> {
             let bytes = response.body().size_hint().lower();
             return match usize::try_from(bytes).unwrap_or(usize::MAX) {
                 small if small < COUNTED_BYTES_MIN => Ok(response),
-                bytes => Ok(keep_until_sent(response, self.ledger.take(&user.name, bytes)?)),
+                bytes => {
+                    let payer = Payer::of(&user, &parts.exchange);
+                    Ok(keep_until_sent(response, self.ledger.take(payer, bytes)?))
+                }
             };
+        }
+        if let Some(response) = self.flow_page(parts, path).or_else(|| self.metrics_page(parts, path)) {
+            return response;
         }
         let accounts = self.pipeline.gate.service_accounts();
         if let Some(response) = accounts.and_then(|accounts| token_keys::answer(parts, path, accounts)) {
@@ -446,6 +497,9 @@ impl<S: Store> Api<S> {
         }
         if matches!(error, ApiError::NoPage) {
             return respond::no_page();
+        }
+        if matches!(error, ApiError::TooManyRequests) {
+            return respond::too_many_requests();
         }
         let registry = &parts.served.registry;
         let status = Status::of(error, registry.brand);

@@ -16,6 +16,7 @@ mod renew;
 mod rotate;
 mod signer;
 
+pub(crate) use authority::token_keys;
 pub use authority::{Authority, CertsError, Leaf, Pair, Purpose};
 pub use expiry::follow_expiry;
 pub use file::{replace_file, write_new};

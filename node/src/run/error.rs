@@ -10,6 +10,7 @@ use crate::certs::CertsError;
 use crate::encryption::EncryptionError;
 use crate::server::{BindError, SocketError};
 use crate::tls::MaterialError;
+use crate::token_keys::KeyFileError;
 
 /// Failures of starting or running a node.
 #[derive(Debug, thiserror::Error)]
@@ -34,6 +35,17 @@ pub enum RunError {
         path: PathBuf,
         /// The line and its fault.
         source: orch_api::authn::TokenFileError,
+    },
+    /// The keys of service account tokens cannot be loaded.
+    #[error("service account tokens")]
+    TokenKeys(#[from] KeyFileError),
+    /// A configuration of authentication or authorization cannot be used.
+    #[error("--{flag}")]
+    Access {
+        /// The flag.
+        flag: &'static str,
+        /// What is wrong with its file.
+        source: crate::access::FileFault,
     },
     /// The data directory holds files of other programs.
     #[error(

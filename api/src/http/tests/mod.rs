@@ -12,6 +12,7 @@ mod representations;
 mod routes;
 mod snapshots;
 mod streams;
+mod tokens;
 mod unknown_outcomes;
 mod uploads;
 mod watches;
