@@ -13,6 +13,7 @@
 //!     service_accounts, root_ca  objects that every namespace has: its default account, the authority of the servers
 //!     token_cleaner  removal of expired bootstrap tokens
 //!     trust        the config map that announces the authorities of clients and front proxies
+//!     certificates approval, signing and removal of requests for certificates
 //!
 //! Invariant: loops have no task, clock or randomness of their own: they wait by the store's sleep, so they run in a
 //! simulation.
@@ -20,6 +21,7 @@
 
 mod aggregation;
 pub(crate) mod bootstrap;
+mod certificates;
 mod client;
 mod each_namespace;
 mod expiry;
@@ -49,6 +51,7 @@ pub use self::selection::Selection;
 pub use self::trust::Announcement;
 use crate::error::ApiError;
 use crate::pipeline::Pipeline;
+use crate::signing::CertificateSigner;
 
 /// Options of the controllers.
 #[derive(Clone, Debug)]
@@ -57,6 +60,8 @@ pub struct Options {
     pub event_ttl: Duration,
     /// The loops that run. Bootstrap and expiry always do.
     pub selection: Selection,
+    /// The authorities of the built-in signers; without one, approved requests wait for another node or another signer.
+    pub signer: Option<Arc<dyn CertificateSigner>>,
     /// Authority of the servers' certificates, PEM, which `root_ca` publishes. `None`: nothing is published.
     pub root_ca: Option<String>,
     /// What the node announces of its authorities; `None` announces nothing.
@@ -66,7 +71,7 @@ pub struct Options {
 impl Default for Options {
     fn default() -> Self {
         let (event_ttl, selection) = (Duration::from_secs(3600), Selection::default());
-        Options { event_ttl, selection, root_ca: None, announcement: None }
+        Options { event_ttl, selection, signer: None, root_ca: None, announcement: None }
     }
 }
 
@@ -111,6 +116,7 @@ async fn lead<S: Store>(pipeline: Arc<Pipeline<S>>, options: &Options) {
     let (starter, ender) = (client("bootstrap"), client("namespace-controller"));
     let (collector, cleaner) = (client("garbage-collector"), client("expiry"));
     let aggregator = client("clusterrole-aggregation-controller");
+    let certifier = client("certificate-controller");
     let selected = |name, run| unless_left_out(&options.selection, name, run);
     let announcer = client("cluster-authentication");
     let (accounts, publisher) =
@@ -122,7 +128,20 @@ async fn lead<S: Store>(pipeline: Arc<Pipeline<S>>, options: &Options) {
             None => std::future::pending().await,
         }
     };
-    let loops: [BoxFuture<'_, Infallible>; 9] = [
+    let signing: BoxFuture<'_, Infallible> = match &options.signer {
+        Some(signer) => Box::pin(keep("signing", &certifier, || certificates::sign(&certifier, &**signer))),
+        None => Box::pin(std::future::pending()),
+    };
+    let loops: [BoxFuture<'_, Infallible>; 12] = [
+        selected(
+            "certificatesigningrequest-approving-controller",
+            Box::pin(keep("approving", &certifier, || certificates::approve(&certifier))),
+        ),
+        selected(
+            "certificatesigningrequest-cleaner-controller",
+            Box::pin(keep("cleaning", &certifier, || certificates::clean(&certifier))),
+        ),
+        selected("certificatesigningrequest-signing-controller", signing),
         Box::pin(keep("bootstrap", &starter, || bootstrap::run(&starter))),
         selected("namespace-controller", Box::pin(keep("namespaces", &ender, || namespaces::run(&ender)))),
         selected(

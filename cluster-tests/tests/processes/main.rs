@@ -6,6 +6,7 @@
 
 mod access;
 mod bad_input;
+mod certificates;
 mod clients;
 mod contention;
 mod disk;

@@ -17,12 +17,13 @@ mod front_proxy;
 mod node;
 mod parse;
 mod service_accounts;
+mod signing;
 mod size;
 
 pub use admission::AdmissionArgs;
 pub use authentication::AuthenticationArgs;
 pub use authorization::{AuthorizationArgs, AuthorizationMode, AuthorizationModes};
-pub use certs::{CertsCommand, InitArgs, InspectArgs, MemberSpec, RenewArgs};
+pub use certs::{CertsCommand, InitArgs, InspectArgs, MemberSpec, RenewArgs, RotateArgs, RotationStep};
 pub use cluster::{AccessArgs, AddArgs, ClusterCommand, MemberArgs, Output, StatusArgs};
 pub(crate) use duration::parse_duration;
 pub use encryption::{EncryptionArgs, EncryptionCommand, RewriteArgs};
@@ -35,6 +36,7 @@ pub use node::{
 };
 pub use parse::{ParseError, parse};
 pub use service_accounts::ServiceAccountArgs;
+pub use signing::SigningArgs;
 pub(crate) use size::format_size;
 
 use clap::{Parser, Subcommand};

@@ -19,6 +19,7 @@ use super::encryption::EncryptionArgs;
 use super::flow::FlowArgs;
 use super::front_proxy::{FrontProxyArgs, RevocationArgs};
 use super::service_accounts::ServiceAccountArgs;
+use super::signing::SigningArgs;
 use super::size::parse_size;
 
 const NETWORK: &str = "Network";
@@ -190,6 +191,9 @@ pub struct SharedArgs {
     /// those of the reference; its loops that are no part of orch are accepted and change nothing.
     #[arg(long, value_name = "LIST", default_value = "*", allow_hyphen_values = true)]
     pub controllers: Selection,
+    /// The built-in signers of certificates.
+    #[command(flatten)]
+    pub signing: SigningArgs,
     /// Flags of flow control.
     #[command(flatten)]
     pub flow: FlowArgs,

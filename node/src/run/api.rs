@@ -65,6 +65,7 @@ impl Api {
             selection: plan.controllers.clone(),
             root_ca: Some(plan.service_accounts.root_ca.clone()),
             announcement: Some(Arc::new(Trust::new(tls, plan.front_proxy.clone()))),
+            signer: plan.signer.clone(),
         };
         tokio::spawn(controllers::run(pipeline.clone(), options, stopping.clone().cancelled_owned()));
         let resources = ResourceApi::new(pipeline, stopping.clone()).controlled(plan.flow);

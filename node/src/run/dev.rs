@@ -98,6 +98,7 @@ pub(super) fn plan(arguments: &DevArgs) -> Result<Plan, RunError> {
         space,
         event_ttl: shared.event_ttl,
         controllers: shared.controllers.clone(),
+        signer: super::signing::signer(&shared.signing, &layout)?,
         features: features(shared),
         flow: super::flow::options(shared),
     })

@@ -26,6 +26,7 @@ mod plan;
 mod serve;
 mod service_accounts;
 mod signals;
+mod signing;
 mod starting;
 mod store;
 mod threads;

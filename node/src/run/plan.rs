@@ -1,5 +1,6 @@
 //! The settings of a node, resolved from flags: no defaults and no paths are decided after this.
 
+use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -9,6 +10,7 @@ use orch_api::admission::PluginSelection;
 use orch_api::authn::{AnonymousAccess, TokenTable};
 use orch_api::controllers::Selection;
 use orch_api::pipeline::Features;
+use orch_api::signing::CertificateSigner;
 use orch_proto::Brand;
 use orch_raft::member::SpaceOptions;
 
@@ -83,10 +85,23 @@ pub struct Plan {
     pub event_ttl: Duration,
     /// The background loops that run.
     pub controllers: Selection,
+    /// The authority of the built-in signers; `None` where this node has no key to sign with.
+    pub signer: Option<Arc<dyn CertificateSigner>>,
     /// Feature gates.
     pub features: Features,
     /// Settings of flow control.
     pub flow: orch_api::flow::Options,
+}
+
+impl Plan {
+    /// The files whose certificates must not expire, each once.
+    pub(super) fn certificates(&self) -> Vec<PathBuf> {
+        let TlsFiles { certificate, client_authorities, server_authority, .. } = &self.tls;
+        let api = [certificate, client_authorities].into_iter().chain(server_authority);
+        let files: BTreeSet<&PathBuf> =
+            api.chain([&self.peer_tls.authority, &self.peer_tls.certificate]).collect();
+        files.into_iter().cloned().collect()
+    }
 }
 
 /// Kind of node, with the listeners that only it has.
