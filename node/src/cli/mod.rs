@@ -14,6 +14,7 @@ mod encryption;
 mod file;
 mod flow;
 mod node;
+mod oidc;
 mod parse;
 mod service_accounts;
 mod size;
@@ -31,6 +32,7 @@ pub use node::{
     Anonymous, BrandName, ClusterMember, DevArgs, FeatureGates, InitialCluster, LogFormat, ServeArgs,
     SharedArgs, check_member,
 };
+pub use oidc::{OidcArgs, RequiredClaims};
 pub use parse::{ParseError, parse};
 pub use service_accounts::ServiceAccountArgs;
 pub(crate) use size::format_size;
