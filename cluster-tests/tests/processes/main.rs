@@ -30,3 +30,4 @@ mod snapshot;
 mod space;
 mod vectors;
 mod versions;
+mod webhooks;
