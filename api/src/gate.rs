@@ -113,12 +113,17 @@ impl Gate {
         self.admit(&Exchange::internal(), user, headers, attributes, at.applied).await.map(drop)
     }
 
-    /// The holder of a bearer token.
+    /// The holder of a bearer token, for a review that asks for the audiences `wanted`.
     ///
     /// # Errors
     /// Nobody holds it.
-    pub async fn review(&self, token: &[u8], at: Moment<'_>) -> Result<Holder, Unauthenticated> {
-        self.authenticator.review(token, at).await
+    pub async fn review(
+        &self,
+        token: &[u8],
+        wanted: &[String],
+        at: Moment<'_>,
+    ) -> Result<Holder, Unauthenticated> {
+        self.authenticator.review(token, wanted, at).await
     }
 
     /// The tokens of service accounts; `None` where this node has no key for them.

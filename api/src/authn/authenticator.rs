@@ -59,6 +59,20 @@ pub trait Method: Debug + Send + Sync {
     fn holder<'a>(&'a self, _token: &'a [u8], _at: Moment<'a>) -> Finding<'a, Holder> {
         found(Ok(None))
     }
+
+    /// The same for a review that asks for the audiences `wanted`, which a server that knows tokens by audience is told.
+    /// By default they are compared with those of the holder alone.
+    ///
+    /// # Errors
+    /// As of [`Method::holder`].
+    fn holder_for<'a>(
+        &'a self,
+        token: &'a [u8],
+        _wanted: &'a [String],
+        at: Moment<'a>,
+    ) -> Finding<'a, Holder> {
+        self.holder(token, at)
+    }
 }
 
 /// What a method finds: ready, or a future that waits for another server. One that is ready allocates nothing.
@@ -236,14 +250,20 @@ impl Authenticator {
 }
 
 impl Authenticator {
-    /// The holder of `token`. For whoever is shown a token and has to know whose it is.
+    /// The holder of `token`. For whoever is shown a token and has to know whose it is. `wanted`: the audiences that are asked
+    /// for.
     ///
     /// # Errors
     /// Nobody holds it.
-    pub async fn review(&self, token: &[u8], at: Moment<'_>) -> Result<Holder, Unauthenticated> {
+    pub async fn review(
+        &self,
+        token: &[u8],
+        wanted: &[String],
+        at: Moment<'_>,
+    ) -> Result<Holder, Unauthenticated> {
         let mut fault = Unauthenticated::InvalidToken;
         for method in self.all().filter(|_| token.len() <= TOKEN_BYTES_MAX) {
-            match method.holder(token, at).await {
+            match method.holder_for(token, wanted, at).await {
                 Ok(Some(holder)) => return Ok(holder),
                 Ok(None) => {}
                 Err(error) => fault = error,

@@ -32,3 +32,4 @@ mod snapshot;
 mod space;
 mod vectors;
 mod versions;
+mod webhooks;

@@ -15,6 +15,7 @@ mod file;
 mod flow;
 mod front_proxy;
 mod node;
+mod oidc;
 mod parse;
 mod service_accounts;
 mod signing;
@@ -34,6 +35,7 @@ pub use node::{
     Anonymous, BrandName, ClusterMember, DevArgs, FeatureGates, InitialCluster, LogFormat, ServeArgs,
     SharedArgs, check_member,
 };
+pub use oidc::{OidcArgs, RequiredClaims};
 pub use parse::{ParseError, parse};
 pub use service_accounts::ServiceAccountArgs;
 pub use signing::SigningArgs;
