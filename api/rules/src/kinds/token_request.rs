@@ -56,8 +56,8 @@ mod tests {
             (0, Some("may not specify a duration less than 10 minutes")),
             (599, Some("may not specify a duration less than 10 minutes")),
             (600, None),
-            (1 << 32, None),
-            ((1 << 32) + 1, Some("may not specify a duration larger than 2^32 seconds")),
+            (LIFE_S_MAX, None),
+            (LIFE_S_MAX + 1, Some("may not specify a duration larger than 2^32 seconds")),
         ] {
             let request = json!({"spec": {"expirationSeconds": life}});
             let errors = TokenRequest.validate_create(&CONTEXT, &request);
