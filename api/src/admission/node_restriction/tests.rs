@@ -68,7 +68,7 @@ impl Case {
         assert!(NodeRestriction.handles(&attributes));
         let ruling = judge(&attributes, object, &view).now_or_never().expect("nobody else is asked");
         ruling.err().map(|refusal| match refusal {
-            Refusal::Forbidden(reason) => reason,
+            Refusal::Forbidden(reason) | Refusal::Awaited(reason) => reason,
             Refusal::Error(error) => format!("{error:?}"),
         })
     }
