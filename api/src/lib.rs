@@ -28,6 +28,7 @@ pub mod registry;
 pub mod render;
 pub mod request;
 pub mod selector;
+pub mod signing;
 #[cfg(test)]
 mod stages;
 pub mod status;

@@ -13,6 +13,9 @@
 
 mod additions;
 mod attributes;
+mod certificate_approval;
+mod certificate_signing;
+mod certificate_subject_restriction;
 mod default_ingress_class;
 mod default_storage_class;
 mod default_toleration_seconds;
@@ -135,6 +138,9 @@ impl Chain {
             Box::new(default_toleration_seconds::DefaultTolerationSeconds),
             Box::new(default_storage_class::DefaultStorageClass),
             Box::new(storage_object_in_use_protection::StorageObjectInUseProtection),
+            Box::new(certificate_approval::CertificateApproval),
+            Box::new(certificate_signing::CertificateSigning),
+            Box::new(certificate_subject_restriction::CertificateSubjectRestriction),
             Box::new(default_ingress_class::DefaultIngressClass),
             Box::new(role_escalation::RoleEscalation),
         ];

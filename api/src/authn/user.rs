@@ -5,6 +5,8 @@
 
 use std::collections::BTreeMap;
 
+use orch_rules::kinds::Requester;
+
 /// Group of the administrators, who may do everything.
 pub const GROUP_MASTERS: &str = "system:masters";
 /// Group of the nodes' users.
@@ -47,6 +49,11 @@ impl User {
     pub fn local_admin() -> User {
         User { name: USER_ADMIN.to_owned(), groups: vec![GROUP_MASTERS.to_owned()], ..User::default() }
             .authenticated()
+    }
+
+    /// The user as the strategies of kinds see it.
+    pub fn requester(&self) -> Requester<'_> {
+        Requester { name: &self.name, uid: &self.uid, groups: &self.groups, extra: &self.extra }
     }
 
     /// Whether the user is a member of `group`.

@@ -6,12 +6,14 @@
 
 mod access;
 mod bad_input;
+mod certificates;
 mod clients;
 mod contention;
 mod disk;
 mod divergence;
 mod encryption;
 mod foundings;
+mod front_proxies;
 mod hostile;
 mod kubectl;
 mod leader_loss;
@@ -30,3 +32,4 @@ mod snapshot;
 mod space;
 mod vectors;
 mod versions;
+mod webhooks;

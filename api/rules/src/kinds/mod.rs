@@ -4,6 +4,7 @@
 
 pub mod age;
 pub mod batch;
+pub mod certificate_signing_request;
 pub mod config_map;
 pub mod disruption_budget;
 pub mod event;
@@ -32,11 +33,14 @@ use std::sync::Arc;
 
 pub use crate::Action;
 pub use orch_schema::NameRule;
-pub use strategy::{Cell, Context, Plain, Strategy};
+pub use strategy::{Cell, Context, Plain, Requester, Strategy};
 
 /// The strategy of a storage resource; `None` for a kind that is not served. `events` serves both spellings.
 pub fn strategy_for(storage_resource: &str) -> Option<Arc<dyn Strategy>> {
     Some(match storage_resource {
+        "certificatesigningrequests.certificates" => {
+            Arc::new(certificate_signing_request::CertificateSigningRequest)
+        }
         "clusterrolebindings.rbac.authorization" => Arc::new(rbac::ClusterRoleBinding),
         "clusterroles.rbac.authorization" => Arc::new(rbac::ClusterRole),
         "configmaps" => Arc::new(config_map::ConfigMap),
@@ -86,6 +90,7 @@ mod tests {
 
     /// The kinds with a strategy, by storage resource: plural name and group without its domain.
     const SERVED: &[&str] = &[
+        "certificatesigningrequests.certificates",
         "clusterrolebindings.rbac.authorization",
         "clusterroles.rbac.authorization",
         "configmaps",

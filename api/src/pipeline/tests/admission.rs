@@ -206,6 +206,9 @@ fn the_built_in_plugins_are_asked_in_the_order_of_the_reference() {
             "DefaultTolerationSeconds",
             "DefaultStorageClass",
             "StorageObjectInUseProtection",
+            "CertificateApproval",
+            "CertificateSigning",
+            "CertificateSubjectRestriction",
             "DefaultIngressClass",
             "RoleEscalation",
         ]
