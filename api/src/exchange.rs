@@ -11,7 +11,7 @@ use http::header::HeaderName;
 use http::{HeaderMap, HeaderValue, Method, Response};
 
 use crate::ambient::{Ambient, Timestamp, uuid_text};
-use crate::authn::User;
+use crate::authn::{Credential, User};
 use crate::authz::Ruling;
 use crate::flow::Entry;
 
@@ -41,6 +41,8 @@ pub struct Exchange {
     flow: OnceLock<Arc<Entry>>,
     warnings: Mutex<Vec<String>>,
     is_closed: AtomicBool,
+    /// Kept for watches, which are asked for it again.
+    credential: OnceLock<Credential>,
 }
 
 /// The head of an HTTP request.
@@ -71,7 +73,8 @@ impl Exchange {
     fn of(asked: Option<RequestHead>) -> Self {
         let (user, impersonated, ruling) = (OnceLock::new(), OnceLock::new(), OnceLock::new());
         let (warnings, is_closed) = (Mutex::default(), AtomicBool::new(false));
-        Exchange { asked, user, impersonated, ruling, flow: OnceLock::new(), warnings, is_closed }
+        let (flow, credential) = (OnceLock::new(), OnceLock::new());
+        Exchange { asked, user, impersonated, ruling, flow, warnings, is_closed, credential }
     }
 
     /// The request's id as the log shows it, cut after 64 bytes; empty for internal requests.
@@ -106,14 +109,19 @@ impl Exchange {
         self.impersonated.get()
     }
 
-    /// The user with whose rights the request is made; `None` before the gate.
-    pub(crate) fn acting_user(&self) -> Option<Arc<User>> {
-        self.impersonated.get().or(self.user.get()).cloned()
-    }
-
     /// Stores the user as whom the authenticated user acts.
     pub(crate) fn set_impersonated(&self, user: Arc<User>) {
         let _ = self.impersonated.set(user);
+    }
+
+    /// The credential of a watch; `None` for other requests.
+    pub(crate) fn credential(&self) -> Option<&Credential> {
+        self.credential.get()
+    }
+
+    /// Stores the credential of a watch.
+    pub(crate) fn set_credential(&self, credential: Credential) {
+        let _ = self.credential.set(credential);
     }
 
     /// The ruling of the authorizers; `None` before the gate.

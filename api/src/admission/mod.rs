@@ -20,6 +20,7 @@ mod default_ingress_class;
 mod default_storage_class;
 mod default_toleration_seconds;
 mod namespace_lifecycle;
+mod node_restriction;
 mod priority;
 #[cfg(test)]
 mod recorded;
@@ -131,6 +132,7 @@ impl Chain {
         let all: Vec<Box<dyn Plugin>> = vec![
             Box::new(namespace_lifecycle::NamespaceLifecycle),
             Box::new(service_account::ServiceAccount),
+            Box::new(node_restriction::NodeRestriction),
             Box::new(taint_nodes_by_condition::TaintNodesByCondition),
             Box::<priority::Priority>::default(),
             Box::new(default_toleration_seconds::DefaultTolerationSeconds),

@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 use super::{Chain, role_escalation, service_account};
 
 /// Plugins of the reference that this server does not have: turning one off changes nothing, turning one on is refused.
-const ELSEWHERE: [&str; 26] = [
+const ELSEWHERE: [&str; 25] = [
     "AlwaysAdmit",
     "AlwaysDeny",
     "AlwaysPullImages",
@@ -24,7 +24,6 @@ const ELSEWHERE: [&str; 26] = [
     "NamespaceAutoProvision",
     "NamespaceExists",
     "NodeDeclaredFeatureValidator",
-    "NodeRestriction",
     "OwnerReferencesPermissionEnforcement",
     "PersistentVolumeClaimResize",
     "PodNodeSelector",

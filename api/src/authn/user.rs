@@ -11,6 +11,8 @@ use orch_rules::kinds::Requester;
 pub const GROUP_MASTERS: &str = "system:masters";
 /// Group of the nodes' users.
 pub const GROUP_NODES: &str = "system:nodes";
+/// What the name of a node's user begins with; the node's name follows.
+pub const USER_NODE_PREFIX: &str = "system:node:";
 /// Group of every user with a valid credential.
 pub const GROUP_AUTHENTICATED: &str = "system:authenticated";
 /// Group of the anonymous user.
@@ -57,6 +59,12 @@ impl User {
     /// Whether the user is a member of `group`.
     pub fn is_in_group(&self, group: &str) -> bool {
         self.groups.iter().any(|held| held == group)
+    }
+
+    /// The name of the node whose user this is, possibly empty. `None`: it is no node's user, for want of the name or of
+    /// the group.
+    pub fn node_name(&self) -> Option<&str> {
+        self.name.strip_prefix(USER_NODE_PREFIX).filter(|_| self.is_in_group(GROUP_NODES))
     }
 
     /// The same user as a member of `system:authenticated`.

@@ -158,7 +158,8 @@ async fn handle<S: Store>(Shared(api): Shared<Arc<Api<S>>>, request: HttpRequest
     let ambient = &*api.pipeline.ambient;
     let (method, path) = (request.method(), request.uri().path());
     let exchange = Arc::new(Exchange::begin(method, path, request.headers(), ambient));
-    let (parts, mut upload) = take_apart(request, exchange, api.served.clone());
+    let (mut parts, mut upload) = take_apart(request, exchange, api.served.clone());
+    api.pipeline.gate.strip_identity(parts.peer.as_ref(), &mut parts.headers);
     let version = parts.version;
     let answer = Box::pin(api.answer(&parts, &mut upload)).await;
     let (mut response, error) = match answer {
@@ -246,6 +247,9 @@ impl<S: Store> Api<S> {
         let _under_way = self.measure_begin(parts, &target, endpoint.as_ref().ok(), verb);
         let asked = Asked::of(&parts.method, &target, &parts.query);
         let attributes = Attributes::Resource(asked.attributes(&target, &parts.query));
+        if let (Some(Verb::Watch), Some(peer)) = (verb, peer) {
+            exchange.set_credential(gate.credential(peer, &parts.headers, &user));
+        }
         let user = self.admit(parts, user, attributes).await?;
         let endpoint = endpoint?;
         check_name(&target.name)?;
@@ -391,12 +395,13 @@ impl<S: Store> Api<S> {
         })
     }
 
-    /// Completes when a watch has to end: the node stops, or the user has lost the right to watch.
+    /// Completes when a watch has to end: the node stops, or the credential or the right to watch has ended.
     fn end_of_watch(&self, request: Request<'_>) -> BoxFuture<'static, ()> {
         let stopping = self.stopping.clone().cancelled_owned();
         let right = WatchRight {
             gate: self.pipeline.gate.clone(),
-            user: request.exchange.acting_user().unwrap_or_else(|| Arc::new(request.user.clone())),
+            ambient: self.pipeline.ambient.clone(),
+            credential: request.exchange.credential().cloned(),
             asked: Asked::of(&Method::GET, request.target, request.query),
             target: request.target.clone(),
             query: request.query.clone(),

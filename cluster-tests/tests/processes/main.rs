@@ -13,6 +13,7 @@ mod disk;
 mod divergence;
 mod encryption;
 mod foundings;
+mod front_proxies;
 mod hostile;
 mod kubectl;
 mod leader_loss;

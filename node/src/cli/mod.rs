@@ -13,6 +13,7 @@ mod duration;
 mod encryption;
 mod file;
 mod flow;
+mod front_proxy;
 mod node;
 mod parse;
 mod service_accounts;
@@ -28,6 +29,7 @@ pub(crate) use duration::parse_duration;
 pub use encryption::{EncryptionArgs, EncryptionCommand, RewriteArgs};
 pub use file::FileError;
 pub use flow::FlowArgs;
+pub use front_proxy::{FrontProxyArgs, RevocationArgs};
 pub use node::{
     Anonymous, BrandName, ClusterMember, DevArgs, FeatureGates, InitialCluster, LogFormat, ServeArgs,
     SharedArgs, check_member,

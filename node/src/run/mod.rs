@@ -18,6 +18,7 @@ mod encryption;
 mod endpoints;
 mod error;
 mod flow;
+mod front_proxy;
 mod identity;
 mod lifetime;
 mod occupancy;
@@ -29,6 +30,8 @@ mod signing;
 mod starting;
 mod store;
 mod threads;
+mod token_file;
+mod trust;
 mod welcome;
 
 pub use error::RunError;

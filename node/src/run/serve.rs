@@ -47,10 +47,13 @@ pub(super) fn plan(arguments: &ServeArgs) -> Result<Plan, RunError> {
             authority: layout.peer_authority_certificate(),
             certificate: files.peer_certificate,
             key: files.peer_key,
+            revocations: shared.revocation.peer_crl_file.clone(),
         },
         tokens: tokens(shared)?,
         keys: encryption::keys(&shared.encryption, asked.unwrap_or(&ORCH))?,
         reloads_keys: shared.encryption.encryption_provider_config_automatic_reload,
+        token_file: shared.token_auth_file.clone(),
+        front_proxy: shared.front_proxy.clone(),
         service_accounts: service_accounts::plan(
             &shared.service_accounts,
             layout.token_key(),

@@ -75,8 +75,12 @@ async fn every_route_is_authenticated_and_authorized_by_its_row() {
     let server = Server::new().await;
     let mut stranger = Server::new().await;
     let address = "127.0.0.1:1".parse().unwrap();
-    stranger.peer =
-        std::sync::Arc::new(crate::authn::Peer { address, certificate: None, local_admin: false });
+    stranger.peer = std::sync::Arc::new(crate::authn::Peer {
+        address,
+        certificate: None,
+        local_admin: false,
+        is_front_proxy: false,
+    });
     let registry = Registry::builtin(&ORCH);
     let mut routes: Vec<_> = registry.resources().flat_map(|resource| routes_of(resource)).collect();
     routes.extend(OTHERS.map(|path| (Method::GET, path.to_owned())));
