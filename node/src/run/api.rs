@@ -64,7 +64,6 @@ impl Api {
             event_ttl: plan.event_ttl,
             selection: plan.controllers.clone(),
             root_ca: Some(plan.service_accounts.root_ca.clone()),
-            signer: plan.signer.clone(),
             announcement: Some(Arc::new(Trust::new(tls, plan.front_proxy.clone()))),
             signer: plan.signer.clone(),
         };
