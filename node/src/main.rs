@@ -48,9 +48,14 @@ fn dispatch(command: Command) -> anyhow::Result<()> {
         }
         Command::Certs(command) => run_certs(command),
         Command::Cluster(command) => admin::run(&command, &mut io::stdout()),
-        Command::Encryption(EncryptionCommand::Rewrite { data_dir, encryption_provider_config, brand }) => {
+        Command::Encryption(EncryptionCommand::Rewrite(arguments)) => {
             let mut out = io::stdout();
-            Ok(encryption::rewrite(&data_dir, &encryption_provider_config, brand.0, &mut out)?)
+            match (&arguments.data_dir, &arguments.encryption_provider_config) {
+                (Some(data_dir), Some(config)) => {
+                    Ok(encryption::rewrite(data_dir, config, arguments.brand.0, &mut out)?)
+                }
+                _ => admin::rewrite_running(&arguments, &mut out),
+            }
         }
         Command::Version => Ok(writeln!(io::stdout(), "orch {}", env!("CARGO_PKG_VERSION"))?),
         Command::Completions { shell } => {

@@ -78,6 +78,7 @@ pub struct Api<S> {
     served: Arc<Served>,
     pool: Pool,
     ledger: Ledger,
+    checks: Vec<health::AddedCheck>,
 }
 
 /// The head of a request and its connection, without the body.
@@ -99,7 +100,7 @@ impl<S: Store> Api<S> {
     /// The API over `pipeline`. Cancelling `stopping` makes the node unready and ends its watches.
     pub fn new(pipeline: Arc<Pipeline<S>>, stopping: CancellationToken) -> Self {
         let served = Served::new(pipeline.registry.clone(), None);
-        Api { pipeline, stopping, served, pool: Pool::new(), ledger: Ledger::new() }
+        Api { pipeline, stopping, served, pool: Pool::new(), ledger: Ledger::new(), checks: Vec::new() }
     }
 
     /// The same API, announcing the server's address (`HOST:PORT`) in discovery.
@@ -107,6 +108,17 @@ impl<S: Store> Api<S> {
     pub fn reached_at(self, address: &str) -> Self {
         let served = Served::new(self.pipeline.registry.clone(), Some(address));
         Api { served, ..self }
+    }
+
+    /// The same API with a further check of readiness. `passes` is called for each probe and must not wait.
+    #[must_use]
+    pub fn with_check(
+        mut self,
+        name: &'static str,
+        passes: impl Fn() -> bool + Send + Sync + 'static,
+    ) -> Self {
+        self.checks.push((name, Box::new(passes)));
+        self
     }
 
     /// A router that handles every path.
@@ -392,7 +404,8 @@ impl<S: Store> Api<S> {
                 Err(ApiError::MethodNotAllowed)
             });
         }
-        health::answer(path, &parts.query, &self.pipeline.store, &self.stopping).await.map(Ok)
+        let (store, checks) = (&self.pipeline.store, &self.checks);
+        health::answer(path, &parts.query, store, &self.stopping, checks).await.map(Ok)
     }
 
     /// Paths that name no resource: discovery, OpenAPI, keys of tokens, or 404.

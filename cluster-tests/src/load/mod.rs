@@ -9,6 +9,7 @@
 //! bodies are counted and dropped. Every work ends by count or by time, whichever comes first, and every operation by
 //! `OPERATION_TIMEOUT`.
 
+mod bindings;
 mod driver;
 mod fanout;
 mod fixture;

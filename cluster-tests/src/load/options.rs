@@ -50,6 +50,10 @@ pub struct Options {
     /// Watchers of the watch work.
     #[arg(long, default_value_t = 200, value_parser = clap::value_parser!(u32).range(1..=20_000))]
     pub watchers: u32,
+    /// Make this many role bindings, 50 of them of the clients' user, and send the load as that user instead of as an
+    /// administrator, who needs no rules.
+    #[arg(long, requires = "start", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    pub bindings: Option<u32>,
     /// Duration of each work: `10s`, `500ms`, `2m`.
     #[arg(long, default_value = "10s", value_parser = duration)]
     pub duration: Duration,

@@ -6,13 +6,14 @@ use std::sync::atomic::AtomicU64;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result, bail};
+use orch_proto::brand::ORCH;
 
 use super::driver::{Load, Outcome, drive};
 use super::options::{Options, WorkName};
 use super::report::{Report, Row};
 use super::target::Target;
 use super::work::{Kind, Script, payload};
-use super::{fanout, fixture, process};
+use super::{bindings, fanout, fixture, process};
 use crate::client::{Access, Endpoint, Identity, Trust};
 use crate::cluster::Cluster;
 
@@ -35,6 +36,8 @@ pub fn run(options: &Options) -> Result<Report> {
 
 struct Bench<'a> {
     options: &'a Options,
+    /// For what is made and removed around the works: the administrator's.
+    setup: Target,
     load: Load,
     payload: Arc<str>,
     /// Prefix of this run's namespaces.
@@ -49,12 +52,21 @@ struct Bench<'a> {
 impl<'a> Bench<'a> {
     fn prepare(options: &'a Options) -> Result<Self> {
         let cluster = options.start.map(Cluster::start_blocking).transpose()?;
-        let (targets, pids) = match &cluster {
+        let (targets, pids): (Vec<Target>, _) = match &cluster {
             Some(cluster) => {
                 let target = |(endpoint, access)| Target { endpoint, access };
                 (cluster.doors().into_iter().map(target).collect(), cluster.pids())
             }
             None => (targets(options)?, options.pids.clone()),
+        };
+        let setup = targets.first().context("there is no server")?.clone();
+        let targets = match options.bindings {
+            Some(count) => {
+                eprintln!("{count} bindings ...");
+                bindings::make(&setup, &ORCH, count)?;
+                targets.iter().map(bindings::bound).collect()
+            }
+            None => targets,
         };
         let load = Load {
             targets,
@@ -68,6 +80,7 @@ impl<'a> Bench<'a> {
         let stamp = SystemTime::now().duration_since(UNIX_EPOCH)?.as_millis();
         Ok(Self {
             options,
+            setup,
             load,
             payload: payload(options.size),
             prefix: format!("bench-{stamp}"),
@@ -114,7 +127,7 @@ impl<'a> Bench<'a> {
     fn namespace(&mut self, word: &str, objects: u32) -> Result<String> {
         let name = format!("{}-{word}", self.prefix);
         if !self.namespaces.contains(&name) {
-            fixture::make_namespace(&self.load.targets[0], &name)?;
+            fixture::make_namespace(&self.setup, &name)?;
             self.namespaces.push(name.clone());
             if objects > 0 {
                 fixture::fill(&self.load, &name, &self.payload, objects)?;
@@ -130,7 +143,7 @@ impl<'a> Bench<'a> {
             return;
         }
         for namespace in &self.namespaces {
-            if let Err(error) = fixture::remove(&self.load.targets[0], namespace) {
+            if let Err(error) = fixture::remove(&self.setup, namespace) {
                 eprintln!("the namespace {namespace} stays behind: {error:#}");
             }
         }

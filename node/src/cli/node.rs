@@ -12,6 +12,7 @@ use orch_api::pipeline::Features;
 use orch_proto::Brand;
 
 use super::duration::parse_duration;
+use super::encryption::EncryptionArgs;
 use super::size::parse_size;
 
 const NETWORK: &str = "Network";
@@ -113,10 +114,9 @@ pub struct SharedArgs {
     /// Port of HTTPS; 0 picks a free one, printed and written to DATA_DIR/endpoints.json
     #[arg(long, value_name = "PORT", default_value_t = 6443, help_heading = NETWORK)]
     pub secure_port: u16,
-    /// Keys with which records are encrypted on the disk: an EncryptionConfiguration as of the reference, with the providers
-    /// aesgcm, secretbox (XChaCha20-Poly1305) and identity. See docs/encryption.md
-    #[arg(long, value_name = "FILE", help_heading = STORE)]
-    pub encryption_provider_config: Option<PathBuf>,
+    /// Flags of the encryption of records.
+    #[command(flatten)]
+    pub encryption: EncryptionArgs,
     /// File of static bearer tokens, one user a line: token,user,uid,"group1,group2"
     #[arg(long, value_name = "FILE", help_heading = IDENTITY)]
     pub token_auth_file: Option<PathBuf>,

@@ -16,9 +16,11 @@ use orch_raft::ClusterIdentity;
 use tokio_util::sync::CancellationToken;
 
 use super::cluster;
+use super::encryption;
 use super::error::RunError;
 use super::plan::{Plan, host_port};
 use super::store::Handle;
+use crate::encryption::Rewriter;
 
 /// The API of this node, with its running controllers.
 pub(super) struct Api {
@@ -34,6 +36,7 @@ impl Api {
         handle: Handle,
         cluster: &ClusterIdentity,
         secure_port: u16,
+        rewriter: Arc<Rewriter>,
     ) -> Result<Api, RunError> {
         let brand =
             Brand::named(&cluster.brand).ok_or_else(|| RunError::UnknownBrand(cluster.brand.to_string()))?;
@@ -53,7 +56,16 @@ impl Api {
         tokio::spawn(controllers::run(pipeline.clone(), options, stopping.clone().cancelled_owned()));
         let resources = ResourceApi::new(pipeline, stopping.clone());
         let resources = resources.reached_at(&host_port(&plan.advertise, secure_port));
-        let router = cluster::router(handle, gate).merge(resources.router());
+        let resources = match &plan.keys {
+            Some(keys) if keys.has_plugins() || plan.reloads_keys => {
+                let keys = Arc::clone(keys);
+                resources.with_check(encryption::KMS_CHECK, move || keys.plugins_are_healthy())
+            }
+            _ => resources,
+        };
+        let rewrites = encryption::router(&plan.name, rewriter);
+        let rewrites = cluster::guarded(rewrites, handle.clone(), gate.clone());
+        let router = cluster::router(handle, gate).merge(rewrites).merge(resources.router());
         Ok(Api { brand, router, stopping })
     }
 

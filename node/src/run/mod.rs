@@ -11,6 +11,7 @@ mod brand;
 mod capacity;
 mod cluster;
 mod dev;
+mod encryption;
 mod endpoints;
 mod error;
 mod identity;

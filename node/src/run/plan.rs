@@ -9,11 +9,11 @@ use orch_api::authn::{AnonymousAccess, TokenTable};
 use orch_api::controllers::Selection;
 use orch_api::pipeline::Features;
 use orch_proto::Brand;
-use orch_raft::disk::cipher::RecordCipher;
 use orch_raft::member::SpaceOptions;
 
 use super::error::RunError;
 use crate::cli::{ClusterMember, SharedArgs};
+use crate::encryption::Keyring;
 use crate::tls::TlsFiles;
 
 /// Settings of a node to start.
@@ -44,7 +44,9 @@ pub struct Plan {
     /// Certificates of the peer port.
     pub peer_tls: PeerFiles,
     /// Keys with which records are encrypted on the disk; `None` without `--encryption-provider-config`.
-    pub keys: Option<Arc<dyn RecordCipher>>,
+    pub keys: Option<Arc<Keyring>>,
+    /// `--encryption-provider-config-automatic-reload`.
+    pub reloads_keys: bool,
     /// Users with static tokens; empty without `--token-auth-file`.
     pub tokens: TokenTable,
     /// Whether requests without credentials are served.
@@ -107,13 +109,6 @@ pub(super) fn tokens(shared: &SharedArgs) -> Result<TokenTable, RunError> {
         tracing::warn!(path = %path.display(), "token file: {warning}");
     }
     Ok(table)
-}
-
-/// Loads the keys of `--encryption-provider-config`.
-pub(super) fn keys(shared: &SharedArgs, brand: &Brand) -> Result<Option<Arc<dyn RecordCipher>>, RunError> {
-    let Some(path) = &shared.encryption_provider_config else { return Ok(None) };
-    let loaded = crate::encryption::load(path, brand);
-    loaded.map(Some).map_err(|source| RunError::Encryption { path: path.clone(), source })
 }
 
 /// The feature gates of `--feature-gates`. The flag's parser has refused unknown names.

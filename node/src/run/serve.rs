@@ -7,6 +7,7 @@ use orch_proto::brand::ORCH;
 
 use super::brand::brand_of_data;
 use super::capacity;
+use super::encryption;
 use super::error::RunError;
 use super::plan::{Kind, PeerFiles, Plan, features, host_of, host_port, tls_files, tokens};
 use crate::certs::{Layout, MemberFiles};
@@ -48,7 +49,8 @@ pub(super) fn plan(arguments: &ServeArgs) -> Result<Plan, RunError> {
             key: files.peer_key,
         },
         tokens: tokens(shared)?,
-        keys: super::plan::keys(shared, asked.unwrap_or(&ORCH))?,
+        keys: encryption::keys(&shared.encryption, asked.unwrap_or(&ORCH))?,
+        reloads_keys: shared.encryption.encryption_provider_config_automatic_reload,
         anonymous: shared.anonymous(),
         brand: asked,
         watch_history: shared.watch_history,
