@@ -4,6 +4,7 @@
 //! about the API or the store; it builds them from settings and serves them.
 
 pub mod admin;
+pub mod audit;
 pub mod certs;
 pub mod cli;
 pub mod encryption;

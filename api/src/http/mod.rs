@@ -6,6 +6,7 @@
 //! Invariant: a failure names no secret. It is a Status, except on health paths, on paths outside of all APIs, and the
 //! 406 of an OpenAPI document.
 
+mod audited;
 mod body;
 mod deadline;
 mod discovery;
@@ -42,6 +43,7 @@ use rights::WatchRight;
 use served::Served;
 use tokio_util::sync::CancellationToken;
 
+use crate::audit::{self, Auditor};
 use crate::authn::impersonate;
 use crate::authn::{Moment, Peer, User, UserReporter};
 use crate::authz::{Asked, Attributes};
@@ -78,6 +80,7 @@ pub struct Api<S> {
     served: Arc<Served>,
     pool: Pool,
     ledger: Ledger,
+    auditor: Option<Arc<Auditor>>,
 }
 
 /// The head of a request and its connection, without the body.
@@ -99,7 +102,13 @@ impl<S: Store> Api<S> {
     /// The API over `pipeline`. Cancelling `stopping` makes the node unready and ends its watches.
     pub fn new(pipeline: Arc<Pipeline<S>>, stopping: CancellationToken) -> Self {
         let served = Served::new(pipeline.registry.clone(), None);
-        Api { pipeline, stopping, served, pool: Pool::new(), ledger: Ledger::new() }
+        Api { pipeline, stopping, served, pool: Pool::new(), ledger: Ledger::new(), auditor: None }
+    }
+
+    /// The same API, with its requests audited by `auditor` if there is one.
+    #[must_use]
+    pub fn audited_by(self, auditor: Option<Arc<Auditor>>) -> Self {
+        Api { auditor, ..self }
     }
 
     /// The same API, announcing the server's address (`HOST:PORT`) in discovery.
@@ -118,7 +127,9 @@ impl<S: Store> Api<S> {
 async fn handle<S: Store>(Shared(api): Shared<Arc<Api<S>>>, request: HttpRequest<Body>) -> Response<Body> {
     let ambient = &*api.pipeline.ambient;
     let (method, path) = (request.method(), request.uri().path());
-    let exchange = Arc::new(Exchange::begin(method, path, request.headers(), ambient));
+    let exchange = Exchange::begin(method, path, request.headers(), ambient);
+    let peer = request.extensions().get::<Arc<Peer>>().map(|peer| peer.address.ip());
+    let exchange = Arc::new(exchange.audited(api.auditor.as_ref(), request.uri(), peer));
     let (parts, mut upload) = take_apart(request, exchange, api.served.clone());
     let version = parts.version;
     let answer = Box::pin(api.answer(&parts, &mut upload)).await;
@@ -127,6 +138,10 @@ async fn handle<S: Store>(Shared(api): Shared<Arc<Api<S>>>, request: HttpRequest
         Err(error) => (api.failure(&parts, &error), Some(error)),
     };
     parts.exchange.close(&mut response, ambient.now());
+    if parts.exchange.trail().is_some() {
+        audited::record_failure(&parts.exchange, error.as_ref(), api.served.registry.brand);
+        response = Box::pin(audit::finish(&parts.exchange, &parts.headers, response)).await;
+    }
     let Some(error) = error else { return response };
     // The client may still be sending the body, so that the connection cannot carry another request.
     if matches!(error, ApiError::BodyTooLarge { .. }) && version < Version::HTTP_2 {
@@ -326,6 +341,7 @@ impl<S: Store> Api<S> {
         }
         let (answer, hold) = self.run(request).await?;
         let now = self.pipeline.ambient.now();
+        audited::record_answer(request, representation, include, &answer, now);
         let content_type = renderer.content_type();
         Ok(match answer {
             Answer::Stored(object) => respond::payload(200, content_type, renderer.object(&object, now)?),

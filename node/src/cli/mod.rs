@@ -4,6 +4,7 @@
 //! (`--config`) under the same names; [`parse`] merges the two, and a flag wins over the file. It never opens a
 //! port or touches a data directory.
 
+mod audit;
 mod certs;
 mod cluster;
 mod duration;
@@ -12,6 +13,7 @@ mod node;
 mod parse;
 mod size;
 
+pub use audit::{AuditArgs, AuditFormat, AuditMode};
 pub use certs::{CertsCommand, InitArgs, InspectArgs, MemberSpec, RenewArgs};
 pub use cluster::{AccessArgs, AddArgs, ClusterCommand, MemberArgs, Output, StatusArgs};
 pub use file::FileError;

@@ -11,6 +11,7 @@ use orch_api::controllers::Selection;
 use orch_api::pipeline::Features;
 use orch_proto::Brand;
 
+use super::audit::AuditArgs;
 use super::duration::parse_duration;
 use super::size::parse_size;
 
@@ -169,6 +170,9 @@ pub struct SharedArgs {
     /// Features to turn on or off: NAME=true|false, separated by commas
     #[arg(long, value_name = "NAME=BOOL,...", default_value = "", hide_default_value = true, help_heading = STORE)]
     pub feature_gates: FeatureGates,
+    /// Flags of the audit.
+    #[command(flatten)]
+    pub audit: AuditArgs,
     /// File with the same names as these flags, in TOML or YAML; a flag wins over the file
     #[arg(long, value_name = "FILE", help_heading = LOGS)]
     pub config: Option<PathBuf>,

@@ -41,6 +41,8 @@ impl Api {
         let authenticator = Authenticator::new(brand, tokens, plan.anonymous);
         let gate = Gate::builtin(brand, authenticator);
         let stopping = CancellationToken::new();
+        let auditor = plan.audit.auditor(brand)?;
+        plan.audit.follow(stopping.clone());
         let pipeline = Arc::new(Pipeline::new(
             handle.clone(),
             Registry::builtin(brand),
@@ -52,8 +54,9 @@ impl Api {
         let options = controllers::Options { event_ttl: plan.event_ttl, selection: plan.controllers.clone() };
         tokio::spawn(controllers::run(pipeline.clone(), options, stopping.clone().cancelled_owned()));
         let resources = ResourceApi::new(pipeline, stopping.clone());
-        let resources = resources.reached_at(&host_port(&plan.advertise, secure_port));
-        let router = cluster::router(handle, gate).merge(resources.router());
+        let resources =
+            resources.audited_by(auditor.clone()).reached_at(&host_port(&plan.advertise, secure_port));
+        let router = cluster::router(handle, gate, auditor).merge(resources.router());
         Ok(Api { brand, router, stopping })
     }
 

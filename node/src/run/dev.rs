@@ -17,6 +17,7 @@ use orch_proto::Brand;
 use orch_proto::brand::ORCH;
 use time::OffsetDateTime;
 
+use super::audit::Audit;
 use super::brand::brand_of_data;
 use super::capacity;
 use super::error::RunError;
@@ -86,6 +87,7 @@ pub(super) fn plan(arguments: &DevArgs) -> Result<Plan, RunError> {
         event_ttl: shared.event_ttl,
         controllers: shared.controllers.clone(),
         features: features(shared),
+        audit: Audit::plan(&shared.audit)?,
     })
 }
 

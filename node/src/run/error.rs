@@ -6,6 +6,7 @@ use orch_raft::disk::rocks::OpenError;
 use orch_raft::member::StartError;
 use orch_raft::transport::tonic::{ClusterPinError, PeerTlsError};
 
+use super::audit::PolicyFileError;
 use crate::certs::CertsError;
 use crate::encryption::EncryptionError;
 use crate::server::{BindError, SocketError};
@@ -64,6 +65,22 @@ pub enum RunError {
         path: PathBuf,
         /// What is wrong with it.
         source: EncryptionError,
+    },
+    /// The audit policy cannot be used.
+    #[error("--audit-policy-file: {path}")]
+    AuditPolicy {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        source: PolicyFileError,
+    },
+    /// The audit log cannot be opened.
+    #[error("--audit-log-path: cannot open {path}")]
+    AuditLog {
+        /// The file.
+        path: PathBuf,
+        /// The error of the system call.
+        source: std::io::Error,
     },
     /// The data directory cannot be opened.
     #[error(transparent)]

@@ -7,6 +7,7 @@
 //! leadership, store. A step that fails is an error that names the flag, file or directory.
 
 mod api;
+mod audit;
 mod brand;
 mod capacity;
 mod cluster;
@@ -24,6 +25,7 @@ mod store;
 mod threads;
 mod welcome;
 
+pub use audit::{Audit, PolicyFileError};
 pub use error::RunError;
 pub use lifetime::run;
 pub(crate) use plan::host_of;

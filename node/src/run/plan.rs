@@ -12,6 +12,7 @@ use orch_proto::Brand;
 use orch_raft::disk::cipher::RecordCipher;
 use orch_raft::member::SpaceOptions;
 
+use super::audit::Audit;
 use super::error::RunError;
 use crate::cli::{ClusterMember, SharedArgs};
 use crate::tls::TlsFiles;
@@ -67,6 +68,8 @@ pub struct Plan {
     pub controllers: Selection,
     /// Feature gates.
     pub features: Features,
+    /// Which requests are audited, and where.
+    pub audit: Audit,
 }
 
 /// Kind of node, with the listeners that only it has.

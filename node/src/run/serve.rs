@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use orch_proto::brand::ORCH;
 
+use super::audit::Audit;
 use super::brand::brand_of_data;
 use super::capacity;
 use super::error::RunError;
@@ -59,6 +60,7 @@ pub(super) fn plan(arguments: &ServeArgs) -> Result<Plan, RunError> {
         event_ttl: shared.event_ttl,
         controllers: shared.controllers.clone(),
         features: features(shared),
+        audit: Audit::plan(&shared.audit)?,
     })
 }
 

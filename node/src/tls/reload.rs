@@ -66,10 +66,10 @@ pub async fn follow<E: std::error::Error>(
             continue;
         }
         match reload() {
-            Ok(()) => tracing::info!(what, "certificates reloaded"),
+            Ok(()) => tracing::info!(what, "files reloaded"),
             Err(error) => {
                 let error = Causes(&error);
-                tracing::warn!(what, %error, "certificates not reloaded, the old ones stay in use");
+                tracing::warn!(what, %error, "files not reloaded, the old ones stay in use");
             }
         }
         seen = stamps;
